@@ -141,6 +141,23 @@ def shown_state(state, dtypes: tuple[DType, ...]) -> tuple:
     return tuple(Boolean(x) if v.kind == "b" else register_type(v, wide=False)(x) for x, v in zip(state, dtypes))
 
 
+def presented(value: Any, dtype: DType):
+    """An element as callables get it."""
+    if dtype.kind == "b":
+        return value != type(value)(0)
+    return Float32(value) if dtype.kind == "f" and dtype.size == 2 else value
+
+
+def bound(args, arguments) -> tuple:
+    """The run-time arguments of callables, from the kernel's parameters: numbers, or pointers to elements, as the
+    ``arguments`` (``states.Argument``) say."""
+    found = []
+    for given, (dtype, in_memory) in zip(args, arguments):
+        value = cute.make_tensor(given, cute.make_layout((1,)))[0] if in_memory else given
+        found.append(presented(dtype.cutlass(value), dtype))
+    return tuple(found)
+
+
 def register_of_result(result, dtype: DType, register=None):
     """What a user's callable returned as a ``dtype``, in a ``register`` (default: that of callables)."""
     if isinstance(result, np.generic):

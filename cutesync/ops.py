@@ -133,10 +133,10 @@ def neighbour_operator(op: Any, names: tuple[str, ...]) -> Operator:
     return _of_callable(op)
 
 
-def takes_index(fn: Callable | None) -> bool:
+def takes_index(fn: Callable | None, args: int = 0) -> bool:
     """Return whether a flag operator takes the index of its second operand: whether it has three parameters without a
-    default."""
-    return required_parameters(fn) == 3
+    default, beside those of ``args`` run-time arguments."""
+    return required_parameters(fn) == 3 + args
 
 
 def required_parameters(fn: Callable | None) -> int:

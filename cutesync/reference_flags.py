@@ -28,22 +28,22 @@ def _of_rows(function):
 
 
 @_of_rows
-def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None):
+def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None, args=()):
     """Return the result of ``cs.flag_heads``, as a NumPy array. A callable is called only for the pairs that it
     decides."""
     x = np.asarray(x)
     values, place = _items(x), _places(x, tile)
     before = np.roll(values, 1, -1)
-    return _flags(before, values, place, place == 0, predecessor, op, dtype, x)
+    return _flags(before, values, place, place == 0, predecessor, (op, args), dtype, x)
 
 
 @_of_rows
-def flag_tails(x, op="ne", *, successor=None, dtype="uint8", tile=None):
+def flag_tails(x, op="ne", *, successor=None, dtype="uint8", tile=None, args=()):
     """Return the result of ``cs.flag_tails``."""
     x = np.asarray(x)
     values, place = _items(x), _places(x, tile)
     last = np.roll(place, -1, -1) == 0  # the next item begins a row or tile
-    return _flags(values, np.roll(values, -1, -1), place + 1, last, successor, op, dtype, x)
+    return _flags(values, np.roll(values, -1, -1), place + 1, last, successor, (op, args), dtype, x)
 
 
 def flag_heads_and_tails(x, op="ne", *, predecessor=None, successor=None, **options):
@@ -61,18 +61,19 @@ def _places(x: np.ndarray, tile) -> np.ndarray:
     return np.broadcast_to(place if tile is None else place % tile, x.shape)
 
 
-def _flags(a, b, index, forced, end, op, wanted, x):
-    """Return flags between ``a`` and ``b``. Where ``forced``, ``end`` replaces the earlier (heads) or later (tails)
-    operand; without ``end`` the flag is 1."""
+def _flags(a, b, index, forced, end, rule, wanted, x):
+    """Return flags between ``a`` and ``b`` by a ``rule``: the operator and its run-time arguments. Where ``forced``,
+    ``end`` replaces the earlier (heads) or later (tails) operand; without ``end`` the flag is 1."""
     if end is not None:
         end = np.asarray(end).astype(x.dtype).astype(a.dtype)
         a, b = (np.where(forced, end, a), b) if np.all(index[forced] == 0) else (a, np.where(forced, end, b))
         forced = np.zeros_like(forced)
+    op, args = rule
     parsed, pairs = neighbour_operator(op, COMPARISONS), ~forced
-    operands = (a[pairs], b[pairs], index[pairs])[: 3 if takes_index(parsed.fn) else 2]
+    operands = (a[pairs], b[pairs], index[pairs])[: 3 if takes_index(parsed.fn, len(args)) else 2]
     flags = np.ones(x.shape, bool)
     if pairs.any():
-        flags[pairs] = np.asarray(parsed.numpy(*operands)).astype(bool)
+        flags[pairs] = np.asarray(parsed.numpy(*operands, *args)).astype(bool)
     return _packed(flags) if isinstance(wanted, str) and wanted == "bits" else flags.astype(parse(wanted).numpy)
 
 
@@ -85,13 +86,13 @@ def _packed(flags: np.ndarray) -> np.ndarray:
 
 
 @_of_rows
-def adjacent_difference(x, op="sub", *, reverse=False):
+def adjacent_difference(x, op="sub", *, reverse=False, args=()):
     """Return the result of ``cs.adjacent_difference``."""
     x = np.asarray(x)
     values, out = _items(x), _items(x).copy()
     items, neighbours = (slice(0, -1), slice(1, None)) if reverse else (slice(1, None), slice(0, -1))
     with np.errstate(all="ignore"):
-        out[..., items] = neighbour_operator(op, DIFFERENCES).numpy(values[..., items], values[..., neighbours])
+        out[..., items] = neighbour_operator(op, DIFFERENCES).numpy(values[..., items], values[..., neighbours], *args)
         return out.astype(x.dtype)
 
 

@@ -1,27 +1,19 @@
-"""Calls with several inputs, several outputs and run-time arguments: what ``reduce`` and ``scan`` share of them.
-
-A plan does not depend on the values of run-time arguments. A launch takes the bits of a number as it takes the address
-of an array. The front end knows arrays only, so the numbers of a thread's call are in ``_current`` meanwhile.
-"""
+"""Calls with several inputs, several outputs and run-time arguments: what ``reduce`` and ``scan`` share of them."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import exact, whole
-from ..dtypes import DType
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..ops import Operator
 from ..runtime.call import Family, Views, front_end
-from ..runtime.launch import Run
 from ..runtime.view import View
+from . import args as args_of
 from .states import Argument, States, parse_states
 
 
@@ -58,13 +50,6 @@ class Inputs(NamedTuple):
         return tuple(self.arrays + i for i, number in enumerate(self.alike) if number is not None)
 
 
-class _Current(threading.local):
-    numbers: tuple = ()
-
-
-_current = _Current()
-
-
 def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tuple[Inputs, tuple]:
     """Return the inputs, and all arrays of the call: those of ``x``, then the run-time arguments in memory. Those that
     are numbers are kept for the call."""
@@ -72,13 +57,7 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tup
     xs = x if packed else (x,)
     if not xs:
         raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
-    if type(args) is not tuple:
-        raise ArgumentTypeError(
-            explain("args", f"a {type(args).__name__}", "a tuple of numbers and arrays of one element")
-        )
-    args = tuple(map(_element, args))
-    kinds = tuple(map(_kind, args))
-    _current.numbers = tuple(value for value, kind in zip(args, kinds) if kind is not None)
+    kinds, memory = args_of.split(args)
     several = type(dtype) is tuple
     if finish is None:
         outputs, tuple_out = (len(dtype) if several else len(xs)), packed or several
@@ -86,7 +65,7 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tup
         tuple_out = type(out_dtype) is tuple
         outputs = len(out_dtype) if tuple_out else 1
     found = _inputs(len(xs), packed, kinds, outputs, tuple_out)
-    return found, (*xs, *(value for value, kind in zip(args, kinds) if kind is None))
+    return found, (*xs, *memory)
 
 
 def with_first(inputs: Inputs, arrays: tuple, init: Any) -> tuple[Inputs, tuple, Any]:
@@ -95,7 +74,7 @@ def with_first(inputs: Inputs, arrays: tuple, init: Any) -> tuple[Inputs, tuple,
     if init is None or isinstance(init, list):  # a list is refused where numbers are read
         return inputs, arrays, init
     packed = isinstance(init, tuple)
-    values = [_element(value) for value in (init if packed else (init,))]
+    values = [args_of.element(value) for value in (init if packed else (init,))]
     firsts = tuple(i for i, value in enumerate(values) if not isinstance(value, (bool, int, float, np.generic)))
     if not firsts:
         return inputs, arrays, tuple(values) if packed else values[0]
@@ -104,40 +83,9 @@ def with_first(inputs: Inputs, arrays: tuple, init: Any) -> tuple[Inputs, tuple,
     return inputs._replace(firsts=firsts), arrays, numbers if packed else numbers[0]
 
 
-def _element(value: Any) -> Any:
-    """Return the element of a NumPy array of no dimensions; other objects as they are."""
-    return value[()] if isinstance(value, np.ndarray) and value.shape == () else value
-
-
-def _kind(value: Any) -> type | np.dtype | None:
-    """Return the type of a run-time argument that is a number; None for an array."""
-    if isinstance(value, np.generic):
-        return value.dtype
-    if isinstance(value, float):
-        return float
-    if isinstance(value, bool) or not isinstance(value, int):
-        return bool if isinstance(value, bool) else None
-    if -(1 << 31) <= value < 1 << 31:
-        return int
-    whole(value, "args")
-    return _Wide
-
-
-class _Wide(int):
-    """The type of ints that need 64 bits."""
-
-
 @functools.lru_cache(maxsize=1024)
 def _inputs(arrays: int, packed: bool, kinds: tuple, outputs: int, tuple_out: bool) -> Inputs:
-    alike = tuple(None if kind is None else _alike(kind) for kind in kinds)
-    return Inputs(arrays, packed, alike, exact(*alike), outputs, tuple_out)
-
-
-def _alike(kind: Any) -> Any:
-    """Return a number of a type."""
-    if isinstance(kind, np.dtype):
-        return np.zeros((), kind)[()]
-    return 1 << 31 if kind is _Wide else kind(0)
+    return Inputs(arrays, packed, *args_of.alike(kinds), outputs, tuple_out)
 
 
 def call_of(family: Family, inputs: Inputs, arguments: tuple, arrays: tuple, out: Any, stream: Any) -> Any:
@@ -154,48 +102,16 @@ def call_of(family: Family, inputs: Inputs, arguments: tuple, arrays: tuple, out
 
 @functools.lru_cache(maxsize=256)
 def _front_end(family: Family, inputs: Inputs) -> Callable:
-    plan = _plan_with_numbers(family.plan, inputs.places) if inputs.places else family.plan
+    plan = family.plan
+    if inputs.places:
+        plan = args_of.plan_with_numbers(plan, inputs.places, functools.partial(_numbers_of, inputs.alike))
     return front_end(family._replace(inputs=inputs.names, outputs=inputs.outputs, plan=plan))
 
 
-def _plan_with_numbers(plan: Callable, places: tuple[int, ...]) -> Callable:
-    """Return a plan whose run puts the numbers of the call at ``places`` among the addresses."""
-
-    def make(spec: Any, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
-        operation = spec.operation if hasattr(spec, "operation") else spec.reduction
-        arguments, given = operation.args, list(views)
-        first = len(operation.sources)
-        encoders = [_ENCODERS.get(arguments[place - first].dtype.name, _bits_of_int) for place in places]
-        for place in places:
-            dtype: DType = arguments[place - first].dtype
-            given.insert(place, View(0, (), dtype, views[0].device, True))
-        run, in_place = plan(spec, tuple(given), outs, stream)
-
-        def with_numbers(addresses: tuple[int, ...], stream: int) -> None:
-            whole = list(addresses)
-            for place, encode, number in zip(places, encoders, _current.numbers):
-                whole.insert(place, encode(number))
-            run(tuple(whole), stream)
-
-        return with_numbers, in_place
-
-    return make
-
-
-def _bits_of_float32(value: Any) -> int:
-    """Return the bits of a float32; a number beyond its range becomes infinite."""
-    return ctypes.c_uint32.from_buffer(ctypes.c_float(value)).value
-
-
-def _bits_of_float64(value: Any) -> int:
-    return ctypes.c_uint64.from_buffer(ctypes.c_double(value)).value
-
-
-def _bits_of_int(value: Any) -> int:
-    return int(value) & 0xFFFFFFFFFFFFFFFF
-
-
-_ENCODERS = {"float32": _bits_of_float32, "float64": _bits_of_float64}
+def _numbers_of(alike: tuple, spec: Any) -> list[Argument]:
+    """Return the run-time arguments of a call that are numbers."""
+    operation = spec.operation if hasattr(spec, "operation") else spec.reduction
+    return [argument for argument, number in zip(operation.args, alike) if number is not None]
 
 
 def operation_of(inputs: Inputs, op: Operator, views: Views, dtype: Any, callables: tuple, out_dtype: Any) -> States:
@@ -208,16 +124,8 @@ def operation_of(inputs: Inputs, op: Operator, views: Views, dtype: Any, callabl
             )
     memory = iter(zip(views[inputs.arrays :], inputs.names[inputs.arrays :]))
     sources = tuple(x.dtype for x in xs)
-    args = []
-    for number in inputs.alike:
-        if number is not None:
-            args.append(number)
-            continue
-        view, name = next(memory)
-        if view.size != 1:
-            raise ArgumentValueError(explain(name, f"shape {view.shape}", "an array of one element"))
-        args.append(Argument(view.dtype, True))
-    operation = parse_states(op, sources, not inputs.packed, dtype, callables, out_dtype, tuple(args))
+    args = args_of.read(inputs.alike, memory)
+    operation = parse_states(op, sources, not inputs.packed, dtype, callables, out_dtype, args)
     return operation if not inputs.firsts else _with_firsts(operation, inputs.firsts, memory)
 
 

@@ -6,11 +6,10 @@ import functools
 from typing import Any
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Float32, Int64
+from cutlass import Int64
 
 from ..dtypes import DType
-from ..monoid import Runs, binary, convert, nonzero, register_type, shown_state, traced_values
+from ..monoid import Runs, binary, bound, convert, nonzero, presented, register_type, shown_state, traced_values
 from .states import States
 
 
@@ -35,12 +34,9 @@ class StateMonoid(Runs):
 
     def bind(self, args) -> None:
         """Take the run-time arguments of the kernel that is traced."""
-        found = []
-        for given, (dtype, in_memory) in zip(args, self.states.args):
-            value = cute.make_tensor(given, cute.make_layout((1,)))[0] if in_memory else given
-            found.append(_presented(dtype.cutlass(value), dtype))
+        found = bound(args, self.states.args)
         own = len(found) - len(self.states.firsts)
-        self.args, self.firsts = tuple(found[:own]), tuple(found[own:])
+        self.args, self.firsts = found[:own], found[own:]
 
     def first_state(self, given):
         """The state before the first element; ``given`` has the values that are not in memory."""
@@ -52,7 +48,7 @@ class StateMonoid(Runs):
     def lift(self, *given):
         """The state of the elements at one position; the last operand is the position's index."""
         *elements, index = given
-        operands = [_presented(dtype.cutlass(value), dtype) for value, dtype in zip(elements, self.sources)]
+        operands = [presented(dtype.cutlass(value), dtype) for value, dtype in zip(elements, self.sources)]
         if self.states.transform is None or self.states.unpacked:
             state = tuple(map(_as_value, operands, self.states.values))
             if self.states.transform is None:
@@ -98,10 +94,3 @@ class StateMonoid(Runs):
 def _as_value(x: Any, dtype: DType):
     """An operand in the type of a state's value."""
     return nonzero(x) if dtype.kind == "b" else convert(x, register_type(dtype, wide=False))
-
-
-def _presented(value: Any, dtype: DType):
-    """An element as callables get it."""
-    if dtype.kind == "b":
-        return value != type(value)(0)
-    return Float32(value) if dtype.kind == "f" and dtype.size == 2 else value

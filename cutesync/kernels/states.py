@@ -194,7 +194,7 @@ def parse_states(
     usual = values if finish is None else values[:1]
     results = _types(out_types, usual, "out_dtype")
     accumulate = tuple(value.accumulator for value in values)
-    args = tuple(a if isinstance(a, Argument) else Argument(argument_type(a, accumulate), False) for a in args)
+    args = typed(args, accumulate)
     for value in accumulate:
         op.check(value)
         if op.fn is None and op.name in ("any", "all") and value.kind != "b":
@@ -244,6 +244,12 @@ def start_of(init: Any, what: str, operation: Any) -> tuple:
     if given is None or len(given) != len(values):
         raise ArgumentTypeError(explain(what, shown(init), f"a tuple of {len(values)} numbers"))
     return tuple(scalar(number, value, what) for number, value in zip(given, values))
+
+
+def typed(args: tuple, values: tuple[DType, ...]) -> tuple[Argument, ...]:
+    """Return the Argument of each run-time argument that is a number beside those in memory. ``values`` are the types
+    that the callables compute in."""
+    return tuple(a if isinstance(a, Argument) else Argument(argument_type(a, values), False) for a in args)
 
 
 def argument_type(value: Any, values: tuple[DType, ...]) -> DType:

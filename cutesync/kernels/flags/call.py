@@ -6,7 +6,9 @@ meaning is that of ``cub::BlockDiscontinuity``, but along a whole axis of an arr
 
 from __future__ import annotations
 
+import functools
 from collections import namedtuple
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,8 @@ from ...ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
-from .. import count
+from .. import args as args_of, count
+from ..states import NO_ARGS, Argument, typed
 from .plan import plan
 from .policy import MAX_PERIOD
 from .spec import FlagSpec, Marking
@@ -33,6 +36,7 @@ def flag_heads(
     dtype: DTypeLike = "uint8",
     tile: int | None = None,
     axis: int = -1,
+    args: tuple = NO_ARGS,
     n: int | Array = None,
     out: Array = None,
     stream: Stream = None,
@@ -55,6 +59,8 @@ def flag_heads(
     tile : cut each row into tiles of this many items (1 to 2**30). Each tile is separate and has indexes of its own, as
         a tile of ``cub::BlockDiscontinuity`` has.
     axis : the axis whose items are compared with their neighbours. Default: the last.
+    args : run-time arguments of a callable, behind its other arguments: ``op(a, b, *args)`` or ``op(a, b, index,
+        *args)``. Numbers, or arrays of one element on the device; other values neither compile nor plan anything again.
     n : only the first n items along the axis count, in every row: an int, or a 0-d array of int64 on the device, which
         the call reads there without waiting. It is clamped to 0 and the length of the axis. Item n - 1 is the last of
         its row. Results from place n on are not written (bits from n on in the last word that is written are 0), so
@@ -73,7 +79,7 @@ def flag_heads(
     ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError,
     LaunchError: ``cutesync.errors`` says when.
     """
-    return _make(_call, _arguments("heads", op, predecessor, None, dtype, tile), x, axis, n, out, stream)
+    return _make(_call, _arguments("heads", op, predecessor, None, dtype, tile), x, axis, args, n, out, stream)
 
 
 def flag_tails(
@@ -84,6 +90,7 @@ def flag_tails(
     dtype: DTypeLike = "uint8",
     tile: int | None = None,
     axis: int = -1,
+    args: tuple = NO_ARGS,
     n: int | Array = None,
     out: Array = None,
     stream: Stream = None,
@@ -94,7 +101,7 @@ def flag_tails(
     number of items of the row that count. None: the last item is a tail, and the operator is not called for it. The
     other arguments, the result and the errors are those of ``flag_heads``.
     """
-    return _make(_call, _arguments("tails", op, None, successor, dtype, tile), x, axis, n, out, stream)
+    return _make(_call, _arguments("tails", op, None, successor, dtype, tile), x, axis, args, n, out, stream)
 
 
 def flag_heads_and_tails(
@@ -106,13 +113,14 @@ def flag_heads_and_tails(
     dtype: DTypeLike = "uint8",
     tile: int | None = None,
     axis: int = -1,
+    args: tuple = NO_ARGS,
     n: int | Array = None,
     out: tuple[Array, Array] | None = None,
     stream: Stream = None,
 ) -> tuple[A, A]:
     """Return ``(heads, tails)``: the results of ``flag_heads`` and ``flag_tails``, in one pass over ``x``. ``out`` is a
     pair of arrays that do not overlap. The other arguments and the errors are those of both functions."""
-    return _make(_call_pair, _arguments("both", op, predecessor, successor, dtype, tile), x, axis, n, out, stream)
+    return _make(_call_pair, _arguments("both", op, predecessor, successor, dtype, tile), x, axis, args, n, out, stream)
 
 
 def adjacent_difference(
@@ -121,6 +129,7 @@ def adjacent_difference(
     *,
     reverse: bool = False,
     axis: int = -1,
+    args: tuple = NO_ARGS,
     n: int | Array = None,
     out: Array = None,
     stream: Stream = None,
@@ -130,19 +139,24 @@ def adjacent_difference(
 
     Parameters
     ----------
-    x, axis, n, out, stream : as for ``flag_heads``, any strides included; the result has the type and the shape of
-        ``x``. The errors are the same, too.
+    x, axis, args, n, out, stream : as for ``flag_heads``, any strides included; the result has the type and the shape
+        of ``x``. The errors are the same, too.
     op : "sub", "add", "mul", "min", "max", "and", "or", "xor", or a callable of two values. Integers wrap; 16-bit
         floats are computed in float32 and rounded once. "sub" refuses bool.
     reverse : whether the neighbour is the item after it.
     """
     form = "right" if flag(reverse, "reverse") else "left"
     arguments = form, op if type(op) is str else identify(op), None, None, None, None, ()
-    return _make(_call, arguments, x, axis, n, out, stream)
+    return _make(_call, arguments, x, axis, args, n, out, stream)
 
 
-# The arguments of a call except the arrays, in the order in which they are passed to the front end.
-Arguments = namedtuple("Arguments", "form op predecessor successor dtype tile exact axis counted n")
+# The arguments of a call except the arrays, in the order in which they are passed to the front end. ``kinds``
+# are those of ``args.split``.
+Arguments = namedtuple(
+    "Arguments",
+    "form op predecessor successor dtype tile exact axis counted n kinds alike",
+    defaults=[NO_ARGS, NO_ARGS],
+)
 
 
 def _arguments(form: str, op: Any, predecessor: Any, successor: Any, dtype: Any, tile: Any) -> tuple:
@@ -152,16 +166,33 @@ def _arguments(form: str, op: Any, predecessor: Any, successor: Any, dtype: Any,
     return (form, op, predecessor, successor, dtype, tile, given)
 
 
-def _make(call: Any, arguments: tuple, x: Any, axis: Any, n: Any, out: Any, stream: Any) -> Any:
-    """Make a call; ``arguments`` lack the axis and ``n``."""
+def _make(call: Any, arguments: tuple, x: Any, axis: Any, args: Any, n: Any, out: Any, stream: Any) -> Any:
+    """Make a call; ``arguments`` lack the axis, ``args`` and ``n``."""
     axis = axis if type(axis) is int else whole(axis, "axis")
-    if n is None:
+    if n is None and args is NO_ARGS:
         return call((*arguments, axis, False, None), x, out, stream)
     number, array = count.split(n)
-    first, counted = _counted[call]
-    if array is None:
-        return first((*arguments, axis, True, number), x, out, stream)
-    return counted((*arguments, axis, True, None), x, out, stream, (array,))
+    kinds, others = args_of.split(args)
+    others += () if array is None else (array,)
+    partial = _with_more(call is _call_pair, kinds, n is not None, array is not None)
+    return partial((*arguments, axis, n is not None, number, kinds), x, out, stream, others)
+
+
+@functools.lru_cache(maxsize=256)
+def _with_more(pair: bool, kinds: tuple, counted: bool, in_memory: bool) -> Callable:
+    """Return the front end of calls with run-time arguments of these ``kinds``, or ``n``."""
+    names = tuple(f"args[{i}]" for i, kind in enumerate(kinds) if kind is None)
+    places = tuple(1 + i for i, kind in enumerate(kinds) if kind is not None)
+    family = _pair if pair else _family
+    family = family._replace(inputs=("x", *names, *(("n",) if in_memory else ())), partial=counted)
+    if places:
+        family = family._replace(plan=args_of.plan_with_numbers(plan, places, _numbers_of))
+    return front_end(family)
+
+
+def _numbers_of(spec: FlagSpec) -> list[Argument]:
+    """Return the run-time arguments that are numbers."""
+    return [argument for argument in spec.marking.args if not argument.in_memory]
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
@@ -172,14 +203,16 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
     rank = len(x.shape)
     if not -rank <= given.axis < rank:
         raise ArgumentValueError(explain("axis", shown(given.axis), f"{-rank} to {rank - 1}"))
-    count.check(views[1] if len(views) > 1 else None)
+    memory = iter(views[1:])
+    args = _parse_args(given, x, memory)
+    count.check(next(memory, None))
     where: dict[str, Any] = {"axis": given.axis % rank, "counted": given.counted, "n": given.n}
     if given.form in ("left", "right"):
         op = neighbour_operator(given.op, DIFFERENCES)
         if op.fn is None and op.name == "sub" and x.dtype is BOOL:
             raise ArgumentTypeError(explain("op='sub'", "dtype bool", "a number type", "use op='xor' for bool"))
         op.check(x.dtype)
-        return FlagSpec(Marking(given.form, op, x.dtype, x.dtype), x.shape, **where)
+        return FlagSpec(Marking(given.form, op, x.dtype, x.dtype, args=args), x.shape, **where)
     tile = given.tile
     if tile is not None:
         if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool):
@@ -193,8 +226,19 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
     }
     op, result = neighbour_operator(given.op, COMPARISONS), _flag_dtype(given.dtype)
     bits = isinstance(given.dtype, str) and given.dtype == "bits"
-    has = (end is not None for end in ends.values())
-    return FlagSpec(Marking(given.form, op, x.dtype, result, bits, *has), x.shape, **where, **ends, tile=tile)
+    before, behind = (end is not None for end in ends.values())
+    marking = Marking(given.form, op, x.dtype, result, bits, before, behind, args)
+    return FlagSpec(marking, x.shape, **where, **ends, tile=tile)
+
+
+def _parse_args(given: Arguments, x: View, memory: Iterator[View]) -> tuple[Argument, ...]:
+    """Return the run-time arguments; ``memory`` has the arrays of one element, first of all."""
+    if given.kinds and isinstance(given.op, str):
+        came = f"{len(given.kinds)} values with op={given.op!r}"
+        raise ArgumentTypeError(explain("args", came, "args only with a callable op"))
+    names = (f"args[{i}]" for i, kind in enumerate(given.kinds) if kind is None)
+    numbers, _ = args_of.alike(given.kinds)
+    return typed(args_of.read(numbers, ((next(memory), name) for name in names)), (x.dtype.accumulator,))
 
 
 def _flag_dtype(wanted: Any) -> DType:
@@ -209,8 +253,3 @@ def _flag_dtype(wanted: Any) -> DType:
 _family = Family("flags", ("x",), _parse, plan, strided=True)
 _pair = _family._replace(outputs=2)
 _call, _call_pair = front_end(_family), front_end(_pair)
-# The calls with ``n`` as a number, and as an array.
-_counted = {
-    call: tuple(front_end(family._replace(inputs=inputs, partial=True)) for inputs in (("x",), ("x", "n")))
-    for call, family in ((_call, _family), (_call_pair, _pair))
-}

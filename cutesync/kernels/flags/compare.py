@@ -10,7 +10,7 @@ from cutlass import Int16, Int32, Uint8, cute
 
 from ...block.adjacent_difference import combine_where
 from ...block.discontinuity import flag_unless
-from ...monoid import choose
+from ...monoid import bound, choose
 from ...neighbours import Difference, Flag
 
 
@@ -19,10 +19,18 @@ class Compare:
 
     def __init__(self, marking) -> None:
         self.marking = marking
-        self.rule: Any = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
+        op, source = marking.op, marking.source
+        self.rule: Any = Flag(op, source, len(marking.args)) if marking.is_flag else Difference(op, source)
         self.looks, self.given = marking.looks, (marking.predecessor, marking.successor)  # by side
         self.called = marking.op.fn is not None  # a callable: not called for pairs that there are not
         self.sides = [side for side in (0, 1) if self.looks[side]]
+
+    def bind(self, values) -> tuple:
+        """Take the last parameters of the kernel that is traced: the predecessor and the successor, which are returned,
+        then the run-time arguments."""
+        predecessor, successor, *args = values
+        self.rule.args = bound(args, self.marking.args)
+        return self.rule.lift(predecessor), self.rule.lift(successor)
 
     def compared(self, side: int, a, b, edge, index, given):
         """The result of an item and its neighbour on a side; ``b`` follows ``a``. ``given`` is what the caller gave

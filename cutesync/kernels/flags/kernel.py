@@ -63,15 +63,14 @@ class FlagKernel(Compare):
         rows: Int64,
         period: Int64,
         runs: Int64,
-        predecessor,
-        successor,
+        values: tuple,
         grid: Int32,
         stream,
     ):
         self.kernel.set_name_prefix(
             f"cutesync_{self.marking.name}", remove_cutlass_symbol=True, keep_mangled_name=False
         )
-        self.kernel(x, out, other, length, rows, period, runs, predecessor, successor).launch(
+        self.kernel(x, out, other, length, rows, period, runs, values).launch(
             grid=(grid, 1, 1),
             block=(self.threads, 1, 1),
             smem=0,
@@ -90,14 +89,13 @@ class FlagKernel(Compare):
         rows: Int64,
         period: Int64,
         runs: Int64,
-        predecessor,
-        successor,
+        values: tuple,
     ):
         await_launches()
         let_next_start()
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         outs = (out, other)[: self.marking.outputs]
-        ends = (self.rule.lift(predecessor), self.rule.lift(successor))
+        ends = self.bind(values)
         if cutlass.const_expr(self.several_rows):
             work = Int64(block) * (self.threads // LANES) + thread // LANES
             row = work // runs

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...dtypes import INT64
 from ...runtime.call import Views
-from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
+from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
+from ..states import numbered
 from .form import Form, form_of
 from .policy import FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
@@ -18,12 +19,11 @@ _ARRAYS = ("x", "out", "other")
 
 def kernel_spec(policy: FlagPolicy, marking: Marking) -> KernelSpec:
     """Return the kernel of a policy for contiguous rows. The parameters that every warp waits for come first."""
-    parameters: tuple[Parameter, ...] = (
+    first: tuple[Pointer | Scalar, ...] = (
         *_pointers(marking),
         *(Scalar(name, "Int64") for name in ("length", "rows", "period", "runs")),
-        *_ends(marking),
     )
-    return KernelSpec((marking.name, policy, *marking.key), parameters, lambda: policy.make(marking))
+    return _grouped((marking.name, policy, *marking.key), first, [_values(marking)], lambda: policy.make(marking))
 
 
 def strided_spec(choice: StridedChoice, marking: Marking) -> KernelSpec:
@@ -33,25 +33,31 @@ def strided_spec(choice: StridedChoice, marking: Marking) -> KernelSpec:
         *_pointers(marking),
         Pointer("count", INT64),
         *(Scalar(name, "Int64") for name in ("n", "work", "length", "period")),
-        *_ends(marking),
     )
     names = ("count", "factor", "shift", "extent", *_ARRAYS[: 1 + marking.outputs])
     kinds = {"factor": "Uint32", "shift": "Uint32"}
     axes = tuple(Scalar(f"{name}{k}", kinds.get(name, "Int64")) for name in names for k in digits)
+    return _grouped((marking.name, policy, *marking.key), first, [_values(marking), axes], lambda: policy.make(marking))
+
+
+def _grouped(key: tuple, first: tuple, groups: list[tuple], make: Callable) -> KernelSpec:
+    """Return a kernel whose parameters end with tuples of parameters."""
 
     def examples() -> Sequence:
-        return *(p.example() for p in first), tuple(p.example() for p in axes)
+        return *(p.example() for p in first), *(tuple(p.example() for p in group) for group in groups)
 
-    key = (marking.name, policy, *marking.key)
-    return KernelSpec(key, (*first, *axes), lambda: policy.make(marking), examples=examples)
+    return KernelSpec(key, (*first, *(p for group in groups for p in group)), make, examples=examples)
 
 
 def _pointers(marking: Marking) -> tuple[Pointer, ...]:
     return Pointer("x", marking.source), Pointer("out", marking.result), Pointer("other", marking.result)
 
 
-def _ends(marking: Marking) -> tuple[Scalar, ...]:
-    return tuple(Scalar(name, marking.register) for name in ("predecessor", "successor"))
+def _values(marking: Marking) -> tuple[Pointer | Scalar, ...]:
+    """The predecessor and the successor, then the run-time arguments."""
+    ends = (Scalar(name, marking.register) for name in ("predecessor", "successor"))
+    names = numbered("arg", marking.args)
+    return *ends, *(argument.parameter(name) for name, argument in zip(names, marking.args))
 
 
 def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
@@ -80,7 +86,8 @@ def _contiguous(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: i
         "successor": spec.successor,
     }
     kernel = kernel_spec(choice.policy, marking)
-    return Launch(kernel, x.device, choice.grid, values, _ARRAYS[: 1 + marking.outputs], stream=stream)
+    arrays = ("x", *numbered("arg", marking.args), *_ARRAYS[1 : 1 + marking.outputs])
+    return Launch(kernel, x.device, choice.grid, values, arrays, stream=stream)
 
 
 def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int) -> Launch:
@@ -102,6 +109,6 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
         "predecessor": spec.predecessor,
         "successor": spec.successor,
     }
-    given = ("x", "count") if spec.counted and spec.n is None else ("x",)
-    arrays = (*given, *_ARRAYS[1 : 1 + marking.outputs])
+    count = ("count",) if spec.counted and spec.n is None else ()
+    arrays = ("x", *numbered("arg", marking.args), *count, *_ARRAYS[1 : 1 + marking.outputs])
     return Launch(strided_spec(choice, marking), x.device, choice.grid, values, arrays, stream=stream)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...dtypes import DType, register
 from ...ops import Operator
 from ...runtime.call import Spec
+from ..states import Argument
 
 FORMS = {
     "heads": "flag_heads",
@@ -23,7 +24,7 @@ class Marking:
     either end of a row.
 
     The forms "heads", "tails" and "both" compute flags of type ``result``, or with ``bits`` 32 flags per word; "left"
-    and "right" compute differences with the neighbour on that side.
+    and "right" compute differences with the neighbour on that side. ``args`` follow the operands of a callable.
     """
 
     form: str
@@ -33,6 +34,7 @@ class Marking:
     bits: bool = False
     predecessor: bool = False
     successor: bool = False
+    args: tuple[Argument, ...] = ()
 
     @property
     def name(self) -> str:
@@ -62,7 +64,9 @@ class Marking:
     @property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
-        return (self.form, self.op.key, self.source.name, self.result.name, self.bits, self.predecessor, self.successor)
+        args = tuple((a.dtype.name, a.in_memory) for a in self.args)
+        types = self.source.name, self.result.name
+        return (self.form, self.op.key, *types, self.bits, self.predecessor, self.successor, args)
 
     @property
     def register(self) -> str:

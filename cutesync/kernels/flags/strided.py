@@ -42,8 +42,7 @@ class StridedKernel(Compare):
         work: Int64,
         length: Int64,
         period: Int64,
-        predecessor,
-        successor,
+        values: tuple,
         axes: tuple,
         grid: Int32,
         stream,
@@ -51,7 +50,7 @@ class StridedKernel(Compare):
         self.kernel.set_name_prefix(
             f"cutesync_{self.marking.name}", remove_cutlass_symbol=True, keep_mangled_name=False
         )
-        self.kernel(x, out, other, count, n, work, length, period, predecessor, successor, axes).launch(
+        self.kernel(x, out, other, count, n, work, length, period, values, axes).launch(
             grid=(grid, 1, 1),
             block=(self.threads, 1, 1),
             smem=0,
@@ -71,15 +70,14 @@ class StridedKernel(Compare):
         work: Int64,
         length: Int64,
         period: Int64,
-        predecessor,
-        successor,
+        values: tuple,
         axes: tuple,
     ):
         await_launches()
         let_next_start()
         arrays, k = 1 + self.marking.outputs, self.digits
         counts, factors, shifts, extents, *steps = (axes[i * k : (i + 1) * k] for i in range(4 + arrays))
-        outs, ends = (out, other)[: arrays - 1], (self.rule.lift(predecessor), self.rule.lift(successor))
+        outs, ends = (out, other)[: arrays - 1], self.bind(values)
         a = Arguments(x, outs, count, n, work, length, period, ends, counts, factors, shifts, extents, steps)
         number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
         if number < work:

@@ -37,7 +37,9 @@ they do it); then the host side: ``checks``, ``terms``, ``problem`` (from arrays
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +53,8 @@ from ...runtime.call import Family, Spec, Views, front_end
 from ...runtime.launch import Run
 from ...runtime.view import View
 from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
+from .. import args as args_of
+from ..states import NO_ARGS, Argument, numbered, typed
 from .checks import check_c, element_types, result_shape, result_types, terms_of, with_results
 from .policy import MatmulPolicy
 from .problem import Product
@@ -79,6 +83,7 @@ def matmul(
     config: MatmulPolicy | str | None = None,
     pre_activation: bool = False,
     amax: bool = False,
+    args: tuple = NO_ARGS,
     stream: Stream = None,
 ) -> A | Any:
     """``activation(alpha * (a @ b) + beta * c + bias)``, accumulated in float32 (in int32 for integers).
@@ -104,29 +109,46 @@ def matmul(
     config : None (a model of the GPU chooses), a ``MatmulPolicy``, or "tune" (measured in the first call for a shape).
     pre_activation : True also returns what was before the activation; ``out_dtype`` may be a pair for both.
     amax : True also returns the largest magnitude before the result is rounded: a float32 array of no axes, the last.
+    args : numbers, or arrays of one element, that a callable takes behind its values; new ones compile nothing.
     stream : None (the current stream of the library of ``a``), an int, or an object with ``__cuda_stream__``.
 
     Returns ``out``, or an array of the library of ``a`` with the shape of ``a @ b``, or a tuple; the same in every run.
-    Raises ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
-    The module's docstring has the errors of each precision, how results are rounded, and what "tune" does.
-    """
+    Errors: ``cutesync.errors``. The module's docstring has the precision, how results are rounded, and "tune"."""
     if activation is not None and type(activation) is not str:
         activation = identify(activation, "activation")
     if scale_a is not None or scale_b is not None:
         alpha, scale_a, scale_b = _numbers_in_alpha(alpha, scale_a, scale_b)
     given = (alpha, beta, activation, out_dtype, precision, fast_accumulation, batch_invariant, config)
-    if pre_activation is False and amax is False:
+    if pre_activation is False and amax is False and args is NO_ARGS:
         if c is None and bias is None and scale_a is None and scale_b is None:
             return _call_plain(given, a, out, stream, (b,))
         return _call(given, a, out, stream, (b, c, bias, scale_a, scale_b))
-    return _several(given, (pre_activation, amax), a, out, stream, (b, c, bias, scale_a, scale_b))
+    return _several(given, (pre_activation, amax, args), a, out, stream, (b, c, bias, scale_a, scale_b))
 
 
 def _several(given: tuple, wanted: tuple, a: Any, out: Any, stream: Any, others: tuple) -> Any:
-    """A call with the results "pre_activation" and "amax", as ``wanted`` says."""
-    pre_activation, amax = wanted
+    """A call with ``wanted`` = ("pre_activation", "amax", "args")."""
+    pre_activation, amax, args = wanted
     flags = flag(pre_activation, "pre_activation"), flag(amax, "amax")
-    return _CALLS[flags]((*given, *flags), a, out, stream, others)
+    kinds, arguments = args_of.split(args)
+    return _call_of(*flags, kinds)((*given, *flags, kinds), a, out, stream, (*others, *arguments))
+
+
+@functools.lru_cache(maxsize=256)
+def _call_of(pre_activation: bool, amax: bool, kinds: tuple) -> Callable:
+    """The front end of calls with these results, and with run-time arguments of these ``kinds`` (``args.split``)."""
+    names = tuple(f"args[{i}]" for i, kind in enumerate(kinds) if kind is None)
+    places = tuple(len(INPUTS) + i for i, kind in enumerate(kinds) if kind is not None)
+    plan = args_of.plan_with_numbers(_plan, places, _numbers_of) if places else _plan
+    outputs = 1 + pre_activation + amax
+    return front_end(
+        Family("matmul", INPUTS + names, _parse, plan, outputs, True, True, numbers=INPUTS[4:], keep=_keep)
+    )
+
+
+def _numbers_of(spec: MatmulSpec) -> list[Argument]:
+    """The run-time arguments that are numbers."""
+    return [argument for argument in spec.terms.args if not argument.in_memory]
 
 
 class Arguments(NamedTuple):
@@ -142,6 +164,7 @@ class Arguments(NamedTuple):
     config: Any
     pre_activation: bool = False
     amax: bool = False
+    kinds: tuple = NO_ARGS  # of run-time arguments
 
 
 @dataclass(frozen=True)
@@ -189,13 +212,14 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> MatmulSpec:
     """The call, checked against what the arrays are."""
     given = Arguments(*arguments)
     padded: Views = (*views, *[None] * (len(INPUTS) - len(views)))
-    (a, b, c, bias), scales = padded[:4], padded[4:]
+    (a, b, c, bias), scales, memory = padded[:4], padded[4:6], padded[6:]
     if b is None:
         arrays.adapter(b, "b")
     config = given.config
     if not (config is None or isinstance(config, MatmulPolicy) or (isinstance(config, str) and config == "tune")):
         raise ArgumentTypeError(explain("config", shown(config), 'None, "tune" or a cutesync.MatmulPolicy'))
-    gated = takes_c(given.activation.fn if type(given.activation) is Identity else given.activation)
+    activation = given.activation.fn if type(given.activation) is Identity else given.activation
+    gated, args = takes_c(activation, len(given.kinds)), _parse_args(given, memory)
     beta = (0.0 if c is None or gated else 1.0) if given.beta is None else given.beta
     alpha, beta = _number(given.alpha, "alpha"), _number(beta, "beta")
     fast = flag(given.fast_accumulation, "fast_accumulation", numbers=True)
@@ -207,10 +231,20 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> MatmulSpec:
         check_c(c, shape, gated)
     terms = terms_of(alpha, 0.0 if gated else beta, c, bias, given.activation, scales, element, (m, n))
     terms = with_results(terms, c, given.beta, (element, pre), gated=gated, amax=given.amax)
+    terms = replace(terms, args=args)
     tf32x3 = a.dtype is FLOAT32 and given.precision != "tf32"
     promoted = (a.dtype.name in FLOAT8 or tf32x3) and not fast
     unread = () if terms.c else (INPUTS.index("c"),)
     return MatmulSpec(terms, elements, shape, element, (alpha, beta), tf32x3, promoted, not invariant, config, unread)
+
+
+def _parse_args(given: Arguments, memory: Views) -> tuple[Argument, ...]:
+    """The run-time arguments; ``memory`` has the arrays of one element."""
+    if given.kinds and type(given.activation) is not Identity:
+        came = f"{len(given.kinds)} values with activation={shown(given.activation)}"
+        raise ArgumentTypeError(explain("args", came, "args only with a callable as activation"))
+    names = (f"args[{i}]" for i, kind in enumerate(given.kinds) if kind is None)
+    return typed(args_of.read(args_of.alike(given.kinds)[0], zip(memory, names)), (FLOAT32,))
 
 
 def _plan(spec: MatmulSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
@@ -221,7 +255,9 @@ def _plan(spec: MatmulSpec, views: Views, outs: Views, stream: int) -> tuple[Run
     product = Product(a, b, c, out, terms, spec.elements, spec.tf32x3, spec.promoted, spec.split, pre)
     empty = View(0, (), a.dtype, a.device, True)
     names = ("d", *(["pre"] if pre else []), *(["amax"] if terms.amax else []))
-    named = {name: x or empty for name, x in zip(INPUTS, views)} | dict(zip(names, outs))
+    named = {name: x or empty for name, x in zip((*INPUTS, *numbered("arg", terms.args)), views)} | dict(
+        zip(names, outs)
+    )
     like = not terms.several and c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
     return run_of(product, spec.config, spec.scalars, named, stream), INPUTS.index("c") if like else None
 
@@ -232,12 +268,4 @@ def _keep(arguments: tuple, ordinal: int, stream: int) -> bool:
 
 
 _call_plain = front_end(Family("matmul", INPUTS[:2], _parse, _plan, strided=True, float8=True, keep=_keep))
-# by whether there are the results "pre_activation" and "amax"
-_CALLS = {
-    (pre, amax): front_end(
-        Family("matmul", INPUTS, _parse, _plan, 1 + pre + amax, True, True, numbers=INPUTS[4:], keep=_keep)
-    )
-    for pre in (False, True)
-    for amax in (False, True)
-}
-_call = _CALLS[False, False]
+_call = _call_of(False, False, NO_ARGS)

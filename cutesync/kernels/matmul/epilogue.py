@@ -23,6 +23,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64
 
+from ...monoid import bound
 from .activation import activation_of
 from .convert import converted, loaded
 from .policy import WARPGROUP, MatmulPolicy
@@ -145,6 +146,7 @@ class Epilogue:
                 shared[name, of] = element(getattr(operands, name), place)
             return shared[name, of]
 
+        args = bound(operands.args, terms.args)
         for i in range(len(values)):
             row = cutlass.min(corner[0] + where[i][0], rows - 1)
             column = cutlass.min(corner[1] + where[i][1], columns - 1)
@@ -170,7 +172,7 @@ class Epilogue:
             if terms.bias:
                 value = value + (term("bias", by_row, row) if terms.bias == "row" else term("bias", by_column, column))
             before[i] = value
-            values[i] = value if self.activation is None else self.activation(value, *gate)
+            values[i] = value if self.activation is None else self.activation(value, *gate, *args)
             if terms.amax:
                 inside = (corner[0] + where[i][0] < rows) & (corner[1] + where[i][1] < columns)
                 bits = values[i].bitcast(Int32) & MAGNITUDE

@@ -7,6 +7,7 @@ tensor in 12 bytes.
 
 from collections import namedtuple
 
+from ..states import numbered
 from .terms import TermsSpec
 
 
@@ -22,15 +23,15 @@ class Split(namedtuple("Split", "splits k_tiles scratch counters")):
 class Operands(
     namedtuple(
         "Operands",
-        "alpha beta c c_row c_column c_batch bias d_pointer d_row d_column d_batch scale_a scale_b more",
-        defaults=((),),
+        "alpha beta c c_row c_column c_batch bias d_pointer d_row d_column d_batch scale_a scale_b more args",
+        defaults=((), ()),
     )
 ):
     """What the epilogue reads. Strides are Int64, in elements; what a variant lacks is not read.
 
     ``d_pointer`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of the
     result, the scales one in all, or one a row (A) and a column (B). ``more`` is a ``More`` where a call has several
-    results."""
+    results, ``args`` are the run-time arguments of the activation."""
 
 
 class More(namedtuple("More", "pre_pointer pre_row pre_column pre_batch amax")):
@@ -40,10 +41,10 @@ class More(namedtuple("More", "pre_pointer pre_row pre_column pre_batch amax")):
 
 MAPS = ("a", "a_extents", "b", "b_extents", "d", "d_extents")
 PRE_MAPS = ("pre", "pre_extents")
-NAMES = (*MAPS, *Order._fields, *Split._fields, *Operands._fields[:-1])
+NAMES = (*MAPS, *Order._fields, *Split._fields, *Operands._fields[:-2])
 
 
 def names_of(terms: TermsSpec) -> tuple[str, ...]:
     """The kernel's parameters in order."""
     maps = PRE_MAPS if terms.pre is not None and terms.pre_by_tma else ()
-    return (*NAMES, *(More._fields if terms.several else ()), *maps)
+    return (*NAMES, *(More._fields if terms.several else ()), *numbered("arg", terms.args), *maps)

@@ -19,6 +19,7 @@ from ...runtime.device_array import DeviceArray
 from ...runtime.kernel import KernelSpec, Packed, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
+from ..states import numbered
 from . import policy
 from .model import Access, Workload, coefficients_of, cost, raster, shortlist, table
 from .parameters import MAPS, PRE_MAPS, More, Operands, Order, Split, names_of
@@ -136,9 +137,12 @@ def kernel_spec(
     kinds |= {name: "Int64" for name in names if name.startswith(("c_", "d_", "pre_"))}
     arrays = dict.fromkeys(("c", "bias", "d_pointer", "scale_a", "scale_b", "pre_pointer"), out)
     arrays |= {"scratch": accumulator, "counters": INT32, "amax": INT32}
+    args = {name: argument.parameter(name) for name, argument in zip(numbered("arg", terms.args), terms.args)}
     parameters: list[Parameter] = []
     for name in names:
-        if name in maps:
+        if name in args:
+            parameters.append(args[name])
+        elif name in maps:
             parameters.append(Packed(name, 12 if name.endswith("extents") else 128))
         else:
             parameters.append(Pointer(name, arrays[name]) if name in arrays else Scalar(name, kinds.get(name, "Int32")))
@@ -164,7 +168,8 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec) -> li
     accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
     word, long = Int32(0), Int64(0)
     scale, strides = pointer(FLOAT32), (long,) * 3
-    more = (More(pointer(moved(terms.pre)), *strides, pointer(INT32)),) if terms.several else ()
+    more = More(pointer(moved(terms.pre)), *strides, pointer(INT32)) if terms.several else ()
+    args = tuple(argument.parameter(name).example() for name, argument in zip(numbered("arg", terms.args), terms.args))
     return [
         *(pointer(element, TMA_BYTES) for element in (*elements, stored)),
         (word,) * 4,
@@ -180,7 +185,8 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec) -> li
             *strides,
             scale,
             scale,
-            *more,
+            more,
+            args,
         ),
     ]
 

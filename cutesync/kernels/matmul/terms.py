@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ...dtypes import DType
 from ...identity import identify
 from ...ops import required_parameters
+from ..states import Argument
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 
@@ -22,7 +23,7 @@ class TermsSpec:
 
     ``gated``: C is not added, but its element is the activation's second value. ``pre`` is the type of the second
     result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
-    the results before they are rounded is a result, too."""
+    the results before they are rounded is a result, too. ``args`` follow the values that an activation takes."""
 
     scaled: bool = False
     c: DType | None = None
@@ -37,6 +38,7 @@ class TermsSpec:
     pre_by_tma: bool = True
     amax: bool = False
     by_columns: bool = False
+    args: tuple[Argument, ...] = ()
 
     @property
     def plain(self) -> bool:
@@ -77,9 +79,11 @@ class TermsSpec:
             self.pre_by_tma,
             self.amax,
             self.by_columns,
+            *((argument.dtype.name, argument.in_memory) for argument in self.args),
         )
 
 
-def takes_c(activation: str | Callable | None) -> bool:
-    """Whether an activation is a callable of two values, the second of which is an element of C."""
-    return callable(activation) and required_parameters(activation) == 2
+def takes_c(activation: str | Callable | None, args: int = 0) -> bool:
+    """Whether an activation is a callable of two values beside ``args`` run-time arguments; the second is an element of
+    C."""
+    return callable(activation) and required_parameters(activation) == 2 + args
