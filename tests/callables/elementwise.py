@@ -8,8 +8,7 @@ import numpy as np
 
 import cutesync as cs
 from cutesync import dtypes
-from cutesync.kernels.state_monoid import _presented
-from cutesync.monoid import traced
+from cutesync.monoid import presented, traced
 
 THREADS = 256
 
@@ -23,7 +22,7 @@ def _launch(inputs: cute.Tensor, results: cute.Tensor, fns: cutlass.Constexpr, t
 def _each(inputs: cute.Tensor, results: cute.Tensor, fns: cutlass.Constexpr, types: cutlass.Constexpr):
     source, result, count = types
     for at in range(cute.arch.thread_idx()[0], inputs.shape[1], THREADS):
-        operands = tuple(_presented(source.cutlass(inputs[i, at]), source) for i in range(count))
+        operands = tuple(presented(source.cutlass(inputs[i, at]), source) for i in range(count))
         for i in cutlass.range_constexpr(len(fns)):
             results[i, at] = traced("fn", fns[i], operands, None, result)
 
