@@ -35,6 +35,7 @@ class Lane:
 @functools.cache
 def lane(name: str, number: int) -> Lane:
     """One of a few streams of a kind. Those of the driver and of CuPy do not wait for the default stream."""
+    torch.cuda.synchronize()  # the driver makes streams in a thread's context
     if name in ("driver", "number"):
         cu = device.driver()
         made = device.check(cu.cuStreamCreate(int(cu.CUstream_flags.CU_STREAM_NON_BLOCKING)), "cuStreamCreate")
