@@ -26,7 +26,7 @@ def waiting(f: Fragment) -> str:
 
 
 def groups(fragments: list[Fragment]) -> list[str]:
-    """Two lines for all fragments that of a device that wait for the same at the same place (in whatever block)."""
+    """Two lines for all fragments of a device that wait for the same at the same place (in whatever block)."""
     alike: dict[tuple, list[Fragment]] = {}
     for f in fragments:
         what = waiting(f).replace(f"block {f.warp.block.coordinates}", "its block")
