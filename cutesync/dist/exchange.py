@@ -11,7 +11,7 @@ on every device that has started, however few blocks are resident.
 
 Slots are used in turn, by the parity of the epoch. A launch ends only after its first block has seen the header of every
 other device, i.e. after all of them have started it and ended the one before. So a device that writes the slots of one
-parity knows that nobody reads them any more for the last call of this parity but one.
+parity knows that nobody reads them any more for the call before the last.
 
 A header carries a signature of the call. A device that finds another one, or waits for a minute (two seconds with
 CUTESYNC_DEBUG=1), prints the ranks and the epoch, and stops the kernel: a launch failure.
@@ -26,7 +26,7 @@ from cutlass import Int32, Int64, cute
 from cutlass.experimental import primitives
 
 from ..kernels.arrays import pointers_of, together
-from ..sync.gather import Notice, enter, join_state, split_state, words
+from ..sync.gather import Entry, Notice, enter, join_state, split_state, words
 from ..sync.overlap import await_launches, let_next_start
 from ..sync.wait import LAST_WORDS, PATIENCE, bounded
 from ..warp import Maybe
@@ -38,12 +38,13 @@ LOOKS = 4096  # at a word, between two looks at the clock
 
 
 class Exchange:
-    """``take`` has a bit for each rank whose state a device combines, ``own`` is 1 if it has states itself."""
+    """``take`` has a bit for each rank whose state a device combines, ``own`` is 1 if it has states itself. A launch of a
+    ``single`` block needs no tickets, and raises the epoch at its end."""
 
     threads, smem = THREADS, 128
 
-    def __init__(self, monoid, ranks: int, has_init: bool) -> None:
-        self.monoid, self.ranks, self.has_init = monoid, ranks, has_init
+    def __init__(self, monoid, ranks: int, has_init: bool, single: bool) -> None:
+        self.monoid, self.ranks, self.has_init, self.single = monoid, ranks, has_init, single
         self.words = words(monoid.types)
 
     @cute.jit
@@ -86,35 +87,48 @@ class Exchange:
         given = len(init) - self.monoid.arg_count
         self.monoid.bind(init[given:])
         thread = cute.arch.thread_idx()[0]
-        mine = Int64(0)
-        for r in cutlass.range_constexpr(self.ranks):
-            if rank == r:
-                mine = peers[r]
-        notice = Notice.make()
-        if thread == 0:
-            counters = cute.make_ptr(Int32, mine, cute.AddressSpace.gmem, assumed_align=8)
-            entry = enter(counters)
-            blocks = cute.arch.grid_dim()[0]
-            entry.close(counters, blocks, blocks)
-            notice.post(Int32(entry.word & 0xFFFFFFFF), entry.tag)
-        cute.arch.sync_threads()
-        ticket, tag = Int32(notice.words[0]), Int32(notice.words[1])
-        if ticket == 0:
-            self.headers(peers, mine, rank, tag, signature, thread)
+        mine = self.peer(peers, rank)
+        counters = cute.make_ptr(Int64, mine, cute.AddressSpace.gmem, assumed_align=8)
+        if cutlass.const_expr(self.single):
+            word = cute.arch.load(counters, Int64, sem="relaxed", scope="gpu")
+            ticket, tag = Int32(0), Entry(word, Int32(0)).tag
+        else:
+            ticket, tag = self.enter(counters, thread)
+        first = HEADERS + (tag & 1) * (8 * self.ranks)
+        header = (Int64(tag) << 32) | (Int64(signature) & 0xFFFFFFFF)
+        if (ticket == 0) & (thread < self.ranks):
+            store(self.peer(peers, thread) + first + 8 * rank, header)
         at = ticket * self.threads + thread
         if at < count:
             self.element(together(x), together(out), init[:given], peers, mine, (rank, tag, take, own), at, capacity)
+        if (ticket == 0) & (thread < self.ranks):
+            found = await_word(mine + first + 8 * thread, load(mine + first + 8 * thread), tag, rank, thread)
+            if found != header:
+                stop("rank %d: rank %d makes another call (epoch tag %d)", (rank, thread, tag))
+        if cutlass.const_expr(self.single):
+            cute.arch.sync_threads()  # all threads have read the counters
+            if thread == 0:
+                cute.arch.store(counters, word + (Int64(1) << 32), sem="relaxed", scope="gpu")
+
+    def peer(self, peers, rank):
+        """The address of the memory of a rank, which is known when the kernel runs."""
+        found = peers[0]
+        for r in range(1, self.ranks):
+            found = Int64(cutlass.select_(rank == r, peers[r], found))
+        return found
 
     @cute.jit
-    def headers(self, peers, mine: Int64, rank: Int32, tag: Int32, signature: Int32, thread: Int32):
-        """Thread ``r`` tells rank ``r`` that this launch has started, and waits until that of rank ``r`` has."""
-        first = HEADERS + (tag & 1) * (8 * self.ranks)
-        for r in cutlass.range_constexpr(self.ranks):
-            if thread == r:
-                store(peers[r] + first + 8 * rank, (Int64(tag) << 32) | (Int64(signature) & 0xFFFFFFFF))
-                found = await_word(mine + first + 8 * r, load(mine + first + 8 * r), tag, rank, r)
-                if Int32(found & 0xFFFFFFFF) != signature:
-                    stop("rank %d: rank %d makes another call (epoch tag %d)", (rank, r, tag))
+    def enter(self, counters: cute.Pointer, thread: Int32):
+        """``(ticket, tag)``: how many blocks have started before this one, and the epoch's tag."""
+        notice = Notice.make()
+        if thread == 0:
+            words = cute.make_ptr(Int32, counters.toint(), cute.AddressSpace.gmem, assumed_align=8)
+            entry = enter(words)
+            blocks = cute.arch.grid_dim()[0]
+            entry.close(words, blocks, blocks)
+            notice.post(Int32(entry.word & 0xFFFFFFFF), entry.tag)
+        cute.arch.sync_threads()
+        return Int32(notice.words[0]), Int32(notice.words[1])
 
     @cute.jit
     def element(self, x, out, init, peers, mine: Int64, call, at: Int32, capacity: Int32):
@@ -156,7 +170,7 @@ def load(address: Any) -> Any:
 
 
 @cute.jit
-def await_word(address: Int64, word: Int64, tag: Int32, rank: Int32, other: cutlass.Constexpr):
+def await_word(address: Int64, word: Int64, tag: Int32, rank: Int32, other):
     """The word at an address once it has the tag; ``word`` is what a first look found."""
     looks, since = Int32(0), Int64(0)
     patience = cutlass.const_expr(PATIENCE if bounded() else MINUTE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -198,7 +198,7 @@ class Group:
         key = (memory.bases, operation, count, init, own)
         found = self._launches.get(key)
         if found is None:
-            spec = kernel_spec(operation, self.size, init is not None)
+            spec = kernel_spec(operation, self.size, init is not None, count <= THREADS)
             signature = zlib.crc32(repr((spec.key, count, init)).encode()) & 0x7FFFFFFF
             shared = {"count": count, "capacity": memory.capacity, "signature": signature}
             shared |= {f"peer{rank}": base for rank, base in enumerate(memory.bases)}
@@ -213,7 +213,7 @@ class Group:
         return found
 
 
-def kernel_spec(operation: Reduction | States, ranks: int, has_init: bool) -> KernelSpec:
+def kernel_spec(operation: Reduction | States, ranks: int, has_init: bool, single: bool) -> KernelSpec:
     """Return the kernel of an exchange between so many devices."""
     inputs, outputs, start, args = parameter_groups(operation)
     peers = [Scalar(f"peer{rank}", "Int64") for rank in range(ranks)]
@@ -226,10 +226,8 @@ def kernel_spec(operation: Reduction | States, ranks: int, has_init: bool) -> Ke
     def make() -> Any:
         from .exchange import Exchange
 
-        return Exchange(operation.monoid(), ranks, has_init)
+        return Exchange(operation.monoid(), ranks, has_init, single)
 
     parameters = (*inputs, *outputs, *start, *args, *peers, *numbers)
-    return KernelSpec(("exchange", ranks, has_init, *operation.key), parameters, make, examples=examples)
+    return KernelSpec(("exchange", ranks, has_init, single, *operation.key), parameters, make, examples=examples)
 
-
-Call = Callable[..., Any]

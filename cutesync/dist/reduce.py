@@ -20,7 +20,7 @@ from ..kernels.reduce.plan import places, plan
 from ..kernels.reduce.spec import ReduceSpec, Reduction
 from ..kernels.states import Argument, States
 from ..ops import Operator
-from ..runtime import arrays
+from ..runtime import arrays, backend
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .group import Side
@@ -110,8 +110,6 @@ def _states(spec: ReduceSpec, parts: tuple, stream: int) -> tuple:
     call = _front_end(len(parts), 2 if isinstance(spec.reduction.op, str) else len(spec.reduction.values))
     own = (spec.reduction, spec.axes, spec.args)
     ordinal = arrays.adapter(parts[0]).view(parts[0]).device
-    from ..runtime import backend
-
     with backend.of(ordinal).using(ordinal):
         found = call(own, parts[0], None, stream, parts[1:])
     return found if isinstance(found, tuple) else (found,)
