@@ -1,7 +1,7 @@
 """Several GPUs of one host: the same calls on arrays whose parts lie on different devices.
 
-``Group.local()`` makes a group of all GPUs of this process (or of the emulator's devices), ``group.shard(x)`` spreads an
-array over them, and the functions of cutesync take what it returns: ``cs.sum(sharded)``. A group's kernels exchange
+``Group.local()`` makes a group of all GPUs of this process (or of the emulator's devices), ``group.shard(x)`` spreads
+an array over them, and the functions of cutesync take what it returns: ``cs.sum(sharded)``. A group's kernels exchange
 values through each other's memory; they need no library for it.
 """
 

@@ -9,9 +9,9 @@ fence is needed. The tag is the epoch of the launch, which each device counts in
 same calls. Blocks take their elements in the order in which they start, so the oldest unfinished elements are under way
 on every device that has started, however few blocks are resident.
 
-Slots are used in turn, by the parity of the epoch. A launch ends only after its first block has seen the header of every
-other device, i.e. after all of them have started it and ended the one before. So a device that writes the slots of one
-parity knows that nobody reads them any more for the call before the last.
+Slots are used in turn, by the parity of the epoch. A launch ends only after its first block has seen the header of
+every other device, i.e. after all of them have started it and ended the one before. So a device that writes the slots
+of one parity knows that nobody reads them any more for the call before the last.
 
 A header carries a signature of the call. A device that finds another one, or waits for a minute (two seconds with
 CUTESYNC_DEBUG=1), prints the ranks and the epoch, and stops the kernel: a launch failure.
@@ -38,8 +38,8 @@ LOOKS = 4096  # at a word, between two looks at the clock
 
 
 class Exchange:
-    """``take`` has a bit for each rank whose state a device combines, ``own`` is 1 if it has states itself. A launch of a
-    ``single`` block needs no tickets, and raises the epoch at its end."""
+    """``take`` has a bit for each rank whose state a device combines, ``own`` is 1 if it has states itself. A launch of
+    a ``single`` block needs no tickets, and raises the epoch at its end."""
 
     threads, smem = THREADS, 128
 
@@ -100,7 +100,7 @@ class Exchange:
             store(self.peer(peers, thread) + first + 8 * rank, header)
         at = ticket * self.threads + thread
         if at < count:
-            self.element(together(x), together(out), init[:given], peers, mine, (rank, tag, take, own), at, capacity)
+            self.element(together(x), together(out), init[:given], peers, mine, (rank, tag, take, own, capacity), at)
         if (ticket == 0) & (thread < self.ranks):
             found = await_word(mine + first + 8 * thread, load(mine + first + 8 * thread), tag, rank, thread)
             if found != header:
@@ -131,8 +131,8 @@ class Exchange:
         return Int32(notice.words[0]), Int32(notice.words[1])
 
     @cute.jit
-    def element(self, x, out, init, peers, mine: Int64, call, at: Int32, capacity: Int32):
-        rank, tag, take, own = call
+    def element(self, x, out, init, peers, mine: Int64, call, at: Int32):
+        rank, tag, take, own, capacity = call
         half = SLOTS + Int64(tag & 1) * (8 * self.ranks) * capacity
         stride = capacity // self.words
         if own != 0:
@@ -196,5 +196,3 @@ def stop(what: cutlass.Constexpr, numbers):
     for _ in cutlass.range(LAST_WORDS, unroll=1):
         primitives.nanosleep(1_000_000)
     cute.arch.inline_ptx("trap;")
-
-

@@ -230,4 +230,3 @@ def kernel_spec(operation: Reduction | States, ranks: int, has_init: bool, singl
 
     parameters = (*inputs, *outputs, *start, *args, *peers, *numbers)
     return KernelSpec(("exchange", ranks, has_init, single, *operation.key), parameters, make, examples=examples)
-

@@ -1,8 +1,8 @@
 """Reductions of sharded arrays: each device reduces its part to states, which are then exchanged.
 
-A reduction along other axes than the sharded one is a call for each part. Otherwise there are two launches a device: the
-first pass of a reduction of two passes, and ``exchange``, which combines the states of all parts in the order of ranks.
-The bits of the result follow from the lengths of the parts.
+A reduction along other axes than the sharded one is a call for each part. Otherwise there are two launches a device:
+the first pass of a reduction of two passes, and ``exchange``, which combines the states of all parts in the order of
+ranks. The bits of the result follow from the lengths of the parts.
 """
 
 from __future__ import annotations
@@ -153,5 +153,7 @@ def _args(spec: ReduceSpec, first: Sharded, rank: int) -> tuple:
     if not isinstance(spec.reduction.op, str):
         return spec.args
     axis = first.axis
-    inner = math.prod(n for other, n in enumerate(spec.shape) if other in spec.axes and axis is not None and other > axis)
+    inner = math.prod(
+        n for other, n in enumerate(spec.shape) if other in spec.axes and axis is not None and other > axis
+    )
     return max(first.lengths[rank], 1) * inner, first.offsets[-1] * inner, first.offsets[rank] * inner

@@ -32,7 +32,9 @@ class Sharded:
     def __init__(self, group: Group, parts: Sequence[Any], axis: int | None = 0) -> None:
         self.group, self.parts = group, tuple(parts)
         if len(self.parts) != group.size:
-            raise ArgumentValueError(explain("parts", f"{len(self.parts)} arrays", f"{group.size}, one for each device"))
+            raise ArgumentValueError(
+                explain("parts", f"{len(self.parts)} arrays", f"{group.size}, one for each device")
+            )
         self.views = tuple(_checked(group, rank, part) for rank, part in enumerate(self.parts))
         first = self.views[0]
         self.dtype: DType = first.dtype

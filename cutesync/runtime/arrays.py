@@ -273,7 +273,9 @@ def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> Devic
 
 
 class _Numpy:
-    """Adapter of numpy.ndarray: copied to the device; results are copied back."""
+    """Adapter of numpy.ndarray: copied to the device; results are copied back. ``calls`` makes the whole call."""
+
+    calls: Any = None
 
     @staticmethod
     def view(x: np.ndarray) -> View:

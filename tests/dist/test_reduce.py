@@ -60,7 +60,10 @@ def test_agrees_with_numpy(name, size):
             sharded = group.shard(x, axis, lengths(random, shape[axis], size))
             got = call(sharded, axis=reduced_axes)
             want = np.asarray(expected(x, axis=reduced_axes))
-            assert (got.shape, got.axis is None) == (want.shape, axis == reduced_axes % x.ndim if reduced_axes else True)
+            assert (got.shape, got.axis is None) == (
+                want.shape,
+                axis == reduced_axes % x.ndim if reduced_axes else True,
+            )
             for part in got.parts if got.axis is None else (got,):
                 np.testing.assert_allclose(np.asarray(part), want, rtol=1e-6, err_msg=f"{shape} {axis} {sharded}")
 
