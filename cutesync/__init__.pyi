@@ -2,6 +2,7 @@
 
 from . import (
     block as block,
+    dist as dist,
     emulator as emulator,
     errors as errors,
     patterns as patterns,

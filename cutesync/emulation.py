@@ -16,6 +16,7 @@ def emulate(
     sanitize: bool = True,
     trace: Any = None,
     max_steps: int | None = None,
+    devices: int = 1,
 ) -> Any:
     """Run the calls inside, of this thread or asynchronous task, on the CPU emulator, whether or not there is a GPU.
 
@@ -24,12 +25,13 @@ def emulate(
     reports different results. ``sanitize=False`` runs faster, without checks. ``trace`` is a path for a Chrome trace of
     the schedule. A launch that never ends is reported; ``max_steps`` is its bound (see ``emulator.watchdog``). Arrays
     are NumPy arrays or DeviceArrays made inside. Raises ``emulator.EmulationError`` on the first race, deadlock or
-    misuse. Yields the settings, whose ``steps`` and ``launches`` count what ran.
+    misuse. ``devices`` is how many devices ``Group.local()`` finds, up to 8. Yields the settings, whose ``steps`` and
+    ``launches`` count what ran.
     """
     from . import emulator
 
     with (
         device.forced("emulator"),
-        emulator.emulate(policy, seed, schedules, sanitize, trace, max_steps=max_steps) as settings,
+        emulator.emulate(policy, seed, schedules, sanitize, trace, max_steps=max_steps, devices=devices) as settings,
     ):
         yield settings

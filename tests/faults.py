@@ -102,7 +102,7 @@ class Bench:
             return self.planted.get(text, text)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LAUNCHES, "program", lambda text, kernel=None: program(changed(text), kernel))
+            patch.setattr(LAUNCHES, "program", lambda text, *which: program(changed(text), *which))
             patch.setattr(Executable, "record", lambda made, packed, edit=None: record(made, packed, changed))
             return self.right()
 

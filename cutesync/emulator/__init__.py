@@ -28,7 +28,7 @@ from .check import call, check, compile_for_emulator
 from .device import DEVICE, Device
 from .from_ptx import check_ptx
 from .report import EmulationError, Report
-from .run import LOCK, executable, launch, run
+from .run import LOCK, at_once, executable, launch, run
 from .schedule import POLICIES
 from .settings import Settings, emulate, settings
 
@@ -40,6 +40,7 @@ __all__ = [
     "EmulationError",
     "Report",
     "Settings",
+    "at_once",
     "call",
     "check",
     "check_ptx",

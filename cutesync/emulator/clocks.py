@@ -22,7 +22,7 @@ Everything that precedes the launch in its stream is one event of one more block
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import numpy as np
 
@@ -76,9 +76,9 @@ class Clock:
         if self.invisible:
             self.invisible.fence_proxy(space)
 
-    def only(self, block: int) -> Clock:
-        """Its knowledge of one block alone."""
-        known, *proxied = ({b: v for b, v in table.items() if b == block} for table in (self.known, *self.proxied))
+    def only(self, blocks: Container[int]) -> Clock:
+        """Its knowledge of these blocks alone."""
+        known, *proxied = ({b: v for b, v in table.items() if b in blocks} for table in (self.known, *self.proxied))
         return Clock(known, tuple(proxied))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from .barriers import ClusterBarrier, MBarrier, NamedBarrier
 from .clocks import ACTORS, LANES, Clock
 from .report import actor, lane_list
-from .shadow import ACTOR_AT, ACTOR_MASK, BLOCK_AT, SCOPE_SHIFT, SITE_MASK, TIME_AT, TIME_MASK, happened
+from .shadow import ACTOR_AT, ACTOR_MASK, BLOCK_AT, SCOPE_MASK, SCOPE_SHIFT, SITE_MASK, TIME_AT, TIME_MASK, happened
 from .tensor_registers import KIND
 
 _SYNC_WARP = "bar.warp.sync (sync_warp) must come before one lane arrives or copies for its warp"
@@ -16,7 +16,8 @@ _SYNC_WARP = "bar.warp.sync (sync_warp) must come before one lane arrives or cop
 def of_race(machine, warp, lane: int, key: int, before: str) -> list[str]:
     """What an access of this lane lacks to be ordered after the one of ``key``."""
     site = key & int(SITE_MASK)
-    atomic = site and machine.program.sites[site - 1].parts[0] in ("atom", "red")
+    block = (key >> BLOCK_AT) - 1
+    atomic = site and machine.program_of(block).sites[site - 1].parts[0] in ("atom", "red")
     lines = ["the DSL gives an atomic operation the line of the launch, not its own"] if atomic else []
     return _cause(machine, warp, lane, key, before) + lines
 
@@ -37,10 +38,12 @@ def _cause(machine, warp, lane: int, key: int, before: str) -> list[str]:
         ]
     if (block, other) == (warp.block.number, warp.index):
         return ["both are lanes of one warp: bar.warp.sync (sync_warp) must come between them"]
-    if key >> int(SCOPE_SHIFT) & 3:
+    if key >> int(SCOPE_SHIFT) & int(SCOPE_MASK):
         return ["one of the two accesses is strong: both must be, at a scope that holds both threads"]
     if block == warp.block.number:
         return ["a barrier of both warps must come between them: sync_threads, a named barrier, or an mbarrier"]
+    if machine.name_of(block).partition("block")[0] != machine.name_of(warp.block.number).partition("block")[0]:
+        return ["they are of different devices: a release at sys scope must follow the first, an acquire precede this"]
     return ["they are of different blocks: a release at gpu scope must follow the first, an acquire precede the second"]
 
 
@@ -53,7 +56,7 @@ def _lanes_known(clock: Clock, block: int, warp: int, time: int) -> np.ndarray:
 
 def _after_asynchronous(machine, key: int, before: str) -> list[str]:
     site = key & int(SITE_MASK)
-    parts = machine.program.sites[site - 1].parts if site else ()
+    parts = machine.program_of((key >> BLOCK_AT) - 1).sites[site - 1].parts if site else ()
     if parts[:1] == (KIND,):
         return ["wgmma.wait_group must come before what it reads is released or overwritten"]
     if before == "write" and parts[:2] == ("cp", "async") and "bulk" not in parts:

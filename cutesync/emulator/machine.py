@@ -14,6 +14,7 @@ from . import stuck
 from .async_copy import Operation
 from .block import MAX_BLOCKS, Block, Warp
 from .clocks import ACTORS
+from .codegen import Program
 from .driver import Launch
 from .fragment import BLOCKED, CONVERGE, POLL, RUN, Fragment
 from .gate import MALFORMED
@@ -32,7 +33,14 @@ _POLL_ROUNDS = 64
 class Machine:
     """Runs one launch to its end, in the order that ``schedule`` decides. ``how`` says whether it is checked."""
 
+    device: int | None = None  # among devices that run at the same time (see ``several``)
+
     def __init__(self, launch: Launch, memory: Memory, schedule: Schedule, how: Settings, trace: Trace | None = None):
+        self.begin(launch.program.function.name, memory, schedule, how, trace)
+        self.load(launch)
+
+    def load(self, launch: Launch) -> None:
+        """Take what the launch states, and bind its kernel to this machine."""
         self.program = program = launch.program
         self.grid, self.block, self.cluster = launch.grid, launch.block, launch.cluster
         self.cluster_size = prod(launch.cluster)
@@ -41,11 +49,18 @@ class Machine:
         self.dynamic_bytes = launch.shared_bytes
         self.shared_bytes = launch.shared_bytes + program.static_shared
         self.parameters = Region.of_parameters(launch.parameters)
-        self.memory, self.schedule, self.trace = memory, schedule, trace
-        self.name = program.function.name
         self.local_bytes = program.local_bytes
         self.special: dict[tuple[str, int], np.ndarray] = {}
         self.start_of_time = np.zeros(-(-prod(launch.block) // 32) * ACTORS, np.int64)
+        self.sanitizer: Any = self.make_sanitizer() if self.how.sanitize else None
+        program.bind_launch(self)
+
+    def make_sanitizer(self) -> Sanitizer:
+        return Sanitizer(self)
+
+    def begin(self, name: str, memory: Memory, schedule: Schedule, how: Settings, trace: Trace | None) -> None:
+        """Nothing has run yet."""
+        self.name, self.memory, self.schedule, self.how, self.trace = name, memory, schedule, how, trace
         self.resident: dict[int, Block] = {}
         self.pending: list[Operation] = []  # asynchronous operations under way
         self.now = 1_000_000  # virtual nanoseconds
@@ -58,10 +73,7 @@ class Machine:
         self.poll_rounds = 0
         self.map_fences: dict[int, list] = {}  # by address of a tensor map: its acquire fences
         self.printed: dict[Warp, str] = {}  # the last output of each warp
-        self.how = how
         self.notes: dict[tuple, Report] = {}  # of this run, by kind and instructions
-        self.sanitizer: Any = Sanitizer(self) if how.sanitize else None
-        program.bind_launch(self)
 
     def fragments(self) -> list[Fragment]:
         """All fragments of resident blocks."""
@@ -114,7 +126,7 @@ class Machine:
                             break
                         continue
                     if self.trace is None:
-                        self.run_fragment(fragment, schedule.quantum())
+                        fragment.warp.machine.run_fragment(fragment, schedule.quantum())
                     else:
                         start, instr = self.steps, fragment.where()
                         self.run_fragment(fragment, schedule.quantum())
@@ -196,6 +208,13 @@ class Machine:
         """A block's number in clocks: its own, or in a grid of more than ``MAX_BLOCKS`` the next that is free."""
         candidates = (n % MAX_BLOCKS for n in range(number, number + MAX_BLOCKS))
         return next(n for n in candidates if n not in self.resident)
+
+    def program_of(self, block: int) -> Program:
+        """The kernel that the block of this number in clocks runs."""
+        return self.program
+
+    def name_of(self, block: int) -> str:
+        return f"block {self.block_coordinates(block)}"
 
     def block_coordinates(self, number: int) -> tuple[int, int, int]:
         x, y, _ = self.grid

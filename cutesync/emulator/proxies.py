@@ -95,7 +95,7 @@ class AsyncAccess:
             f"which an ordinary {then}"
         ]
         if other:
-            lines.append(f"  at {self.issue.machine.program.sites[other - 1].where()}")
+            lines.append(f"  at {self.issue.machine.program_of((key >> BLOCK_AT) - 1).sites[other - 1].where()}")
         fence = "fence.proxy.async" + ("" if self.space == SHARED else " (without .shared, for this is global memory)")
         lines.append(f"a {fence} must stand between them: {where}")
         self.issue.fail(kind, f"no fence.proxy.async between {what}", lines)

@@ -94,5 +94,10 @@ def lane_list(lanes) -> str:
 
 
 def actor(warp, lanes) -> str:
-    """``block (1, 0, 0) warp 2 lanes 0-3``"""
-    return f"block {warp.block.coordinates} warp {warp.index} {lane_list(lanes)}"
+    """``block (1, 0, 0) warp 2 lanes 0-3``; among several devices, that of the block comes first."""
+    device = warp.machine.device
+    return f"{where(device)}block {warp.block.coordinates} warp {warp.index} {lane_list(lanes)}"
+
+
+def where(device: int | None) -> str:
+    return "" if device is None else f"device {device} "

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -25,6 +26,7 @@ from .report import EmulationError, Report
 from .rewind import Rewind
 from .schedule import Schedule
 from .settings import Settings, settings
+from .several import Ensemble, Several
 from .trace import Trace
 
 LOCK = threading.RLock()  # launches run one at a time: generated code is bound to one machine
@@ -55,8 +57,9 @@ def run(compiled, packed, device: Device = DEVICE, edit=None, close=None) -> Non
 
 
 @lru_cache(maxsize=512)
-def program(text: str, kernel: str | None = None) -> Program:
-    """The executable form of one kernel of a PTX text (its only one, if no name is given)."""
+def program(text: str, kernel: str | None = None, device: int = 0) -> Program:
+    """The executable form of one kernel of a PTX text (its only one, if no name is given). It is bound to one launch at
+    a time, so each device has its own."""
     module = ptx.parse(text)
     names = list(module.functions)
     if kernel is None and len(names) == 1:
@@ -77,6 +80,7 @@ def launch(
     cluster=None,
     shared_bytes: int = 0,
     kernel: str | None = None,
+    device: int = 0,
     **attributes: bool,
 ) -> None:
     """Launch a kernel given as PTX text, under the settings in force. Raises EmulationError on the first finding, and
@@ -85,11 +89,12 @@ def launch(
     ``parameters`` are the packed parameter bytes, or one integer a parameter (addresses, scalars as their bits).
     Addresses must lie in registered buffers. ``kernel`` names one of several in the text. ``attributes`` are
     ``cooperative`` (all blocks are resident at once) and ``programmatic``: the launch may start before those before it
-    in its stream have ended, and to touch global memory before ``griddepcontrol.wait`` is a race.
+    in its stream have ended, and to touch global memory before ``griddepcontrol.wait`` is a race. ``device`` is the
+    emulated device; inside ``at_once`` the launch waits for the end of that block.
     """
     compiler.refuse_while_tracing()
     with LOCK:
-        code = program(text, kernel)
+        code = program(text, kernel, device)
         wanted = Launch(
             code,
             limits.extents("grid", grid),
@@ -99,7 +104,8 @@ def launch(
             _packed(code.function, parameters),
             **attributes,
         )
-        run_launch(wanted, DEVICE, settings())
+        if not enqueue(device, wanted):
+            run_launch(wanted, DEVICE, settings())
 
 
 def _packed(function, parameters) -> bytes:
@@ -119,16 +125,55 @@ def _packed(function, parameters) -> bytes:
     return bytes(packed)
 
 
-def run_launch(launch: Launch, device: Device, how: Settings, close=None, found=None) -> None:
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Launches inside, of this thread or task, wait for the end of the block. Then those of different devices run at
+    the same time, and those of one device in order. An inner block belongs to the outer one."""
+    if _waiting.get() is not None:
+        yield
+        return
+    launches: list[tuple[int, Launch]] = []
+    held: list[object] = []
+    token = _waiting.set((launches, held))
+    try:
+        yield
+    finally:
+        _waiting.reset(token)
+    if launches:
+        with LOCK:
+            run_launch(Several(launches), DEVICE, settings())
+
+
+def enqueue(device: int, launch: Launch) -> bool:
+    """Keep a launch for the end of the ``at_once`` block that it is in, with all memory that there is now; False if it
+    is in none."""
+    waiting = _waiting.get()
+    if waiting is None:
+        return False
+    launches, held = waiting
+    launches.append((device, launch))
+    held += [region.owner() for region in DEVICE.memory.regions if region.owner is not None]
+    return True
+
+
+_waiting: ContextVar[tuple[list[tuple[int, Launch]], list[object]] | None] = ContextVar(
+    "cutesync_waiting", default=None
+)
+
+
+def run_launch(launch: Launch | Several, device: Device, how: Settings, close=None, found=None) -> None:
     """One launch, under one schedule or several; several must leave the same memory behind.
 
     The first finding is raised. With ``found``, each schedule's finding goes there instead, and the launch leaves what
     it computes without checks, as far as it ends.
     """
-    limits.check(launch)
+    launches = [one for _, one in launch.launches] if isinstance(launch, Several) else [launch]
+    for one in launches:
+        limits.check(one)
     own = [
         Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global")
-        for name, (v, array) in launch.program.variables.items()
+        for program in {id(one.program): one.program for one in launches}.values()
+        for name, (v, array) in program.variables.items()
     ]
     try:
         device.memory.replace((), own)
@@ -141,7 +186,7 @@ def run_launch(launch: Launch, device: Device, how: Settings, close=None, found=
         device.memory.replace(own, ())
 
 
-def _run_all(launch: Launch, device: Device, how: Settings, close, found) -> None:
+def _run_all(launch: Launch | Several, device: Device, how: Settings, close, found) -> None:
     first, rewind, failed = None, Rewind(device.memory), False
     try:
         for number in range(how.schedules):
@@ -167,7 +212,7 @@ def _run_all(launch: Launch, device: Device, how: Settings, close, found) -> Non
         rewind.close()
 
 
-def _compare(launch: Launch, device: Device, how: Settings, rewind: Rewind, close, both: tuple) -> None:
+def _compare(launch: Launch | Several, device: Device, how: Settings, rewind: Rewind, close, both: tuple) -> None:
     """Raise EmulationError if the last of both schedules left another result than the first."""
     first, schedule = both
     difference = rewind.difference()
@@ -185,7 +230,7 @@ def _compare(launch: Launch, device: Device, how: Settings, rewind: Rewind, clos
         )
 
 
-def _blame_poison(launch: Launch, device: Device, how: Settings, rewind: Rewind, close) -> None:
+def _blame_poison(launch: Launch | Several, device: Device, how: Settings, rewind: Rewind, close) -> None:
     """Report unwritten shared memory if it alone changes the results: the first schedule once more, with other bits
     there."""
     reads = [
@@ -212,7 +257,7 @@ def _blame_poison(launch: Launch, device: Device, how: Settings, rewind: Rewind,
         )
 
 
-def _run_unchecked(launch: Launch, device: Device, how: Settings, rewind: Rewind, found) -> None:
+def _run_unchecked(launch: Launch | Several, device: Device, how: Settings, rewind: Rewind, found) -> None:
     """Compute the result of a launch with findings, so that what follows it can go on."""
     try:
         run_once(launch, device, replace(how, sanitize=False, trace=None), Schedule("round_robin"))
@@ -221,14 +266,16 @@ def _run_unchecked(launch: Launch, device: Device, how: Settings, rewind: Rewind
         rewind.restore()
 
 
-def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> None:
+def run_once(
+    launch: Launch | Several, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None
+) -> None:
     regions = device.memory.regions
     for region in regions:
         region.shadow, region.watchers = None, []
-    if launch.cooperative:
+    if isinstance(launch, Launch) and launch.cooperative:
         schedule.limit = prod(launch.grid)
     try:
-        machine = Machine(launch, device.memory, schedule, how, trace)
+        machine = _machine(launch, device, schedule, how, trace)
     except CutesyncError:
         raise
     except MALFORMED as fault:
@@ -239,6 +286,7 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
                 launch.program.function.name,
             )
         ) from fault
+    trace = machine.trace
     if trace is not None:
         trace.begin(machine)
     try:
@@ -254,6 +302,14 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         for region in regions:
             region.shadow, region.watchers = None, []
         how.count(machine.steps)
+
+
+def _machine(
+    launch: Launch | Several, device: Device, schedule: Schedule, how: Settings, trace: Trace | None
+) -> Machine:
+    if isinstance(launch, Several):
+        return Ensemble(launch, device.memory, schedule, how)
+    return Machine(launch, device.memory, schedule, how, trace)
 
 
 @contextlib.contextmanager

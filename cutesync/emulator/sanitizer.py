@@ -50,12 +50,14 @@ from .shadow import (
     CTA,
     GPU,
     READ_ROWS,
+    SCOPE_MASK,
     SCOPE_SHIFT,
     SITE_MASK,
     TIME_AT,
     TIME_MASK,
     TIME_SHIFT,
     Access,
+    Order,
     Shadow,
     cnz,
 )
@@ -73,6 +75,8 @@ class Earlier(NamedTuple):
 
 class Sanitizer:
     """One launch's happens-before state. Every method that checks reports through ``machine.fail``, which raises."""
+
+    device = 0  # among devices that run at the same time (see ``several``)
 
     def __init__(self, machine):
         self.machine, self.programmatic = machine, machine.programmatic
@@ -152,10 +156,10 @@ class Sanitizer:
 
     def _morally_strong(self, keys: np.ndarray, blocks: np.ndarray, block: int, scope: int) -> np.ndarray:
         """Both are strong and each one's scope includes the other's thread."""
-        least = np.minimum((keys >> SCOPE_SHIFT) & 3, scope)
+        least = np.minimum((keys >> SCOPE_SHIFT) & SCOPE_MASK, scope)
         size = self.machine.cluster_size
         return (
-            (least == GPU)
+            (least >= GPU)
             | ((least == CTA) & (blocks == block))
             | ((least == CLUSTER) & (blocks // size == block // size))
         )
@@ -270,10 +274,10 @@ class Sanitizer:
         what = f"lane {slot}" if slot < LANES else "(an asynchronous operation it started)"
         lines = [
             f"it {access.verb}s {access.size} bytes at byte {offset - region.low} of {region.name}",
-            f"unordered with the {before} by block {machine.block_coordinates(block)} warp {actor // ACTORS} {what}",
+            f"unordered with the {before} by {machine.name_of(block)} warp {actor // ACTORS} {what}",
         ]
         if other:
-            lines.append(f"  at {machine.program.sites[other - 1].where()}")
+            lines.append(f"  at {machine.program_of(block).sites[other - 1].where()}")
         lines += [f"hint: {line}" for line in hints.of_race(machine, warp, lane, key, before)]
         title, who = "of the same bytes with nothing to order them", (warp, [lane], access.site)
         if harmless:
@@ -297,7 +301,7 @@ class Sanitizer:
             if not access.update or not scope:
                 shadow.released.pop(place, None)
             if clock is not None:
-                group = {CTA: block, CLUSTER: block // self.machine.cluster_size, GPU: 0}[scope]
+                group = {CTA: block, CLUSTER: block // self.machine.cluster_size}.get(scope, self.device)
                 here = shadow.released.setdefault(place, {})
                 if (scope, group) in here:
                     clock = clock.copy()
@@ -314,11 +318,15 @@ class Sanitizer:
                 if (kind == CTA and number != block) or (kind == CLUSTER and number != cluster):
                     continue
                 if access.order.scope == CTA and kind != CTA:
-                    clock = clock.only(block)
-                if access.order.acquires:
-                    f.warp.learn(np.array([lane]), clock)
-                else:
-                    f.warp.fence_acquires.setdefault(lane, Clock()).join(clock)
+                    clock = clock.only({block})
+                self.hear(f, lane, access.order, (kind, number), clock)
+
+    def hear(self, f: Fragment, lane: int, order: Order, source: tuple[int, int], clock: Clock) -> None:
+        """A lane has read what was released by ``source`` (scope, and block, cluster or device of that scope)."""
+        if order.acquires:
+            f.warp.learn(np.array([lane]), clock)
+        else:
+            f.warp.fence_acquires.setdefault(lane, Clock()).join(clock)
 
     def fence(self, f: Fragment, lanes, scope: int) -> None:
         """``fence.acq_rel`` / ``fence.sc``: earlier relaxed loads now acquire, later relaxed stores release."""
@@ -326,7 +334,7 @@ class Sanitizer:
         for lane in each(lanes):
             acquired = warp.fence_acquires.pop(lane, None)
             if acquired is not None:
-                warp.learn(np.array([lane]), acquired.only(warp.block.number) if scope == CTA else acquired)
+                warp.learn(np.array([lane]), acquired.only({warp.block.number}) if scope == CTA else acquired)
         for lane in each(lanes):
             warp.fence_releases[lane] = (warp.clock.release(np.array([lane])), scope)
             warp.clock.time -= 1

@@ -13,15 +13,16 @@ import numpy as np
 
 from .clocks import Clock
 
-SITE_BITS, SCOPE_BITS, TIME_BITS, ACTOR_BITS = 12, 2, 21, 11
+SITE_BITS, SCOPE_BITS, TIME_BITS, ACTOR_BITS = 12, 3, 20, 11
 TIME_AT = SITE_BITS + SCOPE_BITS
 ACTOR_AT = TIME_AT + TIME_BITS
 BLOCK_AT = ACTOR_AT + ACTOR_BITS
-WEAK, CTA, CLUSTER, GPU = 0, 1, 2, 3
-SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
+WEAK, CTA, CLUSTER, GPU, SYS = 0, 1, 2, 3, 4
+SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 READ_ROWS, ASYNC_ROWS = 8, 8
 SCOPE_SHIFT, TIME_SHIFT, ACTOR_SHIFT, BLOCK_SHIFT = map(np.int64, (SITE_BITS, TIME_AT, ACTOR_AT, BLOCK_AT))
 SITE_MASK, TIME_MASK, ACTOR_MASK = (np.int64((1 << bits) - 1) for bits in (SITE_BITS, TIME_BITS, ACTOR_BITS))
+SCOPE_MASK = np.int64((1 << SCOPE_BITS) - 1)
 _MAX_LOG = 20000
 cnz = np.count_nonzero
 

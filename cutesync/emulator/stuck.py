@@ -26,13 +26,13 @@ def waiting(f: Fragment) -> str:
 
 
 def groups(fragments: list[Fragment]) -> list[str]:
-    """Two lines for all fragments that wait for the same at the same place (in whatever block)."""
+    """Two lines for all fragments of a device that wait for the same at the same place (in whatever block)."""
     alike: dict[tuple, list[Fragment]] = {}
     for f in fragments:
         what = waiting(f).replace(f"block {f.warp.block.coordinates}", "its block")
-        alike.setdefault((what, f.where().where()), []).append(f)
+        alike.setdefault((what, f.where().where(), f.warp.machine.device), []).append(f)
     lines = []
-    for (_, place), members in list(alike.items())[:_MAX_GROUPS]:
+    for (_, place, _), members in list(alike.items())[:_MAX_GROUPS]:
         first = members[0]
         more = f" (and {len(members) - 1} more like it: {others(members)})" if len(members) > 1 else ""
         lines += [f"{actor(first.warp, np.flatnonzero(first.mask))}{more} {waiting(first)}", f"  at {place}"]

@@ -273,14 +273,28 @@ def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> Devic
 
 
 class _Numpy:
-    """Adapter of numpy.ndarray: copied to the device; results are copied back."""
+    """Adapter of numpy.ndarray: copied to the device; results are copied back. ``calls`` makes the whole call."""
+
+    calls: Any = None
 
     @staticmethod
     def view(x: np.ndarray) -> View:
         return View(x.ctypes.data, x.shape, parse_dtype(x.dtype), HOST, x.flags.c_contiguous, x.flags.writeable)
 
 
-OWN, NUMPY = _OwnArrays(), _Numpy()
+class _Sharded:
+    """Adapter of ``dist.Sharded``, which has no address: ``calls`` makes the whole call (``dist.calls``)."""
+
+    calls: Any = None
+
+    @staticmethod
+    def identify(x: Any) -> tuple[int, tuple]:
+        raise DeviceError(explain("array", "a Sharded beside an array on one device", "arrays sharded alike"))
+
+    identify_strided = view = identify
+
+
+OWN, NUMPY, SHARDED = _OwnArrays(), _Numpy(), _Sharded()
 ADAPTERS: dict[type, Any] = {DeviceArray: OWN, np.ndarray: NUMPY}
 
 

@@ -1,11 +1,13 @@
 """Where memory resides and kernels run: a GPU, the emulator, or (in a dry run) nowhere. Only this module distinguishes
 them.
 
-Devices are numbered: GPUs as in CUDA, the emulator is ``device.HOST``, a dry run ``device.DRY``.
+Devices are numbered: GPUs as in CUDA, a dry run is ``device.DRY``, and other negative numbers are devices of the
+emulator, the first of which is ``device.HOST``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -88,6 +90,22 @@ class Backend(Protocol):
         """Return whether it makes sense to measure the time of work on ``stream``."""
         ...
 
+    def devices(self) -> tuple[int, ...]:
+        """Return the ordinals of all devices."""
+        ...
+
+    def connect(self, ordinals: Sequence[int]) -> None:
+        """Let kernels on each of these devices access the workspaces of the others, or raise DeviceError."""
+        ...
+
+    def using(self, ordinal: int) -> contextlib.AbstractContextManager:
+        """Return a context inside which calls for this device take no detour."""
+        ...
+
+    def at_once(self) -> contextlib.AbstractContextManager:
+        """Return a context for launches on several devices that wait for each other. They may start when it ends."""
+        ...
+
     def multiprocessors(self, ordinal: int) -> int: ...
 
     def name(self, ordinal: int) -> str: ...
@@ -102,7 +120,7 @@ def of(ordinal: int) -> Backend:
         return GPU
     from .emulated import DRY, EMULATOR
 
-    return EMULATOR if ordinal == device.HOST else DRY
+    return DRY if ordinal == device.DRY else EMULATOR
 
 
 def current() -> Backend:

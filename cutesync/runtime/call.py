@@ -109,7 +109,7 @@ def front_end(family: Family) -> Callable:
     none of them. ``arguments`` is a tuple that is equal only for calls of the same meaning (see ``arguments.exact``).
     ``out`` is None, an array, or with several outputs a sequence of them. The call returns what ``out`` would be."""
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
-    beside, strided, inputs = arrays.beside, family.strided, family.inputs
+    beside, strided, inputs, sharded = arrays.beside, family.strided, family.inputs, arrays.SHARDED
 
     def call(arguments: tuple, x: Any, out: Any, stream: Any, others: tuple = ()) -> Any:
         kind = type(x)
@@ -121,8 +121,8 @@ def front_end(family: Family) -> Callable:
             addresses = pointer, target
         else:
             adapter = adapters.get(kind) or arrays.adapter(x, inputs[0])
-            if adapter is host:
-                return _call_numpy(family, call, arguments, (x, *others), out, stream)
+            if adapter is host or adapter is sharded:
+                return adapter.calls(family, call, arguments, (x, *others), out, stream)
             pointer, first = adapter.identify_strided(x) if strided else adapter.identify(x)
             if single and out is not None and len(others) < 2:
                 theirs = adapter if type(out) is kind else beside(out, "out")
@@ -308,6 +308,9 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
     if family.outputs > 1:
         return outs or tuple(results)
     return out if outs else results[0][()]
+
+
+arrays.NUMPY.calls = _call_numpy
 
 
 def _like(out: Any, family: Family, given: tuple, stream: int) -> DeviceArray:

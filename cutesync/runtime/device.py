@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from .. import env
-from ..errors import LaunchError, NoGpuError, WorkspaceError, explain
+from ..errors import DeviceError, LaunchError, NoGpuError, WorkspaceError, explain
 from . import forks
 
 _INVALID_CONTEXT = 201
@@ -22,6 +22,15 @@ ARCH = "sm_90a"
 DEFAULT = (0, 1)  # both handles of the default stream
 PER_THREAD = 2  # the handle that means another stream in each thread
 HOST, DRY = -1, -2  # the ordinals of the emulator, which uses host memory, and of dry runs (see backend.py)
+
+
+def emulated(number: int) -> int:
+    """Return the ordinal of the emulator's device ``number``: HOST is the first."""
+    return HOST if number == 0 else DRY - number
+
+
+def emulated_number(ordinal: int) -> int:
+    return 0 if ordinal == HOST else DRY - ordinal
 
 
 @functools.lru_cache(maxsize=1)
@@ -228,6 +237,22 @@ def using(device: int) -> Any:
     finally:
         if int(before):
             check(cu.cuCtxSetCurrent(before), "cuCtxSetCurrent")
+
+
+_PEERS_ALREADY = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+
+
+def enable_peers(ordinal: int, others: list[int]) -> None:
+    """Let kernels on device ``ordinal`` access memory that ``cuMemAlloc`` returns on the other devices."""
+    cu = driver()
+    with using(ordinal):
+        for other in others:
+            if not check(cu.cuDeviceCanAccessPeer(ordinal, other), "cuDeviceCanAccessPeer"):
+                came = f"GPU {ordinal}, which cannot access the memory of GPU {other}"
+                raise DeviceError(explain("devices", came, "GPUs with peer access to each other"))
+            (code,) = cu.cuCtxEnablePeerAccess(_primary_context(other), 0)
+            if int(code) not in (0, _PEERS_ALREADY):
+                raise failure(int(code), f"peer access from GPU {ordinal} to GPU {other}")
 
 
 def capturing(stream: int) -> bool:

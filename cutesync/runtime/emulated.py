@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 from collections.abc import Callable, Hashable, Sequence
@@ -40,7 +41,27 @@ class _Emulator:
 
     @staticmethod
     def ordinal(wanted: int | None) -> int:
-        return device.HOST
+        return device.HOST if wanted is None or wanted >= 0 else wanted
+
+    @staticmethod
+    def devices() -> tuple[int, ...]:
+        from ..emulator import settings
+
+        return tuple(map(device.emulated, range(settings().devices)))
+
+    @staticmethod
+    def connect(ordinals: Sequence[int]) -> None:
+        """All memory is in one address space."""
+
+    @staticmethod
+    def using(ordinal: int) -> contextlib.AbstractContextManager:
+        return contextlib.nullcontext()
+
+    @staticmethod
+    def at_once() -> contextlib.AbstractContextManager:
+        from ..emulator import at_once
+
+        return at_once()
 
     @staticmethod
     def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
@@ -48,6 +69,7 @@ class _Emulator:
 
         block = make_block()
         facts: dict[str, Any] = {"cluster": kernel.cluster, "shared_bytes": kernel.smem, "programmatic": True}
+        facts["device"] = device.emulated_number(ordinal)
 
         def run(addresses: tuple[int, ...], stream: int) -> None:
             from .. import emulator

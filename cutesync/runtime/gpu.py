@@ -53,6 +53,23 @@ class _Gpu:
         return device.current() if wanted is None else wanted
 
     @staticmethod
+    def devices() -> tuple[int, ...]:
+        return tuple(range(device.count()))
+
+    @staticmethod
+    def connect(ordinals: Sequence[int]) -> None:
+        for ordinal in ordinals:
+            device.require_hopper(ordinal)
+            device.enable_peers(ordinal, [other for other in ordinals if other != ordinal])
+
+    using = staticmethod(device.using)
+
+    @staticmethod
+    def at_once() -> contextlib.AbstractContextManager:
+        """Launches are asynchronous: nothing waits for the end of the context."""
+        return contextlib.nullcontext()
+
+    @staticmethod
     def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
         block = make_block()
         attributes = (_Attribute * 2)(

@@ -126,7 +126,7 @@ class Slots:
 
     def publish(self, place, state) -> None:
         """Write the state of ``place`` for whoever collects it. One thread calls."""
-        for w, half in enumerate(_split(state)):
+        for w, half in enumerate(split_state(state)):
             word = (Int64(self.tag) << 32) | (Int64(half) & 0xFFFFFFFF)
             cute.arch.store(self._word(w, place), word, sem="relaxed", scope="gpu")
 
@@ -137,7 +137,7 @@ class Slots:
     def wait(self, place, reads):
         """The state that is or will be published at ``place``; ``reads`` is what ``read`` returned."""
         found = [_await_word(self.start, self._word(w, place), word, self.tag) for w, word in enumerate(reads)]
-        return _join(found, self.types)
+        return join_state(found, self.types)
 
     def collect(self, at, count, step, combine, width: int = 1, batch: int = 8) -> Maybe:
         """Combine the states at places ``at, at + step, ...`` (``count`` of them) in order, and wait for each.
@@ -178,7 +178,7 @@ def _collect(
                 halves = [
                     _await_word(slots.start, address, word, slots.tag) for address, word in zip(addresses[b], first[b])
                 ]
-                states = tuple(_join(halves[c * each : (c + 1) * each], slots.types) for c in range(width))
+                states = tuple(join_state(halves[c * each : (c + 1) * each], slots.types) for c in range(width))
                 collected = collected.append(states, merge)
         done += batch
     return collected
@@ -209,7 +209,7 @@ def _halves(t) -> int:
     return 2 if t.width == 64 else 1
 
 
-def _split(state):
+def split_state(state):
     """A state as 32-bit words, low half first."""
     found: list[Any] = []
     for value in state:
@@ -221,7 +221,7 @@ def _split(state):
     return found
 
 
-def _join(halves, types):
+def join_state(halves, types):
     """The inverse of ``_split``."""
     state = []
     for t in types:

@@ -9,7 +9,7 @@ import numpy as np
 from ..async_copy import Operation
 from ..clocks import GLOBAL, SHARED
 from ..memory import UNSIGNED, Port, load, store
-from ..shadow import GPU, ORDINARY, SCOPES, Access, Order
+from ..shadow import GPU, ORDINARY, SCOPES, SYS, Access, Order
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, items
 from . import arithmetic
 from .moves import address_operand
@@ -29,7 +29,7 @@ def space_of(instr: Instr) -> str:
 def order_of(instr: Instr) -> Order:
     parts = set(instr.parts)
     if parts & {"volatile", "mmio"}:
-        return Order(GPU)
+        return Order(SYS)
     strong = parts & {"relaxed", "acquire", "release", "acq_rel", "sc"}
     if not strong and instr.parts[0] not in ("atom", "red"):
         return ORDINARY

@@ -1,0 +1,12 @@
+"""Several GPUs of one host: the same calls on arrays whose parts lie on different devices.
+
+``Group.local()`` makes a group of all GPUs of this process (or of the emulator's devices), ``group.shard(x)`` spreads
+an array over them, and the functions of cutesync take what it returns: ``cs.sum(sharded)``. A group's kernels exchange
+values through each other's memory; they need no library for it.
+"""
+
+from . import calls as calls
+from .group import Group
+from .sharded import Sharded
+
+__all__ = ["Group", "Sharded"]
