@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime import forks
+from .lanes import count_nonzero as cnz
 from .shadow import ORDINARY, Access, Order, Shadow
 
 WINDOWS = {
@@ -39,8 +40,7 @@ UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint6
 UNSIGNED[16] = np.complex128  # 16 bytes: only moved, never compared
 _SIZES = (1, 2, 4, 8, 16, 32)
 _ONES = {size: np.ones(min(size, 8), np.uint8).view(UNSIGNED[min(size, 8)])[0] for size in _SIZES}
-_SHIFTS = {size: np.uint64(size.bit_length() - 1) for size in _SIZES}
-cnz = np.count_nonzero
+_SHIFTS = {size: np.array(size.bit_length() - 1, np.uint64) for size in _SIZES}
 
 
 def space_of(address: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ class Region:
         self.valid_views: dict[int, np.ndarray] = {}
         self.shadow: Shadow | None = None
         self.watchers: list = []
-        self.base_array, self.first, self.stop = np.uint64(base), np.uint64(low), np.uint64(self.high)
+        self.base_array, self.first, self.stop = (np.array(x, np.uint64) for x in (base, low, self.high))
 
     @classmethod
     def of_address(
@@ -225,7 +225,7 @@ class Port:
         self.machine, self.site, self.space = machine, site, space
         self.width, self.count, self.size = width, count, width * count
         self.shift = _SHIFTS[self.size]
-        self.low_bits = np.uint64(self.size - 1)
+        self.low_bits = np.array(self.size - 1, np.uint64)
         self.region: Region | None = None
 
     def locate(self, f, lanes, address: np.ndarray):
@@ -243,6 +243,17 @@ class Port:
             if not (region.ragged and cnz(offsets < region.first)) and self.within(region, offsets, rows):
                 return ((region, rows, lanes, None),)
         return self.locate_by_lane(f, lanes, active)
+
+    def gather(self, f, address: np.ndarray) -> tuple[Region, np.ndarray, np.ndarray] | None:
+        """``(region, rows, values)`` of a load by all lanes in the region of the last one; None if not so plain."""
+        region = f.warp.block.shared if self.space == "shared::cta" else self.region
+        if region is None or region.ragged or self.size == 1 or cnz(address & address.dtype.type(self.size - 1)):
+            return None
+        rows = ((address - region.base_array) >> self.shift).view(_I64)
+        try:
+            return region, rows, region.view(self.width, self.count)[rows]
+        except IndexError:
+            return None
 
     def within(self, region: Region, offsets: np.ndarray, rows: np.ndarray) -> bool:
         """Whether all rows exist. NumPy's own check is fastest, except for bytes, whose huge rows would be negative."""
@@ -329,10 +340,11 @@ def load(machine, site: int, space: str, width: int, count: int, order: Order = 
         sanitizer.load(access, f, lanes, region, rows)
 
     def run(f, lanes, address):
-        groups = port.locate(f, lanes, address)
+        quick = port.gather(f, address) if lanes is None else None
+        groups = ((quick[0], quick[1], None, None),) if quick else port.locate(f, lanes, address)
         if len(groups) == 1:
             region, rows, _, _ = groups[0]
-            values = region.view(width, count)[rows]
+            values = quick[2] if quick else region.view(width, count)[rows]
             if sanitizer is not None:
                 check(f, region, rows, lanes)
             if order.scope or machine.quiet:

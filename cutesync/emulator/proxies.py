@@ -6,8 +6,9 @@ import numpy as np
 
 from .async_copy import Issue
 from .clocks import ACTORS, GLOBAL, LANES, SHARED
+from .lanes import count_nonzero as cnz
 from .memory import SHARED_START, Region
-from .shadow import ACTOR_AT, ACTOR_MASK, ACTOR_SHIFT, BLOCK_AT, SITE_MASK, TIME_AT, Access, cnz, happened
+from .shadow import ACTOR_AT, ACTOR_MASK, ACTOR_SHIFT, BLOCK_AT, READ_ROWS, SITE_MASK, TIME_AT, Access, happened
 
 # Of a fence that is missing after a read or a write: the kind of report, what came before, what the fence must separate
 # and where it must be.
@@ -30,7 +31,9 @@ _FENCES = {
 class AsyncAccess:
     """An operation of one lane (``issue``) accesses the granules ``index``; ``proxy``: through the async proxy."""
 
-    def __init__(self, sanitizer, issue: Issue, region: Region, index: np.ndarray, write: bool, proxy: bool = True):
+    def __init__(
+        self, sanitizer, issue: Issue, region: Region, index: np.ndarray | slice, write: bool, proxy: bool = True
+    ):
         self.sanitizer, self.issue, self.region, self.index, self.proxy = sanitizer, issue, region, index, proxy
         self.verb = "write" if write else "read"
         self.shadow = sanitizer.shadow(region)
@@ -43,19 +46,27 @@ class AsyncAccess:
         block, actor = warp.block.number + 1, warp.index * ACTORS + actor
         return np.int64(block << BLOCK_AT | actor << ACTOR_AT | time << TIME_AT | site)
 
-    def overwrite(self, rows: int | None = None) -> None:
-        """Check it against the reads so far, or against the first ``rows`` rows of them.
+    def place(self, at: int) -> int:
+        """The offset of one of the granules in bytes."""
+        index = self.index
+        return (index.start + at if isinstance(index, slice) else int(index[at])) * self.shadow.granule
+
+    def clear(self, issue: Issue, key: int) -> bool:
+        """Whether another issue of the operation may follow an earlier write (a key) without any further question: its
+        lane knows a write of the async proxy."""
+        clock = issue.warp.clock.of(issue.lane)
+        return (key >> ACTOR_AT & int(ACTOR_MASK)) % ACTORS >= LANES and happened(key, clock.known)
+
+    def overwrite(self, of_threads_only: bool = False) -> None:
+        """Check it against the reads so far, or against those of threads.
 
         A write makes all of them obsolete: what comes later must be ordered after it.
         """
-        if self.shadow.reads is None:
-            return
-        earlier = self.shadow.reads[:rows, self.index]
-        if cnz(earlier):
-            for row in earlier:
-                self.check(row, "read")
-            if rows is None:
-                self.shadow.reads[:, self.index] = 0
+        for row, reads in self.shadow.reads.items():
+            if row < READ_ROWS or not of_threads_only:
+                self.check(reads[self.index], "read")
+                if not of_threads_only:
+                    reads[self.index] = 0
 
     def check(self, earlier: np.ndarray, before: str) -> None:
         """Check it against earlier accesses (keys), each a "read" or "write" (``before``).
@@ -82,11 +93,11 @@ class AsyncAccess:
         granule, issue = self.shadow.granule, self.issue
         if cnz(bad):
             at = int(np.flatnonzero(bad)[0])
-            access, offset = Access(issue.site, granule, self.verb), int(self.index[at]) * granule
-            self.sanitizer.race(access, issue.warp, issue.lane, (self.region, offset), int(earlier[at]), before)
+            access, place = Access(issue.site, granule, self.verb), (self.region, self.place(at))
+            self.sanitizer.race(access, issue.warp, issue.lane, place, int(earlier[at]), before)
         if cnz(unfenced):
             at = int(np.flatnonzero(unfenced)[0])
-            self.missing_fence(int(self.index[at]) * granule, int(earlier[at]), before)
+            self.missing_fence(self.place(at), int(earlier[at]), before)
 
     def missing_fence(self, offset: int, key: int, before: str) -> None:
         other, (kind, then, what, where) = key & int(SITE_MASK), _FENCES[before]

@@ -30,6 +30,7 @@ class Settings:
     max_steps: int | None = None
     initcheck: bool = True
     unseen_launches: bool = True
+    jobs: int = 1
     findings: Findings = field(default_factory=Findings)
     steps: int = 0
     launches: int = 0
@@ -42,6 +43,7 @@ class Settings:
         integer(self.seed, "seed", -(1 << 63), (1 << 63) - 1)
         integer(self.schedules, "schedules", 1, 1 << 31)
         integer(self.resident, "resident", 1, 1 << 31)
+        integer(self.jobs, "jobs", 1, 1 << 10)
         if self.max_steps is not None:
             integer(self.max_steps, "max_steps", 1, (1 << 63) - 1)
         for name in ("sanitize", "initcheck", "unseen_launches"):
@@ -94,6 +96,7 @@ def emulate(
     max_steps: int | None = None,
     initcheck: bool = True,
     unseen_launches: bool = True,
+    jobs: int = 1,
 ):
     """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count
     what ran, ``findings`` are the warnings and notes.
@@ -107,13 +110,15 @@ def emulate(
     other bits there, and it is an error if they change what the launch leaves behind. ``unseen_launches``: launches
     that this run does not see may precede each programmatic launch, which must wait for them before it touches global
     memory at all. Without it, only for those that are seen to use the same bytes.
+
+    ``jobs``: the processes in which the schedules of a launch run.
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
     if trace is not None and traced is not None:
         raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
     own = None if trace is None else Trace(trace)
-    how = (own or traced, max_steps, initcheck, unseen_launches)
+    how = (own or traced, max_steps, initcheck, unseen_launches, jobs)
     made = Settings(policy, seed, schedules, sanitize, resident, *how, outer=outer)
     _ENTERED.set((*outer, made))
     try:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..async_copy import Operation
 from ..clocks import GLOBAL, SHARED
+from ..lanes import count_nonzero as cnz
 from ..memory import UNSIGNED, Port, load, store
 from ..shadow import GPU, ORDINARY, SCOPES, Access, Order
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, items
@@ -17,7 +18,6 @@ from .registry import accept, handles
 
 _ATOMICS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
-cnz = np.count_nonzero
 
 
 def space_of(instr: Instr) -> str:

@@ -165,16 +165,32 @@ def wait(site: int, kind: str, allowed: int, reads_only: bool, f, following, ind
             if not (operation.reads_done if reads_only else operation.done):
                 operation.watchers.append(f)
                 return f.block_on(f"waits for its {operation.name}", operation, index, site)
-    for lane, group in groups if f.warp.machine.sanitizer is not None else ():
-        for operation in group.covered(allowed):
-            if kind == "cp.async":
-                operation.cover(f.warp.clock.time)
-                operation.count_as_store()
+    if f.warp.machine.sanitizer is not None:
+        over = [(lane, group, group.unknown(allowed, reads_only)) for lane, group in groups]
+        if kind == "cp.async":
+            for _, _, operations in over:
+                for operation in operations:
+                    operation.cover(f.warp.clock.time)
+                    operation.count_as_store()
+        else:
+            learn_of_copies(f, [(lane, operations) for lane, _, operations in over], reads_only)
+        for _, group, _ in over:
+            if reads_only:
+                group.heard_of_reads(allowed)
             else:
-                f.warp.learn(np.array([lane]), operation.finished(reads_only))
-        if not reads_only:
-            group.forget(allowed)
+                group.forget(allowed)
     return following
+
+
+def learn_of_copies(f, over: list, reads_only: bool) -> None:
+    """Each of these lanes learns that its operations (or their reads) are over. Lanes with the same learn together."""
+    together: dict[tuple[int, ...], tuple[list, list[int]]] = {}
+    for lane, operations in over:
+        if operations:
+            together.setdefault(tuple(map(id, operations)), (operations, []))[1].append(lane)
+    for operations, lanes in together.values():
+        for operation in operations:
+            f.warp.learn(None if len(lanes) == 32 else np.array(lanes), operation.finished(reads_only))
 
 
 def kind_of(instr) -> str:

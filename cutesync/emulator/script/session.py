@@ -28,6 +28,7 @@ class Options:
     seed: int = 0
     policy: str | None = None
     sms: int = 8
+    jobs: int = 1
     max_steps: int | None = None
     initcheck: bool = False
     allow: tuple[str, ...] = ()
@@ -48,7 +49,7 @@ class Session:
         o = self.options
         self.record = Record(Path(o.events) if o.events else None, frozenset(o.allow))
         trace = Trace(o.trace) if o.trace else None
-        how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck}
+        how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck, "jobs": o.jobs}
         self.settings = Settings(o.policy, o.seed, o.schedules, unseen_launches=False, **how)
 
     def launch(self, launch: Launch) -> None:
