@@ -9,6 +9,7 @@ returns the next segment, or ``STOP`` if the fragment was blocked or has ended.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache, partial
 from typing import Any
 
@@ -61,6 +62,7 @@ class Program:
         self.variables: dict[str, tuple[syntax.Variable, np.ndarray]] = {}
         self.accumulators, fragments = _tensor_registers(function)
         self.tensor_registers = self.accumulators | fragments
+        self.uses = Counter(name for instr in function.code for name in _register_names(instr))
         self._place_variables()
         self.segments = self._cut()
         self.starts = {start: i for i, (start, _) in enumerate(self.segments)}
@@ -250,6 +252,10 @@ class Program:
             return function(f)
 
         return first_time
+
+
+def _register_names(instr: syntax.Instr) -> set[str]:
+    return {r.name for r in instr.registers()} | ({instr.pred.name} if instr.pred is not None else set())
 
 
 def _tensor_registers(function: syntax.Function) -> tuple[set[syntax.Reg], set[syntax.Reg]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .async_copy import Issue
@@ -28,6 +30,16 @@ _FENCES = {
 }
 
 
+Unchanged = Callable[[np.ndarray, int], bool]  # of granules: their byte offsets and their size
+
+
+def event_key(issue: Issue, actor: int, time: int) -> int:
+    """The key in shadow memory of an event of an asynchronous operation."""
+    warp, site = issue.warp, min(issue.site, int(SITE_MASK))
+    block, actor = warp.block.number + 1, warp.index * ACTORS + actor
+    return block << BLOCK_AT | actor << ACTOR_AT | time << TIME_AT | site
+
+
 class AsyncAccess:
     """An operation of one lane (``issue``) accesses the granules ``index``; ``proxy``: through the async proxy."""
 
@@ -40,11 +52,10 @@ class AsyncAccess:
         self.own = np.int64(issue.warp.actor_keys[issue.lane])
         self.clock = issue.warp.clock.of(issue.lane)
         self.space = GLOBAL if region.base > SHARED_START else SHARED
+        self.unchanged: Unchanged | None = None  # of a write: whether it leaves these bytes as they are
 
     def key(self, actor: int, time: int) -> np.int64:
-        warp, site = self.issue.warp, min(self.issue.site, int(SITE_MASK))
-        block, actor = warp.block.number + 1, warp.index * ACTORS + actor
-        return np.int64(block << BLOCK_AT | actor << ACTOR_AT | time << TIME_AT | site)
+        return np.int64(event_key(self.issue, actor, time))
 
     def place(self, at: int) -> int:
         """The offset of one of the granules in bytes."""
@@ -92,12 +103,25 @@ class AsyncAccess:
                 unfenced = not any(happened(key, table) for table in fenced)
         granule, issue = self.shadow.granule, self.issue
         if cnz(bad):
+            bad = np.broadcast_to(bad, earlier.shape)
             at = int(np.flatnonzero(bad)[0])
             access, place = Access(issue.site, granule, self.verb), (self.region, self.place(at))
-            self.sanitizer.race(access, issue.warp, issue.lane, place, int(earlier[at]), before)
+            same = before == "write" and self.writes_the_same(np.flatnonzero(bad), earlier)
+            self.sanitizer.race(access, issue.warp, issue.lane, place, int(earlier[at]), before, harmless=same)
         if cnz(unfenced):
             at = int(np.flatnonzero(unfenced)[0])
             self.missing_fence(self.place(at), int(earlier[at]), before)
+
+    def writes_the_same(self, places: np.ndarray, earlier: np.ndarray) -> bool:
+        """Whether asynchronous operations have written, or are about to write, the same bytes to these granules."""
+        keys, granule = set(np.unique(earlier[places]).tolist()), self.shadow.granule
+        if self.unchanged is None or any((key >> ACTOR_AT & int(ACTOR_MASK)) % ACTORS < LANES for key in keys):
+            return False
+        for operation in list(self.issue.machine.pending):
+            if operation.write_event is not None and event_key(operation, *operation.write_event) in keys:
+                while not operation.done:
+                    operation.step(0)
+        return self.unchanged(np.array([self.place(int(at)) for at in places]), granule)
 
     def missing_fence(self, offset: int, key: int, before: str) -> None:
         other, (kind, then, what, where) = key & int(SITE_MASK), _FENCES[before]

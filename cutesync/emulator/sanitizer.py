@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import hints
+from . import hints, proxies
 from .async_copy import Issue, Side
 from .block import Warp
 from .clocks import ACTORS, LANES, PRECEDING, Clock, each, preceding
@@ -342,7 +342,13 @@ class Sanitizer:
     # --- accesses of the async proxy ----------------------------------------------------------------------------------
 
     def async_access(
-        self, issue: Issue, side: Side, event: tuple[int, int], write: bool, generic: bool = False
+        self,
+        issue: Issue,
+        side: Side,
+        event: tuple[int, int],
+        write: bool,
+        generic: bool = False,
+        unchanged: proxies.Unchanged | None = None,
     ) -> None:
         """An asynchronous operation reads or writes one end of a copy. ``event`` is its (actor, time).
 
@@ -354,6 +360,7 @@ class Sanitizer:
             shadow.flush()
         index = side.granules(shadow)
         access = AsyncAccess(self, issue, side.region, index, write, proxy=not generic)
+        access.unchanged = unchanged
         if shadow.written:
             access.check(shadow.writes[index], "write")
         key = access.key(*event)

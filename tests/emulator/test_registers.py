@@ -131,6 +131,11 @@ def test_registers_in_flight_are_not_touched(body, word):
     reported("registers", word, run, *body)
 
 
+@pytest.mark.parametrize("end", ((), (COMMIT,), (COMMIT, WAIT.replace(" 0;", " 1;"))))
+def test_products_in_flight_at_exit(end):
+    reported("barrier", "exited with a wgmma under way", run, FENCE, SMALL, *end)
+
+
 def test_the_wait_of_one_warp_serves_its_warpgroup():
     """One warp overwrites an operand once it has waited; the others have not yet. Without its wait it is a race."""
     case = early_wait(2)

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import wgmma as rules
+from ..accesses import load, store
 from ..async_copy import Issue, Side
-from ..memory import SHARED_START, load, store
+from ..memory import SHARED_START
 from ..syntax import Vec, items
 from ..tensor_registers import KIND, Product, Tile, spill
 from . import matrix

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..async_copy import Issue, Operation, Side, from_shared
 from ..clocks import each
 from ..memory import SHARED_BITS, SHARED_START
+from ..proxies import Unchanged
 from .barrier import find_barrier
 from .memory_ops import combiner
 from .registry import handles
@@ -48,14 +51,14 @@ def announce_read(operation: Operation, side: Side) -> None:
             operation.machine.unwritten(side.region, title, operation.warp, [operation.lane], operation.site)
 
 
-def announce_writes(operation: Operation, sides: list[Side]) -> None:
+def announce_writes(operation: Operation, sides: list[Side], unchanged: Unchanged | None = None) -> None:
     """The operation writes these ends, from now on. All targets of a multicast are one write event."""
     operation.write_event = operation.warp.clock.start_async()
     sanitizer = operation.machine.sanitizer
     if sanitizer is not None:
         for side in sides:
             refine(sanitizer, side)
-            sanitizer.async_access(operation, side, operation.write_event, True)
+            sanitizer.async_access(operation, side, operation.write_event, True, unchanged=unchanged)
 
 
 def refine(sanitizer, side: Side) -> None:
@@ -110,6 +113,14 @@ def sharing(f, lanes, site: int, operator: str, *operands):
     return [(who[0], who) for who in found.values()]
 
 
+def unchanged(source: Side, target: Side, keep, granules: np.ndarray, size: int) -> bool:
+    """Whether ``target`` holds at these granules what a copy of ``source`` brings, as both are now."""
+    differ = (source.read(slice(None)) != target.read(slice(None))).reshape(len(target.offsets), -1).any(1)
+    units = np.sort(target.offsets[differ if keep is None else differ & keep])
+    last = np.searchsorted(units, granules + size) - 1  # the last of these units that begins before a granule's end
+    return not ((last >= 0) & (units[last] + target.unit > granules)).any() if len(units) else True
+
+
 def start_store(
     operation: Operation,
     who: list[int],
@@ -135,7 +146,7 @@ def start_store(
         operation.about_to_write(target.region)
         if combine is None:
             written = target if keep is None else Side(target.region, target.offsets[keep], target.unit)
-            announce_writes(operation, [written])
+            announce_writes(operation, [written], partial(unchanged, source, target, keep))
         from_shared(operation, source, target, keep, combine)
     for lane in who:
         warp.groups["bulk", lane].open.append(operation)
