@@ -26,7 +26,7 @@ from .tensor_registers import KIND as PRODUCTS
 from .trace import Trace
 from .watchdog import Watchdog
 
-_MAX_LINES = 60  # of a report
+_MAX_LINES = 1000  # of a report
 _POLL_ROUNDS = 64
 
 

@@ -39,7 +39,7 @@ def test_one_fence_is_enough_for_accumulators():
 def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
     arguments = *KERNELS["product"][1][:4], from_registers, fault
     text = reported("registers", role, check, kernels.product, *arguments, schedules=len(POLICIES))
-    assert re.search(r"kernel \w+\n  block \(0, 0, 0\) warp \d", text) and "seed=" in text
+    assert re.search(r"kernel \S+\n  block \(0, 0, 0\) warp \d", text) and "seed=" in text
     path, number = re.search(r"at (\S+kernels_matmul\.py):(\d+)", text).groups()
     assert line in linecache.getline(path, int(number))
 
