@@ -12,6 +12,7 @@ SCRIPT_OPTIONS: dict[str, dict[str, Any]] = {
     "--json": {"metavar": "FILE", "help": "write everything that was found as JSON"},
     "--timeout": {"metavar": "S", "type": float, "help": "stop the script after so many seconds"},
     "--initcheck": {"action": "store_true", "help": "report reads of device memory that nobody has written"},
+    "--jobs": {"metavar": "N", "type": int, "help": "processes that run the schedules of a launch (default 1)"},
     "--max-steps": {"metavar": "N", "type": int, "help": "the bound on a launch without end"},
 }
 """The options of the command that scripts have and the kernels of the package have not."""

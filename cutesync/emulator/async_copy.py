@@ -11,6 +11,7 @@ import numpy as np
 from . import tensor_map
 from .clocks import Clock
 from .memory import Region
+from .shadow import Shadow
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -107,6 +108,7 @@ class Groups:
     def __init__(self):
         self.open: list = []
         self.committed: list[list] = []
+        self.reads_known = 0  # committed groups whose reads the thread has learnt to be over
 
     def __iter__(self):
         return (o for group in (*self.committed, self.open) for o in group)
@@ -119,9 +121,27 @@ class Groups:
         """The operations that must be over when at most ``allowed`` groups may be pending."""
         return [o for group in self.committed[: max(len(self.committed) - allowed, 0)] for o in group]
 
+    def unknown(self, allowed: int, reads_only: bool) -> list:
+        """The covered operations of which the thread has not learnt yet that they (or their reads) are over."""
+        first = self.reads_known if reads_only else 0
+        return [o for group in self.committed[first : max(len(self.committed) - allowed, 0)] for o in group]
+
+    def heard_of_reads(self, allowed: int) -> None:
+        """The thread has learnt that the reads of the covered operations are over."""
+        self.reads_known = max(self.reads_known, len(self.committed) - allowed)
+
     def forget(self, allowed: int) -> None:
         """Drop these operations: they have been waited for."""
-        del self.committed[: max(len(self.committed) - allowed, 0)]
+        count = max(len(self.committed) - allowed, 0)
+        del self.committed[:count]
+        self.reads_known = max(self.reads_known - count, 0)
+
+
+def _all_differ(places: np.ndarray) -> bool:
+    """Whether numbers below their count are all different."""
+    seen = np.zeros(len(places), bool)
+    seen[places] = True
+    return bool(seen.all())
 
 
 def cut(machine, count: int) -> list[slice]:
@@ -133,10 +153,14 @@ def cut(machine, count: int) -> list[slice]:
 
 
 class Side:
-    """One end of a copy: ``unit``-byte units of a region at byte ``offsets``."""
+    """One end of a copy: ``unit``-byte units of a region at byte ``offsets``.
 
-    def __init__(self, region: Region, offsets: np.ndarray, unit: int):
+    ``indices`` keeps their granules in shadow memory, by the size of a granule: sides of the same offsets share it.
+    """
+
+    def __init__(self, region: Region, offsets: np.ndarray, unit: int, indices: dict | None = None):
         self.region, self.offsets, self.unit = region, offsets, unit
+        self.indices: dict[int, np.ndarray | slice] = {} if indices is None else indices
         width = min(unit, 8)
         self.view = region.view(width, unit // width)
         self.rows = offsets >> (unit.bit_length() - 1)
@@ -150,6 +174,18 @@ class Side:
         if region.valid is not None:
             region.valid.reshape(-1)[(self.offsets[part][:, None] + np.arange(self.unit)).reshape(-1)] = 1
         region.changed(machine, self.rows[part], self.unit)
+
+    def granules(self, shadow: Shadow) -> np.ndarray | slice:
+        """Its granules in shadow memory, in any order; a slice if they are neighbours."""
+        size = shadow.granule
+        if size not in self.indices:
+            low, count, unit = int(self.offsets.min(initial=0)), len(self.offsets), self.unit
+            places = (self.offsets - low) // unit
+            if unit >= size and low % size == 0 and count and int(places.max()) < count and _all_differ(places):
+                self.indices[size] = slice(low // size, (low + count * unit) // size)
+            else:
+                self.indices[size] = shadow.granules(self.offsets, unit)
+        return self.indices[size]
 
     def unwritten(self) -> int | None:
         """The first byte offset that has not been written."""

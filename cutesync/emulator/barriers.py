@@ -170,14 +170,16 @@ class MBarrier:
         self.note("initialised with {} by {who}", f.warp, [lane], site, count)
         self.init_event = (f.warp, lane, f.warp.clock.time)
         self.site = site
-        self.place = block.inits[machine.program.sites[site - 1].loc]  # among those that this line initialises
-        block.inits[machine.program.sites[site - 1].loc] += 1
+        loc = machine.program.sites[site - 1].loc
+        self.place = block.inits[loc]  # among those that this line initialises
+        block.inits[loc] += 1
 
     @cached_property
     def name(self) -> str:
-        label = source.made_at(self.machine.program.sites[self.site - 1].loc)
+        loc = self.machine.program.sites[self.site - 1].loc
+        label = source.stage_of(loc.chain, self.place, self.block.inits[loc])
         where = f"shared byte {self.offset} of block {self.block.coordinates}"
-        return f"mbarrier {label}[{self.place}] ({where})" if label else f"mbarrier at {where}"
+        return f"mbarrier {label} ({where})" if label else f"mbarrier at {where}"
 
     # --- arriving -----------------------------------------------------------------------------------------------------
 

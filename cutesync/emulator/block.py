@@ -41,6 +41,7 @@ class Warp:
         self.fence_releases: dict[int, tuple[Clock, int]] = {}  # by lane: clock and scope of its last fence
         self.groups: defaultdict[tuple[str, int], Groups] = defaultdict(Groups)  # by kind and lane
         self.stores: dict = {}  # the last copy to global memory of each instruction, which lanes share
+        self.tiles: dict = {}  # accumulators that are not in registers, by their slots
         self.budgets: list = []  # setmaxnreg so far: (site, registers)
         self.fragments = [Fragment(self, 0, self.live)]
         self.priority = 0.0

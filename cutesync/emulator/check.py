@@ -14,6 +14,7 @@ from ..runtime import arrays, backend, compiler, device as gpus, host_code
 from ..runtime.host_arguments import Block, Reader
 from ..runtime.host_call import Function
 from ..runtime.view import View, in_elements
+from . import chains
 from .rewind import Rewind
 from .run import DEVICE, LOCK, Device, run
 from .settings import Settings, emulate
@@ -22,7 +23,7 @@ from .settings import Settings, emulate
 def compile_for_emulator(jit_function, *args, options: str = "") -> host_code.HostCode:
     """Compile a host function for sm_90a, with PTX and line information, for arguments of ``check``."""
     _, examples = _read(jit_function, args, Memory())
-    with compiler.alone():
+    with compiler.alone(), chains.recorded():
         return host_code.compiled(jit_function, examples(), options)
 
 

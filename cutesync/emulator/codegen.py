@@ -9,16 +9,18 @@ returns the next segment, or ``STOP`` if the fragment was blocked or has ended.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from . import gate, syntax
+from . import gate, lanes, syntax
 from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
 from .instructions.registry import unknown
 from .memory import SHARED_START
+from .tensor_registers import before_use
 
 
 @lru_cache(maxsize=4096)
@@ -30,7 +32,7 @@ def constant_vector(value: int, kind: str, bits: int) -> np.ndarray:
 
 
 def _namespace() -> dict:
-    names = {"__builtins__": gate.BUILTINS, "np": np, "where": np.where, "cnz": np.count_nonzero}
+    names = {"__builtins__": gate.BUILTINS, "np": np, "where": lanes.select, "cnz": lanes.count_nonzero}
     names |= {"STOP": STOP, "ALL": ALL, "NONE": ZERO[1]}
     for kind, types in VIEWS.items():
         names |= {f"{kind}{bits}": dtype for bits, dtype in types.items()}
@@ -58,7 +60,9 @@ class Program:
         self.live_out: list[set[str]] | None = None
         self.static_shared = self.local_bytes = 0
         self.variables: dict[str, tuple[syntax.Variable, np.ndarray]] = {}
-        self.tensor_registers = _tensor_registers(function)
+        self.accumulators, fragments = _tensor_registers(function)
+        self.tensor_registers = self.accumulators | fragments
+        self.uses = Counter(name for instr in function.code for name in _register_names(instr))
         self._place_variables()
         self.segments = self._cut()
         self.starts = {start: i for i, (start, _) in enumerate(self.segments)}
@@ -205,8 +209,8 @@ class Program:
                 for instr in self.function.code[start:end]:
                     e.instr = instr
                     self._guard(e, instr)
-                    if self.tensor_registers and instr.parts[0] != "wgmma":
-                        e.touch(self.tensor_registers & instr.registers())
+                    if self.tensor_registers:
+                        self._watch(e, instr)
                     emitter(instr)(e, instr)
             e.guard = None
             if e.ended:
@@ -224,10 +228,22 @@ class Program:
             p = f"~{e.p(instr.pred)}" if instr.negated else e.p(instr.pred)
             e.guard = e.temp(p if e.full else f"{p} & f.mask")
 
+    def _watch(self, e: Emitter, instr) -> None:
+        """Tell of registers that ``wgmma`` works on."""
+        if instr.parts[0] != "wgmma":
+            used = self.tensor_registers & instr.registers()
+            e.touch(used)
+        else:
+            used = set(syntax.items(instr.args[1])) if instr.parts[1] == "mma_async" else set()
+        e.spills |= not used.isdisjoint(self.accumulators)
+
     def text(self, index: int, full: bool) -> str:
         """The Python source of a segment."""
         e = self._emit(index, full, run_on=full)
-        return "\n".join([f"def segment_{index}(f):", "    R = f.warp.R", *e.lines]) + "\n"
+        head = [f"def segment_{index}(f):", "    R = f.warp.R"]
+        if e.spills:
+            head.append(f"    {e.call(before_use, 'f')}")
+        return "\n".join([*head, *e.lines]) + "\n"
 
     def _lazy(self, index: int, full: bool):
         def first_time(f):
@@ -238,16 +254,15 @@ class Program:
         return first_time
 
 
-def _tensor_registers(function: syntax.Function) -> set[syntax.Reg]:
-    """The accumulators and A fragments of all ``wgmma`` instructions."""
-    operands = [
-        a
-        for i in function.code
-        if i.parts[:2] == ("wgmma", "mma_async")
-        for a in i.args[:2]
-        if isinstance(a, syntax.Vec)
-    ]
-    return {register for operand in operands for register in operand.items}
+def _register_names(instr: syntax.Instr) -> set[str]:
+    return {r.name for r in instr.registers()} | ({instr.pred.name} if instr.pred is not None else set())
+
+
+def _tensor_registers(function: syntax.Function) -> tuple[set[syntax.Reg], set[syntax.Reg]]:
+    """The accumulators, and the A fragments, of all ``wgmma`` instructions."""
+    products = [i.args[:2] for i in function.code if i.parts[:2] == ("wgmma", "mma_async")]
+    d, a = ({r for p in products if isinstance(p[k], syntax.Vec) for r in p[k].items} for k in (0, 1))
+    return d, a
 
 
 def _exit(f):

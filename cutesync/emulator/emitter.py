@@ -43,6 +43,7 @@ class Emitter:
         self.reads: set[str] = set()
         self.writes: dict[str, syntax.Reg] = {}
         self.guard: str | None = None  # the local that holds the running instruction's lane mask
+        self.spills = False  # some instruction reads or writes an accumulator of wgmma
         self.uses: Uses | None = None  # of registers that wgmma works on
         self.temporaries = 0
         self.ended = False

@@ -11,11 +11,13 @@ Callers hold ``np.errstate(all="ignore")``: infinities and NaNs are ordinary val
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentValueError, explain
+from .lanes import count_nonzero
 
 
 def require(fine: object, what: str, came: object, allowed: str, advice: str = "") -> None:
@@ -46,11 +48,11 @@ class Format:
     nan: int
     pad: int = 0
 
-    @property
+    @cached_property
     def dtype(self) -> Any:
         return {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[self.bits]
 
-    @property
+    @cached_property
     def real(self) -> Any:
         """NumPy's type of this format, or of the one that holds its values in as many bits (tf32)."""
         return {16: np.float16, 32: np.float32, 64: np.float64}[self.bits]
@@ -90,7 +92,7 @@ def decode(fmt: Format, bits: np.ndarray) -> np.ndarray:
     """Raw bits of ``fmt`` (any shape; ``fmt.dtype``) -> the same values in float64, exactly."""
     if fmt is F64:
         return bits.view(np.float64)
-    if fmt in (F32, F16):
+    if fmt is F32 or fmt is F16:
         return bits.view(fmt.real).astype(np.float64)
     if fmt is BF16:
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
@@ -125,7 +127,7 @@ QUIET = np.uint64(1 << 51)
 def canonical(fmt: Format, values: np.ndarray, *sources: np.ndarray) -> np.ndarray:
     """Numbers in the format's NumPy type -> bits, with one NaN; f64 keeps the last NaN of ``sources``, made quiet."""
     lost, bits = np.isnan(values), values.view(fmt.dtype)
-    if not np.count_nonzero(lost):
+    if not count_nonzero(lost):
         return bits
     nan = fmt.dtype(fmt.nan)
     for source in sources if fmt is F64 else ():
@@ -143,9 +145,9 @@ def _encode_normal(fmt: Format, values: np.ndarray) -> np.ndarray | None:
     code = ((magnitude + nudge) >> cut) - np.uint64((smallest >> int(cut)) - (1 << (fmt.precision - 1)))
     zero = magnitude == 0
     awkward = ((magnitude < np.uint64(smallest)) & ~zero) | ((code > np.uint64(fmt.max_code)) & ~zero)
-    if np.count_nonzero(awkward):
+    if count_nonzero(awkward):
         return None
-    if np.count_nonzero(zero):
+    if count_nonzero(zero):
         code = np.where(zero, np.uint64(0), code)
     sign = (raw >> np.uint64(63)) << np.uint64(fmt.bits - 1)
     return ((code << np.uint64(fmt.pad)) | sign).astype(fmt.dtype)
@@ -189,13 +191,13 @@ def bf16_from_f32(bits: np.ndarray) -> np.ndarray:
     """float32 bits -> bf16 bits, rounded to nearest even by carry: bf16 is the upper half of f32."""
     rounded = (bits + (((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF))) >> np.uint32(16)
     lost = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-    return (np.where(lost, np.uint32(BF16.nan), rounded) if np.count_nonzero(lost) else rounded).astype(np.uint16)
+    return (np.where(lost, np.uint32(BF16.nan), rounded) if count_nonzero(lost) else rounded).astype(np.uint16)
 
 
 def flush_subnormals(fmt: Format, bits: np.ndarray) -> np.ndarray:
     """``.ftz``: subnormal numbers become zero of the same sign."""
     small = (bits & fmt.dtype(fmt.inf_code << fmt.pad)) == 0
-    return np.where(small, bits & fmt.dtype(fmt.sign), bits) if np.count_nonzero(small) else bits
+    return np.where(small, bits & fmt.dtype(fmt.sign), bits) if count_nonzero(small) else bits
 
 
 def saturate_unit(fmt: Format, bits: np.ndarray) -> np.ndarray:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from .emitter import STOP
+from .lanes import count_nonzero as cnz
 
 if TYPE_CHECKING:
     from .block import Warp
 
 RUN, CONVERGE, BLOCKED, POLL = "runs", "waits for lanes of its warp", "is blocked", "polls"
 FULL = (1 << 32) - 1
-cnz = np.count_nonzero
 
 
 def bits_of(mask: np.ndarray) -> int:

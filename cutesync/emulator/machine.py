@@ -23,10 +23,11 @@ from .report import EmulationError, Report, actor
 from .sanitizer import Sanitizer
 from .schedule import Schedule
 from .settings import Settings
+from .tensor_registers import KIND as PRODUCTS
 from .trace import Trace
 from .watchdog import Watchdog
 
-_MAX_LINES = 60  # of a report
+_MAX_LINES = 1000  # of a report
 _POLL_ROUNDS = 64
 
 
@@ -233,6 +234,7 @@ class Machine:
         """What must hold when all of a block's threads have exited."""
         for first in range(0, block.warp_count - block.warp_count % 4, 4):
             group = block.warps[first : first + 4]
+            self.finish_products(group)
             if any(warp.budgets != group[0].budgets for warp in group):
                 site, registers = max((w.budgets for w in group), key=len)[-1]
                 missing = [w.index for w in group if (site, registers) not in w.budgets]
@@ -253,6 +255,15 @@ class Machine:
                 operation.fail(
                     "barrier", f"{who} has exited with an asynchronous operation under way in its shared memory"
                 )
+
+    def finish_products(self, warpgroup: list[Warp]) -> None:
+        """A ``wgmma`` is over once one warp of its warpgroup has waited for it."""
+        pending = [{product.event: product.site for product in warp.groups[PRODUCTS, 0]} for warp in warpgroup]
+        left = set.intersection(*map(set, pending)) if self.sanitizer is not None else ()
+        for event in sorted(left):
+            warp = warpgroup[0]
+            title = f"block {warp.block.coordinates} has exited with a wgmma under way: no wgmma.wait_group covers it"
+            self.fail("barrier", title, warp, range(32), pending[0][event])
 
     # --- failure ------------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ import ctypes
 import threading
 import weakref
 from collections import deque
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..runtime import forks
-from .shadow import ORDINARY, Access, Order, Shadow
+from .lanes import count_nonzero as cnz
+from .shadow import Shadow
 
 WINDOWS = {
     "global": 0,
@@ -38,9 +38,8 @@ _I64 = np.dtype(np.int64)
 UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 UNSIGNED[16] = np.complex128  # 16 bytes: only moved, never compared
 _SIZES = (1, 2, 4, 8, 16, 32)
-_ONES = {size: np.ones(min(size, 8), np.uint8).view(UNSIGNED[min(size, 8)])[0] for size in _SIZES}
-_SHIFTS = {size: np.uint64(size.bit_length() - 1) for size in _SIZES}
-cnz = np.count_nonzero
+ONES = {size: np.ones(min(size, 8), np.uint8).view(UNSIGNED[min(size, 8)])[0] for size in _SIZES}
+_SHIFTS = {size: np.array(size.bit_length() - 1, np.uint64) for size in _SIZES}
 
 
 def space_of(address: np.ndarray) -> np.ndarray:
@@ -75,7 +74,7 @@ class Region:
         self.valid_views: dict[int, np.ndarray] = {}
         self.shadow: Shadow | None = None
         self.watchers: list = []
-        self.base_array, self.first, self.stop = np.uint64(base), np.uint64(low), np.uint64(self.high)
+        self.base_array, self.first, self.stop = (np.array(x, np.uint64) for x in (base, low, self.high))
 
     @classmethod
     def of_address(
@@ -207,13 +206,6 @@ class Memory:
         )
 
 
-def _spread(lanes, values: np.ndarray) -> np.ndarray:
-    """Values of some lanes as a vector (or rows) over all 32."""
-    out = np.zeros((32, *values.shape[1:]), values.dtype)
-    out[lanes] = values
-    return out
-
-
 class Port:
     """How one memory instruction reaches memory: resolves addresses and checks them.
 
@@ -225,7 +217,7 @@ class Port:
         self.machine, self.site, self.space = machine, site, space
         self.width, self.count, self.size = width, count, width * count
         self.shift = _SHIFTS[self.size]
-        self.low_bits = np.uint64(self.size - 1)
+        self.low_bits = np.array(self.size - 1, np.uint64)
         self.region: Region | None = None
 
     def locate(self, f, lanes, address: np.ndarray):
@@ -243,6 +235,17 @@ class Port:
             if not (region.ragged and cnz(offsets < region.first)) and self.within(region, offsets, rows):
                 return ((region, rows, lanes, None),)
         return self.locate_by_lane(f, lanes, active)
+
+    def gather(self, f, address: np.ndarray) -> tuple[Region, np.ndarray, np.ndarray] | None:
+        """``(region, rows, values)`` of a load by all lanes in the region of the last one; None if not so plain."""
+        region = f.warp.block.shared if self.space == "shared::cta" else self.region
+        if region is None or region.ragged or self.size == 1 or cnz(address & address.dtype.type(self.size - 1)):
+            return None
+        rows = ((address - region.base_array) >> self.shift).view(_I64)
+        try:
+            return region, rows, region.view(self.width, self.count)[rows]
+        except IndexError:
+            return None
 
     def within(self, region: Region, offsets: np.ndarray, rows: np.ndarray) -> bool:
         """Whether all rows exist. NumPy's own check is fastest, except for bytes, whose huge rows would be negative."""
@@ -311,70 +314,3 @@ class Port:
             f"an access of {self.size} bytes at {int(active[at]):#x} needs an address that is a multiple of "
             f"{self.size}",
         )
-
-
-def load(machine, site: int, space: str, width: int, count: int, order: Order = ORDINARY):
-    """The function behind one ``ld``: ``run(f, lanes, address)`` -> a vector over 32 lanes, or ``count`` of them."""
-    port, access = Port(machine, site, space, width, count), Access(site, width * count, "read", order)
-    sanitizer: Any = None if space == "local" else machine.sanitizer
-    size, ones = width * count, _ONES[width * count]
-
-    def check(f, region, rows, lanes):
-        if region.valid is not None and cnz(region.valid_view(size)[rows] != ones):
-            bad = np.flatnonzero((region.valid_view(size)[rows] != ones).reshape(len(rows), -1).any(1))[0]
-            offset = int(rows[bad]) * size - region.low
-            lane = int(bad) if lanes is None else int(lanes[bad])
-            title = f"reads {size} bytes that nobody has written, at byte {offset} of {region.name}"
-            machine.unwritten(region, title, f.warp, [lane], site)
-        sanitizer.load(access, f, lanes, region, rows)
-
-    def run(f, lanes, address):
-        groups = port.locate(f, lanes, address)
-        if len(groups) == 1:
-            region, rows, _, _ = groups[0]
-            values = region.view(width, count)[rows]
-            if sanitizer is not None:
-                check(f, region, rows, lanes)
-            if order.scope or machine.quiet:
-                f.polled(region, rows, size, values)
-            values = values if lanes is None else _spread(lanes, values)
-            return values if count == 1 else values.T.copy()
-        out = np.zeros((32, count) if count > 1 else 32, np.dtype(UNSIGNED[width]))
-        for region, rows, who, _ in groups:
-            out[who] = region.view(width, count)[rows]
-            if sanitizer is not None:
-                check(f, region, rows, who)
-        return out if count == 1 else out.T.copy()
-
-    return run
-
-
-def unchanged(view: np.ndarray, rows: np.ndarray, data: np.ndarray) -> np.ndarray:
-    """Which units hold what is about to be stored there."""
-    same = view[rows].view(np.uint8) == np.ascontiguousarray(data).view(np.uint8)
-    return same.reshape(len(rows), -1).all(1)
-
-
-def store(machine, site: int, space: str, width: int, count: int, order: Order = ORDINARY):
-    """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a vector or rows of elements."""
-    port, access = Port(machine, site, space, width, count), Access(site, width * count, "write", order)
-    sanitizer, size = None if space == "local" else machine.sanitizer, width * count
-
-    def run(f, lanes, address, values):
-        chosen = values if lanes is None else values[lanes]
-        for region, rows, who, positions in port.locate(f, lanes, address):
-            if region.sealed:
-                region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
-            data = chosen if positions is None else chosen[positions]
-            view = region.view(width, count)
-            if sanitizer is not None:
-                sanitizer.store(access, f, who, region, rows, partial(unchanged, view, rows, data))
-            view[rows] = data
-            if sanitizer is not None and not order.scope and width < 16 and cnz(view[rows] != data):
-                sanitizer.lost_store(access, f, who, region, rows)
-            if region.valid is not None:
-                region.valid_view(size)[rows] = _ONES[size]
-            region.changed(machine, rows, size)
-        f.poll = None
-
-    return run

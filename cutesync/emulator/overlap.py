@@ -41,7 +41,7 @@ class Seen:
             if shadow is not None and region.base > SHARED_START:
                 shadow.flush()
                 wrote = shadow.writes != 0
-                read = wrote if shadow.reads is None else np.logical_or.reduce(shadow.reads != 0)
+                read = np.logical_or.reduce([wrote, *(table != 0 for table in shadow.reads.values())])
                 used[region] = Used(shadow.granule, wrote, read)
         self.current = kernel, used
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .async_copy import Issue
 from .clocks import ACTORS, GLOBAL, LANES, SHARED
+from .lanes import count_nonzero as cnz
 from .memory import SHARED_START, Region
-from .shadow import ACTOR_AT, ACTOR_MASK, ACTOR_SHIFT, BLOCK_AT, SITE_MASK, TIME_AT, Access, cnz, happened
+from .shadow import ACTOR_AT, ACTOR_MASK, ACTOR_SHIFT, BLOCK_AT, READ_ROWS, SITE_MASK, TIME_AT, Access, happened
 
 # Of a fence that is missing after a read or a write: the kind of report, what came before, what the fence must separate
 # and where it must be.
@@ -27,35 +30,54 @@ _FENCES = {
 }
 
 
+Unchanged = Callable[[np.ndarray, int], bool]  # of granules: their byte offsets and their size
+
+
+def event_key(issue: Issue, actor: int, time: int) -> int:
+    """The key in shadow memory of an event of an asynchronous operation."""
+    warp, site = issue.warp, min(issue.site, int(SITE_MASK))
+    block, actor = warp.block.number + 1, warp.index * ACTORS + actor
+    return block << BLOCK_AT | actor << ACTOR_AT | time << TIME_AT | site
+
+
 class AsyncAccess:
     """An operation of one lane (``issue``) accesses the granules ``index``; ``proxy``: through the async proxy."""
 
-    def __init__(self, sanitizer, issue: Issue, region: Region, index: np.ndarray, write: bool, proxy: bool = True):
+    def __init__(
+        self, sanitizer, issue: Issue, region: Region, index: np.ndarray | slice, write: bool, proxy: bool = True
+    ):
         self.sanitizer, self.issue, self.region, self.index, self.proxy = sanitizer, issue, region, index, proxy
         self.verb = "write" if write else "read"
         self.shadow = sanitizer.shadow(region)
         self.own = np.int64(issue.warp.actor_keys[issue.lane])
         self.clock = issue.warp.clock.of(issue.lane)
         self.space = GLOBAL if region.base > SHARED_START else SHARED
+        self.unchanged: Unchanged | None = None  # of a write: whether it leaves these bytes as they are
 
     def key(self, actor: int, time: int) -> np.int64:
-        warp, site = self.issue.warp, min(self.issue.site, int(SITE_MASK))
-        block, actor = warp.block.number + 1, warp.index * ACTORS + actor
-        return np.int64(block << BLOCK_AT | actor << ACTOR_AT | time << TIME_AT | site)
+        return np.int64(event_key(self.issue, actor, time))
 
-    def overwrite(self, rows: int | None = None) -> None:
-        """Check it against the reads so far, or against the first ``rows`` rows of them.
+    def place(self, at: int) -> int:
+        """The offset of one of the granules in bytes."""
+        index = self.index
+        return (index.start + at if isinstance(index, slice) else int(index[at])) * self.shadow.granule
+
+    def clear(self, issue: Issue, key: int) -> bool:
+        """Whether another issue of the operation may follow an earlier write (a key) without any further question: its
+        lane knows a write of the async proxy."""
+        clock = issue.warp.clock.of(issue.lane)
+        return (key >> ACTOR_AT & int(ACTOR_MASK)) % ACTORS >= LANES and happened(key, clock.known)
+
+    def overwrite(self, of_threads_only: bool = False) -> None:
+        """Check it against the reads so far, or against those of threads.
 
         A write makes all of them obsolete: what comes later must be ordered after it.
         """
-        if self.shadow.reads is None:
-            return
-        earlier = self.shadow.reads[:rows, self.index]
-        if cnz(earlier):
-            for row in earlier:
-                self.check(row, "read")
-            if rows is None:
-                self.shadow.reads[:, self.index] = 0
+        for row, reads in self.shadow.reads.items():
+            if row < READ_ROWS or not of_threads_only:
+                self.check(reads[self.index], "read")
+                if not of_threads_only:
+                    reads[self.index] = 0
 
     def check(self, earlier: np.ndarray, before: str) -> None:
         """Check it against earlier accesses (keys), each a "read" or "write" (``before``).
@@ -81,12 +103,25 @@ class AsyncAccess:
                 unfenced = not any(happened(key, table) for table in fenced)
         granule, issue = self.shadow.granule, self.issue
         if cnz(bad):
+            bad = np.broadcast_to(bad, earlier.shape)
             at = int(np.flatnonzero(bad)[0])
-            access, offset = Access(issue.site, granule, self.verb), int(self.index[at]) * granule
-            self.sanitizer.race(access, issue.warp, issue.lane, (self.region, offset), int(earlier[at]), before)
+            access, place = Access(issue.site, granule, self.verb), (self.region, self.place(at))
+            same = before == "write" and self.writes_the_same(np.flatnonzero(bad), earlier)
+            self.sanitizer.race(access, issue.warp, issue.lane, place, int(earlier[at]), before, harmless=same)
         if cnz(unfenced):
             at = int(np.flatnonzero(unfenced)[0])
-            self.missing_fence(int(self.index[at]) * granule, int(earlier[at]), before)
+            self.missing_fence(self.place(at), int(earlier[at]), before)
+
+    def writes_the_same(self, places: np.ndarray, earlier: np.ndarray) -> bool:
+        """Whether asynchronous operations have written, or are about to write, the same bytes to these granules."""
+        keys, granule = set(np.unique(earlier[places]).tolist()), self.shadow.granule
+        if self.unchanged is None or any((key >> ACTOR_AT & int(ACTOR_MASK)) % ACTORS < LANES for key in keys):
+            return False
+        for operation in list(self.issue.machine.pending):
+            if operation.write_event is not None and event_key(operation, *operation.write_event) in keys:
+                while not operation.done:
+                    operation.step(0)
+        return self.unchanged(np.array([self.place(int(at)) for at in places]), granule)
 
     def missing_fence(self, offset: int, key: int, before: str) -> None:
         other, (kind, then, what, where) = key & int(SITE_MASK), _FENCES[before]

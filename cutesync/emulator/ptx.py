@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from . import words
+from . import chains, words
 from .declarations import declared, found, split, variable
 from .gate import MALFORMED, NAME, reported
 from .syntax import (
@@ -193,9 +193,10 @@ class _Reader:
     def directive(self, s: str) -> None:
         word = s.split()[0]
         if word == ".loc":
-            file, line = (int(piece.rstrip(",")) for piece in s.split()[1:3])
+            number, line, column = (int(piece.rstrip(",")) for piece in [*s.split()[1:4], "0"][:3])
             if len(self.scopes) == 1:  # inline assembly keeps the line of the statement that holds it
-                self.loc = Loc(self.files.get(file, "?"), line)
+                file = self.files.get(number, "?")
+                self.loc = Loc(file, line, chains.of(file, line, column))
         elif word == ".reg":
             self.declare_registers(s)
         elif word in (".shared", ".local", ".global", ".const", ".extern"):

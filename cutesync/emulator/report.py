@@ -4,12 +4,15 @@ after: warnings and notes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from ..errors import CutesyncError
+
+_LINES, _NAME = 30, 100  # of a report and of a kernel's name that the text shows
 
 
 class EmulationError(CutesyncError, RuntimeError):
@@ -58,8 +61,12 @@ class Report:
         )
         if self.count > 1:
             head += f" ({self.count} times)"
-        body = [head, f"  kernel {self.kernel}", *(f"  {line}" for line in self.lines)]
-        return "\n".join(body + ([f"  replay with {self.replay}"] if self.replay else []))
+        kernel = self.kernel if len(self.kernel) <= _NAME else f"{self.kernel[:_NAME]}..."
+        body = [head, f"  kernel {kernel}", *(f"  {line}" for line in self.lines[:_LINES])]
+        if len(self.lines) > _LINES:
+            body.append(f"  ... and {len(self.lines) - _LINES} more lines (--json has all)")
+        text = "\n".join(body + ([f"  replay with {self.replay}"] if self.replay else []))
+        return text.replace(f" {os.getcwd()}{os.sep}", " ")
 
 
 class Findings:

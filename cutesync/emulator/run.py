@@ -7,7 +7,7 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
@@ -22,7 +22,8 @@ from .driver import Executable, Launch
 from .gate import MALFORMED
 from .machine import Machine
 from .memory import Region
-from .report import EmulationError, Report
+from .parallel import in_processes
+from .report import EmulationError, Findings, Report
 from .rewind import Rewind
 from .schedule import Schedule
 from .settings import Settings, settings
@@ -188,21 +189,28 @@ def run_launch(launch: Launch | Several, device: Device, how: Settings, close=No
 
 def _run_all(launch: Launch | Several, device: Device, how: Settings, close, found) -> None:
     first, rewind, failed = None, Rewind(device.memory), False
+
+    def one(number: int, how: Settings) -> EmulationError | None:
+        nonlocal first
+        schedule = how.schedule(number)
+        if number:
+            rewind.restore()
+        try:
+            run_once(launch, device, how, schedule, how.trace if number == 0 else None)
+            if first is None:
+                first = schedule
+                rewind.note_first()
+            else:
+                _compare(launch, device, how, rewind, close, (first, schedule))
+        except EmulationError as error:
+            return error
+        return None
+
     try:
-        for number in range(how.schedules):
-            schedule = how.schedule(number)
-            if number:
-                rewind.restore()
-            try:
-                run_once(launch, device, how, schedule, how.trace if number == 0 else None)
-                if first is None:
-                    first = schedule
-                    rewind.note_first()
-                else:
-                    _compare(launch, device, how, rewind, close, (first, schedule))
-            except EmulationError as error:
-                if found is None:
-                    raise
+        for error in _in_turn(how, one) if how.jobs == 1 else _side_by_side(how, one):
+            if error is not None and found is None:
+                raise error
+            if error is not None:
                 found(error)
                 failed = True
         if failed:
@@ -210,6 +218,30 @@ def _run_all(launch: Launch | Several, device: Device, how: Settings, close, fou
             _run_unchecked(launch, device, how, rewind, found)
     finally:
         rewind.close()
+
+
+Errors = Iterator[EmulationError | None]
+
+
+def _in_turn(how: Settings, one: Callable[[int, Settings], EmulationError | None]) -> Errors:
+    for number in range(how.schedules):
+        yield one(number, how)
+
+
+def _side_by_side(how: Settings, one: Callable[[int, Settings], EmulationError | None]) -> Errors:
+    """The first schedule here, for the others are compared with it; then these in processes."""
+    yield one(0, how)
+
+    def work(number: int) -> tuple[Report | None, list[Report], int]:
+        own = replace(how, findings=Findings(), outer=(), steps=0, launches=0)
+        error = one(number, own)
+        return None if error is None else error.report, list(own.findings), own.steps
+
+    for report, notes, steps in in_processes(how.jobs, range(1, how.schedules), work).values():
+        for note in notes:
+            how.note(note)
+        how.count(steps)
+        yield None if report is None else EmulationError(report)
 
 
 def _compare(launch: Launch | Several, device: Device, how: Settings, rewind: Rewind, close, both: tuple) -> None:

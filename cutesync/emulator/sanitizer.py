@@ -30,11 +30,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import hints
+from . import hints, proxies
 from .async_copy import Issue, Side
 from .block import Warp
 from .clocks import ACTORS, LANES, PRECEDING, Clock, each, preceding
 from .fragment import Fragment
+from .lanes import count_nonzero as cnz
 from .memory import SHARED_START, Region
 from .overlap import SEEN
 from .proxies import AsyncAccess
@@ -59,7 +60,7 @@ from .shadow import (
     Access,
     Order,
     Shadow,
-    cnz,
+    happened,
 )
 
 Unchanged = Callable[[], np.ndarray]
@@ -139,6 +140,8 @@ class Sanitizer:
         blocks = (keys >> BLOCK_SHIFT) - 1
         inside = blocks == block
         bad = (keys != 0) & (keys >> ACTOR_SHIFT != own)
+        if not cnz(bad):
+            return bad
         actors, times = (keys >> ACTOR_SHIFT) & ACTOR_MASK, (keys >> TIME_SHIFT) & TIME_MASK
         for known in tables:
             times_here = known.get(block)
@@ -173,12 +176,17 @@ class Sanitizer:
         return warp.key_base + tail if lanes is None else warp.key_base[lanes] + tail
 
     def load(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
-        self.check_preceding(f.warp, lanes, region, access.site, rows, access.size, False)
+        warp = f.warp
+        if self.programmatic:
+            self.check_preceding(warp, lanes, region, access.site, rows, access.size, False)
         shadow = region.shadow or self.shadow(region)
         if shadow.written:
-            index = shadow.index(rows, access.size)
-            self.check(access, f, lanes, region, rows, Earlier(shadow.writes[index], "write"))
-        shadow.note_read(f.warp.read_row, rows, access.size, self.keys(access, f, lanes))
+            index = shadow.index(rows, access.size)  # which may refine the table
+            earlier = shadow.writes[index]
+            if cnz(earlier):
+                self.check(access, f, lanes, region, rows, Earlier(earlier, "write"))
+        base = warp.key_base if lanes is None else warp.key_base[lanes]
+        shadow.note_read(warp.read_row, access.size, rows, base, warp.clock.time << TIME_AT | access.tail)
         if access.order.scope:
             self.acquire(access, f, lanes, shadow, rows)
 
@@ -193,11 +201,8 @@ class Sanitizer:
         index = shadow.index(rows, access.size)
         if shadow.written:
             self.check(access, f, lanes, region, rows, Earlier(shadow.writes[index], "write", unchanged))
-        if shadow.reads is not None:
-            earlier = shadow.reads[:, index]
-            if cnz(earlier):
-                for row in earlier:
-                    self.check(access, f, lanes, region, rows, Earlier(row, "read"))
+        for reads in shadow.reads.values():
+            self.check(access, f, lanes, region, rows, Earlier(reads[index], "read"))
         keys = self.keys(access, f, lanes)
         shadow.writes[index] = keys if index.ndim == 1 else keys[:, None]
         shadow.written = True
@@ -222,7 +227,9 @@ class Sanitizer:
         earlier, verb, unchanged = before
         if not cnz(earlier):
             return
-        warp = f.warp
+        warp, key = f.warp, earlier.item(0)
+        if key and not warp.clock.single and happened(key, warp.clock.common.known) and not cnz(earlier != key):
+            return  # one access that all lanes know: the usual case of a stage
         own = warp.actor_keys if lanes is None else warp.actor_keys[lanes]
         for clock, positions in warp.clock.groups(lanes):
             mine, theirs = (own, earlier) if positions is None else (own[positions], earlier[positions])
@@ -343,7 +350,13 @@ class Sanitizer:
     # --- accesses of the async proxy ----------------------------------------------------------------------------------
 
     def async_access(
-        self, issue: Issue, side: Side, event: tuple[int, int], write: bool, generic: bool = False
+        self,
+        issue: Issue,
+        side: Side,
+        event: tuple[int, int],
+        write: bool,
+        generic: bool = False,
+        unchanged: proxies.Unchanged | None = None,
     ) -> None:
         """An asynchronous operation reads or writes one end of a copy. ``event`` is its (actor, time).
 
@@ -353,8 +366,9 @@ class Sanitizer:
         shadow = side.region.shadow or self.shadow(side.region)
         if shadow.log:
             shadow.flush()
-        index = shadow.granules(side.offsets, side.unit)
+        index = side.granules(shadow)
         access = AsyncAccess(self, issue, side.region, index, write, proxy=not generic)
+        access.unchanged = unchanged
         if shadow.written:
             access.check(shadow.writes[index], "write")
         key = access.key(*event)
@@ -363,31 +377,28 @@ class Sanitizer:
             shadow.writes[index] = key
             shadow.written = True
         else:
-            shadow.read_table()[READ_ROWS + issue.warp.index % ASYNC_ROWS][index] = key
+            shadow.read_table(READ_ROWS + issue.warp.index % ASYNC_ROWS)[index] = key
 
     def tensor_read(self, issues: list[Issue], side: Side, event: tuple[int, int]) -> None:
         """The warps of a warpgroup read an operand together. ``event`` is the (actor, time) of the first."""
         shadow = side.region.shadow or self.shadow(side.region)
-        index = shadow.granules(side.offsets, side.unit)
+        index = side.granules(shadow)
+        first = AsyncAccess(self, issues[0], side.region, index, False)
         if shadow.written:
             earlier = shadow.writes[index]
-            if not cnz(earlier != earlier[0]):
-                at, earlier = index[:1], earlier[:1]
-            else:
-                earlier, places = np.unique(earlier, return_index=True)
-                at = index[places]
+            single = not cnz(earlier != earlier[0])
             for issue in issues:
-                AsyncAccess(self, issue, side.region, at, False).check(earlier, "write")
-        key = AsyncAccess(self, issues[0], side.region, index, False).key(*event)
-        shadow.read_table()[READ_ROWS + issues[0].warp.index % ASYNC_ROWS][index] = key
+                if not (single and first.clear(issue, int(earlier[0]))):
+                    AsyncAccess(self, issue, side.region, index, False).check(earlier, "write")
+        shadow.read_table(READ_ROWS + issues[0].warp.index % ASYNC_ROWS)[index] = first.key(*event)
 
     def async_update(self, issue: Issue, side: Side) -> None:
         """An asynchronous reduction overwrites what threads have read. To others of its kind it counts as a read."""
-        index = self.shadow(side.region).granules(side.offsets, side.unit)
-        AsyncAccess(self, issue, side.region, index, True).overwrite(READ_ROWS)
+        index = side.granules(self.shadow(side.region))
+        AsyncAccess(self, issue, side.region, index, True).overwrite(of_threads_only=True)
 
     def count_as_store(self, issue: Issue, side: Side, time: int) -> None:
         """Bytes that an asynchronous operation has written now count as written by its lane at ``time``."""
         shadow, base = self.shadow(side.region), int(issue.warp.key_base[issue.lane])
-        index = shadow.granules(side.offsets, side.unit)
+        index = side.granules(shadow)
         shadow.writes[index] = np.int64(base + (time << TIME_AT) + min(issue.site, int(SITE_MASK)))

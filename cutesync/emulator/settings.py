@@ -33,6 +33,7 @@ class Settings:
     initcheck: bool = True
     unseen_launches: bool = True
     devices: int = 1
+    jobs: int = 1
     findings: Findings = field(default_factory=Findings)
     steps: int = 0
     launches: int = 0
@@ -46,6 +47,7 @@ class Settings:
         integer(self.schedules, "schedules", 1, 1 << 31)
         integer(self.resident, "resident", 1, 1 << 31)
         integer(self.devices, "devices", 1, MAX_DEVICES)
+        integer(self.jobs, "jobs", 1, 1 << 10)
         if self.max_steps is not None:
             integer(self.max_steps, "max_steps", 1, (1 << 63) - 1)
         for name in ("sanitize", "initcheck", "unseen_launches"):
@@ -99,6 +101,7 @@ def emulate(
     initcheck: bool = True,
     unseen_launches: bool = True,
     devices: int = 1,
+    jobs: int = 1,
 ):
     """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count
     what ran, ``findings`` are the warnings and notes.
@@ -113,13 +116,15 @@ def emulate(
     that this run does not see may precede each programmatic launch, which must wait for them before it touches global
     memory at all. Without it, only for those that are seen to use the same bytes. ``devices``: how many there are for
     groups of devices (``cutesync.dist``).
+
+    ``jobs``: the processes in which the schedules of a launch run.
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
     if trace is not None and traced is not None:
         raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
     own = None if trace is None else Trace(trace)
-    how = (own or traced, max_steps, initcheck, unseen_launches, devices)
+    how = (own or traced, max_steps, initcheck, unseen_launches, devices, jobs)
     made = Settings(policy, seed, schedules, sanitize, resident, *how, outer=outer)
     _ENTERED.set((*outer, made))
     try:

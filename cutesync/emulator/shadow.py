@@ -7,6 +7,8 @@ is no access.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +22,11 @@ BLOCK_AT = ACTOR_AT + ACTOR_BITS
 WEAK, CTA, CLUSTER, GPU, SYS = 0, 1, 2, 3, 4
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 READ_ROWS, ASYNC_ROWS = 8, 8
-SCOPE_SHIFT, TIME_SHIFT, ACTOR_SHIFT, BLOCK_SHIFT = map(np.int64, (SITE_BITS, TIME_AT, ACTOR_AT, BLOCK_AT))
-SITE_MASK, TIME_MASK, ACTOR_MASK = (np.int64((1 << bits) - 1) for bits in (SITE_BITS, TIME_BITS, ACTOR_BITS))
-SCOPE_MASK = np.int64((1 << SCOPE_BITS) - 1)
+SCOPE_SHIFT, TIME_SHIFT, ACTOR_SHIFT, BLOCK_SHIFT = map(np.array, (SITE_BITS, TIME_AT, ACTOR_AT, BLOCK_AT))
+SITE_MASK, TIME_MASK, ACTOR_MASK = (np.array((1 << bits) - 1) for bits in (SITE_BITS, TIME_BITS, ACTOR_BITS))
+SCOPE_MASK = np.array((1 << SCOPE_BITS) - 1)
+_ACTORS, _TIMES = (1 << ACTOR_BITS) - 1, (1 << TIME_BITS) - 1
 _MAX_LOG = 20000
-cnz = np.count_nonzero
 
 
 class Order(NamedTuple):
@@ -55,7 +57,7 @@ class Access:
 def happened(key: int, known: dict[int, np.ndarray]) -> bool:
     """Whether the access that a key stands for is among known events."""
     times = known.get((key >> BLOCK_AT) - 1)
-    return times is not None and bool(times[key >> ACTOR_AT & int(ACTOR_MASK)] >= key >> TIME_AT & int(TIME_MASK))
+    return times is not None and bool(times[key >> ACTOR_AT & _ACTORS] >= key >> TIME_AT & _TIMES)
 
 
 class Shadow:
@@ -64,9 +66,9 @@ class Shadow:
     def __init__(self, size: int):
         self.granule = 4
         self.writes = np.zeros(-(-size // 4), np.int64)
-        self.reads: np.ndarray | None = None
+        self.reads: dict[int, np.ndarray] = {}  # the tables of reads, by row
         self.written = False
-        self.log: list[tuple[int, np.ndarray, int, np.ndarray]] = []  # reads that are not in the table yet
+        self.log: list[tuple[int, int, np.ndarray, np.ndarray, int]] = []  # reads that are not in the table yet
         self.released: dict[int, dict[tuple, Clock]] = {}
 
     def refine(self, granule: int) -> None:
@@ -75,8 +77,7 @@ class Shadow:
             return
         factor = self.granule // granule
         self.writes = self.writes.repeat(factor)
-        if self.reads is not None:
-            self.reads = self.reads.repeat(factor, axis=1)
+        self.reads = {row: table.repeat(factor) for row, table in self.reads.items()}
         self.granule = granule
 
     def index(self, rows: np.ndarray, size: int) -> np.ndarray:
@@ -91,19 +92,23 @@ class Shadow:
         first = offsets >> (self.granule.bit_length() - 1)
         return first if unit <= self.granule else (first[:, None] + np.arange(unit // self.granule)).reshape(-1)
 
-    def note_read(self, row: int, rows: np.ndarray, size: int, keys: np.ndarray) -> None:
-        self.log.append((row, rows, size, keys))
+    def note_read(self, row: int, size: int, rows: np.ndarray, base: np.ndarray, tail: int) -> None:
+        """Reads of these units by lanes whose keys are ``base + tail``."""
+        self.log.append((row, size, rows, base, tail))
         if len(self.log) > _MAX_LOG:
             self.flush()
 
-    def read_table(self) -> np.ndarray:
-        if self.reads is None:
-            self.reads = np.zeros((READ_ROWS + ASYNC_ROWS, len(self.writes)), np.int64)
-        return self.reads
+    def read_table(self, row: int) -> np.ndarray:
+        """The reads of the warps, or of the asynchronous operations, that share a row."""
+        if row not in self.reads:
+            self.reads[row] = np.zeros(len(self.writes), np.int64)
+        return self.reads[row]
 
     def flush(self) -> None:
         """Move the logged reads into the table."""
         log, self.log = self.log, []
-        for row, rows, size, keys in log:
-            index = self.index(rows, size)
-            self.read_table()[row][index] = keys if index.ndim == 1 else keys[:, None]
+        for (row, size), entries in groupby(log, itemgetter(0, 1)):
+            _, _, units, bases, tails = zip(*entries)
+            keys = np.concatenate(bases) + np.repeat(np.array(tails), [len(base) for base in bases])
+            index = self.index(np.concatenate(units), size)
+            self.read_table(row)[index] = keys if index.ndim == 1 else keys[:, None]

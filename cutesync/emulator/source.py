@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from .syntax import Loc
+
+class Place(NamedTuple):
+    """A line of a file."""
+
+    file: str
+    line: int
 
 
 @lru_cache(maxsize=256)
@@ -20,7 +25,7 @@ def _tree(path: str) -> ast.Module | None:
 
 
 @lru_cache(maxsize=4096)
-def _around(loc: Loc) -> tuple[ast.stmt, ...]:
+def _around(loc: Place) -> tuple[ast.stmt, ...]:
     """The functions and statements that hold a line, the innermost one last."""
     tree = _tree(loc.file)
     found: list[ast.stmt] = []
@@ -35,14 +40,35 @@ def _around(loc: Loc) -> tuple[ast.stmt, ...]:
     return tuple(sorted(found, key=lambda node: (node.lineno, -(node.end_lineno or 0))))
 
 
-def function_at(loc: Loc) -> str:
+@lru_cache(maxsize=4096)
+def function_at(loc: Place) -> str:
     """The name of the function that a line is in, or nothing."""
     functions = [node for node in _around(loc) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     return functions[-1].name if functions else ""
 
 
 @lru_cache(maxsize=4096)
-def made_at(loc: Loc) -> str:
+def makes_pipeline(loc: Place) -> bool:
+    """Whether a line makes one of the DSL's pipelines: it initialises the full barriers of all stages, then the empty
+    ones."""
+    around = _around(loc)
+    calls = [node.func for node in ast.walk(around[-1]) if isinstance(node, ast.Call)] if around else []
+    return any(isinstance(f, ast.Attribute) and f.attr == "create" and "Pipeline" in ast.unparse(f) for f in calls)
+
+
+def stage_of(chain: list[Place], place: int, count: int) -> str:
+    """The name of the barrier that is number ``place`` of the ``count`` which a line initialises, reached by a chain of
+    calls: what the kernel calls it, and what the helper does."""
+    first, *rest = [made_at(line).removeprefix("self.") for line in chain]
+    names = [first, *[name for name in rest if re.fullmatch(r"\w+", name)][:1]]
+    label = ".".join(name for name in dict.fromkeys(names) if name)
+    if label and count % 2 == 0 and makes_pipeline(chain[-1]):
+        return f"{label}.{'full' if place < count // 2 else 'empty'}[{place % (count // 2)}]"
+    return label and f"{label}[{place}]"
+
+
+@lru_cache(maxsize=4096)
+def made_at(loc: Place) -> str:
     """What a line that initialises something calls it: ``name="..."``, the variable that it is assigned to, or the
     call's first argument."""
     around = _around(loc)
@@ -50,8 +76,10 @@ def made_at(loc: Loc) -> str:
         return ""
     for call in (node for node in ast.walk(around[-1]) if isinstance(node, ast.Call)):
         for keyword in call.keywords:
-            if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
-                return str(keyword.value.value)
+            if keyword.arg == "name" and isinstance(keyword.value, (ast.Constant, ast.JoinedStr)):
+                pieces = getattr(keyword.value, "values", [keyword.value])  # of f"full of {name}": "full"
+                text = "".join(str(piece.value) for piece in pieces if isinstance(piece, ast.Constant))
+                return text.strip().removesuffix(" of")
     match around[-1]:
         case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
             return ast.unparse(target)

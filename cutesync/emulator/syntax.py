@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..errors import CutesyncError
 from . import source
@@ -109,13 +110,27 @@ PARAM = "param:"  # starts the names of registers that stand for the parameters 
 
 @dataclass(frozen=True)
 class Loc:
-    """A line of a Python file."""
+    """A line of a Python file, and the calls that led there: the lines of its callers, the kernel's first."""
 
     file: str
     line: int
+    calls: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def chain(self) -> list[source.Place]:
+        """The kernel's line, that of what it calls there, and so on down to this one."""
+        return [source.Place(*call) for call in (*self.calls, (self.file, self.line))]
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        """The kernel's line."""
+        return "{}:{}".format(*self.chain[0])
+
+    def told(self) -> str:
+        """The kernel's line, the one that it calls, and this one, with the names of their functions."""
+        names = [source.function_at(place) for place in self.chain]
+        files = [self.chain[0].file, *(Path(place.file).name for place in self.chain[1:])]
+        steps = [f"{f}:{place.line}{name and ' in ' + name}" for f, place, name in zip(files, self.chain, names)]
+        return ", then ".join(steps if len(steps) < 4 else [*steps[:2], f"... {steps[-1]}"])
 
 
 NOWHERE = Loc("?", 0)
@@ -139,8 +154,7 @@ class Instr:
     text: str
 
     def where(self) -> str:
-        function = source.function_at(self.loc)
-        return f"{self.loc}{function and ' in ' + function} ({_LONG_LIST.sub(_shorter, self.text)})"
+        return f"{self.loc.told()} ({_LONG_LIST.sub(_shorter, self.text)})"
 
     def registers(self) -> set[Reg]:
         """Every register it reads or writes, but for its predicate."""

@@ -11,6 +11,9 @@ Accesses are checked a segment at a time: no ``wgmma`` instruction lies inside a
 
 from __future__ import annotations
 
+import numpy as np
+
+from . import wgmma
 from .clocks import Clock
 from .syntax import Vec
 
@@ -48,6 +51,38 @@ class Product:
         """Registers that a later ``wgmma`` must not use while this one is in flight."""
         shared = (d & self.a) | (a & self.d)
         return shared if shape == self.shape or self.fenced else shared | (d & self.d)
+
+
+class Tile:
+    """An f32 accumulator of a warpgroup, kept as a matrix (64, n) while one ``wgmma`` hands it to the next.
+
+    The four warps' registers ``slots`` get it before anything else reads or writes one of their accumulators.
+    """
+
+    def __init__(self, slots: tuple[int, ...], values: np.ndarray):
+        self.slots, self.values = slots, values
+        self._registers: np.ndarray | None = None
+
+    def spill(self, warp) -> None:
+        """Write one warp's part to its registers."""
+        if self._registers is None:
+            self._registers = wgmma.single_registers(self.values)
+        first = 32 * (warp.index % 4)
+        for slot, register in zip(self.slots, np.ascontiguousarray(self._registers[:, first : first + 32])):
+            warp.R[slot] = register
+
+
+def spill(warp) -> None:
+    """Write all accumulators of a warp that are kept as matrices to its registers."""
+    for tile in warp.tiles.values():
+        tile.spill(warp)
+    warp.tiles.clear()
+
+
+def before_use(f) -> None:
+    """Lanes of a fragment are about to use accumulators."""
+    if f.warp.tiles:
+        spill(f.warp)
 
 
 class TensorRegisters:
@@ -88,7 +123,7 @@ class TensorRegisters:
             self.warp.machine.fail(
                 "registers", "the first wgmma of a warp has no wgmma.fence before it", self.warp, range(32), site
             )
-        for slot in sorted((d | a) & self.touched.keys()):
+        for slot in sorted((d | a) & self.touched.keys()) if self.touched else ():
             self.fail(
                 "no wgmma.fence between an access to a register and the wgmma that works on it",
                 site,

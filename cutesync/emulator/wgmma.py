@@ -225,19 +225,34 @@ def multiply(step: Instruction, a: np.ndarray, b: np.ndarray, d: np.ndarray | No
     """D registers of A * B + D: raw ``a`` (64, k), raw ``b`` (n, k); ``d`` uint32 (count, 128) or None (scale-d)."""
     if step.d_type == "s32":
         return _multiply_integers(step, a, b, d)
-    left, right = _float32(step.a_type, a), _float32(step.b_type, b)
-    if step.negate_a != step.negate_b:
-        left = -left
-    product = left @ right.T + np.float32(0)  # a sum that cancels is +0, as is one of products that are all -0
     if step.d_type == "f32":
-        if d is not None:
-            product += accumulator_matrix(d).view(np.float32)
-        bits = product.view(np.uint32)
-        return accumulator_registers(np.where(np.isnan(product), np.uint32(F32.nan), bits))
+        return single_registers(multiply_single(step, a, b, None if d is None else accumulator_matrix(d)))
+    product = _product(step, a, b)
     if d is not None:
         product += half_registers_to_matrix(d).view(np.float16)
     bits = product.astype(np.float16).view(np.uint16)
     return matrix_to_half_registers(np.where(np.isnan(product), np.uint16(F16.nan), bits))
+
+
+def multiply_single(step: Instruction, a: np.ndarray, b: np.ndarray, d: np.ndarray | None) -> np.ndarray:
+    """The same for D of f32, as matrices (64, n): ``d`` is one of float32 or of its bits; the result is float32."""
+    product = _product(step, a, b)
+    if d is not None:
+        product += d.view(np.float32)
+    return product
+
+
+def single_registers(values: np.ndarray) -> np.ndarray:
+    """A D matrix of float32 -> its registers."""
+    lost, bits = np.isnan(values), values.view(np.uint32)
+    return accumulator_registers(np.where(lost, np.uint32(F32.nan), bits) if lost.any() else bits)
+
+
+def _product(step: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    left, right = _float32(step.a_type, a), _float32(step.b_type, b)
+    if step.negate_a != step.negate_b:
+        left = -left
+    return left @ right.T + np.float32(0)  # a sum that cancels is +0, as is one of products that are all -0
 
 
 def _float32(kind: str, raw: np.ndarray) -> np.ndarray:

@@ -171,6 +171,32 @@ def test_a_block_may_exit_once_its_shared_memory_has_been_read(wait, fine):
     go() if fine else reported("barrier", "has exited", go)
 
 
+def test_equal_copies_to_the_same_bytes_are_a_warning():
+    """Two warps store their tiles to the same place: a race, which does no harm where both hold the same."""
+
+    def run(value: str) -> Settings:
+        body = f"""
+\tmov.u32 %r0, %tid.x;
+\tmov.u32 %r1, smem;
+\tand.b32 %r9, %r0, 31;
+\tmad.lo.u32 %r3, %r0, 16, %r1;
+\tst.shared.v4.b32 [%r3], {{%r9, {value}, %r9, %r9}};
+\tfence.proxy.async.shared::cta;
+\tbar.warp.sync -1;
+\tsetp.eq.u32 %p1, %r9, 0;
+\t@%p1 cp.async.bulk.global.shared::cta.bulk_group [%a0], [%r3], 512;
+\t@%p1 cp.async.bulk.commit_group;
+\t@%p1 cp.async.bulk.wait_group 0;"""
+        settings, out = Settings(schedules=2 * len(POLICIES)), np.zeros(128, np.uint32)
+        launch(kernel_text(body, 1, shared=1024), out, block=(64, 1, 1), settings=settings)
+        assert np.array_equal(out[::4], np.arange(32))
+        return settings
+
+    (found,) = (f for f in run("%r9").findings if "warp 0" in str(f.lines[0]))
+    assert (found.severity, found.kind) == ("warning", "race") and "writes of the same value" in found.title
+    reported("race", "write and write of the same bytes", run, "%r0")
+
+
 def test_a_bulk_reduction_adds_to_global_memory():
     body = (
         PROLOGUE

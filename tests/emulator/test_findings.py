@@ -46,6 +46,27 @@ def test_unwritten_shared_memory_that_does_not_matter_is_a_note():
     assert "ld.shared" in reported("uninitialised", "", run, KEEP + READ + STORE, initcheck=True)
 
 
+VECTOR = """
+\tshl.b32 %r3, %r2, 2;
+\tmul.lo.u32 %r4, %r1, 3;
+\tsub.u32 %r3, %r3, %r4;
+\tst.shared.v2.b32 [%r3], {%r0, %r0};
+\tst.shared.b32 [%r3+12], 5;
+\tld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r3];
+\tadd.u32 %r5, %r5, %r6;
+\tadd.u32 %r5, %r5, %r8;"""
+
+
+def test_unread_words_of_a_vector_are_not_read():
+    """Compilers merge loads and fill the gaps between them."""
+    body, words = VECTOR + STORE.replace("@%p1", ""), "reads 16 bytes that nobody has written"
+    out, settings = run(body, initcheck=True)
+    assert np.array_equal(out, 2 * np.arange(64) + 5) and not len(settings.findings)
+    reported(
+        "uninitialised", words, run, body.replace("add.u32 %r5, %r5, %r8", "add.u32 %r5, %r7, %r8"), initcheck=True
+    )
+
+
 def test_unwritten_shared_memory_that_matters_is_an_error():
     text = reported(
         "uninitialised", "what unwritten shared memory holds changes", run, KEEP + READ + STORE.replace("@%p1", "")

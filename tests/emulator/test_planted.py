@@ -39,10 +39,6 @@ NOT_RUN, NOTHING = "a branch that is not taken", "nothing that it orders is acce
 HARMLESS = {
     "no proxy fence": {"stores without a fence where a sequence is empty #0": NOT_RUN},
     "no wait for copies": {"a copy into a stage that a copy still reads #1": "its reads have been waited for"},
-    "no wait for wgmma": {
-        "an operand stored before wgmma without a fence #0": NOTHING,
-        "accumulators changed before the next wgmma #1": NOTHING,
-    },
     "no look at the barrier": {
         "a block barrier that 4 of 12 warps reach #0": NOTHING,
         "pipelines of a cluster without a fence #0": NOTHING,

@@ -39,7 +39,7 @@ def test_one_fence_is_enough_for_accumulators():
 def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
     arguments = *KERNELS["product"][1][:4], from_registers, fault
     text = reported("registers", role, check, kernels.product, *arguments, schedules=len(POLICIES))
-    assert re.search(r"kernel \w+\n  block \(0, 0, 0\) warp \d", text) and "seed=" in text
+    assert re.search(r"kernel \S+\n  block \(0, 0, 0\) warp \d", text) and "seed=" in text
     path, number = re.search(r"at (\S+kernels_matmul\.py):(\d+)", text).groups()
     assert line in linecache.getline(path, int(number))
 
@@ -129,6 +129,11 @@ def test_registers_may_be_handed_on(body):
 )
 def test_registers_in_flight_are_not_touched(body, word):
     reported("registers", word, run, *body)
+
+
+@pytest.mark.parametrize("end", ((), (COMMIT,), (COMMIT, WAIT.replace(" 0;", " 1;"))))
+def test_products_in_flight_at_exit(end):
+    reported("barrier", "exited with a wgmma under way", run, FENCE, SMALL, *end)
 
 
 def test_the_wait_of_one_warp_serves_its_warpgroup():

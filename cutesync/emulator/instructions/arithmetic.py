@@ -46,6 +46,7 @@ from ..formats import (
     saturate_unit,
     two_sum,
 )
+from ..lanes import count_nonzero
 
 Operation = Callable[..., np.ndarray]
 NATIVE = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
@@ -128,8 +129,8 @@ def _signed_zero(total: np.ndarray, x: np.ndarray, y: np.ndarray, mode: str) -> 
     return np.where((total == 0) & ~((x == 0) & (y == 0) & ~np.signbit(x) & ~np.signbit(y)), -0.0, total)
 
 
-_ONE, _BELOW_F32, _TIE_OF_F32 = np.uint64(1), np.uint64(0x1FFFFFFF), np.uint64(0x10000000)
-_SMALLEST_F32 = np.uint64(((1023 - 126) << 53) - 1)
+_ONE, _BELOW_F32, _TIE_OF_F32 = (np.array(x, np.uint64) for x in (1, 0x1FFFFFFF, 0x10000000))
+_SMALLEST_F32 = np.array(((1023 - 126) << 53) - 1, np.uint64)
 
 
 def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
@@ -142,11 +143,13 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
 
     def fast(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         """f32, nearest: rounding twice errs only where float64 ends on a tie of float32 or float32 is subnormal."""
-        total = decode(F32, a) * decode(F32, b) + decode(F32, c)
+        product, addend = decode(F32, a) * decode(F32, b), decode(F32, c)
+        total = product + addend
         raw = total.view(np.uint64)
         tie = (raw & _BELOW_F32) == _TIE_OF_F32
         tiny = (raw << _ONE) - _ONE < _SMALLEST_F32  # zero wraps around to the largest
-        if np.count_nonzero(tie | tiny):
+        awkward = tie | tiny
+        if count_nonzero(awkward) and count_nonzero(awkward & (two_sum(product, addend)[1] != 0)):
             return exact(a, b, c)
         return canonical(F32, total.astype(np.float32))
 
@@ -253,10 +256,10 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
     def native(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """numpy's own, except for NaNs and for zeros of both signs, which are equal numbers with different bits."""
         x, y = a.view(real), b.view(real)
-        if np.count_nonzero(np.isnan(x + y)):
+        if count_nonzero(np.isnan(x + y)):
             return general(a, b)
         result, equal = pick(x, y).view(fmt.dtype), x == y
-        return np.where(equal, same(a, b), result) if np.count_nonzero(equal) else result
+        return np.where(equal, same(a, b), result) if count_nonzero(equal) else result
 
     return native
 
@@ -264,7 +267,7 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
 def _sign_change(negate: bool, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
     def run(a: np.ndarray) -> np.ndarray:
         changed, lost = (a ^ fmt.dtype(fmt.sign) if negate else a & fmt.dtype(fmt.sign - 1)), is_nan(fmt, a)
-        if not np.count_nonzero(lost):
+        if not count_nonzero(lost):
             return changed
         return np.where(lost, a | QUIET if fmt is F64 else fmt.dtype(fmt.nan), changed)
 

@@ -10,13 +10,13 @@ import numpy as np
 from ..async_copy import Issue
 from ..barriers import CLUSTER_SCOPE, CTA_SCOPE, ClusterBarrier, MBarrier, NamedBarrier
 from ..clocks import ACTORS, each
+from ..lanes import count_nonzero as cnz
 from ..memory import RANK_SHIFT, SHARED_BITS, SHARED_START
 from ..syntax import SINK, Instr, Mem
 from .moves import address_operand
 from .registry import accept, handles
 
 _LANES = np.arange(32)
-cnz = np.count_nonzero
 
 
 # --- named barriers ---------------------------------------------------------------------------------------------------

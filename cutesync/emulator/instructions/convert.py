@@ -40,6 +40,7 @@ from ..formats import (
     TF32,
     Format,
     bf16_from_f32,
+    canonical,
     clamp_negative,
     decode,
     encode,
@@ -245,10 +246,21 @@ def _join(high: np.ndarray, low: np.ndarray, bits: int) -> np.ndarray:
     return (high.astype(wide) << wide(bits)) | low
 
 
+def _halves(fmt: Format, high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Two f32, rounded to nearest, as a pair of f16 or bf16."""
+    both = np.empty((*high.shape, 2), np.uint32)
+    both[..., 0], both[..., 1] = low, high
+    if fmt is BF16:
+        return bf16_from_f32(both).view(np.uint32)[..., 0]
+    return canonical(F16, both.view(np.float32).astype(np.float16)).view(np.uint32)[..., 0]
+
+
 def _pair_from_two(opcode: str, target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
     fmt = PAIRS[target]
     fine = source == "f32" and (fmt.bits > 8 or "satfinite" in flags)
     require(fine, "conversion", repr(opcode), "two f32 sources, and .satfinite for 8-bit floats")
+    if fmt in (F16, BF16) and mode == "rn" and not flags:
+        return partial(_halves, fmt)
     one = _float_to_float(fmt.name, "f32", mode, flags)
     return lambda a, b: _join(one(a.astype(np.uint32, copy=False)), one(b.astype(np.uint32, copy=False)), fmt.bits)
 

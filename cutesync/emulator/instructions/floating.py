@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..formats import F32
+from ..lanes import count_nonzero
 from . import arithmetic, special
 from .convert import conversion
 from .registry import INTEGERS, handles, word
@@ -31,7 +32,7 @@ _NAN = np.uint32(F32.nan).view(np.float32)
 def canonical(value: np.ndarray) -> np.ndarray:
     """Single-precision results carry one NaN."""
     bad = np.isnan(value)
-    return np.where(bad, _NAN, value) if np.count_nonzero(bad) else value
+    return np.where(bad, _NAN, value) if count_nonzero(bad) else value
 
 
 def float_type(instr) -> str:

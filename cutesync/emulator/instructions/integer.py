@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..syntax import Imm
 from .floating import float_arithmetic
 from .registry import INTEGERS, handles, handles_call, int_type
 
@@ -77,6 +78,15 @@ def product24(a: str, b: str, kind: str, high: bool) -> str:
     return f"(({a}.astype({kind}64) * {b}.astype({kind}64)) >> 16).astype({kind}32)" if high else f"({a} * {b})"
 
 
+def widened(e, instr, operand, text: str) -> str:
+    """An operand of a widening multiplication, sign- or zero-extended."""
+    kind, bits = int_type(instr)
+    if not isinstance(operand, Imm):
+        return f"{text}.astype({kind}{2 * bits})"
+    value = operand.value & ((1 << bits) - 1)
+    return e.const(value - (1 << bits) if kind == "s" and value >> (bits - 1) else value, kind, 2 * bits)
+
+
 def product(e, instr) -> tuple[str, str, int]:
     """(expression, kind, bits of the result) of a multiplication's two first operands."""
     kind, bits = int_type(instr)
@@ -84,7 +94,7 @@ def product(e, instr) -> tuple[str, str, int]:
     if instr.parts[0].endswith("24"):
         return product24(a, b, kind, "hi" in instr.parts), kind, bits
     if "wide" in instr.parts:
-        return f"({a}.astype({kind}{2 * bits}) * {b}.astype({kind}{2 * bits}))", kind, 2 * bits
+        return f"({widened(e, instr, instr.args[1], a)} * {widened(e, instr, instr.args[2], b)})", kind, 2 * bits
     if "hi" in instr.parts and bits == 64:
         return f"{e.name(high_product, 'high_product')}({a}, {b})", kind, bits
     if "hi" in instr.parts:

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import wgmma as rules
+from ..accesses import load, store
 from ..async_copy import Issue, Side
-from ..memory import SHARED_START, load, store
+from ..memory import SHARED_START
 from ..syntax import Vec, items
-from ..tensor_registers import KIND, Product
+from ..tensor_registers import KIND, Product, Tile, spill
 from . import matrix
 from .moves import address_operand
 from .registry import accept, handles
@@ -128,10 +129,11 @@ class Gathering:
 
 
 @lru_cache(maxsize=512)
-def operand_places(step: rules.Instruction, name: str, descriptor: int) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """Of the 16-byte rows of operand "a" or "b": offsets in shared memory, their numbers, the first and last byte."""
+def operand_places(step: rules.Instruction, name: str, descriptor: int) -> tuple[np.ndarray, np.ndarray, range, dict]:
+    """Of the 16-byte rows of operand "a" or "b": offsets in shared memory, their numbers, the bytes that they span, and
+    the granules that ``Side`` finds."""
     offsets = rules.addresses(step, name, descriptor) - SHARED_START
-    return offsets, offsets >> 4, int(offsets.min()), int(offsets.max()) + 16
+    return offsets, offsets >> 4, range(int(offsets.min()), int(offsets.max()) + 16), {}
 
 
 class MultiplyAsync:
@@ -174,30 +176,52 @@ class MultiplyAsync:
         else:
             a, reads = self.operand("a", first.f.warp, int(first.a[0]))
             sides.insert(0, reads)
-        old = [np.array([turn.f.warp.R[slot] for slot in self.d]) for turn in turns] if first.accumulate[0] else None
-        result = rules.multiply(step, a, b, None if old is None else np.concatenate(old, axis=1))
-        for i, turn in enumerate(turns):
-            warp = turn.f.warp
-            if self.machine.sanitizer is not None:
+        warps = [turn.f.warp for turn in turns]
+        if self.machine.sanitizer is not None:
+            for warp in warps:
                 warp.tensor_registers.start(self.site, self.shape, self.d_set, self.a_set)
+        self.multiply(warps, a, b, bool(first.accumulate[0]))
+        self.note_reads(warps, sides)
+
+    def multiply(self, warps: list, a: np.ndarray, b: np.ndarray, accumulate: bool) -> None:
+        """Compute D. One of f32 stays a matrix until another instruction than ``wgmma`` uses an accumulator."""
+        step, tile = self.step, warps[0].tiles.get(self.d)
+        if any(warp.tiles.get(self.d) is not tile for warp in warps) or (
+            tile is None and any(not self.d_set.isdisjoint(slots) for warp in warps for slots in warp.tiles)
+        ):
+            tile = None
+            for warp in warps:
+                spill(warp)
+        old = None
+        if accumulate and tile is None:
+            old = np.concatenate([np.array([warp.R[slot] for slot in self.d]) for warp in warps], axis=1)
+        if step.d_type == "f32":
+            before = None if old is None else rules.accumulator_matrix(old)
+            if accumulate and tile is not None:
+                before = tile.values
+            made = Tile(self.d, rules.multiply_single(step, a, b, before))
+            for warp in warps:
+                warp.tiles[self.d] = made
+            return
+        result = rules.multiply(step, a, b, old)
+        for i, warp in enumerate(warps):
             for slot, register in zip(self.d, np.ascontiguousarray(result[:, 32 * i : 32 * i + 32])):
                 warp.R[slot] = register
-        self.note_reads([turn.f.warp for turn in turns], sides)
 
     def operand(self, name: str, warp, descriptor: int) -> tuple[np.ndarray, Side]:
         """Raw elements of operand "a" or "b", and the 16-byte rows of shared memory that they were read from."""
         issue, region = Issue(warp, 0, self.site), warp.block.shared
-        offsets, places, low, high = operand_places(self.step, name, descriptor)
-        if low < 0 or high > region.high:
+        offsets, places, span, indices = operand_places(self.step, name, descriptor)
+        if span.start < 0 or span.stop > region.high:
             issue.fail("out-of-bounds", "an operand of wgmma lies outside shared memory")
-        if self.machine.sanitizer is not None:
+        if self.machine.sanitizer is not None and not region.valid[span.start : span.stop].all():
             bad = region.valid_view(16)[places] != _WRITTEN
             if np.count_nonzero(bad):
                 at = int(offsets.reshape(-1)[np.flatnonzero(bad.reshape(offsets.size, 2).any(1))[0]])
                 title = f"wgmma reads byte {at} of {region.name}, which nobody has written"
                 self.machine.unwritten(region, title, warp, [0], self.site)
-        rows = region.data.reshape(-1, 16)[places]
-        return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16)
+        rows = region.view(16, 1)[places].view(np.uint8).reshape(*places.shape, 16)
+        return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16, indices)
 
     def note_reads(self, warps: list, sides: list[Side]) -> None:
         """The first warp's event stands for the reads of all four; each must know that the operands are there."""

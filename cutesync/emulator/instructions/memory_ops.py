@@ -6,9 +6,11 @@ from functools import partial
 
 import numpy as np
 
+from ..accesses import load, store
 from ..async_copy import Operation
 from ..clocks import GLOBAL, SHARED
-from ..memory import UNSIGNED, Port, load, store
+from ..lanes import count_nonzero as cnz
+from ..memory import UNSIGNED, Port
 from ..shadow import GPU, ORDINARY, SCOPES, SYS, Access, Order
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, items
 from . import arithmetic
@@ -17,7 +19,6 @@ from .registry import accept, handles
 
 _ATOMICS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
-cnz = np.count_nonzero
 
 
 def space_of(instr: Instr) -> str:
@@ -59,6 +60,13 @@ def parameter_maker(machine, offset: int, width: int):
     return np.full(32, value, np.dtype(f"u{width}"))
 
 
+def unread(e, destination) -> tuple[int, ...]:
+    """The elements of a vector load that nothing reads: compilers merge loads and fill the gaps between them."""
+    elements = items(destination)
+    found = tuple(i for i, item in enumerate(elements) if item == SINK or e.program.uses[item.name] == 1)
+    return found if len(found) < len(elements) else ()
+
+
 @handles("ld", "ldu")
 def ld(e, instr):
     destination, mem = instr.args[:2]
@@ -74,7 +82,7 @@ def ld(e, instr):
         return
     if call_parameter(mem):
         return e.set(destination, e.value(mem.base, sign, mem.base.bits), sign, mem.base.bits)
-    operation = e.op(load, e.site(), space, width, count, order_of(instr))
+    operation = e.op(load, e.site(), space, width, count, order_of(instr), unread(e, destination))
     e.set_items(destination, e.result(operation, address_of(e, instr, mem, space)), sign, 8 * width)
 
 

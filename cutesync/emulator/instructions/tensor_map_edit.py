@@ -68,7 +68,7 @@ def announce_map_read(operation: Operation, address: int) -> None:
     side = Side(region, offset + _UNITS * UNIT, UNIT)
     sanitizer.async_access(operation, side, operation.read_event, False, generic=True)
     shadow = sanitizer.shadow(region)
-    for key in np.unique(shadow.writes[shadow.granules(side.offsets, UNIT)]).tolist():
+    for key in np.unique(shadow.writes[side.granules(shadow)]).tolist():
         if key and ((key >> ACTOR_AT) & int(ACTOR_MASK)) % ACTORS < LANES:
             check_fences(operation, address, key, region)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..async_copy import Issue, Operation, Side, from_shared
 from ..clocks import each
 from ..memory import SHARED_BITS, SHARED_START
+from ..proxies import Unchanged
 from .barrier import find_barrier
 from .memory_ops import combiner
 from .registry import handles
@@ -48,14 +51,14 @@ def announce_read(operation: Operation, side: Side) -> None:
             operation.machine.unwritten(side.region, title, operation.warp, [operation.lane], operation.site)
 
 
-def announce_writes(operation: Operation, sides: list[Side]) -> None:
+def announce_writes(operation: Operation, sides: list[Side], unchanged: Unchanged | None = None) -> None:
     """The operation writes these ends, from now on. All targets of a multicast are one write event."""
     operation.write_event = operation.warp.clock.start_async()
     sanitizer = operation.machine.sanitizer
     if sanitizer is not None:
         for side in sides:
             refine(sanitizer, side)
-            sanitizer.async_access(operation, side, operation.write_event, True)
+            sanitizer.async_access(operation, side, operation.write_event, True, unchanged=unchanged)
 
 
 def refine(sanitizer, side: Side) -> None:
@@ -110,6 +113,14 @@ def sharing(f, lanes, site: int, operator: str, *operands):
     return [(who[0], who) for who in found.values()]
 
 
+def unchanged(source: Side, target: Side, keep, granules: np.ndarray, size: int) -> bool:
+    """Whether ``target`` holds at these granules what a copy of ``source`` brings, as both are now."""
+    differ = (source.read(slice(None)) != target.read(slice(None))).reshape(len(target.offsets), -1).any(1)
+    units = np.sort(target.offsets[differ if keep is None else differ & keep])
+    last = np.searchsorted(units, granules + size) - 1  # the last of these units that begins before a granule's end
+    return not ((last >= 0) & (units[last] + target.unit > granules)).any() if len(units) else True
+
+
 def start_store(
     operation: Operation,
     who: list[int],
@@ -135,7 +146,7 @@ def start_store(
         operation.about_to_write(target.region)
         if combine is None:
             written = target if keep is None else Side(target.region, target.offsets[keep], target.unit)
-            announce_writes(operation, [written])
+            announce_writes(operation, [written], partial(unchanged, source, target, keep))
         from_shared(operation, source, target, keep, combine)
     for lane in who:
         warp.groups["bulk", lane].open.append(operation)
@@ -165,16 +176,32 @@ def wait(site: int, kind: str, allowed: int, reads_only: bool, f, following, ind
             if not (operation.reads_done if reads_only else operation.done):
                 operation.watchers.append(f)
                 return f.block_on(f"waits for its {operation.name}", operation, index, site)
-    for lane, group in groups if f.warp.machine.sanitizer is not None else ():
-        for operation in group.covered(allowed):
-            if kind == "cp.async":
-                operation.cover(f.warp.clock.time)
-                operation.count_as_store()
+    if f.warp.machine.sanitizer is not None:
+        over = [(lane, group, group.unknown(allowed, reads_only)) for lane, group in groups]
+        if kind == "cp.async":
+            for _, _, operations in over:
+                for operation in operations:
+                    operation.cover(f.warp.clock.time)
+                    operation.count_as_store()
+        else:
+            learn_of_copies(f, [(lane, operations) for lane, _, operations in over], reads_only)
+        for _, group, _ in over:
+            if reads_only:
+                group.heard_of_reads(allowed)
             else:
-                f.warp.learn(np.array([lane]), operation.finished(reads_only))
-        if not reads_only:
-            group.forget(allowed)
+                group.forget(allowed)
     return following
+
+
+def learn_of_copies(f, over: list, reads_only: bool) -> None:
+    """Each of these lanes learns that its operations (or their reads) are over. Lanes with the same learn together."""
+    together: dict[tuple[int, ...], tuple[list, list[int]]] = {}
+    for lane, operations in over:
+        if operations:
+            together.setdefault(tuple(map(id, operations)), (operations, []))[1].append(lane)
+    for operations, lanes in together.values():
+        for operation in operations:
+            f.warp.learn(None if len(lanes) == 32 else np.array(lanes), operation.finished(reads_only))
 
 
 def kind_of(instr) -> str:

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..lanes import count_nonzero as cnz
 from ..syntax import Imm
 from .registry import accept, handles, int_type, word
 
@@ -16,7 +17,6 @@ _LANES = np.arange(32)
 _SHUFFLES = ("up", "down", "bfly", "idx")
 _POISON = 0xCDCDCDCD
 _EVERYBODY = 0xFFFFFFFF
-cnz = np.count_nonzero
 
 
 def members(e, operand) -> str:

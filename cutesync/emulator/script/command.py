@@ -35,7 +35,7 @@ def run(script: str, arguments: Sequence[str], given: Any) -> int:
         choice(kind, "--allow", KINDS)
     if given.policy is not None:
         choice(given.policy, "--policy", POLICIES)
-    for name, least in (("sms", 1), ("max_steps", 1), ("timeout", 0)):
+    for name, least in (("sms", 1), ("jobs", 1), ("max_steps", 1), ("timeout", 0)):
         value = getattr(given, name)
         if value is not None and not value >= least:
             raise ArgumentValueError(explain("--" + name.replace("_", "-"), value, f"{least} or more"))
@@ -44,6 +44,7 @@ def run(script: str, arguments: Sequence[str], given: Any) -> int:
         seed=given.seed,
         policy=given.policy,
         sms=given.sms or Options.sms,
+        jobs=given.jobs or 1,
         max_steps=given.max_steps,
         initcheck=given.initcheck,
         allow=tuple(given.allow or ()),

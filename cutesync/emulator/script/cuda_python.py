@@ -15,7 +15,7 @@ from ...errors import LaunchError, explain
 from .. import facts, heap, limits
 from ..host_calls import HostCalls
 from ..tensor_map import encode, from_encode_arguments
-from .session import Session
+from .session import Session, refused as refused_call
 
 _MAP_BYTES = 128
 _Values = tuple
@@ -324,7 +324,7 @@ def _replace(module: ModuleType, prefix: str, success: Any, table: dict[Callable
 
     def refused(name: str) -> Callable:
         def call(*arguments: Any, **named: Any) -> tuple:
-            raise LaunchError(explain(name, "a call of it", "CUDA calls that the emulator answers"))
+            raise refused_call(name)
 
         return call
 

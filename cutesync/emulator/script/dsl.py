@@ -20,7 +20,7 @@ import numpy as np
 
 from ...errors import LaunchError, explain
 from ...runtime import device
-from .. import heap
+from .. import chains, heap
 from ..device import DEVICE
 from ..host_calls import HostCalls, calls_of
 from .session import Session, caller
@@ -62,6 +62,7 @@ def install(session: Session) -> None:
 
     maker: Any = compiler.Compiler
     maker.jit = jit
+    chains.record()
     _host_arrays(session)
     _functions_of_tvm()
     _benchmarks(session)

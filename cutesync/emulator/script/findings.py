@@ -7,6 +7,7 @@ ends the process.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def _key(report: Report) -> tuple:
     """What makes findings equal: their source lines, whatever instructions the compiler made of them; notes of all
     kernels."""
     lines = tuple(place.split(" (")[0] for place in report.places)
-    if any(line.endswith(":0") for line in lines):
+    if any(re.search(r":0(?!\d)", line) for line in lines):
         return report.key
     kernel = "" if report.severity == "note" else report.kernel
     return report.severity, report.kind, kernel, *(lines or (report.title,))

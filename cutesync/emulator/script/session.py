@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ...errors import LaunchError, explain
 from ..device import DEVICE
 from ..host_calls import Launch
 from ..report import EmulationError
@@ -28,6 +29,7 @@ class Options:
     seed: int = 0
     policy: str | None = None
     sms: int = 8
+    jobs: int = 1
     max_steps: int | None = None
     initcheck: bool = False
     allow: tuple[str, ...] = ()
@@ -48,7 +50,7 @@ class Session:
         o = self.options
         self.record = Record(Path(o.events) if o.events else None, frozenset(o.allow))
         trace = Trace(o.trace) if o.trace else None
-        how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck}
+        how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck, "jobs": o.jobs}
         self.settings = Settings(o.policy, o.seed, o.schedules, unseen_launches=False, **how)
 
     def launch(self, launch: Launch) -> None:
@@ -78,6 +80,14 @@ class Session:
     def close(self) -> None:
         if self.settings.trace is not None:
             self.settings.trace.write()
+
+
+def refused(name: str) -> LaunchError:
+    """The error for a call that has no answer here."""
+    advice = ""
+    if "graph" in name.lower() or "capture" in name.lower():
+        advice = "CUDA graphs are not emulated: make the script launch its kernels without one, in the same order"
+    return LaunchError(explain(name, f"a call of it at {caller()}", "CUDA calls that the emulator answers", advice))
 
 
 _NOT_THE_SCRIPT = {"cutesync", "torch", "cutlass", "tvm_ffi", "contextlib", "functools", "runpy", "importlib"}

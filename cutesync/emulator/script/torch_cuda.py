@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from ...errors import LaunchError, explain
 from .. import facts, limits
-from .session import Session, caller
+from .session import Session, caller, refused
 from .torch_tensors import is_cuda
 
 
@@ -84,7 +83,7 @@ def _properties(*_: Any) -> SimpleNamespace:
 
 def _refused(name: str) -> Callable:
     def call(*_: Any, **__: Any) -> Any:
-        raise LaunchError(explain(f"torch.cuda.{name}", "a call of it", "what the emulator answers"))
+        raise refused(f"torch.cuda.{name}")
 
     return call
 

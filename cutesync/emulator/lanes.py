@@ -1,0 +1,21 @@
+"""NumPy's functions for vectors of 32 lanes, whose cost is that of the call: without the dispatch to foreign types.
+
+A 0-d array is a faster operand than a NumPy scalar, and a NumPy scalar than a Python number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_core: Any = getattr(np, "_core", None) or np.core  # type: ignore[attr-defined,unused-ignore]
+count_nonzero = _core.multiarray.count_nonzero
+_copyto = _core.multiarray.copyto
+
+
+def select(mask: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``np.where`` of vectors of one type and shape."""
+    out = b.copy()
+    _copyto(out, a, where=mask)
+    return out

@@ -1,0 +1,86 @@
+"""Reports name the kernel's line first, then the helper's, and barriers by the names that the kernel gives them."""
+
+import sys
+
+import cutlass
+import cutlass.cute as cute
+import numpy as np
+from cutlass import Int32, pipeline
+
+from cutesync import emulator
+from cutesync.emulator import ptx, source
+from cutesync.sync.ring import Ring
+
+from .support import reported
+
+
+def take(ring, k):
+    ring.wait(k)
+    ring.release(k)
+
+
+@cute.kernel
+def one_sided(x: cute.Tensor, n: Int32):
+    q = Ring.make(3, consumers=2, producer="threads")
+    cute.arch.sync_threads()
+    if cute.arch.warp_idx() == 0:
+        for k in range(n):
+            q.acquire(k)
+            q.publish(k)
+    else:
+        for k in range(n):
+            take(q, k)  # one warp takes, two are counted
+
+
+@cute.jit
+def run_one_sided(x: cute.Tensor, n: Int32):
+    one_sided(x, n).launch(grid=(1, 1, 1), block=(64, 1, 1))
+
+
+@cute.kernel
+def starved(x: cute.Tensor):
+    memory = cutlass.memory.SmemAllocator()
+    bars = memory.allocate_array(cutlass.Int64, num_elems=4)
+    group = pipeline.CooperativeGroup(pipeline.Agent.Thread, 32)
+    loads = pipeline.PipelineAsync.create(
+        num_stages=2, producer_group=group, consumer_group=group, barrier_storage=bars
+    )
+    cute.arch.sync_threads()
+    state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, 2)
+    loads.consumer_wait(state)
+    x[0] = Int32(1)
+
+
+@cute.jit
+def run_starved(x: cute.Tensor):
+    starved(x).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+
+def line(text: str) -> int:
+    with open(__file__) as file:
+        return next(i for i, here in enumerate(file, 1) if here.strip().startswith(text))
+
+
+def test_the_kernels_line_comes_first():
+    text = reported("deadlock", "", emulator.check, run_one_sided, np.zeros(4, np.int32), 9, schedules=1)
+    assert "of mbarrier q.full[" in text and "of mbarrier q.empty[0] (shared byte 24" in text
+    if sys.version_info >= (3, 11):
+        assert (
+            f"test_chains.py:{line('take(q, k)')} in one_sided, then test_chains.py:{line('ring.wait(k)')} in take"
+            in text
+        )
+        assert f"test_chains.py:{line('q.acquire(k)')} in one_sided, then ring.py:" in text
+    assert len(text.splitlines()) < 40
+
+
+def test_stages_of_the_dsls_pipelines():
+    text = reported("deadlock", "", emulator.check, run_starved, np.zeros(4, np.int32), schedules=1)
+    assert "of mbarrier loads.full[0] (shared byte" in text, text
+
+
+def test_columns_of_other_sources_mean_nothing():
+    """PTX from elsewhere has columns of its own."""
+    body = ".visible .entry k()\n{\n\t.loc 1 7 1500\n\tret;\n}\n"
+    module = ptx.parse(f'.version 8.8\n.target sm_90a\n.address_size 64\n.file 1 "a.py"\n{body}')
+    (instr,) = module.functions["k"].code
+    assert instr.loc.chain == [source.Place("a.py", 7)] and instr.where() == "a.py:7 (ret)"
