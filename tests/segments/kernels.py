@@ -8,10 +8,10 @@ from cutesync.runtime import call
 
 # name: (policy, blocks)
 KERNELS = {
-    "three blocks": (PipelinePolicy(reduce_warps=4, squads=2, warps=2, run=3, stages=2), 3),
-    "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3), 2),
-    "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2), 1),
-    "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6), 2),
+    "three blocks": (PipelinePolicy(reduce_warps=4, squads=2, warps=2, run=3, stages=2, look_aheads=2), 3),
+    "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3, look_aheads=1), 2),
+    "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1), 1),
+    "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3), 2),
 }
 
 

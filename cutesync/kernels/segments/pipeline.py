@@ -4,7 +4,8 @@
     reduce      finds the state of each lane's run of positions, and of each chunk of a tile (``run``); teams of as many
                 warps as a tile has chunks take tiles in turn
     publish     combines the chunks' states and publishes the tile's
-    look ahead  combines the published tiles of all blocks, in order: the state before each of this block's tiles
+    look ahead  combines the published tiles of all blocks, in order: the state before each of this block's tiles;
+                ``look_aheads`` warps, which take tiles in turn and hide each other's trips to memory
     emit        ``squads`` squads, a tile each in turn: go through the lanes' runs again with the state before them, and
                 store results for each position, or for each segment
 
@@ -65,7 +66,7 @@ class Shared:
 
 
 class Control(IntEnum):
-    """The warps of the role "control", each of which has one job."""
+    """The warps of the role "control". The last of them and those behind it look ahead."""
 
     LOAD = 0
     PUBLISH = 1
@@ -77,14 +78,17 @@ class SegmentPipeline(SegmentKernel):
 
     def __init__(self, spec: SegmentsSpec, shared: int, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
-        self.warps, self.squads = policy.warps, policy.squads
+        self.warps, self.squads, self.look_aheads = policy.warps, policy.squads, policy.look_aheads
         self.teams = max(1, policy.reduce_warps // policy.warps)
-        if policy.stages % self.teams or policy.stages % policy.squads:
+        if any(policy.stages % turns for turns in (self.teams, policy.squads, policy.look_aheads)):
             # else a warp could wait for a parity that the phase two before has, too
-            came = f"{policy.stages} stages for {self.teams} teams and {policy.squads} squads"
-            raise ArgumentValueError(explain("policy", came, "a multiple of both"))
+            came = f"{policy.stages} stages for {self.teams}, {policy.squads} and {policy.look_aheads} that take turns"
+            raise ArgumentValueError(explain("policy", came, "a multiple of each"))
+        if policy.look_aheads < policy.squads:  # each of them prepares one DONE
+            came = f"{policy.look_aheads} warps that look ahead for {policy.squads} squads"
+            raise ArgumentValueError(explain("policy", came, "as many at least"))
         self.roles = Roles(
-            Role("control", len(Control)),
+            Role("control", Control.LOOK_AHEAD + policy.look_aheads),
             Role("reduce", policy.reduce_warps),
             Role("emit", policy.squads * policy.warps),
         )
@@ -131,7 +135,7 @@ class SegmentPipeline(SegmentKernel):
         elif warp == Control.PUBLISH:
             in_role("publish", self.publish, shared, a, lane)
         else:
-            in_role("look ahead", self.look_ahead, shared, a, lane)
+            in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
 
     def tiles(self, a: Arguments):
         """How many tiles there are; at least one, whose block reports the number of segments."""
@@ -156,7 +160,7 @@ class SegmentPipeline(SegmentKernel):
                 entry = enter(a.counters)
                 word, number = entry.word, entry.arrived
             number = Int32(cute.arch.shuffle_sync(number, 0))
-        for done in cutlass.range(max(self.squads, self.teams), unroll=1):
+        for done in cutlass.range(max(self.teams, self.look_aheads), unroll=1):
             if done > 0:
                 ring.acquire(at)
             if lane == 0:
@@ -229,36 +233,34 @@ class SegmentPipeline(SegmentKernel):
         return scan_partials(shared.totals, first, self.warps, chunk, lane, self.states.types, self.states.combine)
 
     @cute.jit
-    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
+    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, first, lane):
         """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile. Where
-        results are filled, every ``DONE`` comes with the state of all tiles."""
-        combine = self.states.combine
-        carry, group, done = Maybe.none(self.states.types), Int32(0), Int32(0)
-        ends = self.squads if self.spec.fill is not None else 1
-        at = shared.tiles.first()
-        while done < ends:
+        results are filled, ``DONE`` comes with the state of all tiles."""
+        types, combine = self.states.types, self.states.combine
+        carry, group, over = Maybe.none(types), Int32(0), Int32(0)
+        at = shared.tiles.first(first)
+        while over == 0:
             tile = at.number
             if tile == DONE:
-                done += 1
+                over = Int32(1)
                 tile = self.tiles(a) if self.spec.fill is not None else group * GROUP
             slots = self.slots(a, shared)
+            reads = read_group(slots, Int64(group) * GROUP, lane)
             while group < tile // GROUP:
-                total = self.group(slots, group, Int32(GROUP), lane)
+                following = read_group(slots, (Int64(group) + 1) * GROUP, lane)
+                total = reduce_group(slots, Int64(group) * GROUP, reads, Int32(GROUP), combine, lane)
                 carry = carry.then(Maybe.of(total), combine)
+                reads = following
                 group += 1
             prefix = carry
             if tile % GROUP > 0:
-                prefix = carry.then(Maybe.of(self.group(slots, group, tile % GROUP, lane)), combine)
+                total = reduce_group(slots, Int64(group) * GROUP, reads, tile % GROUP, combine, lane)
+                prefix = carry.then(Maybe.of(total), combine)
             if lane == 0:
                 store_partial(shared.before, at.stage, prefix)
             shared.ready[at.stage].arrive_once()
-            if done < ends:
-                at = shared.tiles.next(at)
-
-    def group(self, slots: Slots, group, count, lane):
-        """The state of the first ``count`` tiles of a group."""
-        first = Int64(group) * GROUP
-        return reduce_group(slots, first, read_group(slots, first, lane), count, self.states.combine, lane)
+            if over == 0:
+                at = shared.tiles.next(at, self.look_aheads)
 
     @cute.jit
     def emit(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):

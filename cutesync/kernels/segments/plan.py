@@ -15,7 +15,7 @@ from ..states import numbered, parameter_groups
 from .policy import Choice, Problem, choose
 from .spec import SegmentsSpec
 
-GROUP = 128  # tiles per group of sync.lookback: there is a multiple of this many slots
+GROUP = 128  # tiles per group of sync.lookback: there is a multiple of this many slots, and a group is read ahead
 
 
 def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
@@ -69,7 +69,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
         *numbered("out", operation.results),
         *(["count"] if spec.reduced else []),
     ]
-    claim = functools.partial(workspace.counters_and_slots, slots=-(-choice.tiles // GROUP) * GROUP * words)
+    claim = functools.partial(workspace.counters_and_slots, slots=(-(-choice.tiles // GROUP) * words + 1) * GROUP)
     kernel = kernel_spec(choice, spec)
     return Launch(kernel, views[0].device, choice.grid, values, names, claim, stream).run, None
 

@@ -32,13 +32,15 @@ class Problem:
 @dataclass(frozen=True)
 class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     """Resident blocks with a ring of ``stages`` tiles: ``reduce_warps`` warps reduce each tile, and ``squads`` squads
-    of ``warps`` warps emit it, a chunk each. A lane has ``run`` neighbouring positions of a chunk."""
+    of ``warps`` warps emit it, a chunk each. A lane has ``run`` neighbouring positions of a chunk. ``look_aheads``
+    warps, at least as many as squads, take tiles in turn to find what comes before them."""
 
     reduce_warps: int
     squads: int
     warps: int
     run: int
     stages: int
+    look_aheads: int = 4
 
     @property
     def chunk(self) -> int:
