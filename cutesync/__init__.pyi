@@ -49,6 +49,8 @@ from .kernels.segments import (
     Reduced as Reduced,
     reduce_by_key as reduce_by_key,
     scan_by_key as scan_by_key,
+    segmented_reduce as segmented_reduce,
+    segmented_scan as segmented_scan,
 )
 from .kernels.select import (
     Selected as Selected,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from cutesync.kernels.segments import plan
-from cutesync.kernels.segments.policy import Choice, PipelinePolicy, Problem
+from cutesync.kernels.segments.policy import Choice, MergedPolicy, PipelinePolicy, Problem
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -20,8 +22,12 @@ def force(monkeypatch, name: str = "three blocks") -> None:
     policy, blocks = KERNELS[name]
 
     def choose(problem: Problem) -> Choice:
-        tiles = max(1, -(-problem.length // policy.tile))
-        return Choice(policy, tiles, min(blocks, tiles), policy.bytes(problem))
+        chosen = policy
+        if problem.offsets:
+            marks = 2 if policy.stages % 2 == 0 else 1
+            chosen = MergedPolicy(**(asdict(policy) | {"squads": min(policy.squads, 2), "marks": marks}))
+        tiles = max(1, -(-(problem.length + problem.segments) // chosen.tile))
+        return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(call, "_plans", {})

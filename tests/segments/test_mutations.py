@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @functools.cache
 def bench() -> faults.Bench:
     """Two filled reductions on one workspace, each under all policies; few blocks fit. Every stage is used again."""
-    keys, x = keys_of(3001, 9), np.arange(3001, dtype=np.int32)
+    keys, x = keys_of(3003, 9), np.arange(3003, dtype=np.int32)
     heads = heads_of(keys)
     (sums,) = reduced(heads, [x])
     wanted = np.append(sums, np.full(700 - len(sums), 7, np.int32))

@@ -19,8 +19,11 @@ from .states import SegmentStates
 # ``heads`` has the arrays of keys, or the mask, and ``x`` the inputs of the operation: ``length`` elements each, of
 # which only the first ``count`` are looked at. ``keys`` and ``out`` have the results, of ``capacity`` elements where
 # segments are reduced; ``found`` then points to the number of segments. ``fill`` has the number that each key and
-# result is filled with.
-Arguments = namedtuple("Arguments", "heads x keys out found fill slots counters length count capacity")
+# result is filled with. ``offsets`` has where ``segments`` segments begin, ``cuts`` where tiles do; ``nothing`` is the
+# state of a segment without elements.
+Arguments = namedtuple(
+    "Arguments", "heads x keys out found fill slots counters length count capacity offsets cuts segments nothing"
+)
 
 
 class SegmentKernel:
@@ -48,18 +51,25 @@ class SegmentKernel:
     def kernel(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer):
         await_launches()
         spec = self.spec
-        found, length_at, *rest = arrays
+        found, length_at, offsets, cuts, *rest = arrays
         groups = []
         for group in (spec.heads.sources, spec.operation.sources, spec.keys, spec.operation.results):
             groups.append(tuple(rest[: len(group)]))
             rest = rest[len(group) :]
-        length, capacity, *rest = numbers
+        length, capacity, segments, *rest = numbers
         fills = 0 if spec.fill is None else len(spec.fill)
         fill, rest = tuple(rest[:fills]), rest[fills:]
         values = len(spec.operation.values)
-        self.states.bind(rest[:values], rest[values:])
+        start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
+        self.states.bind(start, args)
+        nothing = nothing if self.states.start is None else tuple(self.states.start)
         count = length
         if cutlass.const_expr(spec.counted):
             count = cutlass.min(cutlass.max(Int64(element(length_at)), Int64(0)), length)
         heads, x, keys, out = groups
-        self.body(Arguments(heads, x, keys, out, found, fill, slots, counters, length, count, capacity))
+        self.body(
+            Arguments(
+                *(heads, x, keys, out, found, fill, slots, counters, length, count, capacity),
+                *(offsets, cuts, segments, nothing),
+            )
+        )

@@ -46,14 +46,14 @@ from .base import Arguments, SegmentKernel
 from .policy import PipelinePolicy
 from .run import ChunkRuns, Part
 from .spec import SegmentsSpec
-from .window import TileBuffer
+from .window import Span, TileBuffer
 
 
 @dataclass(frozen=True)
 class Shared:
     """Shared memory: the tiles' bytes (of heads, then of inputs) and their ring, the roles' barriers, the partials of
-    each stage's chunks, what comes before each lane's run and before the stage's tile, and where each squad's warps
-    put results together."""
+    each stage's chunks, what comes before each lane's run and before the stage's tile, where each squad's warps put
+    results together, and what a subclass adds."""
 
     buffers: tuple
     tiles: TileRing
@@ -63,6 +63,7 @@ class Shared:
     lanes: tuple
     before: tuple
     staged: tuple
+    more: tuple
 
 
 class Control(IntEnum):
@@ -79,16 +80,17 @@ class SegmentPipeline(SegmentKernel):
     def __init__(self, spec: SegmentsSpec, shared: int, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
         self.warps, self.squads, self.look_aheads = policy.warps, policy.squads, policy.look_aheads
-        self.teams = max(1, policy.reduce_warps // policy.warps)
-        if any(policy.stages % turns for turns in (self.teams, policy.squads, policy.look_aheads)):
+        self.teams, self.marks = max(1, policy.reduce_warps // policy.warps), policy.marks
+        turns = self.teams, policy.squads, policy.look_aheads, max(policy.marks, 1)
+        if any(policy.stages % turn for turn in turns):
             # else a warp could wait for a parity that the phase two before has, too
-            came = f"{policy.stages} stages for {self.teams}, {policy.squads} and {policy.look_aheads} that take turns"
+            came = f"{policy.stages} stages for {', '.join(map(str, turns))} that take turns"
             raise ArgumentValueError(explain("policy", came, "a multiple of each"))
         if policy.look_aheads < policy.squads:  # each of them prepares one DONE
             came = f"{policy.look_aheads} warps that look ahead for {policy.squads} squads"
             raise ArgumentValueError(explain("policy", came, "as many at least"))
         self.roles = Roles(
-            Role("control", Control.LOOK_AHEAD + policy.look_aheads),
+            Role("control", Control.LOOK_AHEAD + policy.look_aheads + policy.marks),
             Role("reduce", policy.reduce_warps),
             Role("emit", policy.squads * policy.warps),
         )
@@ -96,6 +98,10 @@ class SegmentPipeline(SegmentKernel):
         sources = (*spec.heads.sources, *spec.operation.sources)
         self.buffers = tuple(TileBuffer(dtype, self.tile, spec.reverse) for dtype in sources)
         self.runs = ChunkRuns(spec, self.states, policy, self.buffers)
+
+    def more_shared(self) -> tuple:
+        """What a subclass keeps in shared memory besides."""
+        return ()
 
     @cute.jit
     def body(self, a: Arguments):
@@ -119,6 +125,7 @@ class SegmentPipeline(SegmentKernel):
                 SmemAllocator().allocate_array(dtype.cutlass, emitters * self.policy.chunk, byte_alignment=16)
                 for dtype in self.runs.results
             ),
+            self.more_shared(),
         )
         cute.arch.sync_threads()
         self.roles.run(
@@ -134,8 +141,13 @@ class SegmentPipeline(SegmentKernel):
             in_role("load", self.load, shared, a, lane)
         elif warp == Control.PUBLISH:
             in_role("publish", self.publish, shared, a, lane)
-        else:
+        elif warp < Control.LOOK_AHEAD + self.look_aheads:
             in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
+        else:
+            self.control_more(shared, a, warp, lane)
+
+    def control_more(self, shared, a: Arguments, warp, lane) -> None:
+        """The warps of the role "control" that a subclass adds."""
 
     def tiles(self, a: Arguments):
         """How many tiles there are; at least one, whose block reports the number of segments."""
@@ -160,7 +172,7 @@ class SegmentPipeline(SegmentKernel):
                 entry = enter(a.counters)
                 word, number = entry.word, entry.arrived
             number = Int32(cute.arch.shuffle_sync(number, 0))
-        for done in cutlass.range(max(self.teams, self.look_aheads), unroll=1):
+        for done in cutlass.range(max(self.teams, self.look_aheads, self.marks), unroll=1):
             if done > 0:
                 ring.acquire(at)
             if lane == 0:
@@ -173,13 +185,18 @@ class SegmentPipeline(SegmentKernel):
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
         """Copy tile ``number`` into a stage."""
+        self.locate(shared, a, at, number, lane)
+        span = self.span(shared, a, at.stage, number)
         copies = [
-            as_copy(buffer.fill(at.stage, array, number, a.count, lane))
+            as_copy(buffer.fill(at.stage, array, span, a.count, lane))
             for buffer, array in zip(shared.buffers, (*a.heads, *a.x))
         ]
         cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
         if lane == 0:
             self.hand_over(shared, at, number, copies)
+
+    def locate(self, shared, a: Arguments, at, number, lane) -> None:
+        """What a subclass stores of a tile before it is copied."""
 
     def hand_over(self, shared, at, number, copies) -> None:
         """One lane: a stage's tile, and the copies that bring it."""
@@ -192,6 +209,7 @@ class SegmentPipeline(SegmentKernel):
         lane, width = cute.arch.lane_idx(), self.policy.reduce_warps // self.teams
         at = shared.tiles.first(warp // width)
         while at.number != DONE:
+            self.await_heads(shared, at)
             for chunk in cutlass.range(warp % width, self.warps, width, unroll=1):
                 place = at.stage * self.warps + chunk
                 partial, total = self.runs.reduce(self.part(shared, a, at, chunk, lane), lane)
@@ -201,14 +219,29 @@ class SegmentPipeline(SegmentKernel):
             shared.reduced[at.stage].arrive_once()
             at = shared.tiles.next(at, self.teams)
 
+    def await_heads(self, shared, at) -> None:
+        """Wait until it is known where segments begin in a tile, where a subclass finds out."""
+
     def part(self, shared, a: Arguments, at, chunk, lane) -> Part:
         """A lane's run of a chunk of the tile in hand."""
         place = chunk * self.policy.chunk + lane * self.policy.run
-        at_all = tuple(
-            buffer.position(at.stage, array, a.count, place) for buffer, array in zip(shared.buffers, (*a.heads, *a.x))
+        span = self.span(shared, a, at.stage, at.number)
+        addresses = tuple(
+            buffer.position(at.stage, array, span.first, a.count, place)
+            for buffer, array in zip(shared.buffers, (*a.heads, *a.x))
         )
-        position = Int64(at.number) * self.tile + place
-        return Part(at_all, position, Int32(cutlass.min(a.count - position, Int64(self.policy.run))), a.count)
+        position = span.first + place
+        exists = Int32(cutlass.min(span.stop - position, Int64(self.policy.run)))
+        return Part(addresses, position, exists, span.stop, a.count, self.bits(shared, at.stage, place))
+
+    def span(self, shared, a: Arguments, stage, number) -> Span:
+        """The positions of a tile, which is in ``stage``."""
+        first = Int64(number) * self.tile
+        return Span(first, cutlass.min(first + self.tile, a.count))
+
+    def bits(self, shared, stage, place):
+        """Where segments begin from ``place`` of a tile on, where bits say so."""
+        return Int32(0)
 
     def slots(self, a: Arguments, shared) -> Slots:
         """The tiles' states, in the order of ``sync.lookback``. The loader has stored the launch's tag."""
@@ -223,7 +256,7 @@ class SegmentPipeline(SegmentKernel):
             _, total = self.chunks(shared, at.stage, Int32(0), lane)
             cute.arch.sync_warp()
             if lane == 0:
-                slots.publish(place_of(at.number), total.state)
+                slots.publish(place_of(at.number), self.states.published(total))
                 shared.tiles.ring.empty[at.stage].arrive()  # it has read no byte that a copy brought: no fence
             at = shared.tiles.next(at)
 
@@ -292,8 +325,14 @@ class SegmentPipeline(SegmentKernel):
         part = self.part(shared, a, at, warp, lane)
         first = (squad * self.warps + warp) * self.policy.chunk
         staged = tuple(array + first for array in shared.staged)
-        if cutlass.const_expr(self.spec.reduced):
+        if cutlass.const_expr(self.spec.reduced and self.spec.by_offsets):
+            self.emit_segments(shared, a, at, part, before.state, (warp * self.policy.chunk, squad * self.tile), lane)
+        elif cutlass.const_expr(self.spec.reduced):
             self.runs.emit_segments(part, a, before.state, begun, staged, lane)
         else:
             self.runs.emit_positions(part, a, before.state, staged, lane)
         shared.tiles.ring.release(at)
+
+    def emit_segments(self, shared, a: Arguments, at, part: Part, before, place, lane) -> None:
+        """Store the results of segments that offsets give: a subclass does."""
+        raise NotImplementedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
@@ -15,18 +15,22 @@ SHARED_BYTES = 220 << 10
 STAGE_BYTES = 36 << 10  # the most of a tile
 MAX_STAGES = 8
 RUNS = (65, 49, 33, 21, 15, 9, 5, 3)  # odd: lanes that read elements of their runs use different banks
+MERGED_RUNS = (31, 21, 15, 9, 5, 3)  # the bits of a run are one word
 MAX_RUN_WORDS = 160  # words of a lane's run: it is unrolled
 
 
 @dataclass(frozen=True)
 class Problem:
     """``length`` positions with elements of ``sources`` bytes, results of ``results`` bytes, and states of ``words``
-    words of 32 bits."""
+    words of 32 bits. With ``offsets``, there are ``segments`` segments. ``results`` are then the bytes of what is put
+    together in shared memory."""
 
     length: int
     sources: tuple[int, ...]
     results: tuple[int, ...]
     words: int
+    segments: int = 0
+    offsets: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     run: int
     stages: int
     look_aheads: int = 4
+    marks: int = 0
 
     @property
     def chunk(self) -> int:
@@ -62,6 +67,16 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
 
 
 @dataclass(frozen=True)
+class MergedPolicy(PipelinePolicy, kernel=".merged:MergedPipeline"):
+    """The same for tiles of the merged list of positions and ends; ``marks`` warps mark where segments begin."""
+
+    marks: int = 2
+
+    def bytes(self, problem: Problem) -> int:
+        return super().bytes(problem) + self.stages * (4 * 8 + 4 * (self.tile // LANES + 2) + 8) + 64
+
+
+@dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``tiles`` at most, ``shared`` bytes of shared memory."""
 
@@ -74,18 +89,20 @@ class Choice:
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
     words = sum(problem.sources) / 4 + problem.words
-    for run in RUNS:
-        policy = PipelinePolicy(reduce_warps=8, squads=2, warps=4, run=run, stages=4)
-        many = ceil_div(problem.length, policy.tile) >= SMS  # a tile for each multiprocessor
+    members = problem.length + problem.segments
+    kind, runs = (MergedPolicy, MERGED_RUNS) if problem.offsets else (PipelinePolicy, RUNS)
+    for run in runs:
+        policy = kind(reduce_warps=8, squads=2, warps=4, run=run, stages=4)
+        many = ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
         held = policy.tile * sum(problem.sources)
         fits = held <= STAGE_BYTES and run * words <= MAX_RUN_WORDS and policy.bytes(problem) <= SHARED_BYTES
-        if run == RUNS[-1] or (many and fits):
+        if run == runs[-1] or (many and fits):
             break
     if policy.bytes(problem) > SHARED_BYTES:
         came = f"{sum(problem.sources) + sum(problem.results)} bytes at each position"
         raise ArgumentValueError(explain("x", came, "fewer, or smaller states"))
-    deeper = PipelinePolicy(8, 2, 4, policy.run, MAX_STAGES)
+    deeper = replace(policy, stages=MAX_STAGES)
     if deeper.bytes(problem) <= SHARED_BYTES:
         policy = deeper
-    tiles = max(1, ceil_div(problem.length, policy.tile))
+    tiles = max(1, ceil_div(members, policy.tile))
     return Choice(policy, tiles, min(SMS, tiles), policy.bytes(problem))

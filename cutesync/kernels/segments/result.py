@@ -10,7 +10,7 @@ class Reduced:
     """The keys of the segments and their results: the first ``count`` of ``keys`` and ``values``, each an array, or a
     tuple of several.
 
-    ``count`` is a 0-d int64 array on the device; it may be larger than ``keys``, which then has the first ones. It
+    ``count`` is a 0-d int64 array on the device; it may be larger than ``values``, which then has the first ones. It
     unpacks as ``keys, values, count``. ``len(reduced)`` and ``reduced.exact()`` wait for the device (the default
     stream); nothing else does.
     """
@@ -24,8 +24,8 @@ class Reduced:
         return iter((self.keys, self.values, self.count))
 
     def __len__(self) -> int:
-        """Wait for the device; return how many segments ``keys`` has."""
-        first = self.keys[0] if type(self.keys) is tuple else self.keys
+        """Wait for the device; return how many segments ``values`` has."""
+        first = self.values[0] if type(self.values) is tuple else self.values
         return min(int(self.count), first.shape[0])
 
     def exact(self) -> tuple:
@@ -38,4 +38,6 @@ class Reduced:
 
 
 def _cut(arrays: Any, n: int) -> Any:
+    if arrays is None:  # there are no keys
+        return None
     return tuple(array[:n] for array in arrays) if type(arrays) is tuple else arrays[:n]

@@ -4,7 +4,7 @@ Lanes read their elements in shared memory one by one. An operator is called abo
 once to emit, and lanes exchange states once a chunk. Results are put together in shared memory and stored by whole
 rows of lanes:
 
-    positions  a result at the place of each position of the chunk, in memory order
+    positions  a result at the place of each position of the chunk
     segments   result k of the chunk is that of the segment that ends where the chunk's segment k begins: so the first
                belongs to a segment of an earlier chunk, and the last segment of all is stored by the lane that has the
                last position
@@ -18,6 +18,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
+from ...block.reduce import put
 from ...warp import LANES, Maybe, broadcast, combine_valid, scan_states, select, shift_up, zeros
 from ..select.chunk import cells
 from .base import Arguments
@@ -28,8 +29,9 @@ from .states import SegmentStates
 UNROLL = 4  # rows of results that are loaded together
 
 # A lane's run: the addresses of its first position in the buffers of heads and inputs, the position among all, how many
-# of its positions exist (0 or less: none), and how many there are in all.
-Part = namedtuple("Part", "at position exists count")
+# of its positions exist (0 or less: none), where the tile stops, and how many positions there are in all. ``bits`` says
+# where segments begin, if a call gives their offsets: bit i belongs to position i of the run.
+Part = namedtuple("Part", "at position exists stop count bits")
 
 
 class ChunkRuns:
@@ -38,13 +40,14 @@ class ChunkRuns:
     def __init__(self, spec: SegmentsSpec, states: SegmentStates, policy: PipelinePolicy, buffers: tuple) -> None:
         self.spec, self.states, self.run, self.chunk = spec, states, policy.run, policy.chunk
         self.buffers, self.keys = buffers, len(spec.heads.sources)
-        self.results = (*spec.keys, *spec.operation.results)
+        staged = not (spec.reduced and spec.by_offsets)
+        self.results = (*spec.keys, *spec.operation.results) if staged else ()
 
     # Positions
 
     def is_whole(self, part: Part, lane) -> Boolean:
         """Whether all positions of the chunk exist."""
-        return part.position + ((LANES - lane) * self.run) <= part.count
+        return part.position + ((LANES - lane) * self.run) <= part.stop
 
     def elements(self, part: Part, i, first: int = 0, last: int | None = None) -> list:
         """The elements at position ``i`` of the run, of some of the buffers."""
@@ -53,7 +56,10 @@ class ChunkRuns:
 
     def head(self, part: Part, i, before: list, elements: list) -> Boolean:
         """Whether position ``i`` of the run begins a segment. The first of all does."""
-        begins = self.states.begins(before, elements)
+        if self.spec.heads.kind == "offsets":
+            begins = (part.bits >> i) & 1 != 0
+        else:
+            begins = self.states.begins(before, elements)
         if isinstance(i, int) and i > 0:
             return begins
         return begins | (part.position + i == 0)
@@ -124,17 +130,14 @@ class ChunkRuns:
                 state = self.emit_position(part, i, head, state, staged, lane)
         cute.arch.sync_warp()
         first = part.position - lane * self.run  # of the chunk
-        if cutlass.const_expr(self.spec.reverse):
-            first = part.count - first - self.chunk
         if whole:
             for row in cutlass.range(0, self.run, UNROLL, unroll=1):
-                self.store_rows(a, first, row, staged, lane)
+                for u in cutlass.range_constexpr(UNROLL):
+                    self.store_position(a, first, (row + u) * LANES + lane, self.chunk, staged)
         else:
+            stop = Int32(part.stop - first)
             for row in cutlass.range(self.run, unroll=1):
-                place = row * LANES + lane
-                if (first + place >= 0) & (first + place < part.count):
-                    self.store(a.out, first + place, staged, place)
-        cute.arch.sync_warp()  # what is put together next comes after these reads
+                self.store_position(a, first, row * LANES + lane, stop, staged)
 
     def emit_position(self, part: Part, i, head, state, staged, lane):
         """Put the result of a position in shared memory; the state behind it."""
@@ -142,18 +145,15 @@ class ChunkRuns:
         shown = following[1:]
         if self.spec.exclusive:
             shown = select(head, self.states.start, state[1:])
-        place = lane * self.run + i
-        place = self.chunk - 1 - place if self.spec.reverse else place
-        self.put(staged, place, self.states.monoid.results_of(shown))
+        self.put(staged, lane * self.run + i, self.states.monoid.results_of(shown))
         return following
 
     @cute.jit
-    def store_rows(self, a: Arguments, first, row, staged: cutlass.Constexpr, lane):
-        """Store up to ``UNROLL`` rows of results."""
-        for u in cutlass.range_constexpr(UNROLL):
-            place = (row + u) * LANES + lane
-            if place < self.chunk:
-                self.store(a.out, first + place, staged, place)
+    def store_position(self, a: Arguments, first, place, stop, staged: cutlass.Constexpr):
+        """Store the result at ``place`` < ``stop`` of the chunk whose first position is ``first``."""
+        if place < stop:
+            index = a.count - 1 - (first + place) if self.spec.reverse else first + place
+            self.store(a.out, index, staged, place)
 
     # A result for each segment
 
@@ -177,7 +177,6 @@ class ChunkRuns:
                 self.store(a.keys, first + k, staged[:keys], k)
             if (first + k > 0) & (first + k <= a.capacity):
                 self.store(a.out, first + k - 1, staged[keys:], k)
-        cute.arch.sync_warp()  # what is put together next comes after these reads
 
     def emit_segment(self, part: Part, i, head, keys, state, begun, staged):
         """Where a segment begins, put its keys and the result of the one before it in shared memory; the state behind
@@ -204,6 +203,31 @@ class ChunkRuns:
                     cute.make_tensor(out + (count - 1), cute.make_layout((1,)))[0] = value
         elif (part.count == 0) & (part.position == 0):
             cells(Int64, a.found.toint(), 1, cute.AddressSpace.gmem)[0] = Int64(0)
+
+    # States at the ends of segments
+
+    @cute.jit
+    def emit_ends(self, part: Part, state, ends, staged: cutlass.Constexpr, first, lane):
+        """Put the states at the positions that the bits ``ends`` of the run name in shared memory, from place ``first``
+        on."""
+        if self.is_whole(part, lane):
+            for i, head, _ in self.walk(part):
+                state = self.emit_end(part, i, head, state, ends, staged, first)
+        else:
+            for i in cutlass.range(part.exists, unroll=1):
+                head, _ = self.visit(part, i)
+                state = self.emit_end(part, i, head, state, ends, staged, first)
+
+    def emit_end(self, part: Part, i, head, state, ends, staged, first):
+        """Put the state of a position in shared memory if a segment ends there; the state behind it."""
+        following = self.states.append(state, head, self.value(part, i))
+        self.put_end((ends >> i) & 1 != 0, following[1:], staged, first + i)
+        return following
+
+    @cute.jit
+    def put_end(self, ends: Boolean, values, staged: cutlass.Constexpr, place):
+        if ends:
+            put(staged, place, values)
 
     # Shared memory
 

@@ -16,20 +16,23 @@ MANY = 1 << 31  # elements from which on segments are counted in 64 bits
 @dataclass(frozen=True)
 class Heads:
     """Where segments begin. ``kind`` "keys": at elements of the arrays of ``sources`` that are not equal to the ones
-    before them, by ``fn``, or by value (with ``equal_nan``, NaN equals NaN); "mask": where a byte is not 0. The first
-    position always begins a segment."""
+    before them, by ``fn``, or by value (with ``equal_nan``, NaN equals NaN); "mask": where a byte is not 0; "offsets":
+    at the positions in an array of type ``offsets``, which are in order and may repeat. With ``ends`` that array has
+    where segments end, and the first one begins at 0. The first position always begins a segment."""
 
     kind: str
     sources: tuple[DType, ...]
     fn: Callable | None = None
     equal_nan: bool = True
     args: tuple[Argument, ...] = ()
+    offsets: DType | None = None
+    ends: bool = False
 
     @property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         fn = "" if self.fn is None else identify(self.fn).key
-        return self.kind, tuple(t.name for t in self.sources), fn, self.equal_nan
+        return self.kind, tuple(t.name for t in self.sources), fn, self.equal_nan, str(self.offsets), self.ends
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,9 @@ class SegmentsSpec(Spec):
     ``reduced``: it writes the key and the result of each segment, ``capacity`` at most, and their number; otherwise a
     result for each position. ``start`` comes before the first element of each segment: a number for each value of a
     state, or None. ``counted``: the number of positions is in device memory. ``fill`` has a number for each key and
-    result, with which what lies behind the segments is filled. ``keyed``: keys are written."""
+    result, with which what lies behind the segments is filled. ``keyed``: keys are written.
+
+    Offsets give ``segments``, which may be empty; ``nothing`` is the state of an empty one."""
 
     heads: Heads
     operation: States
@@ -54,6 +59,18 @@ class SegmentsSpec(Spec):
     fill: tuple | None = None
     keyed: bool = True
     args: tuple = ()
+    segments: int = 0
+    nothing: tuple | None = None
+
+    @property
+    def by_offsets(self) -> bool:
+        """Whether offsets say where segments begin."""
+        return self.heads.kind == "offsets"
+
+    @property
+    def found(self) -> bool:
+        """Whether the kernel finds how many segments there are."""
+        return self.reduced and not self.by_offsets
 
     @property
     def keys(self) -> tuple[DType, ...]:
@@ -65,12 +82,12 @@ class SegmentsSpec(Spec):
         if not self.reduced:
             return tuple(((self.whole,), dtype) for dtype in self.operation.results)
         arrays = tuple(((self.capacity,), dtype) for dtype in (*self.keys, *self.operation.results))
-        return (*arrays, ((), INT64))
+        return (*arrays, ((), INT64)) if self.found else arrays
 
     @property
     def counter(self) -> str:
         """The name of the DSL type in which segments are counted."""
-        return "Int64" if self.reduced and self.whole >= MANY else "Int32"
+        return "Int64" if self.found and self.whole >= MANY else "Int32"
 
     @property
     def words(self) -> int:

@@ -6,7 +6,8 @@ the last segment that the run touches. Two runs are combined by
     (a, u) then (b, v)  =  (a + b, v)          if b > 0: a segment begins in the second run
                            (a, op(u, v))       else
 
-which is associative if ``op`` is. ``op`` always gets the lower index first, in both directions.
+which is associative if ``op`` is. ``op`` always gets the lower index first, in both directions. Tiles of a call with
+offsets may have no positions: their state has -1 heads, and is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 import cutlass
 from cutlass import Boolean, Int32, Uint8
 
-from ...warp import prepend, select
+from ...monoid import choose
+from ...warp import Maybe, prepend, select
 from ..select.where import Where
 from .spec import SegmentsSpec
 
@@ -42,7 +44,18 @@ class SegmentStates:
 
     def combine(self, a, b):
         """Combine the states of two runs, of which ``a`` comes earlier in scan order."""
-        return (a[0] + b[0], *prepend(b[0] == 0, a[1:], b[1:], self.ordered))
+        if not self.spec.by_offsets:
+            return (a[0] + b[0], *prepend(b[0] == 0, a[1:], b[1:], self.ordered))
+        empty = b[0] < 0
+        values = prepend((b[0] == 0) & (a[0] >= 0), a[1:], b[1:], self.ordered)
+        heads = choose(a[0] < 0, b[0], a[0] | b[0])
+        return select(empty, a, (heads, *values))
+
+    def published(self, total: Maybe):
+        """What a tile publishes: its state, or that of a run without positions."""
+        if not self.spec.by_offsets:
+            return total.state
+        return (choose(total.valid, total.state[0], self.types[0](-1)), *total.state[1:])
 
     def begins(self, before, elements) -> Boolean:
         """Whether a position begins a segment in scan order; ``before`` are the elements at the one before it."""
