@@ -45,6 +45,13 @@ from .kernels.scan import (
     linear_recurrence as linear_recurrence,
     scan as scan,
 )
+from .kernels.segments import (
+    Reduced as Reduced,
+    reduce_by_key as reduce_by_key,
+    scan_by_key as scan_by_key,
+    segmented_reduce as segmented_reduce,
+    segmented_scan as segmented_scan,
+)
 from .kernels.select import (
     Selected as Selected,
     compress as compress,

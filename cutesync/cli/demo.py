@@ -23,7 +23,7 @@ from ..dtypes import dtype as parse_dtype
 from ..errors import NoGpuError
 from ..runtime import backend, device
 from ..runtime.kernel import collect
-from . import demo_flags, demo_matmul, demo_patterns, demo_reduce, demo_scan, demo_select
+from . import demo_flags, demo_matmul, demo_patterns, demo_reduce, demo_scan, demo_segments, demo_select
 from .demo_case import Case
 
 FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {
@@ -31,6 +31,7 @@ FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {
     "scan": demo_scan.cases,
     "flags": demo_flags.cases,
     "select": demo_select.cases,
+    "segments": demo_segments.cases,
     "matmul": demo_matmul.cases,
     "patterns": demo_patterns.cases,
 }

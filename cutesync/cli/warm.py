@@ -51,7 +51,8 @@ def warm(
 
     Parameters
     ----------
-    families : names of families: "reduce", "scan", "flags", "select", "matmul", "patterns".
+    families : names of families: "reduce", "scan", "flags", "select", "segments", "matmul",
+        "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin",
         "argmax", "mean", "var", "std", "logsumexp", "count_nonzero", "minmax"; of the flags ("ne" if none of theirs is
@@ -222,6 +223,17 @@ def _select_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
         yield from _collected(f"select {source}", calls)
 
 
+def _segment_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """Yield operations by int32 keys, of 1-D arrays. Layouts do not apply."""
+    from .. import reduce_by_key, scan_by_key
+
+    for source in dtypes:
+        for op in [op for op in ops if not isinstance(op, str) or op in NAMES]:
+            arrays = [(_dry_array((n,), parse_dtype("int32")), _dry_array((n,), source)) for n in _LENGTHS]
+            calls = [functools.partial(call, *pair, op) for call in (reduce_by_key, scan_by_key) for pair in arrays]
+            yield from _collected(f"by key {_name(op)} {source}", calls)
+
+
 def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
     """Yield the patterns as the demo runs them; types, operators and layouts do not apply."""
     from .demo_patterns import cases
@@ -257,6 +269,7 @@ FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {
     "scan": _scan_jobs,
     "flags": _flag_jobs,
     "select": _select_jobs,
+    "segments": _segment_jobs,
     "matmul": _matmul_jobs,
     "patterns": _pattern_jobs,
 }

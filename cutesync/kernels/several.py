@@ -21,7 +21,8 @@ class Inputs(NamedTuple):
     """The inputs of a call. ``arrays`` of ``x``; ``packed``: they came as a tuple. ``alike`` has a number of the same
     type for each run-time argument that is a number, and None for each that is an array. ``outputs`` results, in a
     tuple if ``tuple_out``. ``firsts`` are the values of the first state that are in memory: their arrays come
-    after those. ``counted``: the last array says how many elements count."""
+    after those. ``counted``: the array behind them says how many elements count. ``more`` are the names of arrays that
+    a family adds at the end."""
 
     arrays: int
     packed: bool
@@ -31,13 +32,14 @@ class Inputs(NamedTuple):
     tuple_out: bool
     firsts: tuple[int, ...] = ()
     counted: bool = False
+    more: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, for messages."""
         xs = tuple(f"x[{i}]" for i in range(self.arrays)) if self.packed else ("x",)
         args = (f"args[{i}]" for i, number in enumerate(self.alike) if number is None)
-        return (*xs, *args, *(f"init[{i}]" for i in self.firsts), *(("n",) if self.counted else ()))
+        return (*xs, *args, *(f"init[{i}]" for i in self.firsts), *(("n",) if self.counted else ()), *self.more)
 
     @property
     def numbers(self) -> tuple:

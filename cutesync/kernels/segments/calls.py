@@ -1,0 +1,194 @@
+"""Calls by segments: their arrays and arguments, what identifies them, and the Spec of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arguments import exact, flag
+from ...dtypes import scalar
+from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from ...identity import Identity, identify
+from ...ops import operator, required_parameters
+from ...runtime import arrays
+from ...runtime.call import Family, Views
+from ...runtime.view import View
+from ..count import check, split
+from ..scan.spec import start_value
+from ..several import Inputs, call_of, inputs_of, operation_of, with_first
+from ..states import States, start_of
+from .plan import MASK, plan
+from .result import Reduced
+from .spec import Heads, SegmentsSpec
+
+MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
+MASKS = ("bool", "uint8", "int8")
+OFFSETS = ("int64", "int32", "uint32")
+
+
+class Options(NamedTuple):
+    """The plain arguments of a call."""
+
+    exclusive: bool
+    reverse: bool
+    init: Any
+    dtype: Any
+    identity: Any
+    out_dtype: Any
+
+
+class Arguments(NamedTuple):
+    """What identifies a call, except the arrays. ``kind`` says what the last ``heads`` arrays are: "keys", "heads" (a
+    mask), "offsets", or "lengths" (where each segment ends). ``equal`` is the Identity of a callable or None,
+    ``limits`` are size and fill value."""
+
+    kind: str
+    reduced: bool
+    op: Any
+    callables: tuple
+    inputs: Inputs
+    options: Options
+    heads: int
+    equal: Any
+    equal_nan: bool
+    limits: tuple
+    n: int | None
+    exact: tuple
+
+
+class Call:
+    """The arrays and arguments of a call; ``heads`` is an array of ``kind``, or a tuple of keys."""
+
+    def __init__(
+        self, where: tuple[str, Any], values: Any, op: Any, callables: tuple, args: tuple, options: Options, n: Any
+    ) -> None:
+        self.kind, heads = where
+        self.packed = type(heads) is tuple
+        self.heads = heads if self.packed else (heads,)
+        if not self.heads:
+            raise ArgumentValueError(explain(self.kind, "an empty tuple", "at least one array"))
+        inputs, given = inputs_of(values, args, options.dtype, callables[1], options.out_dtype)
+        self.alone = not inputs.tuple_out
+        inputs, given, init = with_first(inputs, given, options.init)
+        self.on_host = arrays.adapter(given[0]) is arrays.NUMPY
+        number, count = split(n[()] if self.on_host and isinstance(n, np.ndarray) and n.shape == () else n)
+        if count is not None:
+            inputs, given = inputs._replace(counted=True), (*given, count)
+        names = tuple(f"{self.kind}[{i}]" for i in range(len(self.heads))) if self.packed else (self.kind,)
+        self.inputs, self.given = inputs._replace(more=names), (*given, *self.heads)
+        self.op, self.options, self.n = identify(op), options._replace(init=init), number
+        self.callables = tuple(identify(fn, what) for fn, what in zip(callables, ("transform", "finish")))
+
+    def key(self, reduced: bool, equal: Any, equal_nan: Any, limits: tuple) -> Arguments:
+        """What identifies the call."""
+        equal = _equal(equal, len(self.heads))
+        operation = self.op, self.callables, self.inputs, self.options
+        texts = exact(self.options.init, self.options.identity, limits[1])
+        nan = flag(equal_nan, "equal_nan")
+        return Arguments(self.kind, reduced, *operation, len(self.heads), equal, nan, limits, self.n, texts)
+
+    def scanned(self, equal: Any, equal_nan: Any, out: Any, stream: Any) -> Any:
+        """Make the call: a result for each position."""
+        return call_of(_FAMILY, self.inputs, self.key(False, equal, equal_nan, (None, 0)), self.given, out, stream)
+
+    def reduced_by_offsets(self, out: Any, stream: Any) -> Any:
+        """Make the call: a result for each segment, of which the host knows the number."""
+        return call_of(_FAMILY, self.inputs, self.key(True, None, True, (None, 0)), self.given, out, stream)
+
+    def reduced(self, equal: Any, equal_nan: Any, limits: tuple, stream: Any) -> Any:
+        """Make the call: a result for each segment, as many as the kernel finds; the first of its keys with keys."""
+        arguments, count = self.key(True, equal, equal_nan, limits), len(self.heads) if self.kind == "keys" else 0
+        inputs = self.inputs._replace(outputs=self.inputs.outputs + count + 1, tuple_out=True)
+        *found, total = call_of(_FAMILY, inputs, arguments, self.given, None, stream)
+        keys, values = tuple(found[:count]), tuple(found[count:])
+        own = values[0] if self.alone else values
+        shown = Reduced(keys if self.packed else keys[0] if keys else None, own, total)
+        if not self.on_host:
+            return shown
+        return shown.exact() if limits[0] is None else (shown.keys, shown.values)
+
+
+def _equal(equal: Any, parts: int) -> Identity | None:
+    if equal is None:
+        return None
+    equal = identify(equal, "equal")
+    if type(equal) is not Identity:
+        raise ArgumentTypeError(explain("equal", shown(equal), "None or a callable"))
+    operands = required_parameters(equal.fn)
+    if operands not in (0, 2 * parts):
+        came = f"a callable of {operands} values"
+        raise ArgumentTypeError(explain("equal", came, f"one of {2 * parts}"))
+    return equal
+
+
+def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
+    """Check the arguments against the arrays, and return the Spec of the call."""
+    given = Arguments(*arguments)
+    options, views_of_heads = given.options, views[len(views) - given.heads :]
+    op = operator(given.op, options.identity)
+    operation = operation_of(given.inputs, op, views, options.dtype, given.callables, options.out_dtype)
+    whole = views[0].size
+    heads, segments = _heads(given, views_of_heads, whole)
+    if whole + segments > MAX_LENGTH:
+        raise ArgumentValueError(explain(given.inputs.names[0], f"{whole} elements", f"at most {MAX_LENGTH}"))
+    check(views[-1 - given.heads] if given.inputs.counted else None)
+    size, fill_value = given.limits
+    start = start_value(options.init, options.exclusive, options.identity, operation)
+    nothing = None if options.identity is None else start_of(options.identity, "identity", operation)
+    by_offsets = heads.kind == "offsets" and given.reduced
+    spec = SegmentsSpec(
+        heads,
+        operation,
+        whole if given.n is None else min(given.n, whole),
+        whole,
+        reduced=given.reduced,
+        exclusive=options.exclusive,
+        reverse=options.reverse,
+        start=start,
+        counted=given.inputs.counted,
+        capacity=segments if by_offsets else whole if size is None else size,
+        keyed=given.kind == "keys",
+        args=given.inputs.numbers,
+        segments=segments,
+        nothing=_nothing(operation, start or nothing) if by_offsets else None,
+    )
+    if size is None:
+        return spec
+    filled = (*spec.keys, *operation.results)
+    return replace(spec, fill=tuple(scalar(fill_value, dtype, "fill_value") for dtype in filled))
+
+
+def _nothing(operation: States, given: tuple | None) -> tuple:
+    """Return the state of a segment without elements."""
+    found = operation.identity() if given is None else given
+    if found is None:
+        came = f"{operation.name!r}, which has no identity"
+        raise ArgumentValueError(explain("op", came, "a result of empty segments", "give init= or identity="))
+    return start_of(found, "identity", operation)
+
+
+def _heads(given: Arguments, views: Views, whole: int) -> tuple[Heads, int]:
+    """Return where segments begin, and how many there are if the host knows."""
+    if given.kind in ("offsets", "lengths"):
+        (view,) = views
+        if view.dtype.name not in OFFSETS:
+            raise ArgumentTypeError(explain(given.kind, f"an array of {view.dtype}", ", ".join(OFFSETS)))
+        ends = given.kind == "lengths"
+        if view.size == 0 and not ends:
+            raise ArgumentValueError(explain("offsets", "an empty array", "an entry more than there are segments"))
+        return Heads("offsets", (), offsets=view.dtype, ends=ends), view.size - (not ends)
+    for view, name in zip(views, given.inputs.more):
+        if view.size != whole:
+            raise ArgumentValueError(explain(name, f"{view.size} elements", f"{whole}, as {given.inputs.names[0]} has"))
+    if given.kind == "keys":
+        fn = None if given.equal is None else given.equal.fn
+        return Heads("keys", tuple(view.dtype for view in views), fn, given.equal_nan), 0
+    (view,) = views
+    if view.dtype.name not in MASKS:
+        raise ArgumentTypeError(explain("heads", f"an array of {view.dtype}", ", ".join(MASKS)))
+    return Heads("mask", (MASK,)), 0
+
+
+_FAMILY = Family("segments", (), _parse, plan, partial=True)

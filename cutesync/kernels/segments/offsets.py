@@ -1,0 +1,105 @@
+"""Offsets of segments, and how positions and segments are cut into tiles of the same size. Device code.
+
+The positions of an array and the ends of its segments are merged: the end of a segment comes behind its last position.
+A tile has ``size`` members of this merged list. So it takes the same time whatever the lengths of segments are, also
+where many are empty, and which operands are combined follows from the offsets alone. The method is the merge path of
+Green, McColl and Bader (2012).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from ...sync.overlap import await_launches
+from .plan import CUT_THREADS
+from .spec import SegmentsSpec
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """``segments`` segments of ``count`` positions, counted in scan order. The array at ``start`` has where each begins
+    in memory and where the last ends, or with ``ends`` where each ends."""
+
+    start: Any
+    segments: Any
+    count: Any
+    ends: bool
+    reverse: bool
+
+    def __getitem__(self, k: Any) -> Any:
+        """Where segment ``k`` begins, which is where segment ``k - 1`` ends: a position from 0 to ``count``."""
+        k = Int64(k)
+        if self.reverse:
+            k = self.segments - k
+        found = offset(self.start, k, self.ends)
+        found = cutlass.min(cutlass.max(found, Int64(0)), self.count)
+        return self.count - found if self.reverse else found
+
+
+@cute.jit
+def offset(start: cute.Pointer, k, ends: cutlass.Constexpr):
+    """Offset ``k``, as it is in memory."""
+    found = Int64(0)
+    if cutlass.const_expr(ends):
+        if k > 0:
+            found = Int64(cute.make_tensor(start + (k - 1), cute.make_layout((1,)))[0])
+    else:
+        found = Int64(cute.make_tensor(start + k, cute.make_layout((1,)))[0])
+    return found
+
+
+@cute.jit
+def ends_before(offsets: cutlass.Constexpr, member):
+    """How many of the first ``member`` members of the merged list are ends. The end of segment s comes behind the
+    positions before it and s ends."""
+    low, high = Int64(0), Int64(offsets.segments)
+    while low < high:
+        middle = (low + high) // 2
+        if offsets[middle + 1] + middle < member:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+class Cuts:
+    """The kernel that finds where each tile of ``size`` members begins: a thread searches for each."""
+
+    def __init__(self, spec: SegmentsSpec, size: int) -> None:
+        self.ends, self.reverse, self.size, self.threads, self.smem = (
+            spec.heads.ends,
+            spec.reverse,
+            size,
+            CUT_THREADS,
+            0,
+        )
+
+    @cute.jit
+    def __call__(
+        self,
+        offsets: cute.Pointer,
+        cuts: cute.Pointer,
+        segments: Int64,
+        length: Int64,
+        tiles: Int64,
+        grid: Int32,
+        stream,
+    ):
+        self.kernel.set_name_prefix("cutesync_segment_cuts", remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(offsets, cuts, segments, length, tiles).launch(
+            grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream
+        )
+
+    @cute.kernel
+    def kernel(self, offsets: cute.Pointer, cuts: cute.Pointer, segments: Int64, length: Int64, tiles: Int64):
+        await_launches()
+        tile = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
+        if tile <= tiles:
+            member = cutlass.min(tile * self.size, length + segments)
+            before = ends_before(Offsets(offsets, segments, length, self.ends, self.reverse), member)
+            cute.make_tensor(cuts + tile, cute.make_layout((1,)))[0] = member - before

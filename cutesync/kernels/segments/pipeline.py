@@ -1,0 +1,338 @@
+"""Operations on segments in one pass: resident blocks, each a pipeline of warps with one job.
+
+    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory
+    reduce      finds the state of each lane's run of positions, and of each chunk of a tile (``run``); teams of as many
+                warps as a tile has chunks take tiles in turn
+    publish     combines the chunks' states and publishes the tile's
+    look ahead  combines the published tiles of all blocks, in order: the state before each of this block's tiles;
+                ``look_aheads`` warps, which take tiles in turn and hide each other's trips to memory
+    emit        ``squads`` squads, a tile each in turn: go through the lanes' runs again with the state before them, and
+                store results for each position, or for each segment
+
+    barrier          completed by                                      waited for by
+    full[stage]      load: 1 arrival and the tile's bytes              reduce, publish, look ahead, emit
+    reduced[stage]   one lane of each reduce warp of a team            publish, emit
+    ready[stage]     one lane of look ahead                            emit
+    empty[stage]     one lane of each warp of a squad, and of publish  load
+
+The reasons, the progress and the order of operations are those of ``scan.pipeline``. Bytes: every element is read once
+and every result is written once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint8
+from cutlass.memory import SmemAllocator
+
+from ...block.reduce import load_partial, partial_array, store_partial
+from ...block.warps import scan_partials
+from ...errors import ArgumentValueError, explain
+from ...sync.barrier import Barriers
+from ...sync.gather import Entry, Slots, enter
+from ...sync.lookback import GROUP, place_of, read_group, reduce_group, slots_of
+from ...sync.ring import Cursor
+from ...sync.roles import Role, Roles
+from ...sync.tiles import DONE, TileRing
+from ...sync.wait import in_role
+from ...warp import LANES, Maybe
+from ..select.fill import fill_result
+from ..select.window import as_copy
+from .base import Arguments, SegmentKernel
+from .policy import PipelinePolicy
+from .run import ChunkRuns, Part
+from .spec import SegmentsSpec
+from .window import Span, TileBuffer
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Shared memory: the tiles' bytes (of heads, then of inputs) and their ring, the roles' barriers, the partials of
+    each stage's chunks, what comes before each lane's run and before the stage's tile, where each squad's warps put
+    results together, and what a subclass adds."""
+
+    buffers: tuple
+    tiles: TileRing
+    reduced: Barriers
+    ready: Barriers
+    totals: tuple
+    lanes: tuple
+    before: tuple
+    staged: tuple
+    more: tuple
+
+
+class Control(IntEnum):
+    """The warps of the role "control". The last of them and those behind it look ahead."""
+
+    LOAD = 0
+    PUBLISH = 1
+    LOOK_AHEAD = 2
+
+
+class SegmentPipeline(SegmentKernel):
+    """The kernel, with the sizes of a policy and ``shared`` bytes of shared memory."""
+
+    def __init__(self, spec: SegmentsSpec, shared: int, policy: PipelinePolicy) -> None:
+        self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
+        self.warps, self.squads, self.look_aheads = policy.warps, policy.squads, policy.look_aheads
+        self.teams, self.marks = max(1, policy.reduce_warps // policy.warps), policy.marks
+        turns = self.teams, policy.squads, policy.look_aheads, max(policy.marks, 1)
+        if any(policy.stages % turn for turn in turns):
+            # else a warp could wait for a parity that the phase two before has, too
+            came = f"{policy.stages} stages for {', '.join(map(str, turns))} that take turns"
+            raise ArgumentValueError(explain("policy", came, "a multiple of each"))
+        if policy.look_aheads < policy.squads:  # each of them prepares one DONE
+            came = f"{policy.look_aheads} warps that look ahead for {policy.squads} squads"
+            raise ArgumentValueError(explain("policy", came, "as many at least"))
+        self.roles = Roles(
+            Role("control", Control.LOOK_AHEAD + policy.look_aheads + policy.marks),
+            Role("reduce", policy.reduce_warps),
+            Role("emit", policy.squads * policy.warps),
+        )
+        super().__init__(spec, self.roles.threads, shared)
+        sources = (*spec.heads.sources, *spec.operation.sources)
+        self.buffers = tuple(TileBuffer(dtype, self.tile, spec.reverse) for dtype in sources)
+        self.runs = ChunkRuns(spec, self.states, policy, self.buffers)
+
+    def more_shared(self) -> tuple:
+        """What a subclass keeps in shared memory besides."""
+        return ()
+
+    @cute.jit
+    def body(self, a: Arguments):
+        stages, types = self.stages, self.states.types
+        buffers = tuple(
+            replace(
+                buffer, start=SmemAllocator().allocate_array(Uint8, stages * buffer.stage_bytes, byte_alignment=128)
+            )
+            for buffer in self.buffers
+        )
+        emitters = self.squads * self.warps
+        shared = Shared(
+            buffers,
+            TileRing.make(stages, consumers=self.warps + 1),
+            Barriers.make(stages, self.policy.reduce_warps // self.teams, name="reduced"),
+            Barriers.make(stages, 1, name="ready"),
+            partial_array(types, stages * self.warps),
+            partial_array(types, stages * self.warps * LANES),
+            partial_array(types, stages),
+            tuple(
+                SmemAllocator().allocate_array(dtype.cutlass, emitters * self.policy.chunk, byte_alignment=16)
+                for dtype in self.runs.results
+            ),
+            self.more_shared(),
+        )
+        cute.arch.sync_threads()
+        self.roles.run(
+            control=lambda warp: self.control(shared, a, warp),
+            reduce=lambda warp: self.reduce(shared, a, warp),
+            emit=lambda warp: self.emit(shared, a, warp // self.warps, warp % self.warps),
+        )
+
+    @cute.jit
+    def control(self, shared: cutlass.Constexpr, a: Arguments, warp):
+        lane = cute.arch.lane_idx()
+        if warp == Control.LOAD:
+            in_role("load", self.load, shared, a, lane)
+        elif warp == Control.PUBLISH:
+            in_role("publish", self.publish, shared, a, lane)
+        elif warp < Control.LOOK_AHEAD + self.look_aheads:
+            in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
+        else:
+            self.control_more(shared, a, warp, lane)
+
+    def control_more(self, shared, a: Arguments, warp, lane) -> None:
+        """The warps of the role "control" that a subclass adds."""
+
+    def tiles(self, a: Arguments):
+        """How many tiles there are; at least one, whose block reports the number of segments."""
+        return cutlass.max(Int32((a.count + self.tile - 1) // self.tile), 1)
+
+    @cute.jit
+    def load(self, shared: cutlass.Constexpr, a: Arguments, lane):
+        """At the end all that take tiles in turn get a ``DONE`` each."""
+        ring, tag, everything = shared.tiles.ring, shared.tiles.word, self.tiles(a)
+        word, number = Int64(0), Int32(0)
+        if lane == 0:
+            entry = enter(a.counters)
+            tag[0] = entry.tag
+            word, number = entry.word, entry.arrived
+        at = Cursor(Int32(0), Int32(1))  # the stages are empty at first
+        number = Int32(cute.arch.shuffle_sync(number, 0))
+        while number < everything:
+            self.bring(shared, a, at, number, lane)
+            at = ring.next(at)
+            ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
+            if lane == 0:
+                entry = enter(a.counters)
+                word, number = entry.word, entry.arrived
+            number = Int32(cute.arch.shuffle_sync(number, 0))
+        for done in cutlass.range(max(self.teams, self.look_aheads, self.marks), unroll=1):
+            if done > 0:
+                ring.acquire(at)
+            if lane == 0:
+                self.hand_over(shared, at, Int32(DONE), [])
+            at = ring.next(at)
+        if lane == 0:
+            blocks, _, _ = cute.arch.grid_dim()
+            Entry(word, number).close(a.counters, Int32(0), everything + blocks)
+
+    @cute.jit
+    def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
+        """Copy tile ``number`` into a stage."""
+        self.locate(shared, a, at, number, lane)
+        span = self.span(shared, a, at.stage, number)
+        copies = [
+            as_copy(buffer.fill(at.stage, array, span, a.count, lane))
+            for buffer, array in zip(shared.buffers, (*a.heads, *a.x))
+        ]
+        cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
+        if lane == 0:
+            self.hand_over(shared, at, number, copies)
+
+    def locate(self, shared, a: Arguments, at, number, lane) -> None:
+        """What a subclass stores of a tile before it is copied."""
+
+    def hand_over(self, shared, at, number, copies) -> None:
+        """One lane: a stage's tile, and the copies that bring it."""
+        shared.tiles.announce(at, number)
+        shared.tiles.ring.load_alone(at, copies)
+
+    @cute.jit
+    def reduce(self, shared: cutlass.Constexpr, a: Arguments, warp):
+        """A team's warp: the states of its chunks of each tile of the team, and what comes before each lane's run."""
+        lane, width = cute.arch.lane_idx(), self.policy.reduce_warps // self.teams
+        at = shared.tiles.first(warp // width)
+        while at.number != DONE:
+            self.await_heads(shared, at)
+            for chunk in cutlass.range(warp % width, self.warps, width, unroll=1):
+                place = at.stage * self.warps + chunk
+                partial, total = self.runs.reduce(self.part(shared, a, at, chunk, lane), lane)
+                store_partial(shared.lanes, place * LANES + lane, partial)
+                if lane == LANES - 1:
+                    store_partial(shared.totals, place, total)
+            shared.reduced[at.stage].arrive_once()
+            at = shared.tiles.next(at, self.teams)
+
+    def await_heads(self, shared, at) -> None:
+        """Wait until it is known where segments begin in a tile, where a subclass finds out."""
+
+    def part(self, shared, a: Arguments, at, chunk, lane) -> Part:
+        """A lane's run of a chunk of the tile in hand."""
+        place = chunk * self.policy.chunk + lane * self.policy.run
+        span = self.span(shared, a, at.stage, at.number)
+        addresses = tuple(
+            buffer.position(at.stage, array, span.first, a.count, place)
+            for buffer, array in zip(shared.buffers, (*a.heads, *a.x))
+        )
+        position = span.first + place
+        exists = Int32(cutlass.min(span.stop - position, Int64(self.policy.run)))
+        return Part(addresses, position, exists, span.stop, a.count, self.bits(shared, at.stage, place))
+
+    def span(self, shared, a: Arguments, stage, number) -> Span:
+        """The positions of a tile, which is in ``stage``."""
+        first = Int64(number) * self.tile
+        return Span(first, cutlass.min(first + self.tile, a.count))
+
+    def bits(self, shared, stage, place):
+        """Where segments begin from ``place`` of a tile on, where bits say so."""
+        return Int32(0)
+
+    def slots(self, a: Arguments, shared) -> Slots:
+        """The tiles' states, in the order of ``sync.lookback``. The loader has stored the launch's tag."""
+        return Slots(a.slots, Int64(slots_of(self.tiles(a))), shared.tiles.word[0], self.states.types)
+
+    @cute.jit
+    def publish(self, shared: cutlass.Constexpr, a: Arguments, lane):
+        at = shared.tiles.first()
+        slots = self.slots(a, shared)
+        while at.number != DONE:
+            shared.reduced.await_phase(at.stage, at.parity)
+            _, total = self.chunks(shared, at.stage, Int32(0), lane)
+            cute.arch.sync_warp()
+            if lane == 0:
+                slots.publish(place_of(at.number), self.states.published(total))
+                shared.tiles.ring.empty[at.stage].arrive()  # it has read no byte that a copy brought: no fence
+            at = shared.tiles.next(at)
+
+    def chunks(self, shared, stage, chunk, lane):
+        """``(prefix, aggregate)`` of a tile's chunks; the prefix is that of ``chunk``."""
+        first = stage * self.warps
+        return scan_partials(shared.totals, first, self.warps, chunk, lane, self.states.types, self.states.combine)
+
+    @cute.jit
+    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, first, lane):
+        """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile. Where
+        results are filled, ``DONE`` comes with the state of all tiles."""
+        types, combine = self.states.types, self.states.combine
+        carry, group, over = Maybe.none(types), Int32(0), Int32(0)
+        at = shared.tiles.first(first)
+        while over == 0:
+            tile = at.number
+            if tile == DONE:
+                over = Int32(1)
+                tile = self.tiles(a) if self.spec.fill is not None else group * GROUP
+            slots = self.slots(a, shared)
+            reads = read_group(slots, Int64(group) * GROUP, lane)
+            while group < tile // GROUP:
+                following = read_group(slots, (Int64(group) + 1) * GROUP, lane)
+                total = reduce_group(slots, Int64(group) * GROUP, reads, Int32(GROUP), combine, lane)
+                carry = carry.then(Maybe.of(total), combine)
+                reads = following
+                group += 1
+            prefix = carry
+            if tile % GROUP > 0:
+                total = reduce_group(slots, Int64(group) * GROUP, reads, tile % GROUP, combine, lane)
+                prefix = carry.then(Maybe.of(total), combine)
+            if lane == 0:
+                store_partial(shared.before, at.stage, prefix)
+            shared.ready[at.stage].arrive_once()
+            if over == 0:
+                at = shared.tiles.next(at, self.look_aheads)
+
+    @cute.jit
+    def emit(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
+        """A squad's warp: its chunk of each tile of the squad. Its release covers the reads of reduce warps, too."""
+        lane = cute.arch.lane_idx()
+        at = shared.tiles.first(squad)
+        while at.number != DONE:
+            self.emit_chunk(shared, a, at, squad, warp, lane)
+            at = shared.tiles.next(at, self.squads)
+        if cutlass.const_expr(self.spec.fill is not None):
+            shared.ready.await_phase(at.stage, at.parity)
+            total = Int64(load_partial(shared.before, at.stage, self.states.types).state[0])
+            blocks, _, _ = cute.arch.grid_dim()
+            worker = (cute.arch.block_idx()[0] * self.squads + squad) * self.warps + warp
+            step = Int64(blocks * self.squads * self.warps) * LANES
+            for out, value in zip((*a.keys, *a.out), a.fill):
+                fill_result(out, value, total + Int64(worker) * LANES + lane, a.capacity, step)
+
+    @cute.jit
+    def emit_chunk(self, shared: cutlass.Constexpr, a: Arguments, at, squad, warp, lane):
+        types, combine, place = self.states.types, self.states.combine, at.stage * self.warps + warp
+        shared.reduced.await_phase(at.stage, at.parity)
+        prefix, _ = self.chunks(shared, at.stage, warp, lane)
+        mine = load_partial(shared.lanes, place * LANES + lane, types)
+        shared.ready.await_phase(at.stage, at.parity)
+        prefix = load_partial(shared.before, at.stage, types).then(prefix, combine)
+        begun = prefix.state[0]
+        before = prefix.then(mine, combine)
+        part = self.part(shared, a, at, warp, lane)
+        first = (squad * self.warps + warp) * self.policy.chunk
+        staged = tuple(array + first for array in shared.staged)
+        if cutlass.const_expr(self.spec.reduced and self.spec.by_offsets):
+            self.emit_segments(shared, a, at, part, before.state, (warp * self.policy.chunk, squad * self.tile), lane)
+        elif cutlass.const_expr(self.spec.reduced):
+            self.runs.emit_segments(part, a, before.state, begun, staged, lane)
+        else:
+            self.runs.emit_positions(part, a, before.state, staged, lane)
+        shared.tiles.ring.release(at)
+
+    def emit_segments(self, shared, a: Arguments, at, part: Part, before, place, lane) -> None:
+        """Store the results of segments that offsets give: a subclass does."""
+        raise NotImplementedError

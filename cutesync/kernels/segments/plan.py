@@ -1,0 +1,114 @@
+"""From the spec of a call by segments to its launch: the policy determines the kernel and its parameters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from ...dtypes import BY_NAME, INT32, INT64
+from ...runtime import workspace
+from ...runtime.call import Views
+from ...runtime.kernel import KernelSpec, Pointer, Scalar
+from ...runtime.launch import Launch, Run, in_turn, nothing
+from ..states import numbered, parameter_groups
+from .policy import Choice, Problem, choose
+from .spec import SegmentsSpec
+
+GROUP = 128  # tiles per group of sync.lookback: there is a multiple of this many slots, and a group is read ahead
+
+
+def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
+    """Return the kernel of a choice."""
+    inputs, outputs, start, args = parameter_groups(spec.operation)
+    arrays = [
+        Pointer("count", INT64),
+        Pointer("n", INT64),
+        Pointer("offsets", spec.heads.offsets or INT64),
+        Pointer("cuts", INT64),
+        *(Pointer(name, t) for name, t in zip(numbered("head", spec.heads.sources), spec.heads.sources)),
+        *inputs,
+        *(Pointer(name, t) for name, t in zip(numbered("key", spec.keys), spec.keys)),
+        *outputs,
+    ]
+    numbers: list[Pointer | Scalar] = [Scalar(name, "Int64") for name in ("length", "capacity", "segments")]
+    if spec.fill is not None:
+        filled = (*spec.keys, *spec.operation.results)
+        numbers += [Scalar(name, t.dsl) for name, t in zip(numbered("fill", filled), filled)]
+    nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
+    numbers += [*start, *nothing, *args]
+    rest = Pointer("scratch", INT64), Pointer("counters", INT32)
+
+    def examples() -> Sequence:
+        groups = (tuple(p.example() for p in group) for group in (arrays, numbers))
+        return *groups, *(p.example() for p in rest)
+
+    key = ("segments", choice.policy, *spec.key)
+    return KernelSpec(
+        key, (*arrays, *numbers, *rest), lambda: choice.policy.make(spec, choice.shared), examples=examples
+    )
+
+
+def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
+    """Prepare the launches of a call. The inputs are the arrays of the operation, run-time arguments, ``n``, and the
+    arrays that say where segments begin, as far as there are any."""
+    operation = spec.operation
+    if (spec.segments if spec.by_offsets and spec.reduced else spec.length or spec.found) == 0:
+        return nothing, None
+    results = (*spec.keys, *operation.results)
+    choice = choose(_problem(spec))
+    values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity, "segments": spec.segments}
+    values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
+    values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
+    values |= dict(zip(numbered("fill", results), spec.fill or ()))
+    inputs = [
+        *numbered("x", operation.sources),
+        *numbered("arg", operation.args),
+        *(["n"] if spec.counted else []),
+        *(["offsets"] if spec.by_offsets else numbered("head", spec.heads.sources)),
+    ]
+    outputs = [
+        *numbered("key", spec.keys),
+        *numbered("out", operation.results),
+        *(["count"] if spec.found else []),
+    ]
+    names = [*inputs, *outputs, *(["cuts"] if spec.by_offsets else [])]
+    claim = functools.partial(workspace.counters_and_slots, slots=(-(-choice.tiles // GROUP) * spec.words + 1) * GROUP)
+    device = views[0].device
+    run = Launch(kernel_spec(choice, spec), device, choice.grid, values, names, claim, stream).run
+    if not spec.by_offsets:
+        return run, None
+    cuts = _cuts(choice, spec, device, stream)
+    places = range(len(names))
+    return in_turn(
+        [(cuts, (inputs.index("offsets"), places[-1])), (run, tuple(places))], [8 * (choice.tiles + 1)], device
+    ), None
+
+
+def _problem(spec: SegmentsSpec) -> Problem:
+    operation = spec.operation
+    sources = tuple(t.size for t in (*spec.heads.sources, *operation.sources))
+    staged = tuple(t.size for t in (*spec.keys, *operation.results))
+    if spec.by_offsets and spec.reduced:
+        staged = tuple(Scalar("", kind).size for kind in operation.registers)
+    return Problem(spec.length, sources, staged, spec.words, spec.segments, spec.by_offsets)
+
+
+def _cuts(choice: Choice, spec: SegmentsSpec, device: int, stream: int) -> Run:
+    """Prepare the launch that finds where tiles begin."""
+
+    def make() -> Any:
+        from .offsets import Cuts
+
+        return Cuts(spec, choice.policy.tile)
+
+    parameters: tuple[Pointer | Scalar, ...] = (Pointer("offsets", spec.heads.offsets or INT64), Pointer("cuts", INT64))
+    parameters += tuple(Scalar(name, "Int64") for name in ("segments", "length", "tiles"))
+    key = "segment cuts", choice.policy.tile, str(spec.heads.offsets), spec.heads.ends, spec.reverse
+    values = {"segments": spec.segments, "length": spec.length, "tiles": choice.tiles}
+    grid = -(-(choice.tiles + 1) // CUT_THREADS)
+    return Launch(KernelSpec(key, parameters, make), device, grid, values, ("offsets", "cuts"), None, stream).run
+
+
+MASK = BY_NAME["uint8"]
+CUT_THREADS = 128

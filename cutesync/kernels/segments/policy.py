@@ -1,0 +1,108 @@
+"""Which sizes a call by segments has: a pure function of lengths, types and alignment, not of the GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...errors import ArgumentValueError, explain
+from ...sizes import ceil_div
+from ..policy import Policy
+
+SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
+LANES = 32
+VECTOR_BYTES = 16
+SHARED_BYTES = 220 << 10
+STAGE_BYTES = 36 << 10  # the most of a tile
+MAX_STAGES = 8
+RUNS = (65, 49, 33, 21, 15, 9, 5, 3)  # odd: lanes that read elements of their runs use different banks
+MERGED_RUNS = (31, 21, 15, 9, 5, 3)  # the bits of a run are one word
+MAX_RUN_WORDS = 160  # words of a lane's run: it is unrolled
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``length`` positions with elements of ``sources`` bytes, results of ``results`` bytes, and states of ``words``
+    words of 32 bits. With ``offsets``, there are ``segments`` segments. ``results`` are then the bytes of what is put
+    together in shared memory."""
+
+    length: int
+    sources: tuple[int, ...]
+    results: tuple[int, ...]
+    words: int
+    segments: int = 0
+    offsets: bool = False
+
+
+@dataclass(frozen=True)
+class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
+    """Resident blocks with a ring of ``stages`` tiles: ``reduce_warps`` warps reduce each tile, and ``squads`` squads
+    of ``warps`` warps emit it, a chunk each. A lane has ``run`` neighbouring positions of a chunk. ``look_aheads``
+    warps, at least as many as squads, take tiles in turn to find what comes before them."""
+
+    reduce_warps: int
+    squads: int
+    warps: int
+    run: int
+    stages: int
+    look_aheads: int = 4
+    marks: int = 0
+
+    @property
+    def chunk(self) -> int:
+        """Positions of a chunk."""
+        return LANES * self.run
+
+    @property
+    def tile(self) -> int:
+        """Positions of a tile."""
+        return self.chunk * self.warps
+
+    def bytes(self, problem: Problem) -> int:
+        """Upper bound of the shared memory."""
+        held = sum(size * self.tile + 3 * VECTOR_BYTES for size in problem.sources)
+        partials = (self.warps * (LANES + 1) + 1) * 4 * (problem.words + 1) + 64
+        staged = self.squads * self.warps * self.chunk * sum(problem.results)
+        arrays = len(problem.sources) + len(problem.results) + 3 * (problem.words + 1)
+        return self.stages * (held + partials) + staged + 128 * arrays
+
+
+@dataclass(frozen=True)
+class MergedPolicy(PipelinePolicy, kernel=".merged:MergedPipeline"):
+    """The same for tiles of the merged list of positions and ends; ``marks`` warps mark where segments begin."""
+
+    marks: int = 2
+
+    def bytes(self, problem: Problem) -> int:
+        return super().bytes(problem) + self.stages * (4 * 8 + 4 * (self.tile // LANES + 2) + 8) + 64
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy and its launch: ``tiles`` at most, ``shared`` bytes of shared memory."""
+
+    policy: PipelinePolicy
+    tiles: int
+    grid: int
+    shared: int
+
+
+def choose(problem: Problem) -> Choice:
+    """Return the policy and the launch of a problem."""
+    words = sum(problem.sources) / 4 + problem.words
+    members = problem.length + problem.segments
+    kind, runs = (MergedPolicy, MERGED_RUNS) if problem.offsets else (PipelinePolicy, RUNS)
+    for run in runs:
+        policy = kind(reduce_warps=8, squads=2, warps=4, run=run, stages=4)
+        many = ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
+        held = policy.tile * sum(problem.sources)
+        fits = held <= STAGE_BYTES and run * words <= MAX_RUN_WORDS and policy.bytes(problem) <= SHARED_BYTES
+        if run == runs[-1] or (many and fits):
+            break
+    if policy.bytes(problem) > SHARED_BYTES:
+        came = f"{sum(problem.sources) + sum(problem.results)} bytes at each position"
+        raise ArgumentValueError(explain("x", came, "fewer, or smaller states"))
+    deeper = replace(policy, stages=MAX_STAGES)
+    if deeper.bytes(problem) <= SHARED_BYTES:
+        policy = deeper
+    tiles = max(1, ceil_div(members, policy.tile))
+    return Choice(policy, tiles, min(SMS, tiles), policy.bytes(problem))

@@ -1,0 +1,134 @@
+"""Reductions and scans of segments that offsets, lengths, heads or keys give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...arguments import flag
+from ...errors import ArgumentTypeError, ArgumentValueError, explain
+from ...runtime import arrays
+from ...types import Array, DTypeLike, Operator, Scalar, Stream
+from ..scan import cumsum
+from ..select import Selected
+from ..states import NO_ARGS
+from .calls import Call, Options
+
+
+def segmented_reduce(
+    x: Any,
+    op: Operator = "add",
+    *,
+    offsets: Array = None,
+    lengths: Array = None,
+    heads: Array = None,
+    keys: Any = None,
+    init: Any = None,
+    dtype: DTypeLike = None,
+    identity: Scalar | tuple | None = None,
+    transform: Callable[..., Any] | None = None,
+    finish: Callable[..., Any] | None = None,
+    out_dtype: DTypeLike = None,
+    args: tuple = NO_ARGS,
+    out: Any = None,
+    n: Any = None,
+    stream: Stream = None,
+) -> Any:
+    """Combine the elements of each segment of ``x``. The time does not depend on how long segments are.
+
+    Parameters
+    ----------
+    x, op, dtype, identity, transform, finish, out_dtype, args, stream : as for ``reduce_by_key`` (``x``: its
+        ``values``), C-contiguous.
+    offsets, lengths, heads, keys : one of them says where segments are.
+        ``offsets``, an array of int64, int32 or uint32 with an entry more than there are segments: segment k has the
+        elements from ``offsets[k]`` up to ``offsets[k + 1]``. Offsets do not decrease; elements before the first or
+        from the last one on belong to no segment. ``lengths``, an array of integers: the length of each segment, the
+        first one beginning at element 0. ``heads``, an array of bool, uint8 or int8 of the size of ``x``: where
+        segments begin; the first element does. ``keys``: as for ``reduce_by_key``.
+    init : None, or a state that comes before the first element of each segment: a number, or a tuple of them. It is the
+        result of an empty segment, which is else that of ``identity``, or of the operator's identity.
+    out : with offsets or lengths, an array that is written and returned, of the length of the result.
+    n : with heads or keys, only the first ``n`` positions count: an int, or a 0-d array of int64 on the device.
+
+    Returns
+    -------
+    With offsets or lengths, an array with a result for each segment; with heads or keys, ``Selected`` of the results,
+    whose ``count`` is on the device, or the exact array for NumPy arrays. Of several results, a tuple of arrays.
+
+    The order of operations depends on lengths, types and offsets alone. Errors: ``cutesync.errors``.
+    """
+    where = _where(offsets, lengths, heads, keys, stream)
+    options = Options(False, False, init, dtype, identity, out_dtype)
+    _check_n(where[0], n)
+    call = Call(where, x, op, (transform, finish), args, options, n)
+    if where[0] in ("offsets", "lengths"):
+        return call.reduced_by_offsets(out, stream)
+    if out is not None:
+        raise ArgumentTypeError(explain("out", "an array", f"None with {where[0]}=", "the number is on the device"))
+    found = call.reduced(None, True, (None, 0), stream)
+    return found[1] if type(found) is tuple else Selected(found.values, found.count)
+
+
+def segmented_scan(
+    x: Any,
+    op: Operator = "add",
+    *,
+    offsets: Array = None,
+    lengths: Array = None,
+    heads: Array = None,
+    keys: Any = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    init: Any = None,
+    dtype: DTypeLike = None,
+    identity: Scalar | tuple | None = None,
+    transform: Callable[..., Any] | None = None,
+    finish: Callable[..., Any] | None = None,
+    out_dtype: DTypeLike = None,
+    args: tuple = NO_ARGS,
+    out: Array = None,
+    n: Any = None,
+    stream: Stream = None,
+) -> Any:
+    """Scan the elements of each segment of ``x``. The time does not depend on how long segments are.
+
+    The arguments are those of ``segmented_reduce``, and ``exclusive``, ``reverse``, ``init`` and ``identity`` those of
+    ``scan`` for each segment. Elements that belong to no segment are scanned as segments of their own.
+
+    Returns
+    -------
+    an array of the library and the size of ``x``, 1-D, or a tuple of arrays as ``scan`` returns.
+
+    Errors: ``cutesync.errors``.
+    """
+    where = _where(offsets, lengths, heads, keys, stream)
+    options = Options(flag(exclusive, "exclusive"), flag(reverse, "reverse"), init, dtype, identity, out_dtype)
+    _check_n(where[0], n)
+    return Call(where, x, op, (transform, finish), args, options, n).scanned(None, True, out, stream)
+
+
+def _where(offsets: Any, lengths: Any, heads: Any, keys: Any, stream: Any) -> tuple[str, Any]:
+    """Return which of the arguments says where segments are, and its array; of lengths, where segments end."""
+    given = {"offsets": offsets, "lengths": lengths, "heads": heads, "keys": keys}
+    named = [(name, value) for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        came = ", ".join(name for name, _ in named) or "none of them"
+        raise ArgumentTypeError(explain("offsets, lengths, heads, keys", came, "one of them"))
+    ((name, array),) = named
+    if name != "lengths":
+        return name, array
+    adapter = arrays.adapter(array, "lengths")
+    kind = adapter.view(array).dtype
+    if kind.kind not in "iu":
+        raise ArgumentTypeError(explain("lengths", f"an array of {kind}", "an array of integers"))
+    if adapter is arrays.NUMPY:
+        return name, np.cumsum(array, dtype=np.int64)
+    return name, cumsum(array, dtype="int64", stream=stream)
+
+
+def _check_n(name: str, n: Any) -> None:
+    if n is not None and name in ("offsets", "lengths"):
+        raise ArgumentValueError(explain("n", "a length", f"None with {name}=", f"give {name} of the first elements"))

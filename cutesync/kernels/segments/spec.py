@@ -1,0 +1,101 @@
+"""What a call by segments computes: where segments begin, and what is combined inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...dtypes import INT64, DType
+from ...identity import identify
+from ...runtime.call import Spec
+from ..states import Argument, States, words_of
+
+MANY = 1 << 31  # elements from which on segments are counted in 64 bits
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Where segments begin. ``kind`` "keys": at elements of the arrays of ``sources`` that are not equal to the ones
+    before them, by ``fn``, or by value (with ``equal_nan``, NaN equals NaN); "mask": where a byte is not 0; "offsets":
+    at the positions in an array of type ``offsets``, which are in order and may repeat. With ``ends`` that array has
+    where segments end, and the first one begins at 0. The first position always begins a segment."""
+
+    kind: str
+    sources: tuple[DType, ...]
+    fn: Callable | None = None
+    equal_nan: bool = True
+    args: tuple[Argument, ...] = ()
+    offsets: DType | None = None
+    ends: bool = False
+
+    @property
+    def key(self) -> tuple:
+        """Identifies the machine code in caches."""
+        fn = "" if self.fn is None else identify(self.fn).key
+        return self.kind, tuple(t.name for t in self.sources), fn, self.equal_nan, str(self.offsets), self.ends
+
+
+@dataclass(frozen=True)
+class SegmentsSpec(Spec):
+    """A call: ``operation`` on the segments of ``length`` positions of ``whole``.
+
+    ``reduced``: it writes the key and the result of each segment, ``capacity`` at most, and their number; otherwise a
+    result for each position. ``start`` comes before the first element of each segment: a number for each value of a
+    state, or None. ``counted``: the number of positions is in device memory. ``fill`` has a number for each key and
+    result, with which what lies behind the segments is filled. ``keyed``: keys are written.
+
+    Offsets give ``segments``, which may be empty; ``nothing`` is the state of an empty one."""
+
+    heads: Heads
+    operation: States
+    length: int
+    whole: int
+    reduced: bool = False
+    exclusive: bool = False
+    reverse: bool = False
+    start: tuple | None = None
+    counted: bool = False
+    capacity: int = 0
+    fill: tuple | None = None
+    keyed: bool = True
+    args: tuple = ()
+    segments: int = 0
+    nothing: tuple | None = None
+
+    @property
+    def by_offsets(self) -> bool:
+        """Whether offsets say where segments begin."""
+        return self.heads.kind == "offsets"
+
+    @property
+    def found(self) -> bool:
+        """Whether the kernel finds how many segments there are."""
+        return self.reduced and not self.by_offsets
+
+    @property
+    def keys(self) -> tuple[DType, ...]:
+        """The types of the keys that are written."""
+        return self.heads.sources if self.reduced and self.keyed else ()
+
+    @property
+    def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        if not self.reduced:
+            return tuple(((self.whole,), dtype) for dtype in self.operation.results)
+        arrays = tuple(((self.capacity,), dtype) for dtype in (*self.keys, *self.operation.results))
+        return (*arrays, ((), INT64)) if self.found else arrays
+
+    @property
+    def counter(self) -> str:
+        """The name of the DSL type in which segments are counted."""
+        return "Int64" if self.found and self.whole >= MANY else "Int32"
+
+    @property
+    def words(self) -> int:
+        """32-bit words of what a tile publishes."""
+        return words_of((self.counter, *self.operation.registers))
+
+    @property
+    def key(self) -> tuple:
+        """Identifies the machine code in caches."""
+        options = self.reduced, self.exclusive, self.reverse, self.start is not None, self.counted, self.keyed
+        return (*self.heads.key, *self.operation.key, *options, self.fill is not None, self.counter)

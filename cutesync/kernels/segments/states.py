@@ -1,0 +1,80 @@
+"""States of runs of positions that may hold several segments. Device code.
+
+A state is ``(heads, *values)``: how many segments begin in the run, and the state of the operation on the elements of
+the last segment that the run touches. Two runs are combined by
+
+    (a, u) then (b, v)  =  (a + b, v)          if b > 0: a segment begins in the second run
+                           (a, op(u, v))       else
+
+which is associative if ``op`` is. ``op`` always gets the lower index first, in both directions. Tiles of a call with
+offsets may have no positions: their state has -1 heads, and is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass
+from cutlass import Boolean, Int32, Uint8
+
+from ...monoid import choose
+from ...warp import Maybe, prepend, select
+from ..select.where import Where
+from .spec import SegmentsSpec
+
+
+class SegmentStates:
+    """The states of a call. ``start`` has the state before each segment while a kernel is traced; None: there is
+    none."""
+
+    def __init__(self, spec: SegmentsSpec) -> None:
+        self.spec, self.reverse, self.monoid = spec, spec.reverse, spec.operation.monoid()
+        self.where = Where(spec.heads)
+        self.types = (getattr(cutlass, spec.counter), *self.monoid.types)
+        self.start: Any = None
+
+    def bind(self, init, args) -> None:
+        """Take the first state and the run-time arguments of the kernel that is traced."""
+        self.monoid.bind(args)
+        self.start = None if self.spec.start is None else self.monoid.first_state(init)
+
+    def ordered(self, a, b):
+        """Combine values, of which ``a`` comes earlier in scan order."""
+        return self.monoid.combine(b, a) if self.reverse else self.monoid.combine(a, b)
+
+    def combine(self, a, b):
+        """Combine the states of two runs, of which ``a`` comes earlier in scan order."""
+        if not self.spec.by_offsets:
+            return (a[0] + b[0], *prepend(b[0] == 0, a[1:], b[1:], self.ordered))
+        empty = b[0] < 0
+        values = prepend((b[0] == 0) & (a[0] >= 0), a[1:], b[1:], self.ordered)
+        heads = choose(a[0] < 0, b[0], a[0] | b[0])
+        return select(empty, a, (heads, *values))
+
+    def published(self, total: Maybe):
+        """What a tile publishes: its state, or that of a run without positions."""
+        if not self.spec.by_offsets:
+            return total.state
+        return (choose(total.valid, total.state[0], self.types[0](-1)), *total.state[1:])
+
+    def begins(self, before, elements) -> Boolean:
+        """Whether a position begins a segment in scan order; ``before`` are the elements at the one before it."""
+        if self.spec.heads.kind == "mask":
+            return (before if self.reverse else elements)[0] != Uint8(0)
+        return self.where.differ(elements, before) if self.reverse else self.where.differ(before, elements)
+
+    def lift(self, elements, index):
+        return self.monoid.lift(*elements, index)
+
+    def one(self, head: Boolean, value):
+        """The state of one position."""
+        if self.start is not None:
+            value = prepend(head, self.start, value, self.ordered)
+        return (self.types[0](Int32(head)), *value)
+
+    def append(self, state, head: Boolean, value):
+        """A state followed by one position."""
+        count = state[0] + self.types[0](Int32(head))
+        if self.start is None:
+            return (count, *prepend(cutlass.not_(head), state[1:], value, self.ordered))
+        return (count, *self.ordered(select(head, self.start, state[1:]), value))

@@ -1,0 +1,38 @@
+"""Every kernel of segments compiles for sm_90a, without a GPU: no spills, no local memory, the shared memory that
+launches declare."""
+
+from __future__ import annotations
+
+import pytest
+
+import cutesync as cs
+
+from ..compiled import dry, needed, tell_figures, verify
+from ..states import product
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
+LARGE = 1 << 28
+
+
+def calls(n: int) -> dict:
+    """Calls that between them need every kind of kernel."""
+    keys, x = dry((n,), "int32"), dry((n,), "float32")
+    found = {
+        f"reduce {t}": lambda t=t: cs.reduce_by_key(keys, dry((n,), t), stream=0)
+        for t in ("int8", "float32", "float64")
+    }
+    return found | {
+        "filled": lambda: cs.reduce_by_key(dry((n,), "int8", 1), x, size=1000, stream=0),
+        "scan": lambda: cs.scan_by_key(keys, x, stream=0),
+        "reverse": lambda: cs.scan_by_key(keys, x, reverse=True, exclusive=True, stream=0),
+        "states": lambda: cs.scan_by_key(keys, (dry((n,), "int32"),) * 4, product, stream=0),
+    }
+
+
+@pytest.mark.parametrize("n", [1000, LARGE])
+def test_every_configuration(n, allocated, capsys):
+    rows = []
+    for call in calls(n).values():
+        (spec,) = needed(call)
+        rows.append(verify(spec, allocated, slack=4096))
+    tell_figures(capsys, rows)

@@ -1,0 +1,61 @@
+"""Operations on segments on a GPU: large arrays, and graphs whose counts change from replay to replay."""
+
+from __future__ import annotations
+
+import pytest
+
+import cutesync as cs
+
+pytestmark = pytest.mark.gpu
+
+
+def grouped(torch, n: int, mean: float):
+    """Keys in segments of a length that is ``mean`` on average, values, and the segment of each element."""
+    segment = (torch.rand(n, device="cuda") * mean < 1).cumsum(0)
+    segment -= segment[0].clone()
+    return (segment % 100).to(torch.int32), torch.randint(-9, 9, (n,), device="cuda", dtype=torch.int32), segment
+
+
+def test_chosen_kernels_agree(torch):
+    for n, mean in ((1, 1), (1000, 3), (1 << 16, 8), (10**7 + 19, 1), (10**7 + 19, 5000), (1 << 26, 9)):
+        keys, x, segment = grouped(torch, n, mean)
+        groups = int(segment[-1]) + 1
+        sums = torch.zeros(groups, dtype=torch.int32, device="cuda").index_add_(0, segment, x)
+        found, values = cs.reduce_by_key(keys, x).exact()
+        assert torch.equal(found, torch.unique_consecutive(keys))
+        assert torch.equal(values, sums)
+        total = x.cumsum(0)
+        heads = torch.searchsorted(segment, torch.arange(groups, device="cuda"))
+        running = total - (total[heads] - x[heads])[segment]
+        assert torch.equal(cs.scan_by_key(keys, x), running.int())
+        assert torch.equal(cs.scan_by_key(keys, x, reverse=True), (sums[segment] - running + x).int())
+
+
+def test_group_by_in_a_graph_with_changing_counts(torch):
+    """Selected rows are grouped: no wait, right in every replay."""
+    keys, x, _ = grouped(torch, 1 << 20, 7)
+
+    def chain():
+        rows = cs.select((keys, x), lambda k, v: v > 0)
+        return cs.reduce_by_key(*rows.values, n=rows.count)
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        chain()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.cuda.graph(graph):
+            sums = chain()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for low, high in ((-50, 5), (1, 3), (-9, 0), (-3, 100)):
+        x.copy_(torch.randint(low, high, x.shape, device="cuda", dtype=torch.int32))
+        graph.replay()
+        kept = x > 0
+        wanted, sizes = torch.unique_consecutive(keys[kept], return_counts=True)
+        found, values = sums.exact()
+        assert torch.equal(found, wanted)
+        group = torch.arange(len(sizes), device="cuda").repeat_interleave(sizes)
+        assert torch.equal(values, torch.zeros_like(wanted).index_add_(0, group, x[kept]))
