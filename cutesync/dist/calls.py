@@ -7,9 +7,11 @@ from typing import Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..kernels.reduce.spec import ReduceSpec
+from ..kernels.scan.spec import ScanSpec
 from ..runtime import arrays
 from ..runtime.call import Family
 from .reduce import reduce
+from .scan import scan
 from .sharded import Sharded
 
 
@@ -29,6 +31,8 @@ def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple,
     spec: Any = family.parse(arguments, (*views, *(None,) * (len(family.inputs) - len(views))), None)
     if isinstance(spec, ReduceSpec):
         return reduce(call, arguments, spec, xs, stream)
+    if isinstance(spec, ScanSpec):
+        return scan(call, arguments, spec, xs, stream)
     raise ArgumentTypeError(explain(family.inputs[0], "a Sharded", f"an array on one device, for {family.name}"))
 
 

@@ -39,12 +39,13 @@ LOOKS = 4096  # at a word, between two looks at the clock
 
 class Exchange:
     """``take`` has a bit for each rank whose state a device combines, ``own`` is 1 if it has states itself. A launch of
-    a ``single`` block needs no tickets, and raises the epoch at its end."""
+    a ``single`` block needs no tickets, and raises the epoch at its end. ``start``: whether ``init`` comes "first" or
+    "last" among the states, or None if there is none."""
 
     threads, smem = THREADS, 128
 
-    def __init__(self, monoid, ranks: int, has_init: bool, single: bool) -> None:
-        self.monoid, self.ranks, self.has_init, self.single = monoid, ranks, has_init, single
+    def __init__(self, monoid, ranks: int, start: str | None, single: bool) -> None:
+        self.monoid, self.ranks, self.start, self.single = monoid, ranks, start, single
         self.words = words(monoid.types)
 
     @cute.jit
@@ -152,9 +153,18 @@ class Exchange:
                 halves = [Int32(await_word(slots[n], first[n], tag, rank, r) & 0xFFFFFFFF) for n in of_rank]
                 total = total.append(join_state(halves, self.monoid.types), self.monoid.combine)
         if take != 0:
-            state = self.monoid.combine(init, total.state) if self.has_init else total.state
-            for pointer, result in zip(pointers_of(out), self.monoid.results_of(state)):
-                cute.make_tensor(pointer + at, cute.make_layout((1,)))[0] = result
+            state = total.state
+            if cutlass.const_expr(self.start == "first"):
+                state = self.monoid.combine(init, state)
+            if cutlass.const_expr(self.start == "last"):
+                state = self.monoid.combine(state, init)
+            self.save(out, at, state)
+        elif cutlass.const_expr(self.start is not None):
+            self.save(out, at, init)
+
+    def save(self, out, at, state) -> None:
+        for pointer, result in zip(pointers_of(out), self.monoid.results_of(state)):
+            cute.make_tensor(pointer + at, cute.make_layout((1,)))[0] = result
 
 
 def pointer(address: Any) -> cute.Pointer:

@@ -157,14 +157,15 @@ class Group:
         count: int,
         streams: tuple[int, ...],
         init: tuple | None = None,
+        last: bool = False,
     ) -> None:
         """Launch the kernel of ``exchange`` on each device, for ``count`` states. ``operation`` makes states of values
-        and results of states; ``init`` comes before the first state."""
+        and results of states; ``init`` comes before the first state, or after the ``last``."""
         memory = self._memory(streams)
         each = memory.capacity // operation.slot_words
         for start in range(0, count, each):
             length = min(each, count - start)
-            runs = self._prepared(memory, operation, sides, length, init)
+            runs = self._prepared(memory, operation, sides, length, (init, last))
             for rank, (run, side) in enumerate(zip(runs, sides)):
                 inputs = side.inputs or (0,) * len(operation.sources)
                 sources = [p + start * t.size for p, t in zip(inputs, operation.sources)]
@@ -190,15 +191,17 @@ class Group:
         operation: Reduction | States,
         sides: Sequence[Side],
         count: int,
-        init: tuple | None,
+        start: tuple[tuple | None, bool],
     ) -> tuple[Run, ...]:
         """Return the launch of each device. All are made, and their kernels loaded, before one runs: a kernel that is
         loaded while another waits for it may wait for that one."""
         own = tuple((bool(side.inputs), side.take, side.args) for side in sides)
-        key = (memory.bases, operation, count, init, own)
+        key = (memory.bases, operation, count, start, own)
         found = self._launches.get(key)
         if found is None:
-            spec = kernel_spec(operation, self.size, init is not None, count <= THREADS)
+            init, last = start
+            where = None if init is None else "last" if last else "first"
+            spec = kernel_spec(operation, self.size, where, count <= THREADS)
             signature = zlib.crc32(repr((spec.key, count, init)).encode()) & 0x7FFFFFFF
             shared = {"count": count, "capacity": memory.capacity, "signature": signature}
             shared |= {f"peer{rank}": base for rank, base in enumerate(memory.bases)}
@@ -213,7 +216,7 @@ class Group:
         return found
 
 
-def kernel_spec(operation: Reduction | States, ranks: int, has_init: bool, single: bool) -> KernelSpec:
+def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, single: bool) -> KernelSpec:
     """Return the kernel of an exchange between so many devices."""
     inputs, outputs, start, args = parameter_groups(operation)
     peers = [Scalar(f"peer{rank}", "Int64") for rank in range(ranks)]
@@ -226,7 +229,7 @@ def kernel_spec(operation: Reduction | States, ranks: int, has_init: bool, singl
     def make() -> Any:
         from .exchange import Exchange
 
-        return Exchange(operation.monoid(), ranks, has_init, single)
+        return Exchange(operation.monoid(), ranks, where, single)
 
     parameters = (*inputs, *outputs, *start, *args, *peers, *numbers)
-    return KernelSpec(("exchange", ranks, has_init, single, *operation.key), parameters, make, examples=examples)
+    return KernelSpec(("exchange", ranks, str(where), single, *operation.key), parameters, make, examples=examples)

@@ -24,7 +24,7 @@ from ..runtime import arrays, backend
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .group import Side
-from .sharded import Sharded
+from .sharded import Sharded, each_part
 
 
 class FirstPasses(Named):
@@ -52,7 +52,7 @@ def reduce(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded
     if axis not in spec.axes:
         return _apart(call, arguments, spec, xs, streams, stream is not None)
     _check(spec, axis)
-    states = [_states(spec, tuple(x.parts[rank] for x in xs), streams[rank]) for rank in range(group.size)]
+    states = [states_of(spec, tuple(x.parts[rank] for x in xs), streams[rank]) for rank in range(group.size)]
     if not any(states):  # no elements at all
         return _apart(call, arguments, spec, xs, streams, stream is not None)
     results = [group.empty(first, shape, dtype, streams, stream is not None) for shape, dtype in spec.results]
@@ -70,19 +70,11 @@ def reduce(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded
 
 def _apart(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple, streams: tuple, explicit: bool) -> Any:
     """Make the call for each part."""
-    first = xs[0]
-    found = []
-    for rank, stream in enumerate(streams):
-        x, *others = (y.parts[rank] for y in xs)
-        with first.group.place.using(first.group.ordinals[rank]):
-            found.append(call(arguments, x, None, stream if explicit else None, tuple(others)))
-    axis = first.axis
+    axis = xs[0].axis
     if axis is not None:
         kept = axis - (0 if spec.keepdims else sum(reduced < axis for reduced in spec.axes))
         axis = None if axis in spec.axes else kept
-    if isinstance(found[0], tuple):
-        return tuple(Sharded(first.group, parts, axis) for parts in zip(*found))
-    return Sharded(first.group, found, axis)
+    return each_part(call, arguments, xs, streams if explicit else None, axis)
 
 
 def _check(spec: ReduceSpec, axis: int) -> None:
@@ -103,7 +95,7 @@ def _check(spec: ReduceSpec, axis: int) -> None:
         raise ArgumentValueError(explain("op", came, "a named operator, or shards along the first reduced axis"))
 
 
-def _states(spec: ReduceSpec, parts: tuple, stream: int) -> tuple:
+def states_of(spec: ReduceSpec, parts: tuple, stream: int) -> tuple:
     """Launch the reduction of one part to the values of its states. Return them; nothing for an empty part."""
     if arrays.adapter(parts[0]).view(parts[0]).size == 0:
         return ()
@@ -126,10 +118,10 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     spec = ReduceSpec(reduction, views[0].shape, axes, False, None, args=args)
     if isinstance(reduction.op, str):
         spec = places(spec)
-    return replace(spec, reduction=_first(spec.reduction))
+    return replace(spec, reduction=first_pass(spec.reduction))
 
 
-def _first(operation: Reduction | States) -> Reduction | States:
+def first_pass(operation: Reduction | States) -> Reduction | States:
     """Return the operation whose results are the values of states."""
     found = operation.of_pass(0, 2)
     if not isinstance(found, Named):

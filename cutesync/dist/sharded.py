@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,3 +134,15 @@ def _host(sharded: Sharded, rank: int) -> np.ndarray:
     if not isinstance(part, DeviceArray):
         part = DeviceArray(view.ptr, view.shape, view.dtype, view.device, part, view.strides)
     return device_array.to_numpy(part, stream)
+
+
+def each_part(call: Callable, arguments: tuple, xs: tuple, streams: tuple | None, axis: int | None) -> Any:
+    """Make a call of a front end for the parts of each device; the results are sharded along ``axis``."""
+    group, found = xs[0].group, []
+    for rank, ordinal in enumerate(group.ordinals):
+        x, *others = (y.parts[rank] for y in xs)
+        with group.place.using(ordinal):
+            found.append(call(arguments, x, None, None if streams is None else streams[rank], tuple(others)))
+    if isinstance(found[0], tuple):
+        return tuple(Sharded(group, parts, axis) for parts in zip(*found))
+    return Sharded(group, found, axis)

@@ -1,0 +1,55 @@
+"""Put the state before a part in front of each state of its scan: one kernel, a thread an element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..kernels.reduce.spec import Reduction
+from ..kernels.scan.spec import ScanSpec
+from ..kernels.states import States, numbered, parameter_groups
+from ..runtime import arrays
+from ..runtime.kernel import KernelSpec, Pointer, Scalar
+from ..runtime.launch import Launch
+
+THREADS = 256
+
+
+def resume(spec: ScanSpec, operation: Reduction | States, values: tuple, carry: tuple, like: Any, stream: int) -> tuple:
+    """Return the results of a part: arrays of the library of ``like``. ``values`` are the states of its inclusive scan,
+    ``carry`` the states before it, one for each scan."""
+    library = arrays.adapter(like)
+    view = library.view(like)
+    axis = spec.axis or 0
+    rows, length, inner = math.prod(view.shape[:axis]), view.shape[axis], math.prod(view.shape[axis + 1 :])
+    last = operation.of_pass(1, 2)
+    made = tuple(library.allocator(view.shape, t, view.device)(stream, True) for t in last.results)
+    kernel = kernel_spec(last, spec.exclusive, spec.reverse)
+    numbers = {"count": rows * length * inner, "length": length, "inner": inner}
+    numbers |= dict(zip(numbered("arg", last.args), spec.args))
+    names = (*numbered("x", values), *numbered("carry", carry), *numbered("out", made))
+    run = Launch(kernel, view.device, -(-numbers["count"] // THREADS), numbers, names, stream=stream).run
+    run(
+        tuple(map(library.address, (*values,))) + tuple(c.ptr for c in carry) + tuple(map(library.address, made)),
+        stream,
+    )
+    return made
+
+
+def kernel_spec(last: Reduction | States, exclusive: bool, reverse: bool) -> KernelSpec:
+    inputs, outputs, _, args = parameter_groups(last)
+    before = [Pointer(name, t) for name, t in zip(numbered("carry", last.sources), last.sources)]
+    numbers = [Scalar(name, "Int64") for name in ("count", "length", "inner")]
+
+    def examples() -> Sequence:
+        groups = (inputs, before, outputs, [*numbers, *args])
+        return tuple(tuple(p.example() for p in group) for group in groups)
+
+    def make() -> Any:
+        from .resume_kernel import Resume
+
+        return Resume(last.monoid(), exclusive, reverse)
+
+    parameters = (*inputs, *before, *outputs, *numbers, *args)
+    return KernelSpec(("resume", exclusive, reverse, *last.key), parameters, make, examples=examples)

@@ -1,0 +1,75 @@
+"""Scans of sharded arrays agree with those of the whole array, for any lengths of the parts."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.dist import Group
+
+from ..cases import bicyclic, brackets
+from .test_reduce import lengths
+
+SIZES = [2, pytest.param(4, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+# name: element type, shape, sharded axis, call
+CASES = {
+    "sum": ("int32", (300,), 0, lambda x: cs.cumsum(x)),
+    "exclusive with init": ("int32", (67,), 0, lambda x: cs.scan(x, exclusive=True, init=5)),
+    "reverse": ("int64", (67,), 0, lambda x: cs.scan(x, "max", reverse=True)),
+    "reverse, exclusive": ("int32", (67,), 0, lambda x: cs.scan(x, reverse=True, exclusive=True)),
+    "rows": ("int32", (5, 40), 1, lambda x: cs.scan(x, axis=1)),
+    "columns": ("int32", (40, 5), 0, lambda x: cs.scan(x, axis=0, init=3)),
+    "middle, exclusive": ("int32", (3, 20, 5), 1, lambda x: cs.scan(x, axis=1, exclusive=True)),
+    "middle, reverse and exclusive": (
+        "int32",
+        (3, 20, 5),
+        1,
+        lambda x: cs.scan(x, "min", axis=1, reverse=True, exclusive=True, init=9),
+    ),
+    "another axis": ("int32", (6, 9), 0, lambda x: cs.scan(x, axis=1)),
+    "flattened": ("int32", (6, 9), 0, lambda x: cs.cumsum(x)),
+    "16-bit floats": ("float16", (67,), 0, lambda x: cs.scan(x)),
+    "order": ("brackets", (67,), 0, lambda x: cs.scan(x, bicyclic)),
+    "order, reverse": ("brackets", (67,), 0, lambda x: cs.scan(x, bicyclic, reverse=True)),
+    "states": (
+        "float32",
+        (67,),
+        0,
+        lambda x: cs.scan(
+            x,
+            lambda a, b: (a[0] + b[0], a[1] + b[1]),
+            transform=lambda v: (v, v * v),
+            dtype=("float32", "float32"),
+            finish=lambda s: s[1] - s[0],
+            out_dtype="float32",
+        ),
+    ),
+    "recurrence": ("float32", (67,), 0, lambda x: cs.linear_recurrence(x, x, init=2.0)),
+}
+QUICK = ("sum", "middle, exclusive")
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
+def test_agrees_with_one_device(name, size):
+    dtype, shape, axis, call = CASES[name]
+    random = np.random.default_rng([len(name), size])
+    x = brackets(shape) if dtype == "brackets" else random.integers(-1, 2, shape).astype(dtype)
+    with cs.emulate(devices=size):
+        group, want = Group.local(), np.asarray(call(cs.asarray(x)))
+        for _ in range(3):
+            sharded = group.shard(x, axis, lengths(random, shape[axis], size))
+            got = call(sharded)
+            assert got.axis == (0 if name == "flattened" else axis)
+            assert np.asarray(got).dtype == want.dtype and np.array_equal(np.asarray(got), want), sharded
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_calls_in_flight_under_many_schedules(size):
+    x = np.arange(40, dtype=np.int32).reshape(20, 2)
+    with cs.emulate(devices=size, schedules=10):
+        group = Group.local()
+        sharded, row = group.shard(x), group.shard(x.ravel())
+        with group.together():
+            found = [cs.scan(sharded, axis=0), cs.cumsum(row, dtype="int32"), cs.scan(sharded, axis=0)]
+        for got, want in zip(found, (x.cumsum(0), x.ravel().cumsum(), x.cumsum(0))):
+            assert np.array_equal(np.asarray(got), want)
