@@ -25,7 +25,7 @@ class SymmetricMemory:
     def __init__(self, ordinals: tuple[int, ...]) -> None:
         self.ordinals = ordinals
         # The sanitizer keeps many times as much beside the emulator's memory.
-        self.capacity = CAPACITY >> 6 if backend.of(ordinals[0]).on_host else CAPACITY
+        self.capacity = CAPACITY >> 4 if backend.of(ordinals[0]).on_host else CAPACITY
         size = SLOTS + 2 * len(ordinals) * self.capacity * 8
         self.bases = tuple(backend.of(ordinal).make_workspace(size, HEADERS, ordinal) for ordinal in ordinals)
 

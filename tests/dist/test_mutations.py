@@ -1,0 +1,63 @@
+"""Faults planted in the exchange kernel are found; the kernel as it is runs clean."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.dist import Group
+from cutesync.runtime import device
+
+from ..faults import RESULT, Bench, each, every, first, op
+
+pytestmark = pytest.mark.slow
+
+KERNELS = {"one block": 9, "several blocks": 600}  # elements
+
+
+@functools.cache
+def bench(name: str) -> Bench:
+    """Four all_reduces in flight on two devices."""
+    x = np.arange(KERNELS[name], dtype=np.int32)
+
+    def right() -> bool:
+        with device.forced("emulator"), cs.emulate(schedules=18, seed=5, devices=2):
+            group = Group.local()
+            parts = [[group.put(x + rank + 5 * turn, rank) for rank in range(2)] for turn in range(4)]
+            with group.together():
+                found = [group.all_reduce(given) for given in parts]
+            wanted = [2 * x + 1 + 10 * turn for turn in range(4)]
+            return all(np.array_equal(np.asarray(part), y) for got, y in zip(found, wanted) for part in got.parts)
+
+    return Bench(right)
+
+
+SENT, LOOK = r"st\.relaxed\.sys\.global\.b64", r"ld\.relaxed\.sys\.global\.b64"
+RAISED = op(r"st\.relaxed\.gpu\.global\.b64"), op(r"atom\.global\.add\.u64 \t%rd\d+, \[%rd\d+\], %rd")
+ANY = {"deadlock", "livelock", "mismatch", RESULT, "race"}
+# fault: (kernel, edit, kinds)
+FAULTS = {
+    "sent at gpu scope": ("one block", each(SENT, "st.relaxed.gpu.global.b64"), {"race"}),
+    "sent by plain stores": ("one block", each(SENT, "st.global.b64"), {"race"}),
+    "awaited at gpu scope": ("one block", every(LOOK, "ld.relaxed.gpu.global.b64"), {"race"}),
+    "awaited by plain loads": ("one block", every(LOOK, "ld.global.b64"), {"race"}),
+    "a word that is not sent": ("one block", each(op(SENT)), {"deadlock"}),
+    "no wait for launches before": ("one block", every(op(r"griddepcontrol\.wait")), {"race"}),
+    "the epoch never raised": ("one block", every(RAISED[0]), ANY),
+    "no barrier before the epoch is raised": ("one block", every(op(r"bar\.sync")), ANY),
+    "one half of the slots": ("one block", every(r"and\.b32 (\s*%r\d+, %r\d+), 16;", r"and.b32 \1, 0;"), ANY),
+    "blocks: sent at gpu scope": ("several blocks", each(SENT, "st.relaxed.gpu.global.b64"), {"race"}),
+    "blocks: the epoch never raised": ("several blocks", every(RAISED[1]), ANY),
+    "blocks: no barrier after the ticket": (
+        "several blocks",
+        first(op(r"bar\.sync"), after="atom"),
+        {"race", "uninitialised"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_planted_fault_is_found(fault):
+    name, edit, kinds = FAULTS[fault]
+    bench(name).check(edit, kinds)
