@@ -174,7 +174,7 @@ class SegmentPipeline(SegmentKernel):
             number = Int32(cute.arch.shuffle_sync(number, 0))
         for done in cutlass.range(max(self.teams, self.look_aheads, self.marks) // self.loaders, unroll=1):
             if done > 0:
-                ring.acquire(at)
+                ring.acquire_alone(at)
             if lane == 0:
                 self.announce(shared, at, Int32(DONE))
                 ring.load_alone(at, [])
