@@ -48,7 +48,10 @@ from .kernels.scan import (
 from .kernels.segments import (
     Reduced as Reduced,
     reduce_by_key as reduce_by_key,
+    repeat as repeat,
+    run_length_decode as run_length_decode,
     scan_by_key as scan_by_key,
+    searchsorted as searchsorted,
     segmented_reduce as segmented_reduce,
     segmented_scan as segmented_scan,
 )

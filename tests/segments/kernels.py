@@ -10,10 +10,10 @@ from cutesync.runtime import call
 
 # name: (policy, blocks)
 KERNELS = {
-    "three blocks": (PipelinePolicy(reduce_warps=4, squads=2, warps=2, run=3, stages=2, look_aheads=2), 3),
-    "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3, look_aheads=1), 2),
-    "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1), 1),
-    "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3), 2),
+    "three blocks": (PipelinePolicy(reduce_warps=4, squads=2, warps=2, run=3, stages=4, look_aheads=4), 3),
+    "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3, look_aheads=1, loaders=1), 2),
+    "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1, loaders=1), 1),
+    "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3, loaders=1), 2),
 }
 
 
@@ -24,8 +24,8 @@ def force(monkeypatch, name: str = "three blocks") -> None:
     def choose(problem: Problem) -> Choice:
         chosen = policy
         if problem.offsets:
-            marks = 2 if policy.stages % 2 == 0 else 1
-            chosen = MergedPolicy(**(asdict(policy) | {"squads": min(policy.squads, 2), "marks": marks}))
+            more = {"squads": min(policy.squads, 2), "marks": policy.loaders}
+            chosen = MergedPolicy(**(asdict(policy) | more))
         tiles = max(1, -(-(problem.length + problem.segments) // chosen.tile))
         return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 

@@ -43,7 +43,7 @@ TABLE = {
 }
 # the stages that say that there are no more tiles bring no bytes
 TABLE["expect_tx -16"] = (TABLE["expect_tx -16"][0], {*TABLE["expect_tx -16"][1], "transaction"})
-ONE_FENCE = [f"no init fence #{i}" for i in range(4)]  # the fence of one barrier serves the others, too
+ONE_FENCE = [f"no init fence #{i}" for i in range(5)]  # the fence of one barrier serves the others, too
 READ = r"ld\.relaxed\.gpu\.global\.b64"
 OWN = {
     "a state published by a plain store": (each(r"st\.relaxed\.gpu(\.global\.b64)", r"st\1"), {"race"}),

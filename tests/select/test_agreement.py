@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.runtime import call
 
 from ..cases import DTYPES, data
 from .kernels import bits_of, force, masks
@@ -113,7 +114,9 @@ def test_callables_of_the_value(dtype):
 def test_callables_of_the_index_and_of_arguments():
     x = data(900, "int32")
     even = np.arange(900) % 2 == 0
-    equal(cs.select(x, above_at_even_places, args=(1 << 30,)).values, x[(x > 1 << 30) & even])
+    for bound in (1 << 30, 7, -9):  # a new number makes no plan
+        equal(cs.select(x, above_at_even_places, args=(bound,)).values, x[(x > bound) & even])
+        assert len(call._plans) == 1
     a, bound = cs.asarray(x), cs.asarray(np.int32([-5]))
     equal(cs.select(a, above_at_even_places, args=(bound,)), x[(x > -5) & even])
 

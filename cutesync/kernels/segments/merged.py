@@ -29,7 +29,7 @@ from ...sync.wait import in_role
 from ...warp import LANES
 from .base import Arguments
 from .offsets import Offsets
-from .pipeline import Control, SegmentPipeline
+from .pipeline import SegmentPipeline
 from .policy import MergedPolicy
 from .run import Part
 from .spec import SegmentsSpec
@@ -117,7 +117,7 @@ class MergedPipeline(SegmentPipeline):
 
     @cute.jit
     def control_more(self, shared: cutlass.Constexpr, a: Arguments, warp, lane):
-        in_role("mark", self.mark, shared, a, warp - (Control.LOOK_AHEAD + self.look_aheads), lane)
+        in_role("mark", self.mark, shared, a, warp, lane)
 
     def await_heads(self, shared, at) -> None:
         shared.more[3].await_phase(at.stage, at.parity)

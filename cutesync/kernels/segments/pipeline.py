@@ -1,6 +1,7 @@
 """Operations on segments in one pass: resident blocks, each a pipeline of warps with one job.
 
-    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory
+    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory;
+                ``loaders`` warps, each with its own part of the stages and of the warps of the other roles
     reduce      finds the state of each lane's run of positions, and of each chunk of a tile (``run``); teams of as many
                 warps as a tile has chunks take tiles in turn
     publish     combines the chunks' states and publishes the tile's
@@ -10,11 +11,13 @@
                 store results for each position, or for each segment
 
     barrier          completed by                                      waited for by
-    full[stage]      load: 1 arrival and the tile's bytes              reduce, publish, look ahead, emit
+    taken[stage]     one lane of load, when it has the tile's number   look ahead
+    full[stage]      load: 1 arrival and the tile's bytes              reduce, publish, emit
     reduced[stage]   one lane of each reduce warp of a team            publish, emit
     ready[stage]     one lane of look ahead                            emit
     empty[stage]     one lane of each warp of a squad, and of publish  load
 
+The answer of the atomic takes as long as a tile does, hence several loaders; look ahead begins before a tile is there.
 The reasons, the progress and the order of operations are those of ``scan.pipeline``. Bytes: every element is read once
 and every result is written once.
 """
@@ -22,7 +25,6 @@ and every result is written once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 import cutlass
 import cutlass.cute as cute
@@ -57,6 +59,8 @@ class Shared:
 
     buffers: tuple
     tiles: TileRing
+    tags: cute.Tensor
+    taken: Barriers
     reduced: Barriers
     ready: Barriers
     totals: tuple
@@ -66,14 +70,6 @@ class Shared:
     more: tuple
 
 
-class Control(IntEnum):
-    """The warps of the role "control". The last of them and those behind it look ahead."""
-
-    LOAD = 0
-    PUBLISH = 1
-    LOOK_AHEAD = 2
-
-
 class SegmentPipeline(SegmentKernel):
     """The kernel, with the sizes of a policy and ``shared`` bytes of shared memory."""
 
@@ -81,16 +77,17 @@ class SegmentPipeline(SegmentKernel):
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
         self.warps, self.squads, self.look_aheads = policy.warps, policy.squads, policy.look_aheads
         self.teams, self.marks = max(1, policy.reduce_warps // policy.warps), policy.marks
-        turns = self.teams, policy.squads, policy.look_aheads, max(policy.marks, 1)
-        if any(policy.stages % turn for turn in turns):
-            # else a warp could wait for a parity that the phase two before has, too
-            came = f"{policy.stages} stages for {', '.join(map(str, turns))} that take turns"
+        self.loaders = policy.loaders
+        turns = self.teams, policy.squads, policy.look_aheads, policy.marks or policy.loaders
+        if any(policy.stages % turn or turn % policy.loaders for turn in turns):
+            # else a warp could wait for a parity that the phase two before has, too, or have tiles of several loaders
+            came = f"{policy.stages} stages for {', '.join(map(str, turns))} that take turns, {policy.loaders} loaders"
             raise ArgumentValueError(explain("policy", came, "a multiple of each"))
         if policy.look_aheads < policy.squads:  # each of them prepares one DONE
             came = f"{policy.look_aheads} warps that look ahead for {policy.squads} squads"
             raise ArgumentValueError(explain("policy", came, "as many at least"))
         self.roles = Roles(
-            Role("control", Control.LOOK_AHEAD + policy.look_aheads + policy.marks),
+            Role("control", 2 * policy.loaders + policy.look_aheads + policy.marks),
             Role("reduce", policy.reduce_warps),
             Role("emit", policy.squads * policy.warps),
         )
@@ -116,6 +113,8 @@ class SegmentPipeline(SegmentKernel):
         shared = Shared(
             buffers,
             TileRing.make(stages, consumers=self.warps + 1),
+            cute.make_tensor(SmemAllocator().allocate_array(Int32, self.loaders), cute.make_layout((self.loaders,))),
+            Barriers.make(stages, 1, name="taken"),
             Barriers.make(stages, self.policy.reduce_warps // self.teams, name="reduced"),
             Barriers.make(stages, 1, name="ready"),
             partial_array(types, stages * self.warps),
@@ -136,15 +135,16 @@ class SegmentPipeline(SegmentKernel):
 
     @cute.jit
     def control(self, shared: cutlass.Constexpr, a: Arguments, warp):
-        lane = cute.arch.lane_idx()
-        if warp == Control.LOAD:
-            in_role("load", self.load, shared, a, lane)
-        elif warp == Control.PUBLISH:
-            in_role("publish", self.publish, shared, a, lane)
-        elif warp < Control.LOOK_AHEAD + self.look_aheads:
-            in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
+        """The loaders, then as many warps that publish, those that look ahead, and what a subclass adds."""
+        lane, loaders = cute.arch.lane_idx(), self.loaders
+        if warp < loaders:
+            in_role("load", self.load, shared, a, warp, lane)
+        elif warp < 2 * loaders:
+            in_role("publish", self.publish, shared, a, warp - loaders, lane)
+        elif warp < 2 * loaders + self.look_aheads:
+            in_role("look ahead", self.look_ahead, shared, a, warp - 2 * loaders, lane)
         else:
-            self.control_more(shared, a, warp, lane)
+            self.control_more(shared, a, warp - (2 * loaders + self.look_aheads), lane)
 
     def control_more(self, shared, a: Arguments, warp, lane) -> None:
         """The warps of the role "control" that a subclass adds."""
@@ -154,37 +154,40 @@ class SegmentPipeline(SegmentKernel):
         return cutlass.max(Int32((a.count + self.tile - 1) // self.tile), 1)
 
     @cute.jit
-    def load(self, shared: cutlass.Constexpr, a: Arguments, lane):
+    def load(self, shared: cutlass.Constexpr, a: Arguments, loader, lane):
         """At the end all that take tiles in turn get a ``DONE`` each."""
-        ring, tag, everything = shared.tiles.ring, shared.tiles.word, self.tiles(a)
+        ring, tags, everything = shared.tiles.ring, shared.tags, self.tiles(a)
         word, number = Int64(0), Int32(0)
         if lane == 0:
             entry = enter(a.counters)
-            tag[0] = entry.tag
+            tags[loader] = entry.tag
             word, number = entry.word, entry.arrived
-        at = Cursor(Int32(0), Int32(1))  # the stages are empty at first
+        at = Cursor(loader, Int32(1))  # the stages are empty at first
         number = Int32(cute.arch.shuffle_sync(number, 0))
         while number < everything:
             self.bring(shared, a, at, number, lane)
-            at = ring.next(at)
+            at = ring.next(at, self.loaders)
             ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
             if lane == 0:
                 entry = enter(a.counters)
                 word, number = entry.word, entry.arrived
             number = Int32(cute.arch.shuffle_sync(number, 0))
-        for done in cutlass.range(max(self.teams, self.look_aheads, self.marks), unroll=1):
+        for done in cutlass.range(max(self.teams, self.look_aheads, self.marks) // self.loaders, unroll=1):
             if done > 0:
-                ring.acquire(at)
+                ring.acquire_alone(at)
             if lane == 0:
-                self.hand_over(shared, at, Int32(DONE), [])
-            at = ring.next(at)
+                self.announce(shared, at, Int32(DONE))
+                ring.load_alone(at, [])
+            at = ring.next(at, self.loaders)
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
-            Entry(word, number).close(a.counters, Int32(0), everything + blocks)
+            Entry(word, number).close(a.counters, Int32(0), everything + blocks * self.loaders)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
         """Copy tile ``number`` into a stage."""
+        if lane == 0:
+            self.announce(shared, at, number)
         self.locate(shared, a, at, number, lane)
         span = self.span(shared, a, at.stage, number)
         copies = [
@@ -193,15 +196,15 @@ class SegmentPipeline(SegmentKernel):
         ]
         cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
         if lane == 0:
-            self.hand_over(shared, at, number, copies)
+            shared.tiles.ring.load_alone(at, copies)
+
+    def announce(self, shared, at, number) -> None:
+        """One lane: store a stage's tile, and tell those that look ahead."""
+        shared.tiles.announce(at, number)
+        shared.taken[at.stage].arrive()
 
     def locate(self, shared, a: Arguments, at, number, lane) -> None:
         """What a subclass stores of a tile before it is copied."""
-
-    def hand_over(self, shared, at, number, copies) -> None:
-        """One lane: a stage's tile, and the copies that bring it."""
-        shared.tiles.announce(at, number)
-        shared.tiles.ring.load_alone(at, copies)
 
     @cute.jit
     def reduce(self, shared: cutlass.Constexpr, a: Arguments, warp):
@@ -243,14 +246,14 @@ class SegmentPipeline(SegmentKernel):
         """Where segments begin from ``place`` of a tile on, where bits say so."""
         return Int32(0)
 
-    def slots(self, a: Arguments, shared) -> Slots:
+    def slots(self, a: Arguments, shared, loader) -> Slots:
         """The tiles' states, in the order of ``sync.lookback``. The loader has stored the launch's tag."""
-        return Slots(a.slots, Int64(slots_of(self.tiles(a))), shared.tiles.word[0], self.states.types)
+        return Slots(a.slots, Int64(slots_of(self.tiles(a))), shared.tags[loader], self.states.types)
 
     @cute.jit
-    def publish(self, shared: cutlass.Constexpr, a: Arguments, lane):
-        at = shared.tiles.first()
-        slots = self.slots(a, shared)
+    def publish(self, shared: cutlass.Constexpr, a: Arguments, loader, lane):
+        at = shared.tiles.first(loader)
+        slots = self.slots(a, shared, loader)
         while at.number != DONE:
             shared.reduced.await_phase(at.stage, at.parity)
             _, total = self.chunks(shared, at.stage, Int32(0), lane)
@@ -258,7 +261,7 @@ class SegmentPipeline(SegmentKernel):
             if lane == 0:
                 slots.publish(place_of(at.number), self.states.published(total))
                 shared.tiles.ring.empty[at.stage].arrive()  # it has read no byte that a copy brought: no fence
-            at = shared.tiles.next(at)
+            at = shared.tiles.next(at, self.loaders)
 
     def chunks(self, shared, stage, chunk, lane):
         """``(prefix, aggregate)`` of a tile's chunks; the prefix is that of ``chunk``."""
@@ -271,13 +274,14 @@ class SegmentPipeline(SegmentKernel):
         results are filled, ``DONE`` comes with the state of all tiles."""
         types, combine = self.states.types, self.states.combine
         carry, group, over = Maybe.none(types), Int32(0), Int32(0)
-        at = shared.tiles.first(first)
+        at = shared.tiles.ring.start_consumer(first)
         while over == 0:
-            tile = at.number
+            shared.taken.await_phase(at.stage, at.parity)
+            tile = Int32(shared.tiles.numbers[at.stage])
             if tile == DONE:
                 over = Int32(1)
                 tile = self.tiles(a) if self.spec.fill is not None else group * GROUP
-            slots = self.slots(a, shared)
+            slots = self.slots(a, shared, first % self.loaders)
             reads = read_group(slots, Int64(group) * GROUP, lane)
             while group < tile // GROUP:
                 following = read_group(slots, (Int64(group) + 1) * GROUP, lane)
@@ -292,8 +296,7 @@ class SegmentPipeline(SegmentKernel):
             if lane == 0:
                 store_partial(shared.before, at.stage, prefix)
             shared.ready[at.stage].arrive_once()
-            if over == 0:
-                at = shared.tiles.next(at, self.look_aheads)
+            at = shared.tiles.ring.next(at, self.look_aheads)
 
     @cute.jit
     def emit(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):

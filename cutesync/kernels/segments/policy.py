@@ -37,7 +37,8 @@ class Problem:
 class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     """Resident blocks with a ring of ``stages`` tiles: ``reduce_warps`` warps reduce each tile, and ``squads`` squads
     of ``warps`` warps emit it, a chunk each. A lane has ``run`` neighbouring positions of a chunk. ``look_aheads``
-    warps, at least as many as squads, take tiles in turn to find what comes before them."""
+    warps, at least as many as squads, take tiles in turn to find what comes before them. Each of
+    ``loaders`` warps loads a part of the tiles, for its own part of the other warps."""
 
     reduce_warps: int
     squads: int
@@ -46,6 +47,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     stages: int
     look_aheads: int = 4
     marks: int = 0
+    loaders: int = 2
 
     @property
     def chunk(self) -> int:
@@ -60,7 +62,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     def bytes(self, problem: Problem) -> int:
         """Upper bound of the shared memory."""
         held = sum(size * self.tile + 3 * VECTOR_BYTES for size in problem.sources)
-        partials = (self.warps * (LANES + 1) + 1) * 4 * (problem.words + 1) + 64
+        partials = (self.warps * (LANES + 1) + 1) * 4 * (problem.words + 1) + 80
         staged = self.squads * self.warps * self.chunk * sum(problem.results)
         arrays = len(problem.sources) + len(problem.results) + 3 * (problem.words + 1)
         return self.stages * (held + partials) + staged + 128 * arrays

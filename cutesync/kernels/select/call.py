@@ -18,6 +18,7 @@ from ...runtime import arrays
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import Array, Scalar, Stream
+from .. import args as args_of
 from ..count import check, split
 from ..states import NO_ARGS, Argument, argument_type
 from .plan import plan
@@ -148,8 +149,9 @@ class Wanted(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Arguments:
     """What identifies a call, except the arrays. ``where``: the Identity of a callable; None for an array, or for none.
-    ``capacity``: the length of the results, None for that of ``x``. ``n``: an int, or None. There is one object for all
-    calls of the same arguments (``_known``), so plans are found by its identity."""
+    ``capacity``: the length of the results, None for that of ``x``. ``n``: an int, or None. ``numbers`` has a number of
+    the same type for each run-time argument that is a number, and None for each that is an array. There is one object
+    for all calls of the same arguments (``_known``), so plans are found by its identity."""
 
     wanted: Wanted
     where: Identity | None
@@ -177,41 +179,29 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
     if array is not None:
         names.append("n")
         given.append(array)
-    numbers = _arguments(args, names, given)
+    kinds, memory = args_of.split(args)
+    numbers, texts = args_of.alike(kinds)
+    first = len(names)  # of the run-time arguments
+    names += [f"args[{i}]" for i, number in enumerate(numbers) if number is None]
+    given += memory
     if size is not None:
         size = integer(size, "size", 0, MAX_LENGTH)
     outs = None if out is None else _outs(wanted, out)
     capacity = size if outs is None or size is not None else _length(outs[0])
     fill = None if size is None else number(fill_value, "fill_value")
-    call, key = _known(wanted, where, tuple(names), capacity, fill, n, numbers, exact(fill, *numbers))
-    first, *others = given
+    call, key = _known(wanted, where, (tuple(names), first), capacity, fill, n, numbers, (*exact(fill), *texts))
+    x, *others = given
     if on_host:
-        return _on_host(wanted, call(key, first, None, stream, tuple(others)), size, outs)
+        return _on_host(wanted, call(key, x, None, stream, tuple(others)), size, outs)
     if outs is None:
-        *found, count = call(key, first, None, stream, tuple(others))
+        *found, count = call(key, x, None, stream, tuple(others))
     else:
-        library, raw = arrays.adapter(first), None if stream is None else arrays.stream_handle(stream)
-        device = library.view(first).device
+        library, raw = arrays.adapter(x), None if stream is None else arrays.stream_handle(stream)
+        device = library.view(x).device
         count = library.allocator((), INT64, device)(library.stream(device) if raw is None else raw, raw is not None)
-        call(key, first, (*outs, count), stream, tuple(others))
+        call(key, x, (*outs, count), stream, tuple(others))
         found = list(outs)
     return _result(wanted, found, count)
-
-
-def _arguments(args: Any, names: list, given: list) -> tuple:
-    """Return the run-time arguments that are numbers, and None for each that is an array, which joins ``given``."""
-    if type(args) is not tuple:
-        came = f"a {type(args).__name__}"
-        raise ArgumentTypeError(explain("args", came, "a tuple of numbers and arrays of one element"))
-    numbers: tuple = ()
-    for i, value in enumerate(args):
-        value = value[()] if isinstance(value, np.ndarray) and value.shape == () else value
-        known = isinstance(value, (bool, int, float, np.generic))
-        numbers += (value if known else None,)
-        if not known:
-            names.append(f"args[{i}]")
-            given.append(value)
-    return numbers
 
 
 def _outs(wanted: Wanted, out: Any) -> tuple:
@@ -256,24 +246,33 @@ def _result(wanted: Wanted, found: list, count: Any) -> Selected:
 
 
 @functools.lru_cache(maxsize=256)
-def _front_end(names: tuple[str, ...], outputs: int) -> Callable:
-    return front_end(Family("select", names, _parse, plan, outputs=outputs))
+def _front_end(names: tuple[str, ...], outputs: int, places: tuple[int, ...]) -> Callable:
+    made = args_of.plan_with_numbers(plan, places, _numbers_of) if places else plan
+    return front_end(Family("select", names, _parse, made, outputs=outputs))
+
+
+def _numbers_of(spec: SelectSpec) -> list[Argument]:
+    """Return the run-time arguments of a call that are numbers."""
+    return [argument for argument in spec.selection.args if not argument.in_memory]
 
 
 @functools.lru_cache(maxsize=4096)
 def _known(
-    wanted: Wanted, where: Any, names: tuple, capacity: Any, fill: Any, n: Any, numbers: tuple, _: tuple
+    wanted: Wanted, where: Any, named: tuple, capacity: Any, fill: Any, n: Any, numbers: tuple, _: tuple
 ) -> tuple:
-    """Return the front end of a call, and what it identifies the call by. The last argument distinguishes numbers that
-    are equal as keys."""
-    return _front_end(names, wanted.outputs + 1), (Arguments(wanted, where, names, capacity, fill, n, numbers),)
+    """Return the front end of a call, and what it identifies the call by. ``named`` are the names of the arrays, and
+    how many come before the run-time arguments. The last argument distinguishes numbers that are equal as keys."""
+    names, first = named
+    places = tuple(first + i for i, number in enumerate(numbers) if number is not None)
+    key = Arguments(wanted, where, names, capacity, fill, n, numbers)
+    return _front_end(names, wanted.outputs + 1, places), (key,)
 
 
 @functools.lru_cache(maxsize=1024)
 def _usual(indices: bool, where: Identity | None) -> tuple:
     """Return ``_known`` of a call of ``select`` with one array and no options."""
     names = ("x",) if where else ("x", "where")
-    return _known(Wanted("select", 1, False, indices, True, True), where, names, None, None, None, (), ())
+    return _known(Wanted("select", 1, False, indices, True, True), where, (names, len(names)), None, None, None, (), ())
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
@@ -314,21 +313,14 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
             fill += (-1 if wanted.values else scalar(given.fill, INT64, "fill_value"),)
         fill += (0,) * (wanted.lengths is not None)
     capacity = xs[0].size if given.capacity is None else given.capacity
-    return SelectSpec(selection, length, xs[0].size, capacity, fill, given.numbers)
+    return SelectSpec(selection, length, xs[0].size, capacity, fill)
 
 
 def _parse_args(given: Arguments, by_name: dict) -> tuple[Argument, ...]:
-    found = []
     accumulate = tuple(view.dtype for view in by_name.values())[: given.wanted.arrays]
-    for i, value in enumerate(given.numbers):
-        view = by_name.get(f"args[{i}]")
-        if view is None:
-            found.append(Argument(argument_type(value, accumulate), False))
-            continue
-        if view.size != 1:
-            raise ArgumentValueError(explain(f"args[{i}]", f"shape {view.shape}", "an array of one element"))
-        found.append(Argument(view.dtype, True))
-    return tuple(found)
+    memory = iter([(view, name) for name, view in by_name.items() if name.startswith("args[")])
+    found = args_of.read(given.numbers, memory)
+    return tuple(a if isinstance(a, Argument) else Argument(argument_type(a, accumulate), False) for a in found)
 
 
 def _kind(given: Arguments, by_name: dict, length: int, args: int) -> tuple[str, bool, int]:

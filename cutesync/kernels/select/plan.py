@@ -45,13 +45,13 @@ def kernel_spec(policy: PipelinePolicy, selection: Selection) -> KernelSpec:
 
 
 def plan(spec: SelectSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
-    """Prepare the launch of a call. The inputs are the arrays of elements, then ``where``, ``n`` and run-time arguments
-    that are arrays, as far as there are any."""
+    """Prepare the launch of a call. The inputs are the arrays of elements, then ``where``, ``n`` and run-time
+    arguments, as far as there are any."""
     selection = spec.selection
     names = list(numbered("x", selection.sources))
     names += ["where"] if selection.kind in ("mask", "bits") else []
     names += ["n"] if selection.counted else []
-    names += [name for name, a in zip(numbered("arg", selection.args), selection.args) if a.in_memory]
+    names += numbered("arg", selection.args)
     by_name = dict(zip(names, views))
     problem = Problem(
         spec.length,
@@ -61,7 +61,6 @@ def plan(spec: SelectSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     )
     choice = choose(problem)
     values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity}
-    values |= dict(zip(numbered("arg", selection.args), spec.args))
     places, ranks = ["places"] * selection.indices, ["ranks"] * selection.inverse
     lengths = ["lengths"] * (selection.lengths is not None)
     fills = [*numbered("fill", selection.results), *(f"fill_{name[:-1]}" for name in (*places, *lengths))]

@@ -60,15 +60,13 @@ class Selection:
 @dataclass(frozen=True)
 class SelectSpec(Spec):
     """A call: ``length`` positions of ``whole``, results of ``capacity`` elements. ``fill`` has a number for each
-    result, those for indices and lengths last; ``args`` has the run-time arguments that are numbers, and None for each
-    that is an array."""
+    result, those for indices and lengths last."""
 
     selection: Selection
     length: int
     whole: int
     capacity: int
     fill: tuple = ()
-    args: tuple = ()
 
     @property
     def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
