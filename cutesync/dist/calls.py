@@ -10,29 +10,48 @@ from ..kernels.reduce.spec import ReduceSpec
 from ..kernels.scan.spec import ScanSpec
 from ..runtime import arrays
 from ..runtime.call import Family
-from .reduce import reduce
-from .scan import scan
+from . import reduce, scan
 from .sharded import Sharded
+
+_MOST_PLANS = 1024
 
 
 def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple, out: Any, stream: Any) -> Any:
     """Make a call of a family; ``call`` is its front end, and ``given`` are its inputs."""
     xs = tuple(x for x in given if x is not None)
     for x, name in zip(given, family.inputs):
-        if x is not None and not isinstance(x, Sharded):
+        if x is not None and type(x) is not Sharded:
             raise ArgumentTypeError(explain(name, f"a {type(x).__name__} beside a Sharded", "a Sharded"))
-    first = xs[0]
+    group = xs[0].group
+    key = (family.name, arguments, *(None if x is None else x.key for x in given))
+    try:
+        plan = group.plans.get(key)
+    except TypeError:  # an unhashable argument: the plan is used once
+        plan, key = None, ()
+    if plan is None:
+        plan = _plan(family, call, arguments, given)
+        if len(group.plans) >= _MOST_PLANS:
+            group.plans.clear()
+        if key:
+            group.plans[key] = plan
+    if out is not None:
+        raise ArgumentTypeError(explain("out", f"a {type(out).__name__} for a Sharded", "None"))
+    return plan.run(xs, group.streams(xs[0].parts, stream), stream is not None)
+
+
+def _plan(family: Family, call: Callable, arguments: tuple, given: tuple) -> Any:
+    """Check the arguments, and return the plan of a call."""
+    first = given[0]
     for x, name in zip(given[1:], family.inputs[1:]):
         if x is not None and (x.group is not first.group or x.axis != first.axis or x.offsets != first.offsets):
             raise ArgumentValueError(explain(name, repr(x), f"an array sharded as {family.inputs[0]} is, {first!r}"))
-    if out is not None:
-        raise ArgumentTypeError(explain("out", f"a {type(out).__name__} for a Sharded", "None"))
     views = tuple(None if x is None else x.view for x in given)
     spec: Any = family.parse(arguments, (*views, *(None,) * (len(family.inputs) - len(views))), None)
+    xs = tuple(x for x in given if x is not None)
     if isinstance(spec, ReduceSpec):
-        return reduce(call, arguments, spec, xs, stream)
+        return reduce.plan_of(call, arguments, spec, xs)
     if isinstance(spec, ScanSpec):
-        return scan(call, arguments, spec, xs, stream)
+        return scan.plan_of(call, arguments, spec, xs)
     raise ArgumentTypeError(explain(family.inputs[0], "a Sharded", f"an array on one device, for {family.name}"))
 
 

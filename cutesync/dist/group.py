@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..dtypes import element_type
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..identity import identify
 from ..kernels.reduce.spec import Reduction
-from ..kernels.states import States, numbered, parameter_groups
 from ..ops import operator
 from ..runtime import arrays, backend, device_array, workspace
-from ..runtime.kernel import KernelSpec, Scalar
-from ..runtime.launch import Launch, Run
+from .exchange import Exchange, Side
 from .memory import MAX_RANKS, SymmetricMemory
-from .sharded import Sharded
-
-THREADS = 256  # of a block of ``exchange``, an element each
-
-
-class Side(NamedTuple):
-    """What one device gives to an exchange: addresses of the values of its states (none, if it has none) and of its
-    results, a bit for each rank whose states it combines, and its run-time arguments."""
-
-    inputs: tuple[int, ...]
-    outs: tuple[int, ...]
-    take: int
-    args: tuple = ()
+from .sharded import Sharded, signature
 
 
 class Group:
@@ -45,7 +31,7 @@ class Group:
         self.place = backend.of(self.ordinals[0])
         self.place.connect(self.ordinals)
         self._memories: dict[Hashable, SymmetricMemory] = {}
-        self._launches: dict[tuple, tuple[Run, ...]] = {}
+        self.plans: dict[tuple, Any] = {}  # of calls, by what they depend on
 
     @classmethod
     def local(cls, devices: int | Sequence[int] | None = None) -> Group:
@@ -101,41 +87,50 @@ class Group:
         device gets ``parts[0] op parts[1] op ...``, the same bits on all. ``op`` is as in ``cs.reduce``.
 
         The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time."""
-        given = Sharded(self, parts.parts if isinstance(parts, Sharded) else parts, None)
+        given = parts.parts if isinstance(parts, Sharded) else tuple(parts)
+        signatures = tuple(signature(part) for part in given)
+        key = ("all_reduce", op if type(op) is str else identify(op), signatures)
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op)
+        exchange, like = plan
+        streams = self.streams(given, stream)
+        results = []
+        with self.together():
+            memory = self.memory(streams)
+            exchange.prepare(memory)
+            for rank, (part, raw) in enumerate(zip(given, streams)):
+                with self.place.using(self.ordinals[rank]):
+                    library, empty = like[rank]
+                    results.append(empty(raw, stream is not None))
+                    addresses = library.identify(part)[0], library.address(results[rank])
+                    exchange.launch(memory, rank, addresses, raw)
+        return Sharded.of_results(self, results, None)
+
+    def _all_reduce(self, given: Sharded, op: Any) -> tuple[Exchange, list]:
+        """Return the exchange of a call, and for each part the adapter of its library and what makes its result."""
         parsed = operator(op)
         parsed.check(given.dtype)
         operation = Reduction(parsed, given.dtype, given.dtype.accumulator, given.dtype)
         if not all(view.contiguous for view in given.views):
             raise ArgumentValueError(explain("parts", "strided arrays", "contiguous ones", "copy them first"))
-        streams = self.streams(given, stream)
-        results = self.empty(given, given.shape, given.dtype, streams, stream is not None)
-        everyone = (1 << self.size) - 1
-        sides = [
-            Side((view.ptr,), (arrays.adapter(result).address(result),), everyone)
-            for view, result in zip(given.views, results)
-        ]
-        with self.together():
-            self.exchange(operation, sides, given.size, streams)
-        return Sharded(self, results, None)
+        everyone = [Side(True, (1 << self.size) - 1)] * self.size
+        return Exchange(self, operation, given.size, everyone), self.allocators(given, given.shape, given.dtype)
 
     # --- what the functions of this package use -----------------------------------------------------------------------
 
-    def streams(self, like: Sharded, stream: Any) -> tuple[int, ...]:
+    def streams(self, parts: Sequence[Any], stream: Any) -> tuple[int, ...]:
         """Return the stream of each device, as raw handles."""
         if stream is None:
-            pairs = zip(like.parts, self.ordinals)
-            return tuple(arrays.adapter(part).stream(ordinal) for part, ordinal in pairs)
+            return tuple(arrays.adapter(part).stream(ordinal) for part, ordinal in zip(parts, self.ordinals))
         if not isinstance(stream, (tuple, list)) or len(stream) != self.size:
             raise ArgumentTypeError(explain("stream", repr(stream), f"None, or a sequence of {self.size} streams"))
         return tuple(map(arrays.stream_handle, stream))
 
-    def empty(self, like: Sharded, shape: tuple[int, ...], dtype: Any, streams: tuple, explicit: bool) -> list:
-        """Return an array of the library of ``like`` on each device."""
-        made = []
-        for part, ordinal, stream in zip(like.parts, self.ordinals, streams):
-            with self.place.using(ordinal):
-                made.append(arrays.adapter(part).allocator(shape, dtype, ordinal)(stream, explicit))
-        return made
+    def allocators(self, like: Sharded, shape: tuple[int, ...], dtype: Any) -> list[tuple[Any, Any]]:
+        """Return the adapter of each part's library, and the function that makes such an array beside the part."""
+        libraries = [arrays.adapter(part) for part in like.parts]
+        return [(library, library.allocator(shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -145,35 +140,12 @@ class Group:
                 yield
         except BaseException:
             self._memories.clear()
-            self._launches.clear()
+            self.plans.clear()
             for ordinal in self.ordinals:
                 workspace.forget(ordinal, 0)
             raise
 
-    def exchange(
-        self,
-        operation: Reduction | States,
-        sides: Sequence[Side],
-        count: int,
-        streams: tuple[int, ...],
-        init: tuple | None = None,
-        last: bool = False,
-    ) -> None:
-        """Launch the kernel of ``exchange`` on each device, for ``count`` states. ``operation`` makes states of values
-        and results of states; ``init`` comes before the first state, or after the ``last``."""
-        memory = self._memory(streams)
-        each = memory.capacity // operation.slot_words
-        for start in range(0, count, each):
-            length = min(each, count - start)
-            runs = self._prepared(memory, operation, sides, length, (init, last))
-            for rank, (run, side) in enumerate(zip(runs, sides)):
-                inputs = side.inputs or (0,) * len(operation.sources)
-                sources = [p + start * t.size for p, t in zip(inputs, operation.sources)]
-                targets = [p + start * t.size for p, t in zip(side.outs, operation.results)]
-                with self.place.using(self.ordinals[rank]):
-                    run((*sources, *targets), streams[rank])
-
-    def _memory(self, streams: tuple[int, ...]) -> SymmetricMemory:
+    def memory(self, streams: tuple[int, ...]) -> SymmetricMemory:
         """Return the symmetric memory of these streams, or of their captures."""
         key = []
         for ordinal, stream in zip(self.ordinals, streams):
@@ -184,52 +156,3 @@ class Group:
         if found is None:
             found = self._memories[tuple(key)] = SymmetricMemory(self.ordinals)
         return found
-
-    def _prepared(
-        self,
-        memory: SymmetricMemory,
-        operation: Reduction | States,
-        sides: Sequence[Side],
-        count: int,
-        start: tuple[tuple | None, bool],
-    ) -> tuple[Run, ...]:
-        """Return the launch of each device. All are made, and their kernels loaded, before one runs: a kernel that is
-        loaded while another waits for it may wait for that one."""
-        own = tuple((bool(side.inputs), side.take, side.args) for side in sides)
-        key = (memory.bases, operation, count, start, own)
-        found = self._launches.get(key)
-        if found is None:
-            init, last = start
-            where = None if init is None else "last" if last else "first"
-            spec = kernel_spec(operation, self.size, where, count <= THREADS)
-            signature = zlib.crc32(repr((spec.key, count, init)).encode()) & 0x7FFFFFFF
-            shared = {"count": count, "capacity": memory.capacity, "signature": signature}
-            shared |= {f"peer{rank}": base for rank, base in enumerate(memory.bases)}
-            shared |= dict(zip(numbered("init", operation.registers), init or ()))
-            names = (*numbered("x", operation.sources), *numbered("out", operation.results))
-            made = []
-            for rank, side in enumerate(sides):
-                values = shared | {"rank": rank, "take": side.take, "own": int(bool(side.inputs))}
-                values |= dict(zip(numbered("arg", operation.args), side.args))
-                made.append(Launch(spec, self.ordinals[rank], -(-count // THREADS), values, names).run)
-            found = self._launches[key] = tuple(made)
-        return found
-
-
-def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, single: bool) -> KernelSpec:
-    """Return the kernel of an exchange between so many devices."""
-    inputs, outputs, start, args = parameter_groups(operation)
-    peers = [Scalar(f"peer{rank}", "Int64") for rank in range(ranks)]
-    numbers = [Scalar(name, "Int32") for name in ("rank", "count", "capacity", "take", "own", "signature")]
-
-    def examples() -> Sequence:
-        groups = (inputs, outputs, [*start, *args], peers)
-        return *(tuple(p.example() for p in group) for group in groups), *(p.example() for p in numbers)
-
-    def make() -> Any:
-        from .exchange import Exchange
-
-        return Exchange(operation.monoid(), ranks, where, single)
-
-    parameters = (*inputs, *outputs, *start, *args, *peers, *numbers)
-    return KernelSpec(("exchange", ranks, str(where), single, *operation.key), parameters, make, examples=examples)

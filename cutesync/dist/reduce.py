@@ -20,11 +20,12 @@ from ..kernels.reduce.plan import places, plan
 from ..kernels.reduce.spec import ReduceSpec, Reduction
 from ..kernels.states import Argument, States
 from ..ops import Operator
-from ..runtime import arrays, backend
+from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
-from .group import Side
-from .sharded import Sharded, each_part
+from .exchange import Exchange, Side
+from .parts import Apart, Key
+from .sharded import Sharded
 
 
 class FirstPasses(Named):
@@ -44,37 +45,66 @@ class LastOfArg(Named):
         return ArgExchange(self)
 
 
-def reduce(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...], stream: Any) -> Any:
-    """Make a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
+class ReducePlan:
+    """A reduction along the sharded axis: its launches, and what makes its results."""
+
+    def __init__(self, spec: ReduceSpec, xs: tuple[Sharded, ...], full: list[int]) -> None:
+        first = xs[0]
+        self.group, take = first.group, sum(1 << rank for rank in full)
+        self.partials = Partials(spec, xs, full)
+        self.like = [self.group.allocators(first, shape, dtype) for shape, dtype in spec.results]
+        sides = [Side(rank in full, take, _args(spec, first, rank)) for rank in range(self.group.size)]
+        self.exchange = Exchange(self.group, _last(spec), math.prod(spec.results[0][0]), sides, spec.init)
+
+    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
+        group, results = self.group, []
+        with group.together():
+            memory = group.memory(streams)
+            self.exchange.prepare(memory)
+            for rank, ordinal in enumerate(group.ordinals):
+                with group.place.using(ordinal):
+                    values, held = self.partials.launch(rank, xs, streams[rank])
+                    made = [like[rank][1](streams[rank], explicit) for like in self.like]
+                    addresses = *values, *(like[rank][0].address(y) for like, y in zip(self.like, made))
+                    self.exchange.launch(memory, rank, addresses, streams[rank])
+                    results.append(made)
+                    del held  # the exchange that reads them is enqueued
+        found = tuple(Sharded.of_results(group, parts, None) for parts in zip(*results))
+        return found if len(found) > 1 else found[0]
+
+
+class Partials:
+    """The launches that reduce each part to the values of states; ``full`` are the ranks whose parts have elements."""
+
+    def __init__(self, spec: ReduceSpec, xs: tuple[Sharded, ...], full: list[int]) -> None:
+        self.values = 2 if isinstance(spec.reduction.op, str) else len(spec.reduction.values)
+        self.call = _front_end(len(xs), self.values)
+        self.key, self.full = (Key(spec.reduction, spec.axes, spec.args),), full
+        self.address = arrays.adapter(xs[0].parts[0]).address
+
+    def launch(self, rank: int, xs: tuple[Sharded, ...], stream: int) -> tuple[tuple[int, ...], Any]:
+        """Launch the reduction of one part. Return the addresses of the values, and the arrays that hold them."""
+        if rank not in self.full:
+            return (0,) * self.values, None
+        x, *others = (y.parts[rank] for y in xs)
+        found = self.call(self.key, x, None, stream, tuple(others))
+        return tuple(map(self.address, found if isinstance(found, tuple) else (found,))), found
+
+
+def plan_of(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...]) -> ReducePlan | Apart:
+    """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
     first = xs[0]
-    group, axis = first.group, first.axis
-    streams = group.streams(first, stream)
-    if axis not in spec.axes:
-        return _apart(call, arguments, spec, xs, streams, stream is not None)
+    axis, full = first.axis, full_ranks(first)
+    if axis is None or axis not in spec.axes:
+        reduced = sum(other < axis for other in spec.axes) if axis is not None and not spec.keepdims else 0
+        return Apart(call, arguments, None if axis is None else axis - reduced)
     _check(spec, axis)
-    states = [states_of(spec, tuple(x.parts[rank] for x in xs), streams[rank]) for rank in range(group.size)]
-    if not any(states):  # no elements at all
-        return _apart(call, arguments, spec, xs, streams, stream is not None)
-    results = [group.empty(first, shape, dtype, streams, stream is not None) for shape, dtype in spec.results]
-    address = arrays.adapter(first.parts[0]).address
-    take = sum(1 << rank for rank, found in enumerate(states) if found)
-    sides = [
-        Side(tuple(map(address, found)), tuple(address(of[rank]) for of in results), take, _args(spec, first, rank))
-        for rank, found in enumerate(states)
-    ]
-    with group.together():
-        group.exchange(_last(spec), sides, math.prod(spec.results[0][0]), streams, spec.init)
-    found = tuple(Sharded(group, parts, None) for parts in results)
-    return found if len(found) > 1 else found[0]
+    return ReducePlan(spec, xs, full) if full else Apart(call, arguments, None)
 
 
-def _apart(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple, streams: tuple, explicit: bool) -> Any:
-    """Make the call for each part."""
-    axis = xs[0].axis
-    if axis is not None:
-        kept = axis - (0 if spec.keepdims else sum(reduced < axis for reduced in spec.axes))
-        axis = None if axis in spec.axes else kept
-    return each_part(call, arguments, xs, streams if explicit else None, axis)
+def full_ranks(x: Sharded) -> list[int]:
+    """Return the ranks whose parts have elements."""
+    return [rank for rank, view in enumerate(x.views) if view.size]
 
 
 def _check(spec: ReduceSpec, axis: int) -> None:
@@ -95,18 +125,6 @@ def _check(spec: ReduceSpec, axis: int) -> None:
         raise ArgumentValueError(explain("op", came, "a named operator, or shards along the first reduced axis"))
 
 
-def states_of(spec: ReduceSpec, parts: tuple, stream: int) -> tuple:
-    """Launch the reduction of one part to the values of its states. Return them; nothing for an empty part."""
-    if arrays.adapter(parts[0]).view(parts[0]).size == 0:
-        return ()
-    call = _front_end(len(parts), 2 if isinstance(spec.reduction.op, str) else len(spec.reduction.values))
-    own = (spec.reduction, spec.axes, spec.args)
-    ordinal = arrays.adapter(parts[0]).view(parts[0]).device
-    with backend.of(ordinal).using(ordinal):
-        found = call(own, parts[0], None, stream, parts[1:])
-    return found if isinstance(found, tuple) else (found,)
-
-
 @functools.lru_cache(maxsize=64)
 def _front_end(inputs: int, outputs: int) -> Callable:
     names = tuple(f"x{i or ''}" for i in range(inputs))
@@ -114,7 +132,7 @@ def _front_end(inputs: int, outputs: int) -> Callable:
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
-    reduction, axes, args = arguments
+    reduction, axes, args = arguments[0].given
     spec = ReduceSpec(reduction, views[0].shape, axes, False, None, args=args)
     if isinstance(reduction.op, str):
         spec = places(spec)

@@ -25,28 +25,76 @@ from ..kernels.states import Argument, Single, States
 from ..runtime import arrays, device_array
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
-from .group import Side
-from .reduce import first_pass, states_of
+from .exchange import Exchange, Side
+from .parts import Apart, Key
+from .reduce import Partials, first_pass, full_ranks
 from .resume import resume
-from .sharded import Sharded, each_part
+from .sharded import Sharded
 
 
-def scan(call: Callable, arguments: tuple, spec: ScanSpec, xs: tuple[Sharded, ...], stream: Any) -> Any:
-    """Make a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
-    first = xs[0]
-    group, streams = first.group, first.group.streams(first, stream)
-    if first.axis is None or (spec.axis is not None and first.axis != spec.axis):
-        return each_part(call, arguments, xs, streams if stream is not None else None, first.axis)
-    _check(spec, first)
-    carries = _carries(spec, xs, streams)
-    found = []
-    for rank, ordinal in enumerate(group.ordinals):
-        parts = tuple(x.parts[rank] for x in xs)
-        with group.place.using(ordinal):
-            found.append(_scan_part(spec, parts, carries[rank], streams[rank]))
-    axis = 0 if spec.axis is None else first.axis
-    results = tuple(Sharded(group, parts, axis) for parts in zip(*found))
-    return results if len(results) > 1 else results[0]
+class ScanPlan:
+    """A scan along the sharded axis. ``before`` has the ranks whose parts come before each part."""
+
+    def __init__(self, spec: ScanSpec, xs: tuple[Sharded, ...]) -> None:
+        first, operation = xs[0], reduction_of(spec.operation)
+        self.spec, self.group, self.operation, self.first = spec, first.group, operation, spec.start is not None
+        axes = frozenset(range(first.ndim) if spec.axis is None else [spec.axis])
+        full = full_ranks(first)
+        self.partials = Partials(ReduceSpec(operation, first.shape, axes, False, None, args=spec.args), xs, full)
+        self.shape = tuple(n for axis, n in enumerate(first.shape) if axis not in axes)
+        self.before = [
+            [other for other in full if (other > rank if spec.reverse else other < rank)]
+            for rank in range(self.group.size)
+        ]
+        sides = [
+            Side(rank in full, sum(1 << other for other in before), spec.args)
+            for rank, before in enumerate(self.before)
+        ]
+        count = math.prod(self.shape)
+        self.exchange = Exchange(self.group, operation.of_pass(1, 3), count, sides, spec.start, spec.reverse)
+        self.keys = {form: (Key(form, spec),) for form in ("plain", "carry", "values")}
+
+    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
+        group, spec, found = self.group, self.spec, []
+        memory = group.memory(streams)
+        self.exchange.prepare(memory)
+        with group.together():
+            for rank, ordinal in enumerate(group.ordinals):
+                with group.place.using(ordinal):
+                    values, _held = self.partials.launch(rank, xs, streams[rank])
+                    carry: tuple = ()
+                    if self.before[rank] or self.first:
+                        types = self.operation.values
+                        carry = tuple(device_array.allocate(self.shape, t, ordinal, streams[rank]) for t in types)
+                    outs = tuple(value.ptr for value in carry) or (0,) * len(self.operation.values)
+                    self.exchange.launch(memory, rank, (*values, *outs), streams[rank])
+                    found.append(self.scan_part(tuple(x.parts[rank] for x in xs), carry, streams[rank]))
+        results = tuple(Sharded.of_results(group, parts, spec.axis or 0) for parts in zip(*found))
+        return results if len(results) > 1 else results[0]
+
+    def scan_part(self, parts: tuple, carry: tuple, stream: int) -> tuple:
+        """Launch the scan of one part; ``carry`` has the values of the states before it, or is empty."""
+        results, empty = len(self.spec.operation.results), arrays.adapter(parts[0]).view(parts[0]).size == 0
+        if empty or not carry:
+            found = _front_end(len(parts), results)(self.keys["plain"], parts[0], None, stream, parts[1:])
+        elif carry[0].size == 1:
+            call = _front_end(len(parts) + len(carry), results)
+            found = call(self.keys["carry"], parts[0], None, stream, (*parts[1:], *carry))
+        else:
+            call = _front_end(len(parts), len(self.operation.values))
+            values = call(self.keys["values"], parts[0], None, stream, parts[1:])
+            values = values if isinstance(values, tuple) else (values,)
+            return resume(self.spec, self.operation, values, carry, parts[0], stream)
+        return found if isinstance(found, tuple) else (found,)
+
+
+def plan_of(call: Callable, arguments: tuple, spec: ScanSpec, xs: tuple[Sharded, ...]) -> ScanPlan | Apart:
+    """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
+    axis = xs[0].axis
+    if axis is None or (spec.axis is not None and axis != spec.axis):
+        return Apart(call, arguments, axis)
+    _check(spec, xs[0])
+    return ScanPlan(spec, xs)
 
 
 def _check(spec: ScanSpec, first: Sharded) -> None:
@@ -66,54 +114,11 @@ def _check(spec: ScanSpec, first: Sharded) -> None:
         )
 
 
-def _reduction(operation: Single | States) -> Reduction | States:
+def reduction_of(operation: Single | States) -> Reduction | States:
     """Return the operation of a scan as that of a reduction."""
     if isinstance(operation, Single):
         return Reduction(operation.op, operation.source, operation.accumulate, operation.output)
     return operation
-
-
-def _carries(spec: ScanSpec, xs: tuple[Sharded, ...], streams: tuple[int, ...]) -> list[tuple]:
-    """Launch the reductions of all parts and their exchange. Return the values of the states before each part; nothing
-    for a part that comes first in a scan without a first state."""
-    first, operation = xs[0], _reduction(spec.operation)
-    group, axes = first.group, frozenset(range(first.ndim) if spec.axis is None else [spec.axis])
-    whole = ReduceSpec(operation, first.shape, axes, False, None, args=spec.args)
-    states = [states_of(whole, tuple(x.parts[rank] for x in xs), streams[rank]) for rank in range(group.size)]
-    shape = tuple(n for axis, n in enumerate(first.shape) if axis not in axes)
-    full = [rank for rank, found in enumerate(states) if found]
-    carries, sides = [], []
-    for rank, ordinal in enumerate(group.ordinals):
-        before = [other for other in full if (other > rank if spec.reverse else other < rank)]
-        values: tuple = ()
-        if before or spec.start is not None:
-            with group.place.using(ordinal):
-                values = tuple(device_array.allocate(shape, t, ordinal, streams[rank]) for t in operation.values)
-        address = arrays.adapter(first.parts[rank]).address
-        outs = tuple(value.ptr for value in values) or (0,) * len(operation.values)
-        sides.append(Side(tuple(map(address, states[rank])), outs, sum(1 << other for other in before), spec.args))
-        carries.append(values)
-    with group.together():
-        between = operation.of_pass(1, 3)
-        group.exchange(between, sides, math.prod(shape), streams, spec.start, last=spec.reverse)
-    return carries
-
-
-def _scan_part(spec: ScanSpec, parts: tuple, carry: tuple, stream: int) -> tuple:
-    """Launch the scan of one part; ``carry`` has the values of the states before it, or is empty."""
-    view = arrays.adapter(parts[0]).view(parts[0])
-    operation = spec.operation
-    if view.size == 0 or not carry:
-        found = _front_end(len(parts), len(operation.results))(("plain", spec), parts[0], None, stream, parts[1:])
-    elif carry[0].size == 1:
-        call = _front_end(len(parts) + len(carry), len(operation.results))
-        found = call(("carry", spec), parts[0], None, stream, (*parts[1:], *carry))
-    else:
-        call = _front_end(len(parts), len(operation.values))
-        values = call(("values", spec), parts[0], None, stream, parts[1:])
-        values = values if isinstance(values, tuple) else (values,)
-        return resume(spec, _reduction(operation), values, carry, parts[0], stream)
-    return found if isinstance(found, tuple) else (found,)
 
 
 @functools.lru_cache(maxsize=64)
@@ -125,7 +130,7 @@ def _front_end(inputs: int, outputs: int) -> Callable:
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """Return the Spec of one part: a scan as it is ("plain"), after a state in memory ("carry"), or to the values of
     states ("values")."""
-    form, spec = arguments
+    form, spec = arguments[0].given
     spec, operation = replace(spec, **along(spec.axis, views[0].shape)), spec.operation
     if form == "plain":
         return spec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Sharded:
     NumPy array, ``np.asarray(sharded)`` makes a NumPy array of all parts.
     """
 
-    __slots__ = ("axis", "dtype", "group", "offsets", "parts", "shape", "views")
+    __slots__ = ("_facts", "axis", "group", "parts")
 
     def __init__(self, group: Group, parts: Sequence[Any], axis: int | None = 0) -> None:
         self.group, self.parts = group, tuple(parts)
@@ -35,22 +35,52 @@ class Sharded:
             raise ArgumentValueError(
                 explain("parts", f"{len(self.parts)} arrays", f"{group.size}, one for each device")
             )
-        self.views = tuple(_checked(group, rank, part) for rank, part in enumerate(self.parts))
-        first = self.views[0]
-        self.dtype: DType = first.dtype
+        views = tuple(_checked(group, rank, part) for rank, part in enumerate(self.parts))
+        first = views[0]
         self.axis = None if axis is None else _axis(axis, len(first.shape))
-        for view in self.views[1:]:
+        for view in views[1:]:
             if view.dtype is not first.dtype:
                 raise ArgumentTypeError(explain("parts", f"{view.dtype} and {first.dtype}", "parts of one type"))
             if _but(view.shape, self.axis) != _but(first.shape, self.axis):
                 allowed = "parts of one shape" + ("" if self.axis is None else f" except along axis {self.axis}")
                 raise ArgumentValueError(explain("parts", f"shapes {first.shape} and {view.shape}", allowed))
-        lengths = [] if self.axis is None else [view.shape[self.axis] for view in self.views]
-        self.offsets = tuple(itertools.accumulate(lengths, initial=0))
-        shape = list(first.shape)
-        if self.axis is not None:
-            shape[self.axis] = self.offsets[-1]
-        self.shape = tuple(shape)
+        self._facts: _Facts | None = _facts(views, self.axis, self.parts)
+
+    @classmethod
+    def of_results(cls, group: Group, parts: Sequence[Any], axis: int | None) -> Sharded:
+        """Return the Sharded of parts that this package has made, which need no check."""
+        made = cls.__new__(cls)
+        made.group, made.parts, made.axis, made._facts = group, tuple(parts), axis, None
+        return made
+
+    @property
+    def facts(self) -> _Facts:
+        if self._facts is None:
+            views = tuple(arrays.adapter(part).view(part) for part in self.parts)
+            self._facts = _facts(views, self.axis, self.parts)
+        return self._facts
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return self.facts.views
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.facts.shape
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each part begins along ``axis``, and where the last one ends."""
+        return self.facts.offsets
+
+    @property
+    def dtype(self) -> DType:
+        return self.views[0].dtype
+
+    @property
+    def key(self) -> tuple:
+        """What a plan depends on."""
+        return self.facts.key
 
     @property
     def size(self) -> int:
@@ -105,6 +135,30 @@ class Sharded:
     __hash__ = None  # type: ignore[assignment]  # as NumPy's arrays
 
 
+class _Facts(NamedTuple):
+    """What a Sharded knows of its parts. ``key`` has the axis and the signature of each part."""
+
+    views: tuple[View, ...]
+    shape: tuple[int, ...]
+    offsets: tuple[int, ...]
+    key: tuple
+
+
+def _facts(views: tuple[View, ...], axis: int | None, parts: tuple) -> _Facts:
+    lengths = [] if axis is None else [view.shape[axis] for view in views]
+    offsets = tuple(itertools.accumulate(lengths, initial=0))
+    shape = views[0].shape
+    if axis is not None:
+        shape = (*shape[:axis], offsets[-1], *shape[axis + 1 :])
+    return _Facts(views, shape, offsets, (axis, *map(signature, parts)))
+
+
+def signature(part: Any) -> tuple:
+    """Return what a plan depends on of one part."""
+    pointer, found = arrays.adapter(part).identify_strided(part)
+    return type(part), pointer & 15, found
+
+
 def _checked(group: Group, rank: int, part: Any) -> View:
     """Return the view of a part, which lies on the device of its rank."""
     view = arrays.checked(part, f"parts[{rank}]", strided=True)
@@ -134,15 +188,3 @@ def _host(sharded: Sharded, rank: int) -> np.ndarray:
     if not isinstance(part, DeviceArray):
         part = DeviceArray(view.ptr, view.shape, view.dtype, view.device, part, view.strides)
     return device_array.to_numpy(part, stream)
-
-
-def each_part(call: Callable, arguments: tuple, xs: tuple, streams: tuple | None, axis: int | None) -> Any:
-    """Make a call of a front end for the parts of each device; the results are sharded along ``axis``."""
-    group, found = xs[0].group, []
-    for rank, ordinal in enumerate(group.ordinals):
-        x, *others = (y.parts[rank] for y in xs)
-        with group.place.using(ordinal):
-            found.append(call(arguments, x, None, None if streams is None else streams[rank], tuple(others)))
-    if isinstance(found[0], tuple):
-        return tuple(Sharded(group, parts, axis) for parts in zip(*found))
-    return Sharded(group, found, axis)
