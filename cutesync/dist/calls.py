@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..kernels.flags.spec import FlagSpec
 from ..kernels.reduce.spec import ReduceSpec
 from ..kernels.scan.spec import ScanSpec
 from ..runtime import arrays
 from ..runtime.call import Family
-from . import reduce, scan
+from . import flags, reduce, scan
 from .sharded import Sharded
 
 _MOST_PLANS = 1024
@@ -52,6 +53,8 @@ def _plan(family: Family, call: Callable, arguments: tuple, given: tuple) -> Any
         return reduce.plan_of(call, arguments, spec, xs)
     if isinstance(spec, ScanSpec):
         return scan.plan_of(call, arguments, spec, xs)
+    if isinstance(spec, FlagSpec):
+        return flags.plan_of(call, arguments, spec, xs)
     raise ArgumentTypeError(explain(family.inputs[0], "a Sharded", f"an array on one device, for {family.name}"))
 
 

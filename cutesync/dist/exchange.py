@@ -93,8 +93,10 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
 
     def make() -> Any:
         from .exchange_kernel import ExchangeKernel
+        from .seam_kernel import SeamKernel
 
-        return ExchangeKernel(operation.monoid(), ranks, where, single)
+        kernel = SeamKernel if operation.key[0] == "seam" else ExchangeKernel
+        return kernel(operation.monoid(), ranks, where, single)
 
     parameters = (*inputs, *outputs, *start, *args, *peers, *numbers)
     return KernelSpec(("exchange", ranks, str(where), single, *operation.key), parameters, make, examples=examples)

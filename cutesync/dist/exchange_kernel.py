@@ -158,11 +158,11 @@ class ExchangeKernel:
                 state = self.monoid.combine(init, state)
             if cutlass.const_expr(self.start == "last"):
                 state = self.monoid.combine(state, init)
-            self.save(out, at, state)
+            self.save(x, out, at, state)
         elif cutlass.const_expr(self.start is not None):
-            self.save(out, at, init)
+            self.save(x, out, at, init)
 
-    def save(self, out, at, state) -> None:
+    def save(self, x, out, at, state) -> None:
         for pointer, result in zip(pointers_of(out), self.monoid.results_of(state)):
             cute.make_tensor(pointer + at, cute.make_layout((1,)))[0] = result
 

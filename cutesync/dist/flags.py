@@ -1,0 +1,151 @@
+"""Flags and differences of sharded arrays: each device marks its part; then edge items cross the seams.
+
+The item at the edge of a part has no neighbour in it. Every device sends its last item to the next device that has
+items, or its first item to the one before, and writes the result at its own edge once more (``seam_kernel``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..dtypes import INT64, DType
+from ..errors import ArgumentValueError, explain
+from ..kernels.flags.call import Arguments
+from ..kernels.flags.spec import FlagSpec, Marking
+from ..kernels.reduce import reduce
+from ..kernels.states import Argument, words_of
+from ..ops import takes_index
+from ..runtime import arrays
+from ..runtime.view import View
+from .exchange import Exchange, Side
+from .parts import Apart
+from .reduce import full_ranks
+from .sharded import Sharded
+
+
+@dataclass(frozen=True)
+class Seam:
+    """What the kernel computes: the result at the edge items of a part, from these and those of a neighbour; ``after``:
+    at its last items. The run-time arguments say where the results of successive lines lie: ``inner`` of them follow
+    each other, and then so many elements are left out."""
+
+    marking: Marking
+    after: bool
+
+    @property
+    def sources(self) -> tuple[DType, ...]:
+        """The types of the items that are sent, and of the own ones."""
+        return self.marking.source, self.marking.source
+
+    @property
+    def results(self) -> tuple[DType, ...]:
+        return (self.marking.result,)
+
+    @property
+    def registers(self) -> tuple[str, ...]:
+        return (self.marking.register,)
+
+    @property
+    def args(self) -> tuple[Argument, ...]:
+        return (Argument(INT64, False),) * 2
+
+    @property
+    def slot_words(self) -> int:
+        return words_of(self.registers)
+
+    @property
+    def key(self) -> tuple:
+        return ("seam", self.after, *self.marking.key)
+
+    def monoid(self) -> Any:
+        from .seam_kernel import SeamMonoid
+
+        return SeamMonoid(self)
+
+
+class FlagPlan:
+    """A call along the sharded axis. ``seams`` has an exchange for each output, and whether it is with the part
+    after."""
+
+    def __init__(self, call: Callable, arguments: tuple, spec: FlagSpec, x: Sharded) -> None:
+        self.call, self.group, self.axis = call, x.group, spec.axis
+        self.full, self.lengths = full_ranks(x), x.lengths
+        self.inner, self.lines = math.prod(x.shape[spec.axis + 1 :]), math.prod(x.shape[: spec.axis])
+        self.arguments = [self._of_part(Arguments(*arguments), rank) for rank in range(self.group.size)]
+        before, after = spec.marking.looks
+        sides = [side for side, looks in ((False, before), (True, after)) if looks]
+        self.seams = [(side, Exchange(self.group, *self._seam(spec.marking, side))) for side in sides]
+        self.size = spec.marking.result.size
+
+    def _of_part(self, given: Arguments, rank: int) -> tuple:
+        """The ends that the caller gives belong to the first and the last part."""
+        if rank != self.full[0]:
+            given = given._replace(predecessor=None)
+        if rank != self.full[-1]:
+            given = given._replace(successor=None)
+        return tuple(given)
+
+    def _seam(self, marking: Marking, after: bool) -> tuple[Any, int, list[Side]]:
+        """Return the operation of an exchange, the number of its states, and its sides."""
+        sides = []
+        for rank, length in enumerate(self.lengths):
+            others = [other for other in self.full if (other > rank if after else other < rank)]
+            near = min(others, key=lambda other: abs(other - rank)) if others and rank in self.full else None
+            take = 0 if near is None else 1 << near
+            sides.append(Side(rank in self.full, take, (self.inner, length * self.inner)))
+        return Seam(marking, after), self.lines * self.inner, sides
+
+    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
+        group, (x,) = self.group, xs
+        found = []
+        with group.together():
+            memory = group.memory(streams)
+            for _, exchange in self.seams:
+                exchange.prepare(memory)
+            for rank, ordinal in enumerate(group.ordinals):
+                with group.place.using(ordinal):
+                    raw = streams[rank] if explicit else None
+                    made = self.call(self.arguments[rank], x.parts[rank], None, raw)
+                    made = made if isinstance(made, tuple) else (made,)
+                    edges = self._edges(x.parts[rank], x.views[rank], streams[rank]) if rank in self.full else None
+                    for number, (after, exchange) in enumerate(self.seams):
+                        out = arrays.adapter(made[number]).address(made[number])
+                        out += (self.lengths[rank] - 1) * self.inner * self.size if after else 0
+                        places = (0, 0) if edges is None else (edges[0], edges[-1])
+                        sent, own = places if after else places[::-1]
+                        exchange.launch(memory, rank, (sent, own, out), streams[rank])
+                    found.append(made)
+        results = tuple(Sharded.of_results(group, parts, self.axis) for parts in zip(*found))
+        return results if len(results) > 1 else results[0]
+
+    def _edges(self, part: Any, view: View, stream: int) -> tuple[int, ...]:
+        """Return the addresses of the first and of the last items, which lie without gaps there."""
+        if view.contiguous and self.lines == 1:
+            return view.ptr, view.ptr + (view.shape[self.axis] - 1) * self.inner * view.dtype.size
+        found = []
+        for edge in (slice(0, 1), slice(-1, None)):
+            items = part[(*(slice(None),) * self.axis, edge)]
+            found.append(reduce(items, "max", axis=self.axis, stream=stream))
+        self.held = found  # until the next call: the exchange that reads them is enqueued before
+        return tuple(arrays.adapter(copy).address(copy) for copy in found)
+
+
+def plan_of(call: Callable, arguments: tuple, spec: FlagSpec, xs: tuple[Sharded, ...]) -> FlagPlan | Apart:
+    """Return the plan of a call whose whole array has the Spec ``spec``; ``call`` is the front end for one part."""
+    axis, marking = xs[0].axis, spec.marking
+    if axis is None or axis != spec.axis or not full_ranks(xs[0]):
+        return Apart(call, arguments, axis)
+    refused: Sequence[tuple[bool, str, str]] = (
+        (spec.counted, "n", "a number or an array"),
+        (spec.tile is not None, "tile", f"{spec.tile}"),
+        (marking.bits, "dtype", "'bits'"),
+        (bool(marking.args), "args", "values"),
+        (takes_index(marking.op.fn), "op", "a callable that takes the index"),
+    )
+    for wrong, name, came in refused:
+        if wrong:
+            raise ArgumentValueError(explain(name, f"{came}, along the sharded axis {axis}", "that along other axes"))
+    return FlagPlan(call, arguments, spec, xs[0])
