@@ -58,6 +58,14 @@ class Exchange:
             self._launches[memory] = found
         return found
 
+    def launch_all(self, addresses: Sequence[tuple[int, ...]], streams: tuple[int, ...]) -> None:
+        """Launch on all devices. All memory must be there: to allocate some on one device may wait for a kernel on
+        another, which would wait for this launch."""
+        memory = self.group.memory(streams)
+        self.prepare(memory)
+        for rank, stream in enumerate(streams):
+            self.launch(memory, rank, addresses[rank], stream)
+
     def launch(self, memory: SymmetricMemory, rank: int, addresses: tuple[int, ...], stream: int) -> None:
         """Launch on one device. ``addresses`` are those of the values of its states (0, if it has none), then those of
         its results."""

@@ -100,37 +100,39 @@ class FlagPlan:
 
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
         group, (x,) = self.group, xs
-        found = []
+        found, addresses = [], [[] for _ in self.seams]  # type: tuple[list, list[list]]
+        held = []  # until the exchanges that read them are enqueued
         with group.together():
-            memory = group.memory(streams)
-            for _, exchange in self.seams:
-                exchange.prepare(memory)
             for rank, ordinal in enumerate(group.ordinals):
                 with group.place.using(ordinal):
                     raw = streams[rank] if explicit else None
                     made = self.call(self.arguments[rank], x.parts[rank], None, raw)
                     made = made if isinstance(made, tuple) else (made,)
-                    edges = self._edges(x.parts[rank], x.views[rank], streams[rank]) if rank in self.full else None
-                    for number, (after, exchange) in enumerate(self.seams):
-                        out = arrays.adapter(made[number]).address(made[number])
-                        out += (self.lengths[rank] - 1) * self.inner * self.size if after else 0
-                        places = (0, 0) if edges is None else (edges[0], edges[-1])
-                        sent, own = places if after else places[::-1]
-                        exchange.launch(memory, rank, (sent, own, out), streams[rank])
-                    found.append(made)
+                    edges, copies = self._edges(x.parts[rank], x.views[rank], streams[rank])
+                found.append(made)
+                held.append(copies)
+                for number, (after, _) in enumerate(self.seams):
+                    out = arrays.adapter(made[number]).address(made[number])
+                    out += (self.lengths[rank] - 1) * self.inner * self.size if after else 0
+                    addresses[number].append((*(edges if after else edges[::-1]), out))
+            for number, (_, exchange) in enumerate(self.seams):
+                exchange.launch_all(addresses[number], streams)
         results = tuple(Sharded.of_results(group, parts, self.axis) for parts in zip(*found))
         return results if len(results) > 1 else results[0]
 
-    def _edges(self, part: Any, view: View, stream: int) -> tuple[int, ...]:
-        """Return the addresses of the first and of the last items, which lie without gaps there."""
+    def _edges(self, part: Any, view: View, stream: int) -> tuple[tuple[int, int], Any]:
+        """Return the addresses of the first and of the last items, which lie without gaps there, and what holds them.
+        An empty part has none."""
+        if view.size == 0:
+            return (0, 0), None
         if view.contiguous and self.lines == 1:
-            return view.ptr, view.ptr + (view.shape[self.axis] - 1) * self.inner * view.dtype.size
-        found = []
+            return (view.ptr, view.ptr + (view.shape[self.axis] - 1) * self.inner * view.dtype.size), part
+        copies = []
         for edge in (slice(0, 1), slice(-1, None)):
             items = part[(*(slice(None),) * self.axis, edge)]
-            found.append(reduce(items, "max", axis=self.axis, stream=stream))
-        self.held = found  # until the next call: the exchange that reads them is enqueued before
-        return tuple(arrays.adapter(copy).address(copy) for copy in found)
+            copies.append(reduce(items, "max", axis=self.axis, stream=stream))
+        first, last = (arrays.adapter(copy).address(copy) for copy in copies)
+        return (first, last), copies
 
 
 def plan_of(call: Callable, arguments: tuple, spec: FlagSpec, xs: tuple[Sharded, ...]) -> FlagPlan | Apart:

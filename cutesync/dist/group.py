@@ -95,16 +95,12 @@ class Group:
             plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op)
         exchange, like = plan
         streams = self.streams(given, stream)
-        results = []
+        results, places = [], []
         with self.together():
-            memory = self.memory(streams)
-            exchange.prepare(memory)
-            for rank, (part, raw) in enumerate(zip(given, streams)):
-                with self.place.using(self.ordinals[rank]):
-                    library, empty = like[rank]
-                    results.append(empty(raw, stream is not None))
-                    addresses = library.identify(part)[0], library.address(results[rank])
-                    exchange.launch(memory, rank, addresses, raw)
+            for part, raw, (library, empty) in zip(given, streams, like):
+                results.append(empty(raw, stream is not None))
+                places.append((library.identify(part)[0], library.address(results[-1])))
+            exchange.launch_all(places, streams)
         return Sharded.of_results(self, results, None)
 
     def _all_reduce(self, given: Sharded, op: Any) -> tuple[Exchange, list]:

@@ -57,18 +57,17 @@ class ReducePlan:
         self.exchange = Exchange(self.group, _last(spec), math.prod(spec.results[0][0]), sides, spec.init)
 
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
-        group, results = self.group, []
+        group, results, addresses = self.group, [], []
         with group.together():
-            memory = group.memory(streams)
-            self.exchange.prepare(memory)
+            held = []  # until the exchange that reads them is enqueued
             for rank, ordinal in enumerate(group.ordinals):
                 with group.place.using(ordinal):
-                    values, held = self.partials.launch(rank, xs, streams[rank])
+                    values, partials = self.partials.launch(rank, xs, streams[rank])
                     made = [like[rank][1](streams[rank], explicit) for like in self.like]
-                    addresses = *values, *(like[rank][0].address(y) for like, y in zip(self.like, made))
-                    self.exchange.launch(memory, rank, addresses, streams[rank])
-                    results.append(made)
-                    del held  # the exchange that reads them is enqueued
+                results.append(made)
+                held.append(partials)
+                addresses.append((*values, *(like[rank][0].address(y) for like, y in zip(self.like, made))))
+            self.exchange.launch_all(addresses, streams)
         found = tuple(Sharded.of_results(group, parts, None) for parts in zip(*results))
         return found if len(found) > 1 else found[0]
 

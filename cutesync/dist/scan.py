@@ -55,20 +55,23 @@ class ScanPlan:
         self.keys = {form: (Key(form, spec),) for form in ("plain", "carry", "values")}
 
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
-        group, spec, found = self.group, self.spec, []
-        memory = group.memory(streams)
-        self.exchange.prepare(memory)
+        group, spec = self.group, self.spec
+        found, carries, held, addresses = [], [], [], []
+        types = self.operation.values
         with group.together():
             for rank, ordinal in enumerate(group.ordinals):
                 with group.place.using(ordinal):
-                    values, _held = self.partials.launch(rank, xs, streams[rank])
+                    values, partials = self.partials.launch(rank, xs, streams[rank])
                     carry: tuple = ()
                     if self.before[rank] or self.first:
-                        types = self.operation.values
                         carry = tuple(device_array.allocate(self.shape, t, ordinal, streams[rank]) for t in types)
-                    outs = tuple(value.ptr for value in carry) or (0,) * len(self.operation.values)
-                    self.exchange.launch(memory, rank, (*values, *outs), streams[rank])
-                    found.append(self.scan_part(tuple(x.parts[rank] for x in xs), carry, streams[rank]))
+                carries.append(carry)
+                held.append(partials)
+                addresses.append((*values, *(tuple(value.ptr for value in carry) or (0,) * len(types))))
+            self.exchange.launch_all(addresses, streams)
+            for rank, ordinal in enumerate(group.ordinals):
+                with group.place.using(ordinal):
+                    found.append(self.scan_part(tuple(x.parts[rank] for x in xs), carries[rank], streams[rank]))
         results = tuple(Sharded.of_results(group, parts, spec.axis or 0) for parts in zip(*found))
         return results if len(results) > 1 else results[0]
 
