@@ -23,6 +23,9 @@ class EmulationError(CutesyncError, RuntimeError):
         self.report = report
         self.kind = report.kind
 
+    def __str__(self) -> str:
+        return self.report.text()
+
 
 @dataclass
 class Report:

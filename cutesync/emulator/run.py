@@ -15,7 +15,7 @@ from math import prod
 
 from ..errors import ArgumentValueError, CutesyncError, explain
 from ..runtime import compiler, forks
-from . import limits, overlap, ptx
+from . import limits, minimal, overlap, ptx
 from .codegen import Program
 from .device import DEVICE, Device
 from .driver import Executable, Launch
@@ -203,6 +203,8 @@ def _run_all(launch: Launch | Several, device: Device, how: Settings, close, fou
             else:
                 _compare(launch, device, how, rewind, close, (first, schedule))
         except EmulationError as error:
+            if how.minimal and isinstance(launch, Launch):
+                _add_shortest_order(launch, device, how, rewind, error.report, schedule)
             return error
         return None
 
@@ -242,6 +244,23 @@ def _side_by_side(how: Settings, one: Callable[[int, Settings], EmulationError |
             how.note(note)
         how.count(steps)
         yield None if report is None else EmulationError(report)
+
+
+def _add_shortest_order(
+    launch: Launch | Several, device: Device, how: Settings, rewind: Rewind, report: Report, schedule: Schedule
+) -> None:
+    """Add to the report of a fault the shortest change of order that shows it, if it is found in time."""
+    own = replace(how, findings=Findings(), outer=(), trace=None)
+
+    def fails(order: Schedule) -> bool:
+        rewind.restore()
+        try:
+            run_once(launch, device, own, order)
+        except EmulationError as error:
+            return minimal.same(error.report, report)
+        return report.kind == "mismatch" and rewind.difference() is not None
+
+    report.lines += minimal.told(schedule, fails) if report.kind in minimal.KINDS else []
 
 
 def _compare(launch: Launch | Several, device: Device, how: Settings, rewind: Rewind, close, both: tuple) -> None:

@@ -44,6 +44,7 @@ class Schedule:
         self.policy, self.seed = policy, seed
         self.random = random.Random(f"{policy}/{seed}")
         self.poison = poison(f"{policy}/{seed}")  # what unwritten shared memory holds
+        self.resident = resident
         self.limit = 1 if policy == "one_block" else resident
         self.queue: list = []  # fragments that can run
         self.clusters_left = 0  # not admitted yet

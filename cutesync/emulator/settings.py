@@ -34,6 +34,7 @@ class Settings:
     unseen_launches: bool = True
     devices: int = 1
     jobs: int = 1
+    minimal: bool = False
     findings: Findings = field(default_factory=Findings)
     steps: int = 0
     launches: int = 0
@@ -50,7 +51,7 @@ class Settings:
         integer(self.jobs, "jobs", 1, 1 << 10)
         if self.max_steps is not None:
             integer(self.max_steps, "max_steps", 1, (1 << 63) - 1)
-        for name in ("sanitize", "initcheck", "unseen_launches"):
+        for name in ("sanitize", "initcheck", "unseen_launches", "minimal"):
             flag(getattr(self, name), name, numbers=True)
 
     def schedule(self, number: int) -> Schedule:
@@ -102,6 +103,7 @@ def emulate(
     unseen_launches: bool = True,
     devices: int = 1,
     jobs: int = 1,
+    minimal: bool = False,
 ):
     """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count
     what ran, ``findings`` are the warnings and notes.
@@ -117,14 +119,15 @@ def emulate(
     memory at all. Without it, only for those that are seen to use the same bytes. ``devices``: how many there are for
     groups of devices (``cutesync.dist``).
 
-    ``jobs``: the processes in which the schedules of a launch run.
+    ``jobs``: the processes in which the schedules of a launch run. ``minimal``: a report says what the shortest change
+    of order is that still shows the fault; the search takes a few seconds.
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
     if trace is not None and traced is not None:
         raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
     own = None if trace is None else Trace(trace)
-    how = (own or traced, max_steps, initcheck, unseen_launches, devices, jobs)
+    how = (own or traced, max_steps, initcheck, unseen_launches, devices, jobs, minimal)
     made = Settings(policy, seed, schedules, sanitize, resident, *how, outer=outer)
     _ENTERED.set((*outer, made))
     try:

@@ -50,8 +50,9 @@ class Session:
         o = self.options
         self.record = Record(Path(o.events) if o.events else None, frozenset(o.allow))
         trace = Trace(o.trace) if o.trace else None
-        how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck, "jobs": o.jobs}
-        self.settings = Settings(o.policy, o.seed, o.schedules, unseen_launches=False, **how)
+        how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck}
+        how |= {"unseen_launches": False, "jobs": o.jobs, "minimal": True}
+        self.settings = Settings(o.policy, o.seed, o.schedules, **how)
 
     def launch(self, launch: Launch) -> None:
         """Check a launch under all schedules. What is found is recorded, and the script goes on."""

@@ -1,0 +1,93 @@
+"""The kernels: scripts of the other projects, and small ones that call their functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_EXAMPLES = "cutlass/examples/python/CuTeDSL/cute"
+
+_QUACK_GEMM = """
+import torch
+from quack.gemm_interface import gemm
+torch.manual_seed(0)
+a, b = (torch.randn(256, 256, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+torch.testing.assert_close(gemm(a, b, tuned=False).float(), a.float() @ b.float(), atol=0.5, rtol=2e-2)
+"""
+_QUACK_NORM = """
+import torch
+from quack.rmsnorm import rmsnorm_fwd
+x, w = torch.randn(8, 1024, device="cuda", dtype=torch.bfloat16), torch.randn(1024, device="cuda")
+rmsnorm_fwd(x, w)
+"""
+_QUACK_SOFTMAX = """
+import torch
+from quack.softmax import softmax_fwd
+x = torch.randn(8, 2048, device="cuda", dtype=torch.bfloat16)
+softmax_fwd(x)
+"""
+_ATTENTION = """
+import torch
+from flash_attn.cute.interface import flash_attn_func
+q, k, v = (torch.randn(1, 256, 2, 64, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3))
+out, *_ = flash_attn_func(q, k, v, causal=CAUSAL)
+BACKWARD
+"""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A kernel of a project: a script in its checkout with arguments, or the text of one. ``kernel``: in its name."""
+
+    project: str
+    script: str
+    arguments: str = ""
+    text: str = ""
+    kernel: str = ""
+
+    def file(self, folder: Path, scratch: Path) -> Path:
+        if not self.text:
+            return folder / _EXAMPLES / self.script
+        path = scratch / self.script
+        path.write_text(self.text)
+        return path
+
+
+def _attention(name: str, causal: bool, backward: bool, kernel: str) -> Outside:
+    text = _ATTENTION.replace("CAUSAL", str(causal)).replace("BACKWARD", "out.sum().backward()" if backward else "")
+    return Outside("flash-attention", name, text=text, kernel=kernel)
+
+
+_DENSE = "--mnkl 128,256,768,1 --tile_shape_mn 128,128 --iterations 1 --warmup_iterations 0"
+KERNELS = [
+    Outside("cutlass", "hopper/kernel/dense_gemm/dense_gemm.py", _DENSE),
+    Outside("cutlass", "hopper/kernel/dense_gemm/dense_gemm_persistent.py", _DENSE),
+    Outside(
+        "cutlass",
+        "hopper/kernel/attention/fmha.py",
+        "--q_shape 1,128,1,64 --k_shape 1,128,1,64 --iterations 1 --warmup_iterations 0",
+    ),
+    Outside(
+        "cutlass",
+        "hopper/kernel/grouped_gemm/grouped_gemm.py",
+        "--num_groups 2 --problem_sizes_mnkl (128,128,64,1),(128,128,128,1) --iterations 1 --warmup_iterations 0",
+    ),
+    Outside("cutlass", "hopper/kernel/cta_norm/cta_norm.py", "--M 4 --N 512"),
+    Outside(
+        "cutlass",
+        "ampere/kernel/dense_gemm/tensorop_gemm.py",
+        "--mnkl 128,128,128,1 --iterations 1 --warmup_iterations 0",
+    ),
+    Outside("cutlass", "ampere/kernel/dense_gemm/sgemm.py", "--mnk 128,128,64 --iterations 1 --warmup_iterations 0"),
+    Outside(
+        "cutlass",
+        "ampere/kernel/attention/flash_attention_v2.py",
+        "--batch_size 1 --seqlen_q 128 --seqlen_k 128 --num_head 1 --head_dim 64 --iterations 1 --warmup_iterations 0",
+    ),
+    Outside("quack", "quack_gemm.py", text=_QUACK_GEMM),
+    Outside("quack", "quack_rmsnorm.py", text=_QUACK_NORM),
+    Outside("quack", "quack_softmax.py", text=_QUACK_SOFTMAX),
+    _attention("forward.py", False, False, "FlashAttentionForward"),
+    _attention("forward_causal.py", True, False, "FlashAttentionForward"),
+    _attention("backward.py", False, True, "FlashAttentionBackwardSm90"),
+]
