@@ -18,6 +18,8 @@ MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
 MIN_CHAINS = 16
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
+WAVE_GROUP = 128  # the same where all tiles are resident: they publish at one time
+ENOUGH_TILES = 2 * SMS  # tiles are made lower for more of them, up to so many
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
 
@@ -99,7 +101,7 @@ def _tiles(problem: Problem) -> Choice:
     alone = tiles_of(height) == 1
     # Lower tiles, unless several would have to share the rows for it
     while height > 1 and (
-        tiles_of(height // 2) == 1 if alone else height > MIN_TILE_HEIGHT and chains * tiles_of(height) < 2 * SMS
+        tiles_of(height // 2) == 1 if alone else height > MIN_TILE_HEIGHT and chains * tiles_of(height) < ENOUGH_TILES
     ):
         height //= 2
     tiles = tiles_of(height)
@@ -107,7 +109,7 @@ def _tiles(problem: Problem) -> Choice:
     # The more tiles lie side by side, the longer a group's end takes to be needed; in one wave all are needed at once
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
     if alone or chains * tiles <= SMS * blocks:
-        group = MAX_TILE_GROUP
+        group = WAVE_GROUP
     policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0)
     if alone:
         return Choice(policy, 1, chains)

@@ -26,6 +26,7 @@ GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a mul
 PIPELINE_BYTES = 24 << 20  # read and written: from 24 MiB on, the pipeline is faster than a wave of blocks
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
+NARROW_TILES = 8  # at least so many in an outer slice
 NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
 NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
 # Up to 6 bytes a position, exchanging states for every row of vectors takes longer than the copy (H200, 2**27 positions
@@ -194,7 +195,7 @@ def _is_narrow(problem: Problem) -> bool:
     )
     if problem.inner == 2 or problem.source < 4:
         fits &= not _few_columns(problem)  # for these, ``_few_columns`` is faster
-    return fits and 2 * problem.rows * outer_slice > PIPELINE_BYTES and outer_slice >= 8 * NARROW_TILE_BYTES
+    return fits and 2 * problem.rows * outer_slice > PIPELINE_BYTES and outer_slice >= NARROW_TILES * NARROW_TILE_BYTES
 
 
 def _narrow_array(problem: Problem) -> Choice:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
+from . import column_policy
 from .column_policy import MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
 from .layout import Layout
 from .problem import SMS, Choice, Problem
@@ -89,7 +90,7 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     limit = NARROW_HEIGHT if sum(sizes_of_slots) <= NARROW_BYTES else MAX_HEIGHT
     height = max(1, min(most, limit, power_of_two(layout.length)))
     lanes = _lanes(layout, sizes, along, height, problem.words)
-    while height > MIN_HEIGHT and _tiles(layout, lanes, height) < 2 * SMS and layout.length > THREADS // lanes * height:
+    while height > MIN_HEIGHT and _tiles(layout, lanes, height) < column_policy.ENOUGH_TILES and layout.length > THREADS // lanes * height:
         height //= 2
         lanes = _lanes(layout, sizes, along, height, problem.words)
     tiles = ceil_div(layout.length, THREADS // lanes * height)
@@ -107,7 +108,7 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     tile_bytes = THREADS * height * problem.position_bytes
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(GROUP_BYTES // (chains * tile_bytes))))
     if alone or chains * tiles <= SMS * blocks:
-        group = MAX_TILE_GROUP
+        group = column_policy.WAVE_GROUP
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
     wide = max(layout.length, layout.count) + TILE_BYTES >= INT32_COUNT
     policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, wide)
