@@ -24,8 +24,12 @@ from ..arrays import together
 # followed by the run-time arguments of callables, then by the number of positions that count, then by ``layout``.
 # ``slots`` and ``counters`` are the workspace (see ``sync.gather``). ``tiles`` tiles cover a row. ``layout`` describes
 # strided arrays (``strided_policy``). If only the first positions count, ``length`` is their number. ``whole`` is the
-# number of all.
-Arguments = namedtuple("Arguments", "x out init_at init slots counters rows length inner tiles layout whole")
+# number of all. ``x_row`` and ``x_step`` are the strides of the inputs from row to row and from position to position;
+# ``out_row`` and ``out_step`` are those of the outputs.
+Arguments = namedtuple(
+    "Arguments",
+    "x out init_at init slots counters rows length inner tiles layout whole x_row x_step out_row out_step",
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,9 @@ class Scan:
     Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first.
     Positions, lanes and tiles are counted in scan order. A position holds ``width`` neighbouring elements, of columns
     that are scanned side by side. ``counted``: only the first positions count; their number is known at run time.
+
+    ``view`` is None for C-contiguous arrays. With "pitched", the strides in ``Arguments`` are parameters. With
+    "mirrored" they are, too, and the inputs run backwards along rows, whose results are neighbours.
     """
 
     monoid: Any
@@ -43,6 +50,11 @@ class Scan:
     start: str | None
     width: int = 1
     counted: bool = False
+    view: str | None = None
+
+    @property
+    def mirrored(self) -> bool:
+        return self.view == "mirrored"
 
     @property
     def types(self) -> tuple:
@@ -75,8 +87,12 @@ class Scan:
                 result[place + c] = value
 
     def flip(self, position, count):
-        """The place in memory order of ``position`` (in scan order) among ``count``."""
+        """The place in the outputs' memory of ``position`` (in scan order) among ``count``."""
         return count - 1 - position if self.reverse else position
+
+    def flip_in(self, position, count):
+        """The same in the inputs' memory."""
+        return count - 1 - position if self.reverse != self.mirrored else position
 
     def carry_in(self, a: Arguments) -> Maybe:
         """The state before the first element, if the call gives one."""
@@ -159,12 +175,20 @@ class ScanKernel:
             if cutlass.const_expr(self.positions > 0):
                 tiles = cutlass.min(tiles, Int32((length + (self.positions + self.slack - 1)) // self.positions))
         x, out = together(x, self.scan.monoid.takes_index), together(out)
-        a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole)
+        strides = (whole * inner, inner, whole * inner, inner)
+        if cutlass.const_expr(self.scan.view is not None):
+            strides = layout
+        a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole, *strides)
         if cutlass.const_expr(self.scan.counted):
             if length > 0:
                 self.body(a)
         else:
             self.body(a)
+
+    def row_places(self, a: Arguments, row):
+        """How far the lowest address of a row lies from ``a.x``, and how far from ``a.out``, in elements."""
+        begin = row * a.x_row
+        return begin - (a.length - 1) if self.scan.mirrored else begin, row * a.out_row
 
     @cute.jit
     def take_number(self, counters: cute.Pointer, thread: Int32):

@@ -59,8 +59,9 @@ Member = namedtuple("Member", "thread group lane")
 
 # A thread's part of a tile: the tile's number in its outer slice; the first of the thread's columns, and whether they
 # exist; how many of its rows exist. ``row`` is the first that it loads, of the ``count`` of the tile; ``position`` is
-# that row's along the axis, in scan order, ``place`` that of its first element, and ``step`` from row to row.
-Part = namedtuple("Part", "tile outer column inside left row count position place step")
+# that row's along the axis, in scan order. ``place`` is where its first element lies, and ``step`` from row to row;
+# ``target`` and ``target_step`` are the same in the outputs.
+Part = namedtuple("Part", "tile outer column inside left row count position place step target target_step")
 
 
 class ColumnTileScan(ThreadColumns):
@@ -170,10 +171,23 @@ class ColumnTileScan(ThreadColumns):
         count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
         left = choose(inside, count - row, Int32(0))
         row = cutlass.min(row, count - 1)
-        place = (Int64(outer) * a.whole + self.scan.flip(first + row, a.length)) * a.inner
-        place += cutlass.min(column, Int32(a.inner) - self.width)
-        step = -a.inner if self.scan.reverse else a.inner
-        return Part(tile, outer, column, inside, left, row, count, first + row, place, step)
+        at, existing = self.scan.flip(first + row, a.length), cutlass.min(column, Int32(a.inner) - self.width)
+        place, target = (begin + existing for begin in self.row_places(a, Int64(outer)))
+        steps = (-a.x_step, -a.out_step) if self.scan.reverse else (a.x_step, a.out_step)
+        return Part(
+            tile,
+            outer,
+            column,
+            inside,
+            left,
+            row,
+            count,
+            first + row,
+            place + at * a.x_step,
+            steps[0],
+            target + at * a.out_step,
+            steps[1],
+        )
 
     def slots(self, a: Arguments, number, tag) -> TileGroups:
         """The slots of a tile's outer slice."""
@@ -296,7 +310,7 @@ class ColumnTileScan(ThreadColumns):
     @cute.jit
     def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage, before: Maybe):
         """Store the scan of a thread's rows; ``before`` comes before them."""
-        states, at = before.state, part.place
+        states, at = before.state, part.target
         for first in cutlass.range(0, self.height, self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)
             for u, row in enumerate(rows):
@@ -305,7 +319,7 @@ class ColumnTileScan(ThreadColumns):
                 )
                 self.store_if(first + u < part.left, a.out + at, states if self.scan.exclusive else following)
                 states = following
-                at += part.step
+                at += part.target_step
 
     @cute.jit
     def store_if(self, exists, at, states):

@@ -74,8 +74,8 @@ class ColumnScan(ThreadColumns):
         block, _, _ = cute.arch.block_idx()
         column = (Int64(block % a.tiles) * self.lanes + thread) * self.width
         if (column < a.inner) & (thread < self.lanes):
-            place = Int64(block // a.tiles) * a.whole * a.inner + column
-            self.scan_columns(a, a.x + place, a.out + place)
+            begin, target = self.row_places(a, Int64(block // a.tiles))
+            self.scan_columns(a, a.x + (begin + column), a.out + (target + column))
 
     @cute.jit
     def scan_columns(self, a: Arguments, x, out):
@@ -88,12 +88,12 @@ class ColumnScan(ThreadColumns):
             left = Int32(cutlass.min(a.length - first, Int64(self.unroll)))
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    self.load_row(x + self.scan.flip(first + u, a.length) * a.inner, [e[(None, u)] for e in elements])
+                    self.load_row(x + self.scan.flip(first + u, a.length) * a.x_step, [e[(None, u)] for e in elements])
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
                     row = Maybe.of(self.lifted([e[(None, u)] for e in elements], first + u, a))
                     following = self.then(carry, row)
-                    at = out + self.scan.flip(first + u, a.length) * a.inner
+                    at = out + self.scan.flip(first + u, a.length) * a.out_step
                     self.store_row(at, carry.state if self.scan.exclusive else following.state)
                     carry = Maybe.of(following.state)
             first += self.unroll

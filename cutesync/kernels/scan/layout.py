@@ -10,8 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...runtime.layout import Axis, axes_of, merged
+
+
+class Form(NamedTuple):
+    """Arrays seen as (rows, length, inner): ``length`` positions are scanned for each of rows * inner. ``view`` is that
+    of ``base.Scan``. ``steps`` are the strides from row to row and from position to position, those of the inputs,
+    then those of the outputs."""
+
+    extents: tuple[int, int, int]
+    view: str | None = None
+    steps: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    @property
+    def pitches(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The strides that are not those of neighbours."""
+        count = 0 if self.view is None else 1 if self.extents[2] == 1 else 2
+        return self.steps[:count], self.steps[2 : 2 + count]
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,27 @@ class Layout:
         if step != inner or len(columns) > 1 or (columns and set(columns[0].steps) != {length * inner}):
             return None
         return columns[0].extent if columns else 1, length, inner
+
+    def form(self, inputs: int) -> Form | None:
+        """Return the form of arrays, the first ``inputs`` of which are inputs, whose columns are neighbours, or else
+        whose positions are; None for others, and if inputs or outputs do not have the same strides."""
+        extents = self.extents()
+        if extents is not None:
+            return Form(extents)
+        columns = list(self.columns)
+        inner = columns.pop().extent if columns and set(columns[-1].steps) == {1} else 1
+        if len(self.scanned) > 1 or len(columns) > 1 or not (self.scanned or inner > 1):
+            return None
+        nothing = Axis(1, (0,) * len(self.offsets))
+        row, position = columns[0] if columns else nothing, self.scanned[0] if self.scanned else nothing
+        steps = [axis.steps[part] for part in (slice(inputs), slice(inputs, None)) for axis in (row, position)]
+        if any(len(set(each)) > 1 for each in steps):
+            return None
+        x_row, x_step, out_row, out_step = (each[0] for each in steps)
+        if inner == 1 and (abs(x_step) != 1 or out_step != 1):
+            return None
+        view = "mirrored" if inner == 1 and x_step < 0 else "pitched"
+        return Form((row.extent, self.length, inner), view, (x_row, x_step, out_row, out_step))
 
 
 def layout_of(shape: Sequence[int], axis: int | None, steps: Sequence[Sequence[int]]) -> Layout:

@@ -177,21 +177,21 @@ class PipelineScan(ScanKernel):
             in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
 
     def row(self, a: Arguments, number):
-        """Where the row of a tile begins."""
-        return Int64(number // a.tiles) * a.whole * a.inner
+        """Where the row of a tile begins in the outputs."""
+        return self.row_places(a, Int64(number // a.tiles))[1]
 
     def row_in(self, a: Arguments, number):
         """The row of a tile in the inputs."""
-        return at_index(a.x + self.row(a, number), 0)
+        return at_index(a.x + self.row_places(a, Int64(number // a.tiles))[0], 0)
 
     @cute.jit
     def copied(self, start, length, tile):
         """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements
         from ``place`` on in it. Inputs that are not aligned are read from global memory: the ring holds nothing."""
-        offset, begin, end = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
+        offset, begin, end, _ = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
         begin = (begin + self.unit - 1) // self.unit * self.unit
         end = end // self.unit * self.unit
-        place = self.tile.tile - end if self.scan.reverse else begin
+        place = self.tile.tile - end if self.tile.from_end else begin
         return offset, place * self.scan.width, (end - begin) * self.scan.width
 
     @cute.jit
@@ -264,7 +264,7 @@ class PipelineScan(ScanKernel):
         """A chunk of the tile in a stage; ``source`` is where it lies in the inputs."""
         if not self.aligned:
             return source
-        place = (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
+        place = (stage * self.warps + self.scan.flip_in(chunk, self.warps)) * self.tile.chunk * self.scan.width
         held = tuple(buffer + place for buffer in shared.buffers)
         return at_index(together(held, self.scan.monoid.takes_index), source)
 
@@ -338,7 +338,7 @@ class PipelineScan(ScanKernel):
         place = self.row(a, at.number)
         start = self.row_in(a, at.number)
         span = self.span(start, a, at.number, warp)
-        place += span.offset
+        place += span.target
         start += span.offset
         held = self.chunk_in(shared, at.stage, warp, start)
         full = self.tile.is_full(span)

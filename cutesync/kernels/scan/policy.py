@@ -118,13 +118,16 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
-    if problem.length == 1:
-        return single(problem)
-    found = slices(problem)
+    return replace(_choice(problem), view=problem.view)
+
+
+def _choice(problem: Problem) -> Choice:
+    contiguous = problem.view is None
+    found = (single(problem) or slices(problem)) if contiguous else None
     if found is not None:
         return found
     if problem.inner > 1:
-        if problem.several:
+        if problem.several or not contiguous:
             return columns(problem)
         if _is_narrow(problem):
             return _narrow_array(problem)
@@ -151,6 +154,13 @@ def choose(problem: Problem) -> Choice:
     team, rows = _ragged_team(vectors, most_rows) if ragged else _team(vectors)
     policy = RowPolicy(items, team, rows, shift, ragged, aligned)
     return Choice(policy, 1, ceil_div(problem.rows, ROW_WARPS // team))
+
+
+def suits(problem: Problem) -> bool:
+    """Return whether ``choose`` has a kernel that reads the rows of arrays that are not contiguous in more than bytes:
+    in vectors of a word, or in the middle of long rows."""
+    items, _ = problem.vector(problem.length)
+    return problem.inner > 1 or items * problem.source >= 4 or problem.length > LANES * problem.items
 
 
 def _ragged_team(vectors: int, most_rows: int) -> tuple[int, int]:

@@ -28,7 +28,7 @@ from ..arrays import pointers_of
 from .base import Arguments, Scan, ScanKernel
 from .columns import ThreadColumns
 from .problem import VECTOR_BYTES
-from .slice_policy import SLICE_THREADS, SlicePolicy
+from .slice_policy import SLICE_THREADS, SlicePolicy, is_padded
 
 UNROLL = 8  # positions of a thread that are in registers at once
 UNPADDED = 1 << 30  # vectors of a slice: more than a tile has
@@ -99,7 +99,7 @@ class SliceScan(ThreadColumns):
     def pitch(self, a: Arguments, size: int):
         """``(bytes, pad)`` of a slice of elements of ``size`` bytes."""
         bytes_of = self.slice_of(a) * size
-        padded = (bytes_of % (2 * VECTOR_BYTES) == 0) & (Int32(a.inner) * size < 4 * LANES)
+        padded = is_padded(bytes_of, Int32(a.inner) * size)
         return bytes_of, choose(padded, Int32(VECTOR_BYTES), Int32(0))
 
     @cute.jit

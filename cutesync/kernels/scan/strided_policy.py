@@ -90,7 +90,11 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     limit = NARROW_HEIGHT if sum(sizes_of_slots) <= NARROW_BYTES else MAX_HEIGHT
     height = max(1, min(most, limit, power_of_two(layout.length)))
     lanes = _lanes(layout, sizes, along, height, problem.words)
-    while height > MIN_HEIGHT and _tiles(layout, lanes, height) < column_policy.ENOUGH_TILES and layout.length > THREADS // lanes * height:
+    while (
+        height > MIN_HEIGHT
+        and _tiles(layout, lanes, height) < column_policy.ENOUGH_TILES
+        and layout.length > THREADS // lanes * height
+    ):
         height //= 2
         lanes = _lanes(layout, sizes, along, height, problem.words)
     tiles = ceil_div(layout.length, THREADS // lanes * height)
