@@ -25,16 +25,19 @@ from ..arrays import together
 # ``slots`` and ``counters`` are the workspace (see ``sync.gather``). ``tiles`` tiles cover a row. ``layout`` describes
 # strided arrays (``strided_policy``). If only the first positions count, ``length`` is their number. ``whole`` is the
 # number of all. ``x_row`` and ``x_step`` are the strides of the inputs from row to row and from position to position;
-# ``out_row`` and ``out_step`` are those of the outputs.
+# ``out_row`` and ``out_step`` are those of the outputs. ``init_row`` and ``init_step`` are those of the first operands
+# from row to row and from column to column.
 Arguments = namedtuple(
     "Arguments",
-    "x out init_at init slots counters rows length inner tiles layout whole x_row x_step out_row out_step",
+    "x out init_at init slots counters rows length inner tiles layout whole x_row x_step out_row out_step "
+    "init_row init_step",
 )
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What a scan computes. ``start`` says where a first operand comes from: None, "value" or "memory".
+    """What a scan computes. ``start`` says where a first operand comes from: None, "value" or "memory"; with "rows" its
+    last value is in memory, another one for each row and column.
 
     Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first.
     Positions, lanes and tiles are counted in scan order. A position holds ``width`` neighbouring elements, of columns
@@ -94,15 +97,28 @@ class Scan:
         """The same in the inputs' memory."""
         return count - 1 - position if self.reverse != self.mirrored else position
 
-    def carry_in(self, a: Arguments) -> Maybe:
-        """The state before the first element, if the call gives one."""
+    def carry_in(self, a: Arguments, row, column=0) -> Maybe:
+        """The state before the first element of a row, if the call gives one; of ``width`` columns from ``column``
+        on."""
         if self.start is None:
             return Maybe.none(self.types)
-        init = self.monoid.first_state(a.init)
+        init = tuple(self.monoid.first_state(a.init))
+        if self.start == "value":
+            return Maybe.of(init * self.width)
         if self.start == "memory":
-            value = self.monoid.result.cutlass(cute.make_tensor(a.init_at, cute.make_layout((1,)))[0])
-            init = (self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value),)
-        return Maybe.of(tuple(init) * self.width)
+            return Maybe.of((self.first_value(a.init_at),) * self.width)
+        first = a.init_at + Int64(row) * a.init_row
+        places = [first + Int64(column + c) * a.init_step for c in range(self.width)]
+        return Maybe.of(tuple(value for place in places for value in self.first_at(init, place)))
+
+    def first_at(self, init, place) -> tuple:
+        """A first operand whose last value is in memory."""
+        return (*init[:-1], self.first_value(place))
+
+    def first_value(self, place):
+        """The last value of a first operand, which is at ``place``."""
+        value = self.monoid.result.cutlass(cute.make_tensor(place, cute.make_layout((1,)))[0])
+        return self.monoid.types[-1](nonzero(value) if self.monoid.result.kind == "b" else value)
 
 
 @cute.jit
@@ -175,9 +191,9 @@ class ScanKernel:
             if cutlass.const_expr(self.positions > 0):
                 tiles = cutlass.min(tiles, Int32((length + (self.positions + self.slack - 1)) // self.positions))
         x, out = together(x, self.scan.monoid.takes_index), together(out)
-        strides = (whole * inner, inner, whole * inner, inner)
+        strides = (whole * inner, inner, whole * inner, inner, Int64(0), Int64(0))
         if cutlass.const_expr(self.scan.view is not None):
-            strides = layout
+            strides = (*layout, Int64(0), Int64(0)) if self.scan.start != "rows" else layout
         a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole, *strides)
         if cutlass.const_expr(self.scan.counted):
             if length > 0:

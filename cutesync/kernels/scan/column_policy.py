@@ -10,7 +10,7 @@ from .problem import MAX_CHUNK_WORDS, SMS, Choice, Problem
 
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
 TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
-THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 4, 64
+THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 8, 64
 WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
 # Blocks of states of several values have half as many (H200, recurrence down (2**15, 2**12): 505 us, so 478 us).
 # A thread loads up to 8 bytes of a row at once, but 4 where fewer than 16 tiles would lie side by side.
@@ -18,10 +18,14 @@ MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
 MIN_CHAINS = 16
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
-WAVE_GROUP = 128  # the same where all tiles are resident: they publish at one time
-ENOUGH_TILES = 2 * SMS  # tiles are made lower for more of them, up to so many
+# Tiles are made lower for more of them, up to about one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for
+# each, 9.6 us).
+ENOUGH_TILES = SMS * 9 // 8
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
+# Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
+# in tiles 28 us; (48, 1000000): 29 us, in tiles 33 us).
+SMALL_BYTES, MAX_SMALL_ROWS = 2, 64
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,8 @@ def columns(problem: Problem) -> Choice:
     while items > 1 and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS:
         items //= 2
     units = problem.inner // items
-    if problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS:
+    few = problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS
+    if few or (problem.length > MAX_SMALL_ROWS and problem.wide <= SMALL_BYTES):
         return _tiles(problem)
     lanes = min(power_of_two(units), 128)
     tiles = ceil_div(units, lanes)
@@ -109,7 +114,7 @@ def _tiles(problem: Problem) -> Choice:
     # The more tiles lie side by side, the longer a group's end takes to be needed; in one wave all are needed at once
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
     if alone or chains * tiles <= SMS * blocks:
-        group = WAVE_GROUP
+        group = MAX_TILE_GROUP
     policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0)
     if alone:
         return Choice(policy, 1, chains)

@@ -27,6 +27,7 @@ unpublished finds everything published that it looks back at.
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -100,7 +101,7 @@ class ColumnTileScan(ThreadColumns):
             part = self.part(number, a, me)
             self.load(shared, a, me, part, Int32(0))
             prefix, _ = self.reduce_tile(shared, a, me, part, Int32(0))
-            self.scan_rows(shared, a, me, part, Int32(0), self.then(self.carry_in(a), prefix))
+            self.scan_rows(shared, a, me, part, Int32(0), self.then(self.start(a, part), prefix))
         else:
             self.take_tiles(shared, a, me)
 
@@ -297,6 +298,10 @@ class ColumnTileScan(ThreadColumns):
             for c in cutlass.range_constexpr(self.width):
                 groups.publish_end(part.tile, part.column + c, end.state[c])
 
+    def start(self, a: Arguments, part: Any) -> Maybe:
+        """What comes before the thread's columns, or before others that exist."""
+        return self.carry_in(a, part.outer, cutlass.min(part.column, Int32(a.inner) - self.width))
+
     @cute.jit
     def look_back(self, groups: cutlass.Constexpr, found: cutlass.Constexpr, a: Arguments, me: Member, part: Part):
         """What comes before a tile."""
@@ -304,7 +309,7 @@ class ColumnTileScan(ThreadColumns):
         states = groups.collect(part.tile, part.column, whose, self.groups, self.scan.combine, self.width).state
         count = groups.parts(part.tile, self.groups)
         _, before = self.exchange(found, states, me, count)
-        start = self.carry_in(a)
+        start = self.start(a, part)
         return self.then(Maybe(start.state, start.valid & (part.tile < self.group)), Maybe(before, count > 0))
 
     @cute.jit

@@ -269,7 +269,7 @@ class NarrowScan(ScanKernel):
         NamedBarrier(Named.WORKERS, self.workers).sync()
         column, last, before = self.scan_runs(shared.found, Int32(0), worker)
         if last:
-            start = self.scan.carry_in(a)
+            start = self.scan.carry_in(a, at.number // a.tiles, column)
             carry = Maybe(start.state, start.valid & (tile < self.group)).then(before, combine)
             store_partial(shared.prefixes, column, carry)
             if groups.ends_group(tile):

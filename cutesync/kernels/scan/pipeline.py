@@ -46,7 +46,7 @@ from ...sync.wait import in_role
 from ...warp import LANES, Maybe, zeros
 from ..arrays import at_index, pointers_of, together
 from .base import Arguments, Scan, ScanKernel
-from .policy import LINE_BYTES, PipelinePolicy
+from .policy import PipelinePolicy
 from .ragged import RaggedScan
 from .tile import VECTOR_BYTES, Span, WarpScan
 
@@ -101,7 +101,9 @@ class PipelineScan(ScanKernel):
         self.warps, self.stages = policy.warps_per_squad, policy.stages
         self.teams, self.look_aheads = teams, policy.look_aheads  # of fold warps, and warps: they take tiles in turn
         rows, shift, self.aligned = policy.vectors_per_thread, policy.shift, policy.aligned
-        self.tile = WarpScan(scan, rows, policy.warps_per_squad, shift, boundary=LINE_BYTES, aligned=policy.aligned)
+        self.tile = WarpScan(
+            scan, rows, policy.warps_per_squad, shift, boundary=policy.boundary, aligned=policy.aligned
+        )
         self.ragged = RaggedScan(self.tile)
         whole = all(self.tile.bytes_of(dtype) == VECTOR_BYTES for dtype in scan.monoid.sources)
         self.vectors_held = scan.width == 1 and whole and policy.aligned
@@ -116,7 +118,7 @@ class PipelineScan(ScanKernel):
             + self.more_bytes()
             + 128 * max(len(self.sizes), 1)
         )
-        self.positions, self.slack = self.tile.tile, LINE_BYTES
+        self.positions, self.slack = self.tile.tile, policy.boundary
         super().__init__(scan, self.roles.threads, smem, 1)
 
     def unit_of(self) -> int:
@@ -294,8 +296,7 @@ class PipelineScan(ScanKernel):
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, first, lane):
         """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
         combine = self.scan.combine
-        start = self.scan.carry_in(a)
-        carry = start
+        carry = self.scan.carry_in(a, Int32(0))
         row, group = Int32(0), Int32(0)
         at = shared.tiles.first(first)
         while at.number != DONE:
@@ -303,7 +304,7 @@ class PipelineScan(ScanKernel):
             if at.number // a.tiles != row:
                 row = at.number // a.tiles
                 group = Int32(0)
-                carry = start
+                carry = self.scan.carry_in(a, row)
             tile = at.number % a.tiles
             base = Int64(row) * slots_of(a.tiles)
             reads = read_group(slots, base + group * GROUP, lane)

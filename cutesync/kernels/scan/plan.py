@@ -24,7 +24,7 @@ from .problem import Choice, Problem
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
-_STEPS = ("x_row", "x_step", "out_row", "out_step")
+_STEPS = ("x_row", "x_step", "out_row", "out_step", "init_row", "init_step")
 
 
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
@@ -78,7 +78,8 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
     in_place = _in_place(spec, steps)
     if x.size == 0:
         return nothing, in_place
-    layout = layout_of(x.shape, spec.axis, steps)
+    firsts = spec.start_rows is not None
+    layout = layout_of(x.shape, spec.axis, [*steps, spec.start_rows] if spec.start_rows is not None else steps, firsts)
     form = layout.form(len(inputs))
     if form is None:
         layout, spec = _forward(layout, spec, len(inputs))
@@ -105,12 +106,13 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
     else:
         choice = choose(problem)
         if form.view is not None:
-            choice = replace(choice, layout=dict(zip(_STEPS, form.steps)))
+            more = layout.steps_of_firsts(form.extents[2]) if firsts else ()
+            choice = replace(choice, layout=dict(zip(_STEPS, (*form.steps, *more))))
     run = launch(choice, spec, x.device, stream, arrays).run
-    sizes = [dtype.size for dtype in (*operation.sources, *operation.results)]
-    far = [offset * size for offset, size in zip(layout.offsets, sizes)]
-    between = [0] * (len(names) - len(inputs))
-    return _moved(run, (*far[: len(inputs)], *between, *far[len(inputs) :])), in_place
+    sizes = [dtype.size for dtype in (*operation.sources, *operation.results, operation.results[0])]
+    placed = (*arrays[: len(inputs)], *numbered("out", outs), "init_at")
+    far = dict(zip(placed, map(operator.mul, layout.offsets, sizes)))
+    return _moved(run, tuple(far.get(name, 0) for name in arrays)), in_place
 
 
 def _problem(spec: ScanSpec, layout: Layout, form: Form | None, inputs: Views, outs: Views) -> Problem:
@@ -134,12 +136,13 @@ def _problem(spec: ScanSpec, layout: Layout, form: Form | None, inputs: Views, o
 
 
 def _names(spec: ScanSpec) -> tuple[str, ...]:
-    """Return the names of the parameters that are inputs. Beside an ``n`` in memory, a plain scan has an ``init_at``
-    that may be 0."""
+    """Return the names of the parameters that are inputs. Beside an ``n`` in memory, scans that take an array as
+    ``init`` have an ``init_at`` that may be 0."""
     operation = spec.operation
     inputs, args = numbered("x", operation.sources), numbered("arg", operation.args)
     names = [*inputs, *(name for name, number in zip(args, spec.args) if number is None)]
-    if spec.start_in_memory or (spec.n_in_memory and isinstance(operation, Single)):
+    takes = isinstance(operation, Single) or operation.name == "linear_recurrence"
+    if spec.start_in_memory or spec.start_rows is not None or (spec.n_in_memory and takes):
         names.append("init_at")
     return (*names, *(("n_at",) if spec.n_in_memory else ()))
 

@@ -20,13 +20,18 @@ from .slice_policy import single, slices
 LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
 ROW_WARPS = 8  # per block of rows.py
-MAX_WARPS_PER_ROW = 16  # one block scans rows of up to 16 KiB: faster than several blocks with look-ahead
+# One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles
+# of a wave or of the pipeline (H200, 32 KiB: (4096, 8192) float32 66 us, as rows 81 us; (8192, 4096) float64 156 us,
+# as rows 212 us; (16, 8192) uint64 3.1 us, as rows 6.9 us).
+MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
 MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read in aligned vectors of 16 bytes instead
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
 PIPELINE_BYTES = 24 << 20  # read and written: from 24 MiB on, the pipeline is faster than a wave of blocks
+LARGE_WAVE_TILE = 8, 16  # warps, and vectors of a lane
+FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
-NARROW_TILES = 8  # at least so many in an outer slice
+NARROW_TILES = 2  # at least so many in an outer slice
 NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
 NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
 # Up to 6 bytes a position, exchanging states for every row of vectors takes longer than the copy (H200, 2**27 positions
@@ -84,6 +89,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     shift: int | None
     aligned: bool = True
     look_aheads: int = 1
+    boundary: int = LINE_BYTES
 
 
 # Tiles of 32 KiB.
@@ -134,19 +140,18 @@ def _choice(problem: Problem) -> Choice:
         return _long_rows(problem, problem.inner) if _few_columns(problem) else columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
-    most_rows = problem.fitted(16)
     if problem.rows > 1 and vectors <= LANES and not problem.counted:
         group = power_of_two(vectors)
         return Choice(
             ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
         )
-    most = LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else most_rows * ROW_WARPS)
-    ragged = problem.length > LANES * problem.items and (items * problem.wide < MIN_VECTOR_BYTES or vectors > most)
+    ragged = problem.length > LANES * problem.items and items * problem.wide < MIN_VECTOR_BYTES
     ragged |= problem.counted  # rows end anywhere
+    most_rows = problem.fitted(16) if ragged or problem.several else MAX_ROW_VECTORS
     if ragged:
         items, shift = problem.items, problem.shift
         vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)
-    if vectors > most:
+    if vectors > LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else most_rows * ROW_WARPS):
         return _long_rows(problem)
     aligned = problem.together or not ragged
     if problem.rows == 1:
@@ -242,13 +247,19 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     def tiles_of(warps: int, rows: int, boundary: int) -> int:
         # The first tile may begin this many elements before the row, on a boundary.
         slack = boundary // problem.source - 1 if width == 1 else items - 1
+        if width == 1 and boundary == VECTOR_BYTES and problem.whole:
+            slack = 0
         return ceil_div(problem.length + slack, warps * fitted(rows) * LANES * items)
 
-    tiles = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, LINE_BYTES)
-    if total > PIPELINE_BYTES and tiles > 1:
+    tiles, boundary = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, LINE_BYTES), LINE_BYTES
+    fewer = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, VECTOR_BYTES)
+    if fewer < min(tiles, FEW_TILES):
+        tiles, boundary = fewer, VECTOR_BYTES
+    large = tiles_of(*LARGE_WAVE_TILE, VECTOR_BYTES) > 1 or problem.words > 1 or problem.several or problem.rows == 1
+    if total > PIPELINE_BYTES and large:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         rows = fitted(PIPELINE.vectors_per_thread)
-        policy = replace(PIPELINE, vectors_per_thread=rows, shift=shift, aligned=problem.together)
+        policy = replace(PIPELINE, vectors_per_thread=rows, shift=shift, aligned=problem.together, boundary=boundary)
         if problem.double or problem.several:
             policy = replace(policy, reduce_warps=COSTLY_REDUCE_WARPS)
         if problem.several:
@@ -258,7 +269,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
             policy = replace(policy, look_aheads=2)
         return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (
-        (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
+        (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else LARGE_WAVE_TILE
     )
     tiles = tiles_of(warps, rows, VECTOR_BYTES)
     return Choice(

@@ -116,6 +116,11 @@ class Problem:
         apart = any(out % (items * size) for out, size in zip(self.outs, self.results))
         return None if apart or any(n % items for n in self.pitches[1]) else 0
 
+    @property
+    def whole(self) -> bool:
+        """Whether rows begin and end on boundaries of 16 bytes."""
+        return self.source == self.wide and not self.counted and self.vector(self.length)[0] == self.items
+
     def fitted(self, rows: int) -> int:
         """Return the number of vectors per lane, at most ``rows``, that fit registers with their prefixes."""
         if not self.several:

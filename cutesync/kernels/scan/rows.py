@@ -58,7 +58,7 @@ class RowScan(ScanKernel):
             partial = self.reduce(source, end, chunk, lane)
         else:
             partial = self.ragged.reduce_piece(source, source, span, chunk, lane)
-        carry = self.scan.carry_in(a)
+        carry = self.scan.carry_in(a, cutlass.min(row, a.rows - 1))
         if cutlass.const_expr(self.team > 1):
             types = self.scan.types
             partials = partial_array(types, self.warps)
@@ -125,9 +125,9 @@ class ShortRowScan(ScanKernel):
             exists = (place < count) & (row + u * step < a.rows)
             vector = at_index(a.x + source + inside + u * step * a.x_row, inside)
             self.tile.load_vector(vector, chunk.elements, u, exists)
-        carry = self.scan.carry_in(a)
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
+            carry = self.scan.carry_in(a, cutlass.min(row + u * step, a.rows - 1))
             prefix = Maybe(
                 shift_up(self.tile.scan_row(chunk.elements, u, lane, exists, self.group)), cutlass.not_(place == 0)
             )

@@ -69,7 +69,7 @@ class SingleScan(ThreadColumns):
 
     def scanned(self, state_at, count: int, a: Arguments) -> list:
         """The states whose results are stored, of ``count`` elements; ``state_at`` gives that of an element."""
-        start, found = self.scan.carry_in(a), [None] * count
+        start, found = self.scan.carry_in(a, 0), [None] * count
         for column in range(count // self.length):
             before = start
             first = column // self.inner * self.slice + column % self.inner

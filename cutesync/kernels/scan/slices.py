@@ -79,13 +79,14 @@ class SliceScan(ThreadColumns):
         if cutlass.const_expr(self.segments == 1):
             for column in cutlass.range(thread, columns, SLICE_THREADS, unroll=1):
                 piece = self.piece(a, column, Int32(0), columns)
-                self.scan_piece(buffers, a, piece, self.carry_in(a))
+                self.scan_piece(buffers, a, piece, self.carry_in(a, first + piece.slice, piece.inside))
             cute.arch.sync_threads()
         else:
             for base in cutlass.range(0, columns, self.across, unroll=1):
                 piece = self.piece(a, base + thread % self.across, thread // self.across, columns)
                 before = self.exchange(states, self.reduce_piece(buffers, a, piece), a, thread)
-                self.scan_piece(buffers, a, piece, self.then(self.carry_in(a), before))
+                start = self.carry_in(a, first + piece.slice, piece.inside)
+                self.scan_piece(buffers, a, piece, self.then(start, before))
                 cute.arch.sync_threads()
         for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.scan.monoid.results)):
             self.copy_out(buffers[self.home[k]], out + start, dtype, elements, a, thread)

@@ -75,11 +75,18 @@ class StridedScan(ColumnTileScan):
         left = choose(inside, count - row, Int32(0))
         return Part(tile, Int32(0), base + me.lane, inside, left, row, count, first + row, first, base)
 
+    def start(self, a: Arguments, part: Any) -> Maybe:
+        if self.scan.start != "rows":
+            return self.carry_in(a, 0, 0)
+        column = self.number(cutlass.min(part.column, a.inner - 1))
+        place = a.init_at + self.offset(self.dimensions(a)[1], column, len(self.along))
+        return Maybe.of((self.scan.first_at(tuple(self.scan.monoid.first_state(a.init)), place),))
+
     # Places in memory
 
     def dimensions(self, a: Arguments) -> tuple[list, list]:
         """The scanned axes, and those of the columns, the outermost first."""
-        each = 3 + len(self.along)
+        each = 3 + len(self.along) + (self.scan.start == "rows")
         parts = [a.layout[i : i + each] for i in range(0, len(a.layout), each)]
         found = [Dimension(part[0], part[1], part[2], part[3:]) for part in parts]
         return found[: self.ranks[0]], found[self.ranks[0] :]

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
-from . import column_policy
-from .column_policy import MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
+from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
 from .layout import Layout
 from .problem import SMS, Choice, Problem
 
@@ -92,7 +91,7 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     lanes = _lanes(layout, sizes, along, height, problem.words)
     while (
         height > MIN_HEIGHT
-        and _tiles(layout, lanes, height) < column_policy.ENOUGH_TILES
+        and _tiles(layout, lanes, height) < ENOUGH_TILES
         and layout.length > THREADS // lanes * height
     ):
         height //= 2
@@ -112,7 +111,7 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     tile_bytes = THREADS * height * problem.position_bytes
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(GROUP_BYTES // (chains * tile_bytes))))
     if alone or chains * tiles <= SMS * blocks:
-        group = column_policy.WAVE_GROUP
+        group = MAX_TILE_GROUP
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
     wide = max(layout.length, layout.count) + TILE_BYTES >= INT32_COUNT
     policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, wide)
@@ -178,14 +177,14 @@ def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: 
     return min((1 << log for log in range(THREADS.bit_length())), key=cost)
 
 
-def parameters(policy: StridedPolicy) -> tuple[str, ...]:
+def parameters(policy: StridedPolicy, arrays: int) -> tuple[str, ...]:
     """Return the names of the parameters that describe a layout: for each axis its extent, the factor and the shift by
-    which numbers are divided by it, and the stride of each array."""
+    which numbers are divided by it, and the stride of each of ``arrays`` arrays."""
     names: list[str] = []
     for kind, rank in zip(("scanned", "column"), policy.ranks):
         for i in range(rank):
             names += [f"{kind}{i}_{what}" for what in ("extent", "factor", "shift")]
-            names += [f"{kind}{i}_step{k}" for k in range(len(policy.along))]
+            names += [f"{kind}{i}_step{k}" for k in range(arrays)]
     return tuple(names)
 
 
@@ -193,9 +192,9 @@ def values(policy: StridedPolicy, layout: Layout) -> dict[str, int]:
     """Return the parameters of a layout, by name."""
     numbers: list[int] = []
     for axes in (layout.scanned, layout.columns):
-        for axis in axes or (Axis(1, (0,) * len(policy.along)),):
+        for axis in axes or (Axis(1, (0,) * len(layout.offsets)),):
             numbers += [axis.extent, *divisor(axis.extent), *axis.steps]
-    return dict(zip(parameters(policy), numbers))
+    return dict(zip(parameters(policy, len(layout.offsets)), numbers))
 
 
 def divisor(extent: int) -> tuple[int, int]:

@@ -56,7 +56,7 @@ class WaveScan(ScanKernel):
         row = at_index(a.x + begin, 0)
         held, prefix, total = self.tile.reduce(row, a.length, tile, partials, warp, lane)
         let_next_start()
-        carry = self.scan.carry_in(a)
+        carry = self.scan.carry_in(a, number // a.tiles)
         if cutlass.const_expr(not self.alone):
             if thread == 0:
                 self.slots(a, tag).publish(number, total)
