@@ -85,8 +85,8 @@ class SliceScan(ThreadColumns):
             for base in cutlass.range(0, columns, self.across, unroll=1):
                 piece = self.piece(a, base + thread % self.across, thread // self.across, columns)
                 before = self.exchange(states, self.reduce_piece(buffers, a, piece), a, thread)
-                start = self.carry_in(a, first + piece.slice, piece.inside)
-                self.scan_piece(buffers, a, piece, self.then(start, before))
+                carry = self.carry_in(a, first + piece.slice, piece.inside)
+                self.scan_piece(buffers, a, piece, self.then(carry, before))
                 cute.arch.sync_threads()
         for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.scan.monoid.results)):
             self.copy_out(buffers[self.home[k]], out + start, dtype, elements, a, thread)
