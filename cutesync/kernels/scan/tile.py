@@ -22,6 +22,7 @@ from ...dtypes import DType
 from ...monoid import choose, tree
 from ...warp import LANES, Maybe, append, broadcast, prepend, reduce_rows, reduce_states, scan_states, shift_up, zeros
 from ..arrays import index_of, pointers_of
+from . import bools
 from .base import Scan
 
 VECTOR_BYTES = 16
@@ -66,6 +67,8 @@ class WarpScan:
         self.items_before = self.items - (shift or 0)  # of a vector, that lie before the output's boundary
         self.elements = self.items * scan.width  # of a vector
         self.from_end = scan.reverse != scan.mirrored  # the inputs are scanned from their last address on
+        whole = scan.width == 1 and self.packed(scan.monoid.sources[0])
+        self.bools = bools.operator_of(scan.monoid) if whole else None
         self.lead = min(range(len(scan.monoid.sources)), key=lambda k: scan.monoid.sources[k].size)
 
     @cute.jit
@@ -204,8 +207,11 @@ class WarpScan:
         return reduce_rows(vectors, self.scan.combine, lane)
 
     def reduce_vector(self, elements, u: int):
-        plain = len(elements) == 1 and self.packed(self.monoid.sources[0])
-        if plain and self.scan.width == 1 and not self.scan.reverse and not self.scan.mirrored:
+        if self.bools is not None:
+            return (bools.reduce_words(self.words(elements, u), self.bools),)
+        plain = len(elements) == 1 and self.packed(self.monoid.sources[0]) and self.scan.width == 1
+        exact = self.monoid.commutative and self.monoid.sources[0].kind != "f"
+        if plain and (exact or not (self.scan.reverse or self.scan.mirrored)):
             return self.monoid.fold(elements[0][(None, u)], 0)
         return tree(self.lifted(elements, u), self.scan.combine)
 
@@ -239,6 +245,8 @@ class WarpScan:
         """A scanned vector in registers, in memory order: ``carry`` before the chunk, ``prefix`` before the vector."""
         before = _join(carry, prefix, self.scan.combine)
         state = before.state
+        if self.bools is not None:
+            return (self.bool_results(elements, u, before, self.bools),)
         results = tuple(cute.make_rmem_tensor((self.elements,), dtype.cutlass) for dtype in self.monoid.results)
         for i, value in enumerate(self.lifted(elements, u)):
             following = (
@@ -247,6 +255,19 @@ class WarpScan:
             place = self.scan.flip(i, self.items) * self.scan.width
             self.scan.lower(state if self.scan.exclusive else following, results, place)
             state = following
+        return results
+
+    def words(self, elements, u: int) -> list:
+        """A lane's words of row ``u``, in memory order."""
+        row = elements[0][(None, u)]
+        return [row[w] for w in range(cute.size(row))]
+
+    def bool_results(self, elements, u: int, before: Maybe, op: str):
+        words = bools.scan_words(self.words(elements, u), before, op, self.scan.exclusive, self.from_end)
+        results = cute.make_rmem_tensor((self.elements,), self.monoid.results[0].cutlass)
+        packed = cute.recast_tensor(results, Int32)
+        for w, word in enumerate(bools.backwards(words) if self.scan.mirrored else words):
+            packed[w] = word
         return results
 
     def store(self, results, out) -> None:
