@@ -222,7 +222,9 @@ class StridedTiles:
         choice = CHOSEN(problem, layout)
         layout = strided_policy.in_blocks(layout)
         sizes = {"lanes": self.lanes, "height": self.height, "group": self.group, "wide": self.wide}
-        policy = replace(choice.policy, **sizes, blocks_per_sm=1, alone=False)
+        along = choice.policy.along
+        units = strided_policy.units_of(problem, layout, along, self.lanes, self.height)
+        policy = replace(choice.policy, **sizes, units=units, blocks_per_sm=1, alone=False)
         tiles, chains = _ceil(layout.length, policy.tile), _ceil(layout.count, self.lanes)
         if tiles == 1:
             return replace(choice, policy=replace(policy, alone=True), tiles=1, grid=chains, slots=0)

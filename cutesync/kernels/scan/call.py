@@ -86,8 +86,7 @@ def scan(
         options = Options(axis, exclusive, reverse, init, dtype, identity, out_dtype)
         return scan_states(x, op, (transform, finish), args, options, out, stream, n)
     op = op if type(op) is str else identify(op)
-    plain = n is None and (init is None or isinstance(init, (bool, int, float, np.generic)))
-    init, n, others = (init, None, ()) if plain else _in_memory(init, n, x)
+    init, n, others = (init, n, ()) if n is None and _is_number(init) else _in_memory(init, n, x)
     given: tuple = (op, axis, exclusive, reverse, init, dtype, identity, algorithm, n)
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
         given = (*given, exact(axis, init, identity))
@@ -122,11 +121,15 @@ def cumprod(
     return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, n=n, stream=stream)
 
 
+def _is_number(init: Any) -> bool:
+    return init is None or isinstance(init, (bool, int, float, np.generic))
+
+
 def _in_memory(init: Any, n: Any, x: Any) -> tuple[Any, int | None, tuple]:
     """Return what the key has of ``init`` and of ``n``, and the inputs after ``x``."""
     n, count = split(n)
     others: tuple = ()
-    if not (init is None or isinstance(init, (bool, int, float, np.generic))):
+    if not _is_number(init):
         others, init = (_device_scalar(init, x),), IN_MEMORY
     return init, n, others if count is None else (*(others or (None,)), count)
 

@@ -12,10 +12,12 @@ from .problem import MAX_CHUNK_WORDS, SMS, Choice, Problem
 TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
 THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 8, 64
 WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
-# Blocks of states of several values have half as many (H200, recurrence down (2**15, 2**12): 505 us, so 478 us).
+# Blocks of states of several values have half as many, of twice the bytes (H200, recurrence down (2**15, 2**12): with
+# as many bytes 537 us, so 494 us).
 # A thread loads up to 8 bytes of a row at once, but 4 where fewer than 16 tiles would lie side by side.
 MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
 MIN_CHAINS = 16
+SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
 # Tiles are made lower for more of them, up to about one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for
@@ -24,8 +26,9 @@ ENOUGH_TILES = SMS * 9 // 8
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
-# in tiles 28 us; (48, 1000000): 29 us, in tiles 33 us).
-SMALL_BYTES, MAX_SMALL_ROWS = 2, 64
+# in tiles 28 us; (48, 1000000): 29 us, in tiles 33 us), and of others in many rows (float32 (1000, 40000): 109 us, in
+# tiles 92 us).
+SMALL_BYTES, MAX_SMALL_ROWS, MAX_ROWS = 2, 64, 512
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def columns(problem: Problem) -> Choice:
         items //= 2
     units = problem.inner // items
     few = problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS
-    if few or (problem.length > MAX_SMALL_ROWS and problem.wide <= SMALL_BYTES):
+    if few or problem.length > (MAX_SMALL_ROWS if problem.wide <= SMALL_BYTES else MAX_ROWS):
         return _tiles(problem)
     lanes = min(power_of_two(units), 128)
     tiles = ceil_div(units, lanes)
@@ -98,7 +101,8 @@ def _tiles(problem: Problem) -> Choice:
     groups = min(MAX_TILE_GROUPS, threads // lanes)
     state = problem.words * width
     blocks = TILE_BLOCKS - (state > WIDE_STATE_WORDS) - (state > 2 * WIDE_STATE_WORDS)
-    height = power_of_two_below(min(MAX_TILE_HEIGHT, THREAD_BYTES * TILE_BLOCKS // blocks // (width * each)))
+    thread_bytes = THREAD_BYTES * (1 + problem.several)
+    height = power_of_two_below(min(MAX_TILE_HEIGHT, thread_bytes * TILE_BLOCKS // blocks // (width * each)))
 
     def tiles_of(height: int) -> int:
         return ceil_div(problem.length, groups * height)
@@ -110,7 +114,8 @@ def _tiles(problem: Problem) -> Choice:
     ):
         height //= 2
     tiles = tiles_of(height)
-    blocks *= max(1, TILE_THREADS // (lanes * groups))
+    held = 2 * lanes * groups * width * (height * each + 4 * problem.words) + RESERVED_BYTES
+    blocks = max(1, min(blocks * max(1, TILE_THREADS // (lanes * groups)), SMEM_BYTES // held))
     # The more tiles lie side by side, the longer a group's end takes to be needed; in one wave all are needed at once
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
     if alone or chains * tiles <= SMS * blocks:

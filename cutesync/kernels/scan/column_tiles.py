@@ -112,10 +112,14 @@ class ColumnTileScan(ThreadColumns):
             for dtype in self.scan.monoid.sources
         )
 
+    def across(self, a: Arguments):
+        """How many tiles the columns of an outer slice have."""
+        each = self.lanes * self.width
+        return Int32((a.inner + (each - 1)) // each)
+
     def chains(self, a: Arguments):
         """How many tiles lie side by side: those of the columns of all outer slices."""
-        each = self.lanes * self.width
-        return Int32(a.rows) * Int32((a.inner + (each - 1)) // each)
+        return Int32(a.rows) * self.across(a)
 
     @cute.jit
     def take_tiles(self, shared: cutlass.Constexpr, a: Arguments, me: Member):
@@ -133,8 +137,9 @@ class ColumnTileScan(ThreadColumns):
             if me.thread == 0:
                 entry = enter(a.counters)
                 shared.words[NUMBERS + 1] = entry.arrived
-            prefix, total = self.reduce_tile(shared, a, me, self.part(number, a, me), stage)
-            self.publish(self.slots(a, number, tag), me, self.part(number, a, me), total)
+            part = self.part(number, a, me)
+            prefix, total = self.reduce_tile(shared, a, me, part, stage)
+            self.publish(self.slots(a, part, tag), me, part, total)
             coming = shared.words[NUMBERS + 1]
             if cutlass.const_expr(not self.copies_for_others):
                 cute.arch.sync_threads()  # before the next exchange; elsewhere the copies need one before it
@@ -144,8 +149,9 @@ class ColumnTileScan(ThreadColumns):
             if coming < everything:
                 part = self.part(coming, a, me)
                 prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
-                self.publish(self.slots(a, coming, tag), me, part, total_coming)
-            part, groups = self.part(number, a, me), self.slots(a, number, tag)
+                self.publish(self.slots(a, part, tag), me, part, total_coming)
+            part = self.part(number, a, me)
+            groups = self.slots(a, part, tag)
             carry = self.look_back(groups, shared.found, a, me, part)
             self.publish_end(groups, me, part, self.then(carry, Maybe.of(total)))
             if (me.thread == 0) & (coming < everything):
@@ -163,10 +169,11 @@ class ColumnTileScan(ThreadColumns):
             entry.close(a.counters, Int32(0), everything + blocks)
 
     def part(self, number, a: Arguments, me: Member) -> Part:
-        chains = self.chains(a)
-        across = chains // Int32(a.rows)
-        tile, chain = number // chains, number % chains
-        outer, column = chain // across, (chain % across * self.lanes + me.lane) * self.width
+        chains, across = self.chains(a), self.across(a)
+        tile = number // chains
+        chain = number - tile * chains
+        outer = chain // across
+        column = ((chain - outer * across) * self.lanes + me.lane) * self.width
         inside = (column < Int32(a.inner)) & (me.group < self.groups)
         first, row = Int64(tile) * self.tile, me.group * self.height
         count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
@@ -190,10 +197,9 @@ class ColumnTileScan(ThreadColumns):
             steps[1],
         )
 
-    def slots(self, a: Arguments, number, tag) -> TileGroups:
+    def slots(self, a: Arguments, part: Any, tag) -> TileGroups:
         """The slots of a tile's outer slice."""
-        outer = number % self.chains(a) // (self.chains(a) // Int32(a.rows))
-        return TileGroups.make(a, outer, tag, self.scan.monoid.types, self.group)
+        return TileGroups.make(a, part.outer, tag, self.scan.monoid.types, self.group)
 
     def nothing(self):
         return tuple(tuple(t(0) for t in self.scan.monoid.types) for _ in range(self.width))

@@ -21,13 +21,13 @@ LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
 ROW_WARPS = 8  # per block of rows.py
 # One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles
-# of a wave or of the pipeline (H200, 32 KiB: (4096, 8192) float32 66 us, as rows 81 us; (8192, 4096) float64 156 us,
-# as rows 212 us; (16, 8192) uint64 3.1 us, as rows 6.9 us).
+# of a wave or of the pipeline (H200: (9000, 12288) float16 112 us, as rows 174 us; (8192, 4096) float64 138 us, as rows
+# 210 us; (16, 8192) uint64 2.9 us, as rows 6.0 us). Ragged rows of small elements are not: each end of a row in a chunk
+# takes longer than a chunk ((1000, 40001) int8 61 us, as rows 39 us).
 MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
 MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read in aligned vectors of 16 bytes instead
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
 PIPELINE_BYTES = 24 << 20  # read and written: from 24 MiB on, the pipeline is faster than a wave of blocks
-LARGE_WAVE_TILE = 8, 16  # warps, and vectors of a lane
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
@@ -147,7 +147,8 @@ def _choice(problem: Problem) -> Choice:
         )
     ragged = problem.length > LANES * problem.items and items * problem.wide < MIN_VECTOR_BYTES
     ragged |= problem.counted  # rows end anywhere
-    most_rows = problem.fitted(16) if ragged or problem.several else MAX_ROW_VECTORS
+    slow_ends = problem.several or (ragged and problem.wide < 4)
+    most_rows = problem.fitted(16) if slow_ends else MAX_ROW_VECTORS
     if ragged:
         items, shift = problem.items, problem.shift
         vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)
@@ -162,10 +163,13 @@ def _choice(problem: Problem) -> Choice:
 
 
 def suits(problem: Problem) -> bool:
-    """Return whether ``choose`` has a kernel that reads the rows of arrays that are not contiguous in more than bytes:
-    in vectors of a word, or in the middle of long rows."""
+    """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
     items, _ = problem.vector(problem.length)
-    return problem.inner > 1 or items * problem.source >= 4 or problem.length > LANES * problem.items
+    if problem.inner > 1 or problem.wide >= 4 or items * problem.source >= MIN_VECTOR_BYTES:
+        return True
+    if problem.length > LANES * problem.items:
+        return problem.shift is not None
+    return items * problem.source >= 4
 
 
 def _ragged_team(vectors: int, most_rows: int) -> tuple[int, int]:
@@ -255,8 +259,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     fewer = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, VECTOR_BYTES)
     if fewer < min(tiles, FEW_TILES):
         tiles, boundary = fewer, VECTOR_BYTES
-    large = tiles_of(*LARGE_WAVE_TILE, VECTOR_BYTES) > 1 or problem.words > 1 or problem.several or problem.rows == 1
-    if total > PIPELINE_BYTES and large:
+    if total > PIPELINE_BYTES:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         rows = fitted(PIPELINE.vectors_per_thread)
         policy = replace(PIPELINE, vectors_per_thread=rows, shift=shift, aligned=problem.together, boundary=boundary)
@@ -269,7 +272,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
             policy = replace(policy, look_aheads=2)
         return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (
-        (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else LARGE_WAVE_TILE
+        (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
     )
     tiles = tiles_of(warps, rows, VECTOR_BYTES)
     return Choice(

@@ -24,6 +24,7 @@ SECTOR_BYTES = 32  # of memory, read for nothing at the two ends of a run, half 
 LOOK_BACK_COST = 1.1  # of a tile that depends on others
 LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
 INT32_COUNT = 1 << 31
+WORD_BYTES = 4
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
 GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
 FAR = 1 << 62  # the stride of what has no neighbours
@@ -35,8 +36,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     look-back; ``alone``: a tile has all positions.
 
     ``ranks`` are the number of scanned axes and that of axes of columns. ``along`` says for each input, then for each
-    output, whether neighbouring threads access neighbouring positions, not columns. ``wide``: positions or columns need
-    64 bits."""
+    output, whether neighbouring threads access neighbouring positions, not columns, and ``units`` how many neighbours a
+    thread accesses at once. ``wide``: positions or columns need 64 bits."""
 
     lanes: int
     height: int
@@ -45,6 +46,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     alone: bool
     ranks: tuple[int, int]
     along: tuple[bool, ...]
+    units: tuple[int, ...]
     wide: bool
 
     @property
@@ -114,11 +116,30 @@ def strided(problem: Problem, layout: Layout) -> Choice:
         group = MAX_TILE_GROUP
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
     wide = max(layout.length, layout.count) + TILE_BYTES >= INT32_COUNT
-    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, wide)
+    units = units_of(problem, layout, along, lanes, height)
+    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide)
     if alone:
         return Choice(policy, 1, chains, layout=values(policy, layout))
     slots = group_slots(tiles, group) * layout.count
     return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots, layout=values(policy, layout))
+
+
+def units_of(problem: Problem, layout: Layout, along: Sequence[bool], lanes: int, height: int) -> tuple[int, ...]:
+    """Return for each array how many neighbours make a word, if words hold whole neighbours everywhere; else 1."""
+    sizes, addresses = (*problem.sources, *problem.results), (*problem.xs, *problem.outs)
+    slots = slot_sizes(problem.sources, problem.results)
+    slots = [*slots[: len(problem.sources)], *slots[: len(problem.results)]]
+    found = []
+    for k, (size, slot, address) in enumerate(zip(sizes, slots, addresses)):
+        unit = max(1, WORD_BYTES // size)
+        axes, others, most = layout.columns, layout.scanned, lanes
+        if along[k]:
+            axes, others, most = layout.scanned, layout.columns, height
+        fits = bool(axes) and axes[-1].steps[k] == 1 and axes[-1].extent % unit == 0
+        fits &= slot == size and most >= unit and address % WORD_BYTES == 0 and not problem.counted
+        fits &= not any(axis.steps[k] % unit for axis in (*axes[:-1], *others))
+        found.append(unit if fits else 1)
+    return tuple(found)
 
 
 def _tiles(layout: Layout, lanes: int, height: int) -> int:
