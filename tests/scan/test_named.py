@@ -103,7 +103,7 @@ def along_first(x: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
     ("shape", "axis", "rows", "reverse"),
     [
         ((3, 70, 20), 1, (20,), False),
-        ((4, 6, 90), 2, (6,), True),
+        pytest.param((4, 6, 90), 2, (6,), True, marks=pytest.mark.slow),
         pytest.param((9, 4000), 1, (9,), True, marks=pytest.mark.slow),
         pytest.param((5, 4), 1, (1,), False, marks=pytest.mark.slow),
         pytest.param((3, 1, 4), 1, (3, 1), True, marks=pytest.mark.slow),
