@@ -120,6 +120,16 @@ def test_columns_in_blocks(on_emulator):
     same(np.asarray(cs.scan(view, axis=1)), np.cumsum(x.T, 1, dtype=np.int32))
 
 
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("int8", marks=pytest.mark.slow)])
+def test_neighbours_along_another_axis_than_the_last(dtype, on_emulator):
+    """Threads that load neighbours scan columns that lie apart."""
+    x = data((3, 32, 16), dtype)
+    view = cs.asarray(x).as_strided((16, 3, 32), (1, 512, 16))
+    wanted = np.ascontiguousarray(np.moveaxis(x, 2, 0))
+    for reverse in (False, True):
+        same(np.asarray(cs.scan(view, axis=1, reverse=reverse)), scanned(wanted, axis=1, reverse=reverse))
+
+
 @pytest.mark.parametrize("dtype", ["int8", pytest.param("float16", marks=pytest.mark.slow)])
 def test_words_of_small_elements(dtype, on_emulator, monkeypatch):
     """Neighbours along the scanned axis and across it, of the input and of the output, move in words."""

@@ -48,9 +48,11 @@ class StridedScan(ColumnTileScan):
         self.group, self.alone, self.ranks, self.wide = policy.group, policy.alone, policy.ranks, policy.wide
         self.tile, self.states, self.stages = policy.tile, THREADS, 1 if policy.alone else 2
         sources, results = scan.monoid.sources, scan.monoid.results
+        self.turned, self.turn = policy.turned or (False,) * len(policy.along), policy.turn
+        self.gaps = policy.lanes // policy.turn[1] if policy.turned else 0
         self.along, self.units, self.log = policy.along, policy.units, policy.height.bit_length() - 1
         self.slots_of = slot_sizes([d.size for d in sources], [d.size for d in results])
-        self.steps_of = [strides_of_slots(policy.lanes, policy.height, size) for size in self.slots_of]
+        self.steps_of = [strides_of_slots(policy.lanes, policy.height, size, self.gaps) for size in self.slots_of]
         self.stage_bytes = [-(-run * policy.groups // 16) * 16 for _, run in self.steps_of]
         self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // sum(self.slots_of))))
         elements = sum(self.stages * size + 16 for size in self.stage_bytes)
@@ -126,6 +128,9 @@ class StridedScan(ColumnTileScan):
         unit = self.units[k]
         across = min(self.tile // unit, THREADS) if self.along[k] else self.lanes // unit
         low, high = (me.thread & (across - 1)) * unit, me.thread >> (across.bit_length() - 1)
+        if self.turned[k]:
+            before, last = self.turn
+            low = low // (before * last) * (before * last) + low % before * last + low // before % last
         return (low, high) if self.along[k] else (high, low)
 
     def step_to(self, k: int, j: int) -> tuple[int, int]:
@@ -193,6 +198,8 @@ class StridedScan(ColumnTileScan):
         """The slot of a position of a row group, and a column."""
         row, run = self.steps_of[k]
         place = stage * self.stage_bytes[k] + group * run + inside * row + column * self.slots_of[k]
+        if self.gaps:
+            place += column // self.turn[1] * max(self.slots_of[k], WORD_BYTES)
         return shared.stages[k] + place
 
     def pointer(self, at, dtype):

@@ -37,7 +37,10 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
 
     ``ranks`` are the number of scanned axes and that of axes of columns. ``along`` says for each input, then for each
     output, whether neighbouring threads access neighbouring positions, not columns, and ``units`` how many neighbours a
-    thread accesses at once. ``wide``: positions or columns need 64 bits."""
+    thread accesses at once. ``wide``: positions or columns need 64 bits.
+
+    Arrays that are ``turned`` have their neighbours along the columns' axis before the last. ``turn`` are the extents
+    of the last two axes then, powers of two."""
 
     lanes: int
     height: int
@@ -48,6 +51,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     along: tuple[bool, ...]
     units: tuple[int, ...]
     wide: bool
+    turned: tuple[bool, ...] = ()
+    turn: tuple[int, int] = (1, 1)
 
     @property
     def groups(self) -> int:
@@ -60,14 +65,15 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
         return self.groups * self.height
 
 
-def strides_of_slots(lanes: int, height: int, size: int) -> tuple[int, int]:
+def strides_of_slots(lanes: int, height: int, size: int, gaps: int = 0) -> tuple[int, int]:
     """Return the bytes between positions, and between the positions of two threads of a column, in shared memory with
-    slots of ``size`` bytes. Neighbouring positions, and neighbouring threads, lie in different banks."""
+    slots of ``size`` bytes. Neighbouring positions, and neighbouring threads, lie in different banks. A position has
+    ``gaps`` gaps of a word, or of a slot that is larger, between its columns."""
     word = max(size, 4)
-    row = lanes * size
+    row = lanes * size + gaps * word
     if row > 8:
         row = (ceil_div(row, word) | 1) * word
-    unit = max(lanes * size, word)
+    unit = max(row if gaps else lanes * size, word)
     run = height * row
     if unit < 128:
         run = (ceil_div(run, unit) | 1) * unit
@@ -101,8 +107,10 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     tiles = ceil_div(layout.length, THREADS // lanes * height)
     chains = ceil_div(layout.count, lanes)
     alone = tiles == 1
+    turned, turn = _turned(layout, along, lanes)
+    gaps = lanes // turn[1] if turned else 0
     held = (
-        sum(strides_of_slots(lanes, height, size)[1] for size in sizes_of_slots)
+        sum(strides_of_slots(lanes, height, size, gaps)[1] for size in sizes_of_slots)
         * (THREADS // lanes)
         * (1 if alone else 2)
     )
@@ -117,11 +125,24 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
     wide = max(layout.length, layout.count) + TILE_BYTES >= INT32_COUNT
     units = units_of(problem, layout, along, lanes, height)
-    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide)
+    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn)
     if alone:
         return Choice(policy, 1, chains, layout=values(policy, layout))
     slots = group_slots(tiles, group) * layout.count
     return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots, layout=values(policy, layout))
+
+
+def _turned(layout: Layout, along: Sequence[bool], lanes: int) -> tuple[tuple[bool, ...], tuple[int, int]]:
+    """Return which arrays are turned, and the extents of the axes; nothing if tiles do not have whole blocks."""
+    none: tuple[tuple[bool, ...], tuple[int, int]] = (), (1, 1)
+    if len(layout.columns) < 2 or any(along):
+        return none
+    before, last = layout.columns[-2:]
+    block = before.extent * last.extent
+    found = tuple(abs(a) == 1 != abs(b) for a, b in zip(before.steps[: len(along)], last.steps))
+    if not any(found) or block & (block - 1) or lanes % block or min(before.extent, last.extent) < MIN_BLOCK:
+        return none
+    return found, (before.extent, last.extent)
 
 
 def units_of(problem: Problem, layout: Layout, along: Sequence[bool], lanes: int, height: int) -> tuple[int, ...]:
