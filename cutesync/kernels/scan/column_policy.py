@@ -12,10 +12,11 @@ from .problem import MAX_CHUNK_WORDS, SMS, Choice, Problem
 TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
 THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 8, 64
 WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
-# Blocks of states of several values have half as many, of twice the bytes (H200, recurrence down (2**15, 2**12): with
-# as many bytes 537 us, so 494 us).
+# Blocks of states of several values have half as many, of twice the bytes, and load up to 16 bytes of two columns (H200,
+# recurrence down (2**15, 2**12): as others 537 us, so 485 us).
 # A thread loads up to 8 bytes of a row at once, but 4 where fewer than 16 tiles would lie side by side.
 MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
+MAX_PAIR_BYTES = 16
 MIN_CHAINS = 16
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
@@ -88,9 +89,10 @@ def _tiles(problem: Problem) -> Choice:
         """Return how many tiles cover the columns."""
         return ceil_div(problem.inner // width, TILE_LANES)
 
+    most_width, most_bytes = (2, MAX_PAIR_BYTES) if problem.several else (MAX_TILE_WIDTH, MAX_ROW_BYTES)
     while width > 1 and (
-        width > MAX_TILE_WIDTH
-        or width * each > MAX_ROW_BYTES
+        width > most_width
+        or width * each > most_bytes
         or (width * each > MIN_ROW_BYTES and problem.rows * across(width) < MIN_CHAINS)
     ):
         width //= 2
