@@ -12,8 +12,8 @@ from .problem import MAX_CHUNK_WORDS, SMS, Choice, Problem
 TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
 THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 8, 64
 WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
-# Blocks of states of several values have half as many, of twice the bytes, and load up to 16 bytes of two columns (H200,
-# recurrence down (2**15, 2**12): as others 537 us, so 485 us).
+# Blocks of states of several values have half as many, of twice the bytes, and load up to 16 bytes of two columns
+# (H200, recurrence down (2**15, 2**12): as others 537 us, so 485 us).
 # A thread loads up to 8 bytes of a row at once, but 4 where fewer than 16 tiles would lie side by side.
 MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
 MAX_PAIR_BYTES = 16
