@@ -108,7 +108,7 @@ class Tier(ScanKernel):
     def carry_in(self, a: Arguments, place: Int64, tile: Int32):
         """The carry-in of the tile whose own total is at ``place``."""
         accumulate = self.totals.result
-        carry = self.scan.carry_in(a)
+        carry = self.scan.carry_in(a, 0)
         if tile > 0:
             scanned = cute.make_ptr(
                 accumulate.cutlass, a.slots.toint(), cute.AddressSpace.gmem, assumed_align=accumulate.size

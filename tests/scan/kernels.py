@@ -163,8 +163,9 @@ def outer_slices(segments: int, count: int) -> Chooser:
 def singles(unroll: int) -> Chooser:
     def choose(problem: Problem) -> Choice:
         width, _ = problem.vector(problem.items)
-        grid = _ceil(problem.rows, width * unroll * SINGLE_THREADS)
-        return Choice(SinglePolicy(width, unroll, problem.aligned(width) == 0), 1, grid)
+        each = problem.length * problem.inner
+        grid = _ceil(problem.rows * each, width * unroll * SINGLE_THREADS)
+        return Choice(SinglePolicy(width, unroll, problem.aligned(width) == 0, problem.length, problem.inner), 1, grid)
 
     return choose
 
@@ -191,6 +192,7 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "outer slices of odd rows": (outer_slices(1, 8), (61, 21), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
     "single elements": (singles(2), (2101, 1), 1),
+    "slices of a vector": (singles(2), (1051, 2, 1), 1),
     "tiles of columns by many": (column_tiles(1, 16, 4, 3, 2, 128), (61, 19), 0),
     "slabs": (slabs(4, 3, 3, 2, 4), (203, 5), 0),
     "slabs of rows": (slabs(8, 2, 2, 3, 2), (2, 101, 12), 1),
@@ -220,7 +222,9 @@ class StridedTiles:
         choice = CHOSEN(problem, layout)
         layout = strided_policy.in_blocks(layout)
         sizes = {"lanes": self.lanes, "height": self.height, "group": self.group, "wide": self.wide}
-        policy = replace(choice.policy, **sizes, blocks_per_sm=1, alone=False)
+        along = choice.policy.along
+        units = strided_policy.units_of(problem, layout, along, self.lanes, self.height)
+        policy = replace(choice.policy, **sizes, units=units, blocks_per_sm=1, alone=False)
         tiles, chains = _ceil(layout.length, policy.tile), _ceil(layout.count, self.lanes)
         if tiles == 1:
             return replace(choice, policy=replace(policy, alone=True), tiles=1, grid=chains, slots=0)
@@ -233,5 +237,6 @@ def force(monkeypatch, choice: Chooser | StridedTiles) -> None:
     if isinstance(choice, StridedTiles):
         monkeypatch.setattr(strided_policy, "strided", choice)
     else:
-        monkeypatch.setattr(plan, "choose", choice)
+        monkeypatch.setattr(plan, "choose", lambda problem: replace(choice(problem), view=problem.view))
+        monkeypatch.setattr(plan, "suits", lambda problem: True)
     monkeypatch.setattr(call, "_plans", {})

@@ -47,7 +47,7 @@ BAD = {
     "init shape": (
         lambda: cs.scan(cs.asarray(X), init=cs.empty(2, "int32")),
         ValueError,
-        ["init", "(2,)", "one element"],
+        ["init", "(2,)", "broadcasts to (3,)"],
     ),
     "init dtype": (lambda: cs.scan(cs.asarray(X), init=cs.empty(1, "int64")), TypeError, ["init", "int64", "int32"]),
     "init dtype of a wider result": (

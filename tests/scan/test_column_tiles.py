@@ -118,6 +118,7 @@ def test_as_many_blocks_fit_an_sm_as_the_policy_says(size, words):
 
 def test_few_rows_and_many_columns_need_no_tiles():
     assert isinstance(chosen(1, 32, 5000, 4).policy, ColumnPolicy)
-    assert isinstance(chosen(1, 5000, SMS * 240, 4).policy, ColumnPolicy)
+    assert isinstance(chosen(1, 500, SMS * 240, 4).policy, ColumnPolicy)
+    assert isinstance(chosen(1, 64, SMS * 240 * 16, 1).policy, ColumnPolicy)
     alone = chosen(1, 40, 5000, 4)
     assert isinstance(alone.policy, ColumnTilePolicy) and alone.policy.alone and not alone.slots

@@ -16,7 +16,7 @@ from cutesync.runtime import device
 from .. import faults
 from ..cases import data, scanned
 from ..faults import each, every, only
-from .kernels import StridedTiles, column_tiles, force, outer_slices, pipeline, rows, slabs, wave
+from .kernels import StridedTiles, column_tiles, force, outer_slices, pipeline, rows, runs, slabs, wave
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +31,7 @@ KERNELS = {
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
+    "runs": (runs(1, 2, 2), (4, 1101), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
     "strided arrays": (StridedTiles(4, 2, 2, 3), (1100, 3), 0),
     "strided arrays in one tile": (StridedTiles(4, 2, 2, 3), (101, 5), 0),
@@ -65,6 +66,7 @@ HARMLESS = {
     "slabs": [*ONE_FENCE[:2], "no proxy fence #0"],
     "slabs from the end": ONE_FENCE[:2],
     "pipeline": ONE_FENCE,
+    "runs": ONE_FENCE,
     "strided arrays in one tile": ["no store #0", "no store #1"],  # of tiles that are whole: this one is not
 }
 PUBLISHED = r"st\.relaxed\.gpu(\.global\.b64)"
@@ -84,7 +86,7 @@ def test_no_mutant_survives(name):
 
 
 @pytest.mark.parametrize("fault", FLAGS)
-@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline", "strided arrays"])
+@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline", "runs", "strided arrays"])
 def test_faults_of_the_look_back_are_found(name, fault):
     bench(name).check(*FLAGS[fault])
 
@@ -103,6 +105,6 @@ def ticket_by_block_index(ptx: str) -> Iterator[str]:
     yield ptx
 
 
-@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline", "strided arrays"])
+@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline", "runs", "strided arrays"])
 def test_tiles_numbered_by_block_index_deadlock(name):
     bench(name).check(ticket_by_block_index, {"deadlock"})

@@ -94,6 +94,40 @@ class TestRecurrence:
         np.testing.assert_allclose(found, reference.linear_recurrence(a, b, reverse=reverse, init=100), 1e-4, 1e-4)
 
 
+def along_first(x: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
+    x = np.moveaxis(x, axis, 0)
+    return x[::-1] if reverse else x
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "rows", "reverse"),
+    [
+        ((3, 70, 20), 1, (20,), False),
+        pytest.param((4, 6, 90), 2, (6,), True, marks=pytest.mark.slow),
+        pytest.param((9, 4000), 1, (9,), True, marks=pytest.mark.slow),
+        pytest.param((5, 4), 1, (1,), False, marks=pytest.mark.slow),
+        pytest.param((3, 1, 4), 1, (3, 1), True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_first_value_for_each_row(on_emulator, shape, axis, rows, reverse):
+    """Of a recurrence, and of a sum into an array whose rows lie apart."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-1, 2, shape).astype(np.float32) for _ in range(2))
+    init = rng.integers(-9, 9, rows).astype(np.float32)
+    state = np.broadcast_to(init, along_first(a, axis, False).shape[1:])
+    wanted = np.empty_like(a)
+    for x, y, h in zip(*(along_first(z, axis, reverse) for z in (a, b, wanted))):
+        state = x * state + y
+        h[...] = state
+    found = cs.linear_recurrence(cs.asarray(a), cs.asarray(b), axis, init=cs.asarray(init), reverse=reverse)
+    same(np.asarray(found), wanted)
+    same(cs.linear_recurrence(a, b, axis, init=init, reverse=reverse), wanted)
+    out = cs.empty((*shape[:-1], shape[-1] + 3), "float32")[..., 3:]
+    cs.scan(cs.asarray(b), axis=axis, init=cs.asarray(init), reverse=reverse, out=out)
+    sums = np.flip(np.cumsum(np.flip(b, axis), axis), axis) if reverse else np.cumsum(b, axis)
+    same(np.asarray(out), (sums + np.expand_dims(np.broadcast_to(init, state.shape), axis)).astype(np.float32))
+
+
 X = np.ones((2, 3), np.float32)
 
 
@@ -104,6 +138,9 @@ X = np.ones((2, 3), np.float32)
         (lambda: cs.linear_recurrence(X, X.astype(np.int32)), ArgumentTypeError, "one type of numbers"),
         (lambda: cs.linear_recurrence(X != 0, X != 0), ArgumentTypeError, "one type of numbers"),
         (lambda: cs.linear_recurrence(X, X, init="0"), ArgumentTypeError, "init"),
+        (lambda: cs.linear_recurrence(X, X, init=X), ArgumentValueError, "without the axis"),
+        (lambda: cs.linear_recurrence(X, X, init=X[:, 0].astype(int)), ArgumentTypeError, "the result's type"),
+        (lambda: cs.scan(X, init=X), ArgumentValueError, "without the axis"),
         (lambda: cs.linear_recurrence(X, X, reverse=1), ArgumentTypeError, "reverse"),
         (lambda: cs.cummax(X, axis=(0, 1)), ArgumentTypeError, "axis"),
         (lambda: cs.ffill(X, axis=2), ArgumentValueError, "axis"),

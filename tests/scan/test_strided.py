@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.kernels.scan import plan
 from cutesync.kernels.scan.layout import layout_of
 from cutesync.kernels.scan.strided_policy import divisor, in_blocks, strides_of_slots
 from cutesync.runtime.device_array import DeviceArray
@@ -117,6 +118,34 @@ def test_columns_in_blocks(on_emulator):
     assert [axis.extent for axis in blocks.columns] == [3, 16, 4]
     assert [axis.steps for axis in blocks.columns] == [(320, 4), (1, 60), (80, 1)]
     same(np.asarray(cs.scan(view, axis=1)), np.cumsum(x.T, 1, dtype=np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("int8", marks=pytest.mark.slow)])
+def test_neighbours_along_another_axis_than_the_last(dtype, on_emulator):
+    """Threads that load neighbours scan columns that lie apart."""
+    x = data((3, 32, 16), dtype)
+    view = cs.asarray(x).as_strided((16, 3, 32), (1, 512, 16))
+    wanted = np.ascontiguousarray(np.moveaxis(x, 2, 0))
+    for reverse in (False, True):
+        same(np.asarray(cs.scan(view, axis=1, reverse=reverse)), scanned(wanted, axis=1, reverse=reverse))
+
+
+@pytest.mark.parametrize("dtype", ["int8", pytest.param("float16", marks=pytest.mark.slow)])
+def test_words_of_small_elements(dtype, on_emulator, monkeypatch):
+    """Neighbours along the scanned axis and across it, of the input and of the output, move in words."""
+    launched = []
+    launch = plan.launch
+    monkeypatch.setattr(plan, "launch", lambda choice, *more: launched.append(choice.policy) or launch(choice, *more))
+    x = data((64, 100), dtype)
+    rng = np.random.default_rng(2)
+    for axis, reverse in ((0, True), (1, False)):
+        around = rng.integers(1, 9, 6800).astype(dtype)
+        whole = cs.asarray(around)
+        out = whole.as_strided((100, 64), (68, 1), 0)
+        cs.scan(cs.asarray(x).as_strided((100, 64), (1, 100)), axis=axis, reverse=reverse, out=out)
+        same(np.asarray(out), scanned(np.ascontiguousarray(x.T), axis=axis, reverse=reverse), f"along {axis}")
+        same(np.asarray(whole).reshape(100, 68)[:, 64:], around.reshape(100, 68)[:, 64:], "around the result")
+    assert all(min(policy.units) > 1 and set(policy.along) == {True, False} for policy in launched)
 
 
 def test_permuted_axes_and_the_flattened_array(on_emulator, monkeypatch):

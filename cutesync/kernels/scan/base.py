@@ -24,17 +24,27 @@ from ..arrays import together
 # followed by the run-time arguments of callables, then by the number of positions that count, then by ``layout``.
 # ``slots`` and ``counters`` are the workspace (see ``sync.gather``). ``tiles`` tiles cover a row. ``layout`` describes
 # strided arrays (``strided_policy``). If only the first positions count, ``length`` is their number. ``whole`` is the
-# number of all.
-Arguments = namedtuple("Arguments", "x out init_at init slots counters rows length inner tiles layout whole")
+# number of all. ``x_row`` and ``x_step`` are the strides of the inputs from row to row and from position to position;
+# ``out_row`` and ``out_step`` are those of the outputs. ``init_row`` and ``init_step`` are those of the first operands
+# from row to row and from column to column.
+Arguments = namedtuple(
+    "Arguments",
+    "x out init_at init slots counters rows length inner tiles layout whole x_row x_step out_row out_step "
+    "init_row init_step",
+)
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What a scan computes. ``start`` says where a first operand comes from: None, "value" or "memory".
+    """What a scan computes. ``start`` says where a first operand comes from: None, "value" or "memory"; with "rows" its
+    last value is in memory, another one for each row and column.
 
     Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first.
     Positions, lanes and tiles are counted in scan order. A position holds ``width`` neighbouring elements, of columns
     that are scanned side by side. ``counted``: only the first positions count; their number is known at run time.
+
+    ``view`` is None for C-contiguous arrays. With "pitched", the strides in ``Arguments`` are parameters. With
+    "mirrored" they are, too, and the inputs run backwards along rows, whose results are neighbours.
     """
 
     monoid: Any
@@ -43,6 +53,11 @@ class Scan:
     start: str | None
     width: int = 1
     counted: bool = False
+    view: str | None = None
+
+    @property
+    def mirrored(self) -> bool:
+        return self.view == "mirrored"
 
     @property
     def types(self) -> tuple:
@@ -75,18 +90,35 @@ class Scan:
                 result[place + c] = value
 
     def flip(self, position, count):
-        """The place in memory order of ``position`` (in scan order) among ``count``."""
+        """The place in the outputs' memory of ``position`` (in scan order) among ``count``."""
         return count - 1 - position if self.reverse else position
 
-    def carry_in(self, a: Arguments) -> Maybe:
-        """The state before the first element, if the call gives one."""
+    def flip_in(self, position, count):
+        """The same in the inputs' memory."""
+        return count - 1 - position if self.reverse != self.mirrored else position
+
+    def carry_in(self, a: Arguments, row, column=0) -> Maybe:
+        """The state before the first element of a row, if the call gives one; of ``width`` columns from ``column``
+        on."""
         if self.start is None:
             return Maybe.none(self.types)
-        init = self.monoid.first_state(a.init)
+        init = tuple(self.monoid.first_state(a.init))
+        if self.start == "value":
+            return Maybe.of(init * self.width)
         if self.start == "memory":
-            value = self.monoid.result.cutlass(cute.make_tensor(a.init_at, cute.make_layout((1,)))[0])
-            init = (self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value),)
-        return Maybe.of(tuple(init) * self.width)
+            return Maybe.of((self.first_value(a.init_at),) * self.width)
+        first = a.init_at + Int64(row) * a.init_row
+        places = [first + Int64(column + c) * a.init_step for c in range(self.width)]
+        return Maybe.of(tuple(value for place in places for value in self.first_at(init, place)))
+
+    def first_at(self, init, place) -> tuple:
+        """A first operand whose last value is in memory."""
+        return (*init[:-1], self.first_value(place))
+
+    def first_value(self, place):
+        """The last value of a first operand, which is at ``place``."""
+        value = self.monoid.result.cutlass(cute.make_tensor(place, cute.make_layout((1,)))[0])
+        return self.monoid.types[-1](nonzero(value) if self.monoid.result.kind == "b" else value)
 
 
 @cute.jit
@@ -159,12 +191,20 @@ class ScanKernel:
             if cutlass.const_expr(self.positions > 0):
                 tiles = cutlass.min(tiles, Int32((length + (self.positions + self.slack - 1)) // self.positions))
         x, out = together(x, self.scan.monoid.takes_index), together(out)
-        a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole)
+        strides = (whole * inner, inner, whole * inner, inner, Int64(0), Int64(0))
+        if cutlass.const_expr(self.scan.view is not None):
+            strides = (*layout, Int64(0), Int64(0)) if self.scan.start != "rows" else layout
+        a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole, *strides)
         if cutlass.const_expr(self.scan.counted):
             if length > 0:
                 self.body(a)
         else:
             self.body(a)
+
+    def row_places(self, a: Arguments, row):
+        """How far the lowest address of a row lies from ``a.x``, and how far from ``a.out``, in elements."""
+        begin = row * a.x_row
+        return begin - (a.length - 1) if self.scan.mirrored else begin, row * a.out_row
 
     @cute.jit
     def take_number(self, counters: cute.Pointer, thread: Int32):

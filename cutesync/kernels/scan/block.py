@@ -63,6 +63,6 @@ class BlockScan:
         """Store the warp's scanned chunk in the row at ``out``; ``carry`` is the chunk's carry-in."""
         span = held.span
         if self.chunk.is_full(span):
-            self.chunk.emit(held.chunk, carry, out + span.offset, lane)
+            self.chunk.emit(held.chunk, carry, out + span.target, lane)
         else:
-            self.ragged.emit(x + span.offset, out + span.offset, span, carry, lane)
+            self.ragged.emit(x + span.offset, out + span.target, span, carry, lane)

@@ -26,7 +26,7 @@ from ..count import split
 from ..states import NO_ARGS, Single
 from .plan import plan
 from .several import Options, scan_states
-from .spec import ScanSpec, along, counted, start_value
+from .spec import IN_MEMORY, ScanSpec, along, counted, start_rows, start_value
 
 NAMES = ("add", "mul", "min", "max", "and", "or", "xor")
 
@@ -62,8 +62,9 @@ def scan(
     axis : an int; negative counts from the end. None scans the flattened array.
     exclusive : whether ``out[i]`` leaves out ``x[i]``: the first result is ``init``, else the operator's identity.
     reverse : whether ``out[i]`` combines ``x[i] ... x[n-1]``, so that the scan begins at the last element.
-    init : a scalar, or an array of one element of the result's type on the device of ``x``, that comes before the first
-        element (in reverse: after the last). An array is read when the kernel runs, and must not overlap ``out``.
+    init : a scalar, or an array of the result's type beside ``x``, that comes before the first element (in reverse:
+        after the last). An array has one element, or one for each row: its shape broadcasts to that of ``x`` without
+        the axis. It is read when the kernel runs, and must not overlap ``out``.
     dtype : type of the operation and the result; default: that of ``x``. 16-bit floats use float32, and round once.
     identity : the first result of an exclusive scan if ``op`` is a callable and there is no ``init``.
     transform, finish, out_dtype, args : see ``kernels/README.md``, "States".
@@ -85,8 +86,7 @@ def scan(
         options = Options(axis, exclusive, reverse, init, dtype, identity, out_dtype)
         return scan_states(x, op, (transform, finish), args, options, out, stream, n)
     op = op if type(op) is str else identify(op)
-    plain = n is None and (init is None or isinstance(init, (bool, int, float, np.generic)))
-    init, n, others = (init, None, ()) if plain else _in_memory(init, n, x)
+    init, n, others = (init, n, ()) if n is None and _is_number(init) else _in_memory(init, n, x)
     given: tuple = (op, axis, exclusive, reverse, init, dtype, identity, algorithm, n)
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
         given = (*given, exact(axis, init, identity))
@@ -121,21 +121,25 @@ def cumprod(
     return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, n=n, stream=stream)
 
 
-IN_MEMORY = "in memory"  # stands for an ``init`` that is an array
+def _is_number(init: Any) -> bool:
+    return init is None or isinstance(init, (bool, int, float, np.generic))
 
 
 def _in_memory(init: Any, n: Any, x: Any) -> tuple[Any, int | None, tuple]:
     """Return what the key has of ``init`` and of ``n``, and the inputs after ``x``."""
     n, count = split(n)
     others: tuple = ()
-    if not (init is None or isinstance(init, (bool, int, float, np.generic))):
+    if not _is_number(init):
         others, init = (_device_scalar(init, x),), IN_MEMORY
     return init, n, others if count is None else (*(others or (None,)), count)
 
 
 def _device_scalar(init: Any, x: Any) -> Any:
-    """Return ``init`` if both it and ``x`` are arrays on a device; raise otherwise."""
+    """Return ``init`` if both it and ``x`` are arrays on a device, or it is one of several elements beside a NumPy
+    array; raise otherwise."""
     on_host = arrays.adapter(x) is arrays.NUMPY
+    if on_host and isinstance(init, np.ndarray) and init.size > 1:
+        return init
     if arrays.adapter(init, "init") is arrays.NUMPY:
         allowed = "a scalar, or an array of one element on the device of x"
         error = ArgumentTypeError if on_host else DeviceError
@@ -165,7 +169,8 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
         scalar(given.identity, operation.accumulate, "identity")
     init = None if given.init is IN_MEMORY else given.init
     start = None if first is not None else start_value(init, given.exclusive, given.identity, operation)
-    if first is not None:
+    rows = None if first is None or first.size == 1 else start_rows(first, what, result)
+    if first is not None and rows is None:
         _check_first(first, result)
     choice(given.algorithm, "algorithm", ("auto", "tiered"))
     return ScanSpec(
@@ -173,7 +178,8 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
         exclusive=given.exclusive,
         reverse=given.reverse,
         start=start,
-        start_in_memory=first is not None,
+        start_in_memory=first is not None and rows is None,
+        start_rows=rows,
         algorithm=given.algorithm,
         **what,
         **counted(given.n, count),
@@ -181,8 +187,6 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
 
 
 def _check_first(first: View, result: DType) -> None:
-    if first.size != 1:
-        raise ArgumentValueError(explain("init", f"an array of shape {first.shape}", "one element"))
     if first.dtype is not result:
         raise ArgumentTypeError(explain("init", f"an array of {first.dtype}", f"one of {result}, the result's type"))
 

@@ -10,16 +10,26 @@ from .problem import MAX_CHUNK_WORDS, SMS, Choice, Problem
 
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
 TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
-THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 4, 64
+THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 8, 64
 WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
-# Blocks of states of several values have half as many (H200, recurrence down (2**15, 2**12): 505 us, so 478 us).
+# Blocks of states of several values have half as many, of twice the bytes, and load up to 16 bytes of two columns
+# (H200, recurrence down (2**15, 2**12): as others 537 us, so 485 us).
 # A thread loads up to 8 bytes of a row at once, but 4 where fewer than 16 tiles would lie side by side.
 MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
+MAX_PAIR_BYTES = 16
 MIN_CHAINS = 16
+SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
+# Tiles are made lower for more of them, up to about one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for
+# each, 9.6 us).
+ENOUGH_TILES = SMS * 9 // 8
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
+# Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
+# in tiles 28 us; (48, 1000000): 29 us, in tiles 33 us), and of others in many rows (float32 (1000, 40000): 109 us, in
+# tiles 92 us).
+SMALL_BYTES, MAX_SMALL_ROWS, MAX_ROWS = 2, 64, 512
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,8 @@ def columns(problem: Problem) -> Choice:
     while items > 1 and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS:
         items //= 2
     units = problem.inner // items
-    if problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS:
+    few = problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS
+    if few or problem.length > (MAX_SMALL_ROWS if problem.wide <= SMALL_BYTES else MAX_ROWS):
         return _tiles(problem)
     lanes = min(power_of_two(units), 128)
     tiles = ceil_div(units, lanes)
@@ -78,9 +89,10 @@ def _tiles(problem: Problem) -> Choice:
         """Return how many tiles cover the columns."""
         return ceil_div(problem.inner // width, TILE_LANES)
 
+    most_width, most_bytes = (2, MAX_PAIR_BYTES) if problem.several else (MAX_TILE_WIDTH, MAX_ROW_BYTES)
     while width > 1 and (
-        width > MAX_TILE_WIDTH
-        or width * each > MAX_ROW_BYTES
+        width > most_width
+        or width * each > most_bytes
         or (width * each > MIN_ROW_BYTES and problem.rows * across(width) < MIN_CHAINS)
     ):
         width //= 2
@@ -91,7 +103,8 @@ def _tiles(problem: Problem) -> Choice:
     groups = min(MAX_TILE_GROUPS, threads // lanes)
     state = problem.words * width
     blocks = TILE_BLOCKS - (state > WIDE_STATE_WORDS) - (state > 2 * WIDE_STATE_WORDS)
-    height = power_of_two_below(min(MAX_TILE_HEIGHT, THREAD_BYTES * TILE_BLOCKS // blocks // (width * each)))
+    thread_bytes = THREAD_BYTES * (1 + problem.several)
+    height = power_of_two_below(min(MAX_TILE_HEIGHT, thread_bytes * TILE_BLOCKS // blocks // (width * each)))
 
     def tiles_of(height: int) -> int:
         return ceil_div(problem.length, groups * height)
@@ -99,11 +112,12 @@ def _tiles(problem: Problem) -> Choice:
     alone = tiles_of(height) == 1
     # Lower tiles, unless several would have to share the rows for it
     while height > 1 and (
-        tiles_of(height // 2) == 1 if alone else height > MIN_TILE_HEIGHT and chains * tiles_of(height) < 2 * SMS
+        tiles_of(height // 2) == 1 if alone else height > MIN_TILE_HEIGHT and chains * tiles_of(height) < ENOUGH_TILES
     ):
         height //= 2
     tiles = tiles_of(height)
-    blocks *= max(1, TILE_THREADS // (lanes * groups))
+    held = 2 * lanes * groups * width * (height * each + 4 * problem.words) + RESERVED_BYTES
+    blocks = max(1, min(blocks * max(1, TILE_THREADS // (lanes * groups)), SMEM_BYTES // held))
     # The more tiles lie side by side, the longer a group's end takes to be needed; in one wave all are needed at once
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
     if alone or chains * tiles <= SMS * blocks:

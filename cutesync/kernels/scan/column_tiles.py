@@ -27,6 +27,7 @@ unpublished finds everything published that it looks back at.
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -59,8 +60,9 @@ Member = namedtuple("Member", "thread group lane")
 
 # A thread's part of a tile: the tile's number in its outer slice; the first of the thread's columns, and whether they
 # exist; how many of its rows exist. ``row`` is the first that it loads, of the ``count`` of the tile; ``position`` is
-# that row's along the axis, in scan order, ``place`` that of its first element, and ``step`` from row to row.
-Part = namedtuple("Part", "tile outer column inside left row count position place step")
+# that row's along the axis, in scan order. ``place`` is where its first element lies, and ``step`` from row to row;
+# ``target`` and ``target_step`` are the same in the outputs.
+Part = namedtuple("Part", "tile outer column inside left row count position place step target target_step")
 
 
 class ColumnTileScan(ThreadColumns):
@@ -99,7 +101,7 @@ class ColumnTileScan(ThreadColumns):
             part = self.part(number, a, me)
             self.load(shared, a, me, part, Int32(0))
             prefix, _ = self.reduce_tile(shared, a, me, part, Int32(0))
-            self.scan_rows(shared, a, me, part, Int32(0), self.then(self.carry_in(a), prefix))
+            self.scan_rows(shared, a, me, part, Int32(0), self.then(self.start(a, part), prefix))
         else:
             self.take_tiles(shared, a, me)
 
@@ -110,10 +112,14 @@ class ColumnTileScan(ThreadColumns):
             for dtype in self.scan.monoid.sources
         )
 
+    def across(self, a: Arguments):
+        """How many tiles the columns of an outer slice have."""
+        each = self.lanes * self.width
+        return Int32((a.inner + (each - 1)) // each)
+
     def chains(self, a: Arguments):
         """How many tiles lie side by side: those of the columns of all outer slices."""
-        each = self.lanes * self.width
-        return Int32(a.rows) * Int32((a.inner + (each - 1)) // each)
+        return Int32(a.rows) * self.across(a)
 
     @cute.jit
     def take_tiles(self, shared: cutlass.Constexpr, a: Arguments, me: Member):
@@ -131,8 +137,9 @@ class ColumnTileScan(ThreadColumns):
             if me.thread == 0:
                 entry = enter(a.counters)
                 shared.words[NUMBERS + 1] = entry.arrived
-            prefix, total = self.reduce_tile(shared, a, me, self.part(number, a, me), stage)
-            self.publish(self.slots(a, number, tag), me, self.part(number, a, me), total)
+            part = self.part(number, a, me)
+            prefix, total = self.reduce_tile(shared, a, me, part, stage)
+            self.publish(self.slots(a, part, tag), me, part, total)
             coming = shared.words[NUMBERS + 1]
             if cutlass.const_expr(not self.copies_for_others):
                 cute.arch.sync_threads()  # before the next exchange; elsewhere the copies need one before it
@@ -142,8 +149,9 @@ class ColumnTileScan(ThreadColumns):
             if coming < everything:
                 part = self.part(coming, a, me)
                 prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
-                self.publish(self.slots(a, coming, tag), me, part, total_coming)
-            part, groups = self.part(number, a, me), self.slots(a, number, tag)
+                self.publish(self.slots(a, part, tag), me, part, total_coming)
+            part = self.part(number, a, me)
+            groups = self.slots(a, part, tag)
             carry = self.look_back(groups, shared.found, a, me, part)
             self.publish_end(groups, me, part, self.then(carry, Maybe.of(total)))
             if (me.thread == 0) & (coming < everything):
@@ -161,24 +169,37 @@ class ColumnTileScan(ThreadColumns):
             entry.close(a.counters, Int32(0), everything + blocks)
 
     def part(self, number, a: Arguments, me: Member) -> Part:
-        chains = self.chains(a)
-        across = chains // Int32(a.rows)
-        tile, chain = number // chains, number % chains
-        outer, column = chain // across, (chain % across * self.lanes + me.lane) * self.width
+        chains, across = self.chains(a), self.across(a)
+        tile = number // chains
+        chain = number - tile * chains
+        outer = chain // across
+        column = ((chain - outer * across) * self.lanes + me.lane) * self.width
         inside = (column < Int32(a.inner)) & (me.group < self.groups)
         first, row = Int64(tile) * self.tile, me.group * self.height
         count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
         left = choose(inside, count - row, Int32(0))
         row = cutlass.min(row, count - 1)
-        place = (Int64(outer) * a.whole + self.scan.flip(first + row, a.length)) * a.inner
-        place += cutlass.min(column, Int32(a.inner) - self.width)
-        step = -a.inner if self.scan.reverse else a.inner
-        return Part(tile, outer, column, inside, left, row, count, first + row, place, step)
+        at, existing = self.scan.flip(first + row, a.length), cutlass.min(column, Int32(a.inner) - self.width)
+        place, target = (begin + existing for begin in self.row_places(a, Int64(outer)))
+        steps = (-a.x_step, -a.out_step) if self.scan.reverse else (a.x_step, a.out_step)
+        return Part(
+            tile,
+            outer,
+            column,
+            inside,
+            left,
+            row,
+            count,
+            first + row,
+            place + at * a.x_step,
+            steps[0],
+            target + at * a.out_step,
+            steps[1],
+        )
 
-    def slots(self, a: Arguments, number, tag) -> TileGroups:
+    def slots(self, a: Arguments, part: Any, tag) -> TileGroups:
         """The slots of a tile's outer slice."""
-        outer = number % self.chains(a) // (self.chains(a) // Int32(a.rows))
-        return TileGroups.make(a, outer, tag, self.scan.monoid.types, self.group)
+        return TileGroups.make(a, part.outer, tag, self.scan.monoid.types, self.group)
 
     def nothing(self):
         return tuple(tuple(t(0) for t in self.scan.monoid.types) for _ in range(self.width))
@@ -283,6 +304,10 @@ class ColumnTileScan(ThreadColumns):
             for c in cutlass.range_constexpr(self.width):
                 groups.publish_end(part.tile, part.column + c, end.state[c])
 
+    def start(self, a: Arguments, part: Any) -> Maybe:
+        """What comes before the thread's columns, or before others that exist."""
+        return self.carry_in(a, part.outer, cutlass.min(part.column, Int32(a.inner) - self.width))
+
     @cute.jit
     def look_back(self, groups: cutlass.Constexpr, found: cutlass.Constexpr, a: Arguments, me: Member, part: Part):
         """What comes before a tile."""
@@ -290,13 +315,13 @@ class ColumnTileScan(ThreadColumns):
         states = groups.collect(part.tile, part.column, whose, self.groups, self.scan.combine, self.width).state
         count = groups.parts(part.tile, self.groups)
         _, before = self.exchange(found, states, me, count)
-        start = self.carry_in(a)
+        start = self.start(a, part)
         return self.then(Maybe(start.state, start.valid & (part.tile < self.group)), Maybe(before, count > 0))
 
     @cute.jit
     def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage, before: Maybe):
         """Store the scan of a thread's rows; ``before`` comes before them."""
-        states, at = before.state, part.place
+        states, at = before.state, part.target
         for first in cutlass.range(0, self.height, self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)
             for u, row in enumerate(rows):
@@ -305,7 +330,7 @@ class ColumnTileScan(ThreadColumns):
                 )
                 self.store_if(first + u < part.left, a.out + at, states if self.scan.exclusive else following)
                 states = following
-                at += part.step
+                at += part.target_step
 
     @cute.jit
     def store_if(self, exists, at, states):

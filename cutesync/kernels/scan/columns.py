@@ -55,9 +55,9 @@ class ThreadColumns(ScanKernel):
         columns = [Maybe(x, a.valid).then(Maybe(y, b.valid), self.scan.combine) for x, y in zip(a.state, b.state)]
         return Maybe(tuple(column.state for column in columns), a.valid | b.valid)
 
-    def carry_in(self, a: Arguments) -> Maybe:
-        start = self.scan.carry_in(a)
-        return Maybe(tuple(start.state for _ in range(self.width)), start.valid)
+    def carry_in(self, a: Arguments, row, column) -> Maybe:
+        starts = [self.scan.carry_in(a, row, column + c) for c in range(self.width)]
+        return Maybe(tuple(start.state for start in starts), starts[0].valid)
 
 
 class ColumnScan(ThreadColumns):
@@ -74,13 +74,13 @@ class ColumnScan(ThreadColumns):
         block, _, _ = cute.arch.block_idx()
         column = (Int64(block % a.tiles) * self.lanes + thread) * self.width
         if (column < a.inner) & (thread < self.lanes):
-            place = Int64(block // a.tiles) * a.whole * a.inner + column
-            self.scan_columns(a, a.x + place, a.out + place)
+            begin, target = self.row_places(a, Int64(block // a.tiles))
+            carry = self.carry_in(a, block // a.tiles, column)
+            self.scan_columns(a, a.x + (begin + column), a.out + (target + column), carry)
 
     @cute.jit
-    def scan_columns(self, a: Arguments, x, out):
-        """Scan a thread's columns, whose first elements are at ``x``."""
-        carry = self.carry_in(a)
+    def scan_columns(self, a: Arguments, x, out, carry: Maybe):
+        """Scan a thread's columns, whose first elements are at ``x``; ``carry`` comes before them."""
         layout = cute.make_layout((self.width, self.unroll), stride=(1, self.width))
         elements = tuple(cute.make_rmem_tensor(layout, dtype.cutlass) for dtype in self.scan.monoid.sources)
         first = Int64(0)
@@ -88,12 +88,12 @@ class ColumnScan(ThreadColumns):
             left = Int32(cutlass.min(a.length - first, Int64(self.unroll)))
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    self.load_row(x + self.scan.flip(first + u, a.length) * a.inner, [e[(None, u)] for e in elements])
+                    self.load_row(x + self.scan.flip(first + u, a.length) * a.x_step, [e[(None, u)] for e in elements])
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
                     row = Maybe.of(self.lifted([e[(None, u)] for e in elements], first + u, a))
                     following = self.then(carry, row)
-                    at = out + self.scan.flip(first + u, a.length) * a.inner
+                    at = out + self.scan.flip(first + u, a.length) * a.out_step
                     self.store_row(at, carry.state if self.scan.exclusive else following.state)
                     carry = Maybe.of(following.state)
             first += self.unroll

@@ -9,19 +9,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...runtime.layout import Axis, axes_of, merged
+
+
+class Form(NamedTuple):
+    """Arrays seen as (rows, length, inner): ``length`` positions are scanned for each of rows * inner. ``view`` is that
+    of ``base.Scan``. ``steps`` are the strides from row to row and from position to position, those of the inputs,
+    then those of the outputs."""
+
+    extents: tuple[int, int, int]
+    view: str | None = None
+    steps: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    @property
+    def pitches(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The strides that are not those of neighbours."""
+        count = 0 if self.view is None else 1 if self.extents[2] == 1 else 2
+        return self.steps[:count], self.steps[2 : 2 + count]
 
 
 @dataclass(frozen=True)
 class Layout:
     """``scanned`` and ``columns`` are axes, the outermost first; the strides of each are those of the inputs, then
-    those of the outputs. The arrays begin ``offsets`` elements behind the given addresses."""
+    those of the outputs, then those of the first operands if these are an array (``firsts``). The arrays begin
+    ``offsets`` elements behind the given addresses."""
 
     scanned: tuple[Axis, ...]
     columns: tuple[Axis, ...]
     offsets: tuple[int, ...]
+    firsts: bool = False
+
+    def without_firsts(self) -> Layout:
+        """Return the layout of the inputs and outputs alone."""
+        if not self.firsts:
+            return self
+        scanned, columns = (tuple(Axis(n, steps[:-1]) for n, steps in axes) for axes in (self.scanned, self.columns))
+        return Layout(scanned, columns, self.offsets[:-1])
+
+    def steps_of_firsts(self, inner: int) -> tuple[int, int]:
+        """Return the strides of the first operands from row to row and from column to column of a form."""
+        columns = list(self.columns)
+        step = columns.pop().steps[-1] if inner > 1 else 0
+        return columns[0].steps[-1] if columns else 0, step
 
     @property
     def length(self) -> int:
@@ -34,10 +66,11 @@ class Layout:
 
     def backward(self) -> Layout | None:
         """Return the layout seen from the other end of the scanned axis, if all arrays run backwards along it."""
-        if len(self.scanned) != 1 or any(step >= 0 for step in self.scanned[0].steps):
+        arrays = self.without_firsts().scanned
+        if len(arrays) != 1 or any(step >= 0 for step in arrays[0].steps):
             return None
         axis, start = _reversed(self.scanned[0])
-        return Layout((axis,), self.columns, tuple(a + b for a, b in zip(self.offsets, start)))
+        return replace(self, scanned=(axis,), offsets=tuple(a + b for a, b in zip(self.offsets, start)))
 
     def extents(self) -> tuple[int, int, int] | None:
         """Return (rows, length, inner) if all arrays are C-contiguous arrays of this shape, else None."""
@@ -57,20 +90,48 @@ class Layout:
             return None
         return columns[0].extent if columns else 1, length, inner
 
+    def form(self, inputs: int) -> Form | None:
+        """Return the form of arrays, the first ``inputs`` of which are inputs, whose columns are neighbours, or else
+        whose positions are; None for others, and if inputs or outputs do not have the same strides."""
+        if self.firsts:
+            found = self.without_firsts().form(inputs)
+            if found is None or found.view is not None:
+                return found
+            _, length, inner = found.extents  # strides of the first operands come with others
+            return Form(found.extents, "pitched", (length * inner, inner) * 2)
+        extents = self.extents()
+        if extents is not None:
+            return Form(extents)
+        columns = list(self.columns)
+        inner = columns.pop().extent if columns and set(columns[-1].steps) == {1} else 1
+        if len(self.scanned) > 1 or len(columns) > 1 or not (self.scanned or inner > 1):
+            return None
+        nothing = Axis(1, (0,) * len(self.offsets))
+        row, position = columns[0] if columns else nothing, self.scanned[0] if self.scanned else nothing
+        steps = [axis.steps[part] for part in (slice(inputs), slice(inputs, None)) for axis in (row, position)]
+        if any(len(set(each)) > 1 for each in steps):
+            return None
+        x_row, x_step, out_row, out_step = (each[0] for each in steps)
+        if inner == 1 and (abs(x_step) != 1 or out_step != 1):
+            return None
+        view = "mirrored" if inner == 1 and x_step < 0 else "pitched"
+        return Form((row.extent, self.length, inner), view, (x_row, x_step, out_row, out_step))
 
-def layout_of(shape: Sequence[int], axis: int | None, steps: Sequence[Sequence[int]]) -> Layout:
+
+def layout_of(shape: Sequence[int], axis: int | None, steps: Sequence[Sequence[int]], firsts: bool = False) -> Layout:
     """Return the layout of a scan along ``axis`` (None: of the flattened arrays) of arrays with these strides, in
-    elements: those of the inputs, then those of the outputs."""
+    elements: those of the inputs, then those of the outputs, then with ``firsts`` those of the first operands."""
+    last = -2 if firsts else -1  # of the outputs
     axes = axes_of(shape, *steps)
     scanned = axes if axis is None else [axes[axis]]
     columns = [] if axis is None else [other for i, other in enumerate(axes) if i != axis % len(axes)]
     offsets = [0] * len(steps)
     for i, column in enumerate(columns):
-        if column.extent > 1 and column.steps[-1] < 0:
+        if column.extent > 1 and column.steps[last] < 0:
             columns[i], start = _reversed(column)
             offsets = [a + b for a, b in zip(offsets, start)]
-    columns.sort(key=lambda column: [-abs(step) for step in reversed(column.steps)])
-    return Layout(tuple(merged(scanned)), tuple(merged(columns)), tuple(offsets))
+    columns.sort(key=lambda column: [-abs(step) for step in column.steps[last::-1]])
+    return Layout(tuple(merged(scanned)), tuple(merged(columns)), tuple(offsets), firsts)
 
 
 def _reversed(axis: Axis) -> tuple[Axis, list[int]]:

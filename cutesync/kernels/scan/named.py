@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
+import numpy as np
+
 from ...arguments import exact, flag
 from ...dtypes import FLOAT32, INT64, DType
 from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...ops import Operator
+from ...runtime import arrays
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import A, Array, Scalar, Stream
@@ -19,7 +22,7 @@ from ..count import split
 from ..named import Named
 from ..states import start_of
 from .plan import plan
-from .spec import ScanSpec, along, counted
+from .spec import IN_MEMORY, ScanSpec, along, counted, start_rows
 
 
 def cummax(
@@ -65,7 +68,7 @@ def linear_recurrence(
     axis: int | None = -1,
     *,
     reverse: bool = False,
-    init: Scalar | None = None,
+    init: Scalar | Array = None,
     out: Array = None,
     n: int | Array = None,
     stream: Stream = None,
@@ -78,15 +81,21 @@ def linear_recurrence(
     a, b : arrays of one shape. Both have one type, or are of two types of floats: then the result has the wider one,
         float32 for float16 and bfloat16. 16-bit floats compute in float32.
     reverse : whether ``h[i] = a[i] * h[i+1] + b[i]``, from the end.
-    init : the number that h has before the first element (in reverse: after the last); default: 0.
+    init : what h is before the first element (in reverse: after the last): a number, or an array of the result's type
+        beside ``a`` with a shape that broadcasts to that of ``a`` without the axis; default: 0.
     out : array that is written and returned: ``a`` itself, or it overlaps neither ``a`` nor ``b``.
 
     Other arguments and the errors are those of ``scan``. The pairs (a, b) are maps, which combine associatively
     (Blelloch 1990): the product of a run of ``a`` must not overflow.
     """
     number, count = split(n)
+    first = None
+    if not (init is None or isinstance(init, (bool, int, float, np.generic))):
+        first, init = init, IN_MEMORY
+        arrays.adapter(first, "init")  # raises for what is no array
     key = _key("linear_recurrence", axis, number, reverse, init)
-    return _two(key, a, out, stream, (b,) if count is None else (b, count))
+    others = (b,) if first is None and count is None else (b, first) if count is None else (b, first, count)
+    return _two(key, a, out, stream, others)
 
 
 def _given(count: Any) -> tuple:
@@ -106,7 +115,8 @@ def _key(name: str, axis: Any, n: int | None, reverse: Any = False, init: Any = 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
-    given, x, *more = Arguments(*arguments), *views[:-1]
+    given, x, more = Arguments(*arguments), views[0], views[1:-1]
+    inputs, first = (views[:2], more[1]) if given.name == "linear_recurrence" else (views[:1], None)
     what = along(given.axis, x.shape)
     values: tuple[DType, ...] = (x.dtype.accumulator,)
     results: tuple[DType, ...] = (x.dtype,)
@@ -115,10 +125,13 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
         values, results = (result.accumulator,) * 2, (result,)
     elif given.name != "ffill":
         values, results = (*values, INT64), (*results, INT64)
-    sources = tuple(view.dtype for view in views[:-1])
+    sources = tuple(view.dtype for view in inputs)
     operation = Named(Operator(given.name), sources, values, results, backward=given.reverse)
-    start = None if given.init is None else start_of((1, given.init), "init", operation)
-    return ScanSpec(operation, False, given.reverse, start, **what, **counted(given.n, views[-1]))
+    rows = None if first is None else start_rows(first, what, results[0])
+    init = given.init if rows is None else 0
+    start = None if init is None else start_of((1, init), "init", operation)
+    count = counted(given.n, views[-1])
+    return ScanSpec(operation, False, given.reverse, start, start_rows=rows, **what, **count)
 
 
 def _common(a: View, b: View) -> DType:
@@ -136,4 +149,4 @@ def _common(a: View, b: View) -> DType:
 
 _one = front_end(Family("named scan", ("x", "n"), _parse, plan, strided=True))
 _pair = front_end(Family("named scan of two results", ("x", "n"), _parse, plan, outputs=2, strided=True))
-_two = front_end(Family("named scan of two arrays", ("a", "b", "n"), _parse, plan, strided=True))
+_two = front_end(Family("named scan of two arrays", ("a", "b", "init", "n"), _parse, plan, strided=True))

@@ -128,16 +128,14 @@ class NarrowScan(ScanKernel):
         """One thread. Each visit to a stage stores the tile it held and loads another; one ``DONE`` ends the tiles."""
         tiles, ring = shared.tiles, shared.tiles.ring
         everything = Int32(a.rows) * a.tiles
+        at = ring.start_producer()
+        ring.acquire_alone(at)
         entry = enter(a.counters)
         tiles.word[0] = entry.tag
-        at = ring.start_producer()
         idle = Int32(0)  # visits since there are no more tiles
         while idle < self.stages:
             number = entry.arrived
-            if number < everything:
-                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
             held = shared.buffer + at.stage * (self.tile * self.inner)
-            ring.acquire_alone(at)
             before = tiles.numbers[at.stage]
             if before != DONE:
                 self.store(held, a, before)
@@ -152,6 +150,10 @@ class NarrowScan(ScanKernel):
                     ring.full[at.stage].arrive()
                 idle += 1
             at = ring.next(at)
+            if idle < self.stages:
+                ring.acquire_alone(at)
+            if number < everything:
+                entry = enter(a.counters)  # the answer comes while the results of the stage are stored
         blocks, _, _ = cute.arch.grid_dim()
         entry.close(a.counters, Int32(0), everything + blocks)
 
@@ -269,7 +271,7 @@ class NarrowScan(ScanKernel):
         NamedBarrier(Named.WORKERS, self.workers).sync()
         column, last, before = self.scan_runs(shared.found, Int32(0), worker)
         if last:
-            start = self.scan.carry_in(a)
+            start = self.scan.carry_in(a, at.number // a.tiles, column)
             carry = Maybe(start.state, start.valid & (tile < self.group)).then(before, combine)
             store_partial(shared.prefixes, column, carry)
             if groups.ends_group(tile):

@@ -46,7 +46,7 @@ from ...sync.wait import in_role
 from ...warp import LANES, Maybe, zeros
 from ..arrays import at_index, pointers_of, together
 from .base import Arguments, Scan, ScanKernel
-from .policy import LINE_BYTES, PipelinePolicy
+from .policy import PipelinePolicy
 from .ragged import RaggedScan
 from .tile import VECTOR_BYTES, Span, WarpScan
 
@@ -101,7 +101,9 @@ class PipelineScan(ScanKernel):
         self.warps, self.stages = policy.warps_per_squad, policy.stages
         self.teams, self.look_aheads = teams, policy.look_aheads  # of fold warps, and warps: they take tiles in turn
         rows, shift, self.aligned = policy.vectors_per_thread, policy.shift, policy.aligned
-        self.tile = WarpScan(scan, rows, policy.warps_per_squad, shift, boundary=LINE_BYTES, aligned=policy.aligned)
+        self.tile = WarpScan(
+            scan, rows, policy.warps_per_squad, shift, boundary=policy.boundary, aligned=policy.aligned
+        )
         self.ragged = RaggedScan(self.tile)
         whole = all(self.tile.bytes_of(dtype) == VECTOR_BYTES for dtype in scan.monoid.sources)
         self.vectors_held = scan.width == 1 and whole and policy.aligned
@@ -116,7 +118,7 @@ class PipelineScan(ScanKernel):
             + self.more_bytes()
             + 128 * max(len(self.sizes), 1)
         )
-        self.positions, self.slack = self.tile.tile, LINE_BYTES
+        self.positions, self.slack = self.tile.tile, policy.boundary
         super().__init__(scan, self.roles.threads, smem, 1)
 
     def unit_of(self) -> int:
@@ -177,21 +179,21 @@ class PipelineScan(ScanKernel):
             in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
 
     def row(self, a: Arguments, number):
-        """Where the row of a tile begins."""
-        return Int64(number // a.tiles) * a.whole * a.inner
+        """Where the row of a tile begins in the outputs."""
+        return self.row_places(a, Int64(number // a.tiles))[1]
 
     def row_in(self, a: Arguments, number):
         """The row of a tile in the inputs."""
-        return at_index(a.x + self.row(a, number), 0)
+        return at_index(a.x + self.row_places(a, Int64(number // a.tiles))[0], 0)
 
     @cute.jit
     def copied(self, start, length, tile):
         """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements
         from ``place`` on in it. Inputs that are not aligned are read from global memory: the ring holds nothing."""
-        offset, begin, end = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
+        offset, begin, end, _ = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
         begin = (begin + self.unit - 1) // self.unit * self.unit
         end = end // self.unit * self.unit
-        place = self.tile.tile - end if self.scan.reverse else begin
+        place = self.tile.tile - end if self.tile.from_end else begin
         return offset, place * self.scan.width, (end - begin) * self.scan.width
 
     @cute.jit
@@ -264,7 +266,7 @@ class PipelineScan(ScanKernel):
         """A chunk of the tile in a stage; ``source`` is where it lies in the inputs."""
         if not self.aligned:
             return source
-        place = (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
+        place = (stage * self.warps + self.scan.flip_in(chunk, self.warps)) * self.tile.chunk * self.scan.width
         held = tuple(buffer + place for buffer in shared.buffers)
         return at_index(together(held, self.scan.monoid.takes_index), source)
 
@@ -294,8 +296,7 @@ class PipelineScan(ScanKernel):
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, first, lane):
         """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
         combine = self.scan.combine
-        start = self.scan.carry_in(a)
-        carry = start
+        carry = self.scan.carry_in(a, Int32(0))
         row, group = Int32(0), Int32(0)
         at = shared.tiles.first(first)
         while at.number != DONE:
@@ -303,7 +304,7 @@ class PipelineScan(ScanKernel):
             if at.number // a.tiles != row:
                 row = at.number // a.tiles
                 group = Int32(0)
-                carry = start
+                carry = self.scan.carry_in(a, row)
             tile = at.number % a.tiles
             base = Int64(row) * slots_of(a.tiles)
             reads = read_group(slots, base + group * GROUP, lane)
@@ -338,7 +339,7 @@ class PipelineScan(ScanKernel):
         place = self.row(a, at.number)
         start = self.row_in(a, at.number)
         span = self.span(start, a, at.number, warp)
-        place += span.offset
+        place += span.target
         start += span.offset
         held = self.chunk_in(shared, at.stage, warp, start)
         full = self.tile.is_full(span)

@@ -18,12 +18,13 @@ from ...runtime.launch import Launch, Run, nothing
 from ...runtime.view import contiguous_strides
 from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
-from .layout import Layout, layout_of
-from .policy import choose
+from .layout import Form, Layout, layout_of
+from .policy import choose, suits
 from .problem import Choice, Problem
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
+_STEPS = ("x_row", "x_step", "out_row", "out_step", "init_row", "init_step")
 
 
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
@@ -35,7 +36,8 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     def make() -> Any:
         from .base import Scan
 
-        return policy.make(Scan(operation.monoid(), spec.exclusive, spec.reverse, spec.start_kind, width, spec.counted))
+        how = spec.exclusive, spec.reverse, spec.start_kind, width, spec.counted, choice.view
+        return policy.make(Scan(operation.monoid(), *how))
 
     inputs, outputs, start, args = parameter_groups(operation)
     middle: tuple[Pointer | Scalar, ...] = (
@@ -53,7 +55,7 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
         return x, out, first.example(), init, *(p.example() for p in middle)
 
     parameters = (*inputs, *outputs, first, *start, *args, *count, *layout, *middle)
-    return KernelSpec(("scan", policy, width, *spec.key), parameters, make, examples=examples)
+    return KernelSpec(("scan", policy, width, choice.view, *spec.key), parameters, make, examples=examples)
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
@@ -76,48 +78,71 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
     in_place = _in_place(spec, steps)
     if x.size == 0:
         return nothing, in_place
-    layout = layout_of(x.shape, spec.axis, steps)
-    if layout.extents() is None:
-        layout, spec = _forward(layout, spec)
-    extents = layout.extents()
-    spec = replace(spec, extents=extents or (1, layout.length, layout.count))
-    problem = Problem(
-        *spec.extents,
-        tuple(source.size for source in operation.sources),
-        tuple(result.size for result in operation.results),
-        tuple((view.ptr + far * view.dtype.size) % 16 for view, far in zip(inputs, layout.offsets)),
-        tuple((view.ptr + far * view.dtype.size) % 16 for view, far in zip(outs, layout.offsets[len(inputs) :])),
-        spec.words,
-        operation.registers == ("Float64",),
-        isinstance(operation, States) and operation.takes_index,
-        spec.counted,
-    )
+    firsts = spec.start_rows is not None
+    layout = layout_of(x.shape, spec.axis, [*steps, spec.start_rows] if spec.start_rows is not None else steps, firsts)
+    form = layout.form(len(inputs))
+    if form is None:
+        layout, spec = _forward(layout, spec, len(inputs))
+        form = layout.form(len(inputs))
+    if form is not None and form.view == "mirrored" and not isinstance(operation, Single):
+        form = None
+    spec = replace(spec, extents=form.extents if form else (1, layout.length, layout.count))
+    problem = _problem(spec, layout, form, inputs, outs)
     if isinstance(operation, Single) and spec.algorithm != "auto":
         if spec.counted:
             raise ArgumentValueError(explain("algorithm", "'tiered' with n=", "'auto' with n="))
-        if extents is None or extents[2] != 1:
-            came = f"'tiered' along {'strided rows' if extents is None else 'an axis that is not the last'}"
+        if form is None or form.view is not None or form.extents[2] != 1:
+            strided = form is None or form.view is not None
+            came = f"'tiered' along {'strided rows' if strided else 'an axis that is not the last'}"
             allowed = "C-contiguous arrays along the last axis, or axis=None"
             raise ArgumentValueError(explain("algorithm", came, allowed, "use algorithm='auto'"))
         rungs = importlib.import_module("cutesync.patterns.tiered_scan")
         return rungs.tiers(spec, operation, problem, x.device, stream), in_place
     names = _names(spec)
     arrays = (*names, *numbered("out", outs))
-    choice = strided_policy.strided(problem, layout) if extents is None else choose(problem)
+    if form is None or (form.view is not None and not suits(problem)):
+        spec = replace(spec, extents=(1, layout.length, layout.count))
+        choice = strided_policy.strided(_problem(spec, layout, None, inputs, outs), layout)
+    else:
+        choice = choose(problem)
+        if form.view is not None:
+            more = layout.steps_of_firsts(form.extents[2]) if firsts else ()
+            choice = replace(choice, layout=dict(zip(_STEPS, (*form.steps, *more))))
     run = launch(choice, spec, x.device, stream, arrays).run
-    sizes = [dtype.size for dtype in (*operation.sources, *operation.results)]
-    far = [offset * size for offset, size in zip(layout.offsets, sizes)]
-    between = [0] * (len(names) - len(inputs))
-    return _moved(run, (*far[: len(inputs)], *between, *far[len(inputs) :])), in_place
+    sizes = [dtype.size for dtype in (*operation.sources, *operation.results, operation.results[0])]
+    placed = (*arrays[: len(inputs)], *numbered("out", outs), "init_at")
+    far = dict(zip(placed, map(operator.mul, layout.offsets, sizes)))
+    return _moved(run, tuple(far.get(name, 0) for name in arrays)), in_place
+
+
+def _problem(spec: ScanSpec, layout: Layout, form: Form | None, inputs: Views, outs: Views) -> Problem:
+    """Return what the policies need to know."""
+    operation, view = spec.operation, form.view if form else None
+    behind = view == "mirrored"  # the addresses that count are those behind the inputs' last elements in memory
+    pitches = form.pitches if form else ((), ())
+    return Problem(
+        *spec.extents,
+        tuple(source.size for source in operation.sources),
+        tuple(result.size for result in operation.results),
+        tuple((x.ptr + (far + behind) * x.dtype.size) % 16 for x, far in zip(inputs, layout.offsets)),
+        tuple((out.ptr + far * out.dtype.size) % 16 for out, far in zip(outs, layout.offsets[len(inputs) :])),
+        spec.words,
+        operation.registers == ("Float64",),
+        isinstance(operation, States) and operation.takes_index,
+        spec.counted,
+        view,
+        pitches,
+    )
 
 
 def _names(spec: ScanSpec) -> tuple[str, ...]:
-    """Return the names of the parameters that are inputs. Beside an ``n`` in memory, a plain scan has an ``init_at``
-    that may be 0."""
+    """Return the names of the parameters that are inputs. Beside an ``n`` in memory, scans that take an array as
+    ``init`` have an ``init_at`` that may be 0."""
     operation = spec.operation
     inputs, args = numbered("x", operation.sources), numbered("arg", operation.args)
     names = [*inputs, *(name for name, number in zip(args, spec.args) if number is None)]
-    if spec.start_in_memory or (spec.n_in_memory and isinstance(operation, Single)):
+    takes = isinstance(operation, Single) or operation.name == "linear_recurrence"
+    if spec.start_in_memory or spec.start_rows is not None or (spec.n_in_memory and takes):
         names.append("init_at")
     return (*names, *(("n_at",) if spec.n_in_memory else ()))
 
@@ -146,12 +171,12 @@ def _in_place(spec: ScanSpec, steps: Sequence[tuple[int, ...]]) -> int | None:
     return 0 if all(alike(i, k) for i, k in pairs) else None
 
 
-def _forward(layout: Layout, spec: ScanSpec) -> tuple[Layout, ScanSpec]:
-    """Return the same scan of arrays that do not run backwards, if the order of operands does not matter and this makes
-    them contiguous."""
+def _forward(layout: Layout, spec: ScanSpec, inputs: int) -> tuple[Layout, ScanSpec]:
+    """Return the same scan of arrays that do not run backwards, if the order of operands does not matter and this gives
+    them a form."""
     operation, back = spec.operation, layout.backward()
     commutes = isinstance(operation, Single) and operation.op.fn is None
-    if back is None or back.extents() is None or not commutes:
+    if back is None or back.form(inputs) is None or not commutes:
         return layout, spec
     return back, replace(spec, reverse=not spec.reverse)
 

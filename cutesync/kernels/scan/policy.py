@@ -20,12 +20,18 @@ from .slice_policy import single, slices
 LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
 ROW_WARPS = 8  # per block of rows.py
-MAX_WARPS_PER_ROW = 16  # one block scans rows of up to 16 KiB: faster than several blocks with look-ahead
+# One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles
+# of a wave or of the pipeline (H200: (9000, 12288) float16 112 us, as rows 174 us; (8192, 4096) float64 138 us, as rows
+# 210 us; (16, 8192) uint64 2.9 us, as rows 6.0 us). Ragged rows of small elements are not: each end of a row in a chunk
+# takes longer than a chunk ((1000, 40001) int8 61 us, as rows 39 us).
+MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
 MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read in aligned vectors of 16 bytes instead
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
 PIPELINE_BYTES = 24 << 20  # read and written: from 24 MiB on, the pipeline is faster than a wave of blocks
+FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
+NARROW_TILES = 2  # at least so many in an outer slice
 NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
 NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
 # Up to 6 bytes a position, exchanging states for every row of vectors takes longer than the copy (H200, 2**27 positions
@@ -83,6 +89,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     shift: int | None
     aligned: bool = True
     look_aheads: int = 1
+    boundary: int = LINE_BYTES
 
 
 # Tiles of 32 KiB.
@@ -117,32 +124,35 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
-    if problem.length == 1:
-        return single(problem)
-    found = slices(problem)
+    return replace(_choice(problem), view=problem.view)
+
+
+def _choice(problem: Problem) -> Choice:
+    contiguous = problem.view is None
+    found = (single(problem) or slices(problem)) if contiguous else None
     if found is not None:
         return found
     if problem.inner > 1:
-        if problem.several:
+        if problem.several or not contiguous:
             return columns(problem)
         if _is_narrow(problem):
             return _narrow_array(problem)
         return _long_rows(problem, problem.inner) if _few_columns(problem) else columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
-    most_rows = problem.fitted(16)
     if problem.rows > 1 and vectors <= LANES and not problem.counted:
         group = power_of_two(vectors)
         return Choice(
             ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
         )
-    most = LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else most_rows * ROW_WARPS)
-    ragged = problem.length > LANES * problem.items and (items * problem.wide < MIN_VECTOR_BYTES or vectors > most)
+    ragged = problem.length > LANES * problem.items and items * problem.wide < MIN_VECTOR_BYTES
     ragged |= problem.counted  # rows end anywhere
+    slow_ends = problem.several or (ragged and problem.wide < 4)
+    most_rows = problem.fitted(16) if slow_ends else MAX_ROW_VECTORS
     if ragged:
         items, shift = problem.items, problem.shift
         vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)
-    if vectors > most:
+    if vectors > LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else most_rows * ROW_WARPS):
         return _long_rows(problem)
     aligned = problem.together or not ragged
     if problem.rows == 1:
@@ -150,6 +160,16 @@ def choose(problem: Problem) -> Choice:
     team, rows = _ragged_team(vectors, most_rows) if ragged else _team(vectors)
     policy = RowPolicy(items, team, rows, shift, ragged, aligned)
     return Choice(policy, 1, ceil_div(problem.rows, ROW_WARPS // team))
+
+
+def suits(problem: Problem) -> bool:
+    """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
+    items, _ = problem.vector(problem.length)
+    if problem.inner > 1 or problem.wide >= 4 or items * problem.source >= MIN_VECTOR_BYTES:
+        return True
+    if problem.length > LANES * problem.items:
+        return problem.shift is not None
+    return items * problem.source >= 4
 
 
 def _ragged_team(vectors: int, most_rows: int) -> tuple[int, int]:
@@ -194,7 +214,7 @@ def _is_narrow(problem: Problem) -> bool:
     )
     if problem.inner == 2 or problem.source < 4:
         fits &= not _few_columns(problem)  # for these, ``_few_columns`` is faster
-    return fits and 2 * problem.rows * outer_slice > PIPELINE_BYTES and outer_slice >= 8 * NARROW_TILE_BYTES
+    return fits and 2 * problem.rows * outer_slice > PIPELINE_BYTES and outer_slice >= NARROW_TILES * NARROW_TILE_BYTES
 
 
 def _narrow_array(problem: Problem) -> Choice:
@@ -231,13 +251,18 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     def tiles_of(warps: int, rows: int, boundary: int) -> int:
         # The first tile may begin this many elements before the row, on a boundary.
         slack = boundary // problem.source - 1 if width == 1 else items - 1
+        if width == 1 and boundary == VECTOR_BYTES and problem.whole:
+            slack = 0
         return ceil_div(problem.length + slack, warps * fitted(rows) * LANES * items)
 
-    tiles = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, LINE_BYTES)
-    if total > PIPELINE_BYTES and tiles > 1:
+    tiles, boundary = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, LINE_BYTES), LINE_BYTES
+    fewer = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, VECTOR_BYTES)
+    if fewer < min(tiles, FEW_TILES):
+        tiles, boundary = fewer, VECTOR_BYTES
+    if total > PIPELINE_BYTES:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         rows = fitted(PIPELINE.vectors_per_thread)
-        policy = replace(PIPELINE, vectors_per_thread=rows, shift=shift, aligned=problem.together)
+        policy = replace(PIPELINE, vectors_per_thread=rows, shift=shift, aligned=problem.together, boundary=boundary)
         if problem.double or problem.several:
             policy = replace(policy, reduce_warps=COSTLY_REDUCE_WARPS)
         if problem.several:

@@ -18,7 +18,11 @@ class Problem:
     """There are rows * inner scans of ``length`` elements. ``sources`` and ``results`` are the element sizes of the
     inputs and outputs in bytes; ``xs`` and ``outs`` are their addresses, of which only the alignment counts. A state
     has ``words`` 32-bit words; ``double``: it is one float64; ``indexed``: it is made with its position's index.
-    ``counted``: only the first positions count, as many as the call says when it runs."""
+    ``counted``: only the first positions count, as many as the call says when it runs.
+
+    ``view`` is that of ``base.Scan``. Unless it is None, ``pitches`` are the inputs' strides and the outputs', in
+    elements: from row to row, and where there are several columns from position to position. Addresses of "mirrored"
+    inputs are those behind their last elements in memory."""
 
     rows: int
     length: int
@@ -31,6 +35,8 @@ class Problem:
     double: bool = False
     indexed: bool = False
     counted: bool = False
+    view: str | None = None
+    pitches: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
     def several(self) -> bool:
@@ -73,7 +79,10 @@ class Problem:
     def shift(self) -> int | None:
         """How many elements past a vector boundary of the output the aligned vectors of the input are stored. None if
         vectors of the output are narrower than a word, if several outputs differ, or if the inputs do."""
-        shifts = {(out // size - self.first) % self.items for out, size in zip(self.outs, self.results)}
+        sign = 1 if self.view == "mirrored" else -1  # the outputs' places then count down from where the inputs' end
+        if self.rows > 1 and any((out + sign * x) % self.items for x, out in zip(*self.pitches)):
+            return None
+        shifts = {(out // size + sign * self.first) % self.items for out, size in zip(self.outs, self.results)}
         if shifts == {0} and self.together:
             return 0
         return shifts.pop() if not self.several and self.items * self.results[0] >= 4 else None
@@ -93,12 +102,24 @@ class Problem:
         """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in the inputs; ``shift``
         is 0 if it is aligned in the outputs, too, else None."""
         items = self.items
-        while extent % items or any(x % (items * size) for x, size in zip(self.xs, self.sources)):
+
+        def narrower(items: int) -> bool:
+            steps = (extent, *self.pitches[0])
+            return any(n % items for n in steps) or any(x % (items * n) for x, n in zip(self.xs, self.sources))
+
+        while narrower(items):
             items //= 2
         return items, self.aligned(items)
 
     def aligned(self, items: int) -> int | None:
-        return 0 if not any(out % (items * size) for out, size in zip(self.outs, self.results)) else None
+        """Return 0 if all vectors of ``items`` are aligned in the outputs, else None."""
+        apart = any(out % (items * size) for out, size in zip(self.outs, self.results))
+        return None if apart or any(n % items for n in self.pitches[1]) else 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether rows begin and end on boundaries of 16 bytes."""
+        return self.source == self.wide and not self.counted and self.vector(self.length)[0] == self.items
 
     def fitted(self, rows: int) -> int:
         """Return the number of vectors per lane, at most ``rows``, that fit registers with their prefixes."""
@@ -111,7 +132,7 @@ class Problem:
 @dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published. ``layout``
-    has the parameters that describe strided arrays."""
+    has the parameters that describe strided arrays; ``view`` is that of ``base.Scan``."""
 
     policy: Policy
     tiles: int
@@ -119,3 +140,4 @@ class Choice:
     slots: int = 0
     width: int = 1
     layout: Mapping[str, int] = field(default_factory=dict)
+    view: str | None = None

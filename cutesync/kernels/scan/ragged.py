@@ -57,7 +57,8 @@ class RaggedScan:
         while piece * self.tile.chunk < span.end:
             chunk = self.tile.registers()
             inner = self.clip(span, piece)
-            total = self.reduce_piece(start + self.place(piece), vectors + self.place(piece), inner, chunk, lane)
+            place = self.place_in(piece)
+            total = self.reduce_piece(start + place, vectors + place, inner, chunk, lane)
             partial = partial.then(total, self.scan.combine)
             piece += 1
         return partial
@@ -70,20 +71,24 @@ class RaggedScan:
         while piece * self.tile.chunk < span.end:
             chunk = self.tile.registers()
             inner = self.clip(span, piece)
-            source, target = start + self.place(piece), out + self.place(piece)
-            total = self.reduce_piece(source, vectors + self.place(piece), inner, chunk, lane)
+            source, target = start + self.place_in(piece), out + self.place(piece)
+            total = self.reduce_piece(source, vectors + self.place_in(piece), inner, chunk, lane)
             self.emit_piece(source, target, inner, chunk, carry, lane)
             carry = carry.then(total, self.scan.combine)
             piece += 1
 
     def place(self, piece):
-        """Where a piece lies in the chunk, in elements."""
+        """Where a piece lies in the chunk in the outputs, in elements."""
         return self.scan.flip(piece, self.chunk // self.tile.chunk) * self.tile.chunk * self.scan.width
+
+    def place_in(self, piece):
+        """Where it lies in the inputs."""
+        return self.scan.flip_in(piece, self.chunk // self.tile.chunk) * self.tile.chunk * self.scan.width
 
     def clip(self, span: Span, piece) -> Span:
         """The positions of a piece that exist, counted from its first."""
         low = cutlass.max(span.begin - piece * self.tile.chunk, 0)
-        return Span(0, low, cutlass.min(span.end - piece * self.tile.chunk, self.tile.chunk))
+        return Span(0, low, cutlass.min(span.end - piece * self.tile.chunk, self.tile.chunk), 0)
 
     def cut(self, span: Span) -> Vectors:
         """The vectors of a piece."""
@@ -96,10 +101,11 @@ class RaggedScan:
         """Whether the first or the last vector is partial."""
         return Boolean(False) if self.tile.items == 1 else (v.skip > 0) | (v.tail < self.tile.items)
 
-    def first_vector(self, start, v: Vectors):
-        """Where vector 0 of the piece at ``start`` lies (the last address, in reverse)."""
+    def first_vector(self, start, v: Vectors, from_end: bool):
+        """Where vector 0 of the piece at ``start`` lies; ``from_end``: the piece is scanned from its last address
+        on."""
         offset = v.shift * self.scan.width
-        return start - offset if self.scan.reverse else start + offset
+        return start - offset if from_end else start + offset
 
     def whole(self, vector, v: Vectors):
         inner = (vector > 0) | (v.skip == 0)
@@ -109,10 +115,10 @@ class RaggedScan:
     def reduce_piece(self, start, vectors, span: Span, chunk: Chunk, lane: Int32):
         """The aggregate (``Maybe``) of a piece; fills the registers ``chunk``."""
         v = self.cut(span)
-        start, vectors = self.first_vector(start, v), self.first_vector(vectors, v)
+        start, vectors = (self.first_vector(at, v, self.tile.from_end) for at in (start, vectors))
         for u in cutlass.range_constexpr(self.tile.rows):
             whole = self.whole(lane + u * LANES, v)
-            self.tile.load_vector(vectors + self.tile.place(u, lane), chunk.elements, u, whole)
+            self.tile.load_vector(vectors + self.tile.place_in(u, lane), chunk.elements, u, whole)
         first, last = zeros(self.scan.types), zeros(self.scan.types)
         if self.has_edges(v):
             _, _, inclusive = self.scan_edges(start, v, lane)
@@ -136,18 +142,19 @@ class RaggedScan:
 
     @cute.jit
     def scan_edges(self, start, v: Vectors, lane: Int32):
-        """``(place, exists, inclusive)``: where a lane's element of a partial vector lies, whether there is one, and
-        the packed scan of each half of the warp. A vector that is both the first and the last is in the lower half."""
+        """``(position, exists, inclusive)``: a lane's position in a partial vector, whether it has one, and the packed
+        scan of each half of the warp. A vector that is both the first and the last is in the lower half."""
         second, i = lane >= HALF, lane % HALF
         vector = choose(second, v.count - 1, Int32(0))
         low = choose(vector == 0, v.skip, Int32(0))
         high = choose(vector == v.count - 1, v.tail, Int32(self.tile.items))
         exists = (i >= low) & (i < high) & (high - low < self.tile.items) & (vector >= Int32(second))
-        place = self.scan.flip(vector * self.tile.items + i, self.tile.chunk) * self.scan.width
+        position = vector * self.tile.items + i
+        place = self.scan.flip_in(position, self.tile.chunk) * self.scan.width
         state = (*zeros(self.scan.types), Int32(0))
         if exists:
             state = (*self.scan.lift(self.elements(start), place, index_of(start)), Int32(1))
-        return place, exists, scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), lane, HALF)
+        return position, exists, scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), lane, HALF)
 
     def elements(self, start):
         """A piece's elements, as a tensor for each array."""
@@ -158,7 +165,8 @@ class RaggedScan:
     def emit_piece(self, start, out, span: Span, chunk: Chunk, carry: Maybe, lane: Int32):
         """Store a scanned piece; ``carry`` is the state of everything before it."""
         v = self.cut(span)
-        start, out = self.first_vector(start, v), self.first_vector(out, v)
+        start = self.first_vector(start, v, self.tile.from_end)
+        out = self.first_vector(out, v, self.scan.reverse)
         before_last = zeros(self.scan.types)
         for u in cutlass.range_constexpr(self.tile.rows):
             vector = lane + u * LANES
@@ -176,7 +184,7 @@ class RaggedScan:
 
         ``carry`` is the state of everything before the first, ``before_last`` that of what lies between it and the
         last."""
-        place, exists, inclusive = self.scan_edges(start, v, lane)
+        position, exists, inclusive = self.scan_edges(start, v, lane)
         front = carry.pack()
         if lane >= HALF:
             front = combine_valid(front, (*before_last, Int32(1)), self.scan.combine)
@@ -186,4 +194,5 @@ class RaggedScan:
             own = (*before[:-1], choose(lane % HALF > 0, before[-1], Int32(0)))
         result = combine_valid(front, own, self.scan.combine)
         if exists:
+            place = self.scan.flip(position, self.tile.chunk) * self.scan.width
             self.scan.lower(result[:-1], self.elements(out), place)

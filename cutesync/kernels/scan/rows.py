@@ -43,21 +43,22 @@ class RowScan(ScanKernel):
         lane = thread % LANES
         row = Int64(block) * (self.warps // self.team) + warp // self.team
         part = warp % self.team
+        source, out = self.row_places(a, row)
         if cutlass.const_expr(not self.is_ragged):
-            offset, begin, end = self.span(a.length, part)
+            offset, begin, end, target = self.span(a.length, part)
         else:
             position = Int64(part * self.tile.chunk)
-            offset, begin, end = self.tile.span(a.x + row * a.whole, a.length, position, self.tile.chunk)
+            offset, begin, end, target = self.tile.span(a.x + source, a.length, position, self.tile.chunk)
         if row >= a.rows:
             begin, end = Int32(0), Int32(0)
-        span = Span(offset, begin, end)
-        source, target = at_index(a.x + row * a.whole, 0) + offset, a.out + row * a.whole + offset
+        span = Span(offset, begin, end, target)
+        source, target = at_index(a.x + source, 0) + offset, a.out + out + target
         chunk = self.tile.registers()
         if cutlass.const_expr(not self.is_ragged):
             partial = self.reduce(source, end, chunk, lane)
         else:
             partial = self.ragged.reduce_piece(source, source, span, chunk, lane)
-        carry = self.scan.carry_in(a)
+        carry = self.scan.carry_in(a, cutlass.min(row, a.rows - 1))
         if cutlass.const_expr(self.team > 1):
             types = self.scan.types
             partials = partial_array(types, self.warps)
@@ -75,8 +76,9 @@ class RowScan(ScanKernel):
     def span(self, length, part):
         """As ``WarpScan.span`` where all vectors are whole, counted from the row's end."""
         position = part * self.tile.chunk
-        offset = length - position - self.tile.chunk if self.scan.reverse else Int64(position)
-        return Span(offset, Int32(0), Int32(length) - position)
+        up, down = Int64(position), length - position - self.tile.chunk
+        offset, target = (down if from_end else up for from_end in (self.tile.from_end, self.scan.reverse))
+        return Span(offset, Int32(0), Int32(length) - position, target)
 
     @cute.jit
     def reduce(self, source, end, chunk: Chunk, lane):
@@ -84,7 +86,7 @@ class RowScan(ScanKernel):
         count = end // self.tile.items
         rows = []
         for u in cutlass.range_constexpr(self.tile.rows):
-            self.tile.load_vector(source + self.tile.place(u, lane), chunk.elements, u, lane + u * LANES < count)
+            self.tile.load_vector(source + self.tile.place_in(u, lane), chunk.elements, u, lane + u * LANES < count)
         for u in cutlass.range_constexpr(self.tile.rows):
             rows.append(self.tile.scan_row(chunk.elements, u, lane, lane + u * LANES < count))
         exists = count > 0
@@ -115,18 +117,19 @@ class ShortRowScan(ScanKernel):
         place = lane & (self.group - 1)
         row = (Int64(block) * WARPS + thread // LANES) * (LANES // self.group * self.unroll) + lane // self.group
         count = Int32(a.length) // self.tile.items
-        inside = self.scan.flip(place, count) * self.tile.items
-        offset = row * a.length + inside
+        inside, inside_out = (flip(place, count) * self.tile.items for flip in (self.scan.flip_in, self.scan.flip))
+        source, target = self.row_places(a, row)
         step = LANES // self.group
         chunk = self.tile.registers()
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
-            source = at_index(a.x + offset + u * step * a.length, inside)
-            self.tile.load_vector(source, chunk.elements, u, exists)
-        carry = self.scan.carry_in(a)
+            vector = at_index(a.x + source + inside + u * step * a.x_row, inside)
+            self.tile.load_vector(vector, chunk.elements, u, exists)
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
+            carry = self.scan.carry_in(a, cutlass.min(row + u * step, a.rows - 1))
             prefix = Maybe(
                 shift_up(self.tile.scan_row(chunk.elements, u, lane, exists, self.group)), cutlass.not_(place == 0)
             )
-            self.tile.emit_vector(chunk.elements, u, carry, prefix, a.out + offset + u * step * a.length, exists)
+            out = a.out + target + inside_out + u * step * a.out_row
+            self.tile.emit_vector(chunk.elements, u, carry, prefix, out, exists)

@@ -64,7 +64,7 @@ class RunScan(PipelineScan):
         span = self.span(row, a, at.number, chunk)
         start = row + span.offset
         first = (span.begin + self.unit - 1) // self.unit * self.unit
-        out = a.out + (self.row(a, at.number) + span.offset)
+        out = a.out + (self.row(a, at.number) + span.target)
         return Part(
             self.chunk_in(shared, at.stage, chunk, start), start, out, span, first, span.end // self.unit * self.unit
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
@@ -36,22 +37,30 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
 
 @dataclass(frozen=True)
 class SinglePolicy(Policy, kernel=".single:SingleScan"):
-    """Axes of extent 1: ``unroll`` vectors of ``width`` elements a thread."""
+    """Outer slices of which a vector has one or several, of ``length`` positions and ``inner`` columns: ``unroll``
+    vectors of ``width`` elements a thread."""
 
     width: int
     unroll: int
     aligned_out: bool
+    length: int = 1
+    inner: int = 1
 
 
-def single(problem: Problem) -> Choice:
-    """Return the policy and the launch of a scan along an axis of extent 1."""
-    count = problem.rows * problem.inner
+def single(problem: Problem) -> Choice | None:
+    """Return the policy and the launch of a scan of outer slices that fit a vector; None for others, and for rows that
+    do as well by vectors of 8 bytes."""
+    each = problem.length * problem.inner
     width, _ = problem.vector(problem.items)
+    if each > 1 and (problem.indexed or problem.counted or width % each or (problem.inner == 1 and each == width)):
+        return None
+    count = problem.rows * each
     aligned = problem.aligned(width) == 0
     unroll = max(1, min(MAX_SINGLE_VECTORS, SINGLE_BYTES // (width * problem.position_bytes)))
     while unroll > 1 and ceil_div(count, width * unroll * SINGLE_THREADS) < SMS:
         unroll //= 2
-    return Choice(SinglePolicy(width, unroll, aligned), 1, ceil_div(count, width * unroll * SINGLE_THREADS))
+    policy = SinglePolicy(width, unroll, aligned, problem.length, problem.inner)
+    return Choice(policy, 1, ceil_div(count, width * unroll * SINGLE_THREADS))
 
 
 def slices(problem: Problem) -> Choice | None:
@@ -60,7 +69,9 @@ def slices(problem: Problem) -> Choice | None:
         return None
     sizes = _buffers(problem)
     each = problem.length * problem.inner
-    room = each + max(VECTOR_BYTES // size for size in sizes)  # elements
+    room = each  # elements
+    if any(is_padded(each * size, problem.inner * size) for size in sizes):
+        room += max(VECTOR_BYTES // size for size in sizes)
     tile_bytes, blocks = SMALL_TILES if room * sum(sizes) <= SMALL_TILES[0] else LARGE_TILES
     capacity = tile_bytes // sum(sizes)
     # so many slices are a multiple of 16 bytes of every array
@@ -77,6 +88,11 @@ def slices(problem: Problem) -> Choice | None:
     aligned, aligned_out = (not any(at % VECTOR_BYTES for at in group) for group in (problem.xs, problem.outs))
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
     return Choice(SlicePolicy(segments, capacity, aligned, aligned_out, max(1, blocks)), count, tiles)
+
+
+def is_padded(slice_bytes: Any, row_bytes: Any) -> Any:
+    """Return whether slices lie further apart in shared memory than in global memory. Also for the device's numbers."""
+    return (slice_bytes % (2 * VECTOR_BYTES) == 0) & (row_bytes < LINE_BYTES)
 
 
 def _buffers(problem: Problem) -> list[int]:

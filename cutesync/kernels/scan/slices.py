@@ -28,7 +28,7 @@ from ..arrays import pointers_of
 from .base import Arguments, Scan, ScanKernel
 from .columns import ThreadColumns
 from .problem import VECTOR_BYTES
-from .slice_policy import SLICE_THREADS, SlicePolicy
+from .slice_policy import SLICE_THREADS, SlicePolicy, is_padded
 
 UNROLL = 8  # positions of a thread that are in registers at once
 UNPADDED = 1 << 30  # vectors of a slice: more than a tile has
@@ -79,13 +79,14 @@ class SliceScan(ThreadColumns):
         if cutlass.const_expr(self.segments == 1):
             for column in cutlass.range(thread, columns, SLICE_THREADS, unroll=1):
                 piece = self.piece(a, column, Int32(0), columns)
-                self.scan_piece(buffers, a, piece, self.carry_in(a))
+                self.scan_piece(buffers, a, piece, self.carry_in(a, first + piece.slice, piece.inside))
             cute.arch.sync_threads()
         else:
             for base in cutlass.range(0, columns, self.across, unroll=1):
                 piece = self.piece(a, base + thread % self.across, thread // self.across, columns)
                 before = self.exchange(states, self.reduce_piece(buffers, a, piece), a, thread)
-                self.scan_piece(buffers, a, piece, self.then(self.carry_in(a), before))
+                carry = self.carry_in(a, first + piece.slice, piece.inside)
+                self.scan_piece(buffers, a, piece, self.then(carry, before))
                 cute.arch.sync_threads()
         for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.scan.monoid.results)):
             self.copy_out(buffers[self.home[k]], out + start, dtype, elements, a, thread)
@@ -99,7 +100,7 @@ class SliceScan(ThreadColumns):
     def pitch(self, a: Arguments, size: int):
         """``(bytes, pad)`` of a slice of elements of ``size`` bytes."""
         bytes_of = self.slice_of(a) * size
-        padded = (bytes_of % (2 * VECTOR_BYTES) == 0) & (Int32(a.inner) * size < 4 * LANES)
+        padded = is_padded(bytes_of, Int32(a.inner) * size)
         return bytes_of, choose(padded, Int32(VECTOR_BYTES), Int32(0))
 
     @cute.jit

@@ -15,11 +15,14 @@ from ...runtime.view import View
 from ..count import check
 from ..states import Single, States, start_of, words_of
 
+IN_MEMORY = "in memory"  # stands for an ``init`` that is an array
+
 
 @dataclass(frozen=True)
 class ScanSpec(Spec):
     """A call of ``scan``. ``start`` comes before the first element: a number for each value of a state, or None; with
-    ``start_in_memory`` it is an input.
+    ``start_in_memory`` it is an input. With ``start_rows`` only the last of its numbers is: another one for each scan,
+    in an array with these strides along the axes of the inputs.
 
     ``lengths`` is the shape of the inputs, ``shape`` that of the results. ``extents`` are (rows, length, inner): there
     are rows * inner scans of ``length`` elements. ``args`` are the run-time arguments that are numbers; None for one
@@ -31,6 +34,7 @@ class ScanSpec(Spec):
     reverse: bool
     start: tuple | None = None
     start_in_memory: bool = False
+    start_rows: tuple[int, ...] | None = None
     shape: tuple[int, ...] = ()
     axis: int | None = None
     lengths: tuple[int, ...] = ()
@@ -46,6 +50,8 @@ class ScanSpec(Spec):
 
     @property
     def start_kind(self) -> str | None:
+        if self.start_rows is not None:
+            return "rows"
         return "memory" if self.start_in_memory else None if self.start is None else "value"
 
     @property
@@ -90,6 +96,24 @@ def counted(number: int | None, view: View | None) -> dict[str, Any]:
     """Return the fields of a Spec that say how many positions count; ``view`` is the array that has their number."""
     check(view)
     return {"n": number, "n_in_memory": view is not None}
+
+
+def start_rows(first: View, what: dict[str, Any], result: DType) -> tuple[int, ...]:
+    """Return the strides along the axes of the inputs of an array of first operands, one for each scan; ``what`` are
+    the fields of ``along``."""
+    lengths, axis = what["lengths"], what["axis"]
+    wanted = () if axis is None else (*lengths[:axis], *lengths[axis + 1 :])
+    given = first.shape if axis is not None else first.shape[len(first.shape) if first.size == 1 else 0 :]
+    if len(given) > len(wanted) or any(n not in (1, m) for n, m in zip(reversed(given), reversed(wanted))):
+        allowed = f"a shape that broadcasts to {wanted}, that of x without the axis"
+        raise ArgumentValueError(explain("init", f"an array of shape {first.shape}", allowed))
+    if first.dtype is not result:
+        raise ArgumentTypeError(explain("init", f"an array of {first.dtype}", f"one of {result}, the result's type"))
+    steps = [step if n > 1 else 0 for n, step in zip(given, first.steps[len(first.shape) - len(given) :])]
+    steps = [0] * (len(wanted) - len(steps)) + steps
+    if axis is None:
+        return (0,) * len(lengths)
+    return (*steps[:axis], 0, *steps[axis:])
 
 
 def start_value(init: Any, exclusive: bool, identity: Any, operation: Single | States) -> tuple | None:

@@ -48,9 +48,11 @@ class StridedScan(ColumnTileScan):
         self.group, self.alone, self.ranks, self.wide = policy.group, policy.alone, policy.ranks, policy.wide
         self.tile, self.states, self.stages = policy.tile, THREADS, 1 if policy.alone else 2
         sources, results = scan.monoid.sources, scan.monoid.results
-        self.along, self.log = policy.along, policy.height.bit_length() - 1
+        self.turned, self.turn = policy.turned or (False,) * len(policy.along), policy.turn
+        self.gaps = policy.lanes // policy.turn[1] if policy.turned else 0
+        self.along, self.units, self.log = policy.along, policy.units, policy.height.bit_length() - 1
         self.slots_of = slot_sizes([d.size for d in sources], [d.size for d in results])
-        self.steps_of = [strides_of_slots(policy.lanes, policy.height, size) for size in self.slots_of]
+        self.steps_of = [strides_of_slots(policy.lanes, policy.height, size, self.gaps) for size in self.slots_of]
         self.stage_bytes = [-(-run * policy.groups // 16) * 16 for _, run in self.steps_of]
         self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // sum(self.slots_of))))
         elements = sum(self.stages * size + 16 for size in self.stage_bytes)
@@ -64,22 +66,30 @@ class StridedScan(ColumnTileScan):
         )
 
     def chains(self, a: Arguments):
-        return Int32((a.inner + (self.lanes - 1)) // self.lanes)
+        return self.across(a)
 
     def part(self, number, a: Arguments, me: Member) -> Any:
         chains = self.chains(a)
-        tile, base = number // chains, Int64(number % chains) * self.lanes
+        tile = number // chains
+        base = Int64(number - tile * chains) * self.lanes
         inside = base + me.lane < a.inner
         first, row = Int64(tile) * self.tile, me.group * self.height
         count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
         left = choose(inside, count - row, Int32(0))
         return Part(tile, Int32(0), base + me.lane, inside, left, row, count, first + row, first, base)
 
+    def start(self, a: Arguments, part: Any) -> Maybe:
+        if self.scan.start != "rows":
+            return self.carry_in(a, 0, 0)
+        column = self.number(cutlass.min(part.column, a.inner - 1))
+        place = a.init_at + self.offset(self.dimensions(a)[1], column, len(self.along))
+        return Maybe.of((self.scan.first_at(tuple(self.scan.monoid.first_state(a.init)), place),))
+
     # Places in memory
 
     def dimensions(self, a: Arguments) -> tuple[list, list]:
         """The scanned axes, and those of the columns, the outermost first."""
-        each = 3 + len(self.along)
+        each = 3 + len(self.along) + (self.scan.start == "rows")
         parts = [a.layout[i : i + each] for i in range(0, len(a.layout), each)]
         found = [Dimension(part[0], part[1], part[2], part[3:]) for part in parts]
         return found[: self.ranks[0]], found[self.ranks[0] :]
@@ -106,42 +116,54 @@ class StridedScan(ColumnTileScan):
         """A position or a column as a number that is divided."""
         return Int64(n) if self.wide else Int32(n)
 
-    # What a thread loads or stores as number ``j`` in array ``k`` is the position and the column of its *spot*: those
-    # of number 0, which depend on the thread, and steps from there, which do not.
+    # What a thread loads or stores as number ``j`` in array ``k`` is a unit: some neighbouring positions, or columns.
+    # The first of them is at the position and the column of its *spot*: those of number 0, which depend on the thread,
+    # and steps from there, which do not.
+
+    def numbers(self, k: int) -> range:
+        return range(self.height // self.units[k])
 
     def spot(self, k: int, me: Member):
         """``(position, column)`` in a tile of a thread's number 0."""
-        across = min(self.tile, THREADS) if self.along[k] else self.lanes
-        low, high = me.thread & (across - 1), me.thread >> (across.bit_length() - 1)
+        unit = self.units[k]
+        across = min(self.tile // unit, THREADS) if self.along[k] else self.lanes // unit
+        low, high = (me.thread & (across - 1)) * unit, me.thread >> (across.bit_length() - 1)
+        if self.turned[k]:
+            before, last = self.turn
+            low = low // (before * last) * (before * last) + low % before * last + low // before % last
         return (low, high) if self.along[k] else (high, low)
 
     def step_to(self, k: int, j: int) -> tuple[int, int]:
         """``(positions, columns)`` from number 0 to number ``j``."""
+        elements = THREADS * self.units[k]  # of all threads at once
         if not self.along[k]:
-            return j * self.groups, 0
-        if self.tile >= THREADS:
-            return j * THREADS % self.tile, j * THREADS // self.tile
-        return 0, j * (THREADS // self.tile)
+            return j * (elements // self.lanes), 0
+        if self.tile >= elements:
+            return j * elements % self.tile, j * elements // self.tile
+        return 0, j * (elements // self.tile)
 
-    def batches(self) -> list:
+    def batches(self, k: int) -> list:
         """The numbers, in batches."""
-        return [range(first, min(first + BATCH, self.height)) for first in range(0, self.height, BATCH)]
+        numbers, count = self.numbers(k), max(1, BATCH // self.units[k])
+        return [numbers[first : first + count] for first in range(0, len(numbers), count)]
 
     def offsets(self, k: int, a: Arguments, part: Any, me: Member, full: bool) -> list:
-        """Where the elements of a thread's numbers lie in array ``k``, in elements. Another element is taken in place
-        of one that does not exist."""
+        """Where the units of a thread's numbers lie in array ``k``, in elements. Another unit is taken in place of one
+        that does not exist."""
         scanned, columns = self.dimensions(a)
         position, column = self.spot(k, me)
-        steps = [self.step_to(k, j) for j in range(self.height)]
+        steps = [self.step_to(k, j) for j in self.numbers(k)]
+        tall, broad = (self.units[k], 1) if self.along[k] else (1, self.units[k])
+        last = tall - 1 if self.scan.reverse else 0  # the position of a unit that has its lowest address
         down_is_full, right_is_full = (full and more for more in self.several(k))
 
         def of_position(add: int):
-            at = position + add if down_is_full else cutlass.min(position + add, part.count - 1)
-            return self.offset(scanned, self.number(self.scan.flip(part.first + at, a.length)), k)
+            at = position + add if down_is_full else cutlass.min(position + add, part.count - tall)
+            return self.offset(scanned, self.number(self.scan.flip(part.first + (at + last), a.length)), k)
 
         def of_column(add: int):
             at = part.base + (column + add)
-            return self.offset(columns, self.number(at if right_is_full else cutlass.min(at, a.inner - 1)), k)
+            return self.offset(columns, self.number(at if right_is_full else cutlass.min(at, a.inner - broad)), k)
 
         rows: dict[int, Any] = {}
         across: dict[int, Any] = {}
@@ -160,12 +182,13 @@ class StridedScan(ColumnTileScan):
         return [rows[down] + across[right] for down, right in steps]
 
     def slots_at(self, shared, k: int, stage, me: Member, array: int, dtype) -> list:
-        """Where the elements of a thread's numbers of an array lie in shared memory, in slots ``k``."""
+        """Where the units of a thread's numbers of an array lie in shared memory, in slots ``k``: their first elements,
+        in scan order."""
         position, column = self.spot(array, me)
         row, run = self.steps_of[k]
         first = self.slot(shared, k, stage, position >> self.log, position & (self.height - 1), column)
         found = []
-        for j in range(self.height):
+        for j in self.numbers(array):
             down, right = self.step_to(array, j)  # positions carry nothing from run to run: both are powers of two
             far = down // self.height * run + down % self.height * row + right * self.slots_of[k]
             found.append(self.pointer(first + far, dtype))
@@ -175,6 +198,8 @@ class StridedScan(ColumnTileScan):
         """The slot of a position of a row group, and a column."""
         row, run = self.steps_of[k]
         place = stage * self.stage_bytes[k] + group * run + inside * row + column * self.slots_of[k]
+        if self.gaps:
+            place += column // self.turn[1] * max(self.slots_of[k], WORD_BYTES)
         return shared.stages[k] + place
 
     def pointer(self, at, dtype):
@@ -187,7 +212,7 @@ class StridedScan(ColumnTileScan):
 
     def several(self, k: int) -> tuple[bool, bool]:
         """Whether a thread has more than one position, and more than one column, in array ``k``."""
-        down, right = zip(*(self.step_to(k, j) for j in range(self.height)))
+        down, right = zip(*(self.step_to(k, j) for j in self.numbers(k)))
         return any(down), any(right)
 
     def is_full(self, k: int, a: Arguments, part: Any):
@@ -210,14 +235,39 @@ class StridedScan(ColumnTileScan):
         source, dtype = pointers_of(a.x)[k], self.scan.monoid.sources[k]
         offsets = self.offsets(k, a, part, me, full)
         slots = self.slots_at(shared, k, stage, me, k, dtype)
-        for batch in self.batches():
+        unit = self.units[k]
+        for batch in self.batches(k):
             if dtype.size >= WORD_BYTES:
                 for j in batch:
                     primitives.cp_async_shared_global(slots[j], source + offsets[j], dtype.size, "ca")
+            elif unit > 1 and not self.along[k]:
+                for j in batch:
+                    target, at = self.word(slots[j]), self.word(source + offsets[j])
+                    primitives.cp_async_shared_global(target, at, WORD_BYTES, "ca")
             else:
-                values = [element(source + offsets[j])[0] for j in batch]
-                for j, value in zip(batch, values):
-                    put_element(slots[j], value)
+                values = [self.unit_at(source + offsets[j], unit) for j in batch]
+                for j, elements in zip(batch, values):
+                    for i, slot in enumerate(self.slots_of_unit(slots[j], k, unit)):
+                        put_element(slot, elements[self.scan.flip(i, unit)])
+
+    def slots_of_unit(self, first, k: int, unit: int) -> list:
+        """Where the positions of a unit lie in shared memory, in scan order."""
+        return [first + i * (self.steps_of[k][0] * 8 // first.value_type.width) for i in range(unit)]
+
+    def word(self, pointer):
+        return cute.make_ptr(Int32, pointer.toint(), pointer.memspace, assumed_align=WORD_BYTES)
+
+    def a_word(self):
+        """A register. The stride is stated: a mode of one element would get stride 0, which recasting spreads."""
+        return cute.make_rmem_tensor(cute.make_layout((1,), stride=(1,)), Int32)
+
+    def unit_at(self, pointer, unit: int):
+        """The elements of a unit in memory."""
+        if unit == 1:
+            return element(pointer)
+        words = self.a_word()
+        words[0] = element(self.word(pointer))[0]
+        return cute.recast_tensor(words, pointer.value_type)
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
@@ -234,14 +284,28 @@ class StridedScan(ColumnTileScan):
         slots = self.slots_at(shared, k, stage, me, array, self.scan.monoid.results[k])
         position, column = self.spot(array, me)
         rows, columns = (full and more for more in self.several(array))
-        for batch in self.batches():
-            values = [element(slots[j])[0] for j in batch]
+        for batch in self.batches(array):
+            values = [self.unit_of_slots(slots[j], k, array) for j in batch]
             for j, value in zip(batch, values):
                 down, right = self.step_to(array, j)
                 exists = Boolean(True) if rows else position + down < part.count
                 if not columns:
                     exists = exists & (part.base + (column + right) < a.inner)
-                self.store_one(exists, out + offsets[j], value)
+                at = out + offsets[j] if self.units[array] == 1 else self.word(out + offsets[j])
+                self.store_one(exists, at, value)
+
+    def unit_of_slots(self, slot, k: int, array: int):
+        """A unit of results: an element, or a word."""
+        unit = self.units[array]
+        if unit == 1:
+            return element(slot)[0]
+        if not self.along[array]:
+            return element(self.word(slot))[0]
+        words = self.a_word()
+        elements = cute.recast_tensor(words, slot.value_type)
+        for i, place in enumerate(self.slots_of_unit(slot, k, unit)):
+            elements[self.scan.flip(i, unit)] = element(place)[0]
+        return words[0]
 
     @cute.jit
     def store_one(self, exists, at, value):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
-from .column_policy import MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
+from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
 from .layout import Layout
 from .problem import SMS, Choice, Problem
 
@@ -24,6 +24,7 @@ SECTOR_BYTES = 32  # of memory, read for nothing at the two ends of a run, half 
 LOOK_BACK_COST = 1.1  # of a tile that depends on others
 LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
 INT32_COUNT = 1 << 31
+WORD_BYTES = 4
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
 GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
 FAR = 1 << 62  # the stride of what has no neighbours
@@ -35,8 +36,11 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     look-back; ``alone``: a tile has all positions.
 
     ``ranks`` are the number of scanned axes and that of axes of columns. ``along`` says for each input, then for each
-    output, whether neighbouring threads access neighbouring positions, not columns. ``wide``: positions or columns need
-    64 bits."""
+    output, whether neighbouring threads access neighbouring positions, not columns, and ``units`` how many neighbours a
+    thread accesses at once. ``wide``: positions or columns need 64 bits.
+
+    Arrays that are ``turned`` have their neighbours along the columns' axis before the last. ``turn`` are the extents
+    of the last two axes then, powers of two."""
 
     lanes: int
     height: int
@@ -45,7 +49,10 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     alone: bool
     ranks: tuple[int, int]
     along: tuple[bool, ...]
+    units: tuple[int, ...]
     wide: bool
+    turned: tuple[bool, ...] = ()
+    turn: tuple[int, int] = (1, 1)
 
     @property
     def groups(self) -> int:
@@ -58,14 +65,15 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
         return self.groups * self.height
 
 
-def strides_of_slots(lanes: int, height: int, size: int) -> tuple[int, int]:
+def strides_of_slots(lanes: int, height: int, size: int, gaps: int = 0) -> tuple[int, int]:
     """Return the bytes between positions, and between the positions of two threads of a column, in shared memory with
-    slots of ``size`` bytes. Neighbouring positions, and neighbouring threads, lie in different banks."""
+    slots of ``size`` bytes. Neighbouring positions, and neighbouring threads, lie in different banks. A position has
+    ``gaps`` gaps of a word, or of a slot that is larger, between its columns."""
     word = max(size, 4)
-    row = lanes * size
+    row = lanes * size + gaps * word
     if row > 8:
         row = (ceil_div(row, word) | 1) * word
-    unit = max(lanes * size, word)
+    unit = max(row if gaps else lanes * size, word)
     run = height * row
     if unit < 128:
         run = (ceil_div(run, unit) | 1) * unit
@@ -89,14 +97,20 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     limit = NARROW_HEIGHT if sum(sizes_of_slots) <= NARROW_BYTES else MAX_HEIGHT
     height = max(1, min(most, limit, power_of_two(layout.length)))
     lanes = _lanes(layout, sizes, along, height, problem.words)
-    while height > MIN_HEIGHT and _tiles(layout, lanes, height) < 2 * SMS and layout.length > THREADS // lanes * height:
+    while (
+        height > MIN_HEIGHT
+        and _tiles(layout, lanes, height) < ENOUGH_TILES
+        and layout.length > THREADS // lanes * height
+    ):
         height //= 2
         lanes = _lanes(layout, sizes, along, height, problem.words)
     tiles = ceil_div(layout.length, THREADS // lanes * height)
     chains = ceil_div(layout.count, lanes)
     alone = tiles == 1
+    turned, turn = _turned(layout, along, lanes)
+    gaps = lanes // turn[1] if turned else 0
     held = (
-        sum(strides_of_slots(lanes, height, size)[1] for size in sizes_of_slots)
+        sum(strides_of_slots(lanes, height, size, gaps)[1] for size in sizes_of_slots)
         * (THREADS // lanes)
         * (1 if alone else 2)
     )
@@ -110,11 +124,43 @@ def strided(problem: Problem, layout: Layout) -> Choice:
         group = MAX_TILE_GROUP
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
     wide = max(layout.length, layout.count) + TILE_BYTES >= INT32_COUNT
-    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, wide)
+    units = units_of(problem, layout, along, lanes, height)
+    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn)
     if alone:
         return Choice(policy, 1, chains, layout=values(policy, layout))
     slots = group_slots(tiles, group) * layout.count
     return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots, layout=values(policy, layout))
+
+
+def _turned(layout: Layout, along: Sequence[bool], lanes: int) -> tuple[tuple[bool, ...], tuple[int, int]]:
+    """Return which arrays are turned, and the extents of the axes; nothing if tiles do not have whole blocks."""
+    none: tuple[tuple[bool, ...], tuple[int, int]] = (), (1, 1)
+    if len(layout.columns) < 2 or any(along):
+        return none
+    before, last = layout.columns[-2:]
+    block = before.extent * last.extent
+    found = tuple(abs(a) == 1 != abs(b) for a, b in zip(before.steps[: len(along)], last.steps))
+    if not any(found) or block & (block - 1) or lanes % block or min(before.extent, last.extent) < MIN_BLOCK:
+        return none
+    return found, (before.extent, last.extent)
+
+
+def units_of(problem: Problem, layout: Layout, along: Sequence[bool], lanes: int, height: int) -> tuple[int, ...]:
+    """Return for each array how many neighbours make a word, if words hold whole neighbours everywhere; else 1."""
+    sizes, addresses = (*problem.sources, *problem.results), (*problem.xs, *problem.outs)
+    slots = slot_sizes(problem.sources, problem.results)
+    slots = [*slots[: len(problem.sources)], *slots[: len(problem.results)]]
+    found = []
+    for k, (size, slot, address) in enumerate(zip(sizes, slots, addresses)):
+        unit = max(1, WORD_BYTES // size)
+        axes, others, most = layout.columns, layout.scanned, lanes
+        if along[k]:
+            axes, others, most = layout.scanned, layout.columns, height
+        fits = bool(axes) and axes[-1].steps[k] == 1 and axes[-1].extent % unit == 0
+        fits &= slot == size and most >= unit and address % WORD_BYTES == 0 and not problem.counted
+        fits &= not any(axis.steps[k] % unit for axis in (*axes[:-1], *others))
+        found.append(unit if fits else 1)
+    return tuple(found)
 
 
 def _tiles(layout: Layout, lanes: int, height: int) -> int:
@@ -173,14 +219,14 @@ def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: 
     return min((1 << log for log in range(THREADS.bit_length())), key=cost)
 
 
-def parameters(policy: StridedPolicy) -> tuple[str, ...]:
+def parameters(policy: StridedPolicy, arrays: int) -> tuple[str, ...]:
     """Return the names of the parameters that describe a layout: for each axis its extent, the factor and the shift by
-    which numbers are divided by it, and the stride of each array."""
+    which numbers are divided by it, and the stride of each of ``arrays`` arrays."""
     names: list[str] = []
     for kind, rank in zip(("scanned", "column"), policy.ranks):
         for i in range(rank):
             names += [f"{kind}{i}_{what}" for what in ("extent", "factor", "shift")]
-            names += [f"{kind}{i}_step{k}" for k in range(len(policy.along))]
+            names += [f"{kind}{i}_step{k}" for k in range(arrays)]
     return tuple(names)
 
 
@@ -188,9 +234,9 @@ def values(policy: StridedPolicy, layout: Layout) -> dict[str, int]:
     """Return the parameters of a layout, by name."""
     numbers: list[int] = []
     for axes in (layout.scanned, layout.columns):
-        for axis in axes or (Axis(1, (0,) * len(policy.along)),):
+        for axis in axes or (Axis(1, (0,) * len(layout.offsets)),):
             numbers += [axis.extent, *divisor(axis.extent), *axis.steps]
-    return dict(zip(parameters(policy), numbers))
+    return dict(zip(parameters(policy, len(layout.offsets)), numbers))
 
 
 def divisor(extent: int) -> tuple[int, int]:

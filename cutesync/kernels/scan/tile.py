@@ -22,13 +22,15 @@ from ...dtypes import DType
 from ...monoid import choose, tree
 from ...warp import LANES, Maybe, append, broadcast, prepend, reduce_rows, reduce_states, scan_states, shift_up, zeros
 from ..arrays import index_of, pointers_of
+from . import bools
 from .base import Scan
 
 VECTOR_BYTES = 16
 
 
-# Positions of a row, of which only [begin, end) exist. Their lowest address lies ``offset`` elements from the row's.
-Span = namedtuple("Span", "offset begin end")
+# Positions of a row, of which only [begin, end) exist. Their lowest address lies ``offset`` elements from the row's in
+# the inputs, and ``target`` in the outputs.
+Span = namedtuple("Span", "offset begin end target")
 
 # A chunk in registers: packed ``elements``, a tensor (words, rows) of each input, and ``prefixes``, a tensor of
 # ``rows`` values of each member of a state. With indexes, the last of ``elements`` has the index of each vector's
@@ -64,19 +66,24 @@ class WarpScan:
         self.tile = warps * self.chunk
         self.items_before = self.items - (shift or 0)  # of a vector, that lie before the output's boundary
         self.elements = self.items * scan.width  # of a vector
+        self.from_end = scan.reverse != scan.mirrored  # the inputs are scanned from their last address on
+        whole = scan.width == 1 and self.packed(scan.monoid.sources[0])
+        self.bools = bools.operator_of(scan.monoid) if whole else None
         self.lead = min(range(len(scan.monoid.sources)), key=lambda k: scan.monoid.sources[k].size)
 
     @cute.jit
     def span(self, start, length: Int64, position: Int64, extent: cutlass.Constexpr):
         """The ``Span`` of the ``extent`` positions from ``position`` of the row of ``length`` elements at ``start``.
 
-        Position 0 lies on a boundary (of the row's end, in reverse) before the first element or at it; ``position`` is
-        a multiple of ``extent``."""
+        Position 0 lies on a boundary (of the row's end, where scan order is not that of memory) before the first
+        element or at it; ``position`` is a multiple of ``extent``."""
         slack = self.slack(start, length)
-        offset = length + slack - position - extent if self.scan.reverse else position - slack
+        up, down = position - slack, length + slack - position - extent
+        offset = down if self.from_end else up
+        target = down if self.scan.reverse else up
         begin = cutlass.min(cutlass.max(slack - position, Int64(0)), Int64(extent))
         end = cutlass.min(cutlass.max(slack + length - position, Int64(0)), Int64(extent))
-        return Span(offset * self.scan.width, Int32(begin), Int32(end))
+        return Span(offset * self.scan.width, Int32(begin), Int32(end), target * self.scan.width)
 
     def is_full(self, span: Span):
         """Whether all positions of a chunk exist."""
@@ -85,19 +92,23 @@ class WarpScan:
     def slack(self, start, length):
         """How many positions position 0 lies before a row's first one. Rows of several columns begin on a boundary."""
         if self.scan.width > 1:
-            return (self.items - length % self.items) % self.items if self.scan.reverse else Int64(0)
+            return (self.items - length % self.items) % self.items if self.from_end else Int64(0)
         if not self.aligned:
             return Int64(0)
         size = self.monoid.sources[self.lead].size
         most = self.boundary // size
         first = pointers_of(start)[self.lead]
-        edge = (first + length).toint() if self.scan.reverse else first.toint()
+        edge = (first + length).toint() if self.from_end else first.toint()
         skew = Int64(edge & (self.boundary - 1)) // size
-        return (most - skew) % most if self.scan.reverse else skew
+        return (most - skew) % most if self.from_end else skew
 
     def place(self, u, lane):
-        """Where in the chunk a lane's vector of row ``u`` lies, in elements."""
+        """Where in the chunk a lane's vector of row ``u`` lies in the outputs, in elements."""
         return self.scan.flip(lane + u * LANES, self.vectors) * self.elements
+
+    def place_in(self, u, lane):
+        """Where it lies in the inputs."""
+        return self.scan.flip_in(lane + u * LANES, self.vectors) * self.elements
 
     # Loading
 
@@ -127,7 +138,7 @@ class WarpScan:
     def load(self, start, lane, elements) -> None:
         """Fill ``elements`` from the chunk that starts at ``start`` (a pointer or ``Arrays``, in any address space)."""
         for u in range(self.rows):
-            self.load_vector(start + self.place(u, lane), elements, u, True)
+            self.load_vector(start + self.place_in(u, lane), elements, u, True)
 
     @cute.jit
     def load_vector(self, start, elements, u: cutlass.Constexpr, exists):
@@ -153,7 +164,7 @@ class WarpScan:
             values.append(cute.recast_tensor(row, dtype.cutlass) if self.packed(dtype) else row)
         first = elements[-1][0, u] if self.monoid.takes_index else 0
         return [
-            self.scan.lift(values, self.scan.flip(i, self.items) * self.scan.width, first) for i in range(self.items)
+            self.scan.lift(values, self.scan.flip_in(i, self.items) * self.scan.width, first) for i in range(self.items)
         ]
 
     # Reducing
@@ -196,8 +207,11 @@ class WarpScan:
         return reduce_rows(vectors, self.scan.combine, lane)
 
     def reduce_vector(self, elements, u: int):
-        plain = len(elements) == 1 and self.packed(self.monoid.sources[0])
-        if plain and self.scan.width == 1 and not self.scan.reverse:
+        if self.bools is not None:
+            return (bools.reduce_words(self.words(elements, u), self.bools),)
+        plain = len(elements) == 1 and self.packed(self.monoid.sources[0]) and self.scan.width == 1
+        exact = self.monoid.commutative and self.monoid.sources[0].kind != "f"
+        if plain and (exact or not (self.scan.reverse or self.scan.mirrored)):
             return self.monoid.fold(elements[0][(None, u)], 0)
         return tree(self.lifted(elements, u), self.scan.combine)
 
@@ -231,6 +245,8 @@ class WarpScan:
         """A scanned vector in registers, in memory order: ``carry`` before the chunk, ``prefix`` before the vector."""
         before = _join(carry, prefix, self.scan.combine)
         state = before.state
+        if self.bools is not None:
+            return (self.bool_results(elements, u, before, self.bools),)
         results = tuple(cute.make_rmem_tensor((self.elements,), dtype.cutlass) for dtype in self.monoid.results)
         for i, value in enumerate(self.lifted(elements, u)):
             following = (
@@ -239,6 +255,19 @@ class WarpScan:
             place = self.scan.flip(i, self.items) * self.scan.width
             self.scan.lower(state if self.scan.exclusive else following, results, place)
             state = following
+        return results
+
+    def words(self, elements, u: int) -> list:
+        """A lane's words of row ``u``, in memory order."""
+        row = elements[0][(None, u)]
+        return [row[w] for w in range(cute.size(row))]
+
+    def bool_results(self, elements, u: int, before: Maybe, op: str):
+        words = bools.scan_words(self.words(elements, u), before, op, self.scan.exclusive, self.from_end)
+        results = cute.make_rmem_tensor((self.elements,), self.monoid.results[0].cutlass)
+        packed = cute.recast_tensor(results, Int32)
+        for w, word in enumerate(bools.backwards(words) if self.scan.mirrored else words):
+            packed[w] = word
         return results
 
     def store(self, results, out) -> None:

@@ -52,17 +52,17 @@ class WaveScan(ScanKernel):
         if cutlass.const_expr(not self.alone):
             number, tag = self.take_number(a.counters, thread)
         tile = number % a.tiles
-        begins = Int64(number // a.tiles) * a.whole * a.inner
-        row = at_index(a.x + begins, 0)
+        begin, target = self.row_places(a, Int64(number // a.tiles))
+        row = at_index(a.x + begin, 0)
         held, prefix, total = self.tile.reduce(row, a.length, tile, partials, warp, lane)
         let_next_start()
-        carry = self.scan.carry_in(a)
+        carry = self.scan.carry_in(a, number // a.tiles)
         if cutlass.const_expr(not self.alone):
             if thread == 0:
                 self.slots(a, tag).publish(number, total)
             carry = self.look_back(self.slots(a, tag), number, tile, carry, thread)
         carry = carry.then(prefix, self.scan.combine)
-        self.tile.emit(held, row, a.out + begins, carry, lane)
+        self.tile.emit(held, row, a.out + target, carry, lane)
 
     def slots(self, a: Arguments, tag) -> Slots:
         """The tiles' aggregates, a place a tile."""

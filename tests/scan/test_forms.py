@@ -1,0 +1,107 @@
+"""Scans of arrays whose rows lie apart, and of rows that run backwards, by the kernels of contiguous arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.scan.layout import Form, layout_of
+from cutesync.runtime.device_array import DeviceArray
+
+from ..cases import adjacent, same, scanned, segments
+from .kernels import KERNELS, force
+
+# Strides of an input and an output of shape (4, 5, 6), the axis, and the form
+FORMS = [
+    ((30, 6, 1), (30, 6, 1), 1, Form((4, 5, 6))),
+    ((70, 7, 1), (30, 6, 1), 1, Form((4, 5, 6), "pitched", (70, 7, 30, 6))),
+    ((70, -7, 1), (30, 6, 1), 1, Form((4, 5, 6), "pitched", (70, -7, 30, 6))),
+    ((0, 6, 1), (30, 6, 1), 0, Form((1, 4, 30), "pitched", (0, 0, 0, 30))),
+    ((50, 10, 1), (60, 12, 1), 2, Form((20, 6, 1), "pitched", (10, 1, 12, 1))),
+    ((50, 10, -1), (30, 6, 1), 2, Form((20, 6, 1), "mirrored", (10, -1, 6, 1))),
+    ((30, 6, -1), (30, 6, -1), 2, None),
+    ((50, 12, 1), (30, 6, 1), 2, None),
+    ((30, 6, 2), (30, 6, 1), 2, None),
+    ((1, 4, 20), (30, 6, 1), 0, None),
+    ((30, 6, 1), (60, 12, 1), None, None),
+]
+
+
+@pytest.mark.parametrize(("x", "out", "axis", "wanted"), FORMS)
+def test_which_arrays_the_kernels_of_contiguous_ones_scan(x, out, axis, wanted):
+    assert layout_of((4, 5, 6), axis, [x, out]).form(1) == wanted
+    assert layout_of((4, 5, 6), axis, [x, x, out]).form(2) == wanted
+
+
+def spaced(
+    rng: np.random.Generator, x: np.ndarray, mirrored: bool, unit: int
+) -> tuple[DeviceArray, DeviceArray, np.ndarray]:
+    """An array of the values of ``x`` with gaps of multiples of ``unit`` elements between its rows, and between their
+    positions where there are columns: ``(view, buffer, inside)``."""
+    steps, step = [1], 1
+    for extent in x.shape[:0:-1]:
+        step = -(-step * extent // unit) * unit + unit * int(rng.integers(1, 4))
+        steps.insert(0, step)
+    first = 64 + unit * int(rng.integers(0, 3))
+    buffer = rng.integers(1, 99, step * x.shape[0] + first + 64).astype(x.dtype)
+    if mirrored:
+        steps[-1], first = -1, first + x.shape[-1] - 1
+    inside = np.zeros(buffer.size, bool)
+    for base, values in ((buffer, x), (inside, True)):
+        np.lib.stride_tricks.as_strided(base[first:], x.shape, [s * base.itemsize for s in steps])[...] = values
+    whole = cs.asarray(buffer)
+    return whole.as_strided(x.shape, tuple(steps), first), whole, inside
+
+
+def check(rng: np.random.Generator, x: np.ndarray, op, axis: int, mirrored: bool, unit: int, **options) -> None:
+    view, whole, _ = spaced(rng, x, mirrored, unit)
+    before = np.asarray(whole)
+    out, around, inside = spaced(rng, np.zeros_like(x), False, unit)
+    untouched = np.asarray(around)[~inside]
+    cs.scan(view, op, axis=axis, out=out, **options)
+    what = f"{x.shape} along {axis}, {view.steps} into {out.steps}, {options}"
+    same(np.asarray(out), scanned(x, op, axis=axis, **options), what)
+    same(np.asarray(around)[~inside], untouched, "around the result")
+    same(np.asarray(whole), before, "the input stays")
+
+
+ROWS = ["short rows of vectors", "rows by two warps", "ragged rows", "a wave of rows", "pipeline of rows"]
+COLUMNS = ["columns", "tiles of columns"]
+QUICK = {("pipeline of rows", True), ("tiles of columns", False)}
+
+
+@pytest.mark.parametrize(
+    ("name", "mirrored"),
+    [
+        (name, mirrored) if (name, mirrored) in QUICK else pytest.param(name, mirrored, marks=pytest.mark.slow)
+        for name in ROWS + COLUMNS
+        for mirrored in (False, True)
+        if not (mirrored and name in COLUMNS)
+    ],
+)
+def test_agrees_and_writes_nothing_else(name, mirrored, on_emulator, monkeypatch):
+    """Operands must stay in order. Rows begin anywhere, or on boundaries of vectors where the kernel requires it."""
+    choice, shape, axis = KERNELS[name]
+    force(monkeypatch, choice)
+    rng = np.random.default_rng(len(name))
+    anywhere = "ragged" in name or "wave" in name or "pipeline" in name
+    for outer in (shape[:-1], shape[:-1], (1,) * (len(shape) - 1)) if axis == len(shape) - 1 else [shape[:-1]]:
+        length = -(-shape[-1] // 2) - (int(rng.integers(3)) if anywhere else 0)
+        x = segments((*outer, length), axis)
+        check(rng, x, adjacent, axis, mirrored, 1 if anywhere else 4, reverse=bool(rng.integers(2)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["int8", "float64"])
+def test_the_chosen_kernels(dtype, on_emulator):
+    """Sums of random gaps and directions."""
+    rng = np.random.default_rng(5)
+    for shape, axis, mirrored in (
+        ((7, 700), 1, True),
+        ((3, 40), 1, False),
+        ((2, 60, 5), 1, False),
+        ((1, 5000), 1, True),
+    ):
+        x = rng.integers(-3, 4, shape).astype(dtype)
+        check(rng, x, "add", axis, mirrored, int(rng.choice([1, 16])), reverse=bool(rng.integers(2)))
