@@ -30,10 +30,7 @@ def resume(spec: ScanSpec, operation: Reduction | States, values: tuple, carry: 
     numbers |= dict(zip(numbered("arg", last.args), spec.args))
     names = (*numbered("x", values), *numbered("carry", carry), *numbered("out", made))
     run = Launch(kernel, view.device, -(-numbers["count"] // THREADS), numbers, names, stream=stream).run
-    run(
-        tuple(map(library.address, (*values,))) + tuple(c.ptr for c in carry) + tuple(map(library.address, made)),
-        stream,
-    )
+    run(tuple(map(library.address, (*values, *carry, *made))), stream)
     return made
 
 
