@@ -61,7 +61,7 @@ class ScanPlan:
         with group.together():
             for rank, ordinal in enumerate(group.ordinals):
                 with group.place.using(ordinal):
-                    values, partials = self.partials.launch(rank, xs, streams[rank])
+                    values, partials = self.partials.launch(rank, xs, streams[rank] if explicit else None)
                     carry: tuple = ()
                     if self.before[rank] or self.first:
                         carry = tuple(like[rank][1](streams[rank], explicit) for like in self.like)
@@ -71,12 +71,14 @@ class ScanPlan:
             self.exchange.launch_all(addresses, streams)
             for rank, ordinal in enumerate(group.ordinals):
                 with group.place.using(ordinal):
-                    found.append(self.scan_part(tuple(x.parts[rank] for x in xs), carries[rank], streams[rank]))
+                    parts = tuple(x.parts[rank] for x in xs)
+                    found.append(self.scan_part(parts, carries[rank], streams[rank], explicit))
         results = tuple(Sharded.of_results(group, parts, spec.axis or 0) for parts in zip(*found))
         return results if len(results) > 1 else results[0]
 
-    def scan_part(self, parts: tuple, carry: tuple, stream: int) -> tuple:
+    def scan_part(self, parts: tuple, carry: tuple, raw: int, explicit: bool) -> tuple:
         """Launch the scan of one part; ``carry`` has the values of the states before it, or is empty."""
+        stream = raw if explicit else None
         results, empty = len(self.spec.operation.results), arrays.adapter(parts[0]).view(parts[0]).size == 0
         if empty or not carry:
             found = _front_end(len(parts), results)(self.keys["plain"], parts[0], None, stream, parts[1:])
@@ -87,7 +89,7 @@ class ScanPlan:
             call = _front_end(len(parts), len(self.operation.values))
             values = call(self.keys["values"], parts[0], None, stream, parts[1:])
             values = values if isinstance(values, tuple) else (values,)
-            return resume(self.spec, self.operation, values, carry, parts[0], stream)
+            return resume(self.spec, self.operation, (values, carry), parts[0], raw, explicit)
         return found if isinstance(found, tuple) else (found,)
 
 
