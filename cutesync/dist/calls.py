@@ -9,9 +9,10 @@ from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..kernels.flags.spec import FlagSpec
 from ..kernels.reduce.spec import ReduceSpec
 from ..kernels.scan.spec import ScanSpec
+from ..kernels.select.spec import SelectSpec
 from ..runtime import arrays
 from ..runtime.call import Family
-from . import flags, reduce, scan
+from . import flags, reduce, scan, select
 from .sharded import Sharded
 
 _MOST_PLANS = 1024
@@ -55,6 +56,8 @@ def _plan(family: Family, call: Callable, arguments: tuple, given: tuple) -> Any
         return scan.plan_of(call, arguments, spec, xs)
     if isinstance(spec, FlagSpec):
         return flags.plan_of(call, arguments, spec, xs)
+    if isinstance(spec, SelectSpec):
+        return select.plan_of(call, arguments, spec, xs)
     raise ArgumentTypeError(explain(family.inputs[0], "a Sharded", f"an array on one device, for {family.name}"))
 
 

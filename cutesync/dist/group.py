@@ -13,7 +13,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..identity import identify
 from ..kernels.reduce.spec import Reduction
 from ..ops import operator
-from ..runtime import arrays, backend, device_array, workspace
+from ..runtime import arrays, backend, device, device_array, workspace
 from .exchange import Exchange, Side
 from .memory import MAX_RANKS, SymmetricMemory
 from .sharded import Sharded, signature
@@ -141,11 +141,16 @@ class Group:
                 workspace.forget(ordinal, 0)
             raise
 
+    def at(self, ordinal: int, stream: int) -> contextlib.AbstractContextManager:
+        """Return a context for calls about a stream of a device. Only the thread's own stream needs one: its handle is
+        the same on all devices."""
+        return self.place.using(ordinal) if stream == device.PER_THREAD else contextlib.nullcontext()
+
     def memory(self, streams: tuple[int, ...]) -> SymmetricMemory:
         """Return the symmetric memory of these streams, or of their captures."""
         key = []
         for ordinal, stream in zip(self.ordinals, streams):
-            with self.place.using(ordinal):
+            with self.at(ordinal, stream):
                 capture = self.place.capture(stream)
                 key.append(("capture", capture) if capture is not None else self.place.stream_number(stream))
         found = self._memories.get(tuple(key))

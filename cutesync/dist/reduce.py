@@ -62,7 +62,7 @@ class ReducePlan:
             held = []  # until the exchange that reads them is enqueued
             for rank, ordinal in enumerate(group.ordinals):
                 with group.place.using(ordinal):
-                    values, partials = self.partials.launch(rank, xs, streams[rank])
+                    values, partials = self.partials.launch(rank, xs, streams[rank] if explicit else None)
                     made = [like[rank][1](streams[rank], explicit) for like in self.like]
                 results.append(made)
                 held.append(partials)
@@ -81,8 +81,9 @@ class Partials:
         self.key, self.full = (Key(spec.reduction, spec.axes, spec.args),), full
         self.address = arrays.adapter(xs[0].parts[0]).address
 
-    def launch(self, rank: int, xs: tuple[Sharded, ...], stream: int) -> tuple[tuple[int, ...], Any]:
-        """Launch the reduction of one part. Return the addresses of the values, and the arrays that hold them."""
+    def launch(self, rank: int, xs: tuple[Sharded, ...], stream: int | None) -> tuple[tuple[int, ...], Any]:
+        """Launch the reduction of one part; ``stream`` None is the current one. Return the addresses of the values, and
+        the arrays that hold them."""
         if rank not in self.full:
             return (0,) * self.values, None
         x, *others = (y.parts[rank] for y in xs)

@@ -22,7 +22,7 @@ from ..kernels.reduce.spec import ReduceSpec, Reduction
 from ..kernels.scan.plan import plan
 from ..kernels.scan.spec import ScanSpec, along
 from ..kernels.states import Argument, Single, States
-from ..runtime import arrays, device_array
+from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .exchange import Exchange, Side
@@ -50,6 +50,7 @@ class ScanPlan:
             Side(rank in full, sum(1 << other for other in before), spec.args)
             for rank, before in enumerate(self.before)
         ]
+        self.like = [self.group.allocators(first, self.shape, t) for t in operation.values]
         count = math.prod(self.shape)
         self.exchange = Exchange(self.group, operation.of_pass(1, 3), count, sides, spec.start, spec.reverse)
         self.keys = {form: (Key(form, spec),) for form in ("plain", "carry", "values")}
@@ -57,37 +58,38 @@ class ScanPlan:
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
         group, spec = self.group, self.spec
         found, carries, held, addresses = [], [], [], []
-        types = self.operation.values
         with group.together():
             for rank, ordinal in enumerate(group.ordinals):
                 with group.place.using(ordinal):
-                    values, partials = self.partials.launch(rank, xs, streams[rank])
+                    values, partials = self.partials.launch(rank, xs, streams[rank] if explicit else None)
                     carry: tuple = ()
                     if self.before[rank] or self.first:
-                        carry = tuple(device_array.allocate(self.shape, t, ordinal, streams[rank]) for t in types)
+                        carry = tuple(like[rank][1](streams[rank], explicit) for like in self.like)
                 carries.append(carry)
                 held.append(partials)
-                addresses.append((*values, *(tuple(value.ptr for value in carry) or (0,) * len(types))))
+                addresses.append((*values, *(tuple(map(self.partials.address, carry)) or (0,) * len(self.like))))
             self.exchange.launch_all(addresses, streams)
             for rank, ordinal in enumerate(group.ordinals):
                 with group.place.using(ordinal):
-                    found.append(self.scan_part(tuple(x.parts[rank] for x in xs), carries[rank], streams[rank]))
+                    parts = tuple(x.parts[rank] for x in xs)
+                    found.append(self.scan_part(parts, carries[rank], streams[rank], explicit))
         results = tuple(Sharded.of_results(group, parts, spec.axis or 0) for parts in zip(*found))
         return results if len(results) > 1 else results[0]
 
-    def scan_part(self, parts: tuple, carry: tuple, stream: int) -> tuple:
+    def scan_part(self, parts: tuple, carry: tuple, raw: int, explicit: bool) -> tuple:
         """Launch the scan of one part; ``carry`` has the values of the states before it, or is empty."""
+        stream = raw if explicit else None
         results, empty = len(self.spec.operation.results), arrays.adapter(parts[0]).view(parts[0]).size == 0
         if empty or not carry:
             found = _front_end(len(parts), results)(self.keys["plain"], parts[0], None, stream, parts[1:])
-        elif carry[0].size == 1:
+        elif math.prod(self.shape) == 1:
             call = _front_end(len(parts) + len(carry), results)
             found = call(self.keys["carry"], parts[0], None, stream, (*parts[1:], *carry))
         else:
             call = _front_end(len(parts), len(self.operation.values))
             values = call(self.keys["values"], parts[0], None, stream, parts[1:])
             values = values if isinstance(values, tuple) else (values,)
-            return resume(self.spec, self.operation, values, carry, parts[0], stream)
+            return resume(self.spec, self.operation, (values, carry), parts[0], raw, explicit)
         return found if isinstance(found, tuple) else (found,)
 
 

@@ -112,9 +112,9 @@ class Sharded:
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         """Return a NumPy copy of the whole array, after waiting for the work on every device."""
         if self.axis is None:
-            host = _host(self, 0)
+            host = host_of(self.parts[0])
         else:
-            host = np.concatenate([_host(self, rank) for rank in range(self.group.size)], self.axis)
+            host = np.concatenate([host_of(part) for part in self.parts], self.axis)
         return host if dtype is None else host.astype(dtype)
 
     def item(self) -> Any:
@@ -181,9 +181,9 @@ def _but(shape: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
     return shape if axis is None else shape[:axis] + shape[axis + 1 :]
 
 
-def _host(sharded: Sharded, rank: int) -> np.ndarray:
+def host_of(part: Any) -> np.ndarray:
     """Return a NumPy copy of one part, after the work on its library's current stream."""
-    part, view = sharded.parts[rank], sharded.views[rank]
+    view = arrays.adapter(part).view(part)
     stream = arrays.adapter(part).stream(view.device)
     if not isinstance(part, DeviceArray):
         part = DeviceArray(view.ptr, view.shape, view.dtype, view.device, part, view.strides)

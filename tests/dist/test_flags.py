@@ -8,7 +8,7 @@ from cutesync.dist import Group
 
 from .test_reduce import lengths
 
-SIZES = [2, pytest.param(4, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+SIZES = (2, 4, 8)
 CASES = {
     "heads": lambda x, axis: cs.flag_heads(x, axis=axis),
     "heads, predecessor": lambda x, axis: cs.flag_heads(x, "lt", predecessor=1, axis=axis),
@@ -17,11 +17,11 @@ CASES = {
     "differences": lambda x, axis: cs.adjacent_difference(x, axis=axis),
     "differences, reverse": lambda x, axis: cs.adjacent_difference(x, lambda a, b: a * 3 - b, reverse=True, axis=axis),
 }
-QUICK = ("both",)
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_agrees_with_one_device(name, size):
     random = np.random.default_rng([len(name), size])
     with cs.emulate(devices=size):
@@ -37,6 +37,7 @@ def test_agrees_with_one_device(name, size):
                 assert np.array_equal(np.asarray(one), np.asarray(other)), (shape, axis, one)
 
 
+@pytest.mark.slow
 def test_calls_in_flight_under_many_schedules():
     x = np.repeat(np.arange(12, dtype=np.int32), 3)
     with cs.emulate(devices=3, schedules=10):

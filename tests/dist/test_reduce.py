@@ -21,7 +21,6 @@ NAMED = {
     "argmin": (cs.argmin, np.argmin),
     "argmax": (cs.argmax, np.argmax),
 }
-QUICK = ("sum", "var", "argmax")
 SIZES = [2, pytest.param(4, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
 
 
@@ -41,7 +40,8 @@ def values(random, shape, dtype: str):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMED])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMED)
 def test_agrees_with_numpy(name, size):
     call, expected = NAMED[name]
     random = np.random.default_rng([len(name), size])
@@ -68,6 +68,7 @@ def test_agrees_with_numpy(name, size):
                 np.testing.assert_allclose(np.asarray(part), want, rtol=1e-6, err_msg=f"{shape} {axis} {sharded}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_callables_keep_the_order_of_the_parts(size):
     random = np.random.default_rng(size)
@@ -79,6 +80,7 @@ def test_callables_keep_the_order_of_the_parts(size):
             assert int(cs.reduce(sharded, bicyclic)) == int(reduced(x, bicyclic, axis=None))
 
 
+@pytest.mark.slow
 def test_states_init_and_finish():
     x = np.arange(1, 24, dtype=np.float32)
     with cs.emulate(devices=2):
@@ -91,6 +93,7 @@ def test_states_init_and_finish():
         assert float(rms) == pytest.approx(np.mean(x * x))
 
 
+@pytest.mark.slow
 def test_empty_parts_and_empty_arrays():
     with cs.emulate(devices=3):
         group = Group.local()
@@ -117,6 +120,7 @@ def test_calls_in_flight_under_many_schedules(size):
                 assert np.array_equal(np.asarray(part), want)
 
 
+@pytest.mark.slow
 def test_all_reduce_of_more_than_the_slots_hold():
     random = np.random.default_rng(3)
     with cs.emulate(devices=2):

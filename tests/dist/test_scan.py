@@ -9,7 +9,7 @@ from cutesync.dist import Group
 from ..cases import bicyclic, brackets
 from .test_reduce import lengths
 
-SIZES = [2, pytest.param(4, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+SIZES = (2, 4, 8)
 # name: element type, shape, sharded axis, call
 CASES = {
     "sum": ("int32", (300,), 0, lambda x: cs.cumsum(x)),
@@ -45,11 +45,11 @@ CASES = {
     ),
     "recurrence": ("float32", (67,), 0, lambda x: cs.linear_recurrence(x, x, init=2.0)),
 }
-QUICK = ("sum", "middle, exclusive")
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_agrees_with_one_device(name, size):
     dtype, shape, axis, call = CASES[name]
     random = np.random.default_rng([len(name), size])
@@ -63,6 +63,7 @@ def test_agrees_with_one_device(name, size):
             assert np.asarray(got).dtype == want.dtype and np.array_equal(np.asarray(got), want), sharded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_calls_in_flight_under_many_schedules(size):
     x = np.arange(40, dtype=np.int32).reshape(20, 2)

@@ -1,0 +1,124 @@
+"""Selections from sharded arrays: each device selects from its part, and the counts are exchanged.
+
+The values stay where they are selected: a ``Ragged``, with the number of values on each device and before it. Runs
+across a seam are found by flagging the heads first, with one more pass over the part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import INT64, DType
+from ..errors import ArgumentValueError, explain
+from ..kernels.flags import flag_heads
+from ..kernels.reduce.spec import Reduction
+from ..kernels.select import select
+from ..kernels.select.spec import SelectSpec
+from ..ops import operator
+from .exchange import Exchange, Side
+from .sharded import Sharded, host_of
+
+
+class Ragged:
+    """Values that lie on several devices, as many on each as only the device knows.
+
+    ``parts[r]`` has room for all elements of part ``r``; its first ``counts[r]`` elements count, and ``offsets[r]``
+    come before them on lower ranks. Both are 0-d int64 arrays on device ``r``. ``np.asarray(ragged)`` waits, and
+    returns the values of all devices one after the other."""
+
+    __slots__ = ("counts", "offsets", "parts", "shape")
+
+    def __init__(self, parts: Sharded, counts: Sharded, offsets: Sharded) -> None:
+        self.parts, self.counts, self.offsets = parts.parts, counts.parts, offsets.parts
+        self.shape = parts.shape
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        counts = [int(host_of(count)) for count in self.counts]
+        host = np.concatenate([host_of(part)[:count] for part, count in zip(self.parts, counts)])
+        return host if dtype is None else host.astype(dtype)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        """Wait; return NumPy values of all devices."""
+        return np.asarray(self)[index]
+
+    def __repr__(self) -> str:
+        return f"Ragged({len(self.parts)} parts, room for {self.shape[0]})"
+
+
+class SelectPlan:
+    """A selection: a call for each part, then two exchanges of counts."""
+
+    def __init__(self, call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharded, ...]) -> None:
+        first = xs[0]
+        self.call, self.arguments, self.group = call, arguments, first.group
+        ranks = range(self.group.size)
+        add: Reduction = Reduction(operator("add"), INT64, INT64, INT64)
+        before = [Side(True, (1 << rank) - 1) for rank in ranks]
+        everyone = [Side(True, (1 << self.group.size) - 1)] * self.group.size
+        self.exchanges = Exchange(self.group, add, 1, before, (0,)), Exchange(self.group, add, 1, everyone)
+        self.like = self.group.allocators(first, (), INT64)
+
+    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> tuple:
+        group, found = self.group, []
+        offsets, totals = [], []
+        with group.together():
+            for rank, ordinal in enumerate(group.ordinals):
+                with group.place.using(ordinal):
+                    x, *others = (y.parts[rank] for y in xs)
+                    raw = streams[rank] if explicit else None
+                    found.append(self.call(self.arguments, x, None, raw, tuple(others)))
+                    offsets.append(self.like[rank][1](streams[rank], explicit))
+                    totals.append(self.like[rank][1](streams[rank], explicit))
+            address = self.like[0][0].address
+            for exchange, results in zip(self.exchanges, (offsets, totals)):
+                places = [(address(made[-1]), address(out)) for made, out in zip(found, results)]
+                exchange.launch_all(places, streams)
+        counts, before = (Sharded.of_results(group, of, None) for of in ([made[-1] for made in found], offsets))
+        values = [Sharded.of_results(group, parts, 0) for parts in list(zip(*found))[:-1]]
+        return *(Ragged(parts, counts, before) for parts in values), Sharded.of_results(group, totals, None)
+
+
+class RunPlan:
+    """The first element of each run of equal neighbours: the heads are flagged, then selected."""
+
+    def __init__(self, equal_nan: bool, dtype: DType) -> None:
+        self.op: Any = unlike if equal_nan and dtype.kind == "f" else "ne"
+
+    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> tuple:
+        stream = streams if explicit else None
+        with xs[0].group.together():
+            heads: Any = flag_heads(xs[0], self.op, stream=stream)
+            found = select(xs[0], heads, stream=stream)
+        return found.values, found.count
+
+
+def unlike(a: Any, b: Any) -> Any:
+    """Whether two floats differ, where NaN equals NaN."""
+    return (a != b) & ((a == a) | (b == b))
+
+
+def plan_of(call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharded, ...]) -> SelectPlan | RunPlan:
+    """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
+    first, chosen, (given,) = xs[0], spec.selection, arguments
+    axis = 0 if first.axis is None else first.axis
+    refused = (
+        (first.axis is None, "x", "an array that is whole on every device"),
+        (math.prod(first.shape[:axis]) > 1, "x", f"an array of shape {first.shape} sharded along axis {axis}"),
+        (chosen.indices or chosen.inverse or chosen.lengths is not None, "indices", "True"),
+        (chosen.takes_index, "where", "a callable that takes the index"),
+        (chosen.counted or spec.length != spec.whole, "n", "a number or an array"),
+        (bool(chosen.args), "args", "values"),
+        (spec.capacity != spec.whole or bool(spec.fill), "size", f"{spec.capacity}"),
+        (given.wanted.heads and (len(xs) > 1 or first.ndim > 1), "x", "several arrays, or several axes"),
+        (given.where is not None and given.wanted.heads, "equal", "a callable"),
+    )
+    for wrong, name, came in refused:
+        if wrong:
+            raise ArgumentValueError(explain(name, f"{came}, for a Sharded", "one device", "np.asarray(x) copies it"))
+    if given.wanted.heads:
+        return RunPlan(chosen.equal_nan, first.dtype)
+    return SelectPlan(call, arguments, spec, xs)
