@@ -236,6 +236,7 @@ def force(monkeypatch, choice: Chooser | StridedTiles) -> None:
     """Make every scan of this test run with this configuration."""
     if isinstance(choice, StridedTiles):
         monkeypatch.setattr(strided_policy, "strided", choice)
+        monkeypatch.setattr(plan, "suits", lambda problem: False)
     else:
         monkeypatch.setattr(plan, "choose", lambda problem: replace(choice(problem), view=problem.view))
         monkeypatch.setattr(plan, "suits", lambda problem: True)

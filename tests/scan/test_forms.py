@@ -21,7 +21,8 @@ FORMS = [
     ((50, 10, 1), (60, 12, 1), 2, Form((20, 6, 1), "pitched", (10, 1, 12, 1))),
     ((50, 10, -1), (30, 6, 1), 2, Form((20, 6, 1), "mirrored", (10, -1, 6, 1))),
     ((30, 6, -1), (30, 6, -1), 2, None),
-    ((50, 12, 1), (30, 6, 1), 2, None),
+    ((50, 12, 1), (30, 6, 1), 2, Form((20, 6, 1), "pitched", (50, 1, 30, 1), 5, (12, 6))),
+    ((6, 24, -1), (30, 6, 1), 2, Form((20, 6, 1), "mirrored", (6, -1, 30, 1), 5, (24, 6))),
     ((30, 6, 2), (30, 6, 1), 2, None),
     ((1, 4, 20), (30, 6, 1), 0, None),
     ((30, 6, 1), (60, 12, 1), None, None),
@@ -105,3 +106,18 @@ def test_the_chosen_kernels(dtype, on_emulator):
     ):
         x = rng.integers(-3, 4, shape).astype(dtype)
         check(rng, x, "add", axis, mirrored, int(rng.choice([1, 16])), reverse=bool(rng.integers(2)))
+
+
+@pytest.mark.parametrize("mirrored", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_rows_in_groups(mirrored, on_emulator):
+    """Rows, and columns, of an array whose outer axes are permuted; each row has its own first operand."""
+    x = segments((3, 4, 5, 40), 2 if not mirrored else 3) % 1000
+    view = cs.asarray(x).as_strided((4, 3, 5, 40), (200, 800, 40, 1))
+    if mirrored:
+        view = view[..., ::-1]
+    moved = np.ascontiguousarray(np.asarray(view))
+    for axis in (3,) if mirrored else (2, 3):
+        init = np.arange(x.size // x.shape[axis], dtype=x.dtype).reshape(np.delete(moved.shape, axis))
+        found = cs.scan(view, axis=axis, init=cs.asarray(init), reverse=mirrored)
+        wanted = scanned(moved, axis=axis, reverse=mirrored) + np.expand_dims(init, axis)
+        same(np.asarray(found), wanted, f"along {axis}")

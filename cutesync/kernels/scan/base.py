@@ -26,11 +26,12 @@ from ..arrays import together
 # strided arrays (``strided_policy``). If only the first positions count, ``length`` is their number. ``whole`` is the
 # number of all. ``x_row`` and ``x_step`` are the strides of the inputs from row to row and from position to position;
 # ``out_row`` and ``out_step`` are those of the outputs. ``init_row`` and ``init_step`` are those of the first operands
-# from row to row and from column to column.
+# from row to row and from column to column. Where arrays are not contiguous, rows are in groups of ``group``: ``x_row``,
+# ``out_row`` and ``init_row`` lead from group to group, and ``x_next``, ``out_next`` and ``init_next`` from row to row.
 Arguments = namedtuple(
     "Arguments",
     "x out init_at init slots counters rows length inner tiles layout whole x_row x_step out_row out_step "
-    "init_row init_step",
+    "group x_next out_next init_row init_step init_next",
 )
 
 
@@ -107,9 +108,17 @@ class Scan:
             return Maybe.of(init * self.width)
         if self.start == "memory":
             return Maybe.of((self.first_value(a.init_at),) * self.width)
-        first = a.init_at + Int64(row) * a.init_row
+        first = a.init_at
+        if self.view is not None:
+            group, inside = self.in_group(a, row)
+            first = first + (group * a.init_row + inside * a.init_next)
         places = [first + Int64(column + c) * a.init_step for c in range(self.width)]
         return Maybe.of(tuple(value for place in places for value in self.first_at(init, place)))
+
+    def in_group(self, a: Arguments, row):
+        """The group of a row, and its number in it."""
+        group = Int32(row) // Int32(a.group)
+        return Int64(group), Int64(Int32(row) - group * Int32(a.group))
 
     def first_at(self, init, place) -> tuple:
         """A first operand whose last value is in memory."""
@@ -191,9 +200,9 @@ class ScanKernel:
             if cutlass.const_expr(self.positions > 0):
                 tiles = cutlass.min(tiles, Int32((length + (self.positions + self.slack - 1)) // self.positions))
         x, out = together(x, self.scan.monoid.takes_index), together(out)
-        strides = (whole * inner, inner, whole * inner, inner, Int64(0), Int64(0))
+        strides = (whole * inner, inner, whole * inner, inner, *[Int64(0)] * 6)
         if cutlass.const_expr(self.scan.view is not None):
-            strides = (*layout, Int64(0), Int64(0)) if self.scan.start != "rows" else layout
+            strides = (*layout, *[Int64(0)] * 3) if self.scan.start != "rows" else layout
         a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole, *strides)
         if cutlass.const_expr(self.scan.counted):
             if length > 0:
@@ -203,8 +212,11 @@ class ScanKernel:
 
     def row_places(self, a: Arguments, row):
         """How far the lowest address of a row lies from ``a.x``, and how far from ``a.out``, in elements."""
-        begin = row * a.x_row
-        return begin - (a.length - 1) if self.scan.mirrored else begin, row * a.out_row
+        if self.scan.view is None:
+            return row * a.x_row, row * a.out_row
+        group, inside = self.scan.in_group(a, row)
+        begin = group * a.x_row + inside * a.x_next
+        return begin - (a.length - 1) if self.scan.mirrored else begin, group * a.out_row + inside * a.out_next
 
     @cute.jit
     def take_number(self, counters: cute.Pointer, thread: Int32):

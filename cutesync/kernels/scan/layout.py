@@ -14,21 +14,27 @@ from typing import NamedTuple
 
 from ...runtime.layout import Axis, axes_of, merged
 
+MAX_ROWS = 1 << 31  # of a form: kernels divide their numbers in 32 bits
+
 
 class Form(NamedTuple):
     """Arrays seen as (rows, length, inner): ``length`` positions are scanned for each of rows * inner. ``view`` is that
-    of ``base.Scan``. ``steps`` are the strides from row to row and from position to position, those of the inputs,
-    then those of the outputs."""
+    of ``base.Scan``. Rows are in groups of ``group``. ``steps`` are the strides from group to group and from position
+    to position, those of the inputs, then those of the outputs; ``next`` are those from row to row."""
 
     extents: tuple[int, int, int]
     view: str | None = None
     steps: tuple[int, int, int, int] = (0, 0, 0, 0)
+    group: int = 1
+    next: tuple[int, int] = (0, 0)
 
     @property
     def pitches(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The strides that are not those of neighbours."""
-        count = 0 if self.view is None else 1 if self.extents[2] == 1 else 2
-        return self.steps[:count], self.steps[2 : 2 + count]
+        if self.view is None:
+            return (), ()
+        count = 1 if self.extents[2] == 1 else 2
+        return (*self.steps[:count], self.next[0]), (*self.steps[2 : 2 + count], self.next[1])
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,13 @@ class Layout:
         scanned, columns = (tuple(Axis(n, steps[:-1]) for n, steps in axes) for axes in (self.scanned, self.columns))
         return Layout(scanned, columns, self.offsets[:-1])
 
-    def steps_of_firsts(self, inner: int) -> tuple[int, int]:
-        """Return the strides of the first operands from row to row and from column to column of a form."""
+    def steps_of_firsts(self, inner: int) -> tuple[int, int, int]:
+        """Return the strides of the first operands from group to group, from column to column, and from row to row of
+        a form."""
         columns = list(self.columns)
         step = columns.pop().steps[-1] if inner > 1 else 0
-        return columns[0].steps[-1] if columns else 0, step
+        following = columns.pop().steps[-1] if len(columns) > 1 else 0
+        return columns[0].steps[-1] if columns else 0, step, following
 
     @property
     def length(self) -> int:
@@ -104,18 +112,22 @@ class Layout:
             return Form(extents)
         columns = list(self.columns)
         inner = columns.pop().extent if columns and set(columns[-1].steps) == {1} else 1
-        if len(self.scanned) > 1 or len(columns) > 1 or not (self.scanned or inner > 1):
+        rows = math.prod(axis.extent for axis in columns)
+        if len(self.scanned) > 1 or len(columns) > 2 or not (self.scanned or inner > 1) or rows >= MAX_ROWS:
             return None
         nothing = Axis(1, (0,) * len(self.offsets))
+        following = columns.pop() if len(columns) > 1 else nothing
         row, position = columns[0] if columns else nothing, self.scanned[0] if self.scanned else nothing
-        steps = [axis.steps[part] for part in (slice(inputs), slice(inputs, None)) for axis in (row, position)]
+        parts = slice(inputs), slice(inputs, None)
+        steps = [axis.steps[part] for axis in (row, position, following) for part in parts]
         if any(len(set(each)) > 1 for each in steps):
             return None
-        x_row, x_step, out_row, out_step = (each[0] for each in steps)
+        x_row, out_row, x_step, out_step, x_next, out_next = (each[0] for each in steps)
         if inner == 1 and (abs(x_step) != 1 or out_step != 1):
             return None
         view = "mirrored" if inner == 1 and x_step < 0 else "pitched"
-        return Form((row.extent, self.length, inner), view, (x_row, x_step, out_row, out_step))
+        steps_of = (x_row, x_step, out_row, out_step)
+        return Form((rows, self.length, inner), view, steps_of, following.extent, (x_next, out_next))
 
 
 def layout_of(shape: Sequence[int], axis: int | None, steps: Sequence[Sequence[int]], firsts: bool = False) -> Layout:

@@ -24,7 +24,7 @@ from .problem import Choice, Problem
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
-_STEPS = ("x_row", "x_step", "out_row", "out_step", "init_row", "init_step")
+_STEPS = ("x_row", "x_step", "out_row", "out_step", "group", "x_next", "out_next", "init_row", "init_step", "init_next")
 
 
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
@@ -107,7 +107,8 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
         choice = choose(problem)
         if form.view is not None:
             more = layout.steps_of_firsts(form.extents[2]) if firsts else ()
-            choice = replace(choice, layout=dict(zip(_STEPS, (*form.steps, *more))))
+            numbers = (*form.steps, form.group, *form.next, *more)
+            choice = replace(choice, layout=dict(zip(_STEPS, numbers)))
     run = launch(choice, spec, x.device, stream, arrays).run
     sizes = [dtype.size for dtype in (*operation.sources, *operation.results, operation.results[0])]
     placed = (*arrays[: len(inputs)], *numbered("out", outs), "init_at")

@@ -118,12 +118,12 @@ class ShortRowScan(ScanKernel):
         row = (Int64(block) * WARPS + thread // LANES) * (LANES // self.group * self.unroll) + lane // self.group
         count = Int32(a.length) // self.tile.items
         inside, inside_out = (flip(place, count) * self.tile.items for flip in (self.scan.flip_in, self.scan.flip))
-        source, target = self.row_places(a, row)
         step = LANES // self.group
         chunk = self.tile.registers()
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
-            vector = at_index(a.x + source + inside + u * step * a.x_row, inside)
+            source, _ = self.row_places(a, row + u * step)
+            vector = at_index(a.x + source + inside, inside)
             self.tile.load_vector(vector, chunk.elements, u, exists)
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
@@ -131,5 +131,5 @@ class ShortRowScan(ScanKernel):
             prefix = Maybe(
                 shift_up(self.tile.scan_row(chunk.elements, u, lane, exists, self.group)), cutlass.not_(place == 0)
             )
-            out = a.out + target + inside_out + u * step * a.out_row
+            out = a.out + self.row_places(a, row + u * step)[1] + inside_out
             self.tile.emit_vector(chunk.elements, u, carry, prefix, out, exists)
