@@ -26,8 +26,9 @@ from ..arrays import together
 # strided arrays (``strided_policy``). If only the first positions count, ``length`` is their number. ``whole`` is the
 # number of all. ``x_row`` and ``x_step`` are the strides of the inputs from row to row and from position to position;
 # ``out_row`` and ``out_step`` are those of the outputs. ``init_row`` and ``init_step`` are those of the first operands
-# from row to row and from column to column. Where arrays are not contiguous, rows are in groups of ``group``: ``x_row``,
-# ``out_row`` and ``init_row`` lead from group to group, and ``x_next``, ``out_next`` and ``init_next`` from row to row.
+# from row to row and from column to column. Where arrays are not contiguous, rows are in groups of ``group``:
+# ``x_row``, ``out_row`` and ``init_row`` lead from group to group, and ``x_next``, ``out_next`` and ``init_next`` from
+# row to row.
 Arguments = namedtuple(
     "Arguments",
     "x out init_at init slots counters rows length inner tiles layout whole x_row x_step out_row out_step "
