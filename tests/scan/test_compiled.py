@@ -8,9 +8,12 @@ import functools
 import pytest
 
 import cutesync as cs
+from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.policy import NarrowPolicy, PipelinePolicy, RowPolicy, ShortRowPolicy, WavePolicy
 from cutesync.kernels.scan.slice_policy import SlicePolicy
+from cutesync.runtime.device import DRY
+from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import bicyclic
 from ..compiled import dry, needed, tell_figures, verify as verify_kernel
@@ -104,3 +107,36 @@ def test_few_columns_of_many_elements_a_vector(allocated):
     spec = needed_for((1, 10**8, 3), "int8")
     assert isinstance(spec.key[1], PipelinePolicy) and spec.key[2] == 3
     verify(spec, allocated)
+
+
+# what: (shape, strides, axis)
+VIEWS = {
+    "backwards": ((1 << 26,), (-1,), 0),
+    "short rows backwards": ((90_000, 64), (64, -1), 1),
+    "rows apart": ((9000, 3000), (3072, 1), 1),
+    "long rows apart": ((900, 30_000), (30_720, 1), 1),
+    "columns apart": ((5000, 4096), (8192, 1), 0),
+    "transposed": ((8192, 8192), (1, 8192), 0),
+    "transposed rows": ((8192, 8192), (1, 8192), 1),
+    "permuted": ((512, 256, 512), (1, 1 << 18, 512), 1),
+    "slices of a vector": ((1 << 20, 2), (2, 1), 1),
+    "tiles of many columns": ((512, 1 << 16), (1 << 16, 1), 0),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float16", "float64"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_arrays_that_are_not_contiguous(name, dtype, allocated):
+    shape, steps, axis = VIEWS[name]
+    element = element_type(dtype)
+    for options in ({}, {"exclusive": True, "reverse": True}):
+        x = DeviceArray(1 << 40, shape, element, DRY, None, steps)
+        (spec,) = needed(cs.scan, x, "add", axis=axis, **options)
+        verify(spec, allocated)
+
+
+def test_recurrences_along_columns(allocated):
+    for shape in ((1 << 15, 1 << 12), (100, 5000)):
+        arrays = [dry(shape, "float32"), dry(shape, "float32", base=1 << 41)]
+        (spec,) = needed(cs.linear_recurrence, *arrays, axis=0, init=dry(shape[1:], "float32", base=1 << 42))
+        verify(spec, allocated)
