@@ -11,9 +11,10 @@ from ..policy import Policy
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
 VECTOR_BYTES = 16
-SHARED_BYTES = 220 << 10
-STAGE_BYTES = 36 << 10  # the most of a tile
-MAX_STAGES = 8
+SHARED_BYTES = 226 << 10
+# A tile stays in the ring for some 8 us, so many small ones are better than few large ones (H200, 2**28 int32 keys and
+# values, runs of 8: 8 tiles of 2688 positions 757 us, 4 of 4224 positions 1057 us).
+STAGES, MIN_STAGES = 8, 4
 RUNS = (65, 49, 33, 21, 15, 9, 5, 3)  # odd: lanes that read elements of their runs use different banks
 MERGED_RUNS = (31, 21, 15, 9, 5, 3)  # the bits of a run are one word
 MAX_RUN_WORDS = 160  # words of a lane's run: it is unrolled
@@ -94,17 +95,14 @@ def choose(problem: Problem) -> Choice:
     members = problem.length + problem.segments
     kind, runs = (MergedPolicy, MERGED_RUNS) if problem.offsets else (PipelinePolicy, RUNS)
     for run in runs:
-        policy = kind(reduce_warps=8, squads=2, warps=4, run=run, stages=4)
+        policy = kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES)
         many = ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
-        held = policy.tile * sum(problem.sources)
-        fits = held <= STAGE_BYTES and run * words <= MAX_RUN_WORDS and policy.bytes(problem) <= SHARED_BYTES
-        if run == runs[-1] or (many and fits):
+        if many and run * words <= MAX_RUN_WORDS and policy.bytes(problem) <= SHARED_BYTES:
             break
+    if policy.bytes(problem) > SHARED_BYTES:
+        policy = replace(policy, stages=MIN_STAGES)
     if policy.bytes(problem) > SHARED_BYTES:
         came = f"{sum(problem.sources) + sum(problem.results)} bytes at each position"
         raise ArgumentValueError(explain("x", came, "fewer, or smaller states"))
-    deeper = replace(policy, stages=MAX_STAGES)
-    if deeper.bytes(problem) <= SHARED_BYTES:
-        policy = deeper
     tiles = max(1, ceil_div(members, policy.tile))
     return Choice(policy, tiles, min(SMS, tiles), policy.bytes(problem))
