@@ -16,13 +16,14 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...monoid import choose
-from ...sync.gather import Slots
+from ...sync.gather import Slots, words
 from ...sync.lookback import EACH, GROUP, read_group, reduce_group
 from ...warp import LANES, Maybe, broadcast, reduce_commutative
 from .states import SegmentStates
 
 BATCH = 4  # groups whose numbers of heads are read together
 
+EARLY_WORDS = 4  # states of at most so many are read before they are needed: more of them take too many registers
 IDLE = 7  # times that no group with a head is looked for after there was none
 
 # What a warp knows: the state ``carry`` (``Maybe``) of the ``known`` first groups; a lane's part of the ``heads`` of
@@ -35,6 +36,7 @@ class LookAhead:
 
     def __init__(self, states: SegmentStates, counted: bool) -> None:
         self.states, self.counted, self.combine = states, counted, states.combine
+        self.early = words(states.types) <= EARLY_WORDS
 
     def start(self) -> Progress:
         return Progress(Maybe.none(self.states.types), Int32(0), self.states.types[0](0), Int32(0), Int32(0))
@@ -43,7 +45,7 @@ class LookAhead:
     def before(self, slots: cutlass.Constexpr, at: Progress, tile, lane):
         """``(prefix, progress)``: the state (``Maybe``) before a tile, and what is known then."""
         group, rest = tile // GROUP, tile % GROUP
-        reads = read_group(slots, Int64(group) * GROUP, lane)
+        reads = self.read_early(slots, group, lane)
         heads, counted = at.heads, at.counted
         if cutlass.const_expr(self.counted):
             while counted < group:
@@ -51,8 +53,7 @@ class LookAhead:
                 counted = cutlass.min(counted + BATCH, group)
         prefix = Maybe.none(self.states.types)
         if rest > 0:
-            total = reduce_group(slots, Int64(group) * GROUP, reads, rest, self.combine, lane)
-            prefix = Maybe.of(broadcast(total))
+            prefix = self.total(slots, group, reads, rest, lane)
         own = choose(prefix.valid, prefix.state[0], self.states.types[0](0))
         carry, known, idle = at.carry, at.known, at.idle
         if own <= 0:
@@ -80,14 +81,23 @@ class LookAhead:
             idle = choose((found == 0) & (group > at.known), Int32(IDLE), Int32(0))
         else:
             idle -= 1
-        reads = read_group(slots, Int64(first) * GROUP, lane)
+        reads = self.read_early(slots, first, lane)
         while first < group:
-            following = read_group(slots, (Int64(first) + 1) * GROUP, lane)
-            total = reduce_group(slots, Int64(first) * GROUP, reads, Int32(GROUP), self.combine, lane)
-            carry = carry.then(Maybe.of(broadcast(total)), self.combine)
+            following = self.read_early(slots, first + 1, lane)
+            carry = carry.then(self.total(slots, first, reads, Int32(GROUP), lane), self.combine)
             reads = following
             first += 1
         return carry, idle
+
+    def read_early(self, slots: Slots, group, lane) -> tuple:
+        """The words of a group, published or not."""
+        return read_group(slots, Int64(group) * GROUP, lane) if self.early else ()
+
+    def total(self, slots: Slots, group, reads, count, lane) -> Maybe:
+        """The state of the first ``count`` tiles of a group, in every lane."""
+        first = Int64(group) * GROUP
+        reads = reads if self.early else read_group(slots, first, lane)
+        return Maybe.of(broadcast(reduce_group(slots, first, reads, count, self.combine, lane)))
 
     def numbers(self, slots: Slots) -> Slots:
         """The numbers of heads that tiles publish: the first member of their states."""

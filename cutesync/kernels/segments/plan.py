@@ -111,7 +111,7 @@ def _cuts(choice: Choice, spec: SegmentsSpec, device: int, stream: int) -> Run:
 
     parameters: tuple[Pointer | Scalar, ...] = (Pointer("offsets", spec.heads.offsets or INT64), Pointer("cuts", INT64))
     parameters += tuple(Scalar(name, "Int64") for name in ("segments", "length", "tiles"))
-    key = "segment cuts", choice.policy.tile, str(spec.heads.offsets), spec.heads.ends, spec.reverse
+    key = "segment_cuts", choice.policy.tile, str(spec.heads.offsets), spec.heads.ends, spec.reverse
     values = {"segments": spec.segments, "length": spec.length, "tiles": choice.tiles}
     grid = -(-(choice.tiles + 1) // CUT_THREADS)
     return Launch(KernelSpec(key, parameters, make), device, grid, values, ("offsets", "cuts"), None, stream).run

@@ -65,8 +65,8 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
         held = sum(size * self.tile + 3 * VECTOR_BYTES for size in problem.sources)
         partials = (self.warps * (LANES + 1) + 1) * 4 * (problem.words + 1) + 80
         staged = self.squads * self.warps * self.chunk * sum(problem.results)
-        arrays = len(problem.sources) + len(problem.results) + 3 * (problem.words + 1)
-        return self.stages * (held + partials) + staged + 128 * arrays
+        padding = 128 * (len(problem.sources) + 1) + 16 * (len(problem.results) + 3 * (problem.words + 1))
+        return self.stages * (held + partials) + staged + padding
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,30 @@ class Choice:
     shared: int
 
 
+def _usual(policy: PipelinePolicy) -> PipelinePolicy:
+    return policy
+
+
+def _fewer(policy: PipelinePolicy) -> PipelinePolicy:
+    return replace(policy, reduce_warps=4, look_aheads=2, loaders=1)
+
+
+def _fewest(policy: PipelinePolicy) -> PipelinePolicy:
+    return replace(policy, reduce_warps=4, squads=1, look_aheads=1, loaders=1, marks=min(policy.marks, 1))
+
+
+# By the words of a state: larger ones need the registers of a block of fewer warps.
+WARPS = ((4, _usual), (8, _fewer), (1 << 10, _fewest))
+
+
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
     words = sum(problem.sources) / 4 + problem.words
     members = problem.length + problem.segments
     kind, runs = (MergedPolicy, MERGED_RUNS) if problem.offsets else (PipelinePolicy, RUNS)
+    few = next(warps for words, warps in WARPS if problem.words <= words)
     for run in runs:
-        policy = kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES)
+        policy = few(kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES))
         many = ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
         if many and run * words <= MAX_RUN_WORDS and policy.bytes(problem) <= SHARED_BYTES:
             break
