@@ -38,26 +38,6 @@ def bench() -> faults.Bench:
     return faults.Bench(right)
 
 
-@functools.cache
-def merged() -> faults.Bench:
-    """The same for segments that offsets give, many of them empty."""
-    x = np.arange(3003, dtype=np.int32)
-    offsets = np.sort(np.random.default_rng(3).integers(0, 3004, 900))
-    offsets[300:400] = offsets[300]
-    sums = np.append(0, np.cumsum(x))[offsets]
-    wanted = (sums[1:] - sums[:-1]).astype(np.int32)
-
-    def right() -> bool:
-        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
-            force(patch)
-            with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
-                arrays = cs.asarray(x), cs.asarray(offsets)
-                found = [cs.segmented_reduce(arrays[0], offsets=arrays[1]) for _ in range(2)]
-                return all(np.array_equal(s, wanted) for s in found)
-
-    return faults.Bench(right)
-
-
 TABLE = {
     name: fault for name, fault in faults.TABLE.items() if name not in ("gpu to cta scope", "named barrier number")
 }
