@@ -41,11 +41,11 @@ def _heads(keys: np.ndarray) -> np.ndarray:
 
 
 def _sums_of(keys: np.ndarray, x: np.ndarray) -> np.ndarray:
-    found = np.add.reduceat(x, _heads(keys))
+    found = np.add.reduceat(x, _heads(keys), dtype=x.dtype)
     return np.append(found, np.zeros(len(x) - len(found), x.dtype))
 
 
 def _running_of(keys: np.ndarray, x: np.ndarray) -> np.ndarray:
-    total, heads = np.cumsum(x), _heads(keys)
-    before = np.append(0, total)[heads].astype(x.dtype)
-    return total.astype(x.dtype) - np.repeat(before, np.diff(np.append(heads, len(x))))
+    total, heads = np.cumsum(x, dtype=x.dtype), _heads(keys)
+    before = (total - x)[heads]
+    return total - np.repeat(before, np.diff(np.append(heads, len(x))))

@@ -65,13 +65,13 @@ def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_
     return _place(ordinal, stream, (counters,), size, counters)
 
 
-def scratch(ordinal: int, stream: int, size: int) -> Workspace:
+def scratch(ordinal: int, stream: int, size: int, purpose: str = "scratch") -> Workspace:
     """Return at least ``size`` bytes of unspecified contents for work on ``stream`` of device ``ordinal``. The work
-    must be enqueued before this function is called again for the stream; threads that share the stream hold a lock
-    until then."""
+    must be enqueued before this function is called again for the stream and the ``purpose``; threads that share the
+    stream hold a lock until then."""
     # An eighth of the next power of two: the memory seldom grows, and never to much more than is needed.
     unit = max(1 << 21, (1 << (size - 1).bit_length()) >> 3)
-    return _place(ordinal, stream, ("scratch",), -(-size // unit) * unit, 0)
+    return _place(ordinal, stream, (purpose,), -(-size // unit) * unit, 0)
 
 
 def _place(ordinal: int, stream: int, kind: tuple, size: int, cleared: int) -> Workspace:

@@ -162,13 +162,21 @@ def test_the_number_of_blocks_changes_no_bit(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_segment_of_more_tiles_than_a_group(monkeypatch):
-    force(monkeypatch)
-    keys = np.repeat(np.int8([1, 2, 1]), [100, 60_000, 300])
-    with cs.emulate(sanitize=False):
-        found, sums = cs.reduce_by_key(keys, np.ones(len(keys), np.int32))
-    assert found.tolist() == [1, 2, 1]
-    assert sums.tolist() == [100, 60_000, 300]
+def test_segments_of_more_tiles_than_a_group(monkeypatch):
+    """A head in the group of a tile, in an earlier one, in one that is known already, in none."""
+    x = np.random.default_rng(5).standard_normal(110_000).astype(np.float32)
+    for lengths in ([100, 60_000, 300, 49_600], [24_576] * 4 + [11_696], [7] * 3_000 + [89_000], [109_999, 1]):
+        keys, found = np.repeat(np.arange(len(lengths), dtype=np.int16), lengths), []
+        for name in ("three blocks", "two blocks with these tiles"):
+            with monkeypatch.context() as patch, cs.emulate(sanitize=False):
+                patch.setitem(KERNELS, "two blocks with these tiles", (KERNELS["three blocks"][0], 2))
+                force(patch, name)
+                own, sums = cs.reduce_by_key(keys, x)
+                assert np.array_equal(own, np.arange(len(lengths)))
+                found.append(np.append(sums, cs.scan_by_key(keys, x, reverse=True)))
+        assert found[0].tobytes() == found[1].tobytes()
+        wanted = np.add.reduceat(x.astype(np.float64), np.append(0, np.cumsum(lengths)[:-1]))
+        assert np.allclose(sums, wanted, atol=0.05)
 
 
 def test_refused():

@@ -26,13 +26,25 @@ def calls(n: int) -> dict:
         "scan": lambda: cs.scan_by_key(keys, x, stream=0),
         "reverse": lambda: cs.scan_by_key(keys, x, reverse=True, exclusive=True, stream=0),
         "states": lambda: cs.scan_by_key(keys, (dry((n,), "int32"),) * 4, product, stream=0),
+        "states of offsets": lambda: cs.segmented_reduce(
+            (dry((n,), "int64"),) * 4, product, offsets=dry((n // 50,), "int64"), identity=(1, 0, 0, 1), stream=0
+        ),
+        "offsets": lambda: cs.segmented_reduce(x, offsets=dry((n // 50,), "int64"), stream=0),
+        "offsets, scan": lambda: cs.segmented_scan(x, offsets=dry((n // 50,), "int32"), reverse=True, stream=0),
+        "decode": lambda: _decoded(n),
+        "search": lambda: cs.searchsorted(x, dry((n,), "float32", 4), stream=0),
     }
+
+
+def _decoded(n: int) -> None:
+    cs.run_length_decode(dry((n,), "int32"), dry((n,), "int64"), size=n, stream=0)
 
 
 @pytest.mark.parametrize("n", [1000, LARGE])
 def test_every_configuration(n, allocated, capsys):
     rows = []
     for call in calls(n).values():
-        (spec,) = needed(call)
-        rows.append(verify(spec, allocated, slack=4096))
+        found = [spec for spec in needed(call) if spec.key[0] != "scan"]
+        assert found
+        rows += [verify(spec, allocated, slack=4096) for spec in found]
     tell_figures(capsys, rows)

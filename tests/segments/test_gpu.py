@@ -31,6 +31,37 @@ def test_chosen_kernels_agree(torch):
         assert torch.equal(cs.scan_by_key(keys, x, reverse=True), (sums[segment] - running + x).int())
 
 
+def test_offsets_agree(torch):
+    """Uniform segments, one giant, many empty ones; in a graph, too."""
+    n = (1 << 22) + 5
+    x = torch.randint(-9, 9, (n,), device="cuda", dtype=torch.int32)
+    total = torch.cat([x.new_zeros(1), x.cumsum(0).int()])
+    cases = [torch.arange(0, n + 1, step, device="cuda") for step in (1, 7, 5000)]
+    cases += [torch.tensor([0, n], device="cuda"), torch.randint(0, n + 1, (1 << 20,), device="cuda").sort().values]
+    cases += [torch.cat([cases[2], torch.full((300_000,), n, device="cuda")])]
+    for offsets in cases:
+        sums = total[offsets[1:]] - total[offsets[:-1]]
+        assert torch.equal(cs.segmented_reduce(x, offsets=offsets), sums)
+        lengths = offsets[1:] - offsets[:-1]
+        first = int(offsets[0])
+        begins = torch.repeat_interleave(total[offsets[:-1]], lengths)
+        found = cs.segmented_scan(x, offsets=offsets)[first : first + len(begins)]
+        assert torch.equal(found, total[1:][first : first + len(begins)] - begins)
+        decoded = cs.run_length_decode(sums, lengths, size=n, fill_value=-1)
+        assert torch.equal(decoded.exact(), torch.repeat_interleave(sums, lengths))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            again = cs.segmented_reduce(x, offsets=offsets)
+        graph.replay()
+        assert torch.equal(again, sums)
+
+
+def test_searches_agree(torch):
+    a, v = torch.randn(1 << 20, device="cuda").sort().values, torch.randn(1 << 20, device="cuda")
+    for side in ("left", "right"):
+        assert torch.equal(cs.searchsorted(a, v, side), torch.searchsorted(a, v, right=side == "right"))
+
+
 def test_group_by_in_a_graph_with_changing_counts(torch):
     """Selected rows are grouped: no wait, right in every replay."""
     keys, x, _ = grouped(torch, 1 << 20, 7)

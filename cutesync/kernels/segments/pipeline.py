@@ -11,13 +11,12 @@
                 store results for each position, or for each segment
 
     barrier          completed by                                      waited for by
-    taken[stage]     one lane of load, when it has the tile's number   look ahead
-    full[stage]      load: 1 arrival and the tile's bytes              reduce, publish, emit
+    full[stage]      load: 1 arrival and the tile's bytes              reduce, publish, look ahead, emit
     reduced[stage]   one lane of each reduce warp of a team            publish, emit
     ready[stage]     one lane of look ahead                            emit
     empty[stage]     one lane of each warp of a squad, and of publish  load
 
-The answer of the atomic takes as long as a tile does, hence several loaders; look ahead begins before a tile is there.
+The answer of the atomic may take as long as a tile does, hence several loaders.
 The reasons, the progress and the order of operations are those of ``scan.pipeline``. Bytes: every element is read once
 and every result is written once.
 """
@@ -36,14 +35,15 @@ from ...block.warps import scan_partials
 from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
 from ...sync.gather import Entry, Slots, enter
-from ...sync.lookback import GROUP, place_of, read_group, reduce_group, slots_of
+from ...sync.lookback import place_of, slots_of
 from ...sync.ring import Cursor
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
-from ...warp import LANES, Maybe
+from ...warp import LANES
 from ..select.fill import fill_result
 from ..select.window import as_copy
+from .ahead import LookAhead
 from .base import Arguments, SegmentKernel
 from .policy import PipelinePolicy
 from .run import ChunkRuns, Part
@@ -60,7 +60,6 @@ class Shared:
     buffers: tuple
     tiles: TileRing
     tags: cute.Tensor
-    taken: Barriers
     reduced: Barriers
     ready: Barriers
     totals: tuple
@@ -94,6 +93,7 @@ class SegmentPipeline(SegmentKernel):
         super().__init__(spec, self.roles.threads, shared)
         sources = (*spec.heads.sources, *spec.operation.sources)
         self.buffers = tuple(TileBuffer(dtype, self.tile, spec.reverse) for dtype in sources)
+        self.ahead = LookAhead(self.states, spec.found)
         self.runs = ChunkRuns(spec, self.states, policy, self.buffers)
 
     def more_shared(self) -> tuple:
@@ -114,7 +114,6 @@ class SegmentPipeline(SegmentKernel):
             buffers,
             TileRing.make(stages, consumers=self.warps + 1),
             cute.make_tensor(SmemAllocator().allocate_array(Int32, self.loaders), cute.make_layout((self.loaders,))),
-            Barriers.make(stages, 1, name="taken"),
             Barriers.make(stages, self.policy.reduce_warps // self.teams, name="reduced"),
             Barriers.make(stages, 1, name="ready"),
             partial_array(types, stages * self.warps),
@@ -176,8 +175,7 @@ class SegmentPipeline(SegmentKernel):
             if done > 0:
                 ring.acquire_alone(at)
             if lane == 0:
-                self.announce(shared, at, Int32(DONE))
-                ring.load_alone(at, [])
+                self.hand_over(shared, at, Int32(DONE), [])
             at = ring.next(at, self.loaders)
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
@@ -186,8 +184,6 @@ class SegmentPipeline(SegmentKernel):
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
         """Copy tile ``number`` into a stage."""
-        if lane == 0:
-            self.announce(shared, at, number)
         self.locate(shared, a, at, number, lane)
         span = self.span(shared, a, at.stage, number)
         copies = [
@@ -196,12 +192,12 @@ class SegmentPipeline(SegmentKernel):
         ]
         cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
         if lane == 0:
-            shared.tiles.ring.load_alone(at, copies)
+            self.hand_over(shared, at, number, copies)
 
-    def announce(self, shared, at, number) -> None:
-        """One lane: store a stage's tile, and tell those that look ahead."""
+    def hand_over(self, shared, at, number, copies) -> None:
+        """One lane: a stage's tile, and the copies that bring it."""
         shared.tiles.announce(at, number)
-        shared.taken[at.stage].arrive()
+        shared.tiles.ring.load_alone(at, copies)
 
     def locate(self, shared, a: Arguments, at, number, lane) -> None:
         """What a subclass stores of a tile before it is copied."""
@@ -270,33 +266,21 @@ class SegmentPipeline(SegmentKernel):
 
     @cute.jit
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, first, lane):
-        """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile. Where
-        results are filled, ``DONE`` comes with the state of all tiles."""
-        types, combine = self.states.types, self.states.combine
-        carry, group, over = Maybe.none(types), Int32(0), Int32(0)
-        at = shared.tiles.ring.start_consumer(first)
+        """A warp that looks ahead. Where results are filled, ``DONE`` comes with the state of all tiles."""
+        progress, over = self.ahead.start(), Int32(0)
+        at = shared.tiles.first(first)
         while over == 0:
-            shared.taken.await_phase(at.stage, at.parity)
-            tile = Int32(shared.tiles.numbers[at.stage])
+            tile = at.number
             if tile == DONE:
                 over = Int32(1)
-                tile = self.tiles(a) if self.spec.fill is not None else group * GROUP
+                tile = self.tiles(a) if self.spec.fill is not None else Int32(0)
             slots = self.slots(a, shared, first % self.loaders)
-            reads = read_group(slots, Int64(group) * GROUP, lane)
-            while group < tile // GROUP:
-                following = read_group(slots, (Int64(group) + 1) * GROUP, lane)
-                total = reduce_group(slots, Int64(group) * GROUP, reads, Int32(GROUP), combine, lane)
-                carry = carry.then(Maybe.of(total), combine)
-                reads = following
-                group += 1
-            prefix = carry
-            if tile % GROUP > 0:
-                total = reduce_group(slots, Int64(group) * GROUP, reads, tile % GROUP, combine, lane)
-                prefix = carry.then(Maybe.of(total), combine)
+            prefix, progress = self.ahead.before(slots, progress, tile, lane)
             if lane == 0:
                 store_partial(shared.before, at.stage, prefix)
             shared.ready[at.stage].arrive_once()
-            at = shared.tiles.ring.next(at, self.look_aheads)
+            if over == 0:
+                at = shared.tiles.next(at, self.look_aheads)
 
     @cute.jit
     def emit(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):

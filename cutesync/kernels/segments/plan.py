@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...dtypes import BY_NAME, INT32, INT64
-from ...runtime import workspace
+from ...runtime import forks, workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
-from ...runtime.launch import Launch, Run, in_turn, nothing
+from ...runtime.launch import Launch, Run, nothing
 from ..states import numbered, parameter_groups
 from .policy import Choice, Problem, choose
 from .spec import SegmentsSpec
 
 GROUP = 128  # tiles per group of sync.lookback: there is a multiple of this many slots, and a group is read ahead
+
+
+_cutting = forks.lock()
 
 
 def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
@@ -78,11 +81,15 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     run = Launch(kernel_spec(choice, spec), device, choice.grid, values, names, claim, stream).run
     if not spec.by_offsets:
         return run, None
-    cuts = _cuts(choice, spec, device, stream)
-    places = range(len(names))
-    return in_turn(
-        [(cuts, (inputs.index("offsets"), places[-1])), (run, tuple(places))], [8 * (choice.tiles + 1)], device
-    ), None
+    cuts, offsets = _cuts(choice, spec, device, stream), inputs.index("offsets")
+
+    def cut_first(addresses: tuple[int, ...], stream: int) -> None:
+        with _cutting:  # another thread's launches on this stream come before these or after
+            memory = workspace.scratch(device, stream, 8 * (choice.tiles + 1), "cuts")
+            cuts((addresses[offsets], memory.addresses[0]), stream)
+            run((*addresses, memory.addresses[0]), stream)
+
+    return cut_first, None
 
 
 def _problem(spec: SegmentsSpec) -> Problem:
@@ -104,7 +111,7 @@ def _cuts(choice: Choice, spec: SegmentsSpec, device: int, stream: int) -> Run:
 
     parameters: tuple[Pointer | Scalar, ...] = (Pointer("offsets", spec.heads.offsets or INT64), Pointer("cuts", INT64))
     parameters += tuple(Scalar(name, "Int64") for name in ("segments", "length", "tiles"))
-    key = "segment cuts", choice.policy.tile, str(spec.heads.offsets), spec.heads.ends, spec.reverse
+    key = "segment_cuts", choice.policy.tile, str(spec.heads.offsets), spec.heads.ends, spec.reverse
     values = {"segments": spec.segments, "length": spec.length, "tiles": choice.tiles}
     grid = -(-(choice.tiles + 1) // CUT_THREADS)
     return Launch(KernelSpec(key, parameters, make), device, grid, values, ("offsets", "cuts"), None, stream).run

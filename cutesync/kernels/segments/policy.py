@@ -11,9 +11,10 @@ from ..policy import Policy
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
 VECTOR_BYTES = 16
-SHARED_BYTES = 220 << 10
-STAGE_BYTES = 36 << 10  # the most of a tile
-MAX_STAGES = 8
+SHARED_BYTES = 226 << 10
+# A tile stays in the ring for some 8 us, so many small ones are better than few large ones (H200, 2**28 int32 keys and
+# values, runs of 8: 8 tiles of 2688 positions 757 us, 4 of 4224 positions 1057 us).
+STAGES, MIN_STAGES = 8, 4
 RUNS = (65, 49, 33, 21, 15, 9, 5, 3)  # odd: lanes that read elements of their runs use different banks
 MERGED_RUNS = (31, 21, 15, 9, 5, 3)  # the bits of a run are one word
 MAX_RUN_WORDS = 160  # words of a lane's run: it is unrolled
@@ -64,8 +65,8 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
         held = sum(size * self.tile + 3 * VECTOR_BYTES for size in problem.sources)
         partials = (self.warps * (LANES + 1) + 1) * 4 * (problem.words + 1) + 80
         staged = self.squads * self.warps * self.chunk * sum(problem.results)
-        arrays = len(problem.sources) + len(problem.results) + 3 * (problem.words + 1)
-        return self.stages * (held + partials) + staged + 128 * arrays
+        padding = 128 * (len(problem.sources) + 1) + 16 * (len(problem.results) + 3 * (problem.words + 1))
+        return self.stages * (held + partials) + staged + padding
 
 
 @dataclass(frozen=True)
@@ -88,23 +89,37 @@ class Choice:
     shared: int
 
 
+def _usual(policy: PipelinePolicy) -> PipelinePolicy:
+    return policy
+
+
+def _fewer(policy: PipelinePolicy) -> PipelinePolicy:
+    return replace(policy, reduce_warps=4, look_aheads=2, loaders=1)
+
+
+def _fewest(policy: PipelinePolicy) -> PipelinePolicy:
+    return replace(policy, reduce_warps=4, squads=1, look_aheads=1, loaders=1, marks=min(policy.marks, 1))
+
+
+# By the words of a state: larger ones need the registers of a block of fewer warps.
+WARPS = ((4, _usual), (8, _fewer), (1 << 10, _fewest))
+
+
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
     words = sum(problem.sources) / 4 + problem.words
     members = problem.length + problem.segments
     kind, runs = (MergedPolicy, MERGED_RUNS) if problem.offsets else (PipelinePolicy, RUNS)
+    few = next(warps for words, warps in WARPS if problem.words <= words)
     for run in runs:
-        policy = kind(reduce_warps=8, squads=2, warps=4, run=run, stages=4)
+        policy = few(kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES))
         many = ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
-        held = policy.tile * sum(problem.sources)
-        fits = held <= STAGE_BYTES and run * words <= MAX_RUN_WORDS and policy.bytes(problem) <= SHARED_BYTES
-        if run == runs[-1] or (many and fits):
+        if many and run * words <= MAX_RUN_WORDS and policy.bytes(problem) <= SHARED_BYTES:
             break
+    if policy.bytes(problem) > SHARED_BYTES:
+        policy = replace(policy, stages=MIN_STAGES)
     if policy.bytes(problem) > SHARED_BYTES:
         came = f"{sum(problem.sources) + sum(problem.results)} bytes at each position"
         raise ArgumentValueError(explain("x", came, "fewer, or smaller states"))
-    deeper = replace(policy, stages=MAX_STAGES)
-    if deeper.bytes(problem) <= SHARED_BYTES:
-        policy = deeper
     tiles = max(1, ceil_div(members, policy.tile))
     return Choice(policy, tiles, min(SMS, tiles), policy.bytes(problem))
