@@ -44,6 +44,18 @@ def test_a_rank_that_makes_another_call_or_none_is_reported(calls, words, capfd)
         assert int(cs.sum(group.shard(np.arange(9)))) == 36  # the memory of the exchanges is new
 
 
+@pytest.mark.slow
+def test_a_debug_build_says_who_waits_for_whom(capfd, monkeypatch):
+    monkeypatch.setenv("CUTESYNC_DEBUG", "1")
+    with cs.emulate(devices=2):
+        group = Group.local()
+        run(group, {0: "add", 1: "add"})
+        with pytest.raises(emulator.EmulationError) as found:
+            run(group, {1: "add"})
+        said = str(found.value) + "".join(capfd.readouterr())
+        assert "rank 1 waits for rank 0: epoch tag 2 has not come" in said, said
+
+
 def test_what_a_group_refuses():
     x = np.arange(6, dtype=np.float32)
     with pytest.raises(DeviceError, match="devices=..."), cs.emulate(devices=2):
