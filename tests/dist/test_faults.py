@@ -1,5 +1,7 @@
 """Devices that make different calls, or none: what is reported, and that the next call is right."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,16 @@ def test_what_a_group_refuses():
         ):
             with pytest.raises(error, match=words):
                 call()
+
+
+def test_the_memory_of_a_group_that_is_gone_is_freed():
+    with cs.emulate(devices=2):
+        gc.collect()
+        for _ in range(3):
+            group = Group.local()
+            assert int(cs.sum(group.shard(np.arange(9)))) == 36
+            del group
+            gc.collect()
+        held = [region for region in emulator.DEVICE.memory.regions if region.name == "the workspace"]
+        Group.local().memory((0, 0))
+        assert len([r for r in emulator.DEVICE.memory.regions if r.name == "the workspace"]) <= len(held)
