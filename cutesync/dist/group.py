@@ -155,5 +155,6 @@ class Group:
                 key.append(("capture", capture) if capture is not None else self.place.stream_number(stream))
         found = self._memories.get(tuple(key))
         if found is None:
-            found = self._memories[tuple(key)] = SymmetricMemory(self.ordinals)
+            of_graph = any(type(part) is tuple and part[0] == "capture" for part in key)
+            found = self._memories[tuple(key)] = SymmetricMemory(self.ordinals, of_graph)
         return found

@@ -19,16 +19,31 @@ SLOTS = 1024
 CAPACITY = 1 << 14  # words a rank: 64 KiB of values
 
 
-class SymmetricMemory:
-    """The memory of a group. ``bases`` are its addresses, by rank."""
+_given_up: list[tuple[int, int]] = []  # device and address of memory that no group has any more
 
-    def __init__(self, ordinals: tuple[int, ...]) -> None:
-        self.ordinals = ordinals
+
+class SymmetricMemory:
+    """The memory of a group. ``bases`` are its addresses, by rank. It is freed some time after the last reference to it
+    is gone, unless it is that of a graph, which may be replayed for ever."""
+
+    def __init__(self, ordinals: tuple[int, ...], of_graph: bool) -> None:
+        _free_what_is_given_up()
+        self.ordinals, self.of_graph = ordinals, of_graph
         # The sanitizer keeps many times as much beside the emulator's memory.
         self.capacity = CAPACITY >> 4 if backend.of(ordinals[0]).on_host else CAPACITY
         size = SLOTS + 2 * len(ordinals) * self.capacity * 8
         self.bases = tuple(backend.of(ordinal).make_workspace(size, HEADERS, ordinal) for ordinal in ordinals)
 
-    def free(self) -> None:
-        for base, ordinal in zip(self.bases, self.ordinals):
-            backend.of(ordinal).free_workspace(base, ordinal)
+    def __del__(self, given_up: list = _given_up) -> None:
+        if hasattr(self, "bases") and not self.of_graph:
+            given_up.extend(zip(self.ordinals, self.bases))
+
+
+def _free_what_is_given_up() -> None:
+    """Free memory that no launch can use any more. What the driver cannot free now is tried again next time."""
+    left = []
+    while _given_up:
+        ordinal, base = _given_up.pop()
+        if not backend.of(ordinal).free_workspace(base, ordinal):
+            left.append((ordinal, base))
+    _given_up.extend(left)

@@ -5,8 +5,9 @@ takes 12 bytes an element of 4 bytes where one device moves 8: a scan on many de
 a part, unless parts stay in the caches. The last part (the first, in reverse) need not be reduced, but is: so that the
 devices do the same work.
 
-One scan a part takes its first state from device memory. With several (an array of several axes), the part is scanned
-to states, and a second kernel puts the state before the part in front of each (``resume``).
+A scan takes its first operand from device memory, one for each row. States of several values and 16-bit floats do so
+for one row only: with more, the part is scanned to states, and a second kernel puts the state before the part in front
+of each (``resume``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from ..errors import ArgumentValueError, explain
 from ..kernels.reduce.spec import ReduceSpec, Reduction
 from ..kernels.scan.plan import plan
-from ..kernels.scan.spec import ScanSpec, along
+from ..kernels.scan.spec import ScanSpec, along, start_rows
 from ..kernels.states import Argument, Single, States
 from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
@@ -82,7 +83,7 @@ class ScanPlan:
         results, empty = len(self.spec.operation.results), arrays.adapter(parts[0]).view(parts[0]).size == 0
         if empty or not carry:
             found = _front_end(len(parts), results)(self.keys["plain"], parts[0], None, stream, parts[1:])
-        elif math.prod(self.shape) == 1:
+        elif math.prod(self.shape) == 1 or takes_rows(self.spec.operation):
             call = _front_end(len(parts) + len(carry), results)
             found = call(self.keys["carry"], parts[0], None, stream, (*parts[1:], *carry))
         else:
@@ -119,6 +120,11 @@ def _check(spec: ScanSpec, first: Sharded) -> None:
         )
 
 
+def takes_rows(operation: Single | States) -> bool:
+    """Return whether a scan takes a first operand for each row from memory, in the type of its states."""
+    return isinstance(operation, Single) and operation.output is operation.accumulate
+
+
 def reduction_of(operation: Single | States) -> Reduction | States:
     """Return the operation of a scan as that of a reduction."""
     if isinstance(operation, Single):
@@ -146,8 +152,10 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
             values = first_pass(operation)  # type: ignore[assignment]
         return replace(spec, operation=values, exclusive=False, start=None)
     if isinstance(operation, Single):
-        if operation.output is operation.accumulate:
-            return replace(spec, start=None, start_in_memory=True)
+        if takes_rows(operation):
+            what, first = along(spec.axis, views[0].shape), views[-1]
+            rows = None if first.size == 1 else start_rows(first, what, operation.output)
+            return replace(spec, start=None, start_in_memory=rows is None, start_rows=rows)
         operation = States(
             operation.op, (operation.source,), (operation.accumulate,), (operation.output,), unpacked=True
         )

@@ -1,5 +1,7 @@
 """Devices that make different calls, or none: what is reported, and that the next call is right."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,18 @@ def test_a_rank_that_makes_another_call_or_none_is_reported(calls, words, capfd)
         assert int(cs.sum(group.shard(np.arange(9)))) == 36  # the memory of the exchanges is new
 
 
+@pytest.mark.slow
+def test_a_debug_build_says_who_waits_for_whom(capfd, monkeypatch):
+    monkeypatch.setenv("CUTESYNC_DEBUG", "1")
+    with cs.emulate(devices=2):
+        group = Group.local()
+        run(group, {0: "add", 1: "add"})
+        with pytest.raises(emulator.EmulationError) as found:
+            run(group, {1: "add"})
+        said = str(found.value) + "".join(capfd.readouterr())
+        assert "rank 1 waits for rank 0: epoch tag 2 has not come" in said, said
+
+
 def test_what_a_group_refuses():
     x = np.arange(6, dtype=np.float32)
     with pytest.raises(DeviceError, match="devices=..."), cs.emulate(devices=2):
@@ -72,3 +86,16 @@ def test_what_a_group_refuses():
         ):
             with pytest.raises(error, match=words):
                 call()
+
+
+def test_the_memory_of_a_group_that_is_gone_is_freed():
+    with cs.emulate(devices=2):
+        gc.collect()
+        for _ in range(3):
+            group = Group.local()
+            assert int(cs.sum(group.shard(np.arange(9)))) == 36
+            del group
+            gc.collect()
+        held = [region for region in emulator.DEVICE.memory.regions if region.name == "the workspace"]
+        Group.local().memory((0, 0))
+        assert len([r for r in emulator.DEVICE.memory.regions if r.name == "the workspace"]) <= len(held)

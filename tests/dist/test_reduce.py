@@ -17,6 +17,8 @@ NAMED = {
     "all": (cs.all, np.all),
     "mean": (cs.mean, np.mean),
     "var": (cs.var, np.var),
+    "logsumexp": (cs.logsumexp, lambda x, axis: np.log(np.exp(x.astype(float)).sum(axis))),
+    "largest of minmax": (lambda x, axis: cs.minmax(x, axis=axis)[1], np.max),
     "count_nonzero": (cs.count_nonzero, np.count_nonzero),
     "argmin": (cs.argmin, np.argmin),
     "argmax": (cs.argmax, np.argmax),

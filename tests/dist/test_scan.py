@@ -27,6 +27,9 @@ CASES = {
     ),
     "another axis": ("int32", (6, 9), 0, lambda x: cs.scan(x, axis=1)),
     "flattened": ("int32", (6, 9), 0, lambda x: cs.cumsum(x)),
+    "columns of 16-bit floats, exclusive": ("float16", (40, 5), 0, lambda x: cs.scan(x, axis=0, exclusive=True)),
+    "columns of 16-bit floats, reverse": ("float16", (3, 40), 1, lambda x: cs.scan(x, axis=1, reverse=True)),
+    "order, columns": ("brackets", (40, 3), 0, lambda x: cs.scan(x, bicyclic, axis=0)),
     "16-bit floats": ("float16", (67,), 0, lambda x: cs.scan(x)),
     "order": ("brackets", (67,), 0, lambda x: cs.scan(x, bicyclic)),
     "order, reverse": ("brackets", (67,), 0, lambda x: cs.scan(x, bicyclic, reverse=True)),
@@ -43,6 +46,7 @@ CASES = {
             out_dtype="float32",
         ),
     ),
+    "NaN filled": ("gaps", (67,), 0, lambda x: cs.ffill(x)),
     "recurrence": ("float32", (67,), 0, lambda x: cs.linear_recurrence(x, x, init=2.0)),
 }
 
@@ -53,14 +57,22 @@ CASES = {
 def test_agrees_with_one_device(name, size):
     dtype, shape, axis, call = CASES[name]
     random = np.random.default_rng([len(name), size])
-    x = brackets(shape) if dtype == "brackets" else random.integers(-1, 2, shape).astype(dtype)
+    x = (
+        brackets(shape)
+        if dtype == "brackets"
+        else random.integers(-1, 2, shape).astype(dtype.replace("gaps", "float32"))
+    )
+    if dtype == "gaps":
+        x[random.random(shape) < 0.8] = np.nan
     with cs.emulate(devices=size):
         group, want = Group.local(), np.asarray(call(cs.asarray(x)))
         for _ in range(3):
             sharded = group.shard(x, axis, lengths(random, shape[axis], size))
             got = call(sharded)
             assert got.axis == (0 if name == "flattened" else axis)
-            assert np.asarray(got).dtype == want.dtype and np.array_equal(np.asarray(got), want), sharded
+            assert np.asarray(got).dtype == want.dtype and np.array_equal(
+                np.asarray(got), want, equal_nan=dtype == "gaps"
+            ), sharded
 
 
 @pytest.mark.slow
