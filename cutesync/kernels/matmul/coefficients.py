@@ -23,7 +23,7 @@ class Coefficients(NamedTuple):
     sub_tile: float = 89.4  # what a sub-tile adds to that
     turnstile: float = 2960  # a write, an atomic and a read of the L2, one after the other
     turnstile_rate: float = 56.9  # of partial sums in memory
-    cluster_split_rate: float = 8.49  # of partial sums in a cluster: stored, waited for and added up
+    cluster_split_rate: float = 16  # of partial sums in a cluster: stored, waited for and added up
     cluster: float = 441  # the barrier of a cluster at its start and end
     start: float = 2320  # the first loads, the first barrier, the last store
     ragged: float = 0.217  # the part of an idle multiprocessor's share of the last wave that the others gain
@@ -52,7 +52,7 @@ SUSTAINED = Coefficients(
     sub_tile=0.0,
     turnstile=9000.0,
     turnstile_rate=64.0,
-    cluster_split_rate=8.0,
+    cluster_split_rate=16.0,
     cluster=1200.0,
     start=4500.0,
     ragged=0.0,

@@ -68,11 +68,17 @@ class Epilogue:
         """Store this warpgroup's part of a tile. ``stored`` counts the warpgroup's sub-tiles so far; its new value is
         returned."""
         for index in cutlass.range_constexpr(self.sub_tiles):
-            row, column = self.corner(index, tile, to)
-            if row < to.shape[0] and column < to.shape[1]:  # else the sub-tile lies outside the result
-                finished = self.finished(accumulators, index, (row, column), tile, to)
-                for number in cutlass.range_constexpr(len(self.stores)):
-                    stored = self.stores[number].store(finished[number], (row, column), tile, to, stored)
+            stored = self.store_sub_tile(accumulators, index, tile, to, stored)
+        return stored
+
+    @cute.jit
+    def store_sub_tile(self, accumulators, index: cutlass.Constexpr, tile: Tile, to: Outlet, stored: Int32):
+        """Store one sub-tile of it."""
+        row, column = self.corner(index, tile, to)
+        if row < to.shape[0] and column < to.shape[1]:  # else the sub-tile lies outside the result
+            finished = self.finished(accumulators, index, (row, column), tile, to)
+            for number in cutlass.range_constexpr(len(self.stores)):
+                stored = self.stores[number].store(finished[number], (row, column), tile, to, stored)
         return stored
 
     @cute.jit
@@ -187,10 +193,10 @@ def element(pointer, place):
 
 # --- what becomes of a tile, one class a way of finishing it ----------------------------------------------------------
 #
-# All have the same interface, those of split-K (see ``split``) too: ``exchange`` allocates the shared memory by which
-# warpgroups exchange partial sums, ``registers`` those of a pending tile; ``complete`` takes a multiplied tile;
-# ``store_beside`` stores sub-tile ``index`` of the pending tile, for each ``index`` below ``beside``; ``flush`` stores
-# what is pending at the end.
+# All have the same interface, those of split-K (see ``split``) too: ``exchange`` gives the shared memory by which
+# warpgroups exchange partial sums, allocated or that of the stages, ``registers`` those of a pending tile; ``complete``
+# takes a multiplied tile; ``store_beside`` stores sub-tile ``index`` of the pending tile, for each ``index`` below
+# ``beside``; ``flush`` stores what is pending at the end.
 
 
 class DirectStore:
@@ -200,7 +206,7 @@ class DirectStore:
         self.epilogue, self.config = epilogue, epilogue.config
         self.beside = 0
 
-    def exchange(self, allocator, split):
+    def exchange(self, allocator, split, stages):
         return None
 
     def registers(self):

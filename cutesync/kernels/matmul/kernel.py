@@ -172,9 +172,9 @@ class Matmul:
             )
         )
         barriers = allocator.allocate_array(Int64, 2 * self.config.stages)
-        exchange = self.finish.exchange(allocator, split)
+        exchange = self.finish.exchange(allocator, split, stages_a.iterator)
         ring = self.make_ring(barriers)
-        if cutlass.const_expr(self.config.cluster_split):
+        if cutlass.const_expr(self.config.cluster_split and self.config.peers == 1):
             # the barriers of the exchange are initialised, seen by the whole cluster
             cute.arch.cluster_arrive_relaxed()
             cute.arch.cluster_wait()
@@ -199,13 +199,14 @@ class Matmul:
         """The full and empty barriers of all stages, initialised and visible to the whole cluster."""
         peers_m, peers_n = self.config.cluster
         readers = self.schedule.readers * (peers_m + peers_n - 1)
+        slices = self.config.splits if self.config.cluster_split and self.config.peers > 1 else 1
         return pipeline.PipelineTmaAsync.create(
             num_stages=self.config.stages,
             barrier_storage=barriers,
             tx_count=self.config.stage_bytes(),
             producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, 1),
             consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, readers),
-            cta_layout_vmnk=cute.make_layout((1, peers_m, peers_n, 1)),
+            cta_layout_vmnk=cute.make_layout((1, peers_m, peers_n, slices)),
         )
 
     # --- producer --------------------------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ class Matmul:
     def produce(self, a: Load, b: Load, ring, work: Work):
         """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it. What the first load
         needs is known before the launches before this one are waited for."""
-        rank, peers_m, order = work.rank(), self.config.cluster[0], work.order
+        rank, peers_m, order, first_peer = work.rank(), self.config.cluster[0], work.order, work.first_peer()
         to_a, from_a = self.partition(a, rank // peers_m)
         to_b, from_b = self.partition(b, rank % peers_m)
         unit, step, units = work.walk()
@@ -227,8 +228,10 @@ class Matmul:
                 acquire(ring, stage)
                 full = ring.producer_get_barrier(stage)
                 tile = place.tile
-                self.load(a, from_a[None, tile.m, k, tile.item * order.a_batched], to_a[None, stage.index], full)
-                self.load(b, from_b[None, tile.n, k, tile.item * order.b_batched], to_b[None, stage.index], full)
+                from_tile_a = from_a[None, tile.m, k, tile.item * order.a_batched]
+                from_tile_b = from_b[None, tile.n, k, tile.item * order.b_batched]
+                self.load(a, from_tile_a, to_a[None, stage.index], full, first_peer)
+                self.load(b, from_tile_b, to_b[None, stage.index], full, first_peer)
                 stage.advance()
             unit += step
             place = work.place(unit, rank)
@@ -241,9 +244,13 @@ class Matmul:
         parts, stages = cute.make_layout(operand.peers), cute.group_modes(operand.stages, 0, 2)
         return cpasync.tma_partition(operand.atom, part, parts, stages, cute.group_modes(tiles, 0, 2))
 
-    def load(self, operand: Load, source, target, full) -> None:
-        """Start the load; its bytes arrive at ``full``, in every block of the cluster that needs them."""
-        multicast = {"mcast_mask": Int16((1 << operand.peers) - 1)} if operand.peers > 1 else {}
+    def load(self, operand: Load, source, target, full, first_peer) -> None:
+        """Start the load; its bytes arrive at ``full``, in every block of the cluster that needs them: of those that
+        share loads, ``first_peer`` is the first."""
+        mask = (1 << operand.peers) - 1
+        if self.config.cluster_split:
+            mask = mask << first_peer
+        multicast = {"mcast_mask": Int16(mask)} if operand.peers > 1 else {}
         cute.copy(operand.atom, source, target, tma_bar_ptr=full, **multicast)
 
     # --- consumers -------------------------------------------------------------------------------------------------

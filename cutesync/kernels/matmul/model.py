@@ -50,11 +50,12 @@ class Table(
     namedtuple(
         "Table",
         "tile_m tile_n peers_m peers_n splits cooperative promoted cluster_split cluster_size slots accumulators "
-        "stage_bytes exchange_bytes box room",
+        "stage_bytes exchange_bytes share box room",
     )
 ):
     """The numbers of some policies, an array each. ``box`` is how many boxes a row of B that is contiguous along N
-    takes (as wide as the swizzle that divides the tile); ``room`` how many cluster tiles run at a time with K whole."""
+    takes (as wide as the swizzle that divides the tile); ``room`` how many cluster tiles run at a time with K whole;
+    ``share`` the part of a tile that a block stores."""
 
 
 def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
@@ -71,7 +72,8 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             config.slots(multiprocessors),
             config.accumulators,
             config.stage_bytes(),
-            config.exchange_bytes() if config.cluster_split else 0,
+            config.exchange_bytes(2) if config.cluster_split else 0,
+            config.stored_share(2),
             128 // math.gcd(2 * config.tile[1], 128),
             replace(config, splits=1).slots(multiprocessors),
         )
@@ -92,7 +94,7 @@ def fixed(of: Table, load: Any, by: Coefficients) -> Fixed:
     store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / np.gcd(of.tile_n.astype(int), 128 // load.out_bytes)
     partial = 4 * of.tile_m * of.tile_n * (1 + of.splits) / by.turnstile_rate
     exchange = np.where(of.cluster_split > 0, of.exchange_bytes / by.cluster_split_rate, by.turnstile + partial)
-    store = store + np.where(of.splits > 1, exchange, 0.0)
+    store = store * of.share + np.where(of.splits > 1, exchange, 0.0)
     compute = np.maximum(_multiply(of, by), of.stage_bytes / by.arrival_rate)
     deferred = defers(of, load.out_bytes)
     return Fixed(_loaded(of, load.access, by), compute, store, deferred, of.cooperative == 0)

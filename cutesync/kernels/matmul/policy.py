@@ -36,8 +36,9 @@ MAX_ACCUMULATORS, MAX_PROMOTED_ACCUMULATORS, MAX_SPLIT_ACCUMULATORS = 208, 96, 1
 MAX_TWO_RESULTS_ACCUMULATORS = 192  # that the model chooses for two results: above, some 200 bytes a thread spill
 MAX_DEFERRED_REGISTERS = 192  # of the accumulators and of a pending tile beside them
 MAX_SPLITS = 64
-MAX_CLUSTER_SPLITS = 8  # blocks of a cluster
-MIN_CLUSTER_SPLIT_STAGES = 4  # of a ring beside the partial sums in shared memory
+MAX_CLUSTER_BLOCKS = 8  # that every GPU of sm_90 can run
+MIN_SPLIT_COLUMNS = 16  # of a sub-tile: a row of 32 bytes of 16-bit results
+MAX_EXCHANGE_BESIDE = 32768  # bytes of partial sums beside the stages; more lie in the stages (see ``split``)
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1))
 PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 PACK_RUN = 1024  # bytes that a warp copies of a row
@@ -142,8 +143,21 @@ class MatmulPolicy:
         return -(-m // (self.tile[0] * self.cluster[0])), -(-n // (self.tile[1] * self.cluster[1]))
 
     def sub_tile_columns(self, out_bytes: int) -> int:
-        """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's."""
-        return math.gcd(self.tile[1], 128 // out_bytes)
+        """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's; fewer where the
+        blocks of a cluster split would not have equally many sub-tiles."""
+        columns = math.gcd(self.tile[1], 128 // out_bytes)
+        while self.cluster_split and columns % (2 * MIN_SPLIT_COLUMNS) == 0 and self._unevenly_dealt(columns):
+            columns //= 2
+        return columns
+
+    def _unevenly_dealt(self, columns: int) -> bool:
+        """Whether some blocks of a cluster split have considerably more sub-tiles than others."""
+        count = self._sub_tiles(columns)
+        return count % self.splits > 0 and count < 2 * self.splits
+
+    def _sub_tiles(self, columns: int) -> int:
+        """Of a consumer warpgroup's part of a tile."""
+        return self.rows // 64 * self.tile[1] // columns
 
     # --- clusters and split-K --------------------------------------------------------------------------------------
 
@@ -154,16 +168,13 @@ class MatmulPolicy:
 
     @property
     def cluster_split(self) -> bool:
-        """Whether split-K goes through the shared memory of a cluster (see ``split``): where the partial sums are few
-        and fit."""
-        room = SMEM_BYTES - _BARRIER_BYTES - CONSUMERS * SUB_TILE_BUFFERS * 64 * 128
-        room -= MIN_CLUSTER_SPLIT_STAGES * self.stage_bytes()
-        return 1 < self.splits <= MAX_CLUSTER_SPLITS and self.peers == 1 and self.exchange_bytes() <= room
+        """Whether split-K goes through the shared memory of a cluster (see ``split``)."""
+        return self.splits > 1 and self.splits * self.peers <= MAX_CLUSTER_BLOCKS
 
     @property
     def cluster_size(self) -> int:
-        """Blocks of a cluster: those that share loads, or those of cluster split-K."""
-        return self.splits if self.cluster_split else self.peers
+        """Blocks of a cluster: those that share loads, times the slices of K in cluster split-K."""
+        return self.peers * (self.splits if self.cluster_split else 1)
 
     def slots(self, multiprocessors: int) -> int:
         """Clusters that run at a time. Clusters of 4 and more leave some multiprocessors idle: the parts of the GPU
@@ -172,9 +183,29 @@ class MatmulPolicy:
             return multiprocessors // self.cluster_size
         return max(1, multiprocessors * 28 // 33 // self.cluster_size)
 
-    def exchange_bytes(self) -> int:
-        """The partial sums that the first block of a cluster split receives from the others."""
-        return (self.splits - 1) * self.warpgroups_per_tile * self.accumulators * 4 * WARPGROUP
+    def sub_tiles_of_block(self, out_bytes: int) -> int:
+        """The most sub-tiles of each consumer warpgroup that a block of a cluster split adds up and stores."""
+        return -(-self._sub_tiles(self.sub_tile_columns(out_bytes)) // self.splits)
+
+    def stored_share(self, out_bytes: int) -> float:
+        """The part of a tile that a block stores, of those of a cluster split that which stores most."""
+        if not self.cluster_split:
+            return 1.0
+        return self.sub_tiles_of_block(out_bytes) / self._sub_tiles(self.sub_tile_columns(out_bytes))
+
+    def exchange_bytes(self, out_bytes: int) -> int:
+        """The partial sums that a block of a cluster split receives from the others."""
+        sub_tile = 64 * self.sub_tile_columns(out_bytes) * 4
+        return (self.splits - 1) * self.warpgroups_per_tile * self.sub_tiles_of_block(out_bytes) * sub_tile
+
+    def exchange_in_stages(self, out_bytes: int) -> bool:
+        """Whether these lie in the stages, which all blocks of the cluster split must have read before."""
+        return self.cluster_split and self.exchange_bytes(out_bytes) > MAX_EXCHANGE_BESIDE
+
+    def exchange_beside(self, out_bytes: int) -> int:
+        """Bytes of shared memory for these beside the stages."""
+        beside = self.cluster_split and not self.exchange_in_stages(out_bytes)
+        return self.exchange_bytes(out_bytes) if beside else 0
 
     def turnstile_parts(self, m: int, n: int, batch: int) -> int:
         """Parts of tiles, one a consumer warpgroup, that the split-K turnstile adds up."""
@@ -204,14 +235,25 @@ class MatmulPolicy:
     def smem(self, out_bytes: int) -> int:
         """Shared memory of a block: the stages, the epilogue's buffers, the barriers; for cluster split-K the partial
         sums and their barriers, for the turnstile a word for each consumer warpgroup."""
-        split = self.exchange_bytes() + 8 * CONSUMERS if self.cluster_split else 4 * CONSUMERS if self.splits > 1 else 0
+        split = 4 * CONSUMERS if self.splits > 1 else 0
+        if self.cluster_split:
+            split = self.exchange_beside(out_bytes) + 8 * (CONSUMERS + self.exchange_in_stages(out_bytes))
         return self.stages * self.stage_bytes() + self.buffer_bytes(out_bytes) + 16 * self.stages + split
 
     def decided(self, out_bytes: int, several: bool = True) -> MatmulPolicy:
         """The same with the number of stages decided, and whether the epilogue is deferred: if not given, where blocks
         have ``several`` tiles."""
-        room = SMEM_BYTES - _BARRIER_BYTES - self.buffer_bytes(out_bytes) - self.cluster_split * self.exchange_bytes()
+        room = SMEM_BYTES - _BARRIER_BYTES - self.buffer_bytes(out_bytes) - self.exchange_beside(out_bytes)
         fits = room // self.stage_bytes()
+        exchanged = self.exchange_bytes(out_bytes) if self.exchange_in_stages(out_bytes) else 0
+        if self.stages and self.stages * self.stage_bytes() < exchanged:
+            raise ArgumentValueError(
+                explain(
+                    "config",
+                    f"{self.stages} stages of {self.stage_bytes()} bytes",
+                    f"at least {-(-exchanged // self.stage_bytes())}, which then hold the partial sums",
+                )
+            )
         if max(self.stages, 2) > fits:
             raise ArgumentValueError(
                 explain(

@@ -94,7 +94,12 @@ class Work:
 
     def rank(self):
         """Which block this is of those of the cluster that share loads."""
-        return Int32(0) if self.config.cluster_split else block_in_cluster()
+        return block_in_cluster() - self.first_peer()
+
+    def first_peer(self):
+        """The first block of the cluster that shares loads with this one; those of a slice of K are neighbours."""
+        peers = self.config.peers
+        return block_in_cluster() // peers * peers if self.config.cluster_split else Int32(0)
 
     def tiles(self):
         """Tiles along M and along N."""
@@ -107,7 +112,7 @@ class Work:
 
     def place(self, unit, rank) -> Place:
         if self.config.cluster_split:
-            cluster_tile, k_slice = unit, block_in_cluster()
+            cluster_tile, k_slice = unit, block_in_cluster() // self.config.peers
         elif self.config.splits > 1:
             cluster_tile, k_slice = unit // self.split.splits, unit % self.split.splits
         else:

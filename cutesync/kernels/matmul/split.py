@@ -1,14 +1,17 @@
-"""Split-K: several blocks each multiply one slice of K for the same tile, and one of them adds their partial sums up,
-in the slices' order.
+"""Split-K: several blocks each multiply one slice of K for the same tile, and their partial sums are added up in an
+order that does not depend on timing.
 
-Cluster split-K (``ClusterSplit``): up to 8 blocks, if their partial sums fit, are a cluster. All but the first store
-their accumulators in the shared memory of the first block and leave. Such a launch has one cluster for every tile.
+Cluster split-K (``ClusterSplit``): the blocks are a cluster, up to 8 with those that share loads. The sub-tiles of the
+tile are dealt out to them. Every block sends the partial sums of the other blocks' sub-tiles to their shared memory,
+and adds up and stores its own: its partial sum, then those of the slices after it, and from the first slice on those
+before it. So all of them add and store at a time, and each receives less than a tile. Such a launch has one cluster for
+every tile.
 
-Split-K turnstile (``Turnstile``), for more blocks or larger tiles: partial sums go through global memory, and the block
-that finishes last adds up. Every consumer warpgroup writes its accumulators to the workspace and counts itself in.
-Nobody waits. The warpgroup that finds all others counted reads all partial sums, slice 0 first, so that the sum is
-bitwise the same whoever that is, and stores the tile. The counter wraps to zero by itself (atom.inc), as the next
-launch needs it. What the partial sums hold between launches does not matter.
+Split-K turnstile (``Turnstile``), for more blocks: partial sums go through global memory, and the block that finishes
+last adds up. Every consumer warpgroup writes its accumulators to the workspace and counts itself in. Nobody waits. The
+warpgroup that finds all others counted reads all partial sums, slice 0 first, so that the sum is bitwise the same
+whoever that is, and stores the tile. The counter wraps to zero by itself (atom.inc), as the next launch needs it. What
+the partial sums hold between launches does not matter.
 
 Every tile is cut into the same number of equal slices, which suits few tiles and a long K. Stream-K, which cuts only
 the tiles of the last wave, is left out: on an H200 an exchange through global memory takes some 2.5 us, and the choice
@@ -25,46 +28,86 @@ from cutlass import Int32, Int64
 from ...sync.barrier import Barriers
 from .epilogue import DirectStore, Progress
 from .policy import CONSUMERS, WARPGROUP
-from .scheduler import Place
+from .scheduler import Place, block_in_cluster
 from .store import Outlet
 
 VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
 
 
 class ClusterSplit(DirectStore):
-    """The first block of the cluster adds the partial sums of the others to its own.
+    """Sub-tile i belongs to the block of slice i % splits, which adds the partial sums of the other slices to its own.
 
-    Its shared memory has ``splits - 1`` partial sums of each warpgroup's part of a tile, each as (vector, thread,
-    element), used once a launch. Barrier ``half`` of the first block expects the 128 threads of each other block, which
-    arrive when they have stored: release and acquire at cluster scope. The first block is there as long as it waits,
-    and nobody reads from the others.
+    A block's shared memory has ``splits - 1`` partial sums of each of its sub-tiles, each as (vector, thread, element),
+    used once a launch. Where they are many, they lie in the stages of the ring.
+
+    - ``received``, one barrier a half of the tile: 4 arrivals, one a warp of the half, of each of the other slices'
+      blocks, when they have stored; release and acquire at cluster scope; first phase 0.
+    - ``read``, where partial sums lie in the stages: one arrival of each warp of the tile in each slice's block, when
+      the tensor cores have read its last stage; first phase 0. Nobody stores into a peer's stages before.
+
+    Every block waits for all arrivals at its barriers, so none leaves while a peer may still store or arrive there.
     """
 
-    def exchange(self, allocator, split):
-        """``(partials, barriers)``. Accumulators have 4 bytes in every type."""
-        partials = allocator.allocate_array(Int32, self.config.exchange_bytes() // 4)
-        count = (self.config.splits - 1) * WARPGROUP
-        return partials, Barriers.make(CONSUMERS, count, scope="cluster", name="partials")
+    def exchange(self, allocator, split, stages):
+        """``(partials, received, read)``. Accumulators have 4 bytes in every type."""
+        config, size = self.config, self.epilogue.bytes
+        self.in_stages = config.exchange_in_stages(size)
+        self.sub_tiles_of_block = config.sub_tiles_of_block(size)
+        partials = cute.make_ptr(Int32, stages.toint(), cute.AddressSpace.smem, assumed_align=1024)
+        if not self.in_stages:
+            partials = allocator.allocate_array(Int32, config.exchange_bytes(size) // 4)
+        received = Barriers.make(CONSUMERS, (config.splits - 1) * 4, scope="cluster", name="partials")
+        if not self.in_stages:
+            return partials, received, None
+        return partials, received, Barriers.make(1, config.splits * 4 * config.warpgroups_per_tile, scope="cluster")
 
     @cute.jit
     def complete(self, accumulators, place: Place, progress: Progress, to: Outlet):
-        (partials, arrived), rank, splits = to.exchange, place.k_slice, self.config.splits
-        flat, layout = vectors_of(accumulators)
-        size = cute.size(layout) * WARPGROUP
-        first = cute.recast_ptr(partials, dtype=flat.element_type) + (
-            to.half * (splits - 1) * size + to.thread * VECTOR
-        )
-        if rank > 0:
-            cute.autovec_copy(flat, vectors_at(cute.arch.map_dsmem_ptr(first + (rank - 1) * size, 0), layout))
-            arrived[to.half].arrive_remote(0)
-        else:
-            arrived[to.half].wait_parity(0)
-            for other in cutlass.range_constexpr(splits - 1):
-                add(flat, vectors_at(first + other * size, layout))
+        (_, received, read), rank, splits = to.exchange, place.k_slice, self.config.splits
+        peer = block_in_cluster() - rank * self.config.peers
+        lane = cute.arch.lane_idx()
+        if cutlass.const_expr(self.in_stages):
+            cute.arch.sync_warp()
+            if lane < splits:
+                read[0].arrive_remote(lane * self.config.peers + peer)
+            read[0].wait_parity(0)
+        for index in cutlass.range_constexpr(self.epilogue.sub_tiles):
+            if rank != index % splits:
+                self.send(accumulators, index, rank, peer, to)
+        cute.arch.sync_warp()
+        if (lane < splits) & (lane != rank):
+            received[to.half].arrive_remote(lane * self.config.peers + peer)
+        received[to.half].wait_parity(0)
         stored = progress.stored
-        if rank == 0:
-            stored = self.epilogue.store_tile(accumulators, place.tile, to, stored)
+        for index in cutlass.range_constexpr(self.epilogue.sub_tiles):
+            if rank == index % splits:
+                flat, layout = self.vectors_of(accumulators, index)
+                for slot in cutlass.range_constexpr(splits - 1):
+                    add(flat, vectors_at(self.partial(index, Int32(slot), flat, to), layout))
+                stored = self.epilogue.store_sub_tile(accumulators, index, place.tile, to, stored)
         return Progress(stored, place.tile)
+
+    @cute.jit
+    def send(self, accumulators, index: cutlass.Constexpr, rank, peer, to: Outlet):
+        """Store the partial sums of a sub-tile in the shared memory of its block: in slot 0 those of the next
+        slice."""
+        splits = self.config.splits
+        owner = index % splits
+        flat, layout = self.vectors_of(accumulators, index)
+        there = self.partial(index, (rank - owner + splits - 1) % splits, flat, to)
+        cute.autovec_copy(flat, vectors_at(cute.arch.map_dsmem_ptr(there, owner * self.config.peers + peer), layout))
+
+    def partial(self, index: int, slot, flat, to: Outlet):
+        """Where this thread's partial sums of a sub-tile lie, which the block of a slice stored."""
+        partials, splits = to.exchange[0], self.config.splits
+        place = (to.half * (splits - 1) + slot) * self.sub_tiles_of_block + index // splits
+        size = cute.size(flat) * WARPGROUP
+        return cute.recast_ptr(partials, dtype=flat.element_type) + (place * size + to.thread * VECTOR)
+
+    def vectors_of(self, accumulators, index: int):
+        """The accumulators of a sub-tile (see ``vectors_of``)."""
+        count = cute.size(accumulators) // self.epilogue.sub_tiles
+        return vectors_of(cute.make_tensor(accumulators.iterator + index * count, cute.make_layout((count,))))
 
 
 class Turnstile(DirectStore):
@@ -76,7 +119,7 @@ class Turnstile(DirectStore):
     release then covers them all), and when that word is written.
     """
 
-    def exchange(self, allocator, split):
+    def exchange(self, allocator, split, stages):
         """``(counted, split)``."""
         return allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4), split
 
