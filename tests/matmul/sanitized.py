@@ -13,7 +13,7 @@ CONFIGS = (
     MatmulPolicy((128, 128), "cooperative", (2, 1)),
     MatmulPolicy((128, 64), "pingpong", (1, 2)),
     MatmulPolicy((64, 64), "pingpong", splits=3),
-    MatmulPolicy((64, 64), "pingpong", (2, 1), splits=3),
+    MatmulPolicy((64, 64), "pingpong", (2, 1), splits=5),
 )
 # racecheck accepts only a cluster's barrier as proof that the block written to still runs, not the barrier of shared
 # memory that this block waits for

@@ -67,7 +67,8 @@ def verify(
     assert kernel.smem == config.smem(terms.widest(result)) <= 227 * 1024
     allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
     words = 0 if config.cluster_split else 8 * (config.splits > 1)  # of the turnstile, behind the barriers
-    assert ptx.count("mbarrier.init") == 2 * config.stages + 2 * config.cluster_split
+    exchanged = config.cluster_split * (2 + config.exchange_in_stages(terms.widest(result)))
+    assert ptx.count("mbarrier.init") == 2 * config.stages + exchanged
     assert max(allocated) + 8 + words == kernel.smem
     registers, frame = cubin_figures(kernel.cubin)
     assert frame == 0, f"{config}: {frame} bytes of stack a thread"
@@ -105,7 +106,12 @@ OTHERS = {
         MatmulPolicy((128, 192), "cooperative", (2, 1), promoted=True),
         {"out": "float32", "element": "tfloat32"},
     ),
-    "split-K": (MatmulPolicy((128, 256), "cooperative", (2, 1), splits=2), {}),
+    "split-K": (MatmulPolicy((128, 256), "cooperative", (2, 1), splits=5), {}),
+    "cluster split-K, multicast": (MatmulPolicy((128, 256), "cooperative", (2, 1), splits=4), {}),
+    "cluster split-K, a heavy epilogue": (
+        MatmulPolicy((256, 128), "cooperative", splits=3),
+        {"terms": replace(EVERYTHING, by_tma=False)},
+    ),
     **{f"majors {majors}": (WIDE, {"majors": majors}) for majors in MAJORS[1:]},
     "the heaviest epilogue": (MatmulPolicy((128, 256), "cooperative"), {"terms": replace(EVERYTHING, by_tma=False)}),
     "three results": (
@@ -133,7 +139,7 @@ def test_other_configurations(name):
     "config", [c for c in CANDIDATES if c.tile[1] < 64 and c.cluster == (2, 1)], ids=lambda c: str(c.tile)
 )
 def test_narrow_tiles(config):
-    verify(replace(config, splits=2), terms=TermsSpec(by_tma=False))
+    verify(replace(config, splits=5), terms=TermsSpec(by_tma=False))
     verify(replace(config, splits=2, cluster=(1, 1)), terms=TermsSpec(by_tma=False))
 
 
@@ -189,17 +195,18 @@ def test_packing_kernels(size, form, side):
     [
         MatmulPolicy((128, 64), "cooperative", splits=4),
         MatmulPolicy((64, 64), "pingpong", splits=8),
+        MatmulPolicy((128, 128), "cooperative", splits=3),
         MatmulPolicy((128, 16), "cooperative", splits=2),
     ],
     ids=lambda c: f"{c.tile} {c.splits}",
 )
 def test_cluster_split_k(config):
-    """A store of 16 bytes for 4 accumulators, to the first block's shared memory; no atomics, and no memory of the
-    launch's own."""
+    """A store of 16 bytes for 4 accumulators, to the shared memory of the block that adds them up; no atomics, and no
+    memory of the launch's own."""
     ptx = verify(config)
     assert len(re.findall(r"st\.shared::cluster\.v4", ptx)) == config.accumulators // 4
     assert (
-        ptx.count("mbarrier.arrive.release.cluster.shared::cluster") == 1
+        ptx.count("mbarrier.arrive.release.cluster.shared::cluster") == 1 + config.exchange_in_stages(2)
         and "try_wait.parity.acquire.cluster" in ptx
         and "atom." not in ptx
     )

@@ -27,6 +27,9 @@ FEW = [
     MatmulPolicy((128, 128), "cooperative", splits=3),
     MatmulPolicy((64, 64), "pingpong", splits=4),
     MatmulPolicy((128, 32), "cooperative", splits=8),
+    MatmulPolicy((128, 256), "cooperative", splits=3),
+    MatmulPolicy((128, 128), "cooperative", (2, 1), splits=4),
+    MatmulPolicy((64, 128), "pingpong", (4, 1), splits=2),
 ]
 RAGGED = [(1, 1, 1), (129, 257, 65), (1000, 1000, 1000), (777, 3336, 1224), (5000, 136, 8), (136, 2000, 4096)]
 
@@ -185,6 +188,7 @@ def test_a_graph_of_matmuls():
         None,
         MatmulPolicy((64, 64), "pingpong", splits=2),
         MatmulPolicy((64, 64), "pingpong", (1, 2), splits=2),
+        MatmulPolicy((64, 64), "pingpong", (1, 2), splits=5),
     ):
         cs.matmul(a, b, bias=bias, activation="relu", out=out, config=chosen)
         graph = torch.cuda.CUDAGraph()
@@ -208,10 +212,10 @@ def test_several_results(chosen):
         assert torch.equal(y, (wanted * gate).half()) and largest == (wanted * gate).abs().max(), (m, n, k)
 
 
-@pytest.mark.parametrize("cluster", [(1, 1), (1, 2)])
-def test_eight_streams(cluster):
+@pytest.mark.parametrize(("cluster", "splits"), [((1, 1), 4), ((1, 2), 4), ((1, 2), 5)])
+def test_eight_streams(cluster, splits):
     """Split-K through a cluster, and through a workspace: one a stream."""
-    chosen = MatmulPolicy((64, 64), "pingpong", cluster, splits=4)
+    chosen = MatmulPolicy((64, 64), "pingpong", cluster, splits=splits)
 
     def work(seed: int) -> bool:
         stream = torch.cuda.Stream()

@@ -29,13 +29,13 @@ CASES = {
     "cooperative": Case(MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2, swap_ab=False), (264, 72, 264)),
     "pingpong": Case(MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=False), (264, 72, 264)),
     # shares meet in global memory
-    "split": Case(MatmulPolicy((64, 64), "pingpong", (1, 2), stages=2, splits=3, swap_ab=False), (70, 136, 264), 6),
+    "split": Case(MatmulPolicy((64, 64), "pingpong", (1, 2), stages=2, splits=5, swap_ab=False), (70, 136, 584), 6),
     # shares meet in a cluster
     "shares that meet": Case(MatmulPolicy((64, 64), "pingpong", stages=2, splits=3, swap_ab=False), (100, 72, 264)),
     # B multicast by four blocks, a quarter each
     "cluster of four": Case(MatmulPolicy((64, 32), "pingpong", (4, 1), stages=2, swap_ab=False), (300, 24, 264), 4),
     # few rows: operands swapped; columns of no multiple of 16 bytes, stored without TMA
-    "narrow": Case(MatmulPolicy((128, 16), "cooperative", (2, 1), stages=2, splits=2, swap_ab=True), (13, 132, 264), 4),
+    "narrow": Case(MatmulPolicy((128, 16), "cooperative", (2, 1), stages=2, splits=5, swap_ab=True), (13, 132, 904), 4),
     # every k-tile's products added to a second set
     "promoted": Case(
         MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=False), (200, 80, 528), dtype="float8_e4m3fn"
@@ -45,8 +45,13 @@ CASES = {
     "held, promoted": Case(
         MatmulPolicy((128, 64), "cooperative", stages=2, swap_ab=False), (200, 80, 528), 1, "float8_e4m3fn"
     ),
+    # cluster split: partial sums in the stages; B multicast among the blocks of each slice
+    "in stages": Case(MatmulPolicy((128, 64), "cooperative", stages=3, splits=8, swap_ab=False), (136, 72, 1096), 8),
+    "split and multicast": Case(
+        MatmulPolicy((64, 64), "pingpong", (2, 1), stages=2, splits=3, swap_ab=False), (100, 72, 584), 6
+    ),
 }
-COOPERATIVE, PINGPONG, SPLIT, MEET, FOUR, NARROW, PROMOTED, HELD, HELD_PROMOTED = CASES
+COOPERATIVE, PINGPONG, SPLIT, MEET, FOUR, NARROW, PROMOTED, HELD, HELD_PROMOTED, IN_STAGES, SHARING = CASES
 PRODUCER, CONSUMERS = r"setmaxnreg\.dec", r"setmaxnreg\.inc"
 OVERLAP = op(r"griddepcontrol\.wait")
 READ_ALL = op(r"wgmma\.wait_group\.sync\.aligned \t0")
@@ -187,12 +192,12 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     ),
     "the last block's share not waited for": (
         MEET,
-        every(r"mov\.b32 (\t%r\d+), 256;(\s+mbarrier\.init)", r"mov.b32 \1, 128;\2"),
-        {"barrier"},
+        every(r"mov\.b32 (\t%r\d+), 8;(\s+mbarrier\.init)", r"mov.b32 \1, 4;\2"),
+        {"barrier", "uninitialised"},
     ),
     "a share more waited for than comes": (
         MEET,
-        every(r"mov\.b32 (\t%r\d+), 256;(\s+mbarrier\.init)", r"mov.b32 \1, 384;\2"),
+        every(r"mov\.b32 (\t%r\d+), 8;(\s+mbarrier\.init)", r"mov.b32 \1, 12;\2"),
         {"deadlock"},
     ),
     "a share that is not announced": (
@@ -211,11 +216,66 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         {"race"},
     ),
     "no cluster barrier before the first share": (MEET, every(op(r"barrier\.cluster\.")), {"barrier"}),
-    "all shares stored to one place": (MEET, every(r"shl\.b32 (\t%r\d+), %r\d+, 14;", r"mov.b32 \1, 16384;"), {"race"}),
+    "all shares stored to one place": (
+        MEET,
+        every(r"shl\.b32 (\t%r\d+), %r\d+, 13;", r"mov.b32 \1, 8192;"),
+        {"race", "uninitialised"},
+    ),
     "the first share not added": (
         MEET,
-        first(r"ld\.shared\.v4[^\n]*%r\d+\+(?P<n>\d+)\]", plus(16384), after=ARRIVED),
+        first(r"ld\.shared\.v4[^\n]*%r\d+\+(?P<n>\d+)\]", plus(8192), after=ARRIVED),
         {RESULT},
+    ),
+    "a sub-tile sent to the block of the next": (
+        MEET,
+        first(
+            r"mapa\.shared::cluster\.u32 (\t%r\d+), (%r\d+), 0;",
+            r"mapa.shared::cluster.u32 \1, \2, 1;",
+            after=CONSUMERS,
+        ),
+        {"race", "uninitialised"},
+    ),
+    "partial sums stored in stages that a block still reads": (
+        IN_STAGES,
+        first(r"@%p\d+ bra", "bra.uni", after=ARRIVED),
+        {"race"},
+    ),
+    "the stages of the last slice's block not waited for": (
+        IN_STAGES,
+        every(r"mov\.b32 (\t%r\d+), 64;(\s+mbarrier\.init)", r"mov.b32 \1, 56;\2"),
+        {"race", "barrier"},
+    ),
+    "the stages of a ninth block waited for": (
+        IN_STAGES,
+        every(r"mov\.b32 (\t%r\d+), 64;(\s+mbarrier\.init)", r"mov.b32 \1, 72;\2"),
+        {"deadlock"},
+    ),
+    "stages said to be read without a release": (
+        IN_STAGES,
+        first(r"mbarrier\.arrive\.release\.cluster", "mbarrier.arrive.relaxed.cluster", after=READ_ALL),
+        {"race"},
+    ),
+    "a multicast to the blocks of the first slice": (
+        SHARING,
+        first(r"cvt\.u16\.u32 (\t%rs\d+), %r\d+;", r"mov.b16 \1, 3;", after=PRODUCER),
+        {"race", "transaction"},
+    ),
+    "a stage released to the first slice": (
+        SHARING,
+        every(
+            r"mapa(\.shared::cluster\.u32 \t%r\d+, %r\d+), %r\d+;(?=(?:[^\n]*\n){1,6}?\s*mbarrier\.arrive\.sh)",
+            r"mapa\1, 0;",
+        ),
+        {"race", "barrier", "deadlock"},
+    ),
+    "partial sums sent to the first peer alone": (
+        SHARING,
+        every(
+            r"mapa(\.shared::cluster\.u32 \t%r\d+, %r\d+), %r\d+;(?=\s+(?:\.loc[^\n]*\s+)*add)",
+            r"mapa\1, 0;",
+            after=CONSUMERS,
+        ),
+        {"race", "uninitialised", RESULT},
     ),
     # launches overlap
     "nobody waits for the launch before": (COOPERATIVE, every(op(r"griddepcontrol\.wait")), {"race"}),

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.matmul.candidates import CANDIDATES
+from cutesync.kernels.matmul.candidates import CANDIDATES, COOPERATIVE, PINGPONG
 from cutesync.kernels.matmul.model import raster
-from cutesync.kernels.matmul.policy import SMEM_BYTES, SMS, MatmulPolicy
+from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, SMEM_BYTES, SMS, MatmulPolicy
 
 from .kernels_order import tiles_in_order
 from .support import choose
@@ -72,20 +72,39 @@ def test_the_epilogue_is_deferred_where_registers_and_tiles_are_enough(config, o
             replace(config, deferred=True).decided(out_bytes)
 
 
-def test_few_splits_go_through_a_cluster():
-    for splits in range(1, 13):
-        for tile, schedule, most in (
-            ((64, 64), "pingpong", 8),
-            ((64, 128), "pingpong", 4),
-            ((128, 128), "cooperative", 2),
-            ((128, 256), "cooperative", 1),
-        ):
-            config = MatmulPolicy(tile, schedule, splits=splits)
-            assert config.cluster_split is (1 < splits <= most)
-            assert config.cluster_size == (splits if config.cluster_split else 1)
-            full = config.decided(2)
-            assert full.stages >= 3 and full.smem(2) <= SMEM_BYTES
-    assert not MatmulPolicy((64, 64), "pingpong", (2, 1), splits=2).cluster_split
+@pytest.mark.parametrize("out_bytes", [1, 2, 4])
+def test_few_splits_go_through_a_cluster(out_bytes):
+    """Each block of a cluster split has room for what it receives: the others' partial sums of its sub-tiles. No block
+    has many more sub-tiles than it must."""
+    forms = [
+        replace(config, splits=splits)
+        for config in COOPERATIVE + PINGPONG
+        for splits in range(1, 13)
+        if splits == 1 or config.accumulators <= MAX_SPLIT_ACCUMULATORS
+    ]
+    for config in forms:
+        splits, full = config.splits, config.decided(out_bytes)
+        assert config.cluster_split is (1 < splits <= 8 // config.peers)
+        assert config.cluster_size == config.peers * (splits if config.cluster_split else 1) <= 8
+        assert full.stages >= 3 and full.smem(out_bytes) <= SMEM_BYTES
+        columns = config.sub_tile_columns(out_bytes)
+        assert config.tile[1] % columns == 0 and columns % 16 == 0
+        if not config.cluster_split:
+            continue
+        sub_tiles = config.rows // 64 * config.tile[1] // columns
+        mine = config.sub_tiles_of_block(out_bytes)
+        assert mine * splits >= sub_tiles > (mine - 1) * splits
+        assert columns == 16 or columns % 32 or mine * splits < 2 * sub_tiles
+        received = 4 * 64 * columns * mine * (splits - 1) * config.warpgroups_per_tile
+        assert received == config.exchange_bytes(out_bytes)
+        room = (
+            full.stages * full.stage_bytes()
+            if config.exchange_in_stages(out_bytes)
+            else config.exchange_beside(out_bytes)
+        )
+        assert received <= room
+    with pytest.raises(ArgumentValueError, match="hold the partial sums"):
+        MatmulPolicy((128, 256), stages=2, splits=8).decided(out_bytes)
 
 
 def test_the_model_prefers_full_waves():

@@ -35,11 +35,22 @@ KERNELS = {
         (130, 40, 264),
         8,
     ),
+    "cluster split in 8, in the stages": (
+        MatmulPolicy((128, 64), "cooperative", stages=3, splits=8),
+        (136, 72, 1096),
+        8,
+    ),
+    "cluster split in 3, multicast": (MatmulPolicy((64, 64), "pingpong", (2, 1), stages=2, splits=3), (72, 72, 264), 6),
+    "cluster split in 4, multicast, in the stages": (
+        MatmulPolicy((128, 256), "cooperative", (1, 2), stages=3, splits=4),
+        (130, 520, 328),
+        8,
+    ),
     "split in 9, pingpong": (MatmulPolicy((64, 32), "pingpong", splits=9), (70, 40, 584), 5),
-    "split in 2, multicast": (MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2, splits=2), (200, 72, 264), 2),
-    "split in 2, more units than blocks": (
-        MatmulPolicy((128, 64), "cooperative", (1, 2), stages=2, splits=2),
-        (130, 200, 328),
+    "split in 5, multicast": (MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2, splits=5), (200, 72, 584), 2),
+    "split in 5, more units than blocks": (
+        MatmulPolicy((128, 64), "cooperative", (1, 2), stages=2, splits=5),
+        (130, 200, 584),
         2,
     ),
     "cooperative, B multicast": (MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 200), 2),
@@ -50,11 +61,12 @@ SLOW = {
     "deferred, fewer k-tiles than sub-tiles",
     "pingpong, A multicast",
     "cooperative, not deferred",
-    "split in 2, more units than blocks",
+    "split in 5, more units than blocks",
+    "cluster split in 4, multicast, in the stages",
     "cooperative, B multicast",
     "pingpong, B multicast to 4",
     "deferred, clusters at two edges",
-    "split in 2, multicast",
+    "split in 5, multicast",
     "cluster split in 4, two warpgroups",
     "cooperative, A multicast",
     "cooperative, blocks of 256 rows",
@@ -152,7 +164,7 @@ def test_narrow_sub_tiles(columns, out):
 
 def test_the_workspace_of_split_k_serves_many_calls():
     """Counters are left at zero, old partial sums are not trusted; different sizes take turns."""
-    chosen = MatmulPolicy((64, 64), "pingpong", (1, 2), splits=4)
+    chosen = MatmulPolicy((64, 64), "pingpong", (1, 2), splits=5)
     for rows in (70, 30, 70):
         multiplied(operand(rows, 264, False, seed=rows), operand(264, 136, True), config=chosen)
 

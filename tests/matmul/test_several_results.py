@@ -140,8 +140,8 @@ def test_results_that_overlap_are_refused():
 KERNELS = {
     "pingpong": MatmulPolicy((64, 64), "pingpong", stages=2),
     "cooperative, multicast": MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2),
-    "turnstile": MatmulPolicy((64, 64), "pingpong", (1, 2), stages=2, splits=3),
-    "cluster split": MatmulPolicy((128, 32), "cooperative", stages=2, splits=3),
+    "turnstile": MatmulPolicy((64, 64), "pingpong", (1, 2), stages=2, splits=5),
+    "cluster split": MatmulPolicy((128, 64), "cooperative", (1, 2), stages=2, splits=3),
 }
 
 
