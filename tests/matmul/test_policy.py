@@ -23,7 +23,7 @@ from .support import choose
         ({"tile": (512, 64)}, "up to 256"),
         ({"schedule": "round"}, "'pingpong'"),
         ({"tile": (256, 224)}, "accumulators"),
-        ({"cluster": (1, 4)}, "(4, 1)"),
+        ({"cluster": (3, 1)}, "(4, 1)"),
         ({"splits": 0}, "1 to 64"),
         ({"tile": (256, 192), "splits": 2}, "at most 128"),
         ({"stages": 1}, "2 stages"),

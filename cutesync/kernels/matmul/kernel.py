@@ -46,10 +46,10 @@ from .terms import TermsSpec
 REPORT_REGISTERS = 8  # that each consumer gives up in a debug build: printf in a producer of 24 registers has no room
 
 
-class Load(namedtuple("Load", "atom tensor stages rows peers")):
+class Load(namedtuple("Load", "atom tensor stages rows peers multicast")):
     """How the producer loads an operand: the TMA load, the tensor of its coordinates, the stages in shared memory, the
-    rows of a tile; and how many blocks of the cluster need the same rows, each of which loads a part of them for
-    all."""
+    rows of a tile; how many blocks of the cluster need the same rows, each of which loads a part of them for all, and a
+    bit for each of these blocks."""
 
 
 class Matmul:
@@ -184,8 +184,9 @@ class Matmul:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS + 2 * spare)
             if thread // 32 == CONSUMERS * 4:
                 (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
-                load_a = Load(atom_a, a, stages_a, tile_m, peers_n)
-                load_b = Load(atom_b, b, stages_b, tile_n, peers_m)
+                of_row, of_column = work.multicasts()
+                load_a = Load(atom_a, a, stages_a, tile_m, peers_n, of_row)
+                load_b = Load(atom_b, b, stages_b, tile_n, peers_m, of_column)
                 in_role("producer", self.produce, load_a, load_b, ring, work)
         else:
             cute.arch.setmaxregister_increase(CONSUMER_REGISTERS - spare)
@@ -215,7 +216,7 @@ class Matmul:
     def produce(self, a: Load, b: Load, ring, work: Work):
         """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it. What the first load
         needs is known before the launches before this one are waited for."""
-        rank, peers_m, order, first_peer = work.rank(), self.config.cluster[0], work.order, work.first_peer()
+        rank, peers_m, order = work.rank(), self.config.cluster[0], work.order
         to_a, from_a = self.partition(a, rank // peers_m)
         to_b, from_b = self.partition(b, rank % peers_m)
         unit, step, units = work.walk()
@@ -230,8 +231,8 @@ class Matmul:
                 tile = place.tile
                 from_tile_a = from_a[None, tile.m, k, tile.item * order.a_batched]
                 from_tile_b = from_b[None, tile.n, k, tile.item * order.b_batched]
-                self.load(a, from_tile_a, to_a[None, stage.index], full, first_peer)
-                self.load(b, from_tile_b, to_b[None, stage.index], full, first_peer)
+                self.load(a, from_tile_a, to_a[None, stage.index], full)
+                self.load(b, from_tile_b, to_b[None, stage.index], full)
                 stage.advance()
             unit += step
             place = work.place(unit, rank)
@@ -244,13 +245,9 @@ class Matmul:
         parts, stages = cute.make_layout(operand.peers), cute.group_modes(operand.stages, 0, 2)
         return cpasync.tma_partition(operand.atom, part, parts, stages, cute.group_modes(tiles, 0, 2))
 
-    def load(self, operand: Load, source, target, full, first_peer) -> None:
-        """Start the load; its bytes arrive at ``full``, in every block of the cluster that needs them: of those that
-        share loads, ``first_peer`` is the first."""
-        mask = (1 << operand.peers) - 1
-        if self.config.cluster_split:
-            mask = mask << first_peer
-        multicast = {"mcast_mask": Int16(mask)} if operand.peers > 1 else {}
+    def load(self, operand: Load, source, target, full) -> None:
+        """Start the load; its bytes arrive at ``full``, in every block of the cluster that needs them."""
+        multicast = {"mcast_mask": Int16(operand.multicast)} if operand.peers > 1 else {}
         cute.copy(operand.atom, source, target, tma_bar_ptr=full, **multicast)
 
     # --- consumers -------------------------------------------------------------------------------------------------

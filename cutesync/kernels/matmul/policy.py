@@ -9,7 +9,8 @@ warpgroups of 128 threads multiply; how they share the work is the ``schedule``:
 
 ``cluster`` = (m, n) blocks work on neighbouring tiles. Those along M need the same rows of B, those along N the same of
 A: each loads a part and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice. (As many
-bytes arrive at a multiprocessor as without: a cluster saves where the L2, memory or the power are the limit.)
+bytes arrive at a multiprocessor as without: a cluster saves where the L2, memory or the power are the limit, above all
+where rows are no whole cache lines.)
 
 wgmma takes 64 rows of A at a time, but few of B if there are few. So a result of few rows is computed as its transpose,
 of few columns (see ``problem``), and ``tile`` is then that of the transpose.
@@ -29,6 +30,7 @@ K_TILE_BYTES = 128  # one row of a stage: the widest swizzle
 WARPGROUP = 128
 CONSUMERS = 2
 THREADS = WARPGROUP * (CONSUMERS + 1)
+MAX_STAGES = 16  # more bytes in flight: a narrow tile of weights needs them all
 SUB_TILE_BUFFERS = 2  # of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
 # 32-bit accumulators a thread: in general, with a second set besides, and with split-K; above, the compiler spills
@@ -39,7 +41,7 @@ MAX_SPLITS = 64
 MAX_CLUSTER_BLOCKS = 8  # that every GPU of sm_90 can run
 MIN_SPLIT_COLUMNS = 16  # of a sub-tile: a row of 32 bytes of 16-bit results
 MAX_EXCHANGE_BESIDE = 32768  # bytes of partial sums beside the stages; more lie in the stages (see ``split``)
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1))
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 PACK_RUN = 1024  # bytes that a warp copies of a row
 _BARRIER_BYTES = 1024
@@ -177,9 +179,9 @@ class MatmulPolicy:
         return self.peers * (self.splits if self.cluster_split else 1)
 
     def slots(self, multiprocessors: int) -> int:
-        """Clusters that run at a time. Clusters of 4 and more leave some multiprocessors idle: the parts of the GPU
+        """Clusters that run at a time. Clusters of 3 and more leave some multiprocessors idle: the parts of the GPU
         that hold a cluster are uneven."""
-        if self.cluster_size < 4:
+        if self.cluster_size < 3:
             return multiprocessors // self.cluster_size
         return max(1, multiprocessors * 28 // 33 // self.cluster_size)
 
@@ -271,4 +273,4 @@ class MatmulPolicy:
                     f"{MAX_DEFERRED_REGISTERS} registers for them and the accumulators",
                 )
             )
-        return replace(self, stages=self.stages or min(fits, 8), deferred=self.defers(out_bytes, several))
+        return replace(self, stages=self.stages or min(fits, MAX_STAGES), deferred=self.defers(out_bytes, several))
