@@ -21,9 +21,8 @@ from cutesync import matmul
 from cutesync.cli.warm import _FAR, _dry_array
 from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.matmul.candidates import SPLITS
 from cutesync.kernels.matmul.model import Access, Table, Workload, coefficients_of, cost, possible, table
-from cutesync.kernels.matmul.policy import K_TILE_BYTES, SMS, MatmulPolicy
+from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, SMS, MatmulPolicy
 from cutesync.runtime.device_array import transposed
 from cutesync.runtime.kernel import collect
 
@@ -40,7 +39,7 @@ FORMS = tuple(
     for columns in WIDTHS
     if least <= columns <= most
 )
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1))
+SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 MOST_PROCESSES = 16  # that compile
 OTHERS = 40  # kernels of a class
 FIRST = 1000  # a kernel of the model's choice counts as so many

@@ -246,12 +246,12 @@ def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
     """Every policy of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say
     nothing here."""
     from .. import matmul
-    from ..kernels.matmul.candidates import COOPERATIVE, PINGPONG
+    from ..kernels.matmul.candidates import CANDIDATES
 
     for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16")):
         for b_transposed in (False, True):
             calls = []
-            for policy in COOPERATIVE + PINGPONG:
+            for policy in CANDIDATES:
                 for tiles in (1, 64):  # blocks that have one tile, and several
                     m, n = (tiles * side * peers for side, peers in zip(policy.tile, policy.cluster))
                     b = _dry_array((n, _K) if b_transposed else (_K, n), element)

@@ -45,7 +45,10 @@ def verify(
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_matmul")
     assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.cluster_size, 1, 1)
     assert kernel.params == tuple(p.size for p in spec.parameters)
-    assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 \t(\d+)", ptx) == [("dec", "24"), ("inc", "240")]
+    assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 \t(\d+)", ptx) == [
+        ("dec", "24"),
+        ("inc", "240"),
+    ]
     touches = r"cp\.async\.bulk\.tensor|\b(ld|st|atom|red)\.\S*global"
     prologue, *roles = re.split(r"setmaxnreg[^\n]*", ptx)
     assert not re.search(touches, prologue)
@@ -59,15 +62,18 @@ def verify(
     ends = transposed if element == "bfloat16" else ";"
     instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{ends}"
     deferred = config.rows // 64 * config.tile[1] // config.sub_tile_columns(result.size) if config.deferred else 0
+    bodies = 1 if config.promoted else 2
     planned = (
-        ((1 if config.promoted else 2) + deferred) * 4 * config.rows // 64
+        (bodies + deferred) * 4 * config.rows // 64
     )  # first k-tile, one beside each sub-tile, loop; 4 steps of 32 bytes each, every 64 rows
     assert len(re.findall(instruction, ptx)) == planned == ptx.count("wgmma.mma_async")
     assert not re.search(r"\.local\b|ld\.local|st\.local|\bcall\b|\btrap\b", ptx)
     assert kernel.smem == config.smem(terms.widest(result)) <= 227 * 1024
     allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
-    words = 0 if config.cluster_split else 8 * (config.splits > 1)  # of the turnstile, behind the barriers
-    exchanged = config.cluster_split * (2 + config.exchange_in_stages(terms.widest(result)))
+    in_stages = config.exchange_in_stages(terms.widest(result))
+    # behind the barriers: the words of the turnstile, and the barrier of stages that have been read
+    words = 8 * in_stages if config.cluster_split else 8 * (config.splits > 1)
+    exchanged = config.cluster_split * (2 + in_stages)
     assert ptx.count("mbarrier.init") == 2 * config.stages + exchanged
     assert max(allocated) + 8 + words == kernel.smem
     registers, frame = cubin_figures(kernel.cubin)

@@ -149,6 +149,6 @@ def test_clusters_of_four_leave_room():
     """Not all multiprocessors can be filled by clusters of 4; all those of a launch must run at once, or the last would
     wait for the first."""
     four = MatmulPolicy((64, 160), "pingpong", (4, 1))
-    assert [MatmulPolicy().slots(132), four.slots(132), four.slots(4)] == [132, 28, 1]
+    assert [MatmulPolicy().slots(132), four.slots(132), four.slots(4)] == [132, 30, 1]
     with pytest.raises(ArgumentValueError, match="divisor"):
         MatmulPolicy((64, 144), "pingpong", (4, 1))

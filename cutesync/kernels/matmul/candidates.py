@@ -1,58 +1,59 @@
 """The policies that the model chooses among: those that random products need on an H200, few enough that a product of a
-new shape rarely meets a kernel that is not compiled."""
+new shape rarely meets a kernel that is not compiled.
+
+A tile has its clusters and slices of K in short: "2x1/4" is two blocks along M that share loads, K in four slices.
+"""
 
 from dataclasses import replace
 
-from .policy import MatmulPolicy
+from .policy import MAX_PROMOTED_ACCUMULATORS, MatmulPolicy
 
-_ONE, _ALONG_M, _ALONG_N, _FOUR = (1, 1), (2, 1), (1, 2), (4, 1)
 _COOPERATIVE = {
-    (128, 256): (_ALONG_M, _ALONG_N, _ONE),
-    (256, 128): (_ALONG_M, _ALONG_N, _ONE),
-    (256, 160): (_ALONG_M, _ONE),
-    (256, 192): (_ALONG_M, _ALONG_N),
-    (128, 224): (_ALONG_M, _ONE, _FOUR),
-    (128, 160): (_FOUR,),
-    (128, 128): (_ALONG_M, _ONE),
-    (128, 112): (_ONE,),
-    (128, 80): (_ALONG_M, _ALONG_N),
-    (128, 64): (_ALONG_M, _ONE),
-    (128, 32): (_ALONG_M, _ONE),
-    (128, 16): (_ALONG_M, _ONE),
+    (128, 16): "1x1",
+    (128, 96): "1x1/2 2x2/2",
+    (128, 128): "1x1/2",
+    (128, 192): "2x2/2",
+    (128, 224): "2x1 4x1",
+    (128, 256): "1x1 1x2 2x1",
+    (256, 128): "1x2 2x1",
+    (256, 192): "1x2 2x1",
 }
 _PINGPONG = {
-    (128, 208): (_ALONG_M, _ONE),
-    (128, 192): (_ALONG_M, _ONE, _FOUR),
-    (128, 160): (_ALONG_M, _ONE),
-    (128, 128): (_ALONG_M, _ALONG_N, _ONE),
-    (128, 96): (_ALONG_M, _ONE),
-    (192, 128): (_ALONG_N,),
-    (192, 96): (_ALONG_N,),
-    (64, 256): (_ALONG_N,),
-    (64, 192): (_ALONG_M, _FOUR),
-    (64, 160): (_ALONG_M, _ONE, _FOUR),
-    (64, 128): (_ALONG_M, _ONE, _FOUR),
-    (64, 96): (_ALONG_M, _ONE, _FOUR),
-    (64, 64): (_ALONG_M, _ALONG_N, _ONE, _FOUR),
-    (64, 48): (_ONE,),
-    (64, 32): (_ALONG_N, _ONE, _FOUR),
-    (64, 16): (_ALONG_N, _ONE),
+    (64, 16): "1x1 1x2/4 1x4/2 2x1/2 2x1/4 2x2/2 2x4",
+    (64, 32): "1x1 1x1/2 1x1/8 1x2/4 2x1/4 2x2/2 4x2",
+    (64, 48): "1x1 1x2 1x2/4 1x4 2x2/2",
+    (64, 64): "1x1 1x1/2 2x1 2x1/4 2x2/2 4x2",
+    (64, 80): "2x1 2x2/2",
+    (64, 96): "1x1 1x1/2 2x2 2x2/2 2x4",
+    (64, 112): "2x1/4",
+    (64, 128): "1x1 1x2/4 2x1 2x2/2 2x4",
+    (64, 160): "1x2 2x2 2x4 4x1/2 4x2",
+    (64, 192): "1x1 2x1 2x4 4x1",
+    (128, 112): "2x2/2",
+    (128, 128): "1x1 2x1 4x2",
+    (128, 160): "2x1 2x4 4x2",
+    (128, 192): "2x1 4x1 4x2",
+    (128, 208): "2x1",
 }
+_TURNSTILES = "1x1/12 1x1/16 1x1/24 1x1/32"  # few tiles, a long K: a kernel for all of them
+_MANY_SLICES = {(64, 32): _TURNSTILES, (64, 64): _TURNSTILES, (64, 128): _TURNSTILES}
 
 
-def _policies(schedule: str, clusters: dict, promoted: bool = False) -> tuple[MatmulPolicy, ...]:
-    return tuple(
-        MatmulPolicy(tile, schedule, cluster, promoted=promoted)
-        for tile, of_tile in clusters.items()
-        for cluster in of_tile
-    )
+def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: bool) -> tuple[MatmulPolicy, ...]:
+    found = []
+    for tile, words in forms.items():
+        for word in words.split():
+            cluster, _, splits = word.partition("/")
+            m, n = cluster.split("x")
+            found.append(MatmulPolicy(tile, schedule, (int(m), int(n)), splits=int(splits or 1), **options))
+    return tuple(found)
 
 
-COOPERATIVE, PINGPONG = _policies("cooperative", _COOPERATIVE), _policies("pingpong", _PINGPONG)
-CANDIDATES = COOPERATIVE + PINGPONG
-_THREE = (_ALONG_M, _ALONG_N, _ONE)
-_TWO_SETS = _policies("cooperative", dict.fromkeys(((128, 192), (128, 160), (128, 128)), _THREE), True)
-_TWO_SETS += _policies("pingpong", dict.fromkeys(((64, 192), (64, 128), (64, 64)), _THREE), True)
+CANDIDATES = _policies("cooperative", _COOPERATIVE) + _policies("pingpong", _PINGPONG)
+CANDIDATES += _policies("pingpong", _MANY_SLICES)
 # with a second set of accumulators
-PROMOTED = _TWO_SETS + tuple(replace(config, promoted=True) for config in CANDIDATES if config.tile[1] <= 64)
-SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+_TWO_SETS = "1x1 2x1 1x2"
+PROMOTED = _policies("cooperative", dict.fromkeys(((128, 192), (128, 160), (128, 128)), _TWO_SETS), promoted=True)
+PROMOTED += tuple(
+    replace(config, promoted=True) for config in CANDIDATES if config.accumulators <= MAX_PROMOTED_ACCUMULATORS
+)

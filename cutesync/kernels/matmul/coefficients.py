@@ -7,31 +7,31 @@ from typing import NamedTuple
 class Coefficients(NamedTuple):
     """Rates in bytes a clock of a multiprocessor, ``dram_rate`` of the GPU; the rest in clocks, or factors."""
 
-    shared_rate: float = 101  # of shared memory that wgmma reads
-    arrival_rate: float = 69.9  # that reach a multiprocessor, multicast or not
-    l2_rate: float = 70.3  # that its own loads bring, in aligned rows of 128
-    l2_total_rate: float = 8520  # that the L2 gives to all
-    dram_rate: float = 6650  # that the GPU reads from memory or writes there
-    k_tile: float = 17.1  # what a k-tile adds to its multiplications
-    min_k_tile: float = 157  # the least a k-tile takes: a barrier, multiplications, a release
-    promotion: float = 239  # the additions of a k-tile's products in float32
-    promotion_pingpong: float = 324
-    tile: float = 397  # between two tiles
-    deferred_tile: float = 959  # the same with a deferred epilogue
-    epilogue_rate: float = 21.9  # of the result
-    direct_epilogue_rate: float = 2.93  # the same where threads store single elements
-    sub_tile: float = 89.4  # what a sub-tile adds to that
-    turnstile: float = 2960  # a write, an atomic and a read of the L2, one after the other
-    turnstile_rate: float = 56.9  # of partial sums in memory
-    cluster_split_rate: float = 16  # of partial sums in a cluster: stored, waited for and added up
-    cluster: float = 441  # the barrier of a cluster at its start and end
-    start: float = 2320  # the first loads, the first barrier, the last store
-    ragged: float = 0.217  # the part of an idle multiprocessor's share of the last wave that the others gain
-    unhidden: float = 0.0395  # the part of the loads that shows beside whatever is slower: they share the power
-    unhidden_memory: float = 0.455  # the part of the shorter that shows, of work and the streaming of memory
-    l2_share: float = 0.0494  # the part of the loads from the L2 that costs as much as memory
-    row_of_two_lines: float = 2.17  # cost of a row of 128 bytes that straddles cache lines
-    row_of_half_sectors: float = 3.51  # of one that straddles their sectors of 32 bytes
+    shared_rate: float = 88.3  # of shared memory that wgmma reads
+    arrival_rate: float = 66.3  # that reach a multiprocessor, multicast or not
+    l2_rate: float = 61.8  # that its own loads bring, in aligned rows of 128
+    l2_total_rate: float = 7940  # that the L2 gives to all
+    dram_rate: float = 4750  # that the GPU reads from memory or writes there
+    k_tile: float = 19.4  # what a k-tile adds to its multiplications
+    min_k_tile: float = 154  # the least a k-tile takes: a barrier, multiplications, a release
+    promotion: float = 238  # the additions of a k-tile's products in float32
+    promotion_pingpong: float = 329
+    tile: float = 354  # between two tiles
+    deferred_tile: float = 745  # the same with a deferred epilogue
+    epilogue_rate: float = 34.6  # of the result
+    direct_epilogue_rate: float = 2.84  # the same where threads store single elements
+    sub_tile: float = 66.5  # what a sub-tile adds to that
+    turnstile: float = 2990  # a write, an atomic and a read of the L2, one after the other
+    turnstile_rate: float = 58.8  # of partial sums in memory
+    cluster_split_rate: float = 10.5  # of partial sums in a cluster: stored, waited for and added up
+    cluster: float = 316  # the barrier of a cluster at its start and end
+    start: float = 1680  # the first loads, the first barrier, the last store
+    ragged: float = 0.237  # the part of an idle multiprocessor's share of the last wave that the others gain
+    unhidden: float = 0.116  # the part of the loads that shows beside whatever is slower: they share the power
+    unhidden_memory: float = 0.392  # the part of the shorter that shows, of work and the streaming of memory
+    l2_share: float = 0.0408  # the part of the loads from the L2 that costs as much as memory
+    row_of_two_lines: float = 1.61  # cost of a row of 128 bytes that straddles cache lines
+    row_of_half_sectors: float = 2.04  # of one that straddles their sectors of 32 bytes
 
 
 COEFFICIENTS = Coefficients()

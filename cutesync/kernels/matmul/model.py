@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import policy
-from .candidates import CANDIDATES, PROMOTED, SPLITS
+from .candidates import CANDIDATES, PROMOTED
 from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
-from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_SPLIT_ACCUMULATORS, MatmulPolicy
+from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MatmulPolicy
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the clock that the power limit leaves
-L2_BYTES = 50e6  # of an H200: the fitted memory rate is that of repeated products whose operands stay there
+L2_BYTES = 30e6  # operands of repeated products stay in the L2, at the fitted memory rate; larger ones do not
 STREAM_RATE = 2400  # bytes a clock that memory gives to others, of the whole GPU (4.2 TB/s)
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 
@@ -164,13 +164,9 @@ def coefficients_of(load: Workload) -> Coefficients:
 
 @lru_cache(maxsize=8)
 def _candidates(promoted: bool, multiprocessors: int) -> tuple[tuple[MatmulPolicy, ...], Table]:
-    """All candidates, K whole or in slices, and their numbers. Few accumulators where K is cut, as adding up the
-    partial sums takes registers, too."""
-    whole = PROMOTED if promoted else CANDIDATES
-    cut = [
-        replace(config, splits=n) for config in whole if config.accumulators <= MAX_SPLIT_ACCUMULATORS for n in SPLITS
-    ]
-    return (*whole, *cut), table((*whole, *cut), multiprocessors)
+    """All candidates and their numbers."""
+    found = PROMOTED if promoted else CANDIDATES
+    return found, table(found, multiprocessors)
 
 
 def possible(of: Table, load: Workload) -> np.ndarray:

@@ -39,6 +39,7 @@ MAX_TWO_RESULTS_ACCUMULATORS = 192  # that the model chooses for two results: ab
 MAX_DEFERRED_REGISTERS = 192  # of the accumulators and of a pending tile beside them
 MAX_SPLITS = 64
 MAX_CLUSTER_BLOCKS = 8  # that every GPU of sm_90 can run
+CLUSTER_SLOTS = (0, 132, 66, 39, 30, 22, 17, 15, 15)  # clusters of so many blocks that an H200 runs at a time
 MIN_SPLIT_COLUMNS = 16  # of a sub-tile: a row of 32 bytes of 16-bit results
 MAX_EXCHANGE_BESIDE = 32768  # bytes of partial sums beside the stages; more lie in the stages (see ``split``)
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
@@ -181,9 +182,7 @@ class MatmulPolicy:
     def slots(self, multiprocessors: int) -> int:
         """Clusters that run at a time. Clusters of 3 and more leave some multiprocessors idle: the parts of the GPU
         that hold a cluster are uneven."""
-        if self.cluster_size < 3:
-            return multiprocessors // self.cluster_size
-        return max(1, multiprocessors * 28 // 33 // self.cluster_size)
+        return max(1, multiprocessors * CLUSTER_SLOTS[self.cluster_size] // SMS)
 
     def sub_tiles_of_block(self, out_bytes: int) -> int:
         """The most sub-tiles of each consumer warpgroup that a block of a cluster split adds up and stores."""
