@@ -129,7 +129,6 @@ class NarrowScan(ScanKernel):
         tiles, ring = shared.tiles, shared.tiles.ring
         everything = Int32(a.rows) * a.tiles
         at = ring.start_producer()
-        ring.acquire_alone(at)
         entry = enter(a.counters)
         tiles.word[0] = entry.tag
         idle = Int32(0)  # visits since there are no more tiles
