@@ -13,9 +13,10 @@ threads wait for; ``sanitizer`` checks every access with vector clocks (``clocks
 does not end; ``rewind`` restores memory for the next schedule; ``report`` holds the text of what is found. ``driver``
 runs the DSL's own host code.
 
-Launches run one after the other. Programmatic dependent launch is a rule of the sanitizer instead: before
-``griddepcontrol.wait``, its own or that of a thread with which it has synchronized, a thread may not access global
-memory, prefetches excepted.
+Launches run one after the other, those inside ``at_once`` on several devices at the same time (``several``): there the
+sanitizer tells scopes ``gpu`` and ``sys`` apart. Programmatic dependent launch is a rule of the sanitizer instead:
+before ``griddepcontrol.wait``, its own or that of a thread with which it has synchronized, a thread may not access
+global memory, prefetches excepted.
 
 Not seen: ptxas and its machine code, register allocation and spills, timing, caches. One run is one interleaving; more
 schedules find more. Plain loads and stores are not switch points: a result that depends on their order is a race, and
