@@ -242,6 +242,7 @@ class Sanitizer(Preceding):
         if harmless:
             machine.note("warning", "race", f"writes of the same value {title}", who, lines, other)
         else:
+            machine.earlier = block, actor // ACTORS
             machine.fail("race", f"{access.verb} and {before} {title}", *who, lines, other)
 
     # --- release and acquire ------------------------------------------------------------------------------------------
