@@ -72,6 +72,15 @@ def verdict(launch: Any, run: Any, right: dict) -> tuple[str, str]:
     return "", ""
 
 
+def reached(launch: Any, text: str, changed: str, run: Any, right: dict) -> bool:
+    """Whether the launch comes to the place of a fault at all: a trap there ends it."""
+    at = next(i for i, (a, b) in enumerate(zip(text, changed)) if a != b)
+    start = text.rfind("\n", 0, at) + 1
+    module = ptx.parse(text[:start] + "\ttrap;\n" + text[start:])
+    trapped = replace(launch, program=Program(module.functions[launch.program.function.name], module))
+    return verdict(trapped, run, right)[0] == "trap"
+
+
 def line_of(text: str, changed: str) -> int:
     """The line of source of the first difference between two texts."""
     at = next(i for i, (a, b) in enumerate(zip(text, changed)) if a != b)
@@ -92,6 +101,7 @@ def plant(launch: Any, before: dict, out: Path) -> None:
                 wrong = replace(launch, program=Program(module.functions[name], module))
                 kind, report = verdict(wrong, run, right)
                 facts = {"fault": fault, "place": number, "of": len(every), "line": line_of(text, every[number])}
+                facts["run"] = bool(kind) or reached(launch, text, every[number], run, right)
                 facts |= {"kind": kind, "report": report, "seconds": round(time.perf_counter() - start, 2)}
                 with out.open("a") as file:
                     file.write(json.dumps(facts) + "\n")
