@@ -55,9 +55,8 @@ def main(folder: Path, words: list[str]) -> None:
                 text = ", ".join(f"`{kind}` {count}" for kind, count in kinds.most_common())
                 reported = sum(bool(f["kind"]) for f in some)
                 count = sum(f["of"] for f in some if f["place"] == 0)
-                print(
-                    f"| {kernel.script} | {fault} | {count} | {len(some)} | {idle} | {reported} | {text} |", flush=True
-                )
+                row = kernel.script, fault, count, len(some), idle, reported, text
+                print(f"| {' | '.join(map(str, row))} |", flush=True)
                 places = [f"place {f['place']}, line {f['line']}" for f in some if f["run"] and not f["kind"]]
                 missed += [f"{kernel.script}: {fault}, {place}" for place in places]
     print("\nversions: " + ", ".join(f"{name} {version(folder, name)}" for name in {k.project for k in wanted}))

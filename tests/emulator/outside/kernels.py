@@ -27,7 +27,10 @@ x = torch.randn(8, 2048, device="cuda", dtype=torch.bfloat16)
 softmax_fwd(x)
 """
 _ATTENTION = """
-import torch
+import pathlib, sys, types, torch
+package = types.ModuleType("flash_attn")  # its own __init__ loads the extension in C++
+package.__path__ = [f"{p}/flash_attn" for p in sys.path if pathlib.Path(p, "flash_attn", "cute").is_dir()]
+sys.modules["flash_attn"] = package
 from flash_attn.cute.interface import flash_attn_func
 q, k, v = (torch.randn(1, 256, 2, 64, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3))
 out, *_ = flash_attn_func(q, k, v, causal=CAUSAL)
