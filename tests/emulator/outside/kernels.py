@@ -11,7 +11,8 @@ _QUACK_GEMM = """
 import torch
 from quack.gemm_interface import gemm
 torch.manual_seed(0)
-a, b = (torch.randn(256, 256, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+a = torch.randn(768, 128, device="cuda", dtype=torch.bfloat16)
+b = torch.randn(128, 512, device="cuda", dtype=torch.bfloat16)
 torch.testing.assert_close(gemm(a, b, tuned=False).float(), a.float() @ b.float(), atol=0.5, rtol=2e-2)
 """
 _QUACK_NORM = """
