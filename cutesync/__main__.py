@@ -1,4 +1,4 @@
-"""``python -m cutesync demo | check | info | warm | cache``."""
+"""``python -m cutesync demo | check | trace | info | warm | cache``."""
 
 from .cli import main
 

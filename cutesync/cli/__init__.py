@@ -1,5 +1,5 @@
-"""The command line: ``python -m cutesync demo | check | info | warm | cache``. Exit codes: 0 success, 1 failure, 2
-wrong usage."""
+"""The command line: ``python -m cutesync demo | check | trace | info | warm | cache``. Exit codes: 0 success, 1
+failure, 2 wrong usage."""
 
 from __future__ import annotations
 
@@ -121,6 +121,17 @@ def _check(options: argparse.Namespace) -> int:
     return run(options.families, schedules=options.schedules, policy=options.policy, seed=options.seed)
 
 
+def _trace(options: argparse.Namespace) -> int:
+    from ..emulator import picture
+
+    events = picture.read(options.file)
+    errors = picture.errors(events)
+    print("\n".join(errors or ["no error"]))
+    if options.png:
+        picture.save(options.png, picture.draw(events))
+    return 0
+
+
 def _info(options: argparse.Namespace) -> int:
     from .info import report
 
@@ -202,6 +213,14 @@ _COMMANDS: dict[str, tuple[str, Callable, dict[str, dict]]] = {
             "--policy": {"metavar": "POLICY", "help": "only this scheduling policy"},
             "--seed": {**_SEED, "help": "seed of data and schedules (default 0)"},
             **SCRIPT_OPTIONS,
+        },
+    ),
+    "trace": (
+        "the errors of a trace, one a line, and the trace as a picture",
+        _trace,
+        {
+            "file": {"metavar": "FILE", "help": "what check --trace or emulate(trace=) wrote"},
+            "--png": {"metavar": "PNG", "help": "draw it: the two accesses of a race are marked"},
         },
     ),
     "info": ("versions, driver, GPUs, cache, settings, and what is missing", _info, {}),

@@ -13,8 +13,8 @@ A clock has three parts:
   ``fence.proxy.tensormap::generic.release`` has followed.
 - ``invisible``: a clock of events that are only known to be over, without their writes being visible: an arrival from
   another block of the cluster at block scope. That is enough to overwrite what the other block has read (the ring's
-  empty barriers rely on it), and not enough to read what it wrote. Its ``proxied`` is what has crossed a proxy fence in
-  the other block or in the one that waited.
+  empty barriers rely on it), or a copy that it has waited for, and not enough to read what it wrote. Its ``proxied`` is
+  what has crossed a proxy fence in the other block or in the one that waited.
 
 Everything that precedes the launch in its stream is one event of one more block, ``PRECEDING``. Only
 ``griddepcontrol.wait`` makes it known.

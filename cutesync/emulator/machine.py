@@ -267,12 +267,16 @@ class Machine:
 
     # --- failure ------------------------------------------------------------------------------------------------------
 
+    earlier: tuple[int, int] | None = None  # of a race: block and warp of the first access
+
     def fail(self, kind: str, title: str, warp, lanes, site, lines=(), other: int = 0) -> NoReturn:
         """Raise the report. ``other`` is the second instruction (its site), if there is one."""
         unwritten = [note for note in self.notes.values() if note.kind == "uninitialised"]
         if unwritten:
             place = unwritten[0].places[0]
             lines = [*lines, f"before that, this launch has read shared memory that nobody has written, at {place}"]
+        if self.trace is not None:
+            self.trace.failed(kind, title, warp, site, self.earlier)
         raise EmulationError(self.report("error", kind, title, (warp, lanes, site), lines, other))
 
     def note(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: int = 0) -> None:

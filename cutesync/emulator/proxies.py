@@ -102,6 +102,8 @@ class AsyncAccess:
             if self.proxy and (key >> ACTOR_AT & int(ACTOR_MASK)) % ACTORS < LANES:
                 unfenced = not any(happened(key, table) for table in fenced)
         granule, issue = self.shadow.granule, self.issue
+        if cnz(bad) and before == self.verb == "write" and self.clock.invisible:
+            bad &= ~self.landed(earlier)
         if cnz(bad):
             bad = np.broadcast_to(bad, earlier.shape)
             at = int(np.flatnonzero(bad)[0])
@@ -111,6 +113,13 @@ class AsyncAccess:
         if cnz(unfenced):
             at = int(np.flatnonzero(unfenced)[0])
             self.missing_fence(self.place(at), int(earlier[at]), before)
+
+    def landed(self, earlier: np.ndarray) -> np.ndarray:
+        """Which earlier writes are of asynchronous operations that have landed: somebody who waited on their mbarrier
+        has arrived since, at whatever scope. What has been observed may be overwritten, as what has been read may."""
+        block, invisible = self.issue.warp.block.number, self.clock.invisible
+        over = ~self.sanitizer.unordered(earlier, np.int64(-1), [invisible.known] if invisible else [], block)
+        return (((earlier >> ACTOR_SHIFT) & ACTOR_MASK) % ACTORS >= LANES) & over
 
     def writes_the_same(self, places: np.ndarray, earlier: np.ndarray) -> bool:
         """Whether asynchronous operations have written, or are about to write, the same bytes to these granules."""

@@ -44,6 +44,7 @@ from .shadow import (
     CLUSTER,
     CTA,
     GPU,
+    NO_KEY,
     READ_ROWS,
     SCOPE_MASK,
     SCOPE_SHIFT,
@@ -89,18 +90,23 @@ class Sanitizer(Preceding):
         ``tables`` are the tables of events that the runner knows, and ``own`` its actor keys: its own accesses count as
         ordered.
         """
-        blocks = (keys >> BLOCK_SHIFT) - 1
-        inside = blocks == block
-        bad = (keys != 0) & (keys >> ACTOR_SHIFT != own)
+        who = keys >> ACTOR_SHIFT
+        bad = who != own
+        if cnz(bad):
+            bad &= keys != NO_KEY
         if not cnz(bad):
             return bad
-        actors, times = (keys >> ACTOR_SHIFT) & ACTOR_MASK, (keys >> TIME_SHIFT) & TIME_MASK
+        blocks = (keys >> BLOCK_SHIFT) - 1
+        inside = blocks == block
+        actors, times = who & ACTOR_MASK, (keys >> TIME_SHIFT) & TIME_MASK
         for known in tables:
-            times_here = known.get(block)
-            if times_here is not None:
-                bad &= ~(inside & (times_here[np.where(inside, actors, 0)] >= times))
-            outside = bad & ~inside
-            if cnz(outside):
+            times_here, outside = known.get(block), bad & ~inside
+            if not cnz(outside):  # all are of this block, or no access
+                if times_here is not None:
+                    bad &= times_here.take(actors, mode="clip") < times
+            else:
+                if times_here is not None:
+                    bad &= ~(inside & (times_here[np.where(inside, actors, 0)] >= times))
                 for other in np.unique(blocks[outside]).tolist():
                     theirs, times_there = blocks == other, known.get(other)
                     if times_there is not None:
@@ -242,6 +248,7 @@ class Sanitizer(Preceding):
         if harmless:
             machine.note("warning", "race", f"writes of the same value {title}", who, lines, other)
         else:
+            machine.earlier = block, actor // ACTORS
             machine.fail("race", f"{access.verb} and {before} {title}", *who, lines, other)
 
     # --- release and acquire ------------------------------------------------------------------------------------------

@@ -146,6 +146,28 @@ class Trace:
             history="; ".join(barrier.told(*event) for event in barrier.history[-6:]),
         )
 
+    def failed(self, kind: str, title: str, warp, site: int, earlier: tuple[int, int] | None) -> None:
+        """An error ends the run: mark where, and the access before it, of a block's number and a warp's."""
+        program = self.machine.program
+        place = program.sites[site - 1].loc.told() if site else ""
+        who = warp or next((w for block in self.machine.resident.values() for w in block.warps), None)
+        if who is None:
+            return
+        error = f"{kind}: {title}" + (f" at {place}" if place else "")
+        self.label(who.block, who.index, f"warp {who.index}")
+        short = f"{kind} at {Path(place.split(' ')[0]).name}" if place else kind
+        self.mark(who.block.number, who.index, short, self.now(), error=error)
+        if earlier is not None:
+            track = self.launch * 10000 + earlier[0], earlier[1]
+            spans = [e["ts"] for e in self.events if e["ph"] == "X" and (e["pid"], e["tid"]) == track]
+            self.mark(*earlier, "the access before it", spans[-1] if spans else self.now())
+
+    def mark(self, block: int, index: int, name: str, when: int, **details) -> None:
+        process = self.launch * 10000 + block
+        self.events.append(
+            {"ph": "i", "s": "p", "pid": process, "tid": index, "name": name, "ts": when, "args": details}
+        )
+
     def launched(self, key, block, name: str) -> None:
         """Something asynchronous has started."""
         used = self.rows.setdefault(block.number, set())

@@ -1,11 +1,15 @@
 """Asynchronous operations overwrite what ordinary loads have read: racy programs in PTX, and their repaired twins."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cutesync.emulator import POLICIES, EmulationError, Settings
 
-from .support import kernel_text, launch
+from .bugs import BUGS
+from .bugs.kit import wait
+from .support import kernel_text, launch, reported
 
 FENCE = "fence.proxy.async.shared::cta;"
 
@@ -239,3 +243,16 @@ def test_a_fence_counts_for_the_memory_that_it_names(fence, kind):
     found, text = kind_of(IN_PLACE.format(fence=fence), x)
     assert found == kind, text
     assert kind or np.array_equal(x, np.arange(1, 33))
+
+
+def test_a_buffer_of_a_peer_is_written_again_once_its_reader_has_arrived_at_any_scope():
+    """The second write follows the first through the reader, who waited for it; so does it follow the read."""
+    bug = BUGS["a buffer of st.async read and released"]
+    near = bug.body.replace(".release.cluster.shared", ".release.cta.shared").replace(".acquire.cluster", "")
+    assert near != bug.body
+    replace(bug, body=near).run(True)
+    reported("proxy-read", "fence", replace(bug, body=near).run, False)
+    (release,) = (line for line in near.split("\n") if "[%r22+8];" in line)
+    hasty = near.replace(release + "\n", "", 1).replace(wait("%r1"), f"{release}\n{wait('%r1')}", 1)
+    text = reported("race", "st.async", replace(bug, body=hasty).run, True)
+    assert "write and write" in text or "write and read" in text

@@ -43,22 +43,24 @@ def planted(folder: Path, kernel: Outside, scratch: Path) -> list[dict]:
 
 def main(folder: Path, words: list[str]) -> None:
     wanted = [k for k in KERNELS if (folder / k.project).is_dir() and (not words or any(w in k.script for w in words))]
-    print("| kernel | fault | places | planted | reported | as |\n|---|---|---|---|---|---|")
+    print("| kernel | fault | places | planted | not run | reported | as |\n|---|---|---|---|---|---|---|")
     missed = []
     with tempfile.TemporaryDirectory() as name:
         for kernel in wanted:
             found = planted(folder, kernel, Path(name))
             for fault in dict.fromkeys(f["fault"] for f in found):
                 some = [f for f in found if f["fault"] == fault]
-                kinds = Counter(f["kind"] or "missed" for f in some)
+                kinds = Counter(f["kind"] or "nothing" for f in some if f["run"])
+                idle = sum(not f["run"] for f in some)
                 text = ", ".join(f"`{kind}` {count}" for kind, count in kinds.most_common())
                 reported = sum(bool(f["kind"]) for f in some)
                 count = sum(f["of"] for f in some if f["place"] == 0)
-                print(f"| {kernel.script} | {fault} | {count} | {len(some)} | {reported} | {text} |", flush=True)
-                places = [f"place {f['place']}, line {f['line']}" for f in some if not f["kind"]]
+                row = kernel.script, fault, count, len(some), idle, reported, text
+                print(f"| {' | '.join(map(str, row))} |", flush=True)
+                places = [f"place {f['place']} of {f['of']}, {f['line']}" for f in some if f["run"] and not f["kind"]]
                 missed += [f"{kernel.script}: {fault}, {place}" for place in places]
     print("\nversions: " + ", ".join(f"{name} {version(folder, name)}" for name in {k.project for k in wanted}))
-    print("\n".join(["missed:", *missed]) if missed else "none missed")
+    print("\n".join(["run and not reported:", *missed]) if missed else "all that run are reported")
 
 
 if __name__ == "__main__":

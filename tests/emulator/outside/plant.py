@@ -72,11 +72,22 @@ def verdict(launch: Any, run: Any, right: dict) -> tuple[str, str]:
     return "", ""
 
 
-def line_of(text: str, changed: str) -> int:
-    """The line of source of the first difference between two texts."""
+def reached(launch: Any, text: str, changed: str, run: Any, right: dict) -> bool:
+    """Whether the launch comes to the place of a fault at all: a trap there ends it."""
     at = next(i for i, (a, b) in enumerate(zip(text, changed)) if a != b)
-    found = re.findall(r"\.loc\s+\d+\s+(\d+)", text[:at])
-    return int(found[-1]) if found else 0
+    start = text.rfind("\n", 0, at) + 1
+    module = ptx.parse(text[:start] + "\ttrap;\n" + text[start:])
+    trapped = replace(launch, program=Program(module.functions[launch.program.function.name], module))
+    return verdict(trapped, run, right)[0] == "trap"
+
+
+def line_of(text: str, changed: str) -> str:
+    """The file and line of source of the first difference between two texts."""
+    at = next(i for i, (a, b) in enumerate(zip(text, changed)) if a != b)
+    places = re.findall(r"\.loc\s+(\d+)\s+(\d+)", text[:at])
+    file, line = places[-1] if places else ("0", "0")
+    path = re.search(rf'\.file\s+{file}\s+"([^"]+)"', text)
+    return f"{Path(path[1]).name if path else '?'}:{line}"
 
 
 def plant(launch: Any, before: dict, out: Path) -> None:
@@ -92,6 +103,7 @@ def plant(launch: Any, before: dict, out: Path) -> None:
                 wrong = replace(launch, program=Program(module.functions[name], module))
                 kind, report = verdict(wrong, run, right)
                 facts = {"fault": fault, "place": number, "of": len(every), "line": line_of(text, every[number])}
+                facts["run"] = bool(kind) or reached(launch, text, every[number], run, right)
                 facts |= {"kind": kind, "report": report, "seconds": round(time.perf_counter() - start, 2)}
                 with out.open("a") as file:
                     file.write(json.dumps(facts) + "\n")
@@ -103,7 +115,7 @@ def main(out: Path, kernel: str, script: str) -> None:
     calls: Any = importlib.import_module("cutesync.emulator.host_calls")
     run: Any = importlib.import_module("cutesync.emulator.run")
     calls.ptx.parse = remember(calls.ptx.parse)
-    child.install(Options(schedules=1, policy="round_robin", sms=4))
+    child.install(Options(schedules=1, policy="round_robin", sms=2))
     plain, planted = Session.launch, set()
 
     def launched(self: Session, launch: Any) -> None:
