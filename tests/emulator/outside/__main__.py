@@ -24,7 +24,8 @@ def version(folder: Path, project: str) -> str:
 def planted(folder: Path, kernel: Outside, scratch: Path) -> list[dict]:
     """The faults of one kernel, each with its verdict."""
     out = scratch / f"{Path(kernel.script).stem}.json"
-    paths = [str(Path.cwd()), *(str(folder / name) for name in ("quack", "flash-attention"))]
+    projects = "quack", "flash-attention", "cutlass/examples/python/CuTeDSL"  # the last has helpers of its examples
+    paths = [str(Path.cwd()), *(str(folder / name) for name in projects)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "QUACK_CACHE_ENABLED": "0"}
     file = kernel.file(folder, scratch)
     command = [sys.executable, "-m", "tests.emulator.outside.plant", str(out), kernel.kernel, str(file)]
