@@ -79,7 +79,6 @@ class Partials:
         self.values = 2 if isinstance(spec.reduction.op, str) else len(spec.reduction.values)
         self.call = _front_end(len(xs), self.values)
         self.key, self.full = (Key(spec.reduction, spec.axes, spec.args),), full
-        self.address = arrays.adapter(xs[0].parts[0]).address
 
     def launch(self, rank: int, xs: tuple[Sharded, ...], stream: int | None) -> tuple[tuple[int, ...], Any]:
         """Launch the reduction of one part; ``stream`` None is the current one. Return the addresses of the values, and
@@ -88,7 +87,8 @@ class Partials:
             return (0,) * self.values, None
         x, *others = (y.parts[rank] for y in xs)
         found = self.call(self.key, x, None, stream, tuple(others))
-        return tuple(map(self.address, found if isinstance(found, tuple) else (found,))), found
+        address = arrays.adapter(x).address
+        return tuple(map(address, found if isinstance(found, tuple) else (found,))), found
 
 
 def plan_of(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...]) -> ReducePlan | Apart:

@@ -66,9 +66,10 @@ class ScanPlan:
                     carry: tuple = ()
                     if self.before[rank] or self.first:
                         carry = tuple(like[rank][1](streams[rank], explicit) for like in self.like)
+                places = [like[rank][0].address(value) for like, value in zip(self.like, carry)]
                 carries.append(carry)
                 held.append(partials)
-                addresses.append((*values, *(tuple(map(self.partials.address, carry)) or (0,) * len(self.like))))
+                addresses.append((*values, *(tuple(places) or (0,) * len(self.like))))
             self.exchange.launch_all(addresses, streams)
             for rank, ordinal in enumerate(group.ordinals):
                 with group.place.using(ordinal):

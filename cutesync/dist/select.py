@@ -73,9 +73,10 @@ class SelectPlan:
                     found.append(self.call(self.arguments, x, None, raw, tuple(others)))
                     offsets.append(self.like[rank][1](streams[rank], explicit))
                     totals.append(self.like[rank][1](streams[rank], explicit))
-            address = self.like[0][0].address
+            address = [library.address for library, _ in self.like]
             for exchange, results in zip(self.exchanges, (offsets, totals)):
-                places = [(address(made[-1]), address(out)) for made, out in zip(found, results)]
+                pairs = zip(address, found, results)
+                places = [(of(made[-1]), of(out)) for of, made, out in pairs]
                 exchange.launch_all(places, streams)
         counts, before = (Sharded.of_results(group, of, None) for of in ([made[-1] for made in found], offsets))
         values = [Sharded.of_results(group, parts, 0) for parts in list(zip(*found))[:-1]]
