@@ -21,6 +21,15 @@ from ..arrays import pointers_of, together
 Arguments = namedtuple("Arguments", "x out init slots counters outer length inner splits tiles")
 
 
+def store_vector(place, dtype, values, align: int) -> None:
+    """Store ``values`` of a type from a pointer on, which lies on a boundary of ``align`` bytes."""
+    registers = cute.make_rmem_tensor((len(values),), dtype.cutlass)
+    for i, value in enumerate(values):
+        registers[i] = value
+    start = cute.make_ptr(dtype.cutlass, place.toint(), cute.AddressSpace.gmem, assumed_align=align)
+    cute.autovec_copy(registers, cute.make_tensor(start, cute.make_layout((len(values),))))
+
+
 class ReduceKernel:
     """A compiled reduction. A subclass defines ``body``, which gets the ``Arguments``."""
 
@@ -85,12 +94,8 @@ class ReduceKernel:
         on 16-byte boundaries."""
         count, rows = len(states), [self.results(a.init, state) for state in states]
         for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.monoid.results)):
-            results = cute.make_rmem_tensor((count,), dtype.cutlass)
-            for i, row in enumerate(rows):
-                results[i] = row[k]
             align = math.gcd(count * dtype.size, 16) if aligned else dtype.size
-            start = cute.make_ptr(dtype.cutlass, (out + place).toint(), cute.AddressSpace.gmem, assumed_align=align)
-            cute.autovec_copy(results, cute.make_tensor(start, cute.make_layout((count,))))
+            store_vector(out + place, dtype, [row[k] for row in rows], align)
 
     def store_result(self, a: Arguments, place, state) -> None:
         """Store the result number ``place``."""

@@ -20,11 +20,13 @@ NUMBER_BITS = 31  # of the number of a position, unless it is wide
 class Normal(NamedTuple):
     """The axes of a reduction, outermost first. ``kept`` have a step for each input, then for each output; ``reduced``
     have a step for each input. ``starts`` says by how many elements the first position of each array, inputs and then
-    outputs, lies behind the array's own first element."""
+    outputs, lies behind the array's own first element. Of each element that is reduced there are so many ``repeats``,
+    which follow each other, or the aggregates of all others do: broadcast axes are not in ``reduced``."""
 
     kept: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     starts: tuple[int, ...]
+    repeats: int = 1
 
     @property
     def results(self) -> int:
@@ -38,7 +40,7 @@ class Normal(NamedTuple):
     def contiguous(self, inputs: int) -> tuple[int, int, int] | None:
         """Return (outer, length, inner) if all arrays are contiguous arrays of these three axes, the outputs without
         the second; else None."""
-        if len(self.reduced) > 1 or len(self.kept) > 2:
+        if len(self.reduced) > 1 or len(self.kept) > 2 or self.repeats > 1:
             return None
         (length, steps) = self.reduced[0] if self.reduced else Axis(1, ())
         step = steps[0] if steps else 1
@@ -57,16 +59,36 @@ def _axes(inputs: int, side: Sequence[Axis], step_in: int, step_out: int) -> Ite
     return (Axis(extent, (step_in,) * inputs + (step_out,) * (len(steps) - inputs)) for extent, steps in side)
 
 
-def normal(axes: Sequence[Axis], reduced: frozenset[int], inputs: int, commutes: bool) -> Normal:
+class Order(NamedTuple):
+    """What may be done with the reduced axes. ``free``: they may be sorted. ``first`` and ``last``: outermost and
+    innermost broadcast axes may be left out."""
+
+    free: bool
+    first: bool
+    last: bool
+
+
+def normal(axes: Sequence[Axis], reduced: frozenset[int], inputs: int, order: Order) -> Normal:
     """Return the normal form of ``axes``, whose steps are those of the inputs, then of the outputs."""
     count = len(axes[0].steps) if axes else 0
     starts = [0] * count
     kept = [axis for i, axis in enumerate(axes) if i not in reduced]
     gone = [Axis(axis.extent, axis.steps[:inputs]) for i, axis in enumerate(axes) if i in reduced]
     kept = _sorted(kept, starts)
-    if commutes:
+    if order.free:
         gone = _sorted(gone, starts)
-    return Normal(tuple(merged(kept)), tuple(merged(gone)), tuple(starts))
+    gone, repeats = _repeats(merged(gone), order)
+    return Normal(tuple(merged(kept)), tuple(gone), tuple(starts), repeats)
+
+
+def _repeats(axes: list[Axis], order: Order) -> tuple[list[Axis], int]:
+    """Return the axes without broadcast ones, and how often elements are repeated along those left out."""
+    repeats = 1
+    while order.first and axes and axes[0].extent > 1 and not any(axes[0].steps):
+        repeats *= axes.pop(0).extent
+    while order.last and axes and axes[-1].extent > 1 and not any(axes[-1].steps):
+        repeats *= axes.pop().extent
+    return axes, repeats
 
 
 def _sorted(axes: list[Axis], starts: list[int]) -> list[Axis]:

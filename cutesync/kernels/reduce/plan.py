@@ -81,14 +81,14 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         rungs = importlib.import_module("cutesync.patterns.reduce_rungs")
         return getattr(rungs, spec.algorithm)(spec, views[0], stream), None
     if spec.n is not None:
-        return strided(spec, form_of(spec, views[:count], outs), views, stream), None
-    passes, form, original = spec.passes(), None, views
+        return strided(spec, form_of(spec, views[:count], outs), views, outs, stream), None
+    passes, form, original = spec.passes(), None, (views, outs)
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     if not contiguous or (apart and (order_of(reduction)[1] or getattr(reduction, "takes_index", False))):
         form = form_of(spec, views[:count], outs)
         extents = form.contiguous(count)
         if extents is None:
-            return strided(spec, form, views, stream), None
+            return strided(spec, form, views, outs, stream), None
         passes, outs = [extents], behind(outs, form.starts[count:])
         views = (*behind(views[:count], form.starts), *views[count:])
     if len(passes) > 1 and isinstance(reduction.op, str):
@@ -101,7 +101,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         current, last = reduction.of_pass(i, len(passes)), i == len(passes) - 1
         problem = _problem(current, extents, views[:count] if i == 0 else (), outs if last else ())
         if len(passes) == 1 and strided_is_faster(problem):
-            return strided(spec, form or form_of(spec, views[:count], outs), original, stream), None
+            return strided(spec, form or form_of(spec, views[:count], outs), *original, stream), None
         choice = choose(problem)
         run = launch(choice, current, extents, spec.init if last else None, device, stream, spec.args).run
         first = len(views) if last else len(views) + len(outs) + len(sizes)
@@ -129,6 +129,7 @@ def _problem(current: Reduction | States, extents: tuple[int, int, int], views: 
         len(sizes),
         all((at // size - first) % (16 // size) == 0 for at, size in zip(starts, sizes)),
         order_of(current)[1],
+        max(result.size for result in current.results),
     )
 
 
@@ -162,4 +163,4 @@ def _empty(spec: ReduceSpec, views: Views, outs: Views, contiguous: bool, stream
     """Return the launch that stores the results of an empty axis."""
     if contiguous and spec.n is None:
         return fill(spec.reduction, outs[0].size, of_nothing(spec), views[0].device, stream, spec.args).run
-    return strided(spec, form_of(spec, views[: len(spec.reduction.sources)], outs), views, stream)
+    return strided(spec, form_of(spec, views[: len(spec.reduction.sources)], outs), views, outs, stream)

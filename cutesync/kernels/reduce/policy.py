@@ -25,6 +25,7 @@ MAX_ODD_ROW_BYTES = 4096  # longer rows hardly feel their misaligned ends
 SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are read element by element
 SMALL_SLICES_BYTES = 1 << 18  # up to this, a thread reduces a column of a slice from global memory
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
+MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
 LANE_BYTES = 128  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
 
@@ -33,7 +34,7 @@ class Problem:
     """Each of outer * inner results is reduced from ``length`` elements of ``size`` bytes (the widest, if there are
     several ``inputs``). A state has ``words`` 32-bit words. ``aligned`` and ``aligned_out``: inputs and outputs begin
     on 16-byte boundaries. ``together``: all inputs are on such a boundary where that of the smallest elements is.
-    ``in_turn``: elements may be combined in any order."""
+    ``in_turn``: elements may be combined in any order. The widest results have ``out_size`` bytes."""
 
     outer: int
     length: int
@@ -45,6 +46,7 @@ class Problem:
     inputs: int = 1
     together: bool = True
     in_turn: bool = False
+    out_size: int = 4
 
     @property
     def several(self) -> bool:
@@ -84,9 +86,12 @@ class ShortRowPolicy(Policy, kernel=".rows:ShortRowReduce"):
 
 @dataclass(frozen=True)
 class WholeRowPolicy(Policy, kernel=".rows:WholeRowReduce"):
-    """Rows of ``length`` elements, so short that a lane reduces several whole rows."""
+    """Rows of ``length`` elements, so short that a lane reduces several whole rows: it loads ``unroll`` times
+    ``lane_bytes``."""
 
     length: int
+    lane_bytes: int
+    unroll: int
     warps: int
     aligned_out: bool
 
@@ -241,12 +246,16 @@ def _short_rows(problem: Problem) -> Choice:
     group = min(power_of_two(row_bytes // VECTOR_BYTES if vectors else ceil_div(problem.length, 8)), 32)
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
-    if problem.aligned and whole <= LANE_BYTES and problem.inputs == 1:
+    many = problem.outer * row_bytes >= MIN_WHOLE_ROWS_BYTES or not vectors
+    if problem.aligned and whole <= LANE_BYTES and problem.inputs == 1 and many:
+        if VECTOR_BYTES % row_bytes == 0:  # few rows, so that a lane stores little consecutive memory
+            whole = max(row_bytes, 4, VECTOR_BYTES * row_bytes // max(row_bytes, problem.out_size))
+        lane_unroll = max(2, 2 * VECTOR_BYTES // whole)
         return Choice(
-            WholeRowPolicy(problem.length, warps, problem.aligned_out),
+            WholeRowPolicy(problem.length, whole, lane_unroll, warps, problem.aligned_out),
             1,
             1,
-            ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * 2),
+            ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * lane_unroll),
         )
     rows = warps * (32 // group) * unroll
     return Choice(ShortRowPolicy(vectors, group, unroll, warps), 1, 1, ceil_div(problem.outer, rows))

@@ -12,6 +12,7 @@ from ...block.split import share
 from ...monoid import ArgMonoid, tree
 from ...warp import Maybe
 from .coordinates import element, moved
+from .packed import columns, kind_of
 from .strided_base import Member, StridedKernel
 
 
@@ -101,6 +102,8 @@ class StridedReduce(StridedKernel):
             return tuple((value, index + type(index)(place)) for value, place in states)
         if len(words) > 1 or (self.policy.in_turn and self.monoid.takes_index):
             return tree([self.lifted(words, u, index + u * step) for u in range(self.unroll)], self.append)
+        if self.policy.load != "element" and kind_of(self.monoid):
+            return columns(self.monoid, [words[0][(None, u)] for u in range(self.unroll)])
         rows = [self.elements(words, u)[0] for u in range(self.unroll)]
         return tuple(self.monoid.run([row[c] for row in rows], index) for c in range(self.width))
 

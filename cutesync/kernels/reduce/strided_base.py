@@ -25,12 +25,15 @@ from ...monoid import ArgMonoid
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import await_launches, let_next_start
 from ...warp import LANES, reduce_valid, select
+from .base import store_vector
 from .coordinates import Axes, element
 from .orders import AnyOrder
 
 # A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results
 # and ``length`` positions, of ``elements`` elements in all. The last kept axis has ``extent`` results (of words).
-Arguments = namedtuple("Arguments", "x out init slots counters kept reduced units length elements extent splits tiles")
+Arguments = namedtuple(
+    "Arguments", "x out init slots counters kept reduced units length elements extent repeats splits tiles"
+)
 
 # A thread of a block. ``inside``: whether its lane has a result; else it works on the last one.
 Member = namedtuple("Member", "thread lane group unit inside")
@@ -92,7 +95,7 @@ class StridedKernel:
         tiles: Int32,
     ):
         await_launches()
-        init, count = self.parts(init)
+        init, count, repeats = self.parts(init)
         axes = Axes(kept, self.policy.kept, len(x) + len(out) + self.policy.kept_columns)
         positions = Axes(reduced, self.policy.reduced, len(x) + self.policy.columns)
         elements = self.elements_of(positions, reduced)
@@ -103,7 +106,7 @@ class StridedKernel:
             self.monoid.args = (cutlass.max(type(less)(elements) - less, type(less)(0)),)
         length = self.positions_of(positions, elements)
         units = axes.size
-        numbers = units, length, elements, kept[-1]
+        numbers = units, length, elements, kept[-1], repeats
         self.body(Arguments(x, out, init, slots, counters, axes, positions, *numbers, splits, tiles))
 
     def results_of_unit(self, monoid, policy) -> int:
@@ -111,11 +114,13 @@ class StridedKernel:
         return 1 if policy.load == "element" else policy.bytes // monoid.source.size
 
     def parts(self, given: tuple) -> tuple:
-        """The registers of ``init``, and the number of positions if it is given; bind the arguments between them."""
-        stop = len(given) - (self.policy.count != "")
+        """The registers of ``init``, the number of positions and that of the repeats, None if they are not given; bind
+        the arguments between them."""
+        counted = self.policy.count != ""
+        stop = len(given) - counted - self.policy.repeated
         own = stop - self.monoid.arg_count
         self.monoid.bind(given[own:stop])
-        return given[:own], given[-1] if stop < len(given) else None
+        return given[:own], given[stop] if counted else None, given[-1] if self.policy.repeated else None
 
     def elements_of(self, positions: Axes, reduced: tuple):
         """The number of elements of the reduced axis."""
@@ -238,6 +243,14 @@ class StridedKernel:
         columns."""
         shift = self.width.bit_length() - 1
         offsets = a.kept.offsets(unit)[len(a.x) :]
+        if cutlass.const_expr(self.policy.store != "element"):
+            rows = [self.monoid.results_of(self.total(a, state)) for state in states]
+            back = self.policy.store == "backward"
+            for k, dtype in enumerate(self.monoid.results):
+                column = [row[k] for row in rows]
+                start = a.out[k] + (offsets[k] - (self.width - 1 if back else 0))
+                store_vector(start, dtype, column[::-1] if back else column, min(16, self.width * dtype.size))
+            return
         steps = [step >> shift for step in a.kept.steps[len(a.x) :]]
         valid = Int64(self.width)
         if cutlass.const_expr(self.policy.load == "words"):
@@ -250,5 +263,19 @@ class StridedKernel:
 
     def total(self, a: Arguments, state):
         """The state of a result: ``init``, then ``state`` unless there are no positions."""
+        if cutlass.const_expr(self.policy.repeated):
+            state = self.power(state, a.repeats)
         found = self.monoid.combine(a.init, state) if self.has_init and not self.policy.identity else state
         return select(a.length > 0, found, a.init) if self.policy.empty else found
+
+    @cute.jit
+    def power(self, state, count: Int64):
+        """The aggregate of ``count`` equal states."""
+        total = state
+        left = count - 1
+        while left > 0:
+            if left % 2 == 1:
+                total = self.monoid.combine(total, state)
+            state = self.monoid.combine(state, state)
+            left = left // 2
+        return total

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from .normal import NUMBER_BITS, Normal
-from .policy import SMS
+from .policy import SMS, VECTOR_BYTES
 
 THREADS = 256
 LANES = 32
@@ -19,6 +19,7 @@ FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the fu
 LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
+SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES = 128  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 SHORT_RUN_BYTES = 2048  # eight lanes reduce such a run, a warp a longer one
@@ -36,7 +37,10 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
 
     ``count`` says where the number of positions that count is: "scalar", "memory", or "" if all do. With ``empty`` it
     may be 0; then ``init`` is the result. ``identity``: else ``init`` does not count. ``divides``: the operator divides
-    by the number of positions."""
+    by the number of positions.
+
+    ``store`` says how a unit's results are stored: each "element", or as a vector, "forward" or "backward" in memory.
+    ``repeated``: each element stands for several equal ones."""
 
     kept: int
     reduced: int
@@ -53,6 +57,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     empty: bool = False
     identity: bool = False
     divides: bool = False
+    store: str = "element"
+    repeated: bool = False
     columns: ClassVar[int] = 0  # of the reduced axes' steps, beside those of the inputs
 
     @property
@@ -68,6 +74,13 @@ class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
     columns: ClassVar[int] = 2
 
 
+class Output(NamedTuple):
+    """Elements of ``size`` bytes, the first of which lies ``begin`` bytes behind a 16-byte boundary."""
+
+    size: int
+    begin: int
+
+
 @dataclass(frozen=True)
 class StridedProblem:
     """A reduction in its normal form. Elements have ``size`` bytes (the widest), a state ``words`` 32-bit words.
@@ -79,6 +92,7 @@ class StridedProblem:
     words: int
     begin: int
     in_turn: bool
+    outputs: tuple[Output, ...]
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,7 @@ class StridedChoice:
     reduced: tuple[Axis, ...]
     run: int = 0  # elements of a run, of a RunPolicy
     extent: int = 0  # of the last kept axis, of words
+    repeats: int = 1
 
     @property
     def grid(self) -> int:
@@ -138,8 +153,10 @@ def choose(problem: StridedProblem) -> StridedChoice:
         problem.in_turn,
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
+        store=_store(problem, width) if load == "vector" else "element",
+        repeated=form.repeats > 1,
     )
-    return StridedChoice(policy, splits, tiles, kept, form.reduced, extent=extent)
+    return StridedChoice(policy, splits, tiles, kept, form.reduced, extent=extent, repeats=form.repeats)
 
 
 def _load(problem: StridedProblem) -> tuple[str, int]:
@@ -148,16 +165,33 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
     if problem.inputs > 1 or form.kept[-1].steps[0] != 1:
         return "element", size
     *others, last = [*form.reduced, *form.kept]
-    for wide in (16, 8, 4):  # as many columns as a thread has registers for
+    most = MAX_STATE_WORDS // problem.words  # as many columns as a thread has registers for
+    if form.length <= SHORT_LENGTH:
+        most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
+    for wide in (16, 8, 4):
         width = wide // size
-        if width > 1 and problem.words * width <= MAX_STATE_WORDS:
+        if 1 < width <= max(most, 4 // size):
             whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
             if whole and problem.begin % wide == 0:
                 return "vector", wide
     apart = all(axis.steps[0] * size >= 4 for axis in others)  # only the words of the last row reach beyond the array
-    if size <= 2 and problem.in_turn and apart and last.extent >= 16:
+    if size <= 2 and apart and last.extent >= 16:
         return "words", 4
     return "element", size
+
+
+def _store(problem: StridedProblem, width: int) -> str:
+    """Return how ``width`` neighbouring results are stored: all outputs run the same way."""
+    *others, last = problem.form.kept
+    for store, step, back in (("forward", 1, 0), ("backward", -1, width - 1)):
+        if all(
+            last.steps[problem.inputs + k] == step
+            and all(axis.steps[problem.inputs + k] % width == 0 for axis in others)
+            and (begin - back * size) % min(VECTOR_BYTES, width * size) == 0
+            for k, (size, begin) in enumerate(problem.outputs)
+        ):
+            return store
+    return "element"
 
 
 def _groups(units: int, length: int, load_bytes: int) -> int:
@@ -190,6 +224,8 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     full = form.results >= 8 * SMS * 2 or row_bytes <= PIECE_BYTES[0]  # enough warps with a result each
     groups = (8 if row_bytes <= SHORT_RUN_BYTES and problem.in_turn else LANES) if full else THREADS
     piece_bytes = next((size for size in PIECE_BYTES if form.results * row_bytes <= size * 32 * SMS), PIECE_BYTES[-1])
+    if row_bytes < piece_bytes * (THREADS // LANES):  # a piece for each warp of a block
+        piece_bytes = PIECE_BYTES[0]
     piece = run if full and len(outer) == 0 and row_bytes <= PIECE_BYTES[-1] else piece_bytes // problem.size
     pieces = ceil_div(run, piece)
     positions = pieces * form.length // run
@@ -210,8 +246,9 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         problem.in_turn,
         splits > 1,
         max(form.results, positions) >= 1 << NUMBER_BITS,
+        repeated=form.repeats > 1,
     )
-    return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run)
+    return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run, repeats=form.repeats)
 
 
 def _smallest(axes: tuple[Axis, ...]) -> int:
