@@ -181,8 +181,8 @@ def test_division_by_multiplication():
 
 def test_normal_form():
     axes = [Axis(4, (-600, 6)), Axis(1, (5, 5)), Axis(6, (100, 1)), Axis(50, (2, 0)), Axis(2, (1, 0))]
-    form = normal(axes, frozenset((3, 4)), 1, True)
+    form = normal(axes, frozenset((3, 4)), 1, True, True)
     assert form.kept == (Axis(4, (600, -6)), Axis(6, (100, 1))) and form.reduced == (Axis(100, (1,)),)
     assert form.starts == (-1800, 18) and form.contiguous(1) is None
     plain = [Axis(4, (60, 6)), Axis(10, (6, 0)), Axis(6, (1, 1))]
-    assert normal(plain, frozenset((1,)), 1, False).contiguous(1) == (4, 10, 6)
+    assert normal(plain, frozenset((1,)), 1, False, True).contiguous(1) == (4, 10, 6)

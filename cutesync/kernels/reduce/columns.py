@@ -155,7 +155,7 @@ class ColumnReduce(ReduceKernel):
 
     @cute.jit
     def reduce_groups(self, partial: Maybe, storage, thread, group):
-        """Combine the row groups' partials in order, in group 0. A barrier for each step, and one behind them: the storage may be used again."""
+        """Combine the row groups' partials in order, in group 0: a barrier for each step, and one behind."""
         if cutlass.const_expr(self.groups == 1):
             cute.arch.sync_threads()
         else:

@@ -20,8 +20,8 @@ NUMBER_BITS = 31  # of the number of a position, unless it is wide
 class Normal(NamedTuple):
     """The axes of a reduction, outermost first. ``kept`` have a step for each input, then for each output; ``reduced``
     have a step for each input. ``starts`` says by how many elements the first position of each array, inputs and then
-    outputs, lies behind the array's own first element. Of each element that is reduced there are so many ``repeats``,
-    which follow each other, or the aggregates of all others do: broadcast axes are not in ``reduced``."""
+    outputs, lies behind the array's own first element. All elements that are reduced are so many times ``repeats`` of
+    those along ``reduced``, in their order: a broadcast axis before them is left out."""
 
     kept: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
@@ -59,36 +59,20 @@ def _axes(inputs: int, side: Sequence[Axis], step_in: int, step_out: int) -> Ite
     return (Axis(extent, (step_in,) * inputs + (step_out,) * (len(steps) - inputs)) for extent, steps in side)
 
 
-class Order(NamedTuple):
-    """What may be done with the reduced axes. ``free``: they may be sorted. ``first`` and ``last``: outermost and
-    innermost broadcast axes may be left out."""
-
-    free: bool
-    first: bool
-    last: bool
-
-
-def normal(axes: Sequence[Axis], reduced: frozenset[int], inputs: int, order: Order) -> Normal:
-    """Return the normal form of ``axes``, whose steps are those of the inputs, then of the outputs."""
+def normal(axes: Sequence[Axis], reduced: frozenset[int], inputs: int, commutes: bool, equal: bool) -> Normal:
+    """Return the normal form of ``axes``, whose steps are those of the inputs, then of the outputs. ``equal``: elements
+    along a broadcast axis are equal operands."""
     count = len(axes[0].steps) if axes else 0
     starts = [0] * count
     kept = [axis for i, axis in enumerate(axes) if i not in reduced]
     gone = [Axis(axis.extent, axis.steps[:inputs]) for i, axis in enumerate(axes) if i in reduced]
     kept = _sorted(kept, starts)
-    if order.free:
+    if commutes:
         gone = _sorted(gone, starts)
-    gone, repeats = _repeats(merged(gone), order)
+    gone, repeats = merged(gone), 1
+    while equal and gone and gone[0].extent > 1 and not any(gone[0].steps):
+        repeats *= gone.pop(0).extent
     return Normal(tuple(merged(kept)), tuple(gone), tuple(starts), repeats)
-
-
-def _repeats(axes: list[Axis], order: Order) -> tuple[list[Axis], int]:
-    """Return the axes without broadcast ones, and how often elements are repeated along those left out."""
-    repeats = 1
-    while order.first and axes and axes[0].extent > 1 and not any(axes[0].steps):
-        repeats *= axes.pop(0).extent
-    while order.last and axes and axes[-1].extent > 1 and not any(axes[-1].steps):
-        repeats *= axes.pop().extent
-    return axes, repeats
 
 
 def _sorted(axes: list[Axis], starts: list[int]) -> list[Axis]:

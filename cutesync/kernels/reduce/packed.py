@@ -104,10 +104,10 @@ def _sums(monoid, words: list, size: int) -> list:
 def _transposed(words: list) -> list:
     """Four words of four bytes, or two of two 16-bit halves: the rows and columns of this matrix exchanged."""
     if len(words) == 2:
-        return [_bytes(*words, 0x5410), _bytes(*words, 0x7632)]
+        return [_bytes(words[0], words[1], order) for order in (0x5410, 0x7632)]
     a, b, c, d = words
     left, right = [_bytes(a, b, 0x5140), _bytes(c, d, 0x5140)], [_bytes(a, b, 0x7362), _bytes(c, d, 0x7362)]
-    return [_bytes(*pair, order) for pair in (left, right) for order in (0x5410, 0x7632)]
+    return [_bytes(p, q, order) for p, q in (left, right) for order in (0x5410, 0x7632)]
 
 
 def _bytes(a, b, order: int):

@@ -31,6 +31,7 @@ from .orders import AnyOrder
 
 # A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results
 # and ``length`` positions, of ``elements`` elements in all. The last kept axis has ``extent`` results (of words).
+# Each aggregate is to be combined with itself, ``repeats`` in all.
 Arguments = namedtuple(
     "Arguments", "x out init slots counters kept reduced units length elements extent repeats splits tiles"
 )

@@ -15,7 +15,7 @@ from ...runtime.launch import Launch, Run
 from ...runtime.layout import axes_of
 from ..named import Named
 from ..states import States, numbered, parameter_groups, start_of
-from .normal import Normal, Order, normal, numbers, parameters
+from .normal import Normal, normal, numbers, parameters
 from .spec import IN_MEMORY, ReduceSpec, Reduction
 from .strided_policy import Output, RunPolicy, StridedChoice, StridedPolicy, StridedProblem, choose
 
@@ -38,10 +38,9 @@ def form_of(spec: ReduceSpec, views: Views, outs: Views) -> Normal:
     for out in outs:
         own = dict(zip(order, out.steps))
         steps.append([0 if i in spec.axes else own[i] for i in range(len(spec.shape))])
-    commutes, all_count = order_of(spec.reduction)[0], spec.n is None
-    same = all_count and not getattr(spec.reduction, "takes_index", False)  # repeated elements are equal
-    order = Order(all_count and commutes, same, same and not isinstance(spec.reduction.op, str))
-    return normal(axes_of(spec.shape, *steps), spec.axes, len(views), order)
+    all_count, indexed = spec.n is None, getattr(spec.reduction, "takes_index", False)
+    commutes = all_count and order_of(spec.reduction)[0]
+    return normal(axes_of(spec.shape, *steps), spec.axes, len(views), commutes, all_count and not indexed)
 
 
 def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
