@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, strided_plan, strided_policy
+from cutesync.kernels.reduce import plan, slice_policy, strided_plan, strided_policy
 from cutesync.kernels.reduce.normal import magic, normal
 from cutesync.runtime import call as calls
 from cutesync.runtime.arrays import share_memory
 from cutesync.runtime.layout import Axis
 
 from ..cases import bicyclic, brackets, data, fold, same
+from .strided_cases import slices
 
 STAMP = 77  # in all memory around a strided ``out``
 
@@ -102,10 +103,60 @@ def test_many_views(what, multiprocessors, monkeypatch):
         monkeypatch.setattr(strided_policy, "MIN_RUN_BYTES", 8)
         monkeypatch.setattr(strided_policy, "MIN_RUNS_BYTES", 16)
         monkeypatch.setattr(strided_policy, "PIECE_BYTES", (128, 1024))
+        for name in ("SMS", "MIN_BYTES", "MIN_SLICES", "MIN_BLOCK_BYTES"):
+            monkeypatch.setattr(slice_policy, name, 1)
     monkeypatch.setattr(calls, "_plans", {})
     rng = np.random.default_rng(multiprocessors)
     for _ in range(60):
         random_case(rng, what)
+
+
+def test_slices_of_all_kinds():
+    """Slices that begin anywhere, with gaps inside and between them, of rows and of columns."""
+    rng = np.random.default_rng(6)
+    with slices():
+        for case in range(8):
+            extents = [int(n) for n in rng.integers((2, 5, 3, 2), (4, 30, 40, 9))]
+            steps, reach = [], 1
+            for extent in reversed(extents):
+                steps.insert(0, reach + int(rng.integers(0, 3)))
+                reach = steps[0] * (extent - 1) + 1
+            layout = Strided(rng, tuple(extents))
+            layout.steps, layout.span, layout.offset = (
+                tuple(steps),
+                sum((n - 1) * step for n, step in zip(extents, steps)) + 1,
+                0,
+            )
+            agrees("max" if case % 4 else "argmax", layout, (2 + case % 2,))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_results_in_vectors(sign):
+    """Neighbouring results of a thread are stored at once, forwards or backwards, also where rows of results have
+    gaps; others one by one."""
+    x = data((6, 3, 64), "int16")
+    view = cs.asarray(x)[:, :, ::sign]
+    wanted = x[:, :, ::sign].sum(1, dtype=np.int16)
+    for gap, start in ((64, 0), (80, 0), (80, 8), (80, 3), (67, 0)):
+        around = np.full(6 * gap + 8, STAMP, np.int16)
+        out = cs.asarray(around)
+        cs.reduce(view, axis=1, out=out.as_strided((6, 64), (gap, 1), start))
+        np.lib.stride_tricks.as_strided(around[start:], (6, 64), (2 * gap, 2))[...] = wanted
+        same(np.asarray(out), around, f"{gap} {start}")
+
+
+def test_broadcast_axes_are_reduced_once():
+    """The aggregate of so many equal operands, of any operator, in logarithmic time."""
+    x = data(50, "int16")
+    far = cs.asarray(x).as_strided((1 << 40, 50), (0, 1))
+    assert int(np.asarray(cs.sum(far))) == (int(x.sum(dtype=np.int64)) << 40) - (
+        (int(x.sum(dtype=np.int64)) << 40) + (1 << 63) >> 64 << 64
+    )
+    assert int(np.asarray(cs.argmax(far))) == x.argmax()
+    near = np.broadcast_to(brackets(30), (7, 30))
+    view = cs.asarray(brackets(30)).as_strided((7, 30), (0, 1))
+    same(np.asarray(cs.reduce(view, bicyclic)), fold(bicyclic, near.reshape(-1)))
+    same(np.asarray(cs.reduce(view.T, bicyclic)), fold(bicyclic, np.ascontiguousarray(near.T).reshape(-1)))
 
 
 def test_views_that_normalise_take_the_kernels_of_contiguous_arrays(monkeypatch):

@@ -23,7 +23,6 @@ MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 
 NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
 MAX_ODD_ROW_BYTES = 4096  # longer rows hardly feel their misaligned ends
 SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are read element by element
-SMALL_SLICES_BYTES = 1 << 18  # up to this, a thread reduces a column of a slice from global memory
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
 LANE_BYTES = 128  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
@@ -122,17 +121,6 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
 
 
 @dataclass(frozen=True)
-class SlicePolicy(Policy, kernel=".slices:SliceReduce"):
-    """Outer slices of a few KiB, of which a block holds up to ``bytes`` in shared memory, each followed by ``pad``
-    bytes. ``groups`` threads share a result. Elements are combined ``in_turn`` or in contiguous runs."""
-
-    groups: int
-    bytes: int
-    pad: int
-    in_turn: bool
-
-
-@dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``splits`` blocks share a result, ``tiles`` blocks cover ``inner``."""
 
@@ -165,22 +153,6 @@ def _fitted(choice: Choice, problem: Problem) -> Choice:
     return replace(choice, policy=replace(policy, unroll=unroll, aligned=problem.together))
 
 
-STAGE_BYTES = 16384  # of slices in shared memory: eight blocks a multiprocessor
-
-
-def slices(problem: Problem) -> Choice:
-    """Return the choice of whole slices in shared memory."""
-    slice_bytes = problem.length * problem.inner * problem.size
-    pad = 0
-    if problem.aligned and slice_bytes % 128 == 0:
-        pad = ceil_div(problem.inner * problem.size, VECTOR_BYTES) * VECTOR_BYTES % 128 or VECTOR_BYTES
-    stage = STAGE_BYTES if slice_bytes + pad <= STAGE_BYTES else 3 * STAGE_BYTES
-    each = max(1, min(stage // (slice_bytes + pad), ceil_div(problem.outer, 4 * SMS)))
-    results = each * problem.inner
-    groups = next(g for g in (16, 4, 1) if g == 1 or (g * results <= 256 and 4 * g <= problem.length))
-    return Choice(SlicePolicy(groups, stage, pad, problem.in_turn), 1, each, ceil_div(problem.outer, each))
-
-
 def strided_is_faster(problem: Problem) -> bool:
     """Return whether the kernels of strided arrays are faster than those that ``choose`` selects."""
     row_bytes = problem.length * problem.inner * problem.size
@@ -190,27 +162,10 @@ def strided_is_faster(problem: Problem) -> bool:
         return odd and (total <= SMALL_ROWS_BYTES or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
     if _is_narrow(problem) and row_bytes >= NARROW_BYTES:
         return False
-    if not problem.in_turn or problem.several:
+    if problem.several:
         return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES
     odd = problem.size <= 2 and (not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0)
-    if odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64:
-        return False  # long columns that no vector begins with
-    return not _fits_slices(problem)
-
-
-def _fits_slices(problem: Problem) -> bool:
-    """Return whether outer slices are reduced in shared memory: many small ones of narrow columns. Elements of 4 bytes
-    and more are read as fast from global memory."""
-    slice_bytes = problem.length * problem.inner * problem.size
-    total = slice_bytes * problem.outer
-    columns = problem.inner * problem.size
-    return (
-        problem.inputs == 1
-        and problem.size <= 2
-        and columns <= 64
-        and slice_bytes <= STAGE_BYTES
-        and (total >= SMALL_SLICES_BYTES and problem.outer >= 64)
-    )
+    return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
 
 
 def _segments(problem: Problem) -> Choice:
@@ -274,8 +229,6 @@ def _is_narrow(problem: Problem) -> bool:
 
 
 def _columns(problem: Problem) -> Choice:
-    if _fits_slices(problem):
-        return slices(problem)
     if _is_narrow(problem):
         return _narrow_columns(problem, math.lcm(problem.inner * problem.size, VECTOR_BYTES))
     vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0 and not problem.several

@@ -17,7 +17,8 @@ from ..named import Named
 from ..states import States, numbered, parameter_groups, start_of
 from .normal import Normal, normal, numbers, parameters
 from .spec import IN_MEMORY, ReduceSpec, Reduction
-from .strided_policy import Output, RunPolicy, StridedChoice, StridedPolicy, StridedProblem, choose
+from .strided_policy import RunPolicy, choose
+from .strided_problem import Output, StridedChoice, StridedPolicy, StridedProblem
 
 DIVIDE = ("mean", "var", "std")  # operators that divide by the number of elements
 COMMUTE = ("mean", "var", "std", "logsumexp", "minmax", "count_nonzero")  # operators with device code of their own

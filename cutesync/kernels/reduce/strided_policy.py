@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
-from ..policy import Policy
-from .normal import NUMBER_BITS, Normal
+from . import slice_policy
+from .normal import NUMBER_BITS
 from .policy import SMS, VECTOR_BYTES
+from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 
-THREADS = 256
 LANES = 32
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
@@ -27,100 +27,18 @@ PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
 
 
 @dataclass(frozen=True)
-class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
-    """Any strides: ``kept`` and ``reduced`` axes. ``lanes`` units of results side by side, times ``groups`` of
-    positions, which are taken ``in_turn`` or in contiguous runs. Neighbouring threads are neighbouring lanes if
-    ``along_kept``, else groups. With ``split`` several blocks share the positions; ``wide`` counts in 64 bits.
-
-    ``load`` says what a unit is: an "element", a "vector" of ``bytes`` on their boundary, or ``bytes`` that begin
-    anywhere and are read as the two "words" that hold them.
-
-    ``count`` says where the number of positions that count is: "scalar", "memory", or "" if all do. With ``empty`` it
-    may be 0; then ``init`` is the result. ``identity``: else ``init`` does not count. ``divides``: the operator divides
-    by the number of positions.
-
-    ``store`` says how a unit's results are stored: each "element", or as a vector, "forward" or "backward" in memory.
-    ``repeated``: each element stands for several equal ones."""
-
-    kept: int
-    reduced: int
-    along_kept: bool
-    load: str
-    bytes: int
-    lanes: int
-    groups: int
-    unroll: int
-    in_turn: bool
-    split: bool
-    wide: bool
-    count: str = ""
-    empty: bool = False
-    identity: bool = False
-    divides: bool = False
-    store: str = "element"
-    repeated: bool = False
-    columns: ClassVar[int] = 0  # of the reduced axes' steps, beside those of the inputs
-
-    @property
-    def kept_columns(self) -> int:
-        """The same of the kept axes: with words, the number of a unit's first result along the last axis."""
-        return int(self.load == "words")
-
-
-@dataclass(frozen=True)
 class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
     """The last reduced axis is contiguous: positions are pieces of its runs."""
 
     columns: ClassVar[int] = 2
 
 
-class Output(NamedTuple):
-    """Elements of ``size`` bytes, the first of which lies ``begin`` bytes behind a 16-byte boundary."""
-
-    size: int
-    begin: int
-
-
-@dataclass(frozen=True)
-class StridedProblem:
-    """A reduction in its normal form. Elements have ``size`` bytes (the widest), a state ``words`` 32-bit words.
-    The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order."""
-
-    form: Normal
-    inputs: int
-    size: int
-    words: int
-    begin: int
-    in_turn: bool
-    outputs: tuple[Output, ...]
-
-
-@dataclass(frozen=True)
-class StridedChoice:
-    """A policy and its launch, as ``policy.Choice``; and the axes as the kernel counts them."""
-
-    policy: StridedPolicy
-    splits: int
-    tiles: int
-    kept: tuple[Axis, ...]
-    reduced: tuple[Axis, ...]
-    run: int = 0  # elements of a run, of a RunPolicy
-    extent: int = 0  # of the last kept axis, of words
-    repeats: int = 1
-
-    @property
-    def grid(self) -> int:
-        return self.splits * self.tiles
-
-    @property
-    def agrees(self) -> bool:
-        """Whether blocks combine their partials through the workspace."""
-        return self.splits > 1
-
-
 def choose(problem: StridedProblem) -> StridedChoice:
     """Return the policy and the launch of a problem."""
     form = problem.form
+    slices = slice_policy.choose(problem)
+    if slices is not None:
+        return slices
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         run_bytes = form.reduced[-1].extent * problem.size
         if run_bytes >= (MIN_RUN_BYTES if len(form.reduced) == 1 else MIN_RUNS_BYTES):
