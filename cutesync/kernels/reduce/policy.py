@@ -18,6 +18,7 @@ VECTOR_BYTES = 16  # the widest load of a thread
 CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # a warp of SegmentReduce reduces this much in one step, with unroll 8
 SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
+MIN_WARP_ROW_BYTES = 2048  # a warp loads so much at once: shorter rows have a few lanes each
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
@@ -157,14 +158,17 @@ def strided_is_faster(problem: Problem) -> bool:
     """Return whether the kernels of strided arrays are faster than those that ``choose`` selects."""
     row_bytes = problem.length * problem.inner * problem.size
     total = problem.outer * row_bytes
-    if problem.inner == 1:  # rows that are not whole vectors; a row of one element is copied
+    if problem.inner == 1:  # rows that are not whole vectors, or less than a warp loads; a row of one element is copied
         odd = row_bytes % VECTOR_BYTES != 0 and problem.length > 1 and row_bytes <= MAX_ODD_ROW_BYTES
+        if problem.aligned and problem.in_turn and not problem.several and not odd:
+            return SHORT_ROW_BYTES < row_bytes < MIN_WARP_ROW_BYTES and problem.outer >= 4 * SMS
         return odd and (total <= SMALL_ROWS_BYTES or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
     if _is_narrow(problem) and row_bytes >= NARROW_BYTES:
         return False
     if problem.several:
         return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES
-    odd = problem.size <= 2 and (not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0)
+    odd = not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0
+    odd = odd and (problem.size <= 2 or not problem.in_turn)
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
 
 
@@ -201,7 +205,7 @@ def _short_rows(problem: Problem) -> Choice:
     group = min(power_of_two(row_bytes // VECTOR_BYTES if vectors else ceil_div(problem.length, 8)), 32)
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
-    many = problem.outer * row_bytes >= MIN_WHOLE_ROWS_BYTES or not vectors
+    many = whole <= 2 * VECTOR_BYTES or problem.outer * row_bytes >= MIN_WHOLE_ROWS_BYTES or not vectors
     if problem.aligned and whole <= LANE_BYTES and problem.inputs == 1 and many:
         if VECTOR_BYTES % row_bytes == 0:  # few rows, so that a lane stores little consecutive memory
             whole = max(row_bytes, 4, VECTOR_BYTES * row_bytes // max(row_bytes, problem.out_size))

@@ -60,7 +60,11 @@ class StridedReduce(StridedKernel):
                     self.load(moved(x, a.reduced.offsets(at + u * step)), words, u, valid)
             for u in cutlass.range_constexpr(self.unroll - 1):
                 if u < count:
-                    partial = partial.append(self.lifted(words, u, at + u * step), self.append)
+                    found = self.lifted(words, u, at + u * step)
+                    if cutlass.const_expr(u == 0):
+                        partial = partial.append(found, self.append)
+                    else:
+                        partial = Maybe.of(self.append(partial.state, found))
         if cutlass.const_expr(self.policy.load == "words"):
             if last:
                 (start,) = moved(x, a.reduced.offsets(a.length - 1))
