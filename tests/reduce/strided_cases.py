@@ -77,6 +77,7 @@ def slices():
         patch.setattr(calls, "_plans", {})
         for name, value in (("SMS", 1), ("MAX_SIZE", 8), ("MIN_BYTES", 0), ("MIN_SLICES", 1), ("MIN_BLOCK_BYTES", 0)):
             patch.setattr(slice_policy, name, value)
+        patch.setattr(strided_policy, "_load", lambda problem: ("element", problem.size))
         patch.setattr(slice_policy, "choose", chosen)
         yield
     assert seen and all(isinstance(choice.policy, slice_policy.SlicePolicy) for choice in seen)

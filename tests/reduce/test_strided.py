@@ -159,6 +159,25 @@ def test_broadcast_axes_are_reduced_once():
     same(np.asarray(cs.reduce(view.T, bicyclic)), fold(bicyclic, np.ascontiguousarray(near.T).reshape(-1)))
 
 
+def test_equal_results_are_reduced_once(monkeypatch):
+    """Along a kept axis whose elements are broadcast, a thread stores its results several times."""
+    monkeypatch.setattr(strided_policy, "COPYING_THREADS", 10)
+    monkeypatch.setattr(calls, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    x = data((40, 16), "int16")
+    cases = ((24, 40, 16), (0, 16, 1), 2), ((40, 6, 16), (16, 0, 1), 0), ((7, 40, 3), (0, 16, 5), 1)
+    for shape, steps, axis in cases:
+        view = np.lib.stride_tricks.as_strided(x, shape, [2 * step for step in steps])
+        wanted = view.sum(axis, dtype=np.int16)
+        gaps = np.full((*wanted.shape[:1], 3, *wanted.shape[1:]), STAMP, np.int16)
+        out = cs.asarray(gaps)
+        cs.reduce(cs.asarray(x).as_strided(shape, steps), axis=axis, out=out[:, 1])
+        gaps[:, 1] = wanted
+        same(np.asarray(out), gaps)
+    assert [choice.copies and choice.copies[0] for choice in chosen] == [24, 6, ()]
+
+
 def test_views_that_normalise_take_the_kernels_of_contiguous_arrays(monkeypatch):
     """A transposed or reversed array is reduced along another axis, and a callable keeps C order."""
     monkeypatch.setattr(calls, "_plans", {})

@@ -78,8 +78,8 @@ class SliceReduce(StridedKernel):
                     s + Int64(which) * p + Int64(at) * q
                     for s, p, q in zip(starts[1:], slices.steps[1:], inner.steps[1:])
                 ]
-                for out, place, result in zip(a.out, places, self.monoid.results_of(self.total(a, state))):
-                    cute.make_tensor(out + place, cute.make_layout((1,)))[0] = result
+                found = [self.monoid.results_of(self.total(a, state))]
+                self.store_copies(a, places, places, found, Int64(1))
             done += self.lanes
 
     @cute.jit

@@ -31,9 +31,10 @@ from .orders import AnyOrder
 
 # A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results
 # and ``length`` positions, of ``elements`` elements in all. The last kept axis has ``extent`` results (of words).
-# Each aggregate is to be combined with itself, ``repeats`` in all.
+# Each aggregate is to be combined with itself, ``repeats`` in all. ``copies``: how many of each result are stored, and
+# the steps between them in each output.
 Arguments = namedtuple(
-    "Arguments", "x out init slots counters kept reduced units length elements extent repeats splits tiles"
+    "Arguments", "x out init slots counters kept reduced units length elements extent repeats copies splits tiles"
 )
 
 # A thread of a block. ``inside``: whether its lane has a result; else it works on the last one.
@@ -96,7 +97,7 @@ class StridedKernel:
         tiles: Int32,
     ):
         await_launches()
-        init, count, repeats = self.parts(init)
+        init, count, repeats, copies = self.parts(init)
         axes = Axes(kept, self.policy.kept, len(x) + len(out) + self.policy.kept_columns)
         positions = Axes(reduced, self.policy.reduced, len(x) + self.policy.columns)
         elements = self.elements_of(positions, reduced)
@@ -107,7 +108,7 @@ class StridedKernel:
             self.monoid.args = (cutlass.max(type(less)(elements) - less, type(less)(0)),)
         length = self.positions_of(positions, elements)
         units = axes.size
-        numbers = units, length, elements, kept[-1], repeats
+        numbers = units, length, elements, kept[-1], repeats, copies
         self.body(Arguments(x, out, init, slots, counters, axes, positions, *numbers, splits, tiles))
 
     def results_of_unit(self, monoid, policy) -> int:
@@ -115,13 +116,17 @@ class StridedKernel:
         return 1 if policy.load == "element" else policy.bytes // monoid.source.size
 
     def parts(self, given: tuple) -> tuple:
-        """The registers of ``init``, the number of positions and that of the repeats, None if they are not given; bind
-        the arguments between them."""
-        counted = self.policy.count != ""
-        stop = len(given) - counted - self.policy.repeated
+        """The registers of ``init``, then the number of positions, that of the repeats, and that of the copies with
+        their steps, None if they are not given; bind the arguments between them."""
+        sizes = self.policy.count != "", self.policy.repeated, self.policy.copied * (1 + len(self.monoid.results))
+        found, stop = [], len(given)
+        for size in reversed(sizes):
+            found.append(given[stop - size : stop] if size else None)
+            stop -= size
         own = stop - self.monoid.arg_count
         self.monoid.bind(given[own:stop])
-        return given[:own], given[stop] if counted else None, given[-1] if self.policy.repeated else None
+        copies, repeats, count = found
+        return given[:own], count and count[0], repeats and repeats[0], copies
 
     def elements_of(self, positions: Axes, reduced: tuple):
         """The number of elements of the reduced axis."""
@@ -244,23 +249,36 @@ class StridedKernel:
         columns."""
         shift = self.width.bit_length() - 1
         offsets = a.kept.offsets(unit)[len(a.x) :]
-        if cutlass.const_expr(self.policy.store != "element"):
-            rows = [self.monoid.results_of(self.total(a, state)) for state in states]
-            back = self.policy.store == "backward"
-            for k, dtype in enumerate(self.monoid.results):
-                column = [row[k] for row in rows]
-                start = a.out[k] + (offsets[k] - (self.width - 1 if back else 0))
-                store_vector(start, dtype, column[::-1] if back else column, min(16, self.width * dtype.size))
-            return
         steps = [step >> shift for step in a.kept.steps[len(a.x) :]]
         valid = Int64(self.width)
         if cutlass.const_expr(self.policy.load == "words"):
             valid = a.extent - offsets[-1]
-        for c in cutlass.range_constexpr(self.width):
-            if c < valid:
-                results = self.monoid.results_of(self.total(a, states[c]))
-                for out, offset, step, result in zip(a.out, offsets, steps, results):
-                    cute.make_tensor(out + (offset + step * c), cute.make_layout((1,)))[0] = result
+        self.store_copies(a, offsets, steps, [self.monoid.results_of(self.total(a, state)) for state in states], valid)
+
+    @cute.jit
+    def store_copies(self, a: cutlass.Constexpr, offsets, steps, rows, valid):
+        """Store the first ``valid`` of the rows of results, ``steps`` apart in the outputs, as often as they are
+        wanted."""
+        if cutlass.const_expr(self.policy.copied):
+            count, *distances = a.copies
+            for i in cutlass.range(Int32(count), unroll=1):
+                self.store_rows(a, [o + Int64(i) * far for o, far in zip(offsets, distances)], steps, rows, valid)
+        else:
+            self.store_rows(a, offsets, steps, rows, valid)
+
+    @cute.jit
+    def store_rows(self, a: cutlass.Constexpr, offsets, steps, rows, valid):
+        if cutlass.const_expr(self.policy.store != "element"):
+            back = self.policy.store == "backward"
+            for k, dtype in enumerate(self.monoid.results):
+                column = [row[k] for row in rows]
+                start = a.out[k] + (offsets[k] - (len(rows) - 1 if back else 0))
+                store_vector(start, dtype, column[::-1] if back else column, min(16, len(rows) * dtype.size))
+        else:
+            for c in cutlass.range_constexpr(len(rows)):
+                if c < valid:
+                    for out, offset, step, result in zip(a.out, offsets, steps, rows[c]):
+                        cute.make_tensor(out + (offset + step * c), cute.make_layout((1,)))[0] = result
 
     def total(self, a: Arguments, state):
         """The state of a result: ``init``, then ``state`` unless there are no positions."""

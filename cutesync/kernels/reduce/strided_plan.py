@@ -60,6 +60,8 @@ def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: 
         count.append(Pointer("n", INT64) if policy.count == "memory" else Scalar("n", "Int64"))
     if policy.repeated:
         count.append(Scalar("repeats", "Int64"))
+    if policy.copied:
+        count += [Scalar(name, "Int64") for name in ("copies", *numbered("copy_step", outputs))]
 
     def examples() -> Sequence:
         groups = (inputs, outputs, [*start, *args, *count], memory, kept, reduced, counts)
@@ -84,6 +86,8 @@ def launch(choice: StridedChoice, spec: ReduceSpec, start: tuple | None, ordinal
         values["n"] = spec.n
     if policy.repeated:
         values["repeats"] = choice.repeats
+    if policy.copied:
+        values |= dict(zip(("copies", *numbered("copy_step", reduction.results)), choice.copies))
     arguments = numbered("arg", spec.args)
     values |= dict(zip(numbered("init", reduction.registers), start or ())) | dict(zip(arguments, spec.args))
     memory = [name for name, value in zip(arguments, spec.args) if value is None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...runtime.layout import Axis
@@ -17,6 +17,7 @@ from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProbl
 LANES = 32
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
+MAX_FACTOR, COPYING_THREADS = 64, 2 * SMS * THREADS  # of the search for copies; enough to fill the GPU
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
@@ -35,16 +36,44 @@ class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
 
 def choose(problem: StridedProblem) -> StridedChoice:
     """Return the policy and the launch of a problem."""
+    copies, kept = _copies(problem)
+    if copies is None:
+        return _choose(problem)
+    choice = _choose(replace(problem, form=problem.form._replace(kept=kept)))
+    policy = replace(choice.policy, copied=True)
+    if any(step % (policy.bytes // problem.size) for step in copies[1:]):
+        policy = replace(policy, store="element")
+    return replace(choice, policy=policy, copies=copies)
+
+
+def _copies(problem: StridedProblem) -> tuple[tuple[int, ...] | None, tuple[Axis, ...]]:
+    """Return how many equal results a thread stores and their distances, and the kept axes without them: those of a
+    broadcast axis, as many as leave enough threads. None if there is no such axis."""
+    first, *others = problem.form.kept or [Axis(1, ())]
+    steps = first.steps[problem.inputs :]
+    if first.extent == 1 or any(first.steps[: problem.inputs]) or any(abs(step) == 1 for step in steps):
+        return None, problem.form.kept
+    extent, results = first.extent, problem.form.results
+    counts = sorted({n for k in range(1, MAX_FACTOR) for n in (k, extent // k) if n and extent % n == 0}, reverse=True)
+    count = next((n for n in counts if results // n >= COPYING_THREADS), 1)
+    if count == 1:
+        return None, problem.form.kept
+    left = Axis(extent // count, tuple(step * count for step in first.steps))
+    return (count, *steps), ((left, *others) if left.extent > 1 else tuple(others))
+
+
+def _choose(problem: StridedProblem) -> StridedChoice:
     form = problem.form
-    slices = slice_policy.choose(problem)
-    if slices is not None:
-        return slices
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         run_bytes = form.reduced[-1].extent * problem.size
         if run_bytes >= (MIN_RUN_BYTES if len(form.reduced) == 1 else MIN_RUNS_BYTES):
             return _runs(problem)
     along_kept = _smallest(form.kept) < _smallest(form.reduced)
     load, load_bytes = _load(problem) if along_kept else ("element", problem.size)
+    if load == "element":
+        slices = slice_policy.choose(problem)
+        if slices is not None:
+            return slices
     width = load_bytes // problem.size
     kept, extent = form.kept, 0
     if width > 1:

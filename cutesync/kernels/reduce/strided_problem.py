@@ -26,7 +26,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     by the number of positions.
 
     ``store`` says how a unit's results are stored: each "element", or as a vector, "forward" or "backward" in memory.
-    ``repeated``: each element stands for several equal ones."""
+    ``repeated``: each element stands for several equal ones. ``copied``: each result is stored several times."""
 
     kept: int
     reduced: int
@@ -45,6 +45,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     divides: bool = False
     store: str = "element"
     repeated: bool = False
+    copied: bool = False
     columns: ClassVar[int] = 0  # of the reduced axes' steps, beside those of the inputs
 
     @property
@@ -86,6 +87,7 @@ class StridedChoice:
     run: int = 0  # elements of a run, of a RunPolicy
     extent: int = 0  # of the last kept axis, of words
     repeats: int = 1
+    copies: tuple[int, ...] = ()  # how many of each result, and their distance in each output
 
     @property
     def grid(self) -> int:
