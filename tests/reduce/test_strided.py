@@ -145,6 +145,24 @@ def test_results_in_vectors(sign):
         same(np.asarray(out), around, f"{gap} {start}")
 
 
+def test_short_rows_in_vectors(monkeypatch):
+    """A thread loads the rows of its results as vectors, wherever the rows lie; in order, so for any operator."""
+    monkeypatch.setattr(strided_policy, "MIN_ROWS", 1)
+    monkeypatch.setattr(calls, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    for length in (4, 6, 24):
+        x = data((9, 5, length), "int16")
+        view, array = x[::-1, 1:], cs.asarray(x)[::-1, 1:]
+        same(np.asarray(cs.reduce(array, axis=2)), view.sum(2, dtype=np.int16))
+        same(np.asarray(cs.argmax(array, axis=2)), view.argmax(2))
+    y = brackets((40, 2))
+    array = cs.asarray(y)[::-2].as_strided((20, 2), (-4, 1))
+    same(np.asarray(cs.reduce(array, bicyclic, axis=1)), fold(bicyclic, y[::-2]))
+    assert [choice.policy.load for choice in chosen] == ["row"] * 7
+    assert [choice.policy.bytes for choice in chosen[:6:2]] == [8, 4, 16]
+
+
 def test_broadcast_axes_are_reduced_once():
     """The aggregate of so many equal operands, of any operator, in logarithmic time."""
     x = data(50, "int16")

@@ -19,6 +19,11 @@ from .strided_base import Member, StridedKernel
 class StridedReduce(StridedKernel):
     """The kernel: ``unroll`` positions of a thread are in flight."""
 
+    @property
+    def each(self) -> int:
+        """Elements of a position."""
+        return self.policy.bytes // self.monoid.source.size
+
     def combine_own(self, states, storage, me: Member, count):
         """Combine the states of the block's groups, which share ``count`` positions."""
         return self.reduce_groups(states, storage, me, self.used(count))
@@ -94,13 +99,16 @@ class StridedReduce(StridedKernel):
             return
         for pointer, target in zip(pointers, words):
             count = 1
-            if self.policy.load == "vector":
+            if self.policy.load in ("vector", "row"):
                 count = self.policy.bytes // 4
                 pointer = cute.make_ptr(Int32, pointer.toint(), cute.AddressSpace.gmem, assumed_align=self.policy.bytes)
             cute.autovec_copy(cute.make_tensor(pointer, cute.make_layout((count,))), target[(None, u)])
 
     def aggregate(self, words, index, step: int):
         """The aggregate of each column over ``unroll`` loaded positions."""
+        if self.policy.load == "row":
+            elements = [row[i] for u in range(self.unroll) for row in self.elements(words, u) for i in range(self.each)]
+            return (self.monoid.run(elements, index * self.each),)
         if isinstance(self.monoid, ArgMonoid):  # inside these positions, indexes are known to the compiler
             states = tree([self.lifted(words, u, Int32(u * step)) for u in range(self.unroll)], self.append)
             return tuple((value, index + type(index)(place)) for value, place in states)
@@ -122,6 +130,8 @@ class StridedReduce(StridedKernel):
 
     def lifted(self, words, u: int, index):
         rows = self.elements(words, u)
+        if self.policy.load == "row":
+            return (self.monoid.run([rows[0][i] for i in range(self.each)], index * self.each),)
         return tuple(self.monoid.lift(*(row[c] for row in rows), index) for c in range(self.width))
 
 

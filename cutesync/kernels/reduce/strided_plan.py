@@ -107,7 +107,9 @@ def strided(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: i
         Output(result.size, (view.ptr + start * result.size) % 16)
         for view, start, result in zip(outs, form.starts[len(sizes) :], reduction.results)
     )
-    problem = StridedProblem(form, len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1], outputs)
+    problem = StridedProblem(
+        form, len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1], outputs, spec.n is not None
+    )
     choice = choose(problem)
     start, empty = spec.init, form.length == 0
     if spec.n is not None:

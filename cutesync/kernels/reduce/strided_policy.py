@@ -16,10 +16,13 @@ from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProbl
 
 LANES = 32
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
+MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
 MAX_FACTOR, COPYING_THREADS = 64, 2 * SMS * THREADS  # of the search for copies; enough to fill the GPU
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
+MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
+MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES = 128  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
@@ -69,24 +72,29 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         if run_bytes >= (MIN_RUN_BYTES if len(form.reduced) == 1 else MIN_RUNS_BYTES):
             return _runs(problem)
     along_kept = _smallest(form.kept) < _smallest(form.reduced)
-    load, load_bytes = _load(problem) if along_kept else ("element", problem.size)
+    load, load_bytes = _load(problem) if along_kept else _load_rows(problem)
     if load == "element":
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
-    width = load_bytes // problem.size
+    width = load_bytes // problem.size if along_kept else 1
     kept, extent = form.kept, 0
     if width > 1:
         extent, steps = kept[-1]
         last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
         kept = (*kept[:-1], last)
-    units, length = math.prod(axis.extent for axis in kept), form.length
+    units, reduced = math.prod(axis.extent for axis in kept), form.reduced
+    if load == "row":
+        each = load_bytes // problem.size
+        reduced = (Axis(form.length // each, tuple(step * each for step in form.reduced[0].steps)),)
+    length = math.prod(axis.extent for axis in reduced)
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     unroll = 4 if problem.words * width > 16 else 8
-    groups = _groups(units, length, load_bytes) if along_kept else _along_reduced(length)
+    groups = _groups(units, length, load_bytes) if along_kept else 1 if load == "row" else _along_reduced(length)
     tiles = ceil_div(units, THREADS // groups)
-    blocks = max(2, min(8, FLIGHT_BYTES // (THREADS * unroll * load_bytes)))
+    few = units * width * length * problem.size <= MAX_FEW_BYTES
+    blocks = 2 if few else max(2, min(8, FLIGHT_BYTES // (THREADS * unroll * load_bytes)))
     splits = _splits(problem, tiles, units * width, length // (groups * unroll), blocks)
     policy = StridedPolicy(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
@@ -97,13 +105,25 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         THREADS // groups,
         groups,
         unroll,
-        problem.in_turn,
+        problem.in_turn and load != "row",  # a thread has all elements of its results
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
         store=_store(problem, width) if load == "vector" else "element",
         repeated=form.repeats > 1,
     )
-    return StridedChoice(policy, splits, tiles, kept, form.reduced, extent=extent, repeats=form.repeats)
+    return StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
+
+
+def _load_rows(problem: StridedProblem) -> tuple[str, int]:
+    """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
+    form, size = problem.form, problem.size
+    rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted
+    if rows and form.results >= MIN_ROWS:
+        for wide in (16, 8, 4):
+            starts = all(axis.steps[0] * size % wide == 0 for axis in form.kept)
+            if wide > size and form.length * size % wide == 0 and starts and problem.begin % wide == 0:
+                return "row", wide
+    return "element", size
 
 
 def _load(problem: StridedProblem) -> tuple[str, int]:
@@ -122,7 +142,8 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
             if whole and problem.begin % wide == 0:
                 return "vector", wide
     apart = all(axis.steps[0] * size >= 4 for axis in others)  # only the words of the last row reach beyond the array
-    if size <= 2 and apart and last.extent >= 16:
+    large = form.results * form.length * size >= MIN_WORDS_BYTES
+    if size <= 2 and apart and last.extent >= 16 and large:
         return "words", 4
     return "element", size
 

@@ -19,7 +19,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     ``along_kept``, else groups. With ``split`` several blocks share the positions; ``wide`` counts in 64 bits.
 
     ``load`` says what a unit is: an "element", a "vector" of ``bytes`` on their boundary, or ``bytes`` that begin
-    anywhere and are read as the two "words" that hold them.
+    anywhere and are read as the two "words" that hold them. With "row", a unit is one result, whose elements lie side
+    by side: a position is a vector of ``bytes`` of them.
 
     ``count`` says where the number of positions that count is: "scalar", "memory", or "" if all do. With ``empty`` it
     may be 0; then ``init`` is the result. ``identity``: else ``init`` does not count. ``divides``: the operator divides
@@ -64,7 +65,8 @@ class Output(NamedTuple):
 @dataclass(frozen=True)
 class StridedProblem:
     """A reduction in its normal form. Elements have ``size`` bytes (the widest), a state ``words`` 32-bit words.
-    The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order."""
+    The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order.
+    ``counted``: not all elements need count."""
 
     form: Normal
     inputs: int
@@ -73,6 +75,7 @@ class StridedProblem:
     begin: int
     in_turn: bool
     outputs: tuple[Output, ...]
+    counted: bool = False
 
 
 @dataclass(frozen=True)
