@@ -296,20 +296,16 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     block = None if form.bits or not down else _block(axes, row, facts, wide)
     if block is not None:
         lanes, tall = block
-        in_words = facts.result < 4 and _fits(
-            1, rows, axes, 4 // facts.result, facts.result, facts.result_aligned, slice(1, None)
-        )
+        each = 4 // facts.result
+        in_words = each > 1 and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
     by_words = _by_words(facts, along, wide) and (
         form.bits or across or ((stored_down or block is not None) and tall % 4 == 0)
     )
     side, height = (wide, tall) if block is None else (lanes * wide, THREADS // lanes * tall)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
+    geometry = len(axes), along, row, wide, tall
     policy = TilePolicy(
-        len(axes),
-        along,
-        row,
-        wide,
-        tall,
+        *geometry,
         across,
         stored_down and block is None,
         by_words,
