@@ -198,7 +198,8 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     pieces = ceil_div(run, piece)
     positions = pieces * form.length // run
     tiles = ceil_div(form.results, THREADS // groups)
-    splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES), 4)
+    blocks = 2 if form.results * row_bytes <= MAX_FEW_BYTES else 4
+    splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES), blocks)
     weights = [form.length // math.prod(axis.extent for axis in form.reduced[: i + 1]) for i in range(len(outer))]
     axes = [Axis(axis.extent, (*axis.steps, 0, weight)) for axis, weight in zip(outer, weights)]
     axes.append(Axis(pieces, (piece,) * (len(steps) + 2)))
