@@ -1,5 +1,5 @@
-"""What all reduction kernels share: one argument list, one launch, one way to store a result; and the kernel that only
-stores results."""
+"""What all reduction kernels share: one parameter list and one launch; what those of contiguous arrays share: their
+arguments, and one way to store a result; and the kernel that only stores results."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ def store_vector(place, dtype, values, align: int) -> None:
 
 
 class ReduceKernel:
-    """A compiled reduction. A subclass defines ``body``, which gets the ``Arguments``."""
+    """A compiled reduction: its parameters and its launch. A subclass defines ``start``, which gets them, the numbers
+    that describe the arrays as ``shape``."""
 
-    body: Any
+    name = "cutesync_reduce"
+    start: Any
 
-    def __init__(self, monoid, has_init: bool, threads: int, smem: int, blocks_per_sm: int) -> None:
+    def __init__(self, monoid, has_init: bool, threads: int, smem: int, blocks_per_sm: int = 1) -> None:
         self.monoid, self.has_init = monoid, has_init
         self.threads, self.smem, self.blocks_per_sm = threads, smem, blocks_per_sm
 
@@ -47,16 +49,14 @@ class ReduceKernel:
         init: tuple,
         slots: cute.Pointer,
         counters: cute.Pointer,
-        outer: Int64,
-        length: Int64,
-        inner: Int64,
+        shape: tuple,
         splits: Int32,
         tiles: Int32,
         grid: Int32,
         stream,
     ):
-        self.kernel.set_name_prefix("cutesync_reduce", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init, slots, counters, outer, length, inner, splits, tiles).launch(
+        self.kernel.set_name_prefix(self.name, remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(x, out, init, slots, counters, shape, splits, tiles).launch(
             grid=(grid, 1, 1),
             block=(self.threads, 1, 1),
             smem=self.smem,
@@ -73,15 +73,23 @@ class ReduceKernel:
         init: tuple,
         slots: cute.Pointer,
         counters: cute.Pointer,
-        outer: Int64,
-        length: Int64,
-        inner: Int64,
+        shape: tuple,
         splits: Int32,
         tiles: Int32,
     ):
         await_launches()
+        self.start(x, out, init, slots, counters, shape, splits, tiles)
+
+
+class ContiguousKernel(ReduceKernel):
+    """A reduction of contiguous arrays. A subclass defines ``body``, which gets the ``Arguments``."""
+
+    body: Any
+
+    def start(self, x, out, init, slots, counters, shape, splits, tiles) -> None:
         own = len(init) - self.monoid.arg_count
         self.monoid.bind(init[own:])
+        outer, length, inner = shape
         x, out, init = together(x), together(out), init[:own]
         self.body(Arguments(x, out, init, slots, counters, outer, length, inner, splits, tiles))
 
@@ -103,7 +111,7 @@ class ReduceKernel:
             cute.make_tensor(out + place, cute.make_layout((1,)))[0] = result
 
 
-class FillReduce(ReduceKernel):
+class FillReduce(ContiguousKernel):
     """The result of reducing nothing: ``init`` is stored in ``outer`` results, 256 a block."""
 
     def __init__(self, monoid, has_init: bool, policy) -> None:

@@ -20,7 +20,7 @@ from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import Maybe, zeros
 from ..arrays import pointers_of
-from .base import Arguments, ReduceKernel
+from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .packed import columns, kind_of
 from .policy import ColumnPolicy
@@ -29,7 +29,7 @@ from .policy import ColumnPolicy
 Member = namedtuple("Member", "thread group result inside")
 
 
-class ColumnReduce(ReduceKernel):
+class ColumnReduce(ContiguousKernel):
     """The kernel. A thread reduces one column, or with ``vectors`` those of a 16-byte vector (rows and base
     aligned)."""
 

@@ -28,19 +28,16 @@ FILL_THREADS = 256
 def kernel_spec(policy: Policy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
     """Return the kernel of a policy."""
     inputs, outputs, start, args = parameter_groups(reduction)
-    middle: tuple[Pointer | Scalar, ...] = (
-        Pointer("scratch", INT64),
-        Pointer("counters", INT32),
-        *(Scalar(name, "Int64") for name in _EXTENTS),
-        Scalar("splits", "Int32"),
-        Scalar("tiles", "Int32"),
-    )
+    memory = Pointer("scratch", INT64), Pointer("counters", INT32)
+    extents = tuple(Scalar(name, "Int64") for name in _EXTENTS)
+    counts = Scalar("splits", "Int32"), Scalar("tiles", "Int32")
 
     def examples() -> Sequence:
-        x, out, init = (tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args]))
-        return x, out, init, *(p.example() for p in middle)
+        groups = inputs, outputs, [*start, *args], memory, extents, counts
+        x, out, init, memories, shape, blocks = (tuple(p.example() for p in group) for group in groups)
+        return x, out, init, *memories, shape, *blocks
 
-    parameters = (*inputs, *outputs, *start, *args, *middle)
+    parameters = (*inputs, *outputs, *start, *args, *memory, *extents, *counts)
     key = ("reduce", policy, has_init, *reduction.key)
     return KernelSpec(key, parameters, lambda: policy.make(reduction.monoid(), has_init), examples=examples)
 

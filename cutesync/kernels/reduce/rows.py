@@ -15,12 +15,12 @@ from cutlass import Int32, Int64, cute
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid
 from ..arrays import pointers_of
-from .base import Arguments, ReduceKernel
+from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .policy import ShortRowPolicy, WholeRowPolicy
 
 
-class ShortRowReduce(ReduceKernel):
+class ShortRowReduce(ContiguousKernel):
     """The kernel: ``group`` lanes (a power of two) a row, ``unroll`` rows a group.
 
     A warp's rows are consecutive: step u of a warp covers rows ``LANES // group * u`` and on.
@@ -98,7 +98,7 @@ class ShortRowReduce(ReduceKernel):
             self.store_result(a, row, self.monoid.place(state, Int64(0)))
 
 
-class WholeRowReduce(ReduceKernel):
+class WholeRowReduce(ContiguousKernel):
     """The kernel for rows of a few elements: a lane loads whole vectors of whole rows, and reduces each row alone.
 
     ``length`` is known to the compiler. A lane's ``lane_bytes``, of which ``unroll`` times are in flight, hold

@@ -23,9 +23,9 @@ from ...block.reduce import get, put, state_array, state_bytes
 from ...block.split import share
 from ...monoid import ArgMonoid
 from ...sync.gather import Entry, Notice, Slots, enter
-from ...sync.overlap import await_launches, let_next_start
+from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid, select
-from .base import store_vector
+from .base import ReduceKernel, store_vector
 from .coordinates import Axes, element
 from .orders import AnyOrder
 
@@ -41,69 +41,34 @@ Arguments = namedtuple(
 Member = namedtuple("Member", "thread lane group unit inside")
 
 
-class StridedKernel:
+class StridedKernel(ReduceKernel):
     """A compiled reduction of strided arrays. A subclass defines how threads get and combine their states."""
 
+    name = "cutesync_reduce_strided"
     own_states: Any
     combine_own: Any
 
     def __init__(self, monoid, has_init: bool, policy) -> None:
-        self.policy, self.has_init = policy, has_init
+        self.policy = policy
         self.ordered = monoid  # of one thread, whose positions ascend
-        self.monoid: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
+        found: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
         self.lanes, self.groups, self.unroll, self.split = policy.lanes, policy.groups, policy.unroll, policy.split
         self.width = self.results_of_unit(monoid, policy)
-        self.threads = policy.lanes * policy.groups
         self.warp_groups = 1 if policy.along_kept else min(policy.groups, LANES)  # groups that shuffles combine
         self.ranks = policy.groups // self.warp_groups
         self.places = self.ranks * policy.lanes * self.width if self.ranks > 1 else 0
-        self.smem = state_bytes(monoid.types, self.places) + 32 if self.places or self.split else 0
+        smem = state_bytes(monoid.types, self.places) + 32 if self.places or self.split else 0
+        super().__init__(found, has_init, policy.lanes * policy.groups, smem)
 
-    @cute.jit
-    def __call__(
-        self,
-        x: tuple,
-        out: tuple,
-        init: tuple,
-        slots: cute.Pointer,
-        counters: cute.Pointer,
-        kept: tuple,
-        reduced: tuple,
-        splits: Int32,
-        tiles: Int32,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_reduce_strided", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init, slots, counters, kept, reduced, splits, tiles).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        x: tuple,
-        out: tuple,
-        init: tuple,
-        slots: cute.Pointer,
-        counters: cute.Pointer,
-        kept: tuple,
-        reduced: tuple,
-        splits: Int32,
-        tiles: Int32,
-    ):
-        await_launches()
+    def start(self, x, out, init, slots, counters, shape, splits, tiles) -> None:
+        kept, reduced = shape
         init, count, repeats, copies = self.parts(init)
         axes = Axes(kept, self.policy.kept, len(x) + len(out) + self.policy.kept_columns)
         positions = Axes(reduced, self.policy.reduced, len(x) + self.policy.columns)
         elements = self.elements_of(positions, reduced)
-        if cutlass.const_expr(self.policy.count != ""):
+        if self.policy.count != "":
             elements = self.counted(count, elements)
-        if cutlass.const_expr(self.policy.divides):  # the given divisor is what the number of elements is reduced by
+        if self.policy.divides:  # the given divisor is what the number of elements is reduced by
             (less,) = self.monoid.args
             self.monoid.args = (cutlass.max(type(less)(elements) - less, type(less)(0)),)
         length = self.positions_of(positions, elements)

@@ -66,7 +66,7 @@ def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: 
     def examples() -> Sequence:
         groups = (inputs, outputs, [*start, *args, *count], memory, kept, reduced, counts)
         x, out, init, memories, axes, positions, blocks = (tuple(p.example() for p in g) for g in groups)
-        return x, out, init, *memories, axes, positions, *blocks
+        return x, out, init, *memories, (axes, positions), *blocks
 
     given = (*inputs, *outputs, *start, *args, *count, *memory, *kept, *reduced, *counts)
     key = ("reduce", policy, has_init, *reduction.key)
