@@ -21,6 +21,10 @@ from ..arrays import pointers_of, together
 Arguments = namedtuple("Arguments", "x out init slots counters outer length inner splits tiles")
 
 
+# The parameters of every kernel: ``shape`` has the numbers that describe the arrays; the rest as in ``Arguments``.
+Parameters = namedtuple("Parameters", "x out init slots counters shape splits tiles")
+
+
 def store_vector(place, dtype, values, align: int) -> None:
     """Store ``values`` of a type from a pointer on, which lies on a boundary of ``align`` bytes."""
     registers = cute.make_rmem_tensor((len(values),), dtype.cutlass)
@@ -31,8 +35,8 @@ def store_vector(place, dtype, values, align: int) -> None:
 
 
 class ReduceKernel:
-    """A compiled reduction: its parameters and its launch. A subclass defines ``start``, which gets them, the numbers
-    that describe the arrays as ``shape``."""
+    """A compiled reduction: its parameters and its launch. A subclass defines ``start``, which gets the
+    ``Parameters``."""
 
     name = "cutesync_reduce"
     start: Any
@@ -78,7 +82,7 @@ class ReduceKernel:
         tiles: Int32,
     ):
         await_launches()
-        self.start(x, out, init, slots, counters, shape, splits, tiles)
+        self.start(Parameters(x, out, init, slots, counters, shape, splits, tiles))
 
 
 class ContiguousKernel(ReduceKernel):
@@ -86,7 +90,8 @@ class ContiguousKernel(ReduceKernel):
 
     body: Any
 
-    def start(self, x, out, init, slots, counters, shape, splits, tiles) -> None:
+    def start(self, given: Parameters) -> None:
+        x, out, init, slots, counters, shape, splits, tiles = given
         own = len(init) - self.monoid.arg_count
         self.monoid.bind(init[own:])
         outer, length, inner = shape

@@ -25,7 +25,7 @@ from ...monoid import ArgMonoid
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid, select
-from .base import ReduceKernel, store_vector
+from .base import Parameters, ReduceKernel, store_vector
 from .coordinates import Axes, element
 from .orders import AnyOrder
 
@@ -60,7 +60,8 @@ class StridedKernel(ReduceKernel):
         smem = state_bytes(monoid.types, self.places) + 32 if self.places or self.split else 0
         super().__init__(found, has_init, policy.lanes * policy.groups, smem)
 
-    def start(self, x, out, init, slots, counters, shape, splits, tiles) -> None:
+    def start(self, given: Parameters) -> None:
+        x, out, init, slots, counters, shape, splits, tiles = given
         kept, reduced = shape
         init, count, repeats, copies = self.parts(init)
         axes = Axes(kept, self.policy.kept, len(x) + len(out) + self.policy.kept_columns)
