@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.flags import plan, policy
+from cutesync.kernels.flags import plan, policy, strided_policy
 from cutesync.runtime import call as calls
 
 from ..cases import same
-from ..faults import RESULT, Bench, each, every
+from ..faults import RESULT, Bench, each, every, first, op
 from .cases import keys
 
 SCHEDULES = 20
@@ -114,6 +114,8 @@ STRIDED = {
     "columns": ("flag_heads_and_tails", "int32", lambda x: x((9, 70)), {"axis": 0}),
     "bits of columns": ("flag_heads", "int8", lambda x: x((70, 36)), {"axis": 0, "dtype": "bits"}),
     "stored down": ("flag_heads", "int8", lambda x: x((36, 40)).T, {"axis": 1}),
+    "transposed": ("flag_heads_and_tails", "int16", lambda x: x((66, 40)).T, {"axis": 1}),
+    "transposed differences": ("adjacent_difference", "int32", lambda x: x((36, 40)).T, {"axis": 0}),
     "a middle axis": ("flag_tails", "int8", lambda x: x((7, 20, 3)), {"axis": 1}),
     "stepped backwards": ("adjacent_difference", "int16", lambda x: x((900,))[::-2], {}),
     "rows with a pitch": ("flag_heads_and_tails", "int32", lambda x: x((3, 700))[:, 8:660], {"dtype": "bits"}),
@@ -123,7 +125,10 @@ STRIDED = {
 
 def strided_is_right(name: str, schedules: int) -> bool:
     call, dtype, view, options = STRIDED[name]
-    with cs.emulate(schedules=schedules, seed=5) as ran:
+    with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=5) as ran:
+        if name.startswith("transposed"):  # in shared memory, as large arrays are
+            patch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
+            patch.setattr(calls, "_plans", {})
         x = view(lambda shape: cs.asarray(keys(shape, dtype)))
         found = getattr(cs, call)(x, **options)
     assert ran.launches == schedules
@@ -145,6 +150,11 @@ STRIDED_FAULTS = {
         "columns",
         each(r"(min\.s64 [^;]*, )3;", r"\g<1>2;"),
         {RESULT},
+    ),
+    "no barrier between the tiles of threads and that of a block": (
+        "transposed",
+        first(op(r"bar\.sync"), after=r"st\.shared"),
+        {"race", "uninitialised"},
     ),
     "items that do not count": (
         "the first n",

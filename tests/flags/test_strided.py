@@ -132,6 +132,21 @@ def check_call(rng: np.random.Generator, ours, theirs: np.ndarray, bits: bool) -
             same(np.asarray(one), each)
 
 
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds):
+    """Large arrays are transposed in shared memory, whatever the strides of ``out`` and the flagged axis."""
+    monkeypatch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    chosen, choose = [], strided_policy.choose_tiles
+    monkeypatch.setattr(strided_policy, "choose_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
+    rng = np.random.default_rng(8)
+    for shape, axes in (((70, 39), (1, 0)), ((3, 40, 66), (2, 0, 1)), ((68, 2, 64), (2, 1, 0))):
+        host = keys(shape, "int8")
+        for _ in range(rounds):
+            check_call(rng, cs.asarray(host).transpose(axes), host.transpose(axes), False)
+    assert sum(isinstance(choice.policy, strided_policy.TransposedPolicy) for choice in chosen) >= 2 * rounds
+
+
 @pytest.mark.slow
 def test_numbers_of_64_bits(on_emulator, monkeypatch):
     """Arrays that need 2**31 threads and more take the same kernels with wider numbers."""

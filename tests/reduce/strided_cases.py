@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from cutesync.kernels.reduce import plan, policy, strided_policy
+from cutesync.kernels.reduce import slice_policy, strided_policy
 from cutesync.kernels.reduce.normal import Normal
 from cutesync.runtime import call as calls
 
@@ -55,19 +55,29 @@ def rows(x: np.ndarray, axis: int) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(x, axis, -1))
 
 
-# name: (shape, axis)
+# name: (shape, index of the view, axis)
 SLICES = {
-    "slices of three columns": ((14, 67, 3), 1),
-    "slices of eight columns": ((9, 64, 8), 1),
+    "slices of three columns": ((14, 67, 3), np.s_[:], 1),
+    "slices of eight columns": ((9, 64, 8), np.s_[:], 1),
+    "slices of short rows with gaps": ((5, 90, 11), np.s_[::-1, :, 1:10], 2),
 }
 
 
 @contextmanager
 def slices():
-    """Policies that hold outer slices in shared memory."""
+    """Policies that hold slices in shared memory."""
+    seen = []
+    choose = slice_policy.choose
+
+    def chosen(problem):
+        seen.append(choose(problem))
+        return seen[-1]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "_plans", {})
-        patch.setattr(policy, "SMS", 1)
-        patch.setattr(plan, "strided_is_faster", lambda problem: False)
-        patch.setattr(plan, "choose", policy.slices)
+        for name, value in (("SMS", 1), ("MAX_SIZE", 8), ("MIN_BYTES", 0), ("MIN_SLICES", 1), ("MIN_BLOCK_BYTES", 0)):
+            patch.setattr(slice_policy, name, value)
+        patch.setattr(strided_policy, "_load", lambda problem: ("element", problem.size))
+        patch.setattr(slice_policy, "choose", chosen)
         yield
+    assert seen and all(isinstance(choice.policy, slice_policy.SlicePolicy) for choice in seen)

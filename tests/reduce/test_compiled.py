@@ -145,6 +145,31 @@ def test_every_type_and_operator(name, allocated):
         verify(spec, allocated)
 
 
+# what: (shape, strides, axis, type); each selects another way to load or to store
+STRIDED = {
+    "rows": ((3000, 9, 8), (-99, 9 * 8, 1), 2, "float32"),
+    "rows of bytes": ((3000, 9, 32), (-320, 32, 1), 2, "int8"),
+    "slices": ((90000, 9, 3), (37, 4, 1), 1, "bool"),
+    "slices of rows": ((90000, 7), (9, 1), 1, "uint16"),
+    "vectors stored backwards": ((3000, 4, 64), (256, 64, -1), 1, "float16"),
+    "equal results": ((512, 4096, 40), (0, 40, 1), 2, "bfloat16"),
+    "equal elements": ((9, 1 << 20), (1, 0), 1, "float64"),
+    "words": ((5, 1 << 20), (1048579, 1), 0, "int8"),
+}
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_strided_arrays(name, allocated):
+    shape, strides, axis, dtype = STRIDED[name]
+    view = dry(shape, dtype, base=1 << 41).as_strided(shape, strides, 1 << 20)
+    with collect() as found:
+        for op in ("sum", "max", "argmax"):
+            getattr(cs, op)(view, axis=axis)
+        cs.reduce(view, lambda a, b: a + b, axis=axis)
+    for spec in found.values():
+        verify(spec, allocated)
+
+
 @pytest.mark.parametrize(("algorithm", "kernels"), [("multi_launch", 1), ("atomic", 2)])
 def test_the_other_rungs(algorithm, kernels, allocated):
     for dtype in ("int32", "float64"):

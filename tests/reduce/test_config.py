@@ -18,7 +18,6 @@ from cutesync.kernels.reduce.policy import (
     Problem,
     SegmentPolicy,
     ShortRowPolicy,
-    SlicePolicy,
     WholeRowPolicy,
     choose,
 )
@@ -157,16 +156,15 @@ def test_blocks_cover_every_result():
         elif isinstance(policy, ShortRowPolicy):
             assert choice.grid * policy.warps * (32 // policy.group) * policy.unroll >= problem.outer
         elif isinstance(policy, WholeRowPolicy):
-            assert choice.grid * 32 * policy.warps * 16 * 8 >= problem.outer
+            row_bytes = problem.length * problem.size
+            per_lane = policy.lane_bytes // row_bytes
+            assert choice.grid * 32 * policy.warps * policy.unroll * per_lane >= problem.outer
+            assert per_lane * row_bytes == policy.lane_bytes and policy.lane_bytes % 4 == 0
         elif isinstance(policy, ColumnPolicy):
             assert not policy.aligned_out or problem.aligned_out
             width = 16 // problem.size if policy.vectors else 1
             assert choice.tiles * policy.lanes * width >= problem.inner
             assert not policy.vectors or (problem.aligned and problem.inner * problem.size % 16 == 0)
-        elif isinstance(policy, SlicePolicy):
-            assert choice.grid * choice.tiles >= problem.outer
-            slice_bytes = problem.length * problem.inner * problem.size + policy.pad
-            assert choice.tiles * slice_bytes <= policy.bytes and (policy.pad == 0 or problem.aligned)
         else:
             assert isinstance(policy, NarrowPolicy) and policy.columns == problem.inner and problem.aligned
 
@@ -174,8 +172,6 @@ def test_blocks_cover_every_result():
 def test_blocks_are_whole_warps_within_1024_threads():
     for problem in random_problems(5000):
         policy = choose(problem).policy
-        if isinstance(policy, SlicePolicy):  # always as many
-            continue
         threads = policy.lanes * policy.groups if isinstance(policy, ColumnPolicy) else 32 * policy.warps
         assert 32 <= threads <= 1024 and threads % 32 == 0
 

@@ -29,7 +29,7 @@ KERNELS = {
     "rows, several blocks each": (Choice(SegmentPolicy("grid_rows", 2, 2, 2), 3, 1, 6), (2, 5003), 1),
     "short rows of vectors": (Choice(ShortRowPolicy(True, 4, 2, 2), 1, 1, 2), (50, 16), 1),
     "short rows of elements": (Choice(ShortRowPolicy(False, 4, 2, 2), 1, 1, 2), (50, 19), 1),
-    "rows of three": (Choice(WholeRowPolicy(3, 1, True), 1, 1, 2), (301, 3), 1),
+    "rows of three": (Choice(WholeRowPolicy(3, 48, 2, 1, True), 1, 1, 2), (301, 3), 1),
     "columns of vectors": (Choice(ColumnPolicy(True, 8, 4, 4, False, True), 1, 1, 1), (101, 24), 0),
     "columns of vectors, split": (Choice(ColumnPolicy(True, 8, 4, 4, True, True), 3, 1, 3), (101, 24), 0),
     "columns of elements, split": (Choice(ColumnPolicy(False, 16, 4, 4, True, False), 3, 2, 6), (101, 23), 0),

@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, strided_plan, strided_policy
+from cutesync.kernels.reduce import plan, slice_policy, strided_plan, strided_policy
 from cutesync.kernels.reduce.normal import magic, normal
 from cutesync.runtime import call as calls
 from cutesync.runtime.arrays import share_memory
 from cutesync.runtime.layout import Axis
 
 from ..cases import bicyclic, brackets, data, fold, same
+from .strided_cases import slices
 
 STAMP = 77  # in all memory around a strided ``out``
 
@@ -102,10 +103,97 @@ def test_many_views(what, multiprocessors, monkeypatch):
         monkeypatch.setattr(strided_policy, "MIN_RUN_BYTES", 8)
         monkeypatch.setattr(strided_policy, "MIN_RUNS_BYTES", 16)
         monkeypatch.setattr(strided_policy, "PIECE_BYTES", (128, 1024))
+        for name in ("SMS", "MIN_BYTES", "MIN_SLICES", "MIN_BLOCK_BYTES"):
+            monkeypatch.setattr(slice_policy, name, 1)
     monkeypatch.setattr(calls, "_plans", {})
     rng = np.random.default_rng(multiprocessors)
     for _ in range(60):
         random_case(rng, what)
+
+
+def test_slices_of_all_kinds():
+    """Slices that begin anywhere, with gaps inside and between them, of rows and of columns."""
+    rng = np.random.default_rng(6)
+    with slices():
+        for case in range(8):
+            extents = [int(n) for n in rng.integers((2, 5, 3, 2), (4, 30, 40, 9))]
+            steps, reach = [], 1
+            for extent in reversed(extents):
+                steps.insert(0, reach + int(rng.integers(0, 3)))
+                reach = steps[0] * (extent - 1) + 1
+            layout = Strided(rng, tuple(extents))
+            layout.steps, layout.span, layout.offset = (
+                tuple(steps),
+                sum((n - 1) * step for n, step in zip(extents, steps)) + 1,
+                0,
+            )
+            agrees("max" if case % 4 else "argmax", layout, (2 + case % 2,))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_results_in_vectors(sign):
+    """Neighbouring results of a thread are stored at once, forwards or backwards, also where rows of results have
+    gaps; others one by one."""
+    x = data((6, 3, 64), "int16")
+    view = cs.asarray(x)[:, :, ::sign]
+    wanted = x[:, :, ::sign].sum(1, dtype=np.int16)
+    for gap, start in ((64, 0), (80, 0), (80, 8), (80, 3), (67, 0)):
+        around = np.full(6 * gap + 8, STAMP, np.int16)
+        out = cs.asarray(around)
+        cs.reduce(view, axis=1, out=out.as_strided((6, 64), (gap, 1), start))
+        np.lib.stride_tricks.as_strided(around[start:], (6, 64), (2 * gap, 2))[...] = wanted
+        same(np.asarray(out), around, f"{gap} {start}")
+
+
+def test_short_rows_in_vectors(monkeypatch):
+    """A thread loads the rows of its results as vectors, wherever the rows lie; in order, so for any operator."""
+    monkeypatch.setattr(strided_policy, "MIN_ROWS", 1)
+    monkeypatch.setattr(calls, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    for length in (4, 6, 24):
+        x = data((9, 5, length), "int16")
+        view, array = x[::-1, 1:], cs.asarray(x)[::-1, 1:]
+        same(np.asarray(cs.reduce(array, axis=2)), view.sum(2, dtype=np.int16))
+        same(np.asarray(cs.argmax(array, axis=2)), view.argmax(2))
+    y = brackets((40, 2))
+    array = cs.asarray(y)[::-2].as_strided((20, 2), (-4, 1))
+    same(np.asarray(cs.reduce(array, bicyclic, axis=1)), fold(bicyclic, y[::-2]))
+    assert [choice.policy.load for choice in chosen] == ["row"] * 7
+    assert [choice.policy.bytes for choice in chosen[:6:2]] == [8, 4, 16]
+
+
+def test_broadcast_axes_are_reduced_once():
+    """The aggregate of so many equal operands, of any operator, in logarithmic time."""
+    x = data(50, "int16")
+    far = cs.asarray(x).as_strided((1 << 40, 50), (0, 1))
+    assert int(np.asarray(cs.sum(far))) == (int(x.sum(dtype=np.int64)) << 40) - (
+        (int(x.sum(dtype=np.int64)) << 40) + (1 << 63) >> 64 << 64
+    )
+    assert int(np.asarray(cs.argmax(far))) == x.argmax()
+    near = np.broadcast_to(brackets(30), (7, 30))
+    view = cs.asarray(brackets(30)).as_strided((7, 30), (0, 1))
+    same(np.asarray(cs.reduce(view, bicyclic)), fold(bicyclic, near.reshape(-1)))
+    same(np.asarray(cs.reduce(view.T, bicyclic)), fold(bicyclic, np.ascontiguousarray(near.T).reshape(-1)))
+
+
+def test_equal_results_are_reduced_once(monkeypatch):
+    """Along a kept axis whose elements are broadcast, a thread stores its results several times."""
+    monkeypatch.setattr(strided_policy, "COPYING_THREADS", 10)
+    monkeypatch.setattr(calls, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    x = data((40, 16), "int16")
+    cases = ((24, 40, 16), (0, 16, 1), 2), ((40, 6, 16), (16, 0, 1), 0), ((7, 40, 3), (0, 16, 5), 1)
+    for shape, steps, axis in cases:
+        view = np.lib.stride_tricks.as_strided(x, shape, [2 * step for step in steps])
+        wanted = view.sum(axis, dtype=np.int16)
+        gaps = np.full((*wanted.shape[:1], 3, *wanted.shape[1:]), STAMP, np.int16)
+        out = cs.asarray(gaps)
+        cs.reduce(cs.asarray(x).as_strided(shape, steps), axis=axis, out=out[:, 1])
+        gaps[:, 1] = wanted
+        same(np.asarray(out), gaps)
+    assert [choice.copies and choice.copies[0] for choice in chosen] == [24, 6, ()]
 
 
 def test_views_that_normalise_take_the_kernels_of_contiguous_arrays(monkeypatch):
@@ -181,8 +269,8 @@ def test_division_by_multiplication():
 
 def test_normal_form():
     axes = [Axis(4, (-600, 6)), Axis(1, (5, 5)), Axis(6, (100, 1)), Axis(50, (2, 0)), Axis(2, (1, 0))]
-    form = normal(axes, frozenset((3, 4)), 1, True)
+    form = normal(axes, frozenset((3, 4)), 1, True, True)
     assert form.kept == (Axis(4, (600, -6)), Axis(6, (100, 1))) and form.reduced == (Axis(100, (1,)),)
     assert form.starts == (-1800, 18) and form.contiguous(1) is None
     plain = [Axis(4, (60, 6)), Axis(10, (6, 0)), Axis(6, (1, 1))]
-    assert normal(plain, frozenset((1,)), 1, False).contiguous(1) == (4, 10, 6)
+    assert normal(plain, frozenset((1,)), 1, False, True).contiguous(1) == (4, 10, 6)

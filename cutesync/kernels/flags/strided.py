@@ -29,7 +29,7 @@ class StridedKernel(Compare):
     def __init__(self, marking, policy) -> None:
         super().__init__(marking)
         self.digits, self.wide, self.counted = policy.digits, policy.wide, policy.counted
-        self.periodic, self.threads = policy.periodic, policy.threads
+        self.periodic, self.threads, self.smem = policy.periodic, policy.threads, 0
 
     @cute.jit
     def __call__(
@@ -53,7 +53,7 @@ class StridedKernel(Compare):
         self.kernel(x, out, other, count, n, work, length, period, values, axes).launch(
             grid=(grid, 1, 1),
             block=(self.threads, 1, 1),
-            smem=0,
+            smem=self.smem,
             min_blocks_per_mp=1,
             preferred_smem_carveout=-1,
             stream=stream,
@@ -79,9 +79,14 @@ class StridedKernel(Compare):
         counts, factors, shifts, extents, *steps = (axes[i * k : (i + 1) * k] for i in range(4 + arrays))
         outs, ends = (out, other)[: arrays - 1], self.bind(values)
         a = Arguments(x, outs, count, n, work, length, period, ends, counts, factors, shifts, extents, steps)
+        self.body(a._replace(n=self.known(a)))
+
+    @cute.jit
+    def body(self, a: Arguments):
+        """What a thread does; no thread waits for another."""
         number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
-        if number < work:
-            self.mark(a._replace(n=self.known(a)), number)
+        if number < a.work:
+            self.mark(a, number)
 
     @cute.jit
     def known(self, a: Arguments):

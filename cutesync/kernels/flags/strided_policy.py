@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...runtime.layout import Axis
-from ...sizes import ceil_div
+from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from .form import Form
 from .policy import (
@@ -38,6 +38,8 @@ MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
 SECTOR = 32  # bytes that memory delivers at once
 WIDE_BYTES = 128  # of a row of columns
+LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
+MIN_TRANSPOSED = 1 << 18  # elements; with fewer, threads store what they have
 FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
 
 
@@ -75,6 +77,15 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     counted: bool
     wide: bool
     threads: int = THREADS
+
+
+@dataclass(frozen=True)
+class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
+    """Tiles of blocks, which have ``lanes`` tiles of threads side by side. Whether results are stored ``in_words`` of
+    four bytes; one by one if not, or if they are as wide."""
+
+    lanes: int = LANES
+    in_words: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +139,8 @@ class StridedChoice:
 
     @property
     def grid(self) -> int:
+        if isinstance(self.policy, TransposedPolicy):
+            return self.work
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
         return ceil_div(self.work, self.policy.threads * each)
 
@@ -280,22 +293,42 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
     tall = _height(axes, row, facts, form.bits, most, wide)
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
-    sizes = (wide, *(tall if axis is rows else 1 for axis in axes[1:]))
-    counts = tuple(ceil_div(axis.extent, size) for axis, size in zip(axes, sizes))
+    block = None if form.bits or not down else _block(axes, row, facts, wide)
+    if block is not None:
+        lanes, tall = block
+        each = 4 // facts.result
+        in_words = each > 1 and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
+    by_words = _by_words(facts, along, wide) and (
+        form.bits or across or ((stored_down or block is not None) and tall % 4 == 0)
+    )
+    side, height = (wide, tall) if block is None else (lanes * wide, THREADS // lanes * tall)
+    counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
+    geometry = len(axes), along, row, wide, tall
     policy = TilePolicy(
-        len(axes),
-        along,
-        row,
-        wide,
-        tall,
+        *geometry,
         across,
-        stored_down,
-        _by_words(facts, along, wide) and (form.bits or across or (stored_down and tall % 4 == 0)),
+        stored_down and block is None,
+        by_words,
         facts.periodic,
         facts.counted,
         math.prod(counts) > MAX_NARROW,
     )
+    if block is not None:
+        policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
     return StridedChoice(policy, axes, counts)
+
+
+def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, int] | None:
+    """Return the lanes of a block whose results are stored in another order than its elements are read, and the rows of
+    a thread's tile, ``wide`` columns across; None if lines would not be whole, or the array is small."""
+    columns, rows = axes[0], axes[row]
+    short = min(columns.extent * facts.size, rows.extent * facts.result) < SECTOR
+    if short or math.prod(axis.extent for axis in axes) < MIN_TRANSPOSED:
+        return None
+    lanes = min(MAX_LANES, LINE_BYTES // (facts.size * wide), power_of_two(ceil_div(columns.extent, wide)))
+    groups = THREADS // lanes
+    tall = max(1, LINE_BYTES // (facts.result * groups))
+    return lanes, min(tall, power_of_two(ceil_div(rows.extent, groups)))
 
 
 def _by_words(facts: Facts, along: int, columns: int) -> bool:

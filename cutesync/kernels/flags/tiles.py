@@ -54,6 +54,16 @@ class TileFlags(StridedKernel):
 
     def mark_tile(self, a: Arguments, digits, first) -> None:
         """Flag the tile whose first element is at the coordinates ``first``."""
+        left, found = self.tile_results(a, first)
+        for target, steps, values in zip(a.outs, a.steps[1:], found):
+            place = list(first)
+            if self.marking.bits:
+                place[self.along] = digits[self.along]  # of the word
+            self.store(target + self.offset(place, steps), values, steps, left)
+
+    def tile_results(self, a: Arguments, first) -> tuple[Left, list]:
+        """What of the tile whose first element is at the coordinates ``first`` lies in the array, and its results: for
+        each output, a list for each row."""
         there = [(a.n if k == self.along else extent) - at for k, (extent, at) in enumerate(zip(a.extents, first))]
         left = Left(*(Int32(least(there[k], Int64(self.sizes[k]))) for k in (0, self.digit_of_rows)))
         x = a.x + self.offset(first, a.steps[0])
@@ -62,11 +72,7 @@ class TileFlags(StridedKernel):
         for side in self.sides:
             others = self.neighbours(a, side, x, tile, there[self.along], left, first[self.along])
             found.append(self.results(a, side, tile, others, first[self.along], left))
-        for target, steps, values in zip(a.outs, a.steps[1:], found):
-            place = list(first)
-            if self.marking.bits:
-                place[self.along] = digits[self.along]  # of the word
-            self.store(target + self.offset(place, steps), values, steps, left)
+        return left, found
 
     def row(self, a: Arguments, j, left):
         """The offset of a tile's row, or of the last one that there is."""

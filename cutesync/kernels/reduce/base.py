@@ -1,5 +1,5 @@
-"""What all reduction kernels share: one argument list, one launch, one way to store a result; and the kernel that only
-stores results."""
+"""What all reduction kernels share: one parameter list and one launch; what those of contiguous arrays share: their
+arguments, and one way to store a result; and the kernel that only stores results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,27 @@ from ..arrays import pointers_of, together
 Arguments = namedtuple("Arguments", "x out init slots counters outer length inner splits tiles")
 
 
+# The parameters of every kernel: ``shape`` has the numbers that describe the arrays; the rest as in ``Arguments``.
+Parameters = namedtuple("Parameters", "x out init slots counters shape splits tiles")
+
+
+def store_vector(place, dtype, values, align: int) -> None:
+    """Store ``values`` of a type from a pointer on, which lies on a boundary of ``align`` bytes."""
+    registers = cute.make_rmem_tensor((len(values),), dtype.cutlass)
+    for i, value in enumerate(values):
+        registers[i] = value
+    start = cute.make_ptr(dtype.cutlass, place.toint(), cute.AddressSpace.gmem, assumed_align=align)
+    cute.autovec_copy(registers, cute.make_tensor(start, cute.make_layout((len(values),))))
+
+
 class ReduceKernel:
-    """A compiled reduction. A subclass defines ``body``, which gets the ``Arguments``."""
+    """A compiled reduction: its parameters and its launch. A subclass defines ``start``, which gets the
+    ``Parameters``."""
 
-    body: Any
+    name = "cutesync_reduce"
+    start: Any
 
-    def __init__(self, monoid, has_init: bool, threads: int, smem: int, blocks_per_sm: int) -> None:
+    def __init__(self, monoid, has_init: bool, threads: int, smem: int, blocks_per_sm: int = 1) -> None:
         self.monoid, self.has_init = monoid, has_init
         self.threads, self.smem, self.blocks_per_sm = threads, smem, blocks_per_sm
 
@@ -38,16 +53,14 @@ class ReduceKernel:
         init: tuple,
         slots: cute.Pointer,
         counters: cute.Pointer,
-        outer: Int64,
-        length: Int64,
-        inner: Int64,
+        shape: tuple,
         splits: Int32,
         tiles: Int32,
         grid: Int32,
         stream,
     ):
-        self.kernel.set_name_prefix("cutesync_reduce", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init, slots, counters, outer, length, inner, splits, tiles).launch(
+        self.kernel.set_name_prefix(self.name, remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(x, out, init, slots, counters, shape, splits, tiles).launch(
             grid=(grid, 1, 1),
             block=(self.threads, 1, 1),
             smem=self.smem,
@@ -64,15 +77,24 @@ class ReduceKernel:
         init: tuple,
         slots: cute.Pointer,
         counters: cute.Pointer,
-        outer: Int64,
-        length: Int64,
-        inner: Int64,
+        shape: tuple,
         splits: Int32,
         tiles: Int32,
     ):
         await_launches()
+        self.start(Parameters(x, out, init, slots, counters, shape, splits, tiles))
+
+
+class ContiguousKernel(ReduceKernel):
+    """A reduction of contiguous arrays. A subclass defines ``body``, which gets the ``Arguments``."""
+
+    body: Any
+
+    def start(self, given: Parameters) -> None:
+        x, out, init, slots, counters, shape, splits, tiles = given
         own = len(init) - self.monoid.arg_count
         self.monoid.bind(init[own:])
+        outer, length, inner = shape
         x, out, init = together(x), together(out), init[:own]
         self.body(Arguments(x, out, init, slots, counters, outer, length, inner, splits, tiles))
 
@@ -85,12 +107,8 @@ class ReduceKernel:
         on 16-byte boundaries."""
         count, rows = len(states), [self.results(a.init, state) for state in states]
         for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.monoid.results)):
-            results = cute.make_rmem_tensor((count,), dtype.cutlass)
-            for i, row in enumerate(rows):
-                results[i] = row[k]
             align = math.gcd(count * dtype.size, 16) if aligned else dtype.size
-            start = cute.make_ptr(dtype.cutlass, (out + place).toint(), cute.AddressSpace.gmem, assumed_align=align)
-            cute.autovec_copy(results, cute.make_tensor(start, cute.make_layout((count,))))
+            store_vector(out + place, dtype, [row[k] for row in rows], align)
 
     def store_result(self, a: Arguments, place, state) -> None:
         """Store the result number ``place``."""
@@ -98,7 +116,7 @@ class ReduceKernel:
             cute.make_tensor(out + place, cute.make_layout((1,)))[0] = result
 
 
-class FillReduce(ReduceKernel):
+class FillReduce(ContiguousKernel):
     """The result of reducing nothing: ``init`` is stored in ``outer`` results, 256 a block."""
 
     def __init__(self, monoid, has_init: bool, policy) -> None:

@@ -71,8 +71,9 @@ class ChunkReduce:
         return partial.state
 
     def packed(self, dtype) -> bool:
-        """Whether vectors of an input are held as 32-bit words."""
-        return self.aligned and self.vector * dtype.size % 4 == 0
+        """Whether vectors of an input are held as 32-bit words: not float64, as the compiler then keeps a copy in local
+        memory of what is loaded under a condition."""
+        return self.aligned and self.vector * dtype.size % 4 == 0 and dtype.size * (dtype.kind == "f") < 8
 
     def registers(self):
         """Registers of a chunk, a tensor (words, unroll) for each input."""
@@ -106,7 +107,7 @@ class ChunkReduce:
 
     def vector_state(self, chunk, u: int, index):
         """The aggregate of vector ``u`` of a lane, whose first element is at ``index``."""
-        if len(chunk) == 1 and self.packed(self.monoid.source):
+        if len(chunk) == 1 and self.aligned:
             return self.monoid.fold(chunk[0][(None, u)], index)
         rows = [words[(None, u)] for words in chunk]
         rows = [

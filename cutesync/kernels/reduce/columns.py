@@ -20,15 +20,16 @@ from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import Maybe, zeros
 from ..arrays import pointers_of
-from .base import Arguments, ReduceKernel
+from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from .packed import columns, kind_of
 from .policy import ColumnPolicy
 
 # A thread of a block: its rank, its row group, the number of its first result, and whether its columns exist.
 Member = namedtuple("Member", "thread group result inside")
 
 
-class ColumnReduce(ReduceKernel):
+class ColumnReduce(ContiguousKernel):
     """The kernel. A thread reduces one column, or with ``vectors`` those of a 16-byte vector (rows and base
     aligned)."""
 
@@ -133,6 +134,8 @@ class ColumnReduce(ReduceKernel):
         """The aggregate of each column over ``unroll`` loaded rows, the first of which has number ``index``."""
         if len(words) > 1:
             return tree([self.lifted(words, u, index + u) for u in range(self.unroll)], self.merge)
+        if self.vectors and kind_of(self.monoid):
+            return columns(self.monoid, [words[0][(None, u)] for u in range(self.unroll)])
         rows = [self.elements(words, u)[0] for u in range(self.unroll)]
         base = index if self.monoid.takes_index else Int32(0)  # the places of argmax are narrow inside these rows
         states = [self.monoid.run([row[c] for row in rows], base) for c in range(self.width)]
@@ -152,16 +155,18 @@ class ColumnReduce(ReduceKernel):
 
     @cute.jit
     def reduce_groups(self, partial: Maybe, storage, thread, group):
-        """Combine the row groups' partials in order, in group 0. Two block barriers: the storage may be used again."""
+        """Combine the row groups' partials in order, in group 0: a barrier for each step, and one behind."""
         if cutlass.const_expr(self.groups == 1):
             cute.arch.sync_threads()
         else:
-            for c in cutlass.range_constexpr(self.width):
-                put(storage, c * self.threads + thread, Maybe(partial.state[c], partial.valid).pack())
-            cute.arch.sync_threads()
-            if group == 0:
-                for g in range(1, self.groups):
-                    other = thread + g * self.lanes
+            for log in cutlass.range_constexpr((self.groups - 1).bit_length()):
+                distance = 1 << log
+                if group % (2 * distance) == distance:
+                    for c in cutlass.range_constexpr(self.width):
+                        put(storage, c * self.threads + thread, Maybe(partial.state[c], partial.valid).pack())
+                cute.arch.sync_threads()
+                other = thread + distance * self.lanes
+                if (group % (2 * distance) == 0) & (group + distance < self.groups):
                     if storage[-1][other] != 0:
                         places = [c * self.threads + other for c in range(self.width)]
                         following = tuple(get(storage, place, self.monoid.types) for place in places)

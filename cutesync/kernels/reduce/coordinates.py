@@ -30,6 +30,12 @@ class Axes:
         found = [cutlass.new_from_mlir_values(number, [value]) for number, value in zip(numbers, values)]
         return Axes(found, len(self.axes), self.arrays)
 
+    def split(self) -> tuple[Axes, Axes, Axes]:
+        """The axes but the last two, the last but one, and the last."""
+        parts = self.axes[:-2] or [(1, 0, 0, *(0,) * self.arrays)], self.axes[-2:-1], self.axes[-1:]
+        found = [Axes([number for axis in part for number in axis], len(part), self.arrays) for part in parts]
+        return found[0], found[1], found[2]
+
     @property
     def size(self):
         """The number of positions."""

@@ -15,14 +15,14 @@ from ...block.split import share
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, broadcast, column_of_lane, reduce_columns, reduce_states, reduce_valid, select, zeros
-from .base import Arguments, ReduceKernel
+from .base import Arguments, ContiguousKernel
 from .chunk import aligned_words
 from .policy import NarrowPolicy
 
 MAX_PARTS = 32  # threads that share the blocks' aggregates of one column in the collector
 
 
-class NarrowColumnReduce(ReduceKernel):
+class NarrowColumnReduce(ContiguousKernel):
     """The kernel: ``columns`` columns, ``unroll`` steps in flight, ``splits`` blocks for each outer slice.
 
     With several splits every block has rows (the policy sees to it).

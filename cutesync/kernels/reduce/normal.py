@@ -20,11 +20,13 @@ NUMBER_BITS = 31  # of the number of a position, unless it is wide
 class Normal(NamedTuple):
     """The axes of a reduction, outermost first. ``kept`` have a step for each input, then for each output; ``reduced``
     have a step for each input. ``starts`` says by how many elements the first position of each array, inputs and then
-    outputs, lies behind the array's own first element."""
+    outputs, lies behind the array's own first element. All elements that are reduced are so many times ``repeats`` of
+    those along ``reduced``, in their order: a broadcast axis before them is left out."""
 
     kept: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     starts: tuple[int, ...]
+    repeats: int = 1
 
     @property
     def results(self) -> int:
@@ -38,7 +40,7 @@ class Normal(NamedTuple):
     def contiguous(self, inputs: int) -> tuple[int, int, int] | None:
         """Return (outer, length, inner) if all arrays are contiguous arrays of these three axes, the outputs without
         the second; else None."""
-        if len(self.reduced) > 1 or len(self.kept) > 2:
+        if len(self.reduced) > 1 or len(self.kept) > 2 or self.repeats > 1:
             return None
         (length, steps) = self.reduced[0] if self.reduced else Axis(1, ())
         step = steps[0] if steps else 1
@@ -57,8 +59,9 @@ def _axes(inputs: int, side: Sequence[Axis], step_in: int, step_out: int) -> Ite
     return (Axis(extent, (step_in,) * inputs + (step_out,) * (len(steps) - inputs)) for extent, steps in side)
 
 
-def normal(axes: Sequence[Axis], reduced: frozenset[int], inputs: int, commutes: bool) -> Normal:
-    """Return the normal form of ``axes``, whose steps are those of the inputs, then of the outputs."""
+def normal(axes: Sequence[Axis], reduced: frozenset[int], inputs: int, commutes: bool, equal: bool) -> Normal:
+    """Return the normal form of ``axes``, whose steps are those of the inputs, then of the outputs. ``equal``: elements
+    along a broadcast axis are equal operands."""
     count = len(axes[0].steps) if axes else 0
     starts = [0] * count
     kept = [axis for i, axis in enumerate(axes) if i not in reduced]
@@ -66,7 +69,10 @@ def normal(axes: Sequence[Axis], reduced: frozenset[int], inputs: int, commutes:
     kept = _sorted(kept, starts)
     if commutes:
         gone = _sorted(gone, starts)
-    return Normal(tuple(merged(kept)), tuple(merged(gone)), tuple(starts))
+    gone, repeats = merged(gone), 1
+    while equal and gone and gone[0].extent > 1 and not any(gone[0].steps):
+        repeats *= gone.pop(0).extent
+    return Normal(tuple(merged(kept)), tuple(gone), tuple(starts), repeats)
 
 
 def _sorted(axes: list[Axis], starts: list[int]) -> list[Axis]:

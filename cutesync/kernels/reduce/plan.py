@@ -28,19 +28,16 @@ FILL_THREADS = 256
 def kernel_spec(policy: Policy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
     """Return the kernel of a policy."""
     inputs, outputs, start, args = parameter_groups(reduction)
-    middle: tuple[Pointer | Scalar, ...] = (
-        Pointer("scratch", INT64),
-        Pointer("counters", INT32),
-        *(Scalar(name, "Int64") for name in _EXTENTS),
-        Scalar("splits", "Int32"),
-        Scalar("tiles", "Int32"),
-    )
+    memory = Pointer("scratch", INT64), Pointer("counters", INT32)
+    extents = tuple(Scalar(name, "Int64") for name in _EXTENTS)
+    counts = Scalar("splits", "Int32"), Scalar("tiles", "Int32")
 
     def examples() -> Sequence:
-        x, out, init = (tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args]))
-        return x, out, init, *(p.example() for p in middle)
+        groups = inputs, outputs, [*start, *args], memory, extents, counts
+        x, out, init, memories, shape, blocks = (tuple(p.example() for p in group) for group in groups)
+        return x, out, init, *memories, shape, *blocks
 
-    parameters = (*inputs, *outputs, *start, *args, *middle)
+    parameters = (*inputs, *outputs, *start, *args, *memory, *extents, *counts)
     key = ("reduce", policy, has_init, *reduction.key)
     return KernelSpec(key, parameters, lambda: policy.make(reduction.monoid(), has_init), examples=examples)
 
@@ -81,14 +78,14 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         rungs = importlib.import_module("cutesync.patterns.reduce_rungs")
         return getattr(rungs, spec.algorithm)(spec, views[0], stream), None
     if spec.n is not None:
-        return strided(spec, form_of(spec, views[:count], outs), views, stream), None
-    passes, form, original = spec.passes(), None, views
+        return strided(spec, form_of(spec, views[:count], outs), views, outs, stream), None
+    passes, form, original = spec.passes(), None, (views, outs)
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     if not contiguous or (apart and (order_of(reduction)[1] or getattr(reduction, "takes_index", False))):
         form = form_of(spec, views[:count], outs)
         extents = form.contiguous(count)
         if extents is None:
-            return strided(spec, form, views, stream), None
+            return strided(spec, form, views, outs, stream), None
         passes, outs = [extents], behind(outs, form.starts[count:])
         views = (*behind(views[:count], form.starts), *views[count:])
     if len(passes) > 1 and isinstance(reduction.op, str):
@@ -101,7 +98,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         current, last = reduction.of_pass(i, len(passes)), i == len(passes) - 1
         problem = _problem(current, extents, views[:count] if i == 0 else (), outs if last else ())
         if len(passes) == 1 and strided_is_faster(problem):
-            return strided(spec, form or form_of(spec, views[:count], outs), original, stream), None
+            return strided(spec, form or form_of(spec, views[:count], outs), *original, stream), None
         choice = choose(problem)
         run = launch(choice, current, extents, spec.init if last else None, device, stream, spec.args).run
         first = len(views) if last else len(views) + len(outs) + len(sizes)
@@ -129,6 +126,7 @@ def _problem(current: Reduction | States, extents: tuple[int, int, int], views: 
         len(sizes),
         all((at // size - first) % (16 // size) == 0 for at, size in zip(starts, sizes)),
         order_of(current)[1],
+        max(result.size for result in current.results),
     )
 
 
@@ -162,4 +160,4 @@ def _empty(spec: ReduceSpec, views: Views, outs: Views, contiguous: bool, stream
     """Return the launch that stores the results of an empty axis."""
     if contiguous and spec.n is None:
         return fill(spec.reduction, outs[0].size, of_nothing(spec), views[0].device, stream, spec.args).run
-    return strided(spec, form_of(spec, views[: len(spec.reduction.sources)], outs), views, stream)
+    return strided(spec, form_of(spec, views[: len(spec.reduction.sources)], outs), views, outs, stream)

@@ -18,14 +18,15 @@ VECTOR_BYTES = 16  # the widest load of a thread
 CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # a warp of SegmentReduce reduces this much in one step, with unroll 8
 SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
+MIN_WARP_ROW_BYTES = 2048  # a warp loads so much at once: shorter rows have a few lanes each
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
 MAX_ODD_ROW_BYTES = 4096  # longer rows hardly feel their misaligned ends
 SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are read element by element
-SMALL_SLICES_BYTES = 1 << 18  # up to this, a thread reduces a column of a slice from global memory
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
-LANE_BYTES = 128  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
+MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
+LANE_BYTES = 64  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Problem:
     """Each of outer * inner results is reduced from ``length`` elements of ``size`` bytes (the widest, if there are
     several ``inputs``). A state has ``words`` 32-bit words. ``aligned`` and ``aligned_out``: inputs and outputs begin
     on 16-byte boundaries. ``together``: all inputs are on such a boundary where that of the smallest elements is.
-    ``in_turn``: elements may be combined in any order."""
+    ``in_turn``: elements may be combined in any order. The widest results have ``out_size`` bytes."""
 
     outer: int
     length: int
@@ -45,6 +46,7 @@ class Problem:
     inputs: int = 1
     together: bool = True
     in_turn: bool = False
+    out_size: int = 4
 
     @property
     def several(self) -> bool:
@@ -84,9 +86,12 @@ class ShortRowPolicy(Policy, kernel=".rows:ShortRowReduce"):
 
 @dataclass(frozen=True)
 class WholeRowPolicy(Policy, kernel=".rows:WholeRowReduce"):
-    """Rows of ``length`` elements, so short that a lane reduces several whole rows."""
+    """Rows of ``length`` elements, so short that a lane reduces several whole rows: it loads ``unroll`` times
+    ``lane_bytes``."""
 
     length: int
+    lane_bytes: int
+    unroll: int
     warps: int
     aligned_out: bool
 
@@ -114,17 +119,6 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
     unroll: int
     warps: int
     split: bool
-
-
-@dataclass(frozen=True)
-class SlicePolicy(Policy, kernel=".slices:SliceReduce"):
-    """Outer slices of a few KiB, of which a block holds up to ``bytes`` in shared memory, each followed by ``pad``
-    bytes. ``groups`` threads share a result. Elements are combined ``in_turn`` or in contiguous runs."""
-
-    groups: int
-    bytes: int
-    pad: int
-    in_turn: bool
 
 
 @dataclass(frozen=True)
@@ -160,52 +154,22 @@ def _fitted(choice: Choice, problem: Problem) -> Choice:
     return replace(choice, policy=replace(policy, unroll=unroll, aligned=problem.together))
 
 
-STAGE_BYTES = 16384  # of slices in shared memory: eight blocks a multiprocessor
-
-
-def slices(problem: Problem) -> Choice:
-    """Return the choice of whole slices in shared memory."""
-    slice_bytes = problem.length * problem.inner * problem.size
-    pad = 0
-    if problem.aligned and slice_bytes % 128 == 0:
-        pad = ceil_div(problem.inner * problem.size, VECTOR_BYTES) * VECTOR_BYTES % 128 or VECTOR_BYTES
-    stage = STAGE_BYTES if slice_bytes + pad <= STAGE_BYTES else 3 * STAGE_BYTES
-    each = max(1, min(stage // (slice_bytes + pad), ceil_div(problem.outer, 4 * SMS)))
-    results = each * problem.inner
-    groups = next(g for g in (16, 4, 1) if g == 1 or (g * results <= 256 and 4 * g <= problem.length))
-    return Choice(SlicePolicy(groups, stage, pad, problem.in_turn), 1, each, ceil_div(problem.outer, each))
-
-
 def strided_is_faster(problem: Problem) -> bool:
     """Return whether the kernels of strided arrays are faster than those that ``choose`` selects."""
     row_bytes = problem.length * problem.inner * problem.size
     total = problem.outer * row_bytes
-    if problem.inner == 1:  # rows that are not whole vectors; a row of one element is copied
+    if problem.inner == 1:  # rows that are not whole vectors, or less than a warp loads; a row of one element is copied
         odd = row_bytes % VECTOR_BYTES != 0 and problem.length > 1 and row_bytes <= MAX_ODD_ROW_BYTES
+        if problem.aligned and problem.in_turn and not problem.several and not odd:
+            return SHORT_ROW_BYTES < row_bytes < MIN_WARP_ROW_BYTES and problem.outer >= 4 * SMS
         return odd and (total <= SMALL_ROWS_BYTES or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
     if _is_narrow(problem) and row_bytes >= NARROW_BYTES:
         return False
-    if not problem.in_turn or problem.several:
+    if problem.several:
         return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES
-    odd = problem.size <= 2 and (not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0)
-    if odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64:
-        return False  # long columns that no vector begins with
-    return not _fits_slices(problem)
-
-
-def _fits_slices(problem: Problem) -> bool:
-    """Return whether outer slices are reduced in shared memory: many small ones of narrow columns. Elements of 4 bytes
-    and more are read as fast from global memory."""
-    slice_bytes = problem.length * problem.inner * problem.size
-    total = slice_bytes * problem.outer
-    columns = problem.inner * problem.size
-    return (
-        problem.inputs == 1
-        and problem.size <= 2
-        and columns <= 64
-        and slice_bytes <= STAGE_BYTES
-        and (total >= SMALL_SLICES_BYTES and problem.outer >= 64)
-    )
+    odd = not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0
+    odd = odd and (problem.size <= 2 or not problem.in_turn)
+    return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
 
 
 def _segments(problem: Problem) -> Choice:
@@ -241,12 +205,16 @@ def _short_rows(problem: Problem) -> Choice:
     group = min(power_of_two(row_bytes // VECTOR_BYTES if vectors else ceil_div(problem.length, 8)), 32)
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
-    if problem.aligned and whole <= LANE_BYTES and problem.inputs == 1:
+    many = whole <= 2 * VECTOR_BYTES or problem.outer * row_bytes >= MIN_WHOLE_ROWS_BYTES or not vectors
+    if problem.aligned and whole <= LANE_BYTES and problem.inputs == 1 and many:
+        if VECTOR_BYTES % row_bytes == 0:  # few rows, so that a lane stores little consecutive memory
+            whole = max(row_bytes, 4, VECTOR_BYTES * row_bytes // max(row_bytes, problem.out_size))
+        lane_unroll = max(2, 2 * VECTOR_BYTES // whole)
         return Choice(
-            WholeRowPolicy(problem.length, warps, problem.aligned_out),
+            WholeRowPolicy(problem.length, whole, lane_unroll, warps, problem.aligned_out),
             1,
             1,
-            ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * 2),
+            ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * lane_unroll),
         )
     rows = warps * (32 // group) * unroll
     return Choice(ShortRowPolicy(vectors, group, unroll, warps), 1, 1, ceil_div(problem.outer, rows))
@@ -265,8 +233,6 @@ def _is_narrow(problem: Problem) -> bool:
 
 
 def _columns(problem: Problem) -> Choice:
-    if _fits_slices(problem):
-        return slices(problem)
     if _is_narrow(problem):
         return _narrow_columns(problem, math.lcm(problem.inner * problem.size, VECTOR_BYTES))
     vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0 and not problem.several

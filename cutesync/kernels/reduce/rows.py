@@ -15,12 +15,12 @@ from cutlass import Int32, Int64, cute
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid
 from ..arrays import pointers_of
-from .base import Arguments, ReduceKernel
+from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .policy import ShortRowPolicy, WholeRowPolicy
 
 
-class ShortRowReduce(ReduceKernel):
+class ShortRowReduce(ContiguousKernel):
     """The kernel: ``group`` lanes (a power of two) a row, ``unroll`` rows a group.
 
     A warp's rows are consecutive: step u of a warp covers rows ``LANES // group * u`` and on.
@@ -98,22 +98,18 @@ class ShortRowReduce(ReduceKernel):
             self.store_result(a, row, self.monoid.place(state, Int64(0)))
 
 
-WHOLE_ROWS_UNROLL = 2  # runs of rows a lane has in flight
-
-
-class WholeRowReduce(ReduceKernel):
+class WholeRowReduce(ContiguousKernel):
     """The kernel for rows of a few elements: a lane loads whole vectors of whole rows, and reduces each row alone.
 
-    ``length`` is known to the compiler. A lane's ``lcm(row bytes, 16)`` bytes hold ``per_lane`` rows; ``x`` lies on a
-    16-byte boundary.
+    ``length`` is known to the compiler. A lane's ``lane_bytes``, of which ``unroll`` times are in flight, hold
+    ``per_lane`` rows; ``x`` lies on a 16-byte boundary.
     """
 
     def __init__(self, monoid, has_init: bool, policy: WholeRowPolicy) -> None:
         super().__init__(monoid, has_init, policy.warps * LANES, 0, 1)
-        self.unroll, self.aligned_out = WHOLE_ROWS_UNROLL, policy.aligned_out
-        row_bytes = policy.length * monoid.source.size
-        self.length, self.lane_words = policy.length, math.lcm(row_bytes, VECTOR_BYTES) // 4
-        self.per_lane = self.lane_words * 4 // row_bytes
+        self.unroll, self.aligned_out = policy.unroll, policy.aligned_out
+        self.length, self.lane_words = policy.length, policy.lane_bytes // 4
+        self.per_lane = policy.lane_bytes // (policy.length * monoid.source.size)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -122,9 +118,13 @@ class WholeRowReduce(ReduceKernel):
         first = (Int64(block) * (self.threads * self.unroll) + thread) * self.per_lane
         step = self.threads * self.per_lane
         if first + (step * (self.unroll - 1) + self.per_lane) <= a.outer:
-            words = cute.make_rmem_tensor((self.lane_words, self.unroll), Int32)
+            # the stride is stated: a mode of one element would get stride 0
+            layout = cute.make_layout((self.lane_words, self.unroll), stride=(1, self.lane_words))
+            words = cute.make_rmem_tensor(layout, Int32)
+            align = math.gcd(self.lane_words * 4, VECTOR_BYTES)
             for u in cutlass.range_constexpr(self.unroll):
-                start = aligned_words(a.x + (first + u * step) * self.length)
+                start = (a.x + (first + u * step) * self.length).toint()
+                start = cute.make_ptr(Int32, start, cute.AddressSpace.gmem, assumed_align=align)
                 cute.autovec_copy(cute.make_tensor(start, cute.make_layout((self.lane_words,))), words[(None, u)])
             for u in cutlass.range_constexpr(self.unroll):
                 elements = cute.recast_tensor(words[(None, u)], self.monoid.source.cutlass)

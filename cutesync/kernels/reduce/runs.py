@@ -16,7 +16,7 @@ from ...block.split import share
 from ...warp import Maybe, combine_valid, exchange
 from ..arrays import pointers_of, together
 from .chunk import VECTOR_BYTES, ChunkReduce
-from .coordinates import Axes, moved
+from .coordinates import Axes, element, moved
 from .strided_base import Member, StridedKernel
 
 
@@ -78,9 +78,8 @@ class RunReduce(StridedKernel):
         tail = count - head - vectors * self.chunk.vector
         sides = [(start, Int32(0), head), (start + (count - tail), count - tail, tail)]
         most = (VECTOR_BYTES // min(dtype.size for dtype in self.monoid.sources) - 1 + lanes - 1) // lanes
-        ends = [(side, lane + k * lanes, self.edge()) for side in sides for k in range(most)]
-        for (first, _, few), place, registers in ends:
-            self.load_edge(first, few, place, registers)
+        places = [(side, lane + k * lanes) for side in sides for k in range(most)]
+        ends = [(side, place, self.end_values(side[0], side[2], place)) for side, place in places]
         partial = Maybe(self.monoid.nothing(), Boolean(False))
         at = lane
         base = self.chunk.base(index)
@@ -98,27 +97,22 @@ class RunReduce(StridedKernel):
                 found = self.chunk.vector_state(words, u, base + (head + (at + u * lanes) * self.chunk.vector))
                 partial = partial.append(found, self.ordered.combine)
         front = Maybe(self.monoid.nothing(), Boolean(False))
-        for (_, before, few), place, registers in ends[:most]:
+        for (_, before, few), place, values in ends[:most]:
             if place < few:
-                front = front.append(self.end_state(registers, base + (before + place)), self.ordered.combine)
+                front = front.append(self.monoid.lift(*values, base + (before + place)), self.ordered.combine)
         partial = front.then(partial, self.ordered.combine)
-        for (_, before, few), place, registers in ends[most:]:
+        for (_, before, few), place, values in ends[most:]:
             if place < few:
-                partial = partial.append(self.end_state(registers, base + (before + place)), self.ordered.combine)
+                partial = partial.append(self.monoid.lift(*values, base + (before + place)), self.ordered.combine)
         return Maybe(self.monoid.place(partial.state, index), partial.valid)
 
-    def edge(self) -> tuple:
-        """Registers of an element of each input."""
-        return tuple(cute.make_rmem_tensor((1,), dtype.cutlass) for dtype in self.monoid.sources)
-
-    def end_state(self, registers, index):
-        return self.monoid.lift(*(tensor[0] for tensor in registers), index)
-
     @cute.jit
-    def load_edge(self, first, few, place, registers):
+    def end_values(self, first, few, place):
+        """The elements of number ``place`` from a pointer on; anything if there are no more than ``few``."""
+        values = tuple(dtype.cutlass(0) for dtype in self.monoid.sources)
         if place < few:
-            for pointer, register in zip(pointers_of(first + place), registers):
-                register[0] = cute.make_tensor(pointer, cute.make_layout((1,)))[0]
+            values = tuple(element(pointer) for pointer in pointers_of(first + place))
+        return values
 
     def load_vector(self, start, words, u: int, at) -> None:
         """Load vector ``u`` of a lane, from element ``at`` of the piece on."""

@@ -25,7 +25,7 @@ from ...sync.atomic import atomic_fold
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, reduce_valid, zeros
-from .base import Arguments, ReduceKernel
+from .base import Arguments, ContiguousKernel
 from .chunk import ChunkReduce
 from .policy import SegmentPolicy
 
@@ -40,7 +40,7 @@ CHUNKS = 512  # chunk aggregates a block keeps before warp 0 combines them: 2 or
 Row = namedtuple("Row", "x head length full")
 
 
-class SegmentReduce(ReduceKernel):
+class SegmentReduce(ContiguousKernel):
     """The kernel. ``scope`` says who reduces a row: a "warp", a "block", the "grid" (all blocks share one row) or
     "grid_rows" (``splits`` blocks a row). Two rungs of the ladder are kept for comparison: "level" reduces ``length``
     elements a block of an array of ``inner``, one launch a level; "atomic" combines every block's aggregate with

@@ -1,9 +1,9 @@
-"""Reduction of many outer slices of a few KiB: a block copies whole slices to shared memory and reduces them there.
+"""Reduction of many slices of up to a few KiB: a block copies several to shared memory and reduces them there.
 
-Slices are contiguous, so a block reads ``count`` of them as 16-byte vectors, whatever their length; only the ends of
-this range are read element by element. Then each result has ``groups`` threads: elements of the middle axis are
-``inner`` elements apart in shared memory. With ``pad`` (slices of whole vectors on 16-byte boundaries), so many bytes
-follow each slice, so that slices do not begin on the same banks.
+Slices lie beside each other, at most with gaps of less than a line, so a block reads them as one range of 16-byte
+vectors, wherever it begins; only the ends of the range are read element by element. Then each result has ``groups``
+threads, which read shared memory with any strides. With ``pad`` (slices of whole vectors on 16-byte boundaries), so
+many bytes follow each slice, so that slices do not begin on the same banks.
 
 Barriers: one after the copy; with several groups, one for each step of their combination, and one behind it.
 """
@@ -14,63 +14,72 @@ import cutlass
 from cutlass import Boolean, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
-from ...block.reduce import get, put, state_array, state_bytes
+from ...block.reduce import state_array
 from ...block.split import share
-from ...monoid import ArgMonoid, tree
+from ...monoid import tree
 from ...sync.overlap import let_next_start
 from ...warp import Maybe
-from .base import Arguments, ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from .coordinates import element
 from .orders import AnyOrder
-from .policy import SlicePolicy
+from .strided_base import Member, StridedKernel
+from .strided_problem import THREADS
 
-THREADS = 256
 LOADS = 4  # vectors of a thread in flight
 
 
-class SliceReduce(ReduceKernel):
-    """The kernel. A launch's ``tiles`` is the number of slices of a block."""
+class SliceReduce(StridedKernel):
+    """The kernel. A launch's ``extent`` is the number of slices of a block."""
 
-    def __init__(self, monoid, has_init: bool, policy: SlicePolicy) -> None:
-        self.in_turn = policy.in_turn
-        found = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
-        self.groups, self.pad, self.bytes = policy.groups, policy.pad, policy.bytes
-        self.lanes = THREADS // policy.groups
-        smem = self.bytes + 64 + (state_bytes(monoid.types, THREADS) if self.groups > 1 else 0)
-        super().__init__(found, has_init, THREADS, smem, 1)
+    def __init__(self, monoid, has_init: bool, policy) -> None:
+        super().__init__(monoid, has_init, policy)
+        self.pad = policy.pad
+        self.smem += policy.stage + 64
 
     @cute.jit
-    def body(self, a: Arguments):
+    def body(self, a: cutlass.Constexpr):
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
-        first = Int64(block) * a.tiles
-        count = Int32(cutlass.min(Int64(a.tiles), a.outer - first))
-        length, inner = Int32(a.length), Int32(a.inner)
+        groups_of_slices, slices, inner = a.kept.split()
+        each = Int32(a.extent)
+        chunks = (slices.size + (each - 1)) // each
+        group_of_slices = block // chunks
+        first = (block - group_of_slices * chunks) * each
+        count = cutlass.min(each, slices.size - first)
+        starts = [p + q for p, q in zip(groups_of_slices.offsets(group_of_slices), slices.offsets(first))]
+        x = a.x[0] + starts[0]
+        pitch, step = Int32(slices.steps[0]), Int32(inner.steps[0])
+        span = (inner.size - 1) * step + (Int32(a.reduced.size) - 1) * Int32(a.reduced.steps[0]) + 1
         size = self.monoid.source.size
-        stage = SmemAllocator().allocate_array(Int32, self.bytes // 4 + 8, byte_alignment=16)
-        x = a.x + first * (a.length * a.inner)
+        stage = SmemAllocator().allocate_array(Int32, self.policy.stage // 4 + 8, byte_alignment=16)
         skew = Int32(x.toint() & (VECTOR_BYTES - 1)) // size
-        self.copy(x, stage, skew, count * length * inner, length * inner)
+        self.copy(x, stage, skew, (count - 1) * pitch + span, pitch)
         storage = ()
-        if cutlass.const_expr(self.groups > 1):
-            storage = state_array(self.monoid.types, THREADS)
+        if cutlass.const_expr(self.places > 0):
+            storage = state_array(self.monoid.types, self.places)
         let_next_start()
         cute.arch.sync_threads()
         elements = cute.make_ptr(self.monoid.source.cutlass, stage.toint(), cute.AddressSpace.smem, assumed_align=size)
         lane = thread % self.lanes
         group = thread // self.lanes
-        pitch = length * inner + self.pad // size
-        results = count * inner
-        used = cutlass.min(length, Int32(self.groups))
+        results = count * inner.size
         done = Int32(0)
         while done < results:
-            result = cutlass.min(done + lane, results - 1)
-            outer = result // inner
-            start = elements + (skew + outer * pitch + (result - outer * inner))
-            state = self.own(start, length, inner, group)
-            if cutlass.const_expr(self.groups > 1):
-                state = self.reduce_groups(state, storage, thread, group, used)
-            if (group == 0) & (done + lane < results):
-                self.store_result(a, first * a.inner + result, state)
+            number = cutlass.min(done + lane, results - 1)
+            which = number // inner.size
+            at = number - which * inner.size
+            start = elements + (skew + which * (pitch + self.pad // size) + at * step)
+            me = Member(thread, lane, group, number, done + lane < results)
+            state = self.own(start, Int32(a.length), Int32(a.reduced.steps[0]), group)
+            if cutlass.const_expr(self.places > 0):
+                (state,) = self.reduce_ranks((state,), storage, me, self.used(a.length))
+                cute.arch.sync_threads()  # the storage is used again
+            if (group == 0) & me.inside:
+                places = [
+                    s + Int64(which) * p + Int64(at) * q
+                    for s, p, q in zip(starts[1:], slices.steps[1:], inner.steps[1:])
+                ]
+                found = [self.monoid.results_of(self.total(a, state))]
+                self.store_copies(a, places, places, found, Int64(1))
             done += self.lanes
 
     @cute.jit
@@ -97,62 +106,48 @@ class SliceReduce(ReduceKernel):
                     target = cute.make_ptr(Int32, (stage + place).toint(), cute.AddressSpace.smem, assumed_align=16)
                     cute.autovec_copy(words[(None, u)], cute.make_tensor(target, cute.make_layout((WORDS,))))
             at += LOADS * THREADS
-        if cutlass.const_expr(self.pad == 0):
-            self.copy_ends(x, stage, skew, count, begin * vector - skew, cutlass.max(end, begin) * vector - skew)
+        self.copy_ends(x, stage, skew, count, begin * vector - skew, cutlass.max(end, begin) * vector - skew, each)
 
     @cute.jit
-    def copy_ends(self, x, stage, skew: Int32, count: Int32, head: Int32, tail: Int32):
+    def copy_ends(self, x, stage, skew: Int32, count: Int32, head: Int32, tail: Int32, each: Int32):
         """Copy the elements before ``head`` and from ``tail`` on."""
         thread = cute.arch.thread_idx()[0]
         dtype = self.monoid.source
         elements = cute.make_ptr(dtype.cutlass, stage.toint(), cute.AddressSpace.smem, assumed_align=dtype.size)
         one = cute.make_layout((1,))
         if thread < cutlass.min(head, count):
-            cute.make_tensor(elements + (skew + thread), one)[0] = cute.make_tensor(x + thread, one)[0]
+            cute.make_tensor(elements + (skew + thread), one)[0] = element(x + thread)
         if tail + thread < count:
-            cute.make_tensor(elements + (skew + tail + thread), one)[0] = cute.make_tensor(x + (tail + thread), one)[0]
+            place = skew + tail + thread
+            if cutlass.const_expr(self.pad > 0):
+                place += (tail + thread) // each * (self.pad // dtype.size)
+            cute.make_tensor(elements + place, one)[0] = element(x + (tail + thread))
 
     @cute.jit
-    def own(self, start, length: Int32, inner: Int32, group: Int32):
-        """The state of a group's elements of the column at ``start``."""
-        if cutlass.const_expr(self.in_turn):
+    def own(self, start, length: Int32, step: Int32, group: Int32):
+        """The state of a group's elements of the result that begins at ``start``."""
+        if cutlass.const_expr(self.policy.in_turn):
             at = group
-            step = self.groups
+            pace = self.groups
             count = (length - group + (self.groups - 1)) // self.groups
         else:
             at, stop = share(length, group, Int32(self.groups))
-            step = 1
+            pace = 1
             count = stop - at
         partial = Maybe(self.monoid.nothing(), Boolean(False))
-        while count >= 8:
-            partial = partial.append(self.run(start, at, step, inner), self.monoid.combine)
-            at += 8 * step
-            count -= 8
+        while count >= self.unroll:
+            partial = partial.append(self.run(start, at, pace, step), self.monoid.combine)
+            at += self.unroll * pace
+            count -= self.unroll
         while count > 0:
-            value = cute.make_tensor(start + at * inner, cute.make_layout((1,)))[0]
-            partial = partial.append(self.monoid.lift(value, at), self.monoid.combine)
-            at += step
+            partial = partial.append(self.monoid.lift(element(start + at * step), at), self.monoid.combine)
+            at += pace
             count -= 1
         return self.monoid.place(partial.state, Int64(0))
 
-    def run(self, start, at, step: int, inner):
-        """The state of 8 elements of a column, from number ``at`` on."""
-        one = cute.make_layout((1,))
-        values = [cute.make_tensor(start + (at + u * step) * inner, one)[0] for u in range(8)]
-        if self.in_turn and (self.monoid.takes_index or isinstance(self.monoid, AnyOrder)):
-            return tree([self.monoid.lift(value, at + u * step) for u, value in enumerate(values)], self.monoid.combine)
+    def run(self, start, at, pace: int, step):
+        """The state of ``unroll`` elements of a result, from number ``at`` on."""
+        values = [element(start + (at + u * pace) * step) for u in range(self.unroll)]
+        if self.policy.in_turn and (self.monoid.takes_index or isinstance(self.monoid, AnyOrder)):
+            return tree([self.monoid.lift(value, at + u * pace) for u, value in enumerate(values)], self.monoid.combine)
         return self.monoid.run(values, at)
-
-    @cute.jit
-    def reduce_groups(self, state, storage, thread, group, used: Int32):
-        """Combine the states of the first ``used`` groups in order, in group 0."""
-        for log in cutlass.range_constexpr((self.groups - 1).bit_length()):
-            distance = 1 << log
-            if group % (2 * distance) == distance:
-                put(storage, thread, state)
-            cute.arch.sync_threads()
-            if (group % (2 * distance) == 0) & (group + distance < used):
-                following = get(storage, thread + distance * self.lanes, self.monoid.types)
-                state = self.monoid.combine(state, following)
-        cute.arch.sync_threads()  # the storage is used again
-        return state

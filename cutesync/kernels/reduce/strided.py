@@ -12,11 +12,17 @@ from ...block.split import share
 from ...monoid import ArgMonoid, tree
 from ...warp import Maybe
 from .coordinates import element, moved
+from .packed import columns, kind_of
 from .strided_base import Member, StridedKernel
 
 
 class StridedReduce(StridedKernel):
     """The kernel: ``unroll`` positions of a thread are in flight."""
+
+    @property
+    def each(self) -> int:
+        """Elements of a position."""
+        return self.policy.bytes // self.monoid.source.size
 
     def combine_own(self, states, storage, me: Member, count):
         """Combine the states of the block's groups, which share ``count`` positions."""
@@ -59,7 +65,11 @@ class StridedReduce(StridedKernel):
                     self.load(moved(x, a.reduced.offsets(at + u * step)), words, u, valid)
             for u in cutlass.range_constexpr(self.unroll - 1):
                 if u < count:
-                    partial = partial.append(self.lifted(words, u, at + u * step), self.append)
+                    found = self.lifted(words, u, at + u * step)
+                    if cutlass.const_expr(u == 0):
+                        partial = partial.append(found, self.append)
+                    else:
+                        partial = Maybe.of(self.append(partial.state, found))
         if cutlass.const_expr(self.policy.load == "words"):
             if last:
                 (start,) = moved(x, a.reduced.offsets(a.length - 1))
@@ -89,18 +99,23 @@ class StridedReduce(StridedKernel):
             return
         for pointer, target in zip(pointers, words):
             count = 1
-            if self.policy.load == "vector":
+            if self.policy.load in ("vector", "row"):
                 count = self.policy.bytes // 4
                 pointer = cute.make_ptr(Int32, pointer.toint(), cute.AddressSpace.gmem, assumed_align=self.policy.bytes)
             cute.autovec_copy(cute.make_tensor(pointer, cute.make_layout((count,))), target[(None, u)])
 
     def aggregate(self, words, index, step: int):
         """The aggregate of each column over ``unroll`` loaded positions."""
+        if self.policy.load == "row":
+            elements = [row[i] for u in range(self.unroll) for row in self.elements(words, u) for i in range(self.each)]
+            return (self.monoid.run(elements, index * self.each),)
         if isinstance(self.monoid, ArgMonoid):  # inside these positions, indexes are known to the compiler
             states = tree([self.lifted(words, u, Int32(u * step)) for u in range(self.unroll)], self.append)
             return tuple((value, index + type(index)(place)) for value, place in states)
         if len(words) > 1 or (self.policy.in_turn and self.monoid.takes_index):
             return tree([self.lifted(words, u, index + u * step) for u in range(self.unroll)], self.append)
+        if self.policy.load != "element" and kind_of(self.monoid):
+            return columns(self.monoid, [words[0][(None, u)] for u in range(self.unroll)])
         rows = [self.elements(words, u)[0] for u in range(self.unroll)]
         return tuple(self.monoid.run([row[c] for row in rows], index) for c in range(self.width))
 
@@ -115,6 +130,8 @@ class StridedReduce(StridedKernel):
 
     def lifted(self, words, u: int, index):
         rows = self.elements(words, u)
+        if self.policy.load == "row":
+            return (self.monoid.run([rows[0][i] for i in range(self.each)], index * self.each),)
         return tuple(self.monoid.lift(*(row[c] for row in rows), index) for c in range(self.width))
 
 

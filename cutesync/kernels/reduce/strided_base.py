@@ -23,99 +23,76 @@ from ...block.reduce import get, put, state_array, state_bytes
 from ...block.split import share
 from ...monoid import ArgMonoid
 from ...sync.gather import Entry, Notice, Slots, enter
-from ...sync.overlap import await_launches, let_next_start
+from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid, select
+from .base import Parameters, ReduceKernel, store_vector
 from .coordinates import Axes, element
 from .orders import AnyOrder
 
 # A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results
 # and ``length`` positions, of ``elements`` elements in all. The last kept axis has ``extent`` results (of words).
-Arguments = namedtuple("Arguments", "x out init slots counters kept reduced units length elements extent splits tiles")
+# Each aggregate is to be combined with itself, ``repeats`` in all. ``copies``: how many of each result are stored, and
+# the steps between them in each output.
+Arguments = namedtuple(
+    "Arguments", "x out init slots counters kept reduced units length elements extent repeats copies splits tiles"
+)
 
 # A thread of a block. ``inside``: whether its lane has a result; else it works on the last one.
 Member = namedtuple("Member", "thread lane group unit inside")
 
 
-class StridedKernel:
+class StridedKernel(ReduceKernel):
     """A compiled reduction of strided arrays. A subclass defines how threads get and combine their states."""
 
+    name = "cutesync_reduce_strided"
     own_states: Any
     combine_own: Any
 
     def __init__(self, monoid, has_init: bool, policy) -> None:
-        self.policy, self.has_init = policy, has_init
+        self.policy = policy
         self.ordered = monoid  # of one thread, whose positions ascend
-        self.monoid: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
+        found: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
         self.lanes, self.groups, self.unroll, self.split = policy.lanes, policy.groups, policy.unroll, policy.split
         self.width = self.results_of_unit(monoid, policy)
-        self.threads = policy.lanes * policy.groups
         self.warp_groups = 1 if policy.along_kept else min(policy.groups, LANES)  # groups that shuffles combine
         self.ranks = policy.groups // self.warp_groups
         self.places = self.ranks * policy.lanes * self.width if self.ranks > 1 else 0
-        self.smem = state_bytes(monoid.types, self.places) + 32 if self.places or self.split else 0
+        smem = state_bytes(monoid.types, self.places) + 32 if self.places or self.split else 0
+        super().__init__(found, has_init, policy.lanes * policy.groups, smem)
 
-    @cute.jit
-    def __call__(
-        self,
-        x: tuple,
-        out: tuple,
-        init: tuple,
-        slots: cute.Pointer,
-        counters: cute.Pointer,
-        kept: tuple,
-        reduced: tuple,
-        splits: Int32,
-        tiles: Int32,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_reduce_strided", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init, slots, counters, kept, reduced, splits, tiles).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        x: tuple,
-        out: tuple,
-        init: tuple,
-        slots: cute.Pointer,
-        counters: cute.Pointer,
-        kept: tuple,
-        reduced: tuple,
-        splits: Int32,
-        tiles: Int32,
-    ):
-        await_launches()
-        init, count = self.parts(init)
+    def start(self, given: Parameters) -> None:
+        x, out, init, slots, counters, shape, splits, tiles = given
+        kept, reduced = shape
+        init, count, repeats, copies = self.parts(init)
         axes = Axes(kept, self.policy.kept, len(x) + len(out) + self.policy.kept_columns)
         positions = Axes(reduced, self.policy.reduced, len(x) + self.policy.columns)
         elements = self.elements_of(positions, reduced)
-        if cutlass.const_expr(self.policy.count != ""):
+        if self.policy.count != "":
             elements = self.counted(count, elements)
-        if cutlass.const_expr(self.policy.divides):  # the given divisor is what the number of elements is reduced by
+        if self.policy.divides:  # the given divisor is what the number of elements is reduced by
             (less,) = self.monoid.args
             self.monoid.args = (cutlass.max(type(less)(elements) - less, type(less)(0)),)
         length = self.positions_of(positions, elements)
         units = axes.size
-        numbers = units, length, elements, kept[-1]
+        numbers = units, length, elements, kept[-1], repeats, copies
         self.body(Arguments(x, out, init, slots, counters, axes, positions, *numbers, splits, tiles))
 
     def results_of_unit(self, monoid, policy) -> int:
         """How many neighbouring results a thread has at a time."""
-        return 1 if policy.load == "element" else policy.bytes // monoid.source.size
+        return 1 if policy.load in ("element", "row") else policy.bytes // monoid.source.size
 
     def parts(self, given: tuple) -> tuple:
-        """The registers of ``init``, and the number of positions if it is given; bind the arguments between them."""
-        stop = len(given) - (self.policy.count != "")
+        """The registers of ``init``, then the number of positions, that of the repeats, and that of the copies with
+        their steps, None if they are not given; bind the arguments between them."""
+        sizes = self.policy.count != "", self.policy.repeated, self.policy.copied * (1 + len(self.monoid.results))
+        found, stop = [], len(given)
+        for size in reversed(sizes):
+            found.append(given[stop - size : stop] if size else None)
+            stop -= size
         own = stop - self.monoid.arg_count
         self.monoid.bind(given[own:stop])
-        return given[:own], given[-1] if stop < len(given) else None
+        copies, repeats, count = found
+        return given[:own], count and count[0], repeats and repeats[0], copies
 
     def elements_of(self, positions: Axes, reduced: tuple):
         """The number of elements of the reduced axis."""
@@ -242,13 +219,48 @@ class StridedKernel:
         valid = Int64(self.width)
         if cutlass.const_expr(self.policy.load == "words"):
             valid = a.extent - offsets[-1]
-        for c in cutlass.range_constexpr(self.width):
-            if c < valid:
-                results = self.monoid.results_of(self.total(a, states[c]))
-                for out, offset, step, result in zip(a.out, offsets, steps, results):
-                    cute.make_tensor(out + (offset + step * c), cute.make_layout((1,)))[0] = result
+        self.store_copies(a, offsets, steps, [self.monoid.results_of(self.total(a, state)) for state in states], valid)
+
+    @cute.jit
+    def store_copies(self, a: cutlass.Constexpr, offsets, steps, rows, valid):
+        """Store the first ``valid`` of the rows of results, ``steps`` apart in the outputs, as often as they are
+        wanted."""
+        if cutlass.const_expr(self.policy.copied):
+            count, *distances = a.copies
+            for i in cutlass.range(Int32(count), unroll=1):
+                self.store_rows(a, [o + Int64(i) * far for o, far in zip(offsets, distances)], steps, rows, valid)
+        else:
+            self.store_rows(a, offsets, steps, rows, valid)
+
+    @cute.jit
+    def store_rows(self, a: cutlass.Constexpr, offsets, steps, rows, valid):
+        if cutlass.const_expr(self.policy.store != "element"):
+            back = self.policy.store == "backward"
+            for k, dtype in enumerate(self.monoid.results):
+                column = [row[k] for row in rows]
+                start = a.out[k] + (offsets[k] - (len(rows) - 1 if back else 0))
+                store_vector(start, dtype, column[::-1] if back else column, min(16, len(rows) * dtype.size))
+        else:
+            for c in cutlass.range_constexpr(len(rows)):
+                if c < valid:
+                    for out, offset, step, result in zip(a.out, offsets, steps, rows[c]):
+                        cute.make_tensor(out + (offset + step * c), cute.make_layout((1,)))[0] = result
 
     def total(self, a: Arguments, state):
         """The state of a result: ``init``, then ``state`` unless there are no positions."""
+        if cutlass.const_expr(self.policy.repeated):
+            state = self.power(state, a.repeats)
         found = self.monoid.combine(a.init, state) if self.has_init and not self.policy.identity else state
         return select(a.length > 0, found, a.init) if self.policy.empty else found
+
+    @cute.jit
+    def power(self, state, count: Int64):
+        """The aggregate of ``count`` equal states."""
+        total = state
+        left = count - 1
+        while left > 0:
+            if left % 2 == 1:
+                total = self.monoid.combine(total, state)
+            state = self.monoid.combine(state, state)
+            left = left // 2
+        return total

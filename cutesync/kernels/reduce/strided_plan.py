@@ -17,7 +17,8 @@ from ..named import Named
 from ..states import States, numbered, parameter_groups, start_of
 from .normal import Normal, normal, numbers, parameters
 from .spec import IN_MEMORY, ReduceSpec, Reduction
-from .strided_policy import RunPolicy, StridedChoice, StridedPolicy, StridedProblem, choose
+from .strided_policy import RunPolicy, choose
+from .strided_problem import Output, StridedChoice, StridedPolicy, StridedProblem
 
 DIVIDE = ("mean", "var", "std")  # operators that divide by the number of elements
 COMMUTE = ("mean", "var", "std", "logsumexp", "minmax", "count_nonzero")  # operators with device code of their own
@@ -38,7 +39,9 @@ def form_of(spec: ReduceSpec, views: Views, outs: Views) -> Normal:
     for out in outs:
         own = dict(zip(order, out.steps))
         steps.append([0 if i in spec.axes else own[i] for i in range(len(spec.shape))])
-    return normal(axes_of(spec.shape, *steps), spec.axes, len(views), spec.n is None and order_of(spec.reduction)[0])
+    all_count, indexed = spec.n is None, getattr(spec.reduction, "takes_index", False)
+    commutes = all_count and order_of(spec.reduction)[0]
+    return normal(axes_of(spec.shape, *steps), spec.axes, len(views), commutes, all_count and not indexed)
 
 
 def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
@@ -55,11 +58,15 @@ def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: 
     count: list[Pointer | Scalar] = []
     if policy.count:
         count.append(Pointer("n", INT64) if policy.count == "memory" else Scalar("n", "Int64"))
+    if policy.repeated:
+        count.append(Scalar("repeats", "Int64"))
+    if policy.copied:
+        count += [Scalar(name, "Int64") for name in ("copies", *numbered("copy_step", outputs))]
 
     def examples() -> Sequence:
         groups = (inputs, outputs, [*start, *args, *count], memory, kept, reduced, counts)
         x, out, init, memories, axes, positions, blocks = (tuple(p.example() for p in g) for g in groups)
-        return x, out, init, *memories, axes, positions, *blocks
+        return x, out, init, *memories, (axes, positions), *blocks
 
     given = (*inputs, *outputs, *start, *args, *count, *memory, *kept, *reduced, *counts)
     key = ("reduce", policy, has_init, *reduction.key)
@@ -77,6 +84,10 @@ def launch(choice: StridedChoice, spec: ReduceSpec, start: tuple | None, ordinal
     values: dict[str, Any] = dict(zip(names, axes)) | {"splits": choice.splits, "tiles": choice.tiles}
     if policy.count == "scalar":
         values["n"] = spec.n
+    if policy.repeated:
+        values["repeats"] = choice.repeats
+    if policy.copied:
+        values |= dict(zip(("copies", *numbered("copy_step", reduction.results)), choice.copies))
     arguments = numbered("arg", spec.args)
     values |= dict(zip(numbered("init", reduction.registers), start or ())) | dict(zip(arguments, spec.args))
     memory = [name for name, value in zip(arguments, spec.args) if value is None]
@@ -87,12 +98,18 @@ def launch(choice: StridedChoice, spec: ReduceSpec, start: tuple | None, ordinal
     return Launch(kernel, ordinal, choice.grid, values, given, claim, stream)
 
 
-def strided(spec: ReduceSpec, form: Normal, views: Views, stream: int) -> Run:
+def strided(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: int) -> Run:
     """Prepare the only launch of a call."""
     reduction = spec.reduction
     sizes = [source.size for source in reduction.sources]
     begin = (views[0].ptr + form.starts[0] * sizes[0]) % 16
-    problem = StridedProblem(form, len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1])
+    outputs = tuple(
+        Output(result.size, (view.ptr + start * result.size) % 16)
+        for view, start, result in zip(outs, form.starts[len(sizes) :], reduction.results)
+    )
+    problem = StridedProblem(
+        form, len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1], outputs, spec.n is not None
+    )
     choice = choose(problem)
     start, empty = spec.init, form.length == 0
     if spec.n is not None:

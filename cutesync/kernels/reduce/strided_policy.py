@@ -3,62 +3,31 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
-from ..policy import Policy
-from .normal import NUMBER_BITS, Normal
-from .policy import SMS
+from . import slice_policy
+from .normal import NUMBER_BITS
+from .policy import SMS, VECTOR_BYTES
+from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 
-THREADS = 256
 LANES = 32
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
+MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
+MAX_FACTOR, COPYING_THREADS = 64, 2 * SMS * THREADS  # of the search for copies; enough to fill the GPU
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
+MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
+MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
+SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES = 128  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 SHORT_RUN_BYTES = 2048  # eight lanes reduce such a run, a warp a longer one
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
-
-
-@dataclass(frozen=True)
-class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
-    """Any strides: ``kept`` and ``reduced`` axes. ``lanes`` units of results side by side, times ``groups`` of
-    positions, which are taken ``in_turn`` or in contiguous runs. Neighbouring threads are neighbouring lanes if
-    ``along_kept``, else groups. With ``split`` several blocks share the positions; ``wide`` counts in 64 bits.
-
-    ``load`` says what a unit is: an "element", a "vector" of ``bytes`` on their boundary, or ``bytes`` that begin
-    anywhere and are read as the two "words" that hold them.
-
-    ``count`` says where the number of positions that count is: "scalar", "memory", or "" if all do. With ``empty`` it
-    may be 0; then ``init`` is the result. ``identity``: else ``init`` does not count. ``divides``: the operator divides
-    by the number of positions."""
-
-    kept: int
-    reduced: int
-    along_kept: bool
-    load: str
-    bytes: int
-    lanes: int
-    groups: int
-    unroll: int
-    in_turn: bool
-    split: bool
-    wide: bool
-    count: str = ""
-    empty: bool = False
-    identity: bool = False
-    divides: bool = False
-    columns: ClassVar[int] = 0  # of the reduced axes' steps, beside those of the inputs
-
-    @property
-    def kept_columns(self) -> int:
-        """The same of the kept axes: with words, the number of a unit's first result along the last axis."""
-        return int(self.load == "words")
 
 
 @dataclass(frozen=True)
@@ -68,63 +37,64 @@ class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
     columns: ClassVar[int] = 2
 
 
-@dataclass(frozen=True)
-class StridedProblem:
-    """A reduction in its normal form. Elements have ``size`` bytes (the widest), a state ``words`` 32-bit words.
-    The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order."""
-
-    form: Normal
-    inputs: int
-    size: int
-    words: int
-    begin: int
-    in_turn: bool
-
-
-@dataclass(frozen=True)
-class StridedChoice:
-    """A policy and its launch, as ``policy.Choice``; and the axes as the kernel counts them."""
-
-    policy: StridedPolicy
-    splits: int
-    tiles: int
-    kept: tuple[Axis, ...]
-    reduced: tuple[Axis, ...]
-    run: int = 0  # elements of a run, of a RunPolicy
-    extent: int = 0  # of the last kept axis, of words
-
-    @property
-    def grid(self) -> int:
-        return self.splits * self.tiles
-
-    @property
-    def agrees(self) -> bool:
-        """Whether blocks combine their partials through the workspace."""
-        return self.splits > 1
-
-
 def choose(problem: StridedProblem) -> StridedChoice:
     """Return the policy and the launch of a problem."""
+    copies, kept = _copies(problem)
+    if copies is None:
+        return _choose(problem)
+    choice = _choose(replace(problem, form=problem.form._replace(kept=kept)))
+    policy = replace(choice.policy, copied=True)
+    if any(step % (policy.bytes // problem.size) for step in copies[1:]):
+        policy = replace(policy, store="element")
+    return replace(choice, policy=policy, copies=copies)
+
+
+def _copies(problem: StridedProblem) -> tuple[tuple[int, ...] | None, tuple[Axis, ...]]:
+    """Return how many equal results a thread stores and their distances, and the kept axes without them: those of a
+    broadcast axis, as many as leave enough threads. None if there is no such axis."""
+    first, *others = problem.form.kept or [Axis(1, ())]
+    steps = first.steps[problem.inputs :]
+    if first.extent == 1 or any(first.steps[: problem.inputs]) or any(abs(step) == 1 for step in steps):
+        return None, problem.form.kept
+    extent, results = first.extent, problem.form.results
+    counts = sorted({n for k in range(1, MAX_FACTOR) for n in (k, extent // k) if n and extent % n == 0}, reverse=True)
+    count = next((n for n in counts if results // n >= COPYING_THREADS), 1)
+    if count == 1:
+        return None, problem.form.kept
+    left = Axis(extent // count, tuple(step * count for step in first.steps))
+    return (count, *steps), ((left, *others) if left.extent > 1 else tuple(others))
+
+
+def _choose(problem: StridedProblem) -> StridedChoice:
     form = problem.form
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         run_bytes = form.reduced[-1].extent * problem.size
         if run_bytes >= (MIN_RUN_BYTES if len(form.reduced) == 1 else MIN_RUNS_BYTES):
             return _runs(problem)
     along_kept = _smallest(form.kept) < _smallest(form.reduced)
-    load, load_bytes = _load(problem) if along_kept else ("element", problem.size)
-    width = load_bytes // problem.size
+    load, load_bytes = _load(problem) if along_kept else _load_rows(problem)
+    if load == "element":
+        slices = slice_policy.choose(problem)
+        if slices is not None:
+            return slices
+    width = load_bytes // problem.size if along_kept else 1
     kept, extent = form.kept, 0
     if width > 1:
         extent, steps = kept[-1]
         last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
         kept = (*kept[:-1], last)
-    units, length = math.prod(axis.extent for axis in kept), form.length
+    units, reduced = math.prod(axis.extent for axis in kept), form.reduced
+    if load == "row":
+        each = load_bytes // problem.size
+        reduced = (Axis(form.length // each, tuple(step * each for step in form.reduced[0].steps)),)
+    length = math.prod(axis.extent for axis in reduced)
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     unroll = 4 if problem.words * width > 16 else 8
-    groups = _groups(units, length, load_bytes) if along_kept else _along_reduced(length)
+    groups = _groups(units, length, load_bytes) if along_kept else 1 if load == "row" else _along_reduced(length)
     tiles = ceil_div(units, THREADS // groups)
-    blocks = max(2, min(8, FLIGHT_BYTES // (THREADS * unroll * load_bytes)))
+    few = units * width * length * problem.size <= MAX_FEW_BYTES
+    blocks = 2 if few else max(2, min(8, FLIGHT_BYTES // (THREADS * unroll * load_bytes)))
     splits = _splits(problem, tiles, units * width, length // (groups * unroll), blocks)
     policy = StridedPolicy(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
@@ -135,11 +105,25 @@ def choose(problem: StridedProblem) -> StridedChoice:
         THREADS // groups,
         groups,
         unroll,
-        problem.in_turn,
+        problem.in_turn and load != "row",  # a thread has all elements of its results
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
+        store=_store(problem, width) if load == "vector" else "element",
+        repeated=form.repeats > 1,
     )
-    return StridedChoice(policy, splits, tiles, kept, form.reduced, extent=extent)
+    return StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
+
+
+def _load_rows(problem: StridedProblem) -> tuple[str, int]:
+    """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
+    form, size = problem.form, problem.size
+    rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted
+    if rows and form.results >= MIN_ROWS:
+        for wide in (16, 8, 4):
+            starts = all(axis.steps[0] * size % wide == 0 for axis in form.kept)
+            if wide > size and form.length * size % wide == 0 and starts and problem.begin % wide == 0:
+                return "row", wide
+    return "element", size
 
 
 def _load(problem: StridedProblem) -> tuple[str, int]:
@@ -148,16 +132,34 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
     if problem.inputs > 1 or form.kept[-1].steps[0] != 1:
         return "element", size
     *others, last = [*form.reduced, *form.kept]
-    for wide in (16, 8, 4):  # as many columns as a thread has registers for
+    most = MAX_STATE_WORDS // problem.words  # as many columns as a thread has registers for
+    if form.length <= SHORT_LENGTH:
+        most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
+    for wide in (16, 8, 4):
         width = wide // size
-        if width > 1 and problem.words * width <= MAX_STATE_WORDS:
+        if 1 < width <= max(most, 4 // size):
             whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
             if whole and problem.begin % wide == 0:
                 return "vector", wide
     apart = all(axis.steps[0] * size >= 4 for axis in others)  # only the words of the last row reach beyond the array
-    if size <= 2 and problem.in_turn and apart and last.extent >= 16:
+    large = form.results * form.length * size >= MIN_WORDS_BYTES
+    if size <= 2 and apart and last.extent >= 16 and large:
         return "words", 4
     return "element", size
+
+
+def _store(problem: StridedProblem, width: int) -> str:
+    """Return how ``width`` neighbouring results are stored: all outputs run the same way."""
+    *others, last = problem.form.kept
+    for store, step, back in (("forward", 1, 0), ("backward", -1, width - 1)):
+        if all(
+            last.steps[problem.inputs + k] == step
+            and all(axis.steps[problem.inputs + k] % width == 0 for axis in others)
+            and (begin - back * size) % min(VECTOR_BYTES, width * size) == 0
+            for k, (size, begin) in enumerate(problem.outputs)
+        ):
+            return store
+    return "element"
 
 
 def _groups(units: int, length: int, load_bytes: int) -> int:
@@ -190,11 +192,14 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     full = form.results >= 8 * SMS * 2 or row_bytes <= PIECE_BYTES[0]  # enough warps with a result each
     groups = (8 if row_bytes <= SHORT_RUN_BYTES and problem.in_turn else LANES) if full else THREADS
     piece_bytes = next((size for size in PIECE_BYTES if form.results * row_bytes <= size * 32 * SMS), PIECE_BYTES[-1])
+    if row_bytes < piece_bytes * (THREADS // LANES):  # a piece for each warp of a block
+        piece_bytes = PIECE_BYTES[0]
     piece = run if full and len(outer) == 0 and row_bytes <= PIECE_BYTES[-1] else piece_bytes // problem.size
     pieces = ceil_div(run, piece)
     positions = pieces * form.length // run
     tiles = ceil_div(form.results, THREADS // groups)
-    splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES), 4)
+    blocks = 2 if form.results * row_bytes <= MAX_FEW_BYTES else 4
+    splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES), blocks)
     weights = [form.length // math.prod(axis.extent for axis in form.reduced[: i + 1]) for i in range(len(outer))]
     axes = [Axis(axis.extent, (*axis.steps, 0, weight)) for axis, weight in zip(outer, weights)]
     axes.append(Axis(pieces, (piece,) * (len(steps) + 2)))
@@ -210,8 +215,9 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         problem.in_turn,
         splits > 1,
         max(form.results, positions) >= 1 << NUMBER_BITS,
+        repeated=form.repeats > 1,
     )
-    return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run)
+    return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run, repeats=form.repeats)
 
 
 def _smallest(axes: tuple[Axis, ...]) -> int:

@@ -1,0 +1,142 @@
+"""The aggregates of the columns of several rows at once: small elements, several to a 32-bit word. Device code.
+
+A row is a tensor of words. An element of one or two bytes takes more instructions to unpack than to combine, so words
+are combined whole: any and all by bits, sums by dot products with ones of words that are transposed first, min and max
+by the instructions of pairs of 16 bits. All of these are exact, so the order of the rows does not matter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cutlass import Int32, Uint32, cute
+
+from ...monoid import Monoid, convert, nonzero, tree
+
+ONES = {1: 0x01010101, 2: 0x00010001}
+OF_TRUTH = {
+    "any": "any",
+    "or": "any",
+    "add": "any",
+    "max": "any",
+    "all": "all",
+    "and": "all",
+    "mul": "all",
+    "min": "all",
+}
+LOW_BITS = {1: 0x7F7F7F7F, 2: 0x7FFF7FFF}  # all but the highest bit of each element
+
+
+def kind_of(monoid) -> str:
+    """What packed rows are combined with: "any", "all", "add", "min" or "max"; "" if they must be unpacked."""
+    if not isinstance(monoid, Monoid) or monoid.op.fn is not None or monoid.transform is not None:
+        return ""
+    source, name = monoid.source, monoid.op.name
+    if source.size > 2 or len(monoid.sources) > 1:
+        return ""
+    if monoid.accumulate.kind == "b":
+        return OF_TRUTH.get(name, "")
+    if name in ("any", "all"):
+        return name
+    if name == "add" and source.kind in "biu" and monoid.accumulate.kind in "iu":
+        return "add"
+    same = source is monoid.accumulate and source.kind in "iu"
+    return name if name in ("min", "max") and same else ""
+
+
+def columns(monoid, rows: list) -> tuple:
+    """The state of each column of ``rows``, of a monoid that has a kind."""
+    kind, size, words = kind_of(monoid), monoid.source.size, range(cute.size(rows[0]))
+    found: list[Any] = []
+    for w in words:
+        column = [row[w] for row in rows]
+        if kind in ("any", "all"):
+            found += _elements(monoid, tree(*_bits(kind, column, monoid.source)), size)
+        elif kind == "add":
+            found += _sums(monoid, column, size)
+        else:
+            found += _extremes(monoid, kind, column, size)
+    return tuple((monoid.types[0](value),) for value in found)
+
+
+def _bits(kind: str, words: list, source) -> tuple:
+    """Words whose bits are combined, and how. For any, an element is not zero; for all, it is 1 or 0."""
+    if source.kind == "f":
+        words = [word & LOW_BITS[source.size] for word in words]  # without the sign of zero
+    if kind == "any":
+        return words, lambda a, b: a | b
+    return [_ones(word, source.size) for word in words], lambda a, b: a & b
+
+
+def _ones(word, size: int):
+    """1 in each element that is not zero, else 0."""
+    high = ((word & LOW_BITS[size]) + LOW_BITS[size]) | word
+    return Int32((Uint32(high) >> Uint32(8 * size - 1)) & Uint32(ONES[size]))
+
+
+def _elements(monoid, word, size: int) -> list:
+    """Whether each element of a word is not zero, as 1 or 0."""
+    mask = (1 << 8 * size) - 1
+    return [nonzero((Uint32(word) >> Uint32(8 * size * i)) & Uint32(mask)) for i in range(4 // size)]
+
+
+def _sums(monoid, words: list, size: int) -> list:
+    """The sums of the columns of one-byte or two-byte integers, in 32 bits; ``words`` are few rows."""
+    signed = monoid.source.kind == "i"
+    register = Int32 if signed else Uint32
+    if monoid.source.kind == "b":
+        words = [_ones(word, size) for word in words]
+    sign = "s32" if signed else "u32"
+    dot = f"dp4a.{sign}.{sign}" if size == 1 else f"dp2a.lo.{sign}.{sign}"
+    each = 4 // size
+    words = words + [Int32(0)] * (-len(words) % each)
+    totals = [register(0)] * each
+    for i in range(0, len(words), each):
+        for c, column in enumerate(_transposed(words[i : i + each])):
+            totals[c] = cute.arch.inline_ptx(
+                f"{dot} {{$w0}}, {{$r0}}, {{$r1}}, {{$r2}};",
+                write_only_types=[register],
+                read_only_args=[column, Int32(ONES[1]), totals[c]],
+            )
+    return [convert(total, monoid.types[0]) for total in totals]
+
+
+def _transposed(words: list) -> list:
+    """Four words of four bytes, or two of two 16-bit halves: the rows and columns of this matrix exchanged."""
+    if len(words) == 2:
+        return [_bytes(words[0], words[1], order) for order in (0x5410, 0x7632)]
+    a, b, c, d = words
+    left, right = [_bytes(a, b, 0x5140), _bytes(c, d, 0x5140)], [_bytes(a, b, 0x7362), _bytes(c, d, 0x7362)]
+    return [_bytes(p, q, order) for p, q in (left, right) for order in (0x5410, 0x7632)]
+
+
+def _bytes(a, b, order: int):
+    """Four bytes of two words: hexadecimal digit i of ``order`` says which is byte i; 8 more repeats its sign."""
+    return cute.arch.inline_ptx(
+        "prmt.b32 {$w0}, {$r0}, {$r1}, {$r2};", write_only_types=[Int32], read_only_args=[a, b, Int32(order)]
+    )
+
+
+def _extremes(monoid, kind: str, words: list, size: int) -> list:
+    """The least or the greatest elements of the columns, in their register type."""
+    signed = monoid.source.kind == "i"
+    halves = [words]
+    if size == 1:  # bytes 0 and 2, and bytes 1 and 3, as 16-bit integers
+        orders = (0xA280, 0xB391) if signed else (0x4240, 0x4341)
+        halves = [[_bytes(word, Int32(0), order) for word in words] for order in orders]
+    found = [tree(group, lambda a, b: _pairs(f"{kind}.{'s' if signed else 'u'}16x2", a, b)) for group in halves]
+    pairs = [[_half(word, i, signed) for i in range(2)] for word in found]
+    return pairs[0] if size == 2 else [pairs[i % 2][i // 2] for i in range(4)]
+
+
+def _pairs(operation: str, a, b):
+    return cute.arch.inline_ptx(
+        f"{operation} {{$w0}}, {{$r0}}, {{$r1}};", write_only_types=[Int32], read_only_args=[a, b]
+    )
+
+
+def _half(word, i: int, signed: bool):
+    """Half ``i`` of a word, as an integer of 32 bits."""
+    if signed:
+        return (word << (16 * (1 - i))) >> 16
+    return (Uint32(word) >> Uint32(16 * i)) & Uint32(0xFFFF)

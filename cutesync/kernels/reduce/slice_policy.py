@@ -1,0 +1,120 @@
+"""Which slices of a strided array are reduced in shared memory, and how many a block holds: a pure function of the
+normal form, types and alignment."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...runtime.layout import Axis
+from ...sizes import ceil_div, power_of_two
+from .policy import SMS, VECTOR_BYTES
+from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
+
+STAGE_BYTES = 16384  # of slices in shared memory: eight blocks a multiprocessor
+LINE_BYTES = 128  # smaller gaps are copied: every line has elements
+MIN_BYTES, MIN_SLICES = 1 << 18, 64  # of an array: with less, threads reduce results from global memory
+MIN_BLOCK_BYTES = 1024
+MAX_SIZE = 2  # wider elements are read as fast from global memory
+MAX_COLUMNS_BYTES = 64  # of neighbouring results; more fill whole lines
+MAX_ROW_BYTES = 128  # longer rows are runs
+
+
+@dataclass(frozen=True)
+class SlicePolicy(StridedPolicy, kernel=".slices:SliceReduce"):
+    """The last two kept axes are that of slices and that of the results of a slice. A block holds up to ``stage`` bytes
+    of slices in shared memory, each followed by ``pad`` bytes. A choice's ``extent`` is how many slices."""
+
+    stage: int = 0
+    pad: int = 0
+
+
+class Slices(NamedTuple):
+    """The axes of a problem: those of groups of ``slices``, which lie beside each other with small gaps, that of the
+    results inside, and that of the elements of a result. A slice is ``span`` elements long."""
+
+    outer: tuple[Axis, ...]
+    slices: Axis
+    inner: Axis
+    row: Axis
+    span: int
+
+    @property
+    def pitch(self) -> int:
+        """From slice to slice, in elements."""
+        return self.slices.steps[0] if self.slices.extent > 1 else self.span
+
+
+def choose(problem: StridedProblem) -> StridedChoice | None:
+    """Return the choice of slices in shared memory; None if other kernels are faster."""
+    axes = slices_of(problem)
+    if axes is None or problem.size > MAX_SIZE:
+        return None
+    count = math.prod(axis.extent for axis in (*axes.outer, axes.slices))
+    if count < MIN_SLICES or count * axes.span * problem.size < MIN_BYTES:
+        return None
+    if axes.inner.extent > 1 and axes.inner.extent * problem.size > MAX_COLUMNS_BYTES:
+        return None
+    if axes.inner.extent == 1 and axes.span * problem.size > MAX_ROW_BYTES:
+        return None
+    choice = choice_of(problem, axes)
+    enough = choice is not None and choice.extent * axes.pitch * problem.size >= MIN_BLOCK_BYTES
+    return choice if enough else None
+
+
+def slices_of(problem: StridedProblem) -> Slices | None:
+    """Return the axes as those of slices; None if the elements of a result are far apart."""
+    form, arrays = problem.form, len(problem.outputs) + 1
+    if problem.inputs > 1 or len(form.reduced) > 1:
+        return None
+    blank = Axis(1, (0,) * arrays)
+    row = form.reduced[0] if form.reduced else Axis(1, (0,))
+    inside = [axis for axis in form.kept if 0 < axis.steps[0] < row.steps[0]] if form.reduced else list(form.kept[-1:])
+    outside = list(form.kept[: len(form.kept) - len(inside)])
+    if row.extent == 0 or row.steps[0] < 0 or len(inside) > 1:
+        return None
+    inner = inside[0] if inside else blank
+    span = 1
+    for extent, steps in (inner, row):
+        if extent > 1 and not 0 <= (steps[0] - span) * problem.size < LINE_BYTES:
+            return None
+        span += (extent - 1) * steps[0]
+    slices = blank
+    if outside and 0 <= (outside[-1].steps[0] - span) * problem.size < LINE_BYTES:
+        slices = outside.pop()
+    return Slices(tuple(outside), slices, inner, row, span)
+
+
+def choice_of(problem: StridedProblem, axes: Slices) -> StridedChoice | None:
+    """Return the choice of the axes; None if a slice does not fit shared memory."""
+    size, pitch = problem.size, axes.pitch * problem.size
+    pad = 0
+    if problem.begin == 0 and pitch % 128 == 0 and all(axis.steps[0] * size % VECTOR_BYTES == 0 for axis in axes.outer):
+        pad = ceil_div(axes.inner.extent * size, VECTOR_BYTES) * VECTOR_BYTES % 128 or VECTOR_BYTES
+    stage = STAGE_BYTES if pitch + pad <= STAGE_BYTES else 3 * STAGE_BYTES
+    if pitch + pad > stage:
+        return None
+    groups_of_slices = math.prod(axis.extent for axis in axes.outer)
+    each = min(stage // (pitch + pad), ceil_div(axes.slices.extent * groups_of_slices, 4 * SMS), axes.slices.extent)
+    results, length = each * axes.inner.extent, axes.row.extent
+    groups = next(g for g in (16, 4, 1) if g == 1 or (g * results <= THREADS and 4 * g <= length))
+    kept = (*axes.outer, axes.slices, axes.inner)
+    policy = SlicePolicy(
+        power_of_two(len(kept)),
+        1,
+        True,
+        "element",
+        size,
+        THREADS // groups,
+        groups,
+        8,
+        problem.in_turn,
+        False,
+        False,
+        repeated=problem.form.repeats > 1,
+        stage=stage,
+        pad=pad,
+    )
+    tiles = groups_of_slices * ceil_div(axes.slices.extent, each)
+    return StridedChoice(policy, 1, tiles, kept, (axes.row,), extent=each, repeats=problem.form.repeats)
