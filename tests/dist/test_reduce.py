@@ -67,7 +67,9 @@ def test_agrees_with_numpy(name, size):
                 axis == reduced_axes % x.ndim if reduced_axes else True,
             )
             for part in got.parts if got.axis is None else (got,):
-                np.testing.assert_allclose(np.asarray(part), want, rtol=1e-6, err_msg=f"{shape} {axis} {sharded}")
+                np.testing.assert_allclose(
+                    np.asarray(part), want, rtol=1e-6, atol=1e-6, err_msg=f"{shape} {axis} {sharded}"
+                )
 
 
 @pytest.mark.slow
