@@ -14,11 +14,12 @@ import json
 import math
 import re
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import script
-from matmul_brute import workloads
+from matmul_brute import is_full, workloads
 from matmul_random import CLASSES, Random
 
 from cutesync.kernels.matmul import coefficients
@@ -60,11 +61,11 @@ def times(records: list[dict]) -> Times:
     policies, loads, starts, us, groups = [], [], [], [], []
     for record in records:
         product, columns = Random(*record["product"]), record.get("columns", True)
-        ways = workloads(product, columns)
+        ways = workloads(product, columns, is_full(product) and record.get("parts", True))
         starts.append(len(us))
         groups.append(product.group)
         for words, taken in record["times"].items():
-            config = policy_of(words, ways[0].promoted)
+            config = replace(policy_of(words, ways[0].promoted), parts=ways[0].parts)
             policies.append(config)
             loads.append(ways[bool(config.swap_ab)])
             us.append(taken)
@@ -183,7 +184,7 @@ def main(argv=None) -> None:
         found = []
         for path in paths:
             with script.reading(path) as report:
-                columns = {"columns": report.get("columns", True)}
+                columns = {name: report.get(name, True) for name in ("columns", "parts")}
                 found += [record | columns for record in report["products"] if len(record["times"]) > 3]
         return found
 

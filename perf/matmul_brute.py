@@ -46,23 +46,24 @@ FIRST = 1000  # a kernel of the model's choice counts as so many
 SAME_FORM = 4  # further clusters and splits of each of the best forms
 
 
-def workloads(product: Random, columns: bool = True) -> list[Workload]:
+def workloads(product: Random, columns: bool = True, parts: bool = False) -> list[Workload]:
     """What the model knows of the product, and of its transpose. ``columns``: TMA stores columns of 16-bit elements, as
-    it does since the first times were gathered."""
+    it does since the first times were gathered. ``parts``: float32 operands are split in the kernel, not before."""
     m, n, k, size = product.m, product.n, product.k, SIZES[product.dtype]
-    full = product.dtype == "float32" and product.op != "tf32"
-    k_tiles = -(-k * size // K_TILE_BYTES) * (3 if full else 1)
+    full = is_full(product)
+    packs = full and not parts
+    k_tiles = -(-k * size // K_TILE_BYTES) * (3 if packs else 1)
 
     def operand(k_major: bool, other: int) -> tuple[bool, int]:
         pitch = (k if k_major else other) * size
-        packed = full or pitch % 16 or (not k_major and size != 2)
+        packed = packs or pitch % 16 or (not k_major and size != 2)
         return (True, K_TILE_BYTES) if packed else (k_major, pitch)
 
     (a_major, pitch_a), (b_major, pitch_b) = operand(product.layout[0] == "N", m), operand(product.layout[1] == "T", n)
     stored = SIZES.get(product.out, 4)
     promoted, split = full or product.op == "promoted", product.op != "invariant"
     more = {"batch": max(product.batch, 1), "k_tiles": k_tiles, "out_bytes": stored}
-    more |= {"promoted": promoted, "split": split}
+    more |= {"promoted": promoted, "split": split, "parts": parts and full}
     rows_by_tma = n * stored % 16 == 0
     return [
         Workload(m=m, n=n, access=Access(b_major, pitch_a, pitch_b), by_tma=rows_by_tma, **more),
@@ -70,6 +71,11 @@ def workloads(product: Random, columns: bool = True) -> list[Workload]:
             m=n, n=m, access=Access(a_major, pitch_b, pitch_a), by_tma=columns and rows_by_tma and stored == 2, **more
         ),
     ]
+
+
+def is_full(product: Random) -> bool:
+    """Whether it is one of float32 in full precision."""
+    return product.dtype == "float32" and product.op != "tf32"
 
 
 @functools.lru_cache(maxsize=2)
@@ -86,8 +92,10 @@ def all_forms(promoted: bool) -> tuple[MatmulPolicy, ...]:
 def ranked(product: Random, policies: tuple[MatmulPolicy, ...] | None = None) -> list[tuple[float, MatmulPolicy]]:
     """``(modelled clocks, configuration)`` of all configurations that are possible, best first."""
     found = []
-    for swapped, load in enumerate(workloads(product)):
+    for swapped, load in enumerate(workloads(product, parts=is_full(product))):
         given = policies or all_forms(load.promoted)
+        if load.parts:
+            given = tuple(replace(config, parts=True) for config in given if config.splits_parts())
         of = _table(given)
         clocks = np.where(possible(of, load), cost(of, load, coefficients_of(load)), np.inf)
         found += [

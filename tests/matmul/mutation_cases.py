@@ -41,8 +41,10 @@ CASES = {
     "split and multicast": Case(
         MatmulPolicy((64, 64), "pingpong", (2, 1), stages=2, splits=3, swap_ab=False), (100, 72, 584), 6
     ),
+    # float32, split into parts in the kernel
+    "parts": Case(MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=False), (100, 72, 136), 1, "float32"),
 }
-COOPERATIVE, PINGPONG, SPLIT, MEET, FOUR, NARROW, PROMOTED, HELD, HELD_PROMOTED, IN_STAGES, SHARING = CASES
+COOPERATIVE, PINGPONG, SPLIT, MEET, FOUR, NARROW, PROMOTED, HELD, HELD_PROMOTED, IN_STAGES, SHARING, PARTS = CASES
 PRODUCER, CONSUMERS = r"setmaxnreg\.dec", r"setmaxnreg\.inc"
 OVERLAP = op(r"griddepcontrol\.wait")
 READ_ALL = op(r"wgmma\.wait_group\.sync\.aligned \t0")

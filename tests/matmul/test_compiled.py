@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
-from cutesync.kernels.matmul.candidates import CANDIDATES, PROMOTED
+from cutesync.kernels.matmul.candidates import CANDIDATES, PARTS, PROMOTED
 from cutesync.kernels.matmul.plan import kernel_spec, pack_spec
 from cutesync.kernels.matmul.policy import PACK_RUN, THREADS, MatmulPolicy
 from cutesync.kernels.matmul.terms import TermsSpec
@@ -46,8 +46,8 @@ def verify(
     assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.cluster_size, 1, 1)
     assert kernel.params == tuple(p.size for p in spec.parameters)
     assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 \t(\d+)", ptx) == [
-        ("dec", "24"),
-        ("inc", "240"),
+        ("dec", str(24 + 16 * config.parts)),
+        ("inc", str(240 - 8 * config.parts)),
     ]
     touches = r"cp\.async\.bulk\.tensor|\b(ld|st|atom|red)\.\S*global"
     prologue, *roles = re.split(r"setmaxnreg[^\n]*", ptx)
@@ -62,7 +62,7 @@ def verify(
     ends = transposed if element == "bfloat16" else ";"
     instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{ends}"
     deferred = config.rows // 64 * config.tile[1] // config.sub_tile_columns(result.size) if config.deferred else 0
-    bodies = 1 if config.promoted else 2
+    bodies = 3 if config.parts else 1 if config.promoted else 2
     planned = (
         (bodies + deferred) * 4 * config.rows // 64
     )  # first k-tile, one beside each sub-tile, loop; 4 steps of 32 bytes each, every 64 rows
@@ -72,9 +72,9 @@ def verify(
     allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
     in_stages = config.exchange_in_stages(terms.widest(result))
     # behind the barriers: the words of the turnstile, and the barrier of stages that have been read
-    words = 8 * in_stages if config.cluster_split else 8 * (config.splits > 1)
+    words = 8 * (in_stages and not config.parts) if config.cluster_split else 8 * (config.splits > 1)
     exchanged = config.cluster_split * (2 + in_stages)
-    assert ptx.count("mbarrier.init") == 2 * config.stages + exchanged
+    assert ptx.count("mbarrier.init") == (2 + config.parts) * config.stages + exchanged
     assert max(allocated) + 8 + words == kernel.smem
     registers, frame = cubin_figures(kernel.cubin)
     assert frame == 0, f"{config}: {frame} bytes of stack a thread"
@@ -108,6 +108,11 @@ OTHERS = {
     "float8": (MatmulPolicy((256, 192), "cooperative", (1, 2)), {"element": "float8_e4m3fn"}),
     "int8": (MatmulPolicy((128, 128), "pingpong", (2, 1)), {"element": "int8", "out": "int32"}),
     "tf32": (MatmulPolicy((256, 128), "cooperative", (1, 2)), {"out": "float32", "element": "tfloat32"}),
+    **{
+        f"3xTF32 in the kernel, {config.tile}, {config.splits}": (config, {"out": "float32", "element": "tfloat32"})
+        for config in PARTS
+        if config.splits in (1, 3) and config.accumulators >= 32
+    },
     "3xTF32": (
         MatmulPolicy((128, 192), "cooperative", (2, 1), promoted=True),
         {"out": "float32", "element": "tfloat32"},

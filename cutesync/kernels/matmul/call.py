@@ -6,9 +6,10 @@ strides and the base are multiples of 16 bytes. Others are copied into a workspa
 
 float32 operands have two precisions. "float32" splits each into a big and a small part of 11 bits, and adds three
 products (3xTF32). Errors are those of float32 arithmetic: on an H200 below 2**-20 of |a| |b|, as cuBLAS's; numbers
-below 5e-35 keep fewer bits; infinities and NaN come out as NumPy's. The parts take a workspace three times the
-operands. "tf32" rounds the operands to tfloat32 (11 bits of significand, to the nearest, as cuBLAS does) and multiplies
-once, without a workspace if K is contiguous; above 3.402e38 that is infinity.
+below 5e-35 keep fewer bits; infinities and NaN come out as NumPy's. Small and thin operands are split in the kernel;
+the parts of others take a workspace three times the operands. "tf32" rounds the operands to tfloat32 (11 bits of
+significand, to the nearest, as cuBLAS does) and multiplies once, without a workspace if K is contiguous; above 3.402e38
+that is infinity.
 
 ``fast_accumulation`` is for float8, whose tensor cores keep some 14 bits of a sum, and for float32, where they cut off
 what is below 24 bits (on an H200 2e-5 of a sum of 8192 positive products). Without it every 128 bytes of K are added to

@@ -57,3 +57,8 @@ PROMOTED = _policies("cooperative", dict.fromkeys(((128, 192), (128, 160), (128,
 PROMOTED += tuple(
     replace(config, promoted=True) for config in CANDIDATES if config.accumulators <= MAX_PROMOTED_ACCUMULATORS
 )
+# float32, split into parts in the kernel: with a third set
+_SPLIT = "1x1 1x1/2 1x1/3 1x1/4 1x1/6 1x1/8"
+_PARTS = {"promoted": True, "parts": True}
+PARTS = _policies("cooperative", dict.fromkeys(((128, 128), (128, 64), (128, 32)), _SPLIT), **_PARTS)
+PARTS += _policies("pingpong", dict.fromkeys(((64, 64), (64, 32), (64, 16)), f"{_SPLIT} {_TURNSTILES}"), **_PARTS)

@@ -30,13 +30,24 @@ from cutlass.memory import SmemAllocator
 from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers
 
+from ...sync.barrier import Barriers
 from ...sync.pipelines import acquire, drain
 from ...sync.wait import bounded, in_role
 from .epilogue import DeferredStore, DirectStore, Epilogue, Progress
-from .mainloop import Inputs, Mainloop, PromotedMainloop
+from .mainloop import Inputs, Mainloop, PartsMainloop, PromotedMainloop
 from .mma import tiled_mma
 from .parameters import Operands, Order, Split
-from .policy import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, MatmulPolicy
+from .parts import WARPS, split_stage
+from .policy import (
+    CONSUMER_REGISTERS,
+    CONSUMERS,
+    K_TILE_BYTES,
+    PARTS_REGISTERS,
+    PRODUCER_REGISTERS,
+    THREADS,
+    WARPGROUP,
+    MatmulPolicy,
+)
 from .schedule import Cooperative, PingPong
 from .scheduler import Work
 from .split import ClusterSplit, Turnstile
@@ -68,7 +79,8 @@ class Matmul:
         self.schedule = (Cooperative if config.schedule == "cooperative" else PingPong)()
         split = ClusterSplit if config.cluster_split else Turnstile
         self.finish = (split if config.splits > 1 else DeferredStore if config.deferred else DirectStore)(self.epilogue)
-        self.mainloop = (PromotedMainloop if config.promoted else Mainloop)(config, mma, types, self.finish)
+        mainloop = PartsMainloop if config.parts else PromotedMainloop if config.promoted else Mainloop
+        self.mainloop = mainloop(config, mma, types, self.finish)
         self.threads, self.smem = THREADS, config.smem(self.epilogue.bytes)
 
     @cute.jit
@@ -163,23 +175,26 @@ class Matmul:
             cpasync.prefetch_descriptor(atom_a)
             cpasync.prefetch_descriptor(atom_b)
         allocator = SmemAllocator()
-        stages_a, stages_b, buffers = (
+        of_stages = ((self.element_a, layout_a), (self.element_b, layout_b))
+        *stages, buffers = (
             allocator.allocate_tensor(element, layout.outer, byte_alignment=1024, swizzle=layout.inner)
             for element, layout in (
-                (self.element_a, layout_a),
-                (self.element_b, layout_b),
+                *(of_stages * (1 + self.config.parts)),
                 (self.epilogue.widest.out, self.epilogue.widest.buffer_layout()),
             )
         )
+        stages_a, stages_b, *small = stages
         barriers = allocator.allocate_array(Int64, 2 * self.config.stages)
-        exchange = self.finish.exchange(allocator, split, stages_a.iterator)
+        exchange = self.finish.exchange(allocator, split, stages_a.iterator)  # the barriers before are 16 bytes a stage
+        if cutlass.const_expr(self.config.parts):
+            small.append(Barriers.make(self.config.stages, WARPS, name="ready"))
         ring = self.make_ring(barriers)
         if cutlass.const_expr(self.config.cluster_split and self.config.peers == 1):
             # the barriers of the exchange are initialised, seen by the whole cluster
             cute.arch.cluster_arrive_relaxed()
             cute.arch.cluster_wait()
         work = Work(self.config, a, d, self.k, order, split)
-        spare = REPORT_REGISTERS if bounded() else 0
+        spare = max(REPORT_REGISTERS * bounded(), PARTS_REGISTERS * self.config.parts)
         if group == CONSUMERS:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS + 2 * spare)
             if thread // 32 == CONSUMERS * 4:
@@ -188,13 +203,15 @@ class Matmul:
                 load_a = Load(atom_a, a, stages_a, tile_m, peers_n, of_row)
                 load_b = Load(atom_b, b, stages_b, tile_n, peers_m, of_column)
                 in_role("producer", self.produce, load_a, load_b, ring, work)
+            elif cutlass.const_expr(self.config.parts):
+                in_role("splitter", self.split_stages, Inputs(stages_a, stages_b, ring, *small), work)
         else:
             cute.arch.setmaxregister_increase(CONSUMER_REGISTERS - spare)
             half, index = self.schedule.half(group), thread % WARPGROUP
             registers, largest = self.finish.registers(), self.epilogue.magnitude()
             targets = self.targets(Target(atom_d, d, buffers), pre)
             to = Outlet(targets, d.shape, operands, exchange, registers, largest, group, half, index)
-            in_role("consumer", self.consume, Inputs(stages_a, stages_b, ring), to, work)
+            in_role("consumer", self.consume, Inputs(stages_a, stages_b, ring, *small), to, work)
 
     def make_ring(self, barriers):
         """The full and empty barriers of all stages, initialised and visible to the whole cluster."""
@@ -237,6 +254,22 @@ class Matmul:
             unit += step
             place = work.place(unit, rank)
         drain(ring, stage)  # nobody leaves while a peer may still multicast to it or arrive on its barriers
+
+    @cute.jit
+    def split_stages(self, inputs: Inputs, work: Work):
+        """Three warps: split every stage into its parts, in turn (see ``parts``)."""
+        thread = cute.arch.thread_idx()[0] - (THREADS - 32 * WARPS)
+        pairs = (inputs.a, inputs.small_a), (inputs.b, inputs.small_b)
+        of_tile = [extent * K_TILE_BYTES // 4 for extent in self.config.tile]
+        operands = tuple((*(x.iterator for x in pair), count) for pair, count in zip(pairs, of_tile))
+        unit, step, units = work.walk()
+        k_tiles = work.k_tiles()
+        stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, self.config.stages)
+        while unit < units:
+            for _ in cutlass.range(0, k_tiles, 1, unroll=1):
+                split_stage(operands, inputs.ring, inputs.ready, stage, thread)
+                stage.advance()
+            unit += step
 
     def partition(self, operand: Load, part):
         """``(shared, global)`` for the copies of one operand: (copy, stage) and (copy, tile of rows, k-tile, batch). A

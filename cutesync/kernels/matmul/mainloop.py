@@ -13,17 +13,19 @@ from collections.abc import Callable
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32
+from cutlass import Float32, Int32
 from cutlass.cute.nvgpu import warpgroup
 
 from ...sync.pipelines import await_filled
 from .epilogue import DirectStore, Progress
+from .parts import EXPONENT, await_parts
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .store import Outlet
 
 
-class Inputs(namedtuple("Inputs", "a b ring")):
-    """The stages of A and B, in shared memory or as WGMMA reads them (see ``Mainloop.fragments``), and their ring."""
+class Inputs(namedtuple("Inputs", "a b ring small_a small_b ready", defaults=(None, None, None))):
+    """The stages of A and B, in shared memory or as WGMMA reads them (see ``Mainloop.fragments``), and their ring; with
+    ``MatmulPolicy.parts`` also the stages of their small parts, and the barriers that announce them."""
 
 
 class Mainloop:
@@ -69,10 +71,18 @@ class Mainloop:
         rows, columns = self.config.rows, self.config.tile[1]
         mma = self.mma()
         part = mma.get_slice(to.thread)
-        a = mma.make_fragment_A(part.partition_A(cute.local_tile(inputs.a, (rows, self.k), (to.half, 0, None))))
-        b = mma.make_fragment_B(part.partition_B(inputs.b))
+
+        def of_a(stages):
+            return mma.make_fragment_A(part.partition_A(cute.local_tile(stages, (rows, self.k), (to.half, 0, None))))
+
+        def of_b(stages):
+            return mma.make_fragment_B(part.partition_B(stages))
+
         shape = part.partition_C(cute.make_identity_tensor((rows, columns))).shape
-        return Inputs(a, b, inputs.ring), cute.make_rmem_tensor(shape, self.accumulator)
+        found = inputs._replace(a=of_a(inputs.a), b=of_b(inputs.b))
+        if self.config.parts:
+            found = found._replace(small_a=of_a(inputs.small_a), small_b=of_b(inputs.small_b))
+        return found, cute.make_rmem_tensor(shape, self.accumulator)
 
     @cute.jit
     def multiply_next(self, accumulators, inputs: Inputs, stage, last):
@@ -135,3 +145,45 @@ class PromotedMainloop(Mainloop):
         self.release(ring, stage)
         for i in cutlass.range_constexpr(cute.size(products)):
             accumulators[i] = accumulators[i] + products[i]
+
+
+class PartsMainloop(Mainloop):
+    """Every stage has big and small parts (see ``parts``). The products of its big parts are added to the accumulators
+    in full float32, as ``PromotedMainloop`` does, while the tensor cores add the small products to a third set, over
+    all of K: these are 2**-11 of the sum, so their rounding does not matter."""
+
+    @cute.jit
+    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet):
+        inputs, accumulators = self.fragments(inputs, to)
+        last = stage.clone()
+        products, small = (cute.make_rmem_tensor(accumulators.shape, self.accumulator) for _ in range(2))
+        accumulators.fill(0.0)
+        small.fill(0.0)
+        for _ in cutlass.range(0, k_tiles, 1, unroll=1):
+            await_parts(inputs.ready, stage)
+            warpgroup.fence()
+            self.multiply_parts(products, ((inputs.a, inputs.b),), stage, False)
+            self.multiply_parts(small, ((inputs.small_a, inputs.b), (inputs.a, inputs.small_b)), stage, True)
+            warpgroup.wait_group(1)
+            for i in cutlass.range_constexpr(cute.size(products)):
+                accumulators[i] = accumulators[i] + products[i]
+            warpgroup.wait_group(0)
+            self.release(inputs.ring, stage)
+            stage.advance()
+        for i in cutlass.range_constexpr(cute.size(small)):
+            finite = (small[i].bitcast(Int32) & EXPONENT) != EXPONENT
+            accumulators[i] = accumulators[i] + Float32(cutlass.select_(finite, small[i], Float32(0.0)))
+        return accumulators, stage, last, progress
+
+    def wait(self, ring, last) -> None:
+        """``run`` has waited for every k-tile."""
+
+    def multiply_parts(self, accumulators, pairs: tuple, stage, add: bool) -> None:
+        """Start the multiplications of pairs of parts of a stage that is ready."""
+        mma = self.mma()
+        for pair in pairs:
+            for block in range(K_TILE_BYTES // 32):
+                mma.set(warpgroup.Field.ACCUMULATE, add or block > 0)
+                a, b = (operand[None, None, block, stage.index] for operand in pair)
+                cute.gemm(mma, accumulators, a, b, accumulators)
+        warpgroup.commit_group()

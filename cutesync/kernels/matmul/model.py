@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import policy
-from .candidates import CANDIDATES, PROMOTED
+from .candidates import CANDIDATES, PARTS, PROMOTED
 from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MatmulPolicy
 
@@ -24,6 +24,8 @@ TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 
 LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the clock that the power limit leaves
 L2_BYTES = 30e6  # operands of repeated products stay in the L2, at the fitted memory rate; larger ones do not
 STREAM_RATE = 2400  # bytes a clock that memory gives to others, of the whole GPU (4.2 TB/s)
+SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clocks, and bytes a clock beside them
+PACK_CLOCKS = 4500  # of the launch of a copy
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 
 
@@ -38,19 +40,19 @@ class Access(NamedTuple):
 class Workload(
     namedtuple(
         "Workload",
-        "m n k_tiles batch out_bytes promoted split access accumulators by_tma",
-        defaults=(False, True, Access(), MAX_ACCUMULATORS, True),
+        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts",
+        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False),
     )
 ):
     """What the model knows of a problem; ``split`` says whether K may be cut, ``accumulators`` how many a thread may
-    have, ``by_tma`` whether TMA stores the result."""
+    have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the kernel."""
 
 
 class Table(
     namedtuple(
         "Table",
         "tile_m tile_n peers_m peers_n splits cooperative promoted cluster_split cluster_size slots accumulators "
-        "stage_bytes exchange_bytes share box room",
+        "stage_bytes exchange_bytes share box room parts",
     )
 ):
     """The numbers of some policies, an array each. ``box`` is how many boxes a row of B that is contiguous along N
@@ -76,6 +78,7 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             config.stored_share(2),
             128 // math.gcd(2 * config.tile[1], 128),
             replace(config, splits=1).slots(multiprocessors),
+            config.parts,
         )
         for config in policies
     ]
@@ -128,7 +131,8 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
 def defers(of: Table, out_bytes: Any) -> np.ndarray:
     """``MatmulPolicy.can_defer`` of each policy."""
     registers = of.accumulators * (1 + of.promoted) + of.accumulators * out_bytes // 4
-    return (of.cooperative > 0) & (of.splits == 1) & (out_bytes > 1) & (registers <= MAX_DEFERRED_REGISTERS)
+    fits = (out_bytes > 1) & (registers <= MAX_DEFERRED_REGISTERS)
+    return (of.cooperative > 0) & (of.splits == 1) & (of.parts == 0) & fits
 
 
 def _loaded(of: Table, access: Any, by: Coefficients) -> np.ndarray:
@@ -149,7 +153,9 @@ def _multiply(of: Table, by: Coefficients) -> np.ndarray:
     """Clocks of the multiplications of a k-tile."""
     tensor = of.tile_m * of.tile_n * 64 / TENSOR_RATE
     shared = of.tile_m / 64 * (64 + of.tile_n) * K_TILE_BYTES / by.shared_rate
-    multiply = np.maximum(np.maximum(tensor, shared) + by.k_tile, by.min_k_tile)
+    products = 1 + 2 * of.parts
+    multiply = np.maximum(products * np.maximum(tensor, shared) + by.k_tile, by.min_k_tile)
+    multiply = np.maximum(multiply, of.parts * (SPLIT_CLOCKS + of.stage_bytes / SPLIT_RATE))
     # the additions of float32: in a cooperative block the other warpgroup hides most
     return multiply + of.promoted * np.where(of.cooperative > 0, by.promotion, by.promotion_pingpong)
 
@@ -159,13 +165,18 @@ def coefficients_of(load: Workload) -> Coefficients:
     return SUSTAINED if load.batch * load.m * load.n * load.k_tiles >= LONG else COEFFICIENTS
 
 
+def pack_cost(read: int, written: int) -> float:
+    """Clocks of a copy of an operand before the product, so many bytes read and written."""
+    return PACK_CLOCKS + (read + written) / STREAM_RATE
+
+
 # --- the choice ----------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=8)
-def _candidates(promoted: bool, multiprocessors: int) -> tuple[tuple[MatmulPolicy, ...], Table]:
+def _candidates(promoted: bool, parts: bool, multiprocessors: int) -> tuple[tuple[MatmulPolicy, ...], Table]:
     """All candidates and their numbers."""
-    found = PROMOTED if promoted else CANDIDATES
+    found = PARTS if parts else PROMOTED if promoted else CANDIDATES
     return found, table(found, multiprocessors)
 
 
@@ -185,14 +196,14 @@ def _even(pitch: int) -> int:
 @lru_cache(maxsize=256)
 def _fixed(load: Workload, by: Coefficients, multiprocessors: int) -> Fixed:
     """``fixed`` of the candidates, for a workload without its extents."""
-    return fixed(_candidates(load.promoted, multiprocessors)[1], load, by)
+    return fixed(_candidates(load.promoted, load.parts, multiprocessors)[1], load, by)
 
 
 @lru_cache(maxsize=4096)
 def shortlist(load: Workload, count: int = 1) -> tuple[tuple[float, MatmulPolicy], ...]:
     """``(clocks, policy)`` of the ``count`` policies with the least modelled cost, best first; of equal ones those that
     are listed first."""
-    policies, of = _candidates(load.promoted, policy.SMS)
+    policies, of = _candidates(load.promoted, load.parts, policy.SMS)
     by, access = (
         coefficients_of(load),
         load.access._replace(pitch_a=_even(load.access.pitch_a), pitch_b=_even(load.access.pitch_b)),

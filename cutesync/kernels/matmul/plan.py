@@ -66,6 +66,7 @@ class Problem:
     split: bool = True
     ordinal: int = -1
     pre: tuple[int, int, int] = (0, 0, 0)
+    parts: bool = False
 
     @property
     def multiprocessors(self) -> int:
@@ -86,8 +87,19 @@ class Problem:
         of_pre = self.terms.pre.size if self.terms.pre else 0
         most = policy.MAX_TWO_RESULTS_ACCUMULATORS if of_pre else policy.MAX_ACCUMULATORS
         stored = self.out.size + of_pre
-        by_tma = self.terms.by_tma
-        return Workload(self.m, self.n, k_tiles, self.items, stored, self.promoted, self.split, access, most, by_tma)
+        return Workload(
+            self.m,
+            self.n,
+            k_tiles,
+            self.items,
+            stored,
+            self.promoted,
+            self.split,
+            access,
+            most,
+            self.terms.by_tma,
+            self.parts,
+        )
 
     def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
         """What the model chooses, best first."""
@@ -98,7 +110,7 @@ class Problem:
         if config is None:
             return shortlist(self.load)[0][0]
         load = self.load
-        return float(cost(table([config], policy.SMS), load, coefficients_of(load))[0])
+        return float(cost(table([replace(config, parts=self.parts)], policy.SMS), load, coefficients_of(load))[0])
 
     @property
     def key(self) -> tuple:
@@ -118,6 +130,7 @@ class Problem:
             *self.terms.key,
             self.promoted,
             self.split,
+            self.parts,
         )
 
 
@@ -224,7 +237,7 @@ def make_launch(
 def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
     """The configuration, or the model's if there is none, with everything decided that follows from the problem and the
     GPU."""
-    config = config or problem.shortlist()[0]
+    config = replace(config or problem.shortlist()[0], parts=problem.parts)
     if problem.terms.pre is not None:
         if config.deferred:
             came = "True with pre_activation=True"
@@ -265,7 +278,8 @@ def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, t
     rows = operand.rows or rows
     extents = (problem.k, rows, operand.items) if operand.k_major else (rows, problem.k, operand.items)
     box = (swizzle // element.size, outer // peers, 1)
-    return TiledMap(element.name, extents, (operand.step * element.size, operand.batch * element.size), box, swizzle)
+    name = "float32" if problem.parts else element.name  # TMA rounds to tfloat32
+    return TiledMap(name, extents, (operand.step * element.size, operand.batch * element.size), box, swizzle)
 
 
 def result_map(problem: Problem, config: MatmulPolicy, out: DType, steps: tuple[int, int, int]) -> TiledMap:

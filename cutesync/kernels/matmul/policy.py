@@ -35,6 +35,8 @@ SUB_TILE_BUFFERS = 2  # of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
 # 32-bit accumulators a thread: in general, with a second set besides, and with split-K; above, the compiler spills
 MAX_ACCUMULATORS, MAX_PROMOTED_ACCUMULATORS, MAX_SPLIT_ACCUMULATORS = 208, 96, 128
+MAX_PARTS_ACCUMULATORS = 64  # with two more sets
+PARTS_REGISTERS = 8  # that each consumer gives up for the warps that split stages into parts
 MAX_TWO_RESULTS_ACCUMULATORS = 192  # that the model chooses for two results: above, some 200 bytes a thread spill
 MAX_DEFERRED_REGISTERS = 192  # of the accumulators and of a pending tile beside them
 MAX_SPLITS = 64
@@ -58,7 +60,8 @@ class MatmulPolicy:
     slice of K (see ``split``). With ``deferred`` a cooperative block keeps a finished tile in registers and stores it
     while it multiplies the next ("pingpong" has its other warpgroup for that); None does so where registers and tiles
     are enough. With ``swap_ab`` the result is computed as its transpose (see ``problem``), and ``tile`` is that of the
-    transpose; None leaves it to the model."""
+    transpose; None leaves it to the model. ``parts`` (for float32 in three products) splits each stage into big and
+    small parts in the kernel (see ``parts``)."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
@@ -69,6 +72,7 @@ class MatmulPolicy:
     splits: int = 1
     deferred: bool | None = None
     swap_ab: bool | None = None
+    parts: bool = False
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -80,6 +84,7 @@ class MatmulPolicy:
             )
         most = MAX_SPLIT_ACCUMULATORS if self.splits > 1 else MAX_ACCUMULATORS
         most = MAX_PROMOTED_ACCUMULATORS if self.promoted else most
+        most = MAX_PARTS_ACCUMULATORS if self.parts else most
         if self.accumulators > most:
             raise ArgumentValueError(
                 explain("config.tile", f"{self.tile}: {self.accumulators} accumulators a thread", f"at most {most}")
@@ -92,6 +97,8 @@ class MatmulPolicy:
                     f"one of {CLUSTERS}, its first number a divisor of N / 8 of the tile",
                 )
             )
+        if self.parts and self.peers > 1:
+            raise ArgumentValueError(explain("config.cluster", self.cluster, "(1, 1) with parts"))
         if not 1 <= self.splits <= MAX_SPLITS:
             raise ArgumentValueError(explain("config.splits", self.splits, f"1 to {MAX_SPLITS}"))
         if self.stages < 0 or self.stages == 1 or self.group < 0:
@@ -114,6 +121,7 @@ class MatmulPolicy:
             whole(getattr(self, name), f"config.{name}")
         choice(self.schedule, "config.schedule", ("cooperative", "pingpong"))
         flag(self.promoted, "config.promoted")
+        flag(self.parts, "config.parts")
         for name in ("deferred", "swap_ab"):
             if getattr(self, name) is not None:
                 flag(getattr(self, name), f"config.{name}")
@@ -122,7 +130,12 @@ class MatmulPolicy:
     def kernel(self) -> tuple:
         """What of this decides the machine code."""
         splits = self.splits if self.cluster_split else self.splits > 1
-        return self.tile, self.schedule, self.cluster, self.stages, self.promoted, splits, self.deferred
+        return self.tile, self.schedule, self.cluster, self.stages, self.promoted, splits, self.deferred, self.parts
+
+    def splits_parts(self) -> bool:
+        """Whether float32 operands can be split into parts in the kernel: no blocks share loads, as the DSL's ring
+        releases a peer's stage at block scope, which does not publish what was written into it."""
+        return self.peers == 1 and self.accumulators <= MAX_PARTS_ACCUMULATORS
 
     # --- the tile and its parts ------------------------------------------------------------------------------------
 
@@ -220,14 +233,19 @@ class MatmulPolicy:
         epilogue operands do not fit in the remaining registers."""
         registers = self.accumulators * (1 + self.promoted) + self.accumulators * out_bytes // 4
         fits = out_bytes > 1 and registers <= MAX_DEFERRED_REGISTERS
-        return self.schedule == "cooperative" and self.splits == 1 and fits
+        return self.schedule == "cooperative" and self.splits == 1 and not self.parts and fits
 
     def defers(self, out_bytes: int, several: bool) -> bool:
         """Whether the epilogue of a block that has ``several`` tiles is deferred."""
         return several and self.can_defer(out_bytes) if self.deferred is None else self.deferred
 
     def stage_bytes(self) -> int:
+        """What is loaded into a stage."""
         return (self.tile[0] + self.tile[1]) * K_TILE_BYTES
+
+    def stage_room(self) -> int:
+        """Shared memory of a stage, with its small parts if there are."""
+        return self.stage_bytes() * (1 + self.parts)
 
     def buffer_bytes(self, out_bytes: int) -> int:
         """All buffers of the epilogue."""
@@ -239,27 +257,28 @@ class MatmulPolicy:
         split = 4 * CONSUMERS if self.splits > 1 else 0
         if self.cluster_split:
             split = self.exchange_beside(out_bytes) + 8 * (CONSUMERS + self.exchange_in_stages(out_bytes))
-        return self.stages * self.stage_bytes() + self.buffer_bytes(out_bytes) + 16 * self.stages + split
+        barriers = (16 + 8 * self.parts) * self.stages
+        return self.stages * self.stage_room() + self.buffer_bytes(out_bytes) + barriers + split
 
     def decided(self, out_bytes: int, several: bool = True) -> MatmulPolicy:
         """The same with the number of stages decided, and whether the epilogue is deferred: if not given, where blocks
         have ``several`` tiles."""
         room = SMEM_BYTES - _BARRIER_BYTES - self.buffer_bytes(out_bytes) - self.exchange_beside(out_bytes)
-        fits = room // self.stage_bytes()
+        fits = room // self.stage_room()
         exchanged = self.exchange_bytes(out_bytes) if self.exchange_in_stages(out_bytes) else 0
-        if self.stages and self.stages * self.stage_bytes() < exchanged:
+        if self.stages and self.stages * self.stage_room() < exchanged:
             raise ArgumentValueError(
                 explain(
                     "config",
-                    f"{self.stages} stages of {self.stage_bytes()} bytes",
-                    f"at least {-(-exchanged // self.stage_bytes())}, which then hold the partial sums",
+                    f"{self.stages} stages of {self.stage_room()} bytes",
+                    f"at least {-(-exchanged // self.stage_room())}, which then hold the partial sums",
                 )
             )
         if max(self.stages, 2) > fits:
             raise ArgumentValueError(
                 explain(
                     "config",
-                    f"{max(self.stages, 2)} stages of {self.stage_bytes()} bytes",
+                    f"{max(self.stages, 2)} stages of {self.stage_room()} bytes",
                     f"at most {fits} for this output type",
                 )
             )

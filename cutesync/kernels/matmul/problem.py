@@ -9,8 +9,9 @@ B's transpose for A, and A's for B. wgmma takes 64 rows of the first operand at 
 are few, so that suits few rows; and where TMA stores rows only, that suits results whose columns are contiguous. The
 model decides.
 
-float32 operands of full precision are split into big and small parts for three products of tfloat32 (3xTF32, see
-``pack.three_terms``). The three lie behind one another in a K three times as long.
+float32 operands of full precision are split into big and small parts for three products of tfloat32 (3xTF32): in the
+kernel (see ``parts``), or before it by copies that have the three behind one another in a K three times as long (see
+``pack.three_terms``). The copies cost time and memory, but larger tiles fit. The model decides this, too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections import namedtuple
 from dataclasses import dataclass, replace
 
 from ...runtime.view import View
+from .model import pack_cost
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
 
@@ -56,6 +58,12 @@ class Step:
     problem: Problem
     offsets: dict[str, int]
     packs: tuple[PackJob | None, PackJob | None]
+
+    def cost(self, config: MatmulPolicy | None) -> float:
+        """Clocks that the model expects with this configuration, or with its own choice."""
+        size = self.problem.elements[0].size
+        copies = [pack_cost(size * job.items * job.rows * job.inner, size * job.elements) for job in self.packs if job]
+        return self.problem.cost(config) + sum(copies)
 
 
 @dataclass(frozen=True)
@@ -94,15 +102,24 @@ class PackJob:
 def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[Step]]:
     """``(swap_ab, steps)``: the launches of a call whose result is not empty. Where ``config`` does not say it, the
     result is computed in the way that the model expects to take less time."""
-    if config is not None and config.swap_ab is not None:
-        return config.swap_ab, steps_of(product, config.swap_ab)
-    ways = [steps_of(product, swapped) for swapped in (False, True)]
-    swapped = ways[1][0].problem.cost(config) < ways[0][0].problem.cost(config)
-    return swapped, ways[swapped]
+    ways = (False, True) if config is None or config.swap_ab is None else (config.swap_ab,)
+    parts = _parts(product, config)
+    found = [(swapped, steps_of(product, swapped, split)) for split in parts for swapped in ways]
+    return min(found, key=lambda way: way[1][0].cost(config)) if len(found) > 1 else found[0]
 
 
-def steps_of(product: Product, swapped: bool) -> list[Step]:
-    """The launches of a call whose result is not empty; ``swapped``: of its transpose."""
+def _parts(product: Product, config: MatmulPolicy | None) -> tuple[bool, ...]:
+    """Whether float32 operands may be split into parts in the kernel, and whether they may be before it."""
+    if not (product.tf32x3 and product.promoted):
+        return (False,)
+    if config is None:
+        return True, False
+    return (config.splits_parts(),)
+
+
+def steps_of(product: Product, swapped: bool, parts: bool) -> list[Step]:
+    """The launches of a call whose result is not empty; ``swapped``: of its transpose; ``parts``: float32 operands are
+    split in the kernel."""
     batch, (left, right, d, c, pre) = _operands(product)
     elements, terms = product.elements, product.terms
     if swapped:
@@ -112,7 +129,8 @@ def steps_of(product: Product, swapped: bool) -> list[Step]:
     items, batch_steps, offsets_of = _launches(batch, (left, right, d, c, pre))
     strides_d, strides_c, strides_pre = ((*x.steps, step) for x, step in zip((d, c, pre), batch_steps[2:]))
     (m, k), (_, n) = left.shape, right.shape
-    sides = ("left", "right") if product.tf32x3 else ("", "")
+    packed = product.tf32x3 and not parts
+    sides = ("left", "right") if packed else ("", "")
     for offsets in offsets_of:
         (in_a, pack_a), (in_b, pack_b) = (
             _operand(replace(x, address=x.address + offset, batch=(step,)), items, side)
@@ -130,7 +148,7 @@ def steps_of(product: Product, swapped: bool) -> list[Step]:
         problem = Problem(
             m,
             n,
-            in_a.step if product.tf32x3 else k,
+            in_a.step if packed else k,
             items,
             in_a,
             in_b,
@@ -148,6 +166,7 @@ def steps_of(product: Product, swapped: bool) -> list[Step]:
             product.split,
             product.a.device,
             strides_pre,
+            parts,
         )
         steps.append(Step(problem, dict(zip(("a", "b", "d", "c", "pre"), offsets)), (pack_a, pack_b)))
     return steps
