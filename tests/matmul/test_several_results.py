@@ -302,7 +302,7 @@ def test_planted_faults_are_found():
 @pytest.mark.slow
 def test_a_buffer_filled_while_tma_reads_it_beside_plain_stores():
     """The narrower result is stored by threads, the wider one by TMA."""
-    _bench(68).check(every(op(r"cp\.async\.bulk\.wait_group\.read")), {"race"})
+    _bench(68).check(every(op(r"cp\.async\.bulk\.wait_group\.read")), {"race", "barrier"})
 
 
 @pytest.mark.slow
