@@ -90,20 +90,14 @@ def shares(problem, config, processors: int, us: float, ghz: float, highest: flo
     )
     covered = units * config.peers * each * tile / processors
     filled = waves * each * tile
-    store = tile_m * tile_n * problem.out.size / model.EPILOGUE_RATE
-    start = model.START_CLOCKS + store + (model.CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
-    start += (
-        config.exchange_bytes() / model.CLUSTER_SPLIT_RATE
-        if config.cluster_split
-        else model.TURNSTILE_CLOCKS
-        if config.splits > 1
-        else 0
-    )
-    between = (waves - 1) * (
-        model.DEFERRED_TILE_CLOCKS
-        if config.deferred
-        else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
-    )
+    by = model.coefficients_of(problem.load)
+    store = tile_m * tile_n * problem.out.size / by.epilogue_rate
+    start = by.start + store + (by.cluster if config.cluster_size > 1 else 0)
+    if config.splits > 1:
+        exchange = config.exchange_bytes(problem.out.size) / by.cluster_split_rate
+        start += exchange if config.cluster_split else by.turnstile
+    after_tile = by.tile + (store if config.schedule == "cooperative" else 0)
+    between = (waves - 1) * (by.deferred_tile if config.deferred else after_tile)
     cycles = us * 1000 * ghz
     room = cycles * (1 - packing) - filled
     start = max(0.0, min(start, room))

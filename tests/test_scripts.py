@@ -10,9 +10,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import cutesync as cs
+from cutesync.dtypes import dtype
 from cutesync.runtime import device
+from cutesync.runtime.kernel import collect
 
 PERF = Path(__file__).parent.parent / "perf"
 SCRIPTS = sorted(path.name for path in PERF.glob("*.py") if "__main__" in path.read_text())
@@ -141,3 +145,16 @@ def test_quick_sweeps_are_short(monkeypatch):
     for name in ("reduce", "scan", "flags", "matmul", "patterns"):
         cases = importlib.import_module(name).cases(None, None, True)
         assert 10 <= len(cases) <= 16 and max(case.size for case in cases) <= 1 << 26
+
+
+@pytest.mark.parametrize("shape", [(4096, 4096, 4096), (128, 256, 8192), (1056, 272, 6360)])
+def test_shares_of_a_product_add_up(shape, monkeypatch):
+    """They are made of the model's coefficients, for whole tiles and for split ones."""
+    monkeypatch.syspath_prepend(PERF)
+    limits, (m, n, k) = importlib.import_module("limits"), shape
+    with collect():
+        places = enumerate([(m, k), (k, n)], 1)
+        a, b = (cs.DeviceArray(i << 40, extents, dtype("float16"), device.DRY, None) for i, extents in places)
+        problem, config = limits.launched(lambda: cs.matmul(a, b))
+    found = limits.shares(problem, config, 132, 1e5, 1.7, 1.98, 0.0)
+    assert np.isclose(sum(found.values()), 1) and min(found.values()) >= 0

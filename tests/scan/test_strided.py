@@ -148,6 +148,15 @@ def test_words_of_small_elements(dtype, on_emulator, monkeypatch):
     assert all(min(policy.units) > 1 and set(policy.along) == {True, False} for policy in launched)
 
 
+def test_words_where_an_axis_is_short(on_emulator):
+    """The axis is shorter than a word has elements."""
+    for length in (1, 2, 3):
+        x = np.random.default_rng(length).integers(-9, 9, (length, 24, 512)).astype(np.int8)
+        for view in (cs.asarray(x)[:, :, ::4], cs.asarray(x)[:, ::-3, 1::4]):
+            wanted = scanned(np.asarray(view), axis=0, exclusive=True)
+            same(np.asarray(cs.scan(view, axis=0, exclusive=True)), wanted)
+
+
 def test_permuted_axes_and_the_flattened_array(on_emulator, monkeypatch):
     force(monkeypatch, StridedTiles(8, 2, 2, 3))
     x = data((5, 6, 29), "int32") % 50

@@ -148,7 +148,8 @@ def _turned(layout: Layout, along: Sequence[bool], lanes: int) -> tuple[tuple[bo
 
 
 def units_of(problem: Problem, layout: Layout, along: Sequence[bool], lanes: int, height: int) -> tuple[int, ...]:
-    """Return for each array how many neighbours make a word, if words hold whole neighbours everywhere; else 1."""
+    """Return for each array how many neighbours make a word, if words hold whole neighbours everywhere and each thread
+    has one at least; else 1."""
     sizes, addresses = (*problem.sources, *problem.results), (*problem.xs, *problem.outs)
     slots = slot_sizes(problem.sources, problem.results)
     slots = [*slots[: len(problem.sources)], *slots[: len(problem.results)]]
@@ -159,7 +160,7 @@ def units_of(problem: Problem, layout: Layout, along: Sequence[bool], lanes: int
         if along[k]:
             axes, others, most = layout.scanned, layout.columns, height
         fits = bool(axes) and axes[-1].steps[k] == 1 and axes[-1].extent % unit == 0
-        fits &= slot == size and most >= unit and address % WORD_BYTES == 0 and not problem.counted
+        fits &= slot == size and min(most, height) >= unit and address % WORD_BYTES == 0 and not problem.counted
         fits &= not any(axis.steps[k] % unit for axis in (*axes[:-1], *others))
         found.append(unit if fits else 1)
     return tuple(found)
