@@ -8,16 +8,19 @@ that a call takes before it returns. Every result is compared with torch's first
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import importlib
 import time
 from collections.abc import Callable
+from typing import Any
 
-import torch
+import script
 from cuda.bindings import driver
 
 import cutesync as cs
 from cutesync.dist import Group, Sharded
+
+torch: Any = None  # imported when there is something to measure
 
 MESSAGES = (8, 1 << 10, 1 << 12, 1 << 14, 1 << 16)  # bytes
 CALLS = 50  # in a graph, of small arrays
@@ -44,9 +47,9 @@ class Bench:
         for rank in self.ranks:
             torch.cuda.synchronize(rank)
 
-    def arrays(self, count: int, kind: torch.dtype = torch.float32) -> list[torch.Tensor]:
-        """Small integers, so that sums are exact in any order."""
-        made = [torch.randint(-3, 4, (count,), device=f"cuda:{rank}").to(kind) for rank in self.ranks]
+    def arrays(self, count: int) -> list:
+        """float32 of small integers, so that sums are exact in any order."""
+        made = [torch.randint(-3, 4, (count,), device=f"cuda:{rank}").float() for rank in self.ranks]
         self.synchronize()
         return made
 
@@ -129,8 +132,8 @@ def _summed(parts: list) -> None:
 
 # name: call, the same of torch on the whole array, a rival or None
 CALLS_OF = {
-    "sum": (cs.sum, torch.sum, _summed),
-    "argmax": (cs.argmax, torch.argmax, None),
+    "sum": (cs.sum, lambda x: torch.sum(x), _summed),
+    "argmax": (cs.argmax, lambda x: torch.argmax(x), None),
     "scan": (cs.scan, lambda x: torch.cumsum(x, 0), None),
     "heads": (cs.flag_heads, lambda x: torch.cat([x[:1] == x[:1], x[1:] != x[:-1]]).to(torch.uint8), None),
 }
@@ -145,7 +148,7 @@ def families(bench: Bench, exponents: list[int]) -> None:
             row(bench, name, parts, exponent)
 
 
-def row(bench: Bench, name: str, parts: list[torch.Tensor], exponent: int) -> None:
+def row(bench: Bench, name: str, parts: list, exponent: int) -> None:
     call, reference, rival = CALLS_OF[name]
     check(bench, name, call, reference, min(exponent, 22))
     sharded, calls = Sharded(bench.group, parts, 0), CALLS if exponent < 26 else 8
@@ -178,9 +181,11 @@ def check(bench: Bench, name: str, call: Callable, reference: Callable, exponent
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    global torch
+    parser = script.parser(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[12, 20, 28], help="exponents of the elements a GPU")
     sizes = parser.parse_args().sizes
+    torch = importlib.import_module("torch")
     bench = Bench()
     print(f"{bench.group.size} x {torch.cuda.get_device_name(0)}, torch {torch.__version__}", flush=True)
     with bench.current():
@@ -189,4 +194,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -161,7 +161,7 @@ CASES = {
         r"role consumer, waits for barrier partials, stage \d, phase 0",
     ),
     "matmul: a warp missing at the turnstile": Case(
-        one_warp_more, TURNSTILE, "role producer, waits for barrier empty of ring, stage 0, phase 0"
+        one_warp_more, TURNSTILE, "role producer, waits for barrier empty of ring, stage 0, phase 1"
     ),
     "sync: a ring not released": Case(
         without("cutesync.sync:Ring.release"),

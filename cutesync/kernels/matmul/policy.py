@@ -195,7 +195,7 @@ class MatmulPolicy:
     def slots(self, multiprocessors: int) -> int:
         """Clusters that run at a time. Clusters of 3 and more leave some multiprocessors idle: the parts of the GPU
         that hold a cluster are uneven."""
-        return max(1, multiprocessors * CLUSTER_SLOTS[self.cluster_size] // SMS)
+        return max(1, multiprocessors * CLUSTER_SLOTS[self.cluster_size] // CLUSTER_SLOTS[1])
 
     def sub_tiles_of_block(self, out_bytes: int) -> int:
         """The most sub-tiles of each consumer warpgroup that a block of a cluster split adds up and stores."""
