@@ -155,7 +155,10 @@ SCANNED = [
 ]
 
 
-@pytest.mark.parametrize(("call", "shapes"), [(cs.reduce, REDUCED), (cs.scan, SCANNED)], ids=["reduce", "scan"])
+@pytest.mark.parametrize(
+    ("call", "shapes"),
+    [pytest.param(cs.reduce, REDUCED, marks=pytest.mark.slow, id="reduce"), pytest.param(cs.scan, SCANNED, id="scan")],
+)
 def test_warm_covers_what_calls_use(call, shapes):
     """The kernels of such calls are among those that ``warm`` lists."""
     listed = {spec.key for _, spec in jobs((call.__name__,), ("float32",), ("add",), ("whole", "rows", "columns"))}

@@ -11,6 +11,7 @@ import pytest
 
 from cutesync.callables import arrays, translator
 
+from ..cases import with_slow
 from .elementwise import apply
 
 FLOATS = [
@@ -82,7 +83,7 @@ def close(found: np.ndarray, expected: np.ndarray, name: str, ulps: int = 3) -> 
     assert (same | near).all(), f"{name}: {found[~(same | near)]}, expected {expected[~(same | near)]}"
 
 
-@pytest.mark.parametrize("dtype", INPUTS)
+@pytest.mark.parametrize("dtype", with_slow(INPUTS, {"float64", "int64"}))
 def test_math(dtype):
     x = INPUTS[dtype]
     rows = apply([getattr(math, name) for name in MATH_OF_ONE], x)
@@ -110,7 +111,7 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return tuple(np.ascontiguousarray(part.ravel()) for part in np.meshgrid(x, x[::-1]))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32"])
+@pytest.mark.parametrize("dtype", with_slow(["float32", "float64", "int32", "uint32"], {"float64", "uint32"}))
 def test_ufuncs_of_two_operands(dtype):
     a, b = pairs(dtype)
     whole = ("maximum", "minimum", "fmax", "fmin", "remainder", "fmod", "floor_divide", *OPERATORS)

@@ -58,6 +58,8 @@ KERNELS = {
 
 
 SLOW = {
+    "cluster split in 8, in the stages",
+    "cluster split in 3",
     "deferred, fewer k-tiles than sub-tiles",
     "pingpong, A multicast",
     "cooperative, not deferred",
@@ -103,7 +105,7 @@ WIDTHS = [
 @pytest.mark.parametrize(
     "dtype, out, name",
     [
-        pytest.param(*types, name, marks=[] if (i + j) % 3 == 0 else [pytest.mark.slow])
+        pytest.param(*types, name, marks=[] if (i + j) % 6 == 0 else [pytest.mark.slow])
         for i, types in enumerate(WIDTHS)
         for j, name in enumerate(EXCHANGES)
     ],
@@ -119,7 +121,7 @@ def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("name", EXCHANGES)
+@pytest.mark.parametrize("name", with_slow(EXCHANGES, set(list(EXCHANGES)[1:])))
 @pytest.mark.parametrize("columns", [65, 72], ids=["stored by threads", "stored by TMA"])
 def test_c_may_be_the_result(name, columns, monkeypatch):
     """Each element of C is read before its place is written, also where a tile is stored late (deferred epilogue) or by

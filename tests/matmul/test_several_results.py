@@ -188,6 +188,7 @@ def test_few_rows_and_columns(m, n):
     agree(integers(m, 40), integers(40, n), integers(m, n, seed=2), None, activation=gate, out_dtype="float32", **BOTH)
 
 
+@pytest.mark.slow
 def test_vectors_batches_and_empty_results():
     for a, b in (((5,), (5,)), ((2, 1, 20, 32), (3, 32, 72)), ((3, 0), (0, 8)), ((0, 3), (3, 8)), ((2, 3, 0), (0, 9))):
         agree(integers(*a), integers(*b), activation=lambda v: v * v + 1.0, **BOTH)
@@ -225,6 +226,7 @@ def test_the_largest_magnitude_of_special_values():
         assert np.array_equal(got[3].astype(np.float32), np.full(72, min(value, 448.0)), equal_nan=True)
 
 
+@pytest.mark.slow
 def test_precisions_and_scales():
     """Three products of float32, sums of float8 that are promoted, integers: the terms come before what is stored."""
     for dtype in ("float32", "float8_e4m3fn", "int8"):

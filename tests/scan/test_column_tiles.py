@@ -16,7 +16,7 @@ from .kernels import column_tiles, force
 SMEM, RESERVED = 228 << 10, 1 << 10  # bytes of an SM, and those of them that each block takes for itself
 
 
-QUICK = ("int16", "float64")
+QUICK = ("int16",)
 
 
 @pytest.mark.parametrize("dtype", [t if t in QUICK else pytest.param(t, marks=pytest.mark.slow) for t in DTYPES])

@@ -9,7 +9,19 @@ import pytest
 
 import cutesync as cs
 
-from ..cases import DTYPES, adjacent, check_scan, data, everywhere, numpy_dtype, places, same, scanned, segments
+from ..cases import (
+    DTYPES,
+    adjacent,
+    check_scan,
+    data,
+    everywhere,
+    numpy_dtype,
+    places,
+    same,
+    scanned,
+    segments,
+    with_slow,
+)
 from .kernels import LONG, force, pipeline, slabs, wave
 
 BAND = 32
@@ -124,7 +136,7 @@ def test_rows_and_columns(shape, dtype):
         check_scan(x, axis=axis, reverse=True, exclusive=True)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", with_slow(DTYPES, set(DTYPES) - {"uint8", "float32", "int64"}))
 def test_slabs_of_every_type(dtype, on_emulator, monkeypatch):
     """Tiles of 64 rows in groups of two, the last tile not whole."""
     force(monkeypatch, slabs(4, 16, 3, 2, 2))

@@ -57,7 +57,7 @@ def test_integers_wrap(place, dtype):
 
 def test_integer_sums_equal_numpys(place):
     """Full-range values, against NumPy's own cumsum."""
-    for n, dtype in product(place.sizes([1000, 300_007, 10**7 + 19]), ("int8", "int64")):
+    for n, dtype in product(place.sizes([1000, 40_009, 10**7 + 19]), ("int8", "int64")):
         info = np.iinfo(dtype)
         x = np.random.default_rng(n).integers(info.min, info.max, n, dtype, endpoint=True)
         with np.errstate(over="ignore"):

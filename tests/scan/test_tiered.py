@@ -35,7 +35,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", with_slow(CASES, {"neighbours in rows, from the end", "bytes into int64"}))
+@pytest.mark.parametrize(
+    "name", with_slow(CASES, {"order, from a first operand", "neighbours in rows, from the end", "bytes into int64"})
+)
 def test_agrees_under_hostile_schedules(name, small_tiles):
     x, op, options, launches = CASES[name]
     with cs.emulate(schedules=20, seed=4) as ran:
