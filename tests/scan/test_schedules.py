@@ -23,8 +23,8 @@ def halved(shape, axis) -> tuple[int, ...]:
     return (*shape[:-1], -(-shape[-1] // 2))
 
 
-# every kernel meets adjacent segments, and sums but for those of few columns, a fourth of the kernels one of both beyond
-# the slow tests; the state of 64 bits with a first operand is for one of each kind
+# every kernel meets adjacent segments, and sums but for those of few columns, a fourth of the kernels one of both among
+# the quick tests; the state of 64 bits with a first operand is for one of each kind
 ORDER = (
     "short rows of vectors",
     "rows by two warps",
