@@ -283,7 +283,7 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     "barriers that the peers do not see initialised": (FOUR, every(op(r"fence\.mbarrier_init")), {"barrier"}),
     "a block of four leaves with multicasts to it in flight": (FOUR, NO_TAIL, {"barrier"}),
     # narrow tiles
-    "rows past the end stored": (NARROW, bound(1), {"out-of-bounds"}),
+    "rows past the end stored": (NARROW, bound(1), {"out-of-bounds", "race"}),  # other rows, or none
     "columns past the end stored": (NARROW, bound(0), {"out-of-bounds"}),
     "one column past the end stored": (
         NARROW,

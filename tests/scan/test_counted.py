@@ -30,8 +30,9 @@ def check_counted(x: np.ndarray, op, axis: int, numbers: list[int], on=None, **o
         same(np.asarray(out), wanted, f"{number} of {x.shape} along {axis} {options}")
 
 
-# Rows whose vectors must be whole have no part in it: ``policy.choose`` takes others.
-NAMES = [name for name in KERNELS if not name.startswith(("short rows", "rows by", "a row by"))]
+# Rows and slices whose vectors must be whole have no part in it: ``policy.choose`` takes others.
+WHOLE = "short rows", "rows by", "a row by", "slices of a vector"
+NAMES = [name for name in KERNELS if not name.startswith(WHOLE)]
 QUICK = ("a wave of rows", "tiles of columns", "outer slices in pieces")
 
 

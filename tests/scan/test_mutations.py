@@ -31,7 +31,7 @@ KERNELS = {
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
-    "runs": (runs(3, 2, 2), (2, 2501), 1),
+    "runs": (runs(3, 2, 2), (2, 6501), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
     "strided arrays": (StridedTiles(4, 2, 2, 3), (1100, 3), 0),
     "strided arrays in one tile": (StridedTiles(4, 2, 2, 3), (101, 5), 0),
