@@ -35,11 +35,6 @@ KERNELS = {
         (130, 40, 264),
         8,
     ),
-    "cluster split in 8, in the stages": (
-        MatmulPolicy((128, 64), "cooperative", stages=3, splits=8),
-        (136, 72, 1096),
-        8,
-    ),
     "cluster split in 3, multicast": (MatmulPolicy((64, 64), "pingpong", (2, 1), stages=2, splits=3), (72, 72, 264), 6),
     "cluster split in 4, multicast, in the stages": (
         MatmulPolicy((128, 256), "cooperative", (1, 2), stages=3, splits=4),
@@ -58,7 +53,6 @@ KERNELS = {
 
 
 SLOW = {
-    "cluster split in 8, in the stages",
     "cluster split in 3",
     "deferred, fewer k-tiles than sub-tiles",
     "pingpong, A multicast",
