@@ -23,8 +23,8 @@ def halved(shape, axis) -> tuple[int, ...]:
     return (*shape[:-1], -(-shape[-1] // 2))
 
 
-# every kernel meets adjacent segments, and sums but for those of few columns, a fourth of the kernels one of both among
-# the quick tests; the state of 64 bits with a first operand is for one of each kind
+# every kernel meets adjacent segments, and sums but for those of few columns, some of them among the quick tests; the
+# state of 64 bits with a first operand is for one of each kind
 ORDER = (
     "short rows of vectors",
     "rows by two warps",
@@ -37,7 +37,7 @@ ORDER = (
     ("what", "name"),
     [
         pytest.param(what, name, marks=pytest.mark.slow)
-        if i % (2 if what == "order" else 8) != (2 if what == "neighbours in reverse" else 0)
+        if i % (2 if what == "order" else 12) != (2 if what == "neighbours in reverse" else 0)
         else (what, name)
         for what in WHAT
         for i, name in enumerate(ORDER if what == "order" else KERNELS)
