@@ -96,10 +96,10 @@ def read(numbers: tuple, memory: Iterator[tuple[View, str]]) -> tuple:
 
 def plan_with_numbers(plan: Callable, places: tuple[int, ...], arguments_of: Callable) -> Callable:
     """Return a plan whose run puts the numbers of the call at ``places`` among the addresses. ``arguments_of`` a spec
-    are the Arguments at those places."""
+    are the Arguments of its callables."""
 
     def make(spec: Any, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
-        dtypes = [argument.dtype for argument in arguments_of(spec)]
+        dtypes = [argument.dtype for argument in arguments_of(spec) if not argument.in_memory]
         encoders = [_ENCODERS.get(dtype.name, _bits_of_int) for dtype in dtypes]
         given = list(views)
         for place, dtype in zip(places, dtypes):

@@ -106,14 +106,14 @@ def call_of(family: Family, inputs: Inputs, arguments: tuple, arrays: tuple, out
 def _front_end(family: Family, inputs: Inputs) -> Callable:
     plan = family.plan
     if inputs.places:
-        plan = args_of.plan_with_numbers(plan, inputs.places, functools.partial(_numbers_of, inputs.alike))
+        plan = args_of.plan_with_numbers(plan, inputs.places, _arguments_of)
     return front_end(family._replace(inputs=inputs.names, outputs=inputs.outputs, plan=plan))
 
 
-def _numbers_of(alike: tuple, spec: Any) -> list[Argument]:
-    """Return the run-time arguments of a call that are numbers."""
+def _arguments_of(spec: Any) -> tuple[Argument, ...]:
+    """Return the run-time arguments of a call, and the values of its first state that are in memory."""
     operation = spec.operation if hasattr(spec, "operation") else spec.reduction
-    return [argument for argument, number in zip(operation.args, alike) if number is not None]
+    return operation.args
 
 
 def operation_of(inputs: Inputs, op: Operator, views: Views, dtype: Any, callables: tuple, out_dtype: Any) -> States:

@@ -150,12 +150,10 @@ def adjacent_difference(
     return _make(_call, arguments, x, axis, args, n, out, stream)
 
 
-# The arguments of a call except the arrays, in the order in which they are passed to the front end. ``kinds``
-# are those of ``args.split``.
+# The arguments of a call except the arrays, in the order in which they are passed to the front end. ``kinds`` are those
+# of ``args.split``.
 Arguments = namedtuple(
-    "Arguments",
-    "form op predecessor successor dtype tile exact axis counted n kinds alike",
-    defaults=[NO_ARGS, NO_ARGS],
+    "Arguments", "form op predecessor successor dtype tile exact axis counted n kinds", defaults=[NO_ARGS]
 )
 
 
@@ -186,13 +184,8 @@ def _with_more(pair: bool, kinds: tuple, counted: bool, in_memory: bool) -> Call
     family = _pair if pair else _family
     family = family._replace(inputs=("x", *names, *(("n",) if in_memory else ())), partial=counted)
     if places:
-        family = family._replace(plan=args_of.plan_with_numbers(plan, places, _numbers_of))
+        family = family._replace(plan=args_of.plan_with_numbers(plan, places, lambda spec: spec.marking.args))
     return front_end(family)
-
-
-def _numbers_of(spec: FlagSpec) -> list[Argument]:
-    """Return the run-time arguments that are numbers."""
-    return [argument for argument in spec.marking.args if not argument.in_memory]
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:

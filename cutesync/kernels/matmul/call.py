@@ -140,16 +140,11 @@ def _call_of(pre_activation: bool, amax: bool, kinds: tuple) -> Callable:
     """The front end of calls with these results, and with run-time arguments of these ``kinds`` (``args.split``)."""
     names = tuple(f"args[{i}]" for i, kind in enumerate(kinds) if kind is None)
     places = tuple(len(INPUTS) + i for i, kind in enumerate(kinds) if kind is not None)
-    plan = args_of.plan_with_numbers(_plan, places, _numbers_of) if places else _plan
+    plan = args_of.plan_with_numbers(_plan, places, lambda spec: spec.terms.args) if places else _plan
     outputs = 1 + pre_activation + amax
     return front_end(
         Family("matmul", INPUTS + names, _parse, plan, outputs, True, True, numbers=INPUTS[4:], keep=_keep)
     )
-
-
-def _numbers_of(spec: MatmulSpec) -> list[Argument]:
-    """The run-time arguments that are numbers."""
-    return [argument for argument in spec.terms.args if not argument.in_memory]
 
 
 class Arguments(NamedTuple):

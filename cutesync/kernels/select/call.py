@@ -247,13 +247,8 @@ def _result(wanted: Wanted, found: list, count: Any) -> Selected:
 
 @functools.lru_cache(maxsize=256)
 def _front_end(names: tuple[str, ...], outputs: int, places: tuple[int, ...]) -> Callable:
-    made = args_of.plan_with_numbers(plan, places, _numbers_of) if places else plan
+    made = args_of.plan_with_numbers(plan, places, lambda spec: spec.selection.args) if places else plan
     return front_end(Family("select", names, _parse, made, outputs=outputs))
-
-
-def _numbers_of(spec: SelectSpec) -> list[Argument]:
-    """Return the run-time arguments of a call that are numbers."""
-    return [argument for argument in spec.selection.args if not argument.in_memory]
 
 
 @functools.lru_cache(maxsize=4096)
