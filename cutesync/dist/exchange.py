@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..kernels.reduce.spec import Reduction
 from ..kernels.states import States, numbered, parameter_groups
@@ -27,6 +27,16 @@ class Side:
     own: bool
     take: int
     args: tuple = ()
+
+
+class Work(NamedTuple):
+    """A call that is being made: its stream on each device, whether the caller gave these, their symmetric memory, and
+    a function that makes the device of a rank current."""
+
+    streams: tuple[int, ...]
+    explicit: bool
+    memory: SymmetricMemory
+    at: Callable[[int], None]
 
 
 class Exchange:
@@ -58,13 +68,13 @@ class Exchange:
             self._launches[memory] = found
         return found
 
-    def launch_all(self, addresses: Sequence[tuple[int, ...]], streams: tuple[int, ...]) -> None:
+    def launch_all(self, addresses: Sequence[tuple[int, ...]], work: Work) -> None:
         """Launch on all devices. All memory must be there: to allocate some on one device may wait for a kernel on
         another, which would wait for this launch."""
-        memory = self.group.memory(streams)
-        self.prepare(memory)
-        for rank, stream in enumerate(streams):
-            self.launch(memory, rank, addresses[rank], stream)
+        self.prepare(work.memory)
+        for rank, stream in enumerate(work.streams):
+            work.at(rank)
+            self.launch(work.memory, rank, addresses[rank], stream)
 
     def launch(self, memory: SymmetricMemory, rank: int, addresses: tuple[int, ...], stream: int) -> None:
         """Launch on one device. ``addresses`` are those of the values of its states (0, if it has none), then those of
@@ -96,8 +106,8 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
     numbers = [Scalar(name, "Int32") for name in ("rank", "count", "capacity", "take", "own", "signature")]
 
     def examples() -> Sequence:
-        groups = (inputs, outputs, [*start, *args], peers)
-        return *(tuple(p.example() for p in group) for group in groups), *(p.example() for p in numbers)
+        groups = (inputs, outputs, [*start, *args], peers, numbers)
+        return [tuple(p.example() for p in group) for group in groups]
 
     def make() -> Any:
         from .exchange_kernel import ExchangeKernel

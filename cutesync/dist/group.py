@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from ..identity import identify
 from ..kernels.reduce.spec import Reduction
 from ..ops import operator
 from ..runtime import arrays, backend, device, device_array, workspace
-from .exchange import Exchange, Side
+from .exchange import Exchange, Side, Work
 from .memory import MAX_RANKS, SymmetricMemory
-from .sharded import Sharded, signature
+from .sharded import Sharded
 
 
 class Group:
@@ -87,20 +87,21 @@ class Group:
         device gets ``parts[0] op parts[1] op ...``, the same bits on all. ``op`` is as in ``cs.reduce``.
 
         The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time."""
-        given = parts.parts if isinstance(parts, Sharded) else tuple(parts)
-        signatures = tuple(signature(part) for part in given)
-        key = ("all_reduce", op if type(op) is str else identify(op), signatures)
+        given = parts if type(parts) is Sharded else Sharded(self, parts, None)
+        key = ("all_reduce", op if type(op) is str else identify(op), given.key)
         plan = self.plans.get(key)
         if plan is None:
-            plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op)
+            plan = self.plans[key] = self._all_reduce(given, op)
         exchange, like = plan
-        streams = self.streams(given, stream)
+        streams = self.streams(given.parts, stream)
         results, places = [], []
-        with self.together():
-            for part, raw, (library, empty) in zip(given, streams, like):
-                results.append(empty(raw, stream is not None))
-                places.append((library.identify(part)[0], library.address(results[-1])))
-            exchange.launch_all(places, streams)
+        memory = self.memory(streams)
+        with self.together() as at:
+            for rank, (library, empty) in enumerate(like):
+                at(rank)
+                results.append(empty(streams[rank], stream is not None))
+                places.append((given.pointers[rank], library.address(results[-1])))
+            exchange.launch_all(places, Work(streams, stream is not None, memory, at))
         return Sharded.of_results(self, results, None)
 
     def _all_reduce(self, given: Sharded, op: Any) -> tuple[Exchange, list]:
@@ -128,18 +129,17 @@ class Group:
         libraries = [arrays.adapter(part) for part in like.parts]
         return [(library, library.allocator(shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """Launches inside, of all devices, may wait for each other. If they fail, the next ones begin anew."""
-        try:
-            with self.place.at_once():
-                yield
-        except BaseException:
-            self._memories.clear()
-            self.plans.clear()
-            for ordinal in self.ordinals:
-                workspace.forget(ordinal, 0)
-            raise
+    def together(self) -> Together:
+        """Return a context for launches of all devices that may wait for each other: a function that makes the device
+        of a rank current. If they fail, the next ones begin anew."""
+        return Together(self)
+
+    def forget(self) -> None:
+        """Let the next launches begin with new memory: those before have failed."""
+        self._memories.clear()
+        self.plans.clear()
+        for ordinal in self.ordinals:
+            workspace.forget(ordinal, 0)
 
     def at(self, ordinal: int, stream: int) -> contextlib.AbstractContextManager:
         """Return a context for calls about a stream of a device. Only the thread's own stream needs one: its handle is
@@ -148,13 +148,39 @@ class Group:
 
     def memory(self, streams: tuple[int, ...]) -> SymmetricMemory:
         """Return the symmetric memory of these streams, or of their captures."""
-        key = []
-        for ordinal, stream in zip(self.ordinals, streams):
-            with self.at(ordinal, stream):
-                capture = self.place.capture(stream)
-                key.append(("capture", capture) if capture is not None else self.place.stream_number(stream))
-        found = self._memories.get(tuple(key))
+        key = tuple(map(self._number, self.ordinals, streams))
+        found = self._memories.get(key)
         if found is None:
             of_graph = any(type(part) is tuple and part[0] == "capture" for part in key)
-            found = self._memories[tuple(key)] = SymmetricMemory(self.ordinals, of_graph)
+            found = self._memories[key] = SymmetricMemory(self.ordinals, of_graph)
         return found
+
+    def _number(self, ordinal: int, stream: int) -> Hashable:
+        """Return what tells a stream of a device, or its capture, from others."""
+        if stream in device.DEFAULT:
+            return stream
+        with self.at(ordinal, stream):
+            capture = self.place.capture(stream)
+            return ("capture", capture) if capture is not None else self.place.stream_number(stream)
+
+
+class Together:
+    """A context for launches of all devices of a group (``Group.together``)."""
+
+    __slots__ = ("_group", "_launches")
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._launches = group.place.at_once(group.ordinals)
+
+    def __enter__(self) -> Callable[[int], None]:
+        return self._launches.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            self._launches.__exit__(kind, error, trace)
+        except BaseException:
+            self._group.forget()
+            raise
+        if kind is not None:
+            self._group.forget()

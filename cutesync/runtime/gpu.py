@@ -65,9 +65,9 @@ class _Gpu:
     using = staticmethod(device.using)
 
     @staticmethod
-    def at_once() -> contextlib.AbstractContextManager:
+    def at_once(ordinals: tuple[int, ...]) -> device.Switch:
         """Launches are asynchronous: nothing waits for the end of the context."""
-        return contextlib.nullcontext()
+        return device.Switch(device.contexts(ordinals))
 
     @staticmethod
     def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
