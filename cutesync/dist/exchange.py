@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..kernels.reduce.spec import Reduction
 from ..kernels.states import States, numbered, parameter_groups
@@ -15,6 +15,7 @@ from .memory import SymmetricMemory
 
 if TYPE_CHECKING:
     from .group import Group
+    from .work import Work
 
 THREADS = 256  # of a block, an element each
 
@@ -27,16 +28,6 @@ class Side:
     own: bool
     take: int
     args: tuple = ()
-
-
-class Work(NamedTuple):
-    """A call that is being made: its stream on each device, whether the caller gave these, their symmetric memory, and
-    a function that makes the device of a rank current."""
-
-    streams: tuple[int, ...]
-    explicit: bool
-    memory: SymmetricMemory
-    at: Callable[[int], None]
 
 
 class Exchange:
@@ -71,7 +62,11 @@ class Exchange:
     def launch_all(self, addresses: Sequence[tuple[int, ...]], work: Work) -> None:
         """Launch on all devices. All memory must be there: to allocate some on one device may wait for a kernel on
         another, which would wait for this launch."""
-        self.prepare(work.memory)
+        prepared = self.prepare(work.memory)
+        if len(prepared) == 1:
+            ((_, runs),) = prepared
+            launch_each(runs, addresses, work)
+            return
         for rank, stream in enumerate(work.streams):
             work.at(rank)
             self.launch(work.memory, rank, addresses[rank], stream)
@@ -97,6 +92,15 @@ class Exchange:
             values |= dict(zip(numbered("arg", operation.args), side.args))
             made.append(Launch(spec, ordinal, -(-count // THREADS), values, names).run)
         return tuple(made)
+
+
+def launch_each(runs: Sequence[Run], addresses: Sequence[tuple[int, ...]], work: Work) -> None:
+    """Launch on each device, the last one first: it is the current one after results were made on each."""
+    at, streams, rank = work.at, work.streams, len(runs)
+    while rank:
+        rank -= 1
+        at(rank)
+        runs[rank](addresses[rank], streams[rank])
 
 
 def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, single: bool) -> KernelSpec:

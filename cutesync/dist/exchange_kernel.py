@@ -15,7 +15,7 @@ from ..kernels.arrays import pointers_of, together
 from ..sync.gather import Entry, Notice, enter
 from ..sync.overlap import await_launches, let_next_start
 from .exchange import THREADS
-from .link import Call, Link, chosen
+from .link import Call, Late, Link, chosen
 
 
 class ExchangeKernel:
@@ -58,7 +58,7 @@ class ExchangeKernel:
         if at < call.count:
             self.element(together(x), together(out), init[:given], link, at)
         if (ticket == 0) & (thread < self.ranks):
-            link.await_greeting(thread)
+            link.meet([thread], Late.none())
         if cutlass.const_expr(self.single):
             cute.arch.sync_threads()  # all threads have read the counters
             if thread == 0:
@@ -82,7 +82,8 @@ class ExchangeKernel:
         if link.call.own != 0:
             elements = [cute.make_tensor(pointer + at, cute.make_layout((1,)))[0] for pointer in pointers_of(x)]
             link.send(self.monoid.types, self.monoid.lift(*elements, Int64(1)), at)
-        state = link.combined(self.monoid, at)
+        state, late = link.combined(self.monoid, at)
+        link.stop_if(late)
         if link.call.take != 0:
             if cutlass.const_expr(self.start == "first"):
                 state = self.monoid.combine(init, state)

@@ -20,10 +20,11 @@ from ..kernels.states import Argument, words_of
 from ..ops import takes_index
 from ..runtime import arrays
 from ..runtime.view import View
-from .exchange import Exchange, Side, Work
+from .exchange import Exchange, Side
 from .parts import Apart
 from .reduce import full_ranks
 from .sharded import Sharded
+from .work import Work
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,9 @@ class FlagPlan:
         group, (x,) = self.group, xs
         found, addresses = [], [[] for _ in self.seams]  # type: tuple[list, list[list]]
         held = []  # until the exchanges that read them are enqueued
-        memory = group.memory(streams)
-        with group.together() as at:
+        with Work(group, streams, explicit) as work:
             for rank, stream in enumerate(streams):
-                at(rank)
+                work.at(rank)
                 made = self.call(self.arguments[rank], x.parts[rank], None, stream if explicit else None)
                 made = made if isinstance(made, tuple) else (made,)
                 edges, copies = self._edges(x.parts[rank], x.views[rank], stream)
@@ -116,7 +116,7 @@ class FlagPlan:
                     out += (self.lengths[rank] - 1) * self.inner * self.size if after else 0
                     addresses[number].append((*(edges if after else edges[::-1]), out))
             for number, (_, exchange) in enumerate(self.seams):
-                exchange.launch_all(addresses[number], Work(streams, explicit, memory, at))
+                exchange.launch_all(addresses[number], work)
         results = tuple(Sharded.of_results(group, parts, self.axis) for parts in zip(*found))
         return results if len(results) > 1 else results[0]
 

@@ -15,11 +15,12 @@ from ..kernels.reduce.policy import Choice, of_rows
 from ..kernels.reduce.spec import ReduceSpec, Reduction
 from ..kernels.states import Argument, States
 from ..runtime.launch import Run
-from .exchange import Side, Work
+from .exchange import Side, launch_each
 from .memory import GATHER, GATHER_SLOTS, SymmetricMemory
 
 if TYPE_CHECKING:
     from .sharded import Sharded
+    from .work import Work
 
 
 @dataclass(frozen=True)
@@ -67,21 +68,25 @@ class FusedReduce:
         self, spec: ReduceSpec, last: Reduction | States, xs: tuple[Sharded, ...], sides: Sequence[Side]
     ) -> None:
         self.group, self.sides, self.args = xs[0].group, sides, spec.args
-        self.fused = Fused(spec.reduction, last, self.group.size)
+        self.fused: Any = Fused(spec.reduction, last, self.group.size)
         self.lengths = [view.size for view in xs[0].views]
         self.choices = [_choice(spec.reduction, xs, rank) for rank in range(self.group.size)]
         self._launches: dict[SymmetricMemory, tuple[Run, ...]] = {}
 
-    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[tuple], work: Work) -> None:
-        """Launch on all devices. ``targets`` are the addresses of the results on each."""
+    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[int], work: Work) -> None:
+        """Launch on all devices. ``targets`` are the addresses of the results: all of the first device, then all of
+        the next."""
         runs = self._launches.get(work.memory)
         if runs is None:  # all are made, and their kernels loaded, before one runs
             ranks = range(self.group.size)
             runs = self._launches[work.memory] = tuple(self._launch(work.memory, rank) for rank in ranks)
-        pointers = [x.pointers for x in xs]
-        for rank, run in enumerate(runs):
-            work.at(rank)
-            run((*(of_part[rank] for of_part in pointers), *targets[rank]), work.streams[rank])
+        if len(xs) == 1 and len(targets) == len(runs):
+            addresses: list[tuple[int, ...]] = list(zip(xs[0].pointers, targets))
+        else:
+            count = len(targets) // len(runs)
+            pointers = enumerate(zip(*[x.pointers for x in xs]))
+            addresses = [(*given, *targets[rank * count : (rank + 1) * count]) for rank, given in pointers]
+        launch_each(runs, addresses, work)
 
     def _launch(self, memory: SymmetricMemory, rank: int) -> Run:
         base = memory.bases[rank]

@@ -39,8 +39,7 @@ class FusedMonoid:
         for peer in self.peers:
             link.greet(peer)
         link.send(self.last.types, self.last.lift(*self.own.results_of(state), Int64(1)), 0)
-        total = link.combined(self.last, 0)
-        for rank in range(self.ranks):
-            link.await_greeting(rank)
+        total, late = link.combined(self.last, 0)
+        link.meet(range(self.ranks), late)
         cute.arch.store(counters, word + (Int64(1) << 32), sem="relaxed", scope="gpu")
         return self.last.results_of(total)

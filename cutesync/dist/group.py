@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,10 @@ from ..identity import identify
 from ..kernels.reduce.spec import Reduction
 from ..ops import operator
 from ..runtime import arrays, backend, device, device_array, workspace
-from .exchange import Exchange, Side, Work
+from .exchange import Exchange, Side
 from .memory import MAX_RANKS, SymmetricMemory
 from .sharded import Sharded
+from .work import Together, Work
 
 
 class Group:
@@ -87,21 +88,27 @@ class Group:
         device gets ``parts[0] op parts[1] op ...``, the same bits on all. ``op`` is as in ``cs.reduce``.
 
         The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time."""
-        given = parts if type(parts) is Sharded else Sharded(self, parts, None)
-        key = ("all_reduce", op if type(op) is str else identify(op), given.key)
+        given = parts.parts if type(parts) is Sharded else tuple(parts)
+        libraries = [arrays.adapter(part) for part in given]
+        found = [library.identify_strided(part) for library, part in zip(libraries, given)]
+        meaning = [(type(part), at & 15, signature) for part, (at, signature) in zip(given, found)]
+        key = ("all_reduce", op if type(op) is str else identify(op), *meaning)
         plan = self.plans.get(key)
         if plan is None:
-            plan = self.plans[key] = self._all_reduce(given, op)
+            plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op)
         exchange, like = plan
-        streams = self.streams(given.parts, stream)
+        if stream is None:
+            streams = tuple([library.stream(at) for library, at in zip(libraries, self.ordinals)])
+        else:
+            streams = self.given_streams(stream)
         results, places = [], []
-        memory = self.memory(streams)
-        with self.together() as at:
+        with Work(self, streams, stream is not None) as work:
             for rank, (library, empty) in enumerate(like):
-                at(rank)
-                results.append(empty(streams[rank], stream is not None))
-                places.append((given.pointers[rank], library.address(results[-1])))
-            exchange.launch_all(places, Work(streams, stream is not None, memory, at))
+                work.at(rank)
+                y = empty(streams[rank], work.explicit)
+                results.append(y)
+                places.append((found[rank][0], library.address(y)))
+            exchange.launch_all(places, work)
         return Sharded.of_results(self, results, None)
 
     def _all_reduce(self, given: Sharded, op: Any) -> tuple[Exchange, list]:
@@ -116,10 +123,14 @@ class Group:
 
     # --- what the functions of this package use -----------------------------------------------------------------------
 
-    def streams(self, parts: Sequence[Any], stream: Any) -> tuple[int, ...]:
-        """Return the stream of each device, as raw handles."""
+    def streams(self, x: Sharded, stream: Any) -> tuple[int, ...]:
+        """Return the stream of each device, as raw handles; by default the current ones of the libraries of ``x``."""
         if stream is None:
-            return tuple(arrays.adapter(part).stream(ordinal) for part, ordinal in zip(parts, self.ordinals))
+            return tuple([current(ordinal) for current, ordinal in x.facts.streams])
+        return self.given_streams(stream)
+
+    def given_streams(self, stream: Any) -> tuple[int, ...]:
+        """Return the streams of ``stream=``, a sequence, as raw handles."""
         if not isinstance(stream, (tuple, list)) or len(stream) != self.size:
             raise ArgumentTypeError(explain("stream", repr(stream), f"None, or a sequence of {self.size} streams"))
         return tuple(map(arrays.stream_handle, stream))
@@ -130,8 +141,7 @@ class Group:
         return [(library, library.allocator(shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
 
     def together(self) -> Together:
-        """Return a context for launches of all devices that may wait for each other: a function that makes the device
-        of a rank current. If they fail, the next ones begin anew."""
+        """Return a context for several calls, all of whose launches may wait for each other."""
         return Together(self)
 
     def forget(self) -> None:
@@ -162,25 +172,3 @@ class Group:
         with self.at(ordinal, stream):
             capture = self.place.capture(stream)
             return ("capture", capture) if capture is not None else self.place.stream_number(stream)
-
-
-class Together:
-    """A context for launches of all devices of a group (``Group.together``)."""
-
-    __slots__ = ("_group", "_launches")
-
-    def __init__(self, group: Group) -> None:
-        self._group = group
-        self._launches = group.place.at_once(group.ordinals)
-
-    def __enter__(self) -> Callable[[int], None]:
-        return self._launches.__enter__()
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            self._launches.__exit__(kind, error, trace)
-        except BaseException:
-            self._group.forget()
-            raise
-        if kind is not None:
-            self._group.forget()

@@ -72,10 +72,14 @@ class Link:
         """Write the header into the memory of a device."""
         store(peer + self.headers + 8 * self.call.rank, self.header)
 
-    def await_greeting(self, other) -> None:
-        """Wait for the header of rank ``other``, and stop if it makes another call."""
-        at = self.mine + self.headers + 8 * other
-        expect(at, load(at), self.header, self.tag, self.call.rank, other)
+    def meet(self, others, late: Late) -> None:
+        """Wait for the headers of the ranks ``others``, and stop if one does not come or is of another call."""
+        wrong = Int32(-1)
+        for other in others:
+            at = self.mine + self.headers + 8 * other
+            word, late = await_word(at, load(at), self.tag, late, other)
+            wrong = Int32(cutlass.select_((late.rank < 0) & (word != self.header), Int32(other), wrong))
+        _judge(self, late, wrong)
 
     def place(self, types, rank, at):
         """Where word 0 of state ``at`` of a rank lies in the memory of each device, and how far apart words are."""
@@ -96,24 +100,55 @@ class Link:
             for peer in self.peers:
                 store(peer + place + w * step, word)
 
-    def combined(self, monoid, at) -> tuple:
+    def combined(self, monoid, at) -> tuple[tuple, Late]:
         """Wait for the states ``at`` of the ranks in ``take``, and combine them; without any, the state is no
-        state."""
-        return _combined(self, monoid, at)
+        state. Nor is it if one is late."""
+        *state, rank, seen = _combined(self, monoid, at)
+        return tuple(state), Late(rank, seen)
+
+    def stop_if(self, late: Late) -> None:
+        _judge(self, late, Int32(-1))
+
+
+class Late(NamedTuple):
+    """The first rank whose word has not come in time, or -1, and the tag that was there instead."""
+
+    rank: Any
+    seen: Any
+
+    @classmethod
+    def none(cls) -> Late:
+        return cls(Int32(-1), Int32(0))
 
 
 @cute.jit
 def _combined(link: cutlass.Constexpr, monoid: cutlass.Constexpr, at):
     each, slots = words(monoid.types), link.slots(monoid.types, at)
     first = [load(slot) for slot in slots]
-    total = Maybe.none(monoid.types)
+    total, late = Maybe.none(monoid.types), Late.none()
     for r in cutlass.range_constexpr(link.ranks):
         if (link.call.take >> r) & 1 != 0:
-            of_rank = range(r * each, (r + 1) * each)
-            found = [await_word(slots[n], first[n], link.tag, link.call.rank, r) for n in of_rank]
-            halves = [Int32(word & 0xFFFFFFFF) for word in found]
+            halves = []
+            for n in cutlass.range_constexpr(r * each, (r + 1) * each):
+                word, late = await_word(slots[n], first[n], link.tag, late, r)
+                halves.append(Int32(word & 0xFFFFFFFF))
             total = total.append(join_state(halves, monoid.types), monoid.combine)
-    return total.state
+    return *total.state, *late
+
+
+@cute.jit
+def _judge(link: cutlass.Constexpr, late, wrong: Int32):
+    """Stop the kernel if a word was late, or a header wrong. There is one place for each report, as each takes a
+    hundred instructions."""
+    if late.rank >= 0:
+        numbers = (link.call.rank, late.rank, link.tag, late.seen)
+        cute.printf("cutesync: rank %d waits for rank %d: epoch tag %d has not come, the last is %d", *numbers)
+    if wrong >= 0:
+        cute.printf("cutesync: rank %d: rank %d makes another call (epoch tag %d)", link.call.rank, wrong, link.tag)
+    if (late.rank >= 0) | (wrong >= 0):
+        for _ in cutlass.range(LAST_WORDS, unroll=1):  # let others report
+            primitives.nanosleep(1_000_000)
+        cute.arch.inline_ptx("trap;")
 
 
 def chosen(peers, rank):
@@ -122,12 +157,6 @@ def chosen(peers, rank):
     for r in range(1, len(peers)):
         found = Int64(cutlass.select_(rank == r, peers[r], found))
     return found
-
-
-@cute.jit
-def expect(address: Int64, word: Int64, header: Int64, tag: Int32, rank: Int32, other):
-    if await_word(address, word, tag, rank, other) != header:
-        stop("rank %d: rank %d makes another call (epoch tag %d)", (rank, Int32(other), tag))
 
 
 def pointer(address: Any) -> cute.Pointer:
@@ -143,12 +172,13 @@ def load(address: Any) -> Any:
 
 
 @cute.jit
-def await_word(address: Int64, word: Int64, tag: Int32, rank: Int32, other):
-    """The word at an address once it has the tag; ``word`` is what a first look found."""
+def await_word(address: Int64, word: Int64, tag: Int32, late, other):
+    """The word at an address once it has the tag, and what is late; ``word`` is what a first look found. If something
+    was late before, or this word is, the word means nothing."""
     looks, since = Int32(0), Int64(0)
     patience = cutlass.const_expr(PATIENCE if bounded() else MINUTE)
     every = cutlass.const_expr(1 if bounded() else LOOKS)
-    while Int32(word >> 32) != tag:
+    while (Int32(word >> 32) != tag) & (late.rank < 0):
         word = load(address)
         looks += 1
         if looks == every:
@@ -157,15 +187,5 @@ def await_word(address: Int64, word: Int64, tag: Int32, rank: Int32, other):
             if since == 0:
                 since = now
             if now - since > patience:
-                numbers = (rank, Int32(other), tag, Int32(word >> 32))
-                stop("rank %d waits for rank %d: epoch tag %d has not come, the last is %d", numbers)
-    return word
-
-
-@cute.jit
-def stop(what: cutlass.Constexpr, numbers):
-    """Report, let others report, and end the kernel."""
-    cute.printf("cutesync: " + what, *numbers)
-    for _ in cutlass.range(LAST_WORDS, unroll=1):
-        primitives.nanosleep(1_000_000)
-    cute.arch.inline_ptx("trap;")
+                late = Late(Int32(other), Int32(word >> 32))
+    return word, late

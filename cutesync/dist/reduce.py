@@ -24,10 +24,11 @@ from ..ops import Operator
 from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
-from .exchange import Exchange, Side, Work
+from .exchange import Exchange, Side
 from .fused import FusedReduce
 from .parts import Apart, Key
 from .sharded import Sharded
+from .work import Work
 
 
 class FirstPasses(Named):
@@ -53,22 +54,26 @@ class ReducePlan:
     def __init__(self, spec: ReduceSpec, xs: tuple[Sharded, ...], full: list[int]) -> None:
         first = xs[0]
         self.group, take = first.group, sum(1 << rank for rank in full)
-        self.like = [self.group.allocators(first, shape, dtype) for shape, dtype in spec.results]
+        self.like = list(zip(*(self.group.allocators(first, shape, dtype) for shape, dtype in spec.results)))
+        self.count = len(spec.results)
         sides = [Side(rank in full, take, _args(spec, first, rank)) for rank in range(self.group.size)]
         self.passes = passes_of(spec, _last(spec), xs, sides)
 
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
         group, results, targets = self.group, [], []
-        memory = group.memory(streams)
-        with group.together() as at:
-            for rank, stream in enumerate(streams):
+        with Work(group, streams, explicit) as work:
+            at = work.at
+            for rank, like in enumerate(self.like):
                 at(rank)
-                made = [like[rank][1](stream, explicit) for like in self.like]
-                results.append(made)
-                targets.append(tuple([like[rank][0].address(y) for like, y in zip(self.like, made)]))
-            self.passes.launch_all(xs, targets, Work(streams, explicit, memory, at))
-        found = tuple([Sharded.of_results(group, parts, None) for parts in zip(*results)])
-        return found if len(found) > 1 else found[0]
+                for library, empty in like:
+                    y = empty(streams[rank], explicit)
+                    results.append(y)
+                    targets.append(library.address(y))
+            self.passes.launch_all(xs, targets, work)
+        count = self.count
+        if count == 1:
+            return Sharded.of_results(group, results, None)
+        return tuple([Sharded.of_results(group, results[i::count], None) for i in range(count)])
 
 
 def passes_of(
@@ -89,14 +94,16 @@ class TwoPasses:
     def __init__(self, partials: Partials, exchange: Exchange) -> None:
         self.partials, self.exchange = partials, exchange
 
-    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[tuple], work: Work) -> None:
-        """Launch on all devices. ``targets`` are the addresses of the results on each."""
+    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[int], work: Work) -> None:
+        """Launch on all devices. ``targets`` are the addresses of the results: all of the first device, then all of
+        the next."""
         held, addresses = [], []  # until the exchange that reads them is enqueued
+        count = len(targets) // len(work.streams)
         for rank, stream in enumerate(work.streams):
             work.at(rank)
             values, partials = self.partials.launch(rank, xs, stream if work.explicit else None)
             held.append(partials)
-            addresses.append((*values, *targets[rank]))
+            addresses.append((*values, *targets[rank * count : (rank + 1) * count]))
         self.exchange.launch_all(addresses, work)
 
 

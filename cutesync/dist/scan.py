@@ -26,11 +26,12 @@ from ..kernels.states import Argument, Single, States
 from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
-from .exchange import Side, Work
+from .exchange import Side
 from .parts import Apart, Key
 from .reduce import first_pass, full_ranks, passes_of
 from .resume import resume
 from .sharded import Sharded
+from .work import Work
 
 
 class ScanPlan:
@@ -50,24 +51,23 @@ class ScanPlan:
             Side(rank in full, sum(1 << other for other in before), spec.args)
             for rank, before in enumerate(self.before)
         ]
-        self.like = [self.group.allocators(first, self.shape, t) for t in operation.values]
+        self.like = list(zip(*(self.group.allocators(first, self.shape, t) for t in operation.values)))
         of_parts = ReduceSpec(operation, first.shape, axes, False, spec.start, args=spec.args)
         self.passes = passes_of(of_parts, operation.of_pass(1, 3), xs, sides, spec.reverse)
         self.keys = {form: (Key(form, spec),) for form in ("plain", "carry", "values")}
 
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
         group, spec = self.group, self.spec
-        found, carries, targets = [], [], []
-        memory = group.memory(streams)
-        with group.together() as at:
+        found, carries, targets = [], [], []  # type: tuple[list, list, list]
+        with Work(group, streams, explicit) as work:
             for rank, stream in enumerate(streams):
-                at(rank)
-                made = tuple([like[rank][1](stream, explicit) for like in self.like])
-                targets.append(tuple([like[rank][0].address(value) for like, value in zip(self.like, made)]))
+                work.at(rank)
+                made = tuple([empty(stream, explicit) for _, empty in self.like[rank]])
+                targets += [library.address(y) for (library, _), y in zip(self.like[rank], made)]
                 carries.append(made)
-            self.passes.launch_all(xs, targets, Work(streams, explicit, memory, at))
+            self.passes.launch_all(xs, targets, work)
             for rank, stream in enumerate(streams):
-                at(rank)
+                work.at(rank)
                 carry = carries[rank] if self.before[rank] or self.first else ()
                 found.append(self.scan_part(tuple([x.parts[rank] for x in xs]), carry, stream, explicit))
         results = tuple([Sharded.of_results(group, parts, spec.axis or 0) for parts in zip(*found)])

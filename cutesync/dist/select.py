@@ -19,8 +19,9 @@ from ..kernels.reduce.spec import Reduction
 from ..kernels.select import select
 from ..kernels.select.spec import SelectSpec
 from ..ops import operator
-from .exchange import Exchange, Side, Work
+from .exchange import Exchange, Side
 from .sharded import Sharded, host_of
+from .work import Work
 
 
 class Ragged:
@@ -65,10 +66,9 @@ class SelectPlan:
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> tuple:
         group, found = self.group, []
         offsets, totals = [], []
-        memory = group.memory(streams)
-        with group.together() as at:
+        with Work(group, streams, explicit) as work:
             for rank, stream in enumerate(streams):
-                at(rank)
+                work.at(rank)
                 x, *others = (y.parts[rank] for y in xs)
                 found.append(self.call(self.arguments, x, None, stream if explicit else None, tuple(others)))
                 offsets.append(self.like[rank][1](stream, explicit))
@@ -77,7 +77,7 @@ class SelectPlan:
             for exchange, results in zip(self.exchanges, (offsets, totals)):
                 pairs = zip(address, found, results)
                 places = [(of(made[-1]), of(out)) for of, made, out in pairs]
-                exchange.launch_all(places, Work(streams, explicit, memory, at))
+                exchange.launch_all(places, work)
         counts, before = (Sharded.of_results(group, of, None) for of in ([made[-1] for made in found], offsets))
         values = [Sharded.of_results(group, parts, 0) for parts in list(zip(*found))[:-1]]
         return *(Ragged(parts, counts, before) for parts in values), Sharded.of_results(group, totals, None)

@@ -81,13 +81,14 @@ class Sharded:
     def key(self) -> Signature:
         """What a plan depends on. Parts that are not what they were when they were last asked are checked again:
         libraries can give an array another shape or other memory."""
-        for part, (identify, known) in zip(self.parts, self.facts.identified):
+        facts = self._facts or self.facts
+        for part, (identify, known) in zip(self.parts, facts.identified):
             if identify(part) != known:
                 views = tuple(_checked(self.group, rank, part) for rank, part in enumerate(self.parts))
                 _check_alike(views, self.axis)
-                self._facts = _facts(views, self.axis, self.parts)
+                self._facts = facts = _facts(views, self.axis, self.parts)
                 break
-        return self.facts.key
+        return facts.key
 
     @property
     def size(self) -> int:
@@ -154,13 +155,15 @@ _signatures: weakref.WeakValueDictionary[tuple, Signature] = weakref.WeakValueDi
 
 class _Facts(NamedTuple):
     """What a Sharded knows of its parts. ``identified`` has for each part the function that identifies it, and what
-    that returned: its address and signature."""
+    that returned: its address and signature. ``streams`` has the function that returns its library's current stream,
+    and its device."""
 
     views: tuple[View, ...]
     shape: tuple[int, ...]
     offsets: tuple[int, ...]
     pointers: tuple[int, ...]
     identified: tuple[tuple[Callable[[Any], tuple], tuple], ...]
+    streams: tuple[tuple[Callable[[int], int], int], ...]
     key: Signature
 
 
@@ -170,13 +173,16 @@ def _facts(views: tuple[View, ...], axis: int | None, parts: tuple) -> _Facts:
     shape = views[0].shape
     if axis is not None:
         shape = (*shape[:axis], offsets[-1], *shape[axis + 1 :])
-    functions = [arrays.adapter(part).identify_strided for part in parts]
-    identified = tuple((identify, identify(part)) for identify, part in zip(functions, parts))
+    libraries = [arrays.adapter(part) for part in parts]
+    identified = tuple(
+        (library.identify_strided, library.identify_strided(part)) for library, part in zip(libraries, parts)
+    )
+    streams = tuple((library.stream, view.device) for library, view in zip(libraries, views))
     meaning = (axis, *((type(part), at & 15, found) for part, (_, (at, found)) in zip(parts, identified)))
     key = _signatures.get(meaning)
     if key is None:
         key = _signatures[meaning] = Signature()
-    return _Facts(views, shape, offsets, tuple(at for _, (at, _) in identified), identified, key)
+    return _Facts(views, shape, offsets, tuple(at for _, (at, _) in identified), identified, streams, key)
 
 
 def _check_alike(views: tuple[View, ...], axis: int | None) -> None:

@@ -161,7 +161,7 @@ class _Gpu:
         memory, default, of_handle = _memory(ordinal)
         with device.using(ordinal):
             try:
-                owner = memory.allocate(max(size, 1), stream=of_handle(stream) if stream else default)
+                owner = memory.allocate(size or 1, stream=of_handle(stream) if stream else default)
             except Exception as error:
                 if "OUT_OF_MEMORY" in str(error):
                     raise device.failure(2, f"allocating {size} bytes") from error

@@ -25,13 +25,16 @@ class Torch:
         guards = getattr(getattr(self.torch._C, "_dynamo", None), "guards", None)
         self._quick = getattr(guards, "_empty_strided_cuda", None)
         self.stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None) or self._public_stream
-        self._here = getattr(self.torch._C, "_cuda_getDevice", None) or self.torch.cuda.current_device
+        self._here = getattr(self.torch._C, "_cuda_getDevice", None) or self._public_device
         names = "_cuda_getCurrentStream", "_cuda_setStream"
         self._stream_functions = [getattr(self.torch._C, name, None) for name in names]
         self._streams: dict[tuple[int, int], Any] = {}  # torch's objects of foreign streams, by handle and device
 
     def _public_stream(self, ordinal: int) -> int:
         return self.torch.cuda.current_stream(ordinal).cuda_stream
+
+    def _public_device(self) -> int:
+        return self.torch.cuda.current_device()
 
     @staticmethod
     def identify(x: Any) -> tuple[int, tuple]:
