@@ -16,7 +16,7 @@ from ..ops import operator
 from ..runtime import arrays, backend, device, device_array, workspace
 from .exchange import Exchange, Side
 from .memory import MAX_RANKS, SymmetricMemory
-from .sharded import Sharded
+from .sharded import Sharded, axis_number
 from .work import Together, Work
 
 
@@ -66,16 +66,22 @@ class Group:
         """Copy a NumPy array to the devices, spread along ``axis``: in parts of ``lengths``, by default as equal as
         ``np.array_split`` makes them."""
         host = np.asarray(x)
-        if not -host.ndim <= axis < host.ndim:
-            raise ArgumentValueError(explain("axis", axis, f"an axis of {host.ndim} dimensions"))
-        if lengths is None:
-            each, more = divmod(host.shape[axis], self.size)
-            lengths = [each + (rank < more) for rank in range(self.size)]
-        if len(lengths) != self.size or sum(lengths) != host.shape[axis] or min(lengths) < 0:
-            allowed = f"{self.size} lengths that add up to {host.shape[axis]}"
-            raise ArgumentValueError(explain("lengths", tuple(lengths), allowed))
-        pieces = np.split(host, np.cumsum(lengths)[:-1], axis)
+        axis = axis_number(axis, host.ndim)
+        pieces = np.split(host, np.cumsum(self.lengths(host.shape[axis], lengths))[:-1], axis)
         return Sharded(self, [self.put(piece, rank) for rank, piece in enumerate(pieces)], axis)
+
+    def lengths(self, total: int, given: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Return the lengths of parts that add up to ``total``: those given, or equal ones, of which the first are one
+        longer where that is needed."""
+        if given is None:
+            each, more = divmod(total, self.size)
+            return tuple(each + (rank < more) for rank in range(self.size))
+        found = tuple(given)
+        if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in found):
+            raise ArgumentTypeError(explain("lengths", found, f"{self.size} ints"))
+        if len(found) != self.size or sum(found) != total or min(found) < 0:
+            raise ArgumentValueError(explain("lengths", found, f"{self.size} lengths that add up to {total}"))
+        return tuple(map(int, found))
 
     def put(self, x: Any, rank: int) -> device_array.DeviceArray:
         """Copy a NumPy array to the device of a rank."""
@@ -110,6 +116,17 @@ class Group:
                 places.append((found[rank][0], library.address(y)))
             exchange.launch_all(places, work)
         return Sharded.of_results(self, results, None)
+
+    def reduce_scatter(
+        self, parts: Any, op: Any = "add", axis: int = 0, lengths: Sequence[int] | None = None, *, stream: Any = None
+    ) -> Sharded:
+        """Combine arrays of one shape as ``all_reduce`` does, and leave a part of the result on each device: along
+        ``axis``, of ``lengths`` (by default as equal as ``np.array_split`` makes them). Each device reads its part of
+        all arrays in place, in one launch. The arrays may have any strides with which they have few axes."""
+        from .reshard import reduce_scatter
+
+        given = Sharded(self, parts.parts if type(parts) is Sharded else parts, None)
+        return reduce_scatter(given, op, axis, lengths, None, stream)
 
     def _all_reduce(self, given: Sharded, op: Any) -> tuple[Exchange, list]:
         """Return the exchange of a call, and for each part the adapter of its library and what makes its result."""
