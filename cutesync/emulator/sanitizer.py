@@ -33,7 +33,7 @@ from .lanes import count_nonzero as cnz
 from .memory import Region
 from .preceding import Preceding
 from .proxies import AsyncAccess
-from .report import lane_list
+from .report import lane_list, warp_name
 from .shadow import (
     ACTOR_AT,
     ACTOR_MASK,
@@ -237,19 +237,21 @@ class Sanitizer(Preceding):
         actor, block, other = (key >> ACTOR_AT) & int(ACTOR_MASK), (key >> BLOCK_AT) - 1, key & int(SITE_MASK)
         slot = actor % ACTORS
         what = f"lane {slot}" if slot < LANES else "(an asynchronous operation it started)"
+        first = machine.program_of(block).sites[other - 1] if other else None
+        who = warp_name(machine, actor // ACTORS, first.loc if first else None)
         lines = [
             f"it {access.verb}s {access.size} bytes at byte {offset - region.low} of {region.name}",
-            f"unordered with the {before} by {machine.name_of(block)} warp {actor // ACTORS} {what}",
+            f"unordered with the {before} by {machine.name_of(block)} {who} {what}",
         ]
-        if other:
-            lines.append(f"  at {machine.program_of(block).sites[other - 1].where()}")
+        if first:
+            lines.append(f"  at {first.where()}")
         lines += [f"hint: {line}" for line in hints.of_race(machine, warp, lane, key, before)]
-        title, who = "of the same bytes with nothing to order them", (warp, [lane], access.site)
+        title, at = "of the same bytes with nothing to order them", (warp, [lane], access.site)
         if harmless:
-            machine.note("warning", "race", f"writes of the same value {title}", who, lines, other)
+            machine.note("warning", "race", f"writes of the same value {title}", at, lines, other)
         else:
             machine.earlier = block, actor // ACTORS
-            machine.fail("race", f"{access.verb} and {before} {title}", *who, lines, other)
+            machine.fail("race", f"{access.verb} and {before} {title}", *at, lines, other)
 
     # --- release and acquire ------------------------------------------------------------------------------------------
 
