@@ -89,19 +89,20 @@ class Group:
         with self.place.using(self.ordinals[rank]):
             return device_array.from_numpy(host, element_type(host.dtype, "x"), self.ordinals[rank])
 
-    def all_reduce(self, parts: Any, op: Any = "add", *, stream: Any = None) -> Sharded:
+    def all_reduce(self, parts: Any, op: Any = "add", *, dtype: Any = None, stream: Any = None) -> Sharded:
         """Combine arrays of one shape, ``parts[r]`` on device ``r``, element by element in the order of ranks: every
         device gets ``parts[0] op parts[1] op ...``, the same bits on all. ``op`` is as in ``cs.reduce``.
 
-        The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time."""
+        The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time. Results have the type
+        ``dtype``, by default that of the parts, and are rounded once."""
         given = parts.parts if type(parts) is Sharded else tuple(parts)
         libraries = [arrays.adapter(part) for part in given]
         found = [library.identify_strided(part) for library, part in zip(libraries, given)]
         meaning = [(type(part), at & 15, signature) for part, (at, signature) in zip(given, found)]
-        key = ("all_reduce", op if type(op) is str else identify(op), *meaning)
+        key = ("all_reduce", op if type(op) is str else identify(op), dtype, *meaning)
         plan = self.plans.get(key)
         if plan is None:
-            plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op)
+            plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op, dtype)
         exchange, like = plan
         if stream is None:
             streams = tuple([library.stream(at) for library, at in zip(libraries, self.ordinals)])
@@ -118,7 +119,7 @@ class Group:
         return Sharded.of_results(self, results, None)
 
     def reduce_scatter(
-        self, parts: Any, op: Any = "add", axis: int = 0, lengths: Sequence[int] | None = None, *, stream: Any = None
+        self, parts: Any, op: Any = "add", axis: int = 0, lengths: Any = None, *, dtype: Any = None, stream: Any = None
     ) -> Sharded:
         """Combine arrays of one shape as ``all_reduce`` does, and leave a part of the result on each device: along
         ``axis``, of ``lengths`` (by default as equal as ``np.array_split`` makes them). Each device reads its part of
@@ -126,17 +127,19 @@ class Group:
         from .reshard import reduce_scatter
 
         given = Sharded(self, parts.parts if type(parts) is Sharded else parts, None)
-        return reduce_scatter(given, op, axis, lengths, None, stream)
+        result = given.dtype if dtype is None else element_type(dtype, "dtype")
+        return reduce_scatter(given, (op, result), axis, lengths, stream)
 
-    def _all_reduce(self, given: Sharded, op: Any) -> tuple[Exchange, list]:
+    def _all_reduce(self, given: Sharded, op: Any, dtype: Any) -> tuple[Exchange, list]:
         """Return the exchange of a call, and for each part the adapter of its library and what makes its result."""
         parsed = operator(op)
         parsed.check(given.dtype)
-        operation = Reduction(parsed, given.dtype, given.dtype.accumulator, given.dtype)
+        result = given.dtype if dtype is None else element_type(dtype, "dtype")
+        operation = Reduction(parsed, given.dtype, given.dtype.accumulator, result)
         if not all(view.contiguous for view in given.views):
             raise ArgumentValueError(explain("parts", "strided arrays", "contiguous ones", "copy them first"))
         everyone = [Side(True, (1 << self.size) - 1)] * self.size
-        return Exchange(self, operation, given.size, everyone), self.allocators(given, given.shape, given.dtype)
+        return Exchange(self, operation, given.size, everyone), self.allocators(given, given.shape, result)
 
     # --- what the functions of this package use -----------------------------------------------------------------------
 

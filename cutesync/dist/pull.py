@@ -50,8 +50,9 @@ class Geometry(NamedTuple):
 
     def counted_in(self, size: int, unit: int) -> Geometry:
         """Return the same in units of ``unit`` bytes, for elements of ``size``."""
-        steps = [tuple(step * size // unit for step in steps) for steps in self[4:]]
-        return Geometry(*(n * size // unit for n in self[:3]), self.rows, *steps)
+        source, target, run = (n * size // unit for n in (self.source, self.target, self.run))
+        steps = [tuple(step * size // unit for step in steps) for steps in (self.source_steps, self.target_steps)]
+        return Geometry(source, target, run, self.rows, *steps)
 
     @property
     def total(self) -> int:
@@ -67,15 +68,15 @@ def geometry(part: Part, view: View, target: tuple[int, ...]) -> Geometry:
     if 0 in part.extents:
         return NOTHING
     steps = view.steps, contiguous_strides(target)
-    starts = [sum(i * step for i, step in zip(start, s)) for start, s in zip(part, steps)]
+    source, to = (sum(i * step for i, step in zip(*pair)) for pair in zip(part, steps))
     axes: list[tuple[int, int, int]] = []
-    for extent, *own in zip(part.extents, *steps):
+    for extent, step, step_to in zip(part.extents, *steps):
         if extent == 1:
             continue
-        if axes and all(axes[-1][1 + i] == step * extent for i, step in enumerate(own)):
-            axes[-1] = (axes[-1][0] * extent, *own)
+        if axes and axes[-1][1:] == (step * extent, step_to * extent):
+            axes[-1] = (axes[-1][0] * extent, step, step_to)
         else:
-            axes.append((extent, *own))
+            axes.append((extent, step, step_to))
     if not axes or axes[-1][1:] != (1, 1):
         axes.append((1, 1, 1))
     if len(axes) > 4:
@@ -83,7 +84,7 @@ def geometry(part: Part, view: View, target: tuple[int, ...]) -> Geometry:
         raise ArgumentValueError(explain("x", came, "a contiguous one", "copy it first"))
     *rows, (run, _, _) = [(1, 0, 0)] * (4 - len(axes)) + axes
     extents, *strides = zip(*rows)
-    return Geometry(*starts, run, extents, *strides)
+    return Geometry(source, to, run, extents, *strides)
 
 
 class Pull:

@@ -35,7 +35,8 @@ class Block(NamedTuple):
 
     @classmethod
     def of(cls, numbers) -> Block:
-        return cls(*numbers[:3], numbers[3:6], numbers[6:9], numbers[9:12])
+        source, target, run = numbers[:3]
+        return cls(source, target, run, numbers[3:6], numbers[6:9], numbers[9:12])
 
     @property
     def total(self):

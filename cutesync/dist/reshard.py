@@ -39,10 +39,10 @@ class PullPlan:
         alone = x.axis is None and reduction is None  # every device has all that it needs
         blocks = []
         for q, (box, shape) in enumerate(zip(boxes, shapes)):
-            of_rank = []
+            of_rank = [NOTHING] * group.size
             for r, (own, view) in enumerate(zip(held, x.views)):
-                wanted = shape is not None and box is not None and (not alone or q == r)
-                of_rank.append(geometry(_shared(own, box), view, shape) if wanted else NOTHING)
+                if box is not None and shape is not None and (not alone or q == r):
+                    of_rank[r] = geometry(_shared(own, box), view, shape)
             blocks.append(tuple(of_rank))
         self.pull = Pull(group, x.dtype, blocks, [at & 15 for at in x.pointers], reduction)
 
@@ -85,7 +85,7 @@ def reshard(x: Sharded, axis: int | None, lengths: Sequence[int] | None, stream:
     plan = x.group.plans.get(key)
     if plan is None:
         to = _boxes(x.shape, axis, lengths or [0] * x.group.size)
-        plan = x.group.plans[key] = PullPlan(x, _boxes(x.shape, x.axis, x.lengths or to), to)
+        plan = x.group.plans[key] = PullPlan(x, _boxes(x.shape, x.axis, x.lengths or [0] * x.group.size), to)
     found = plan.run(x, x.group.streams(x, stream), stream is not None)
     return Sharded.of_results(x.group, found, axis)
 
@@ -106,18 +106,19 @@ def gather(x: Sharded, rank: int, stream: Any) -> Any:
 
 
 def reduce_scatter(
-    given: Sharded, op: Any, axis: int, lengths: Sequence[int] | None, dtype: DType | None, stream: Any
+    given: Sharded, what: tuple[Any, DType], axis: int, lengths: Sequence[int] | None, stream: Any
 ) -> Sharded:
-    """See ``Group.reduce_scatter``; ``dtype`` is the type of the result, by default that of the parts."""
+    """See ``Group.reduce_scatter``; ``what`` has the operator and the type of the result."""
+    op, result = what
     axis = axis_number(axis, given.ndim)
     lengths = given.group.lengths(given.shape[axis], lengths)
-    key = ("reduce_scatter", op if type(op) is str else identify(op), axis, lengths, dtype, given.key)
+    key = ("reduce_scatter", op if type(op) is str else identify(op), axis, lengths, result, given.key)
     plan = given.group.plans.get(key)
     if plan is None:
         parsed, source = operator(op), given.dtype
         parsed.check(source)
         held = _boxes(given.shape, None, [0] * given.group.size)
-        reduction = Reduction(parsed, source, source.accumulator, dtype or source)
+        reduction = Reduction(parsed, source, source.accumulator, result)
         plan = PullPlan(given, held, _boxes(given.shape, axis, lengths), reduction)
         given.group.plans[key] = plan
     found = plan.run(given, given.group.streams(given, stream), stream is not None)

@@ -83,13 +83,14 @@ def test_strides_and_what_is_refused():
 def test_calls_in_flight_under_many_schedules(size):
     """A device may have ended a call, and write its part again, while another still reads."""
     x = np.arange(6 * size, dtype=np.int32).reshape(2 * size, 3)
-    with cs.emulate(devices=size, schedules=20) as ran:
+    schedules = 20 if size < 8 else 6
+    with cs.emulate(devices=size, schedules=schedules) as ran:
         group = Group.local()
         sharded = group.shard(x)
         with group.together():
             sums = cs.cumsum(sharded, axis=0, dtype="int32")
             turned = sums.reshard(1)
             again = cs.cumsum(turned, axis=1, dtype="int32").reshard(None)
-        assert ran.launches == 20
+        assert ran.launches == schedules
         for part in again.parts:
             assert np.array_equal(np.asarray(part), x.cumsum(0).cumsum(1))
