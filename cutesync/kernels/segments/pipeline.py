@@ -34,15 +34,15 @@ from ...block.reduce import load_partial, partial_array, store_partial
 from ...block.warps import scan_partials
 from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
-from ...sync.gather import Entry, Slots, enter
+from ...sync.gather import Slots
 from ...sync.lookback import place_of, slots_of
-from ...sync.ring import Cursor
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
 from ...warp import LANES
 from ..select.fill import fill_result
 from ..select.window import as_copy
+from ..tiled import take_tiles
 from .ahead import LookAhead
 from .base import Arguments, SegmentKernel
 from .policy import PipelinePolicy
@@ -155,22 +155,9 @@ class SegmentPipeline(SegmentKernel):
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, loader, lane):
         """At the end all that take tiles in turn get a ``DONE`` each."""
-        ring, tags, everything = shared.tiles.ring, shared.tags, self.tiles(a)
-        word, number = Int64(0), Int32(0)
-        if lane == 0:
-            entry = enter(a.counters)
-            tags[loader] = entry.tag
-            word, number = entry.word, entry.arrived
-        at = Cursor(loader, Int32(1))  # the stages are empty at first
-        number = Int32(cute.arch.shuffle_sync(number, 0))
-        while number < everything:
-            self.bring(shared, a, at, number, lane)
-            at = ring.next(at, self.loaders)
-            ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
-            if lane == 0:
-                entry = enter(a.counters)
-                word, number = entry.word, entry.arrived
-            number = Int32(cute.arch.shuffle_sync(number, 0))
+        ring, everything = shared.tiles.ring, self.tiles(a)
+        bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
+        at, entry = take_tiles(ring, shared.tags, a.counters, everything, (loader, self.loaders), bring, lane)
         for done in cutlass.range(max(self.teams, self.look_aheads, self.marks) // self.loaders, unroll=1):
             if done > 0:
                 ring.acquire_alone(at)
@@ -179,7 +166,7 @@ class SegmentPipeline(SegmentKernel):
             at = ring.next(at, self.loaders)
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
-            Entry(word, number).close(a.counters, Int32(0), everything + blocks * self.loaders)
+            entry.close(a.counters, Int32(0), everything + blocks * self.loaders)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
 
-import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
 
-from ...sync.overlap import await_launches
+from ..tiled import TiledKernel, positions
 from .spec import Selection
-from .where import Where, element
+from .where import Where
 
 # A launch's arguments.
 #
@@ -22,30 +19,18 @@ from .where import Where, element
 Arguments = namedtuple("Arguments", "x where out places ranks lengths found fill slots counters length count capacity")
 
 
-class SelectKernel:
+class SelectKernel(TiledKernel):
     """A compiled selection. A subclass defines ``body``, which gets the ``Arguments``."""
 
-    body: Any
+    name = "select"
 
     def __init__(self, selection: Selection, threads: int, smem: int) -> None:
-        self.selection, self.threads, self.smem = selection, threads, smem
+        super().__init__(threads, smem)
+        self.selection = selection
         self.where = Where(selection)
 
-    @cute.jit
-    def __call__(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer, grid: Int32, stream):
-        self.kernel.set_name_prefix("cutesync_select", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(arrays, numbers, slots, counters).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=1,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer):
-        await_launches()
+    def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
         chosen = self.selection
         sources, fills = len(chosen.sources), chosen.filled * chosen.fills
         where, length_at, places, ranks, found, lengths, *rest = arrays
@@ -53,9 +38,5 @@ class SelectKernel:
         length, capacity, *rest = numbers
         fill = tuple(rest[:fills])
         self.where.bind(rest[fills:])
-        count = length
-        if cutlass.const_expr(chosen.counted):
-            count = cutlass.min(cutlass.max(Int64(element(length_at)), Int64(0)), length)
-        self.body(
-            Arguments(x, where, out, places, ranks, lengths, found, fill, slots, counters, length, count, capacity)
-        )
+        count = positions(length, length_at) if chosen.counted else length
+        return Arguments(x, where, out, places, ranks, lengths, found, fill, slots, counters, length, count, capacity)

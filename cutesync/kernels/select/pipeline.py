@@ -32,12 +32,12 @@ from cutlass.memory import SmemAllocator
 from ...dtypes import BY_NAME
 from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
-from ...sync.gather import Entry, Slots, enter
-from ...sync.ring import Cursor
+from ...sync.gather import Slots
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
 from ...warp import LANES
+from ..tiled import take_tiles
 from .base import Arguments, SelectKernel
 from .chunk import ChunkMover, Part, cells
 from .count import ChunkCounter, Place
@@ -144,26 +144,13 @@ class PipelineSelect(SelectKernel):
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
         """A tile's number is asked for when there is an empty stage for it: all blocks wait for a tile that waits."""
-        tags, ring, everything = shared.tags, shared.tiles.ring, self.tiles(a)
-        word, number = Int64(0), Int32(0)
-        if lane == 0:
-            entry = enter(a.counters)
-            tags[team] = entry.tag
-            word, number = entry.word, entry.arrived
-        at = Cursor(team, Int32(1))  # the stages are empty at first
-        number = Int32(cute.arch.shuffle_sync(number, 0))
-        while number < everything:
-            self.bring(shared, a, at, number, lane)
-            at = ring.next(at, self.teams)
-            ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
-            if lane == 0:
-                entry = enter(a.counters)
-                word, number = entry.word, entry.arrived
-            number = Int32(cute.arch.shuffle_sync(number, 0))
+        ring, everything = shared.tiles.ring, self.tiles(a)
+        bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
+        at, entry = take_tiles(ring, shared.tags, a.counters, everything, (team, self.teams), bring, lane)
         if lane == 0:
             self.hand_over(shared, at, Int32(DONE), [])
             blocks, _, _ = cute.arch.grid_dim()
-            Entry(word, number).close(a.counters, Int32(0), everything + blocks * self.teams)
+            entry.close(a.counters, Int32(0), everything + blocks * self.teams)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
