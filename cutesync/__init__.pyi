@@ -57,6 +57,7 @@ from .kernels.segments import (
 )
 from .kernels.select import (
     Selected as Selected,
+    argwhere as argwhere,
     compress as compress,
     flatnonzero as flatnonzero,
     nonzero as nonzero,

@@ -26,7 +26,8 @@ def force(monkeypatch, name: str = "three blocks") -> None:
     def choose(problem: Problem) -> Choice:
         aligned = problem.mask is None or problem.mask % 16 == 0
         tiles = max(1, -(-problem.length // policy.tile))
-        chosen = replace(policy, units=units_of(problem), mask_aligned=aligned)
+        gather = 2 if problem.strided else 0
+        chosen = replace(policy, units=units_of(problem), mask_aligned=aligned, gather_warps=gather)
         return Choice(chosen, tiles, min(blocks, tiles))
 
     monkeypatch.setattr(plan, "choose", choose)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import Any
 
 import cutlass.cute as cute
 
+from ..gather import At, Gather, Stepped
 from ..tiled import TiledKernel, positions
 from .spec import Selection
+from .store import Places
 from .where import Where
 
 # A launch's arguments.
@@ -28,15 +31,41 @@ class SelectKernel(TiledKernel):
         super().__init__(threads, smem)
         self.selection = selection
         self.where = Where(selection)
+        self.gather: Any = None if selection.layout is None else Gather(selection.layout)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
         chosen = self.selection
         sources, fills = len(chosen.sources), chosen.filled * chosen.fills
-        where, length_at, places, ranks, found, lengths, *rest = arrays
+        where, length_at, *rest = arrays
+        given, (ranks, found, lengths, *rest) = rest[: max(chosen.places, 1)], rest[max(chosen.places, 1) :]
         x, out = tuple(rest[:sources]), tuple(rest[sources:])
         length, capacity, *rest = numbers
-        fill = tuple(rest[:fills])
-        self.where.bind(rest[fills:])
+        fill, rest = tuple(rest[:fills]), rest[fills:]
+        steps, rest = rest[: chosen.steps], rest[chosen.steps :]
+        axes = [tuple(rest[3 * i : 3 * i + 3]) for i in range(chosen.axes)]
+        rest = rest[3 * chosen.axes :]
+        if self.gather is not None:
+            rest = self.gather.bind(rest)
+            where = At(self.gather, len(x), where) if chosen.kind == "bits" else where
+        self.where.bind(rest)
         count = positions(length, length_at) if chosen.counted else length
-        return Arguments(x, where, out, places, ranks, lengths, found, fill, slots, counters, length, count, capacity)
+        out, places_of, lengths = self.results(out, given, lengths, steps)
+        return Arguments(
+            *(x, where, out, Places(places_of, axes), ranks, lengths, found),
+            *(fill, slots, counters, length, count, capacity),
+        )
+
+    def results(self, out: tuple, places: list, lengths, steps: list) -> tuple:
+        """The arrays of results with their steps: elements, indices, lengths."""
+        chosen, steps = self.selection, list(steps)
+        if chosen.stepped:
+            out = tuple(Stepped(array, steps.pop(0)) for array in out)
+        if chosen.together:
+            step, apart = (steps.pop(0), steps.pop(0)) if chosen.stepped else (chosen.axes, 1)
+            places = [Stepped(places[0] + d * apart, step) for d in range(chosen.axes)]
+        elif chosen.stepped and chosen.indices:
+            places = [Stepped(array, steps.pop(0)) for array in places]
+        if chosen.stepped and chosen.lengths is not None:
+            lengths = Stepped(lengths, steps.pop(0))
+        return out, tuple(places), lengths

@@ -12,6 +12,12 @@
     ready[stage]     one lane of look ahead                            move
     empty[stage]     one lane of each move warp, and of publish        load
 
+Of strided arrays, no copy brings tiles: a stage is full when it has the tile's number.
+
+    gather      read the elements of a tile one by one, and put them in its stage
+
+    gathered[stage]  one lane of each gather warp                      count
+
 A tile's count is published before the tile is compacted, and a warp that publishes never waits for other tiles: the
 reasons and the progress are those of ``scan.pipeline``. The answer of the atomic takes as long as a small tile may:
 hence several teams, which share nothing but the block. Bytes: every element, and its mask, is read once, and every
@@ -20,6 +26,7 @@ selected element is written once.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -37,9 +44,10 @@ from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
 from ...warp import LANES
+from ..gather import Tile
 from ..tiled import take_tiles
 from .base import Arguments, SelectKernel
-from .chunk import ChunkMover, Part, cells
+from .chunk import ChunkMover, Part, cells, put
 from .count import ChunkCounter, Place
 from .fill import fill_rest
 from .policy import PipelinePolicy
@@ -64,6 +72,7 @@ class Shared:
     tags: cute.Tensor
     tallies: cute.Tensor
     before: Before
+    gathered: Barriers | None
 
 
 def tensor(kind, count: int) -> cute.Tensor:
@@ -87,9 +96,11 @@ class PipelineSelect(SelectKernel):
         if policy.stages % policy.teams:  # else a warp could wait for a parity that the phase two before has, too
             raise ArgumentValueError(explain("policy", f"{policy.stages} stages", f"a multiple of {policy.teams}"))
         masked = selection.kind == "mask"
-        self.places, lead = selection.lengths is not None, selection.kind == "heads"
-        self.buffers = tuple(TileBuffer(dtype, self.tile, lead) for dtype in (*selection.sources, *((MASK,) * masked)))
+        self.places, self.heads = selection.lengths is not None, selection.kind == "heads"
+        held = (*selection.sources, *((MASK,) * masked))
+        self.buffers = tuple(TileBuffer(dtype, self.tile, self.heads) for dtype in held)
         warps = {"control": len(Control), "count": policy.count_warps, "move": policy.warps_per_team}
+        warps |= {"gather": policy.gather_warps} if selection.layout else {}
         self.roles = Roles(*(Role(name, self.teams * each) for name, each in warps.items()))
         words = self.tile // LANES * 8
         smem = sum(buffer.stage_bytes for buffer in self.buffers) + words + 4 * self.warps + 64
@@ -115,12 +126,14 @@ class PipelineSelect(SelectKernel):
             tensor(Int32, self.teams),
             tensor(Int32, stages * self.warps),
             Before(tensor(Int64, stages), tensor(Int64, stages)),
+            Barriers.make(stages, self.policy.gather_warps, name="gathered") if self.gather else None,
         )
         cute.arch.sync_threads()
         self.roles.run(
             control=lambda warp: self.control(shared, a, warp // len(Control), warp % len(Control)),
             count=lambda warp: self.count(shared, a, warp // self.policy.count_warps, warp % self.policy.count_warps),
             move=lambda warp: self.move(shared, a, warp // self.warps, warp % self.warps),
+            **({"gather": lambda warp: self.bring_strided(shared, a, warp)} if self.gather else {}),
         )
 
     @cute.jit
@@ -154,10 +167,10 @@ class PipelineSelect(SelectKernel):
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
-        """Copy tile ``number`` into a stage."""
+        """Copy tile ``number`` into a stage; tiles of strided arrays are gathered by other warps."""
         copies = [
             as_copy(buffer.fill(at.stage, array, number, a.count, lane))
-            for buffer, array in zip(shared.buffers, self.arrays(a))
+            for buffer, array in zip(shared.buffers, () if self.gather else self.arrays(a))
         ]
         cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
         if lane == 0:
@@ -169,11 +182,31 @@ class PipelineSelect(SelectKernel):
         shared.tiles.ring.load_alone(at, copies)
 
     @cute.jit
+    def bring_strided(self, shared: cutlass.Constexpr, a: Arguments, warp):
+        """A team's warp: its share of each tile of the team."""
+        warps, sizes = self.policy.gather_warps, tuple(buffer.dtype.size for buffer in self.buffers)
+        at = shared.tiles.first(warp // warps)
+        while at.number != DONE:
+            first = Int64(at.number) * self.tile
+            tile = Tile(first, cutlass.min(first + self.tile, a.count), a.count, Int64(0), False)
+            firsts = [buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(a))]
+            store = functools.partial(self.put, firsts)
+            self.gather.fill(self.arrays(a), sizes, store, tile, -1 if self.heads else 0, warp % warps, warps)
+            shared.gathered[at.stage].arrive_once()
+            at = shared.tiles.next(at, self.teams)
+
+    def put(self, firsts, k: int, place, word) -> None:
+        """Store the element of array ``k`` at a place of the tile whose arrays begin at ``firsts``."""
+        put(type(word), firsts[k] + place * self.buffers[k].dtype.size, word)
+
+    @cute.jit
     def count(self, shared: cutlass.Constexpr, a: Arguments, team, counter):
         """Chunks ``counter``, ``counter + count_warps``, ... of each tile of the team."""
         lane, tallies = cute.arch.lane_idx(), shared.tallies
         at = shared.tiles.first(team)
         while at.number != DONE:
+            if cutlass.const_expr(self.gather is not None):
+                shared.gathered.await_phase(at.stage, at.parity)
             firsts = tuple(buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(a)))
             for chunk in cutlass.range(counter, self.warps, self.policy.count_warps, unroll=1):
                 inside = chunk * self.policy.chunk
@@ -270,7 +303,8 @@ class PipelineSelect(SelectKernel):
             store_lengths(a.lengths, part, first, before.last, a.capacity, rows, lane)
         for mover, buffer, array, out in zip(self.movers, shared.buffers, a.x, a.out):
             begin = buffer.first(at.stage, array) + warp * (self.policy.chunk * mover.size)
-            mover.move(begin, out.toint(), part, lane)
+            move = mover.move_apart if self.selection.stepped else mover.move
+            move(begin, out, part, lane)
 
 
 @cute.jit

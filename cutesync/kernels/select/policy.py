@@ -19,12 +19,13 @@ MIN_ROWS = 4  # of a chunk: one-byte elements are moved four to a lane
 @dataclass(frozen=True)
 class Problem:
     """``length`` positions with elements of ``sizes`` bytes. ``addresses`` are those of the arrays of elements,
-    ``mask`` is the address of a mask (None: there is none)."""
+    ``mask`` is the address of a mask (None: there is none). ``strided``: elements are gathered."""
 
     length: int
     sizes: tuple[int, ...]
     addresses: tuple[int, ...]
     mask: int | None = None
+    strided: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     positions each.
 
     ``units``: for each array, how many elements a lane moves at once. ``mask_aligned``: masks begin on 16 bytes.
+    ``gather_warps`` warps of a team bring the tiles of strided arrays, if there are any.
     """
 
     teams: int
@@ -43,6 +45,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     stages: int
     units: tuple[int, ...]
     mask_aligned: bool = True
+    gather_warps: int = 0
 
     @property
     def chunk(self) -> int:
@@ -68,6 +71,8 @@ class Choice:
 PIPELINE = PipelinePolicy(teams=2, count_warps=4, warps_per_team=8, rows=32, stages=4, units=())
 # Elements of one byte take more time of the warps: 2**28 int8 and a mask 249 us, with the teams above 279 us.
 NARROW = replace(PIPELINE, teams=3, count_warps=2, warps_per_team=4)
+# Strided arrays: one team, as most of the warps bring elements. Not measured on a GPU.
+GATHERED = replace(PIPELINE, teams=1, count_warps=4, gather_warps=8)
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner.
 SMALL = replace(PIPELINE, teams=1, count_warps=8)
 
@@ -81,11 +86,11 @@ def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
     masked = problem.mask is not None
     each = sum(problem.sizes) + masked + WORD_BYTES / LANES  # bytes of shared memory for a position
-    base = NARROW if masked and problem.sizes == (1,) else PIPELINE
+    base = GATHERED if problem.strided else NARROW if masked and problem.sizes == (1,) else PIPELINE
     unit = base.warps_per_team * LANES
     most = power_of_two_below(int(STAGE_BYTES / each)) // unit
     spread = power_of_two_below(max(problem.length // SMS, 1)) // unit  # a tile for each multiprocessor
-    if spread <= most:
+    if spread <= most and not problem.strided:
         base = replace(SMALL, warps_per_team=base.warps_per_team)
     rows = max(MIN_ROWS, min(most, spread))
     stages = min(MAX_STAGES, int(RING_BYTES / (each * rows * unit))) // base.teams * base.teams

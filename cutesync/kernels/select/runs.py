@@ -14,7 +14,7 @@ from ...identity import Identity, identify
 from ...ops import required_parameters
 from ...types import DTypeLike, Scalar, Stream
 from ..states import NO_ARGS
-from .call import Wanted, selected
+from .calls import Wanted, selected
 
 
 def unique_consecutive(

@@ -6,12 +6,15 @@ addresses.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 
 from ...monoid import choose
 from ...warp import LANES
+from ..gather import coordinates
 from .chunk import Part, put, row_of
 from .tally import count_of, last_of
 from .where import below
@@ -19,12 +22,28 @@ from .where import below
 UNROLL = 4
 
 
-def put_long(out: cute.Pointer, place, value) -> None:
+class Places(NamedTuple):
+    """The arrays of indices: one, or with ``axes`` (extent, factor and shift of each) one for each coordinate."""
+
+    arrays: tuple
+    axes: list
+
+    def store(self, place, index) -> None:
+        """Store the index of a selected element."""
+        if not self.axes:
+            put_long(self.arrays[0], place, index)
+            return
+        number = type(self.axes[0][0])  # of the DSL: positions are counted in it
+        for d, value in enumerate(coordinates(self.axes, number(index))):
+            put_long(self.arrays[d], place, Int64(value))
+
+
+def put_long(out, place, value) -> None:
     """Store an Int64."""
     put(Int64, (out + place).toint(), value, cute.AddressSpace.gmem)
 
 
-def put_length(out: cute.Pointer, place, value) -> None:
+def put_length(out, place, value) -> None:
     """Store a length, in the type of ``out``."""
     put(out.dtype, (out + place).toint(), out.dtype(value), cute.AddressSpace.gmem)
 
@@ -40,13 +59,13 @@ def rank_of(word, tally, lane):
 
 
 @cute.jit
-def store_indices(out: cute.Pointer, part: Part, first, rows: cutlass.Constexpr, lane):
+def store_indices(places: Places, part: Part, first, rows: cutlass.Constexpr, lane):
     """Store the indices of the selected positions of a chunk; ``first`` is that of its first position."""
     for row in cutlass.range(0, rows, 1, unroll=UNROLL):
         word, tally = row_of(part, row)
         rank = rank_of(word, tally, lane)
         if selects(word, lane) & (rank < part.stop):
-            put_long(out, part.offset + rank, first + row * LANES + lane)
+            places.store(part.offset + rank, first + row * LANES + lane)
 
 
 @cute.jit
@@ -62,7 +81,7 @@ def store_ranks(out: cute.Pointer, part: Part, first, length, rows: cutlass.Cons
 
 
 @cute.jit
-def store_lengths(out: cute.Pointer, part: Part, first, last, capacity, rows: cutlass.Constexpr, lane):
+def store_lengths(out, part: Part, first, last, capacity, rows: cutlass.Constexpr, lane):
     """Store the length of each run that ends before a selected position of the chunk; ``last`` is the place of the
     selected position before the chunk, counted from 1 in the array."""
     gap = first - (last - 1)  # from that position to the chunk
