@@ -61,6 +61,7 @@ from .kernels.select import (
     compress as compress,
     flatnonzero as flatnonzero,
     nonzero as nonzero,
+    partition as partition,
     run_length_encode as run_length_encode,
     select as select,
     unique_consecutive as unique_consecutive,

@@ -164,14 +164,14 @@ def of_function(function, arguments, wanted: dict, schedules: int) -> Bench:
     return Bench(right)
 
 
-def of_tiles(force: Callable[[Patch], None], right: Callable[[], bool]) -> Bench:
+def of_tiles(force: Callable[[Patch], None], right: Callable[[], bool], schedules: int = 9) -> Bench:
     """Calls that ``right`` makes, of kernels whose blocks take tiles by tickets and which ``force`` makes small: few
     blocks fit. They should be two on one workspace, and use every stage again."""
 
     def small() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
             force(patch)
-            with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
+            with cs.emulate(), emulator.emulate(schedules=schedules, seed=3, resident=2):
                 return right()
 
     return Bench(small)
@@ -293,6 +293,8 @@ TILES = {name: fault for name, fault in TABLE.items() if name not in ("gpu to ct
 # the stages that say that there are no more tiles bring no bytes
 TILES["expect_tx -16"] = (TABLE["expect_tx -16"][0], {*TABLE["expect_tx -16"][1], "transaction"})
 ONE_FENCE = [f"no init fence #{i}" for i in range(4)]  # the fence of one barrier serves the others, too
+# of strided arrays, no copy brings tiles: what orders copies is not needed
+WITHOUT_COPIES = [*ONE_FENCE, "no init fence #4", "no init fence at all #0", "no proxy fence #0", "no sync_warp #0"]
 OF_TILES: dict[str, tuple[Edit, set[str]]] = {
     "a state published by a plain store": (each(r"st\.relaxed\.gpu(\.global\.b64)", r"st\1"), {"race"}),
     "states read by plain loads": (every(READ, "ld.global.b64"), {"race"}),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import Any
 
 import cutlass.cute as cute
 
+from ..gather import Gather, Stepped
 from ..tiled import TiledKernel, positions
 from .spec import SegmentsSpec
 from .states import SegmentStates
@@ -30,6 +32,7 @@ class SegmentKernel(TiledKernel):
     def __init__(self, spec: SegmentsSpec, threads: int, smem: int) -> None:
         super().__init__(threads, smem)
         self.spec, self.states = spec, SegmentStates(spec)
+        self.gather: Any = None if spec.strided is None else Gather(spec.strided.layout)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
@@ -42,6 +45,12 @@ class SegmentKernel(TiledKernel):
         length, capacity, segments, *rest = numbers
         fills = 0 if spec.fill is None else len(spec.fill)
         fill, rest = tuple(rest[:fills]), rest[fills:]
+        if spec.heads.stepped:
+            offsets, rest = Stepped(offsets, rest[0]), rest[1:]
+        if spec.stepped:
+            groups[-1], rest = tuple(map(Stepped, groups[-1], rest)), rest[len(groups[-1]) :]
+        if self.gather is not None:
+            rest = self.gather.bind(rest)
         values = len(spec.operation.values)
         start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
         self.states.bind(start, args)

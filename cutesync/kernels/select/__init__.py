@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .call import compress, select
+from .call import compress, partition, select
 from .nonzero import argwhere, flatnonzero, nonzero
 from .result import Selected
 from .runs import run_length_encode, unique_consecutive
@@ -13,6 +13,7 @@ __all__ = [
     "compress",
     "flatnonzero",
     "nonzero",
+    "partition",
     "run_length_encode",
     "select",
     "unique_consecutive",

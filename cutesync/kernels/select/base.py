@@ -18,8 +18,13 @@ from .where import Where
 # ``x`` has the arrays of ``length`` elements, of which only the first ``count`` are looked at; ``where`` is the mask,
 # or the bits. ``out`` has the results, ``places`` the indices and ``lengths`` the lengths of runs, of ``capacity``
 # elements; ``ranks`` has the number of each position's run. ``found`` points to the number of selected elements, and
-# ``fill`` has the number that each result is filled with.
-Arguments = namedtuple("Arguments", "x where out places ranks lengths found fill slots counters length count capacity")
+# ``fill`` has the number that each result is filled with. Of ``rows`` (None: there are none), which lie ``pitch``
+# elements apart, lengths, counts and capacities are those of each, and ``starts`` points to where what is selected of
+# each begins in packed results.
+Arguments = namedtuple(
+    "Arguments",
+    "x where out places ranks lengths found fill slots counters length count capacity rows pitch starts",
+)
 
 
 class SelectKernel(TiledKernel):
@@ -39,8 +44,10 @@ class SelectKernel(TiledKernel):
         sources, fills = len(chosen.sources), chosen.filled * chosen.fills
         where, length_at, *rest = arrays
         given, (ranks, found, lengths, *rest) = rest[: max(chosen.places, 1)], rest[max(chosen.places, 1) :]
+        starts, rest = (rest[0], rest[1:]) if chosen.rows == "packed" else (None, rest)
         x, out = tuple(rest[:sources]), tuple(rest[sources:])
         length, capacity, *rest = numbers
+        rows, pitch, *rest = rest if chosen.rows else (None, None, *rest)
         fill, rest = tuple(rest[:fills]), rest[fills:]
         steps, rest = rest[: chosen.steps], rest[chosen.steps :]
         axes = [tuple(rest[3 * i : 3 * i + 3]) for i in range(chosen.axes)]
@@ -53,7 +60,7 @@ class SelectKernel(TiledKernel):
         out, places_of, lengths = self.results(out, given, lengths, steps)
         return Arguments(
             *(x, where, out, Places(places_of, axes), ranks, lengths, found),
-            *(fill, slots, counters, length, count, capacity),
+            *(fill, slots, counters, length, count, capacity, rows, pitch, starts),
         )
 
     def results(self, out: tuple, places: list, lengths, steps: list) -> tuple:
@@ -68,4 +75,4 @@ class SelectKernel(TiledKernel):
             places = [Stepped(array, steps.pop(0)) for array in places]
         if chosen.stepped and chosen.lengths is not None:
             lengths = Stepped(lengths, steps.pop(0))
-        return out, tuple(places), lengths
+        return out, tuple(places) if chosen.indices else (), lengths

@@ -11,7 +11,7 @@ from ...errors import ArgumentValueError, explain
 from ...identity import Identity, identify
 from ...types import Array, Scalar, Stream
 from ..states import NO_ARGS
-from .calls import Wanted, selected, usual
+from .calls import Wanted, rows_of, selected, usual
 from .result import Selected
 
 
@@ -20,6 +20,8 @@ def select(
     where: Any,
     *,
     indices: bool = False,
+    axis: int | None = None,
+    packed: bool = False,
     size: int | None = None,
     fill_value: Scalar = 0,
     out: Any = None,
@@ -57,18 +59,20 @@ def select(
 
     Errors: ``cutesync.errors``.
     """
-    if size is None and out is None and n is None and args is NO_ARGS and type(indices) is bool:
+    usually = size is None and out is None and n is None and axis is None and packed is False
+    if usually and args is NO_ARGS and type(indices) is bool:
         where = identify(where, "where")
         fn = where if type(where) is Identity else None
         if type(x) is not tuple and type(x) is not np.ndarray:  # the usual call makes no object but its result
             call, key = usual(indices, fn)
             found = call(key, x, None, stream, () if fn else (where,))
-            return Selected(found[0], found[-1], found[1] if indices else None)
-    packed = type(x) is tuple
-    xs = x if packed else (x,)
+            return Selected(found[0], found[-1], indices=found[1]) if indices else Selected(found[0], found[-1])
+    several = type(x) is tuple
+    xs = x if several else (x,)
     if not xs:
         raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
-    wanted = Wanted("select", len(xs), packed, flag(indices, "indices"), True, True)
+    rows = rows_of(axis, packed, out)
+    wanted = Wanted("select", len(xs), several, flag(indices, "indices"), True, True, axis=axis, rows=rows)
     return selected(wanted, xs, where, args, (size, fill_value, out, n), stream)
 
 
@@ -87,3 +91,42 @@ def compress(
     wanted = Wanted("compress", 1, False, False, True, False)
     found = selected(wanted, (x,), condition, NO_ARGS, (size, fill_value, out, n), stream)
     return found.values if type(found.values) is np.ndarray else found
+
+
+def partition(
+    x: Any,
+    where: Any,
+    *,
+    indices: bool = False,
+    out: Any = None,
+    n: Any = None,
+    args: tuple = NO_ARGS,
+    stream: Stream = None,
+) -> Selected:
+    """Return the elements of ``x`` that ``where`` selects, in order, and behind them the others, in order.
+
+    The elements that are selected are counted first, as their number says where the others begin: ``where`` is read
+    twice, and with a callable ``x`` is, too. The call does not wait for the GPU.
+
+    Parameters
+    ----------
+    x, where, args, stream : as for ``select``.
+    indices : whether to return the indices of the elements in their new order (int64), too: a stable order of ``x``.
+    out : array of one axis, at least of the size of ``x``, that is written instead of a new one; a tuple of arrays if
+        ``x`` is one, or with ``indices``, whose array comes last. It does not overlap the inputs.
+    n : only the first ``n`` elements of ``x`` count, as for ``select``. What lies behind them in the result is not
+        written.
+
+    Returns
+    -------
+    Selected : ``values``, which has all elements; ``count``, how many of them are selected (a 0-d array of int64 on the
+        device); ``indices``. ``len()`` and ``exact()`` are of the selected elements.
+
+    Errors: ``cutesync.errors``.
+    """
+    packed = type(x) is tuple
+    xs = x if packed else (x,)
+    if not xs:
+        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    wanted = Wanted("partition", len(xs), packed, flag(indices, "indices"), True, True, rejects=True)
+    return selected(wanted, xs, where, args, (None, 0, out, n), stream)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arguments import exact, integer
+from ...arguments import exact, flag, integer
 from ...dtypes import BY_NAME, INT64, DType, number, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import Identity, identify
 from ...ops import required_parameters
 from ...runtime import arrays
 from ...runtime.call import Family, Views, front_end
-from ...runtime.view import View
+from ...runtime.indexing import axis_number
+from ...runtime.view import View, is_c_contiguous
 from .. import args as args_of
 from ..count import check, split
 from ..layouts import strided
@@ -27,6 +28,7 @@ from .result import Selected
 from .spec import Selection, SelectSpec
 
 MASKS = ("bool", "uint8", "int8")
+MAX_AXES = 64
 MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
 
 
@@ -34,7 +36,8 @@ class Wanted(NamedTuple):
     """What a public function asks for: its name, the number of arrays of ``x``, whether they came as a tuple, whether
     to return indices and values, and whether ``where`` must be as long as ``x``. ``heads``: runs are selected, and
     ``where`` is when elements are equal; whether to return each element's run, and the lengths in which type.
-    ``axes``: of how many axes coordinates are wanted, ``together`` in the rows of one array."""
+    ``axes``: of how many axes coordinates are wanted, ``together`` in the rows of one array. ``rejects``: what is not
+    selected, behind what is. ``axis``: that of rows, whose results lie ``rows``: "apart" or "packed"."""
 
     name: str
     arrays: int
@@ -48,6 +51,9 @@ class Wanted(NamedTuple):
     equal_nan: bool = False
     axes: int = 0
     together: bool = False
+    rejects: bool = False
+    axis: int | None = None
+    rows: str = ""
 
     @property
     def places(self) -> int:
@@ -57,7 +63,26 @@ class Wanted(NamedTuple):
     @property
     def outputs(self) -> int:
         """Results, without the count."""
-        return self.arrays * self.values + self.places + self.inverse + (self.lengths is not None)
+        return (
+            self.arrays * self.values
+            + self.places
+            + self.inverse
+            + (self.lengths is not None)
+            + (self.rows == "packed")
+        )
+
+
+def rows_of(axis: Any, packed: Any, out: Any = None) -> str:
+    """Return how the results of rows lie, after checking the arguments of a call by rows."""
+    packed = flag(packed, "packed")
+    if axis is None:
+        if packed:
+            raise ArgumentValueError(explain("packed", "True without an axis", "the axis of the rows", "axis=-1"))
+        return ""
+    integer(axis, "axis", -MAX_AXES, MAX_AXES)
+    if out is not None:
+        raise ArgumentTypeError(explain("out", "an array, with axis=", "None"))
+    return "packed" if packed else "apart"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +123,8 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
     first = len(names)  # of the run-time arguments
     names += [f"args[{i}]" for i, number in enumerate(numbers) if number is None]
     given += memory
+    if size is None and on_host and wanted.rows == "apart":  # nothing is left unwritten
+        size = _extent(xs[0], wanted.axis)
     if size is not None:
         size = integer(size, "size", 0, MAX_LENGTH)
     outs = None if out is None else _outs(wanted, out)
@@ -106,7 +133,8 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
     call, key = _known(wanted, where, (tuple(names), first), capacity, fill, n, numbers, (*exact(fill), *texts))
     x, *others = given
     if on_host:
-        return _on_host(wanted, call(key, x, None, stream, tuple(others)), size, outs)
+        known = min(x.size, x.size if n is None else n) if wanted.rejects else size
+        return _on_host(wanted, call(key, x, None, stream, tuple(others)), known, outs)
     if outs is None:
         *found, count = call(key, x, None, stream, tuple(others))
     else:
@@ -128,6 +156,11 @@ def _outs(wanted: Wanted, out: Any) -> tuple:
     return tuple(outs)
 
 
+def _extent(x: np.ndarray, axis: Any) -> int:
+    """Return the length of the rows of an array."""
+    return x.shape[axis_number(axis, x.ndim, "axis")]
+
+
 def _length(out: Any, axes: int) -> int:
     shape = getattr(out, "shape", None)
     if shape is None:
@@ -138,19 +171,19 @@ def _length(out: Any, axes: int) -> int:
     return int(shape[0])
 
 
-def _on_host(wanted: Wanted, found: tuple, size: int | None, outs: tuple | None) -> Selected:
-    """Return the results for NumPy arrays: their exact parts, copied to ``outs`` if there are any."""
+def _on_host(wanted: Wanted, found: tuple, known: int | None, outs: tuple | None) -> Selected:
+    """Return the results for NumPy arrays: their exact parts, copied to ``outs`` if there are any. They are ``known``
+    elements long, or as many as are selected."""
     *values, count = found
-    n = len(values[0]) if size is not None else min(int(count), len(values[0]))
-    whole = len(values) - 1 - (wanted.lengths is not None) if wanted.inverse else None  # the result that is not cut
-    values = [value if i == whole else value[:n] for i, value in enumerate(values)]
+    if wanted.rows == "apart":
+        return _result(wanted, values, count)
+    n = min(int(count) if known is None else known, len(values[0]))
+    whole = {len(values) - 1} if wanted.rows else set()  # the results that are not cut
+    whole |= {len(values) - 1 - len(whole) - (wanted.lengths is not None)} if wanted.inverse else set()
+    values = [value if i in whole else value[:n] for i, value in enumerate(values)]
     for out, value in zip(outs or (), values):
-        if (
-            not isinstance(out, np.ndarray)
-            or out.dtype != value.dtype
-            or not out.flags.writeable
-            or out.ndim != value.ndim
-        ):
+        same = isinstance(out, np.ndarray) and (out.dtype, out.ndim) == (value.dtype, value.ndim)
+        if not same or not out.flags.writeable:
             raise ArgumentTypeError(explain("out", f"{shown(out)}", f"a writable NumPy array of {value.dtype}"))
         out[:n] = value
     return _result(wanted, values if outs is None else [out[:n] for out in outs], count)
@@ -159,10 +192,12 @@ def _on_host(wanted: Wanted, found: tuple, size: int | None, outs: tuple | None)
 def _result(wanted: Wanted, found: list, count: Any) -> Selected:
     if not wanted.values:
         return Selected(tuple(found) if wanted.places > 1 else found[0], count)
+    offsets = found.pop() if wanted.rows == "packed" else None
     lengths = found.pop() if wanted.lengths is not None else None
     inverse = found.pop() if wanted.inverse else None
     places = found.pop() if wanted.indices else None
-    return Selected(tuple(found) if wanted.packed else found[0], count, places, inverse, lengths)
+    more = {"indices": places, "inverse": inverse, "lengths": lengths, "offsets": offsets}
+    return Selected(tuple(found) if wanted.packed else found[0], count, **more)
 
 
 @functools.lru_cache(maxsize=256)
@@ -194,7 +229,10 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
     (given,) = arguments
     wanted, by_name = given.wanted, dict(zip(given.names, views))
-    xs = views[: wanted.arrays]
+    xs, outer = views[: wanted.arrays], tuple[int, ...]()
+    if wanted.rows:
+        by_name, outer = _by_rows(wanted, by_name)
+        xs = tuple(by_name.values())[: wanted.arrays]
     length = xs[0].size
     for x, name in zip(xs[1:], given.names[1:]):
         if x.size != length:
@@ -204,6 +242,9 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
     args = _parse_args(given, by_name)
     kind, takes_index, length = _kind(given, by_name, length, len(args))
     check(by_name.get("n"))
+    whole = xs[0].shape[-1] if wanted.rows else xs[0].size
+    if wanted.rows:
+        length = whole if length else 0
     length = length if given.n is None else min(given.n, length)
     sources = tuple(x.dtype for x in xs)
     read = (*xs, *([by_name[_mask_name(wanted)]] if kind in ("mask", "bits") else []))
@@ -226,6 +267,8 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
         together=wanted.together,
         wide=wanted.axes > 0 and xs[0].size >= 1 << NUMBER_BITS,
         layout=layout.layout if layout else None,
+        rejects=wanted.rejects,
+        rows=wanted.rows,
     )
     fill: tuple = ()
     if given.fill is not None:
@@ -233,12 +276,43 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
         if wanted.indices:
             fill += (-1 if wanted.values else scalar(given.fill, INT64, "fill_value"),)
         fill += (0,) * (wanted.lengths is not None)
-    capacity = xs[0].size if given.capacity is None else given.capacity
-    return SelectSpec(selection, length, xs[0].size, capacity, fill, xs[0].shape, layout)
+    capacity = (xs[0].size if wanted.rows == "packed" else whole) if given.capacity is None else given.capacity
+    spec = SelectSpec(selection, length, whole, capacity, fill, xs[0].shape, layout, outer=outer)
+    return _with_counting(spec, read) if wanted.rejects else spec
+
+
+def _by_rows(wanted: Wanted, by_name: dict) -> tuple[dict, tuple[int, ...]]:
+    """Return the views of the arrays with the axis of the rows at the end, and the shape of what has a row each."""
+    (first, view), *_ = by_name.items()
+    axis = axis_number(wanted.axis, len(view.shape), "axis")
+    order = [*(i for i in range(len(view.shape)) if i != axis), axis]
+    found = dict(by_name)
+    for name in list(by_name)[: wanted.arrays + (_mask_name(wanted) in by_name)]:
+        other = by_name[name]
+        if other.dtype is BY_NAME["uint32"] and name == _mask_name(wanted):
+            raise ArgumentTypeError(explain(name, "bits", f"{', '.join(MASKS)}, or a callable, with axis="))
+        if other.shape != view.shape:
+            raise ArgumentValueError(explain(name, f"shape {other.shape}", f"shape {view.shape}, that of {first}"))
+        shape, steps = (tuple(of[i] for i in order) for of in (other.shape, other.steps))
+        found[name] = replace(other, shape=shape, strides=steps, contiguous=is_c_contiguous(shape, steps))
+    return found, tuple(view.shape[i] for i in order[:-1])
+
+
+def _with_counting(spec: SelectSpec, read: Views) -> SelectSpec:
+    """Return a call that knows how many elements are selected: another one counts them."""
+    if spec.capacity < spec.whole:
+        raise ArgumentValueError(explain("out", f"{spec.capacity} elements", f"{spec.whole}, as x has"))
+    chosen = spec.selection
+    callable_ = chosen.kind == "callable"
+    layout = strided(read if callable_ else read[len(chosen.sources) :]) if spec.length else None
+    sources = chosen.sources if callable_ else ()
+    form = layout.layout if layout else None
+    counts = replace(chosen, sources=sources, values=False, indices=False, rejects=False, layout=form)
+    return replace(spec, counting=replace(spec, selection=counts, strided=layout))
 
 
 def _mask_name(wanted: Wanted) -> str:
-    return "where" if wanted.name == "select" else "condition"
+    return "condition" if wanted.name == "compress" else "where"
 
 
 def _parse_args(given: Arguments, by_name: dict) -> tuple[Argument, ...]:

@@ -47,12 +47,13 @@ from ...warp import LANES
 from ..gather import Tile
 from ..tiled import take_tiles
 from .base import Arguments, SelectKernel
+from .by_rows import begin_row, of_row, report_row
 from .chunk import ChunkMover, Part, cells, put
 from .count import ChunkCounter, Place
 from .fill import fill_rest
 from .policy import PipelinePolicy
 from .spec import Selection
-from .store import put_length, store_indices, store_lengths, store_ranks
+from .store import put_last_length, put_long, store_indices, store_lengths, store_ranks, store_rejects
 from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, join_chunks, join_lanes
 from .window import TileBuffer, as_copy
 
@@ -96,6 +97,7 @@ class PipelineSelect(SelectKernel):
         if policy.stages % policy.teams:  # else a warp could wait for a parity that the phase two before has, too
             raise ArgumentValueError(explain("policy", f"{policy.stages} stages", f"a multiple of {policy.teams}"))
         masked = selection.kind == "mask"
+        self.fills_at_end = selection.filled and selection.rows != "apart"
         self.places, self.heads = selection.lengths is not None, selection.kind == "heads"
         held = (*selection.sources, *((MASK,) * masked))
         self.buffers = tuple(TileBuffer(dtype, self.tile, self.heads) for dtype in held)
@@ -152,7 +154,23 @@ class PipelineSelect(SelectKernel):
 
     def tiles(self, a: Arguments):
         """How many tiles there are; at least one, whose block reports the number of selected elements."""
+        tiles = self.tiles_of_row(a)
+        return tiles if a.rows is None else cutlass.max(Int32(a.rows) * tiles, 1)
+
+    def tiles_of_row(self, a: Arguments):
+        """How many tiles a row has, or all of them where there are no rows."""
         return cutlass.max(Int32((a.count + self.tile - 1) // self.tile), 1)
+
+    def inside(self, a: Arguments, number) -> tuple:
+        """``(arguments, number)`` of a tile: those of its row, and its number in the row."""
+        if a.rows is None:
+            return a, number
+        tiles = self.tiles_of_row(a)
+        return of_row(a, self.selection, Int64(number // tiles)), number % tiles
+
+    def base(self, a: Arguments, number):
+        """The index of the first position of a tile's row."""
+        return Int64(0) if a.rows is None else Int64(number // self.tiles_of_row(a)) * a.pitch
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
@@ -168,9 +186,10 @@ class PipelineSelect(SelectKernel):
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
         """Copy tile ``number`` into a stage; tiles of strided arrays are gathered by other warps."""
+        own, inside = self.inside(a, number)
         copies = [
-            as_copy(buffer.fill(at.stage, array, number, a.count, lane))
-            for buffer, array in zip(shared.buffers, () if self.gather else self.arrays(a))
+            as_copy(buffer.fill(at.stage, array, inside, a.count, lane))
+            for buffer, array in zip(shared.buffers, () if self.gather else self.arrays(own))
         ]
         cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
         if lane == 0:
@@ -187,8 +206,8 @@ class PipelineSelect(SelectKernel):
         warps, sizes = self.policy.gather_warps, tuple(buffer.dtype.size for buffer in self.buffers)
         at = shared.tiles.first(warp // warps)
         while at.number != DONE:
-            first = Int64(at.number) * self.tile
-            tile = Tile(first, cutlass.min(first + self.tile, a.count), a.count, Int64(0), False)
+            first = Int64(self.inside(a, at.number)[1]) * self.tile
+            tile = Tile(first, cutlass.min(first + self.tile, a.count), a.count, self.base(a, at.number), False)
             firsts = [buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(a))]
             store = functools.partial(self.put, firsts)
             self.gather.fill(self.arrays(a), sizes, store, tile, -1 if self.heads else 0, warp % warps, warps)
@@ -207,10 +226,11 @@ class PipelineSelect(SelectKernel):
         while at.number != DONE:
             if cutlass.const_expr(self.gather is not None):
                 shared.gathered.await_phase(at.stage, at.parity)
-            firsts = tuple(buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(a)))
+            own, number = self.inside(a, at.number)
+            firsts = tuple(buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(own)))
             for chunk in cutlass.range(counter, self.warps, self.policy.count_warps, unroll=1):
                 inside = chunk * self.policy.chunk
-                place = Place(firsts, inside, Int64(at.number) * self.tile + inside, a.count)
+                place = Place(firsts, inside, Int64(number) * self.tile + inside, a.count)
                 tally = self.counter.count(place, a.where, self.words_of(shared, at.stage, chunk), lane)
                 if lane == 0:
                     tallies[at.stage * self.warps + chunk] = tally
@@ -252,10 +272,14 @@ class PipelineSelect(SelectKernel):
             tile = at.number
             if tile == DONE:
                 over = Int32(1)
-                tile = self.tiles(a) if self.selection.filled else summed
-            slots = self.slots(a, shared, team)
+                tile = self.tiles(a) if self.fills_at_end else summed
+            slots, base = self.slots(a, shared, team), None
+            if cutlass.const_expr(a.rows is not None):
+                base = tile // self.tiles_of_row(a) * self.tiles_of_row(a)
+                if base > summed:
+                    before, summed = begin_row(self.selection, before, summed, base)
             while summed < tile:
-                before = add_tiles(slots, before, summed, tile, self.tile, self.places, lane)
+                before = add_tiles(slots, before, summed, tile, base, self.tile, self.places, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
             known = join_lanes(before, self.places)
             if lane == 0:
@@ -275,7 +299,7 @@ class PipelineSelect(SelectKernel):
             self.move_chunk(shared, a, at, warp, cute.arch.lane_idx())
             shared.tiles.ring.release(at)
             at = shared.tiles.next(at, self.teams)
-        if cutlass.const_expr(self.selection.filled):
+        if cutlass.const_expr(self.fills_at_end):
             shared.ready.await_phase(at.stage, at.parity)
             blocks, _, _ = cute.arch.grid_dim()
             worker = (cute.arch.block_idx()[0] * self.teams + team) * self.warps + warp
@@ -283,13 +307,30 @@ class PipelineSelect(SelectKernel):
             fill_rest(a, self.selection, total, worker, blocks * self.teams * self.warps, lane)
 
     @cute.jit
+    def close_row(self, shared: cutlass.Constexpr, a: Arguments, own: Arguments, tile, before: Before, warp, lane):
+        """Store what is known of a row at its first tile, and at its last one. ``tile`` is a visit, and its number in
+        the row; ``own`` are the arguments of the row."""
+        at, number = tile
+        tiles = self.tiles_of_row(a)
+        if cutlass.const_expr(self.selection.rows == "packed"):
+            if (number == 0) & (warp == 0) & (lane == 0):
+                put_long(a.starts, Int64(at.number // tiles), before.count)
+        if number == tiles - 1:
+            everything = self.tally(shared, at.stage, Int32(self.warps))
+            total = add_tile(before, everything, Int64(number) * self.tile, self.places)
+            report_row(a, own, self.selection, total, at.number == self.tiles(a) - 1, warp, self.warps, lane)
+
+    @cute.jit
     def move_chunk(self, shared: cutlass.Constexpr, a: Arguments, at, warp, lane):
         before = Before(Int64(shared.before.count[at.stage]), Int64(shared.before.last[at.stage]))
-        position = Int64(at.number) * self.tile
-        if (at.number == self.tiles(a) - 1) & (warp == 0) & (lane == 0):
-            report(
-                a, add_tile(before, self.tally(shared, at.stage, Int32(self.warps)), position, self.places), self.places
-            )
+        everyone, (a, number) = a, self.inside(a, at.number)
+        position = Int64(number) * self.tile
+        if cutlass.const_expr(a.rows is not None):
+            self.close_row(shared, everyone, a, (at, number), before, warp, lane)
+        elif cutlass.const_expr(not self.selection.rejects):
+            if (at.number == self.tiles(a) - 1) & (warp == 0) & (lane == 0):
+                everything = self.tally(shared, at.stage, Int32(self.warps))
+                report(a, add_tile(before, everything, position, self.places), self.places)
         before = add_tile(before, self.tally(shared, at.stage, warp), position, self.places)
         count = count_of(shared.tallies[at.stage * self.warps + warp])
         stop = Int32(cutlass.min(cutlass.max(a.capacity - before.count, Int64(0)), Int64(count)))
@@ -300,7 +341,12 @@ class PipelineSelect(SelectKernel):
         if cutlass.const_expr(self.selection.inverse):
             store_ranks(a.ranks, part, first, a.count, rows, lane)
         if cutlass.const_expr(self.places):
-            store_lengths(a.lengths, part, first, before.last, a.capacity, rows, lane)
+            packed = self.selection.rows == "packed"
+            store_lengths(a.lengths, part, first, before.last, a.capacity, rows, packed, lane)
+        if cutlass.const_expr(self.selection.rejects):
+            begins = [buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, a.x)]
+            begins = [begin + warp * (self.policy.chunk * mover.size) for begin, mover in zip(begins, self.movers)]
+            store_rejects(a, part, first, begins, rows, lane)
         for mover, buffer, array, out in zip(self.movers, shared.buffers, a.x, a.out):
             begin = buffer.first(at.stage, array) + warp * (self.policy.chunk * mover.size)
             move = mover.move_apart if self.selection.stepped else mover.move
@@ -310,8 +356,8 @@ class PipelineSelect(SelectKernel):
 @cute.jit
 def report(a: Arguments, all_of_them: Before, places: cutlass.Constexpr):
     """One thread: store how many positions are selected, and the length of the last run."""
-    count, last = all_of_them
+    count = all_of_them.count
     cells(Int64, a.found.toint(), 1, cute.AddressSpace.gmem)[0] = count
     if cutlass.const_expr(places):
         if (count > 0) & (count <= a.capacity):
-            put_length(a.lengths, count - 1, a.count - (last - 1))
+            put_last_length(a, all_of_them)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,7 +28,9 @@ class Selection:
     the lengths of runs, in this type. ``counted``: the number of positions is in device memory. ``filled``: what lies
     behind the selected elements is filled.
     ``layout``: how strided arrays are read (those of ``sources``, then ``where``); None: all are contiguous.
-    ``stepped``: elements of results do not lie side by side.
+    ``stepped``: elements of results do not lie side by side. ``rejects``: the elements that are not selected come
+    behind the others; how many are selected is known. ``rows``: of a selection by rows, what is selected of each goes
+    to the start of a row of the results ("apart"), or behind that of the row before ("packed").
     """
 
     kind: str
@@ -47,6 +50,8 @@ class Selection:
     wide: bool = False
     layout: Layout | None = None
     stepped: bool = False
+    rejects: bool = False
+    rows: str = ""
 
     @property
     def results(self) -> tuple[DType, ...]:
@@ -74,7 +79,7 @@ class Selection:
         """Identifies the machine code in caches."""
         fn = "" if self.fn is None else identify(self.fn).key
         flags = self.values, self.indices, self.counted, self.filled, self.takes_index, self.inverse, self.equal_nan
-        form = self.axes, self.together, self.wide, self.layout, self.stepped
+        form = self.axes, self.together, self.wide, self.layout, self.stepped, self.rejects, self.rows
         args = tuple((a.dtype.name, a.in_memory) for a in self.args)
         return (self.kind, tuple(t.name for t in self.sources), *flags, str(self.lengths), fn, args, form)
 
@@ -82,7 +87,15 @@ class Selection:
 @dataclass(frozen=True)
 class SelectSpec(Spec):
     """A call: ``length`` positions of ``whole``, results of ``capacity`` elements. ``fill`` has a number for each
-    result, those for indices and lengths last. ``shape`` is that of the arrays."""
+    result, those for indices and lengths last. ``shape`` is that of the arrays. ``counting``: the call that counts
+    the selected elements first; it reads no elements that it does not need. Of a
+    selection by rows, lengths and capacity are those of a row (the capacity of packed rows is that of all), and
+    ``outer`` is the shape of what has a row each."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return math.prod(self.outer)
 
     selection: Selection
     length: int
@@ -91,13 +104,17 @@ class SelectSpec(Spec):
     fill: tuple = ()
     shape: tuple[int, ...] = ()
     strided: Strided | None = None
+    counting: SelectSpec | None = None
+    outer: tuple[int, ...] = ()
 
     @property
     def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        values = tuple(((self.capacity,), dtype) for dtype in self.selection.results)
-        chosen = self.selection
-        rows = (self.capacity, chosen.axes) if chosen.together else (self.capacity,)
-        places = ((rows, INT64),) * chosen.places
-        ranks = (((self.whole,), INT64),) if chosen.inverse else ()
-        lengths = () if chosen.lengths is None else (((self.capacity,), chosen.lengths),)
-        return (*values, *places, *ranks, *lengths, ((), INT64))
+        chosen, apart = self.selection, self.outer if self.selection.rows == "apart" else ()
+        whole = (*self.outer, self.whole)
+        row = (*apart, self.capacity)
+        values = tuple((row, dtype) for dtype in chosen.results)
+        places = (((*row, chosen.axes) if chosen.together else row, INT64),) * chosen.places
+        ranks = ((whole, INT64),) if chosen.inverse else ()
+        lengths = () if chosen.lengths is None else ((row, chosen.lengths),)
+        starts = (((self.rows + 1,), INT64),) if chosen.rows == "packed" else ()
+        return (*values, *places, *ranks, *lengths, *starts, (apart, INT64))
