@@ -25,6 +25,8 @@ SECTOR_BYTES = 32  # of memory, read for nothing at the two ends of a run, half 
 # 1.5 98 us, at 1.1 115 us).
 LOOK_BACK_COST = 1.5
 LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
+LINE_COST = 11.0  # bytes that an SM moves to and from memory while it accesses a line
+WARP_LANES, LINE_BYTES = 32, 128
 INT32_COUNT = 1 << 31
 WORD_BYTES = 4
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
@@ -91,9 +93,9 @@ def slot_sizes(sources: Sequence[int], results: Sequence[int]) -> list[int]:
 
 def strided(problem: Problem, layout: Layout) -> Choice:
     """Return the policy and the launch of a scan of strided arrays of at least one element."""
-    layout = in_blocks(layout)
     sizes = (*problem.sources, *problem.results)
     sizes_of_slots = slot_sizes(problem.sources, problem.results)
+    layout = ordered(problem, layout)
     along = tuple(_runs_along(layout, k) for k in range(len(sizes)))
     most = power_of_two_below(TILE_BYTES // THREADS // sum(sizes_of_slots))
     limit = NARROW_HEIGHT if sum(sizes_of_slots) <= NARROW_BYTES else MAX_HEIGHT
@@ -187,21 +189,71 @@ def _runs_along(layout: Layout, k: int) -> bool:
     return _runs(layout.scanned[-1:], k, layout.length) < _runs(layout.columns, k, layout.count)
 
 
-def in_blocks(layout: Layout) -> Layout:
-    """Return the same layout with its columns in blocks of two axes, if the innermost axis of the columns is not the
-    one along which the first input is contiguous: a tile then has runs of both."""
+def orders(layout: Layout) -> list[Layout]:
+    """Return layouts with the columns in the orders that may be best: as they are, where neighbours are those of the
+    outputs; if the first input is contiguous along another axis, with this one innermost; and with blocks of both, of
+    which a tile has runs."""
     columns = list(layout.columns)
     places = [i for i, axis in enumerate(columns) if abs(axis.steps[0]) == 1]
     if not places or places[0] == len(columns) - 1:
-        return layout
+        return [layout]
     inputs, last = columns.pop(places[0]), columns.pop()
+    found = [[*columns, inputs, last], [*columns, last, inputs]]
     low = [math.gcd(axis.extent, BLOCK) for axis in (inputs, last)]
-    if min(low) < MIN_BLOCK:
-        return layout
-    pairs = list(zip((inputs, last), low))
-    columns += [Axis(axis.extent // n, tuple(n * step for step in axis.steps)) for axis, n in pairs]
-    columns += [Axis(n, axis.steps) for axis, n in pairs]
-    return replace(layout, columns=tuple(axis for axis in columns if axis.extent > 1))
+    low = [axis.extent if n < MIN_BLOCK else n for n, axis in zip(low, (inputs, last))]
+    if max(low) <= BLOCK:
+        pairs = list(zip((inputs, last), low))
+        outer = [Axis(axis.extent // n, tuple(n * step for step in axis.steps)) for axis, n in pairs]
+        found.append([*columns, *outer, *(Axis(n, axis.steps) for axis, n in pairs)])
+    kept = (tuple(axis for axis in each if axis.extent > 1) for each in found)
+    return [layout, *(replace(layout, columns=each) for each in kept if each != layout.columns)]
+
+
+def ordered(problem: Problem, layout: Layout) -> Layout:
+    """Return the layout with the columns in the best order: that whose tiles take least time to move the sectors that
+    they touch, or to access the lines of each request, whichever is more."""
+    sizes = (*problem.sources, *problem.results)
+
+    def cost(order: Layout) -> float:
+        along = tuple(_runs_along(order, k) for k in range(len(sizes)))
+        lanes = _lanes(order, sizes, along, MAX_HEIGHT, problem.words)
+        turned, _ = _turned(order, along, lanes)
+        *outer, before, last = order.columns
+        sectors = lines = 0.0
+        for k, (size, runs_along) in enumerate(zip(sizes, along)):
+            box = [*_box(order.scanned, THREADS // lanes * MAX_HEIGHT), *_box(order.columns, lanes)]
+            step, run = _run(box, k)
+            sectors += min(step * size, SECTOR_BYTES) + SECTOR_BYTES / run
+            columns = (*outer, last, before) if turned and turned[k] else order.columns
+            first, second = (order.scanned, columns) if runs_along else (columns, order.scanned)
+            box = _box(first, WARP_LANES)
+            box += _box(second, max(1, WARP_LANES // math.prod(n for _, n in box)))
+            step, run = _run(box, k)
+            lines += LINE_COST * max(1 / run, min(step * size / LINE_BYTES, 1))
+        return max(sectors, lines)
+
+    found = orders(layout)
+    return min(found, key=cost) if len(found) > 1 else layout
+
+
+def _box(axes: Sequence[Axis], count: int) -> list[tuple[Axis, int]]:
+    """Return how far ``count`` consecutive positions or columns reach along each axis."""
+    found = []
+    for axis in reversed(axes):
+        found.append((axis, min(axis.extent, max(1, count))))
+        count = ceil_div(count, axis.extent)
+    return found
+
+
+def _run(box: Sequence[tuple[Axis, int]], k: int) -> tuple[int, int]:
+    """Return ``(step, run)``: array ``k`` has runs of so many elements in a box, which lie ``step`` elements apart."""
+    pairs = sorted((abs(axis.steps[k]), n) for axis, n in box if axis.steps[k] and n > 1)
+    step, run = pairs[0][0] if pairs else 1, 1
+    for each, n in pairs:
+        if each != run * step:
+            break
+        run *= n
+    return step, run
 
 
 def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: int, words: int) -> int:
