@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan import plan
 from cutesync.kernels.scan.layout import layout_of
-from cutesync.kernels.scan.strided_policy import divisor, orders, strides_of_slots
+from cutesync.kernels.scan.strided_policy import orders, strides_of_slots
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import adjacent, data, same, scanned, segments
@@ -240,15 +240,6 @@ def test_an_axis_that_runs_backwards_is_scanned_from_its_other_end(on_emulator):
     assert back.offsets == (-49, -49)
     for options in WAYS:
         same(np.asarray(cs.scan(view, out=out, **options)), scanned(x[:, ::-1].copy(), **options), str(options))
-
-
-def test_division_by_multiplication():
-    for extent in (1, 2, 3, 5, 7, 640, 641, 65_537, (1 << 30) + 1, (1 << 31) - 1):
-        factor, shift = divisor(extent)
-        assert ((1 << 31) - 1) * factor < 1 << 63
-        for n in (0, 1, extent - 1, extent, extent + 1, 3 * extent - 1, 3 * extent, (1 << 31) - 1):
-            if n < 1 << 31:
-                assert n * factor >> shift == n // extent
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])

@@ -11,8 +11,8 @@ from cutlass import Boolean, Int32, Int64, cute
 from ...block.split import share
 from ...monoid import ArgMonoid, tree
 from ...warp import Maybe
+from ..coordinates import element, moved
 from ..words import funnel_shift
-from .coordinates import element, moved
 from .packed import columns, kind_of
 from .strided_base import Member, StridedKernel
 

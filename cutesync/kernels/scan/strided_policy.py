@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
 from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
 from .layout import Layout
@@ -27,7 +29,6 @@ LOOK_BACK_COST = 1.5
 LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
 LINE_COST = 11.0  # bytes that an SM moves to and from memory while it accesses a line
 WARP_LANES, LINE_BYTES = 32, 128
-INT32_COUNT = 1 << 31
 WORD_BYTES = 4
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
 GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
@@ -127,13 +128,13 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     if alone or chains * tiles <= SMS * blocks:
         group = MAX_TILE_GROUP
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
-    wide = max(layout.length, layout.count) + TILE_BYTES >= INT32_COUNT
+    wide = max(layout.length, layout.count) + TILE_BYTES >= 1 << NUMBER_BITS
     units = units_of(problem, layout, along, lanes, height)
     policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn)
     if alone:
-        return Choice(policy, 1, chains, layout=values(policy, layout))
+        return Choice(policy, 1, chains, layout=described(policy, layout))
     slots = group_slots(tiles, group) * layout.count
-    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots, layout=values(policy, layout))
+    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots, layout=described(policy, layout))
 
 
 def _turned(layout: Layout, along: Sequence[bool], lanes: int) -> tuple[tuple[bool, ...], tuple[int, int]]:
@@ -274,30 +275,11 @@ def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: 
     return min((1 << log for log in range(THREADS.bit_length())), key=cost)
 
 
-def parameters(policy: StridedPolicy, arrays: int) -> tuple[str, ...]:
-    """Return the names of the parameters that describe a layout: for each axis its extent, the factor and the shift by
-    which numbers are divided by it, and the stride of each of ``arrays`` arrays."""
-    names: list[str] = []
-    for kind, rank in zip(("scanned", "column"), policy.ranks):
-        for i in range(rank):
-            names += [f"{kind}{i}_{what}" for what in ("extent", "factor", "shift")]
-            names += [f"{kind}{i}_step{k}" for k in range(arrays)]
-    return tuple(names)
-
-
-def values(policy: StridedPolicy, layout: Layout) -> dict[str, int]:
-    """Return the parameters of a layout, by name."""
-    numbers: list[int] = []
-    for axes in (layout.scanned, layout.columns):
-        for axis in axes or (Axis(1, (0,) * len(layout.offsets)),):
-            numbers += [axis.extent, *divisor(axis.extent), *axis.steps]
-    return dict(zip(parameters(policy, len(layout.offsets)), numbers))
-
-
-def divisor(extent: int) -> tuple[int, int]:
-    """Return ``(factor, shift)``: n // extent == n * factor >> shift for all n below 2**31, and the product has 63 bits
-    (Granlund and Montgomery 1994). 64-bit numbers are divided by the extent itself."""
-    if extent >= INT32_COUNT:
-        return 0, 0
-    shift = 31 + max(extent - 1, 0).bit_length()
-    return ceil_div(1 << shift, extent), shift
+def described(policy: StridedPolicy, layout: Layout) -> dict[Scalar, int]:
+    """Return the kernel's parameters that describe a layout, and their values."""
+    found: dict[Scalar, int] = {}
+    arrays = len(layout.offsets)
+    for name, rank, axes in zip(("scanned", "column"), policy.ranks, (layout.scanned, layout.columns)):
+        of = rank, arrays, policy.wide
+        found |= dict(zip(parameters(name, *of), numbers(axes, *of), strict=True))
+    return found
