@@ -114,6 +114,7 @@ def plan_of(call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharde
         (chosen.counted or spec.length != spec.whole, "n", "a number or an array"),
         (bool(chosen.args), "args", "values"),
         (spec.capacity != spec.whole or bool(spec.fill), "size", f"{spec.capacity}"),
+        (bool(chosen.rows) or chosen.rejects, "axis" if chosen.rows else "x", "an array"),
         (given.wanted.heads and (len(xs) > 1 or first.ndim > 1), "x", "several arrays, or several axes"),
         (given.where is not None and given.wanted.heads, "equal", "a callable"),
     )
