@@ -6,7 +6,7 @@ A tile has its clusters and slices of K in short: "2x1/4" is two blocks along M 
 
 from dataclasses import replace
 
-from .policy import MAX_PROMOTED_ACCUMULATORS, MatmulPolicy
+from .policy import MAX_OWN_ACCUMULATORS, MAX_PROMOTED_ACCUMULATORS, MatmulPolicy
 
 _COOPERATIVE = {
     (128, 16): "1x1",
@@ -57,6 +57,10 @@ PROMOTED = _policies("cooperative", dict.fromkeys(((128, 192), (128, 160), (128,
 PROMOTED += tuple(
     replace(config, promoted=True) for config in CANDIDATES if config.accumulators <= MAX_PROMOTED_ACCUMULATORS
 )
+# operands that the producer's threads load
+OWN = _policies("cooperative", {(128, 128): "1x1", (128, 96): "1x1"})
+OWN += _policies("pingpong", {(64, 128): "1x1", (64, 64): "1x1 1x1/2 1x1/4", (64, 32): "1x1 1x1/8", (64, 16): "1x1"})
+PROMOTED_OWN = tuple(replace(config, promoted=True) for config in OWN if config.accumulators <= MAX_OWN_ACCUMULATORS // 2)
 # float32, split into parts in the kernel: with a third set
 _SPLIT = "1x1 1x1/2 1x1/3 1x1/4 1x1/6 1x1/8"
 _PARTS = {"promoted": True, "parts": True}

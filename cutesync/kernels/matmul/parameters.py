@@ -6,6 +6,7 @@ tensor in 12 bytes.
 """
 
 from collections import namedtuple
+from collections.abc import Sequence
 
 from ..states import numbered
 from .terms import TermsSpec
@@ -44,7 +45,13 @@ PRE_MAPS = ("pre", "pre_extents")
 NAMES = (*MAPS, *Order._fields, *Split._fields, *Operands._fields[:-2])
 
 
-def names_of(terms: TermsSpec) -> tuple[str, ...]:
-    """The kernel's parameters in order."""
+SOURCE = ("outer", "inner", "outer_step", "inner_step", "batch_step", "low", "high")  # of ``own.Source``, with its name
+
+
+def names_of(terms: TermsSpec, own: Sequence[str] = ()) -> tuple[str, ...]:
+    """The kernel's parameters in order; the producer's threads load the operands ``own``."""
+    operands: list[str] = []
+    for name in "ab":
+        operands += (name, *(f"{name}_{field}" for field in SOURCE)) if name in own else (name, f"{name}_extents")
     maps = PRE_MAPS if terms.pre is not None and terms.pre_by_tma else ()
-    return (*NAMES, *(More._fields if terms.several else ()), *numbered("arg", terms.args), *maps)
+    return (*operands, *NAMES[4:], *(More._fields if terms.several else ()), *numbered("arg", terms.args), *maps)

@@ -1,8 +1,8 @@
 """From arrays to problems: the steps that a call consists of.
 
 A call is one launch where TMA can read both operands and one stride leads from each item of the batch to the next. An
-operand that TMA cannot read is packed first; a batch that broadcasts in more ways than a stride can say is several
-launches.
+operand that TMA cannot read is packed first, or loaded by the producer's threads (see ``own``), whichever the model
+expects to take less time; a batch that broadcasts in more ways than a stride can say is several launches.
 
 With ``swap_ab`` a result is computed as the transpose of the product of the transposes, D^T = B^T A^T: the kernel takes
 B's transpose for A, and A's for B. wgmma takes 64 rows of the first operand at a time, but few of the second if there
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections import namedtuple
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...runtime.view import View
@@ -65,6 +66,28 @@ class Step:
         copies = [pack_cost(size * job.items * job.rows * job.inner, size * job.elements) for job in self.packs if job]
         return self.problem.cost(config) + sum(copies)
 
+    def loads(self, config: MatmulPolicy | None) -> Iterator[tuple[bool, bool]]:
+        """Which operands that are packed the producer's threads may load instead: all ways that ``config`` allows."""
+        ways = []
+        for job, name in zip(self.packs, ("load_a", "load_b")):
+            wanted = getattr(config, name, None)
+            can = job is not None and not job.side and not self.problem.parts
+            if wanted is None:
+                ways.append((False, True) if can and (config is None or config.can_load_own()) else (False,))
+            else:
+                ways.append((can and wanted == "own",))
+        return itertools.product(*ways)
+
+    def with_own_loads(self, which: tuple[bool, bool]) -> Step:
+        """The same launch, where the producer's threads load these operands if TMA refuses them."""
+        problem, size = self.problem, self.problem.elements[0].size
+        a, b = (
+            job.operand(size) if own and job else operand
+            for job, operand, own in zip(self.packs, (problem.a, problem.b), which)
+        )
+        packs = (None if own else job for job, own in zip(self.packs, which))
+        return replace(self, problem=replace(problem, a=a, b=b), packs=tuple(packs)) if any(which) else self
+
 
 @dataclass(frozen=True)
 class PackJob:
@@ -98,13 +121,25 @@ class PackJob:
         """Of the copy."""
         return self.items * self.rows * self.span * (3 if self.side else 1)
 
+    def operand(self, size: int) -> Operand:
+        """The operand as the producer's threads load it, for elements of ``size`` bytes: no copy is made."""
+        batch, row_step, k_step = self.strides
+        if size == 2 and (row_step == 1 or self.rows == 1) and not (k_step == 1 and self.inner > 1):
+            return Operand(False, k_step, self.items, batch, load="vectors", edges=self.edges)
+        load = "vectors" if k_step == 1 or self.inner == 1 else "elements"
+        k_step = 1 if load == "vectors" else k_step
+        return Operand(True, row_step, self.items, batch, load=load, k_step=k_step, edges=self.edges)
+
 
 def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[Step]]:
     """``(swap_ab, steps)``: the launches of a call whose result is not empty. Where ``config`` does not say it, the
     result is computed in the way that the model expects to take less time."""
     ways = (False, True) if config is None or config.swap_ab is None else (config.swap_ab,)
-    parts = _parts(product, config)
-    found = [(swapped, steps_of(product, swapped, split)) for split in parts for swapped in ways]
+    found = []
+    for split, swapped in itertools.product(_parts(product, config), ways):
+        steps = steps_of(product, swapped, split)
+        for which in steps[0].loads(config):
+            found.append((swapped, [step.with_own_loads(which) for step in steps]))
     return min(found, key=lambda way: way[1][0].cost(config)) if len(found) > 1 else found[0]
 
 
