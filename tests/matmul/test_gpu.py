@@ -3,13 +3,14 @@ than 2**31 elements."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.matmul.candidates import CANDIDATES
+from cutesync.kernels.matmul.candidates import CANDIDATES, OWN
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from ..concurrency import in_threads
@@ -67,6 +68,22 @@ def test_majors_odd_shapes_and_batches(dtype, transposed):
         a = integers(*batch, m, k, dtype=dtype, transposed=transposed[0])
         b = integers(*batch, k, n, dtype=dtype, transposed=transposed[1])
         agrees(cs.matmul(a, b, config=chosen, out_dtype="float32"), a, b, (chosen, m, n, k, batch))
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "float32"])
+def test_own_loads(dtype, transposed):
+    """Odd strides and bases, of one operand or both; every form that the model chooses among."""
+    options = {"int8": {"out_dtype": "int32"}, "float32": {"precision": "tf32"}}.get(dtype, {"out_dtype": "float32"})
+    shapes = [(1001, 777, 131), (257, 33, 1001), (5695, 333, 39), (33, 1, 77)]
+    for chosen, (m, n, k), batch in product(OWN, shapes, [(), (3,)]):
+        a, b = (integers(*batch, *of, dtype=dtype, transposed=t) for of, t in zip(((m, k), (k, n)), transposed))
+        ways = ("tma", "own"), ("own", "tma"), ("own", "own")
+        for load_a, load_b in ways if chosen is OWN[0] else ways[2:]:
+            config = replace(chosen, load_a=load_a, load_b=load_b)
+            agrees(cs.matmul(a, b, config=config, **options), a, b, (config, m, n, k, batch))
+    a, b = integers(1000, 264, dtype=dtype)[1:, 3:], integers(270, 300, dtype=dtype)[3:264, 5:]
+    agrees(cs.matmul(a, b, config=replace(OWN[3], load_a="own", load_b="own"), **options), a, b, "views")
 
 
 EXACT = [

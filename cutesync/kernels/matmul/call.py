@@ -2,7 +2,8 @@
 ``activation(alpha * A B + bias, C)``, in one launch, for any shapes and strides that NumPy's ``@`` takes.
 
 Operands are read in place where one of the last two strides is 1 (for float32 and 8 bits: that of K) and the other
-strides and the base are multiples of 16 bytes. Others are copied into a workspace of the stream first.
+strides and the base are multiples of 16 bytes. Others are loaded by the kernel's own threads where the product is small
+or thin, in the same launch, and else copied into a workspace of the stream first.
 
 float32 operands have two precisions. "float32" splits each into a big and a small part of 11 bits, and adds three
 products (3xTF32). Errors are those of float32 arithmetic: on an H200 below 2**-20 of |a| |b|, as cuBLAS's; numbers
@@ -31,9 +32,9 @@ keeps the answer beside the compiled kernels, for later calls and processes. Wit
 captured that asks for a shape not yet timed, the model's choice is taken.
 
 Reading order: ``policy``, ``candidates`` and ``model`` (tiles, and which are chosen), ``scheduler`` (the order of
-tiles), ``kernel`` (the producer, and what the consumers do), ``schedule``, ``mainloop``, ``epilogue``, ``split`` (how
-they do it); then the host side: ``checks``, ``terms``, ``problem`` (from arrays to launches), ``plan`` (one launch),
-``run`` (all of a call), ``pack``.
+tiles), ``kernel`` (the producer, and what the consumers do), ``loads`` and ``own`` (how operands are loaded),
+``schedule``, ``mainloop``, ``epilogue``, ``split`` (how they do it); then the host side: ``checks``, ``terms``,
+``problem`` (from arrays to launches), ``plan`` (one launch), ``run`` (all of a call), ``pack``, ``pack_plan``.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ class Coefficients(NamedTuple):
     unhidden: float = 0.116  # the part of the loads that shows beside whatever is slower: they share the power
     unhidden_memory: float = 0.392  # the part of the shorter that shows, of work and the streaming of memory
     l2_share: float = 0.0408  # the part of the loads from the L2 that costs as much as memory
+    copy: float = 4500  # of the launch of a copy of an operand before
     own_k_tile: float = 400  # of a k-tile that the producer's threads load: a barrier, a fence, the latency of memory
     own_instruction: float = 3  # of their instructions, with the share of that latency
     row_of_two_lines: float = 1.61  # cost of a row of 128 bytes that straddles cache lines
@@ -61,6 +62,7 @@ SUSTAINED = Coefficients(
     unhidden=0.03,
     unhidden_memory=0.5,
     l2_share=0.05,
+    copy=4500.0,
     own_k_tile=400.0,
     own_instruction=3.0,
     row_of_two_lines=1.5,

@@ -4,7 +4,7 @@ A block has three warpgroups of 128 threads. The last is the *producer*: one war
 into a ring of stages. The first two are *consumers*: they multiply a stage with WGMMA out of shared memory
 (``mainloop``), hand it back, and store their tile (``epilogue``, ``store``, ``split``); ``schedule`` says how the two
 share tiles. setmaxnreg moves registers from the producer, which needs few, to the consumers, which hold the
-accumulators.
+accumulators. Operands that TMA refuses may be loaded by all four warps of the producer's warpgroup (``own``).
 
 The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
 
@@ -36,8 +36,8 @@ from .epilogue import DeferredStore, DirectStore, Epilogue, Progress
 from .loads import TmaLoad, partition, start
 from .mainloop import Inputs, Mainloop, PartsMainloop, PromotedMainloop
 from .mma import tiled_mma
-from .own import OWN_IN_FLIGHT, OwnLoad, OwnProducer, Source
-from .parameters import Operands, Order, Split
+from .own import OWN_IN_FLIGHT, OwnLoad, OwnProducer
+from .parameters import Operands, Order, Source, Split
 from .parts import WARPS, split_stage
 from .policy import (
     CONSUMER_REGISTERS,
@@ -137,14 +137,16 @@ class Matmul:
         ``peers`` blocks brings a part to all of them, and the tensor of its coordinates."""
         if self.producer.own[number]:
             return Source(pointer, *steps)
-        major, rows, peers = (self.a_major, self.b_major)[number], self.config.tile[number], self.config.cluster[1 - number]
+        major, rows, peers = (
+            (self.a_major, self.b_major)[number],
+            self.config.tile[number],
+            self.config.cluster[1 - number],
+        )
         step, batch = steps
         stride = (step, 1, batch) if major == LayoutEnum.ROW_MAJOR else (1, step, batch)
         tensor = cute.make_tensor(pointer, cute.make_layout(extents, stride=stride))
         operation = cpasync.CopyBulkTensorTileG2SMulticastOp() if peers > 1 else cpasync.CopyBulkTensorTileG2SOp()
-        atom, coordinates = cpasync.make_tiled_tma_atom(
-            operation, tensor, layout, (rows, self.k), num_multicast=peers
-        )
+        atom, coordinates = cpasync.make_tiled_tma_atom(operation, tensor, layout, (rows, self.k), num_multicast=peers)
         return atom, coordinates
 
     def store_of_pre(self, more, shape) -> tuple:
@@ -214,8 +216,8 @@ class Matmul:
             elif thread // 32 == CONSUMERS * 4:
                 (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
                 of_row, of_column = work.multicasts()
-                load_a = TmaLoad(*a, stages_a, tile_m, self.k, peers_n, of_row)
-                load_b = TmaLoad(*b, stages_b, tile_n, self.k, peers_m, of_column)
+                load_a = TmaLoad(a[0], a[1], stages_a, tile_m, self.k, peers_n, of_row)
+                load_b = TmaLoad(b[0], b[1], stages_b, tile_n, self.k, peers_m, of_column)
                 in_role("producer", self.produce, load_a, load_b, ring, work)
             elif cutlass.const_expr(self.config.parts):
                 in_role("splitter", self.split_stages, Inputs(stages_a, stages_b, ring, *small), work)

@@ -16,8 +16,8 @@ class TmaLoad(namedtuple("TmaLoad", "atom tensor stages rows k_tile peers multic
 
 
 def partition(load: TmaLoad, part) -> tuple:
-    """``(shared, global)`` for the copies: (copy, stage) and (copy, tile of rows, k-tile, batch). A block loads ``part``
-    of the rows' parts."""
+    """``(shared, global)`` for the copies: (copy, stage) and (copy, tile of rows, k-tile, batch). A block loads
+    ``part`` of the rows' parts."""
     tiles = cute.local_tile(load.tensor, (load.rows, load.k_tile), (None, None, None))
     parts, stages = cute.make_layout(load.peers), cute.group_modes(load.stages, 0, 2)
     return cpasync.tma_partition(load.atom, part, parts, stages, cute.group_modes(tiles, 0, 2))

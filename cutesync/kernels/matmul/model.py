@@ -25,7 +25,7 @@ LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the 
 L2_BYTES = 30e6  # operands of repeated products stay in the L2, at the fitted memory rate; larger ones do not
 STREAM_RATE = 2400  # bytes a clock that memory gives to others, of the whole GPU (4.2 TB/s)
 SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clocks, and bytes a clock beside them
-PACK_CLOCKS = 4500  # of the launch of a copy
+OWN_MARGIN = 1.15  # that loads by the producer's threads must be faster than copies: their coefficients are estimates
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 
 
@@ -43,12 +43,13 @@ class Access(NamedTuple):
 class Workload(
     namedtuple(
         "Workload",
-        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts",
-        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False),
+        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts copies copied",
+        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False, 0, 0),
     )
 ):
     """What the model knows of a problem; ``split`` says whether K may be cut, ``accumulators`` how many a thread may
-    have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the kernel."""
+    have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the kernel, ``copies``
+    how many operands are packed before, and ``copied`` the bytes that this reads and writes."""
 
     @property
     def own(self) -> bool:
@@ -135,7 +136,8 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
     work = waves * mainloop + (waves - 1) * between
     memory_bound = memory + (by.l2_share / by.dram_rate) * blocks * k_tiles * known.loaded
     found = np.maximum(work, memory_bound) + by.unhidden_memory * np.minimum(work, memory)
-    return found + known.store + (by.start + by.cluster * (of.cluster_size > 1))
+    found = found + known.store + (by.start + by.cluster * (of.cluster_size > 1))
+    return found + copy_cost(load.copies, load.copied, by)
 
 
 def defers(of: Table, out_bytes: Any) -> np.ndarray:
@@ -180,18 +182,16 @@ def vector_instructions(load: str, size: int) -> int:
     return {"tma": 0, "vectors": 45, "elements": 10 + 7 * 16 // size}[load]
 
 
-def pack_cost(read: int, written: int) -> float:
-    """Clocks of a copy of an operand before the product, so many bytes read and written."""
-    return PACK_CLOCKS + (read + written) / STREAM_RATE
+def copy_cost(copies: Any, moved: Any, by: Coefficients = COEFFICIENTS) -> Any:
+    """Clocks of so many copies of operands before the product, which read and write so many bytes in all."""
+    return by.copy * copies + moved / STREAM_RATE
 
 
 # --- the choice ----------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=16)
-def _candidates(
-    promoted: bool, parts: bool, own: bool, multiprocessors: int
-) -> tuple[tuple[MatmulPolicy, ...], Table]:
+def _candidates(promoted: bool, parts: bool, own: bool, multiprocessors: int) -> tuple[tuple[MatmulPolicy, ...], Table]:
     """All candidates and their numbers."""
     of_tma = PARTS if parts else PROMOTED if promoted else CANDIDATES
     found = (PROMOTED_OWN if promoted else OWN) if own else of_tma
@@ -226,7 +226,7 @@ def shortlist(load: Workload, count: int = 1) -> tuple[tuple[float, MatmulPolicy
         coefficients_of(load),
         load.access._replace(pitch_a=_even(load.access.pitch_a), pitch_b=_even(load.access.pitch_b)),
     )
-    known = _fixed(load._replace(m=0, n=0, k_tiles=0, batch=0, access=access), by, policy.SMS)
+    known = _fixed(load._replace(m=0, n=0, k_tiles=0, batch=0, access=access, copies=0, copied=0), by, policy.SMS)
     clocks = np.where(possible(of, load), cost(of, load, by, known), np.inf)
     order = [int(clocks.argmin())] if count == 1 else np.argsort(clocks, kind="stable")[:count].tolist()
     return tuple((float(clocks[i]), policies[i]) for i in order if clocks[i] < np.inf)

@@ -8,11 +8,11 @@ vectors of 16 bytes, swizzled. A thread brings vectors of a stage through its re
   outside the operand's memory in part are read by elements.
 - "elements": any strides. The lanes of a warp read different rows, element by element.
 
-What lies outside the operand is zero, as TMA writes it, and is not read. An operand beside it is loaded by TMA, started
-by the first warp. The ring's barriers are those of ``kernel``, with other counts:
+What lies outside the operand is zero, as TMA writes it, and is not read. If TMA takes the other operand, the first warp
+starts its loads. The ring's barriers are those of ``kernel``, with other counts:
 
-- full: 1 arrival and bytes for TMA, if it loads an operand, and 1 arrival of each of the 4 warps when all its lanes have
-  written. The proxy fence before it lets the tensor cores read what these lanes wrote.
+- full: 1 arrival and bytes for TMA, if it loads an operand, and 1 arrival of each of the 4 warps when all its lanes
+  have written. The proxy fence before it lets the tensor cores read what these lanes wrote.
 - empty: as ever; all four warps wait for it. The tensor cores have read the stage then, so no fence is needed before it
   is overwritten.
 
@@ -32,18 +32,13 @@ from ...sync.barrier import Barrier
 from ...sync.pipelines import await_empty, drain
 from .loads import TmaLoad, partition, start
 from .pack_rows import VECTOR, WORDS, mask, memory, shifted
+from .parameters import Order, Source
 from .policy import CONSUMERS, K_TILE_BYTES, WARPGROUP, MatmulPolicy
-from .parameters import Order
 from .scheduler import Tile, Work
 
 WARPS = 4
 OWN_IN_FLIGHT = 64  # registers of a thread for what it has in flight
 _BITS = {8: Uint8, 16: Uint16, 32: Uint32}
-
-
-class Source(namedtuple("Source", "pointer outer inner outer_step inner_step batch_step low high")):
-    """Where an operand lies. ``inner`` elements that a line of a stage counts, and ``outer`` such lines (Int32); strides
-    and the ends of the memory of all elements, counted from ``pointer``, in bytes (Int64)."""
 
 
 class Spot(namedtuple("Spot", "address outer inner low high")):
@@ -111,9 +106,7 @@ class OwnLoad:
         if cutlass.const_expr(self.form == "vectors"):
             for piece in pieces:
                 first, last = piece.address & -VECTOR, piece.address + (piece.bytes - 1) & -VECTOR
-                filled = filled & (
-                    (piece.bytes <= 0) | ((first >= spot.low) & (last + VECTOR <= spot.high))
-                )
+                filled = filled & ((piece.bytes <= 0) | ((first >= spot.low) & (last + VECTOR <= spot.high)))
             if filled:
                 for j in cutlass.range_constexpr(self.batch):
                     first, skew = pieces[j].address & -VECTOR, Int32(pieces[j].address) & (VECTOR - 1)
@@ -202,7 +195,7 @@ def nearest_tfloat32(word):
 class OwnProducer:
     """The producer's role where ``own`` = (of A, of B) has an ``OwnLoad``; None is loaded by TMA."""
 
-    def __init__(self, config: MatmulPolicy, own: tuple[OwnLoad | None, OwnLoad | None]) -> None:
+    def __init__(self, config: MatmulPolicy, own: tuple[OwnLoad | None, ...]) -> None:
         self.config, self.own = config, own
         self.by_tma = [i for i, load in enumerate(own) if load is None]
         self.tx_bytes = sum(config.tile[i] * K_TILE_BYTES for i in self.by_tma)
@@ -212,7 +205,8 @@ class OwnProducer:
         """The elements of K, from what the kernel has of A: a ``Source``, or the atom and the tensor of coordinates."""
         if self.own[0] is None:
             return a[1].shape[1]
-        return a.inner if self.own[0].k_major else a.outer
+        lies = Source(*a)
+        return lies.inner if self.own[0].k_major else lies.outer
 
     @cute.jit
     def produce(self, operands: tuple, stages: tuple, ring, work: Work):
@@ -247,7 +241,7 @@ class OwnProducer:
     def tma_loads(self, operands: tuple, stages: tuple, work: Work) -> list[TmaLoad]:
         """Those of an operand that TMA loads, or none."""
         tile = self.config.tile
-        return [TmaLoad(*operands[i], stages[i], tile[i], work.k_tile, 1, 0) for i in self.by_tma]
+        return [TmaLoad(operands[i][0], operands[i][1], stages[i], tile[i], work.k_tile, 1, 0) for i in self.by_tma]
 
     def start_tma(self, loads: list[TmaLoad], copies: list, at: tuple, stage, full) -> None:
         """Start these loads. ``at`` is (tile, k-tile, order of tiles)."""
@@ -273,9 +267,7 @@ class OwnProducer:
     def write(self, operands: tuple, spots: list, stages: tuple, at: tuple, thread) -> None:
         """Write all batches to a stage. ``at`` is (what ``read`` returned, the stage)."""
         reads, stage = at
-        there = [
-            x.iterator.toint() + stage.index * (rows * K_TILE_BYTES) for x, rows in zip(stages, self.config.tile)
-        ]
+        there = [x.iterator.toint() + stage.index * (rows * K_TILE_BYTES) for x, rows in zip(stages, self.config.tile)]
         for load, read, source, spot, to in zip(self.own, reads, operands, spots, there):
             if load and load.early:
                 load.write(read, source, spot, Int32(0), to, thread)

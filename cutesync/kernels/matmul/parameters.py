@@ -40,12 +40,16 @@ class More(namedtuple("More", "pre_pointer pre_row pre_column pre_batch amax")):
     as the bits of a float32 (Int32)."""
 
 
+class Source(namedtuple("Source", "pointer outer inner outer_step inner_step batch_step low high")):
+    """Where an operand lies that the producer's threads load: ``outer`` lines of ``inner`` elements each (Int32),
+    whichever of K and the rows these are; strides, and the ends of the memory of all elements counted from ``pointer``,
+    in bytes (Int64)."""
+
+
+SOURCE = Source._fields[1:]  # names of parameters, behind that of the operand
 MAPS = ("a", "a_extents", "b", "b_extents", "d", "d_extents")
 PRE_MAPS = ("pre", "pre_extents")
 NAMES = (*MAPS, *Order._fields, *Split._fields, *Operands._fields[:-2])
-
-
-SOURCE = ("outer", "inner", "outer_step", "inner_step", "batch_step", "low", "high")  # of ``own.Source``, with its name
 
 
 def names_of(terms: TermsSpec, own: Sequence[str] = ()) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +26,6 @@ from .parameters import MAPS, PRE_MAPS, SOURCE, More, Operands, Order, Split, na
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
 
-if TYPE_CHECKING:
-    from .problem import PackJob
-
-PACK_THREADS = 256  # of a block
 TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
 
 
@@ -271,8 +267,8 @@ def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
 
 
 def _sources(problem: Problem) -> dict[str, Any]:
-    """The parameters of operands that the producer's threads load: ``own.Source``."""
-    found = {}
+    """The parameters of operands that the producer's threads load: ``parameters.Source``."""
+    found: dict[str, Any] = {}
     for name, operand, rows, element in zip("ab", (problem.a, problem.b), (problem.m, problem.n), problem.elements):
         if operand.load != "tma":
             outer, inner = (rows, problem.k) if operand.k_major else (problem.k, rows)
@@ -290,7 +286,10 @@ def _maps(problem: Problem, config: MatmulPolicy) -> dict[str, Any]:
     more = {}
     if terms.pre is not None and terms.pre_by_tma:
         more = {"pre": result_map(problem, config, terms.pre, problem.pre), "pre_extents": of_result}
-    sides = ("a", problem.a, problem.elements[0], m, tile_m, peers_n), ("b", problem.b, problem.elements[1], n, tile_n, peers_m)
+    sides = (
+        ("a", problem.a, problem.elements[0], m, tile_m, peers_n),
+        ("b", problem.b, problem.elements[1], n, tile_n, peers_m),
+    )
     for name, operand, element, rows, tile_rows, peers in sides:
         if operand.load == "tma":
             more[name] = operand_map(problem, element, operand, rows, tile_rows, peers)
@@ -329,50 +328,6 @@ def result_map(problem: Problem, config: MatmulPolicy, out: DType, steps: tuple[
     swizzle = box[0] * out.size if box[0] * out.size > 16 else 0
     strides = step if outer > 1 else 0, item if problem.items > 1 else 0
     return TiledMap(out.name, (inner, outer, problem.items), strides, box, swizzle)
-
-
-def make_pack(job: PackJob, element: DType, ordinal: int, stream: int) -> Launch:
-    """The launch that packs an operand (see ``problem.PackJob``)."""
-    span, spec = job.span * element.size, pack_spec(element, job.form, job.side)
-    if job.form == "rows":
-        lines, across = job.items * job.rows, -(-span // policy.PACK_RUN)
-        blocks = -(-lines * across * 32 // PACK_THREADS)
-        numbers = [
-            lines,
-            job.rows,
-            *(element.size * n for n in (job.inner, *job.strides[:2], *job.edges)),
-            span,
-            across,
-        ]
-    else:
-        words = span // 4
-        across, down = -(-words // policy.PACK_WORDS), -(-job.rows // policy.PACK_ROWS)
-        blocks = job.items * across * down
-        numbers = [job.rows, job.inner, *job.strides, words, across, down]
-    names = [p.name for p in spec.parameters[2:]]
-    return Launch(spec, ordinal, blocks, dict(zip(names, numbers)), stream=stream)
-
-
-def pack_spec(element: DType, form: str, side: str) -> KernelSpec:
-    """The kernel for elements of this size, which are moved as bits."""
-    moved = BY_NAME[f"uint{8 * element.size}"]
-
-    def make() -> Any:
-        from .pack import Pack
-        from .pack_rows import PackRows
-
-        return PackRows(moved.cutlass, side) if form == "rows" else Pack(moved.cutlass, form == "transposed", side)
-
-    longs: tuple[str, ...] = ("rows", "inner", "item_stride", "row_stride", "inner_stride", "words")
-    words: tuple[str, ...] = ("across", "down")
-    order = (*longs, *words)
-    if form == "rows":
-        longs, words = ("inner", "item_stride", "row_stride", "low", "high", "span"), ("lines", "rows", "across")
-        order = ("lines", "rows", *longs, "across")
-    kinds = dict.fromkeys(longs, "Int64") | dict.fromkeys(words, "Uint32")
-    pointers = Pointer("x", moved), Pointer("out", moved, TMA_BYTES)
-    parameters: tuple[Parameter, ...] = (*pointers, *(Scalar(name, kinds[name]) for name in order))
-    return KernelSpec(("matmul pack", element.size, form, side), parameters, make)
 
 
 def make_zero(ordinal: int, stream: int) -> Launch:

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import itertools
 from collections import namedtuple
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...runtime.view import View
-from .model import pack_cost
+from .model import OWN_MARGIN, copy_cost
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
 
@@ -63,20 +62,21 @@ class Step:
     def cost(self, config: MatmulPolicy | None) -> float:
         """Clocks that the model expects with this configuration, or with its own choice."""
         size = self.problem.elements[0].size
-        copies = [pack_cost(size * job.items * job.rows * job.inner, size * job.elements) for job in self.packs if job]
-        return self.problem.cost(config) + sum(copies)
+        moved = [size * (job.items * job.rows * job.inner + job.elements) for job in self.packs if job]
+        margin = OWN_MARGIN if self.problem.load.own else 1.0
+        return margin * self.problem.cost(config) + copy_cost(len(moved), sum(moved))
 
-    def loads(self, config: MatmulPolicy | None) -> Iterator[tuple[bool, bool]]:
+    def loads(self, config: MatmulPolicy | None) -> list[tuple[bool, bool]]:
         """Which operands that are packed the producer's threads may load instead: all ways that ``config`` allows."""
-        ways = []
-        for job, name in zip(self.packs, ("load_a", "load_b")):
-            wanted = getattr(config, name, None)
+
+        def ways(job: PackJob | None, wanted: str | None) -> tuple[bool, ...]:
             can = job is not None and not job.side and not self.problem.parts
-            if wanted is None:
-                ways.append((False, True) if can and (config is None or config.can_load_own()) else (False,))
-            else:
-                ways.append((can and wanted == "own",))
-        return itertools.product(*ways)
+            if wanted is not None:
+                return (can and wanted == "own",)
+            return (False, True) if can and (config is None or config.can_load_own()) else (False,)
+
+        of_a, of_b = (ways(job, getattr(config, name, None)) for job, name in zip(self.packs, ("load_a", "load_b")))
+        return [(a, b) for a in of_a for b in of_b]
 
     def with_own_loads(self, which: tuple[bool, bool]) -> Step:
         """The same launch, where the producer's threads load these operands if TMA refuses them."""
@@ -85,8 +85,8 @@ class Step:
             job.operand(size) if own and job else operand
             for job, operand, own in zip(self.packs, (problem.a, problem.b), which)
         )
-        packs = (None if own else job for job, own in zip(self.packs, which))
-        return replace(self, problem=replace(problem, a=a, b=b), packs=tuple(packs)) if any(which) else self
+        pack_a, pack_b = (None if own else job for job, own in zip(self.packs, which))
+        return replace(self, problem=replace(problem, a=a, b=b), packs=(pack_a, pack_b)) if any(which) else self
 
 
 @dataclass(frozen=True)

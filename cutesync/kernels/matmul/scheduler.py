@@ -75,8 +75,8 @@ class TileOrder:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """The units of a block, for a result ``d`` (M, N, L), with ``k_tile`` elements of K in a k-tile. ``k()`` is how many
-    elements K has; it is called where that is used."""
+    """The units of a block, for a result ``d`` (M, N, L), with ``k_tile`` elements of K in a k-tile. ``k()`` is how
+    many elements K has; it is called where that is used."""
 
     config: MatmulPolicy
     k: Callable[[], Any]
