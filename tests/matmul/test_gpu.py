@@ -116,6 +116,25 @@ def test_types(first, second, out, options, transposed):
         assert got.dtype == getattr(torch, out) and torch.equal(got.double(), wanted.double()), (m, n, k)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32"])
+def test_batch_invariant_rows_have_the_same_bits(dtype):
+    """Random N and K, M from 1 to 4096; and every configuration of 16 bits."""
+    random = np.random.default_rng(11)
+
+    def drawn(*shape: int):
+        return torch.randn(*shape, device="cuda").to(getattr(torch, dtype))
+
+    for _ in range(6):
+        n, k = (int(2 ** random.uniform(5, 12)) // 16 * 16 for _ in "nk")
+        a, b = drawn(4096, k), drawn(n, k).T
+        options = {"batch_invariant": True, "out_dtype": "float32"}
+        many = cs.matmul(a, b, **options)
+        for rows in (1, 3, 16, 64, 65, 200, 512, 1000, 2048):
+            assert torch.equal(cs.matmul(a[:rows], b, **options), many[:rows]), (n, k, rows)
+        for chosen in EVERY if dtype == "bfloat16" else ():
+            assert torch.equal(cs.matmul(a[:300], b, config=chosen, **options), many[:300]), (n, k, chosen)
+
+
 def test_float32_is_as_exact_as_float32():
     for k in (64, 1024, 8192):
         a, b = torch.randn(300, k, device="cuda"), torch.randn(k, 200, device="cuda")

@@ -17,7 +17,7 @@ from .support import SMALL, agrees, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
-CONFIG = MatmulPolicy(*SMALL)
+CONFIG = MatmulPolicy(*SMALL, load_a="tma", load_b="tma")
 
 
 def packed(

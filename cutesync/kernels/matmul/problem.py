@@ -21,9 +21,11 @@ from collections import namedtuple
 from dataclasses import dataclass, replace
 
 from ...runtime.view import View
-from .model import OWN_MARGIN, copy_cost
+from .model import OWN_MARGIN, Workload, copy_cost, shortlist
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
+
+INVARIANT_ROWS = 128  # of a product that decides for those of the same N and K (``batch_invariant``)
 
 
 class Product(
@@ -135,6 +137,8 @@ def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[
     """``(swap_ab, steps)``: the launches of a call whose result is not empty. Where ``config`` does not say it, the
     result is computed in the way that the model expects to take less time."""
     ways = (False, True) if config is None or config.swap_ab is None else (config.swap_ab,)
+    if product.tf32x3 and not product.split:
+        ways = (True,)  # which small product is added first follows from it
     found = []
     for split, swapped in itertools.product(_parts(product, config), ways):
         steps = steps_of(product, swapped, split)
@@ -144,12 +148,25 @@ def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[
 
 
 def _parts(product: Product, config: MatmulPolicy | None) -> tuple[bool, ...]:
-    """Whether float32 operands may be split into parts in the kernel, and whether they may be before it."""
+    """Whether float32 operands may be split into parts in the kernel, and whether they may be before it. The two add
+    the products up in different orders; without ``split`` (``batch_invariant``) N and K alone decide it."""
     if not (product.tf32x3 and product.promoted):
         return (False,)
+    if not product.split:
+        return (_parts_of_any_rows(product) and (config is None or config.splits_parts()),)
     if config is None:
         return True, False
     return (config.splits_parts(),)
+
+
+def _parts_of_any_rows(product: Product) -> bool:
+    """Whether the model would split float32 operands in the kernel for ``INVARIANT_ROWS`` rows of A."""
+    (k, n), size = product.b.shape[-2:] if len(product.b.shape) > 1 else (*product.b.shape, 1), product.b.dtype.size
+    m, k_tiles, out_bytes = INVARIANT_ROWS, -(-k * size // K_TILE_BYTES), product.out.dtype.size
+    in_kernel = Workload(n, m, k_tiles, 1, out_bytes, True, False, parts=True)
+    moved = (m + n) * (k * size + 3 * k_tiles * K_TILE_BYTES)
+    before = Workload(n, m, 3 * k_tiles, 1, out_bytes, True, False, copies=2, copied=moved)
+    return shortlist(in_kernel)[0][0] <= shortlist(before)[0][0]
 
 
 def steps_of(product: Product, swapped: bool, parts: bool) -> list[Step]:
