@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 from collections import namedtuple
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...runtime.view import View
 from .model import OWN_MARGIN, Workload, copy_cost, shortlist
@@ -36,8 +37,7 @@ class Product(
     ``tf32x3`` says that they are float32 in three products; ``promoted`` and ``split`` as in ``Problem``."""
 
 
-@dataclass(frozen=True)
-class Matrices:
+class Matrices(NamedTuple):
     """A batch of matrices: its address, the bytes of an element, (rows, columns), their strides in elements, and those
     of each dimension of the batch."""
 
@@ -49,7 +49,7 @@ class Matrices:
 
     @property
     def transposed(self) -> Matrices:
-        return replace(self, shape=self.shape[::-1], steps=self.steps[::-1])
+        return Matrices(self.address, self.size, self.shape[::-1], self.steps[::-1], self.batch)
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,17 @@ class Step:
         return margin * self.problem.cost(config) + copy_cost(len(moved), sum(moved))
 
     def loads(self, config: MatmulPolicy | None) -> list[tuple[bool, bool]]:
-        """Which operands that are packed the producer's threads may load instead: all ways that ``config`` allows."""
-
-        def ways(job: PackJob | None, wanted: str | None) -> tuple[bool, ...]:
-            can = job is not None and not job.side and not self.problem.parts
-            if wanted is not None:
-                return (can and wanted == "own",)
-            return (False, True) if can and (config is None or config.can_load_own()) else (False,)
-
-        of_a, of_b = (ways(job, getattr(config, name, None)) for job, name in zip(self.packs, ("load_a", "load_b")))
-        return [(a, b) for a in of_a for b in of_b]
+        """Which operands that are packed the producer's threads may load instead: all ways that ``config`` allows.
+        Where it says nothing that is all of them or none: one of two would take more kernels, and more time to
+        choose."""
+        can = [job is not None and not job.side and not self.problem.parts for job in self.packs]
+        given = [getattr(config, name, None) for name in ("load_a", "load_b")]
+        free = any(can) and (config is None or config.can_load_own())
+        ways = []
+        for own in (False, True) if free and None in given else (False,):
+            of_a, of_b = (may and (own if wanted is None else wanted == "own") for may, wanted in zip(can, given))
+            ways.append((of_a, of_b))
+        return ways
 
     def with_own_loads(self, which: tuple[bool, bool]) -> Step:
         """The same launch, where the producer's threads load these operands if TMA refuses them."""
@@ -185,7 +186,7 @@ def steps_of(product: Product, swapped: bool, parts: bool) -> list[Step]:
     sides = ("left", "right") if packed else ("", "")
     for offsets in offsets_of:
         (in_a, pack_a), (in_b, pack_b) = (
-            _operand(replace(x, address=x.address + offset, batch=(step,)), items, side)
+            _operand(x._replace(address=x.address + offset, batch=(step,)), items, side)
             for x, offset, step, side in zip((left, right.transposed), offsets, batch_steps, sides)
         )
         by_tma, pre_by_tma = (
