@@ -3,6 +3,7 @@
     python perf/sweep.py matmul --cases random --brute --seed 1 --json perf/results/FILE.json      gathers times
     python perf/fit.py perf/results/FILE.json ... [--held-out FILE.json ...] [--write]             fits
 
+A product with a ``weight`` counts as so many, and is never held out: one of the table that must not be lost.
 Coefficients are logarithms. First clocks are brought near the times, by least squares; then a random search makes the
 choice better. Without ``--held-out`` every fourth product is held out. Printed is the regret, time of the choice
 over the best configuration timed, mean and 95th percentile, before and after, by class.
@@ -187,12 +188,15 @@ def main(argv=None) -> None:
         for path in paths:
             with script.reading(path) as report:
                 columns = {name: report.get(name, True) for name in ("columns", "parts")}
-                found += [record | columns for record in report["products"] if len(record["times"]) > 3]
+                enough = [record for record in report["products"] if len(record["times"]) > 1]
+                found += [record | columns for record in enough for _ in range(record.get("weight", 1))]
         return found
 
     known, unknown = records(chosen.json), records(chosen.held_out)
     if not unknown:
-        known, unknown = [r for i, r in enumerate(known) if i % 4], known[::4]
+        random = [record for record in known if "weight" not in record]
+        unknown = random[::4]
+        known = [record for record in known if record not in unknown]
     fit_to, held = times(known), times(unknown)
     by = refined(fit_to, least_squares(fit_to, COEFFICIENTS), chosen.rounds)
     for name, data in (("fitted", fit_to), ("held out", held)):
