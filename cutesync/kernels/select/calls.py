@@ -131,8 +131,8 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
     for given_out in outs or ():
         arrays.adapter(given_out, "out").view(given_out)
     capacity = size if outs is None or size is not None else _length(outs[0], 1 + wanted.together)
-    fill = number(fill_value, "fill_value")  # checked also where it is not used
-    fill = None if size is None else fill
+    filled = number(fill_value, "fill_value")  # checked also where it is not used
+    fill = None if size is None else filled
     call, key = _known(wanted, where, (tuple(names), first), capacity, fill, n, numbers, (*exact(fill), *texts))
     x, *others = given
     if on_host:
