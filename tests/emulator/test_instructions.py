@@ -37,8 +37,8 @@ REFUSED = {
     "wmma (mma and wgmma run)": (
         "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%a0];",
         "wmma.store.d.sync.aligned.row.m16n16k16.f16 [%a0], {%r1, %r2, %r3, %r4};",
-        "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {%r1, %r2, %r3, %r4}, {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, "
-        "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r4};",
+        "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {%r1, %r2, %r3, %r4}, "
+        "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r4};",
     ),
     "multicast memory of several GPUs": (
         "multimem.ld_reduce.relaxed.sys.global.add.f32 %r1, [%a0];",

@@ -11,8 +11,8 @@ _QUACK_GEMM = """
 import torch
 from quack.gemm_interface import gemm
 torch.manual_seed(0)
-a = torch.randn(768, 512, device="cuda", dtype=torch.bfloat16)
-b = torch.randn(512, 768, device="cuda", dtype=torch.bfloat16)
+a = torch.randn(768, 256, device="cuda", dtype=torch.bfloat16)
+b = torch.randn(256, 768, device="cuda", dtype=torch.bfloat16)
 torch.testing.assert_close(gemm(a, b, tuned=False).float(), a.float() @ b.float(), atol=0.5, rtol=2e-2)
 """
 _QUACK_NORM = """
@@ -31,7 +31,7 @@ _QUACK_SYMMETRIC = """
 import torch
 from quack.gemm_interface import gemm_symmetric
 torch.manual_seed(0)
-a = torch.randn(1, 512, 512, device="cuda", dtype=torch.bfloat16)
+a = torch.randn(1, 768, 128, device="cuda", dtype=torch.bfloat16)
 gemm_symmetric(a, a.mT)
 """
 _ATTENTION = """
@@ -48,7 +48,7 @@ _LENGTHS = """
 from flash_attn.cute.interface import flash_attn_varlen_func
 q, k, v = (torch.randn(700, heads, 64, device="cuda", dtype=torch.bfloat16) for heads in (2, 1, 1))
 starts = torch.tensor([0, 100, 700], device="cuda", dtype=torch.int32)
-flash_attn_varlen_func(q, k, v, starts, starts, 600, 600, causal=True)
+flash_attn_varlen_func(q, k, v, cu_seqlens_q=starts, cu_seqlens_k=starts, max_seqlen_q=600, causal=True)
 """
 
 
@@ -87,7 +87,7 @@ KERNELS = [
     Outside(
         "cutlass", "hopper/kernel/dense_gemm/dense_gemm.py", f"--mnkl 256,256,768,1 --tile_shape_mn 128,256 {_ONCE}"
     ),
-    Outside("cutlass", "hopper/kernel/dense_gemm/dense_gemm_persistent.py", f"--mnkl 256,384,512,1 {_ONCE}"),
+    Outside("cutlass", "hopper/kernel/dense_gemm/dense_gemm_persistent.py", f"--mnkl 256,512,256,1 {_ONCE}"),
     Outside(
         "cutlass",
         "hopper/kernel/attention/fmha.py",
