@@ -47,6 +47,7 @@ class Machine:
         self.cluster_size = prod(launch.cluster)
         self.clustered = launch.clustered or self.cluster_size > 1 or bool(program.function.cluster)
         self.programmatic = launch.programmatic
+        self.workspace = launch.workspace
         self.dynamic_bytes = launch.shared_bytes
         self.shared_bytes = launch.shared_bytes + program.static_shared
         self.parameters = Region.of_parameters(launch.parameters)
