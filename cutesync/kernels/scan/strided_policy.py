@@ -194,7 +194,7 @@ def _runs_along(layout: Layout, k: int, size: int) -> bool:
     accesses neighbouring columns, of either axis of a block."""
     scanned, columns = layout.scanned, layout.columns
     orders = [columns]
-    if len(columns) > 1 and _is_block(*columns[-2:], THREADS):
+    if len(columns) > 1 and _is_block(columns[-2], columns[-1], THREADS):
         orders.append((*columns[:-2], columns[-1], columns[-2]))
     return _lines((scanned, columns), k, size) < min(_lines((order, scanned), k, size) for order in orders)
 
