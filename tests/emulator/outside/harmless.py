@@ -6,6 +6,7 @@ _FEW = "it never waits: no more copies are pending than it allows"
 _LAST = "nothing that it orders follows"
 _OWN = "each thread copies to what it has itself written before"
 _ROWS = "each warpgroup overwrites the rows that its own products have read, and it has waited for them"
+_FREE = "the stage is free since the tile before has waited for all its stores"
 _TAIL = "the repair of this example waits for all stores at the end of each tile, before a barrier of both warpgroups"
 
 # script, fault and number of its place -> why
@@ -24,14 +25,14 @@ HARMLESS = {
     ("tensorop_gemm.py", "no block barrier", 0): _OWN,
     ("sgemm.py", "no named barrier", 2): _LAST,
     ("quack_gemm.py", "no wait_group", 0): f"{_FEW} (a tile ends with a wait for all stores)",
-    (
-        "quack_gemm.py",
-        "no named barrier",
-        15,
-    ): "the stage is free: the tile before has ended with a wait for all stores",
+    ("quack_gemm.py", "no named barrier", 15): _FREE,
     ("quack_symmetric.py", "no proxy fence", 0): (
         "the loading warp, which also asks for tiles, fences after it has learnt of this read (with K = 128, where it "
         "learns of it later, the fault is reported)"
     ),
     ("forward.py", "no named barrier", 3): _ROWS,
+    ("backward.py", "no wait_group", 2): (
+        "the loading warp waits for the stage of Q first, which is released after a wait for all products"
+    ),
+    ("backward.py", "no wait_group", 3): _FEW,
 }
