@@ -64,6 +64,7 @@ from .kernels.select import (
     select as select,
     unique_consecutive as unique_consecutive,
 )
+from .kernels.topk import argtopk as argtopk, topk as topk
 from .runtime.device_array import DeviceArray as DeviceArray, asarray as asarray, empty as empty
 from .runtime.host_call import Compiled as Compiled, compile as compile, launch as launch
 
