@@ -18,6 +18,7 @@ from .kernels.flags import (
     flag_heads_and_tails as flag_heads_and_tails,
     flag_tails as flag_tails,
 )
+from .kernels.histogram import bincount as bincount, histogram as histogram
 from .kernels.matmul import MatmulPolicy as MatmulPolicy, matmul as matmul
 from .kernels.reduce import (
     all as all,

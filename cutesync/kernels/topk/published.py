@@ -24,6 +24,11 @@ def counter_bytes(splits: int) -> int:
     return 4 * COUNTER_WORDS + 16 * splits
 
 
+def store(address, value) -> None:
+    """Store one number."""
+    cute.make_tensor(address, cute.make_layout((1,)))[0] = value
+
+
 class Published:
     """Exchanges of blocks with ``pools``. A candidate takes a word of 64 bits, or two if its key or index has 64."""
 
@@ -101,7 +106,7 @@ class Published:
         cute.arch.sync_threads()
         base = Int32(pool.words[NOTE])
         for i in cutlass.range(thread, count, self.pools.threads, unroll=1):
-            self.store(self.entry(shared, base + i), self.key(pool.keys[i]), self.index(pool.places[i]))
+            self.store_entry(self.entry(shared, base + i), self.key(pool.keys[i]), self.index(pool.places[i]))
         cute.arch.sync_threads()
         if thread == 0:
             # release: the block's candidates, ordered before by sync_threads; acquire: those of all that came earlier
@@ -115,18 +120,17 @@ class Published:
         if last:
             number = Int32(cute.arch.load(counters, Int32, sem="relaxed", scope="gpu"))
             for i in cutlass.range(thread, 2 * shared.splits, self.pools.threads, unroll=1):
-                cute.arch.store(self.bounds(shared) + i, Int64(0), sem="relaxed", scope="gpu")
+                store(self.bounds(shared) + i, Int64(0))
             cute.arch.sync_threads()  # all have read the number
             if thread == 0:
-                cute.arch.store(counters, Int32(0), sem="relaxed", scope="gpu")
+                store(counters, Int32(0))
         return last, number
 
-    def store(self, address, key, place) -> None:
+    def store_entry(self, address, key, place) -> None:
+        """Store a candidate."""
+        store(address, Int64(key) if self.wide else (Int64(key) << 32) | Int64(place))
         if self.wide:
-            entry = cute.make_tensor(address, cute.make_layout((2,)))
-            entry[0], entry[1] = Int64(key), Int64(place)
-        else:
-            cute.make_tensor(address, cute.make_layout((1,)))[0] = (Int64(key) << 32) | Int64(place)
+            store(address + 1, Int64(place))
 
     def registers(self) -> tuple:
         """Where candidates are put that a lane loads."""
