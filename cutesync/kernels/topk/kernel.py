@@ -54,7 +54,7 @@ class TopKKernel:
         self.order = Order(operation.dtype, operation.largest)
         self.rows = Rows(self.order, policy.unroll, policy.vectors, self.index)
         self.pools = Pools(self.order, self.index, policy.threads, policy.capacity)
-        self.published = Published(self.pools)
+        self.published = Published(self.pools, self.rows.each)
 
     @cute.jit
     def __call__(
@@ -198,8 +198,7 @@ class TopKKernel:
 
     @cute.jit
     def cut_back(self, pool, limit: Limit, shared: Shared, thread):
-        """Raise the limit, and drop the candidates that come after it. After a block barrier; ends with one, or drops
-        nothing."""
+        """Raise the limit, and drop the candidates that come after it. After a block barrier."""
         count, key, index = self.pools.held(pool), limit.key, limit.index
         if cutlass.const_expr(self.policy.split):
             held = self.pools.keys_of(pool, count, thread)

@@ -165,9 +165,8 @@ class Pools:
     def bisect(self, pool: Pool, held, count, low, wanted, thread):
         """``(key, number)``: a key such that ``number`` of the ``count`` held keys are not below it, from ``wanted`` to
         ``slack(wanted)`` of them if possible. ``low`` is such a key that none is below; ``wanted`` is at most
-        ``count``. If too many keys are equal, the number is larger."""
+        ``count``. If too many keys are equal, the number is larger. After a block barrier."""
         size = cute.size(held)
-        cute.arch.sync_threads()  # the words of the sums may be in use
         top = self.key(held[0])
         for e in cutlass.range_constexpr(1, size):
             top = cutlass.max(top, self.key(held[e]))
@@ -235,8 +234,7 @@ class Pools:
 
     @cute.jit
     def drop(self, pool: Pool, count, limit: Limit, thread):
-        """Drop the candidates that come after the limit, of ``count``. Block barriers before and after."""
-        cute.arch.sync_threads()
+        """Drop the candidates that come after the limit, of ``count``, which a block barrier ago all had read."""
         self.clear(pool, thread)
         lane = thread % LANES
         for begin in cutlass.range(0, count, self.threads, unroll=1):
@@ -253,11 +251,10 @@ class Pools:
             cute.arch.sync_threads()  # the places of this round, and those before, have been read
             if kept:
                 put(pool[:2], place, candidate)
-        cute.arch.sync_threads()
 
     @cute.jit
     def sort(self, pool: Pool, count, thread):
-        """Sort ``count`` candidates, the best first; a bitonic sort (Batcher 1968). Block barriers before and after."""
+        """Sort ``count`` candidates, the best first; a bitonic sort (Batcher 1968). A block barrier after."""
         size = Int32(2)
         while size < count:
             size = size * 2

@@ -11,7 +11,7 @@ from cutlass import Boolean, Int32, Int64
 from ...warp import LANES
 from .pool import NOTE, Limit, Pools, slack
 
-UNROLL = 8  # candidates that a lane loads at once
+MAX_UNROLL = 8  # candidates that a lane loads at once
 COUNTER_WORDS = 2  # of a row, of 32 bits: candidates, arrivals; then two words of 64 bits for each block
 
 # A row's place in the workspace: block ``split`` of ``splits`` works on row ``number``, and ``wanted`` elements
@@ -30,12 +30,14 @@ def store(address, value) -> None:
 
 
 class Published:
-    """Exchanges of blocks with ``pools``. A candidate takes a word of 64 bits, or two if its key or index has 64."""
+    """Exchanges of blocks with ``pools``, which have room for ``each`` candidates of a lane beside those that are kept.
+    A candidate takes a word of 64 bits, or two if its key or index has 64."""
 
-    def __init__(self, pools: Pools) -> None:
+    def __init__(self, pools: Pools, each: int) -> None:
+        self.unroll = min(MAX_UNROLL, each)
         self.pools, self.key, self.index = pools, pools.key, pools.index
         self.wide = max(self.key.width, self.index.width) == 64
-        self.elements = LANES * UNROLL
+        self.elements = LANES * self.unroll
 
     def counters(self, shared: Shared):
         """The counters of the row: the address of the first."""
@@ -60,6 +62,7 @@ class Published:
             self.tell(bounds + 2 * shared.split, limit.key, thread)
         part = (shared.wanted + shared.splits - 1) // shared.splits
         if count >= part:
+            cute.arch.sync_threads()  # the words of the sums may be in use
             key, _ = self.pools.bisect(pool, held, count, limit.key, part, thread)
             self.tell(bounds + (2 * shared.split + 1), key, thread)
         most, least = Int32(Int32.min), Int32(Int32.max)
@@ -134,12 +137,12 @@ class Published:
 
     def registers(self) -> tuple:
         """Where candidates are put that a lane loads."""
-        return tuple(cute.make_rmem_tensor((UNROLL,), kind) for kind in self.pools.types)
+        return tuple(cute.make_rmem_tensor((self.unroll,), kind) for kind in self.pools.types)
 
     @cute.jit
     def load(self, keys, places, shared: Shared, at, count):
         """Load candidates ``at``, ``at`` + 32, ... below ``count``."""
-        for u in cutlass.range_constexpr(UNROLL):
+        for u in cutlass.range_constexpr(self.unroll):
             entry = cute.make_tensor(self.entry(shared, cutlass.min(at + u * LANES, count - 1)), cute.make_layout((2,)))
             if cutlass.const_expr(self.wide):
                 keys[u], places[u] = self.key(entry[0]), self.index(entry[1])
@@ -149,6 +152,6 @@ class Published:
     def append(self, pool, keys, places, at, count, limit: Limit, lane) -> Boolean:
         """Append loaded candidates; whether there was room."""
         found = [
-            (self.key(keys[u]), lambda u=u: (at + u * LANES < count, self.index(places[u]))) for u in range(UNROLL)
+            (self.key(keys[u]), lambda u=u: (at + u * LANES < count, self.index(places[u]))) for u in range(self.unroll)
         ]
         return self.pools.append(pool, limit, found, lane)
