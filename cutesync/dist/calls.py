@@ -20,12 +20,16 @@ _MOST_PLANS = 1024
 
 def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple, out: Any, stream: Any) -> Any:
     """Make a call of a family; ``call`` is its front end, and ``given`` are its inputs."""
-    xs = tuple(x for x in given if x is not None)
-    for x, name in zip(given, family.inputs):
-        if x is not None and type(x) is not Sharded:
-            raise ArgumentTypeError(explain(name, f"a {type(x).__name__} beside a Sharded", "a Sharded"))
-    group = xs[0].group
-    key = (family.name, arguments, *(None if x is None else x.key for x in given))
+    if len(given) == 1:
+        ((first,), xs) = given, given
+        key: tuple = (family.name, arguments, first.key)
+    else:
+        first, xs = given[0], tuple([x for x in given if x is not None])
+        for x, name in zip(given, family.inputs):
+            if x is not None and type(x) is not Sharded:
+                raise ArgumentTypeError(explain(name, f"a {type(x).__name__} beside a Sharded", "a Sharded"))
+        key = (family.name, arguments, *[None if x is None else x.key for x in given])
+    group = first.group
     try:
         plan = group.plans.get(key)
     except TypeError:  # an unhashable argument: the plan is used once
@@ -38,7 +42,7 @@ def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple,
             group.plans[key] = plan
     if out is not None:
         raise ArgumentTypeError(explain("out", f"a {type(out).__name__} for a Sharded", "None"))
-    return plan.run(xs, group.streams(xs[0].parts, stream), stream is not None)
+    return plan.run(xs, group.streams(first, stream), stream is not None)
 
 
 def _plan(family: Family, call: Callable, arguments: tuple, given: tuple) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from ..ops import operator
 from ..runtime import arrays, backend, device, device_array, workspace
 from .exchange import Exchange, Side
 from .memory import MAX_RANKS, SymmetricMemory
-from .sharded import Sharded, signature
+from .sharded import Sharded
+from .work import Together, Work
 
 
 class Group:
@@ -87,20 +88,27 @@ class Group:
         device gets ``parts[0] op parts[1] op ...``, the same bits on all. ``op`` is as in ``cs.reduce``.
 
         The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time."""
-        given = parts.parts if isinstance(parts, Sharded) else tuple(parts)
-        signatures = tuple(signature(part) for part in given)
-        key = ("all_reduce", op if type(op) is str else identify(op), signatures)
+        given = parts.parts if type(parts) is Sharded else tuple(parts)
+        libraries = [arrays.adapter(part) for part in given]
+        found = [library.identify_strided(part) for library, part in zip(libraries, given)]
+        meaning = [(type(part), at & 15, signature) for part, (at, signature) in zip(given, found)]
+        key = ("all_reduce", op if type(op) is str else identify(op), *meaning)
         plan = self.plans.get(key)
         if plan is None:
             plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op)
         exchange, like = plan
-        streams = self.streams(given, stream)
+        if stream is None:
+            streams = tuple([library.stream(at) for library, at in zip(libraries, self.ordinals)])
+        else:
+            streams = self.given_streams(stream)
         results, places = [], []
-        with self.together():
-            for part, raw, (library, empty) in zip(given, streams, like):
-                results.append(empty(raw, stream is not None))
-                places.append((library.identify(part)[0], library.address(results[-1])))
-            exchange.launch_all(places, streams)
+        with Work(self, streams, stream is not None) as work:
+            for rank, (library, empty) in enumerate(like):
+                work.at(rank)
+                y = empty(streams[rank], work.explicit)
+                results.append(y)
+                places.append((found[rank][0], library.address(y)))
+            exchange.launch_all(places, work)
         return Sharded.of_results(self, results, None)
 
     def _all_reduce(self, given: Sharded, op: Any) -> tuple[Exchange, list]:
@@ -115,10 +123,14 @@ class Group:
 
     # --- what the functions of this package use -----------------------------------------------------------------------
 
-    def streams(self, parts: Sequence[Any], stream: Any) -> tuple[int, ...]:
-        """Return the stream of each device, as raw handles."""
+    def streams(self, x: Sharded, stream: Any) -> tuple[int, ...]:
+        """Return the stream of each device, as raw handles; by default the current ones of the libraries of ``x``."""
         if stream is None:
-            return tuple(arrays.adapter(part).stream(ordinal) for part, ordinal in zip(parts, self.ordinals))
+            return tuple([current(ordinal) for current, ordinal in x.facts.streams])
+        return self.given_streams(stream)
+
+    def given_streams(self, stream: Any) -> tuple[int, ...]:
+        """Return the streams of ``stream=``, a sequence, as raw handles."""
         if not isinstance(stream, (tuple, list)) or len(stream) != self.size:
             raise ArgumentTypeError(explain("stream", repr(stream), f"None, or a sequence of {self.size} streams"))
         return tuple(map(arrays.stream_handle, stream))
@@ -128,18 +140,16 @@ class Group:
         libraries = [arrays.adapter(part) for part in like.parts]
         return [(library, library.allocator(shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """Launches inside, of all devices, may wait for each other. If they fail, the next ones begin anew."""
-        try:
-            with self.place.at_once():
-                yield
-        except BaseException:
-            self._memories.clear()
-            self.plans.clear()
-            for ordinal in self.ordinals:
-                workspace.forget(ordinal, 0)
-            raise
+    def together(self) -> Together:
+        """Return a context for several calls, all of whose launches may wait for each other."""
+        return Together(self)
+
+    def forget(self) -> None:
+        """Let the next launches begin with new memory: those before have failed."""
+        self._memories.clear()
+        self.plans.clear()
+        for ordinal in self.ordinals:
+            workspace.forget(ordinal, 0)
 
     def at(self, ordinal: int, stream: int) -> contextlib.AbstractContextManager:
         """Return a context for calls about a stream of a device. Only the thread's own stream needs one: its handle is
@@ -148,13 +158,17 @@ class Group:
 
     def memory(self, streams: tuple[int, ...]) -> SymmetricMemory:
         """Return the symmetric memory of these streams, or of their captures."""
-        key = []
-        for ordinal, stream in zip(self.ordinals, streams):
-            with self.at(ordinal, stream):
-                capture = self.place.capture(stream)
-                key.append(("capture", capture) if capture is not None else self.place.stream_number(stream))
-        found = self._memories.get(tuple(key))
+        key = tuple(map(self._number, self.ordinals, streams))
+        found = self._memories.get(key)
         if found is None:
             of_graph = any(type(part) is tuple and part[0] == "capture" for part in key)
-            found = self._memories[tuple(key)] = SymmetricMemory(self.ordinals, of_graph)
+            found = self._memories[key] = SymmetricMemory(self.ordinals, of_graph)
         return found
+
+    def _number(self, ordinal: int, stream: int) -> Hashable:
+        """Return what tells a stream of a device, or its capture, from others."""
+        if stream in device.DEFAULT:
+            return stream
+        with self.at(ordinal, stream):
+            capture = self.place.capture(stream)
+            return ("capture", capture) if capture is not None else self.place.stream_number(stream)

@@ -141,7 +141,10 @@ class Machine:
             raise
         except MALFORMED as fault:
             f, what = fragment, f"the emulator cannot carry this out ({type(fault).__name__}: {fault})"
-            place = [f"{actor(f.warp, np.flatnonzero(f.mask))} is at {f.where().where()}"] if f is not None else []
+            place = []
+            if f is not None:
+                at = f.where()
+                place = [f"{actor(f.warp, np.flatnonzero(f.mask), at.loc)} is at {at.where()}"]
             self.fail("unsupported", what, None, (), None, place)
 
     def run_fragment(self, f: Fragment, quantum: int) -> None:
@@ -299,7 +302,7 @@ class Machine:
     def report(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: int = 0) -> Report:
         (warp, lanes, site), head = at, []
         if warp is not None:
-            head.append(actor(warp, lanes))
+            head.append(actor(warp, lanes, self.program.sites[site - 1].loc if site else None))
         if site:
             head.append(f"  at {self.program.sites[site - 1].where()}")
         body = head + list(lines)

@@ -16,6 +16,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...sync.overlap import await_launches
+from ..gather import Stepped
 from .plan import CUT_THREADS
 from .spec import SegmentsSpec
 
@@ -42,7 +43,7 @@ class Offsets:
 
 
 @cute.jit
-def offset(start: cute.Pointer, k, ends: cutlass.Constexpr):
+def offset(start, k, ends: cutlass.Constexpr):
     """Offset ``k``, as it is in memory."""
     found = Int64(0)
     if cutlass.const_expr(ends):
@@ -71,13 +72,8 @@ class Cuts:
     """The kernel that finds where each tile of ``size`` members begins: a thread searches for each."""
 
     def __init__(self, spec: SegmentsSpec, size: int) -> None:
-        self.ends, self.reverse, self.size, self.threads, self.smem = (
-            spec.heads.ends,
-            spec.reverse,
-            size,
-            CUT_THREADS,
-            0,
-        )
+        self.ends, self.reverse, self.stepped = spec.heads.ends, spec.reverse, spec.heads.stepped
+        self.size, self.threads, self.smem = size, CUT_THREADS, 0
 
     @cute.jit
     def __call__(
@@ -87,19 +83,23 @@ class Cuts:
         segments: Int64,
         length: Int64,
         tiles: Int64,
+        step: Int64,
         grid: Int32,
         stream,
     ):
         self.kernel.set_name_prefix("cutesync_segment_cuts", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(offsets, cuts, segments, length, tiles).launch(
+        self.kernel(offsets, cuts, segments, length, tiles, step).launch(
             grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream
         )
 
     @cute.kernel
-    def kernel(self, offsets: cute.Pointer, cuts: cute.Pointer, segments: Int64, length: Int64, tiles: Int64):
+    def kernel(
+        self, offsets: cute.Pointer, cuts: cute.Pointer, segments: Int64, length: Int64, tiles: Int64, step: Int64
+    ):
         await_launches()
         tile = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
         if tile <= tiles:
             member = cutlass.min(tile * self.size, length + segments)
-            before = ends_before(Offsets(offsets, segments, length, self.ends, self.reverse), member)
+            start = Stepped(offsets, step) if self.stepped else offsets
+            before = ends_before(Offsets(start, segments, length, self.ends, self.reverse), member)
             cute.make_tensor(cuts + tile, cute.make_layout((1,)))[0] = member - before
