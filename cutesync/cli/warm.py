@@ -52,7 +52,7 @@ def warm(
     Parameters
     ----------
     families : names of families: "reduce", "scan", "flags", "select", "segments", "topk",
-        "matmul", "patterns".
+        "histogram", "matmul", "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin",
         "argmax", "mean", "var", "std", "logsumexp", "count_nonzero", "minmax"; of the flags ("ne" if none of theirs is
@@ -232,6 +232,17 @@ def _topk_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[J
         yield from _collected(f"topk {source}", [functools.partial(topk, x, min(64, x.shape[-1])) for x in arrays])
 
 
+def _count_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """Yield counts of integers, of 256 and of more bins. Operators and layouts do not apply."""
+    from .. import bincount
+
+    for source in (dtype for dtype in dtypes if dtype.kind != "f"):
+        calls = [
+            functools.partial(bincount, _dry_array((1 << 20,), source), length=1 << k) for k in (8, 11, 13, 15, 20)
+        ]
+        yield from _collected(f"bincount {source}", calls)
+
+
 def _segment_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
     """Yield operations by int32 keys, of 1-D arrays. Layouts do not apply."""
     from .. import reduce_by_key, scan_by_key
@@ -280,6 +291,7 @@ FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {
     "select": _select_jobs,
     "segments": _segment_jobs,
     "topk": _topk_jobs,
+    "histogram": _count_jobs,
     "matmul": _matmul_jobs,
     "patterns": _pattern_jobs,
 }

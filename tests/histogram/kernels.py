@@ -14,7 +14,7 @@ def force(monkeypatch, name: str = "shared") -> None:
 
     def choose(length: int, size: int, bins: int) -> Choice:
         shared = KERNELS[name] if bins <= KERNELS[name] else 0
-        return Choice(CountPolicy(64, shared, 1), max(1, min(3, length // 500)))
+        return Choice(CountPolicy(64, 2, shared, 1), max(1, min(3, length // 500)))
 
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(call, "_plans", {})

@@ -2,7 +2,7 @@
 
     block    clears its counters -- barrier -- counts its elements -- barrier -- adds its counters to the result
 
-A thread loads ``UNROLL`` vectors, and then counts their elements by atomics of shared memory; the hardware combines
+A thread loads some vectors, and then counts their elements by atomics of shared memory; the hardware combines
 lanes that add 1 to the same counter. With more bins than shared memory has room for, elements are added to the result
 in global memory, one atomic for a warp whose elements have the same bin. All sums are of integers, so their order does
 not matter.
@@ -21,7 +21,7 @@ from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
 from ...sync.overlap import await_launches, let_next_start
-from .policy import UNROLL, VECTOR_BYTES, ClearPolicy, CountPolicy
+from .policy import VECTOR_BYTES, ClearPolicy, CountPolicy
 from .spec import Counting
 
 
@@ -125,9 +125,9 @@ class CountKernel:
         skew = Int32(x.toint() & (VECTOR_BYTES - 1)) // size
         head = cutlass.min(Int64((self.vector - skew) % self.vector), length)
         vectors = (length - head) // self.vector
-        steps = (vectors + UNROLL * all_threads - 1) // (UNROLL * all_threads)
+        steps = (vectors + self.policy.unroll * all_threads - 1) // (self.policy.unroll * all_threads)
         for step in cutlass.range(steps, unroll=1):  # as many for all lanes of a warp
-            first = step * (UNROLL * all_threads) + number
+            first = step * (self.policy.unroll * all_threads) + number
             self.count_vectors(counters, x + head, (first, all_threads, vectors), bounds)
         loose = length - vectors * self.vector
         place = choose(number < head, number, number + vectors * self.vector)
@@ -138,20 +138,20 @@ class CountKernel:
 
     @cute.jit
     def count_vectors(self, counters, start, part: tuple, bounds: tuple):
-        """Count the elements of ``UNROLL`` vectors, ``step`` apart."""
+        """Count the elements of some vectors, ``step`` apart."""
         first, step, stop = part
         dtype = self.counting.dtype
         word: Any = Int32 if dtype.size < 8 else dtype.cutlass
         words = VECTOR_BYTES // (word.width // 8)
-        held = cute.make_rmem_tensor(cute.make_layout((words, UNROLL), stride=(1, words)), word)
-        for u in cutlass.range_constexpr(UNROLL):
+        held = cute.make_rmem_tensor(cute.make_layout((words, self.policy.unroll), stride=(1, words)), word)
+        for u in cutlass.range_constexpr(self.policy.unroll):
             for w in cutlass.range_constexpr(words):
                 held[w, u] = word(0)
             if first + u * step < stop:
                 address = start.toint() + (first + u * step) * VECTOR_BYTES
                 source = cute.make_ptr(word, address, cute.AddressSpace.gmem, assumed_align=VECTOR_BYTES)
                 cute.autovec_copy(cute.make_tensor(source, cute.make_layout((words,))), held[(None, u)])
-        for u in cutlass.range_constexpr(UNROLL):
+        for u in cutlass.range_constexpr(self.policy.unroll):
             row = cute.recast_tensor(held[(None, u)], dtype.cutlass)
             for i in cutlass.range_constexpr(self.vector):
                 self.count(counters, dtype.cutlass(row[i]), first + u * step < stop, bounds)

@@ -9,7 +9,9 @@ from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 VECTOR_BYTES = 16
-UNROLL = 4  # vectors that a thread has on their way
+LOAD_BYTES = {1: 32}  # that a thread has on their way, by the size of an element
+MOST_LOAD_BYTES = 64
+THREADS = 512, 1024  # of a block, where two or one fit a multiprocessor: 64 registers a thread
 COUNTER_BYTES = 4
 SHARED_BINS = (12 << 10, 48 << 10)  # with so many counters, two blocks or one have them in shared memory
 
@@ -23,10 +25,11 @@ class ClearPolicy(Policy, kernel=".kernel:ClearCounts"):
 
 @dataclass(frozen=True)
 class CountPolicy(Policy, kernel=".kernel:CountKernel"):
-    """Blocks of ``threads``. With ``shared``, the number of counters in shared memory, a block adds them to the result
-    in the end; without, every element is added to it."""
+    """Blocks of ``threads``, which load ``unroll`` vectors at a time. With ``shared``, the number of counters in shared
+    memory, a block adds them to the result in the end; without, every element is added to it."""
 
     threads: int
+    unroll: int
     shared: int
     blocks_per_sm: int
 
@@ -48,6 +51,8 @@ def choose(length: int, size: int, bins: int) -> Choice:
     """Return the policy for ``length`` elements of ``size`` bytes."""
     two, one = SHARED_BINS
     shared = next((room for room in (256, 2048, two, one) if bins <= room), 0)
-    policy = CountPolicy(1024, shared, 1 if shared == one else 2)
-    blocks = ceil_div(length * size, policy.threads * UNROLL * VECTOR_BYTES)
+    alone = shared == one
+    unroll = LOAD_BYTES.get(size, MOST_LOAD_BYTES) // VECTOR_BYTES
+    policy = CountPolicy(THREADS[alone], unroll, shared, 1 if alone else 2)
+    blocks = ceil_div(length * size, policy.threads * unroll * VECTOR_BYTES)
     return Choice(policy, max(1, min(blocks, policy.blocks_per_sm * SMS)))

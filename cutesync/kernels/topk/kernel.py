@@ -31,7 +31,7 @@ from cutlass import Boolean, Int32, Int64
 from ...block.split import share
 from ...sync.overlap import await_launches, let_next_start
 from ...warp import LANES
-from ..reduce.coordinates import Axes
+from ..coordinates import Axes
 from .order import Order
 from .policy import FIRST_MILESTONE, MILESTONE_PARTS, MILESTONE_STEP, TopKPolicy
 from .pool import Limit, Pools, any_of_block, slack, within

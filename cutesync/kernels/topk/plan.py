@@ -14,7 +14,7 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...runtime.layout import Axis, axes_of, merged
-from ..reduce.normal import numbers, parameters
+from ..axes import numbers, parameters
 from .policy import MAX_WANTED, Choice, Problem, TopKPolicy, choose
 from .spec import TopK, TopKSpec
 
