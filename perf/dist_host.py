@@ -30,6 +30,7 @@ class Driver:
     """Stands for ``cuda.bindings.driver``: every function succeeds and does nothing."""
 
     CUfunction_attribute = CUstreamCaptureMode = CUstream_flags = MagicMock()
+    CUmemAccessDesc = CUmemAccess_flags = CUmemLocationType = MagicMock()
 
     def __init__(self) -> None:
         self.context = 1000  # of device 0

@@ -27,7 +27,7 @@ from cutlass.experimental import primitives
 from ..sync.gather import join_state, split_state, words
 from ..sync.wait import LAST_WORDS, PATIENCE, bounded
 from ..warp import Maybe
-from .memory import HEADERS, SLOTS
+from .memory import FAREWELLS, HEADERS, SLOTS
 
 MINUTE = 60_000_000_000  # ns
 LOOKS = 4096  # at a word, between two looks at the clock
@@ -68,9 +68,25 @@ class Link:
         """Where the headers of this launch begin in the memory of each device."""
         return HEADERS + (self.tag & 1) * (8 * self.ranks)
 
+    @property
+    def farewells(self):
+        """Where the words begin that ranks write when they have read the memory of this device."""
+        return FAREWELLS + (self.tag & 1) * (8 * self.ranks)
+
     def greet(self, peer) -> None:
         """Write the header into the memory of a device."""
         store(peer + self.headers + 8 * self.call.rank, self.header)
+
+    def publish(self, peer, words) -> None:
+        """Write this rank's word among ``words`` of a device, after all that this thread knows of."""
+        cute.arch.store(pointer(peer + words + 8 * self.call.rank), self.header, sem="release", scope="sys")
+
+    def acquire(self, words, other) -> None:
+        """Wait for the word of rank ``other`` among ``words`` of this device, and for all that it wrote before."""
+        at = self.mine + words + 8 * other
+        _, late = await_word(at, load(at), self.tag, Late.none(), other)
+        word: Any = cute.arch.load(pointer(at), Int64, sem="acquire", scope="sys")
+        _judge(self, late, self.wrong(word, late, other, Int32(-1)))
 
     def meet(self, others, late: Late) -> None:
         """Wait for the headers of the ranks ``others``, and stop if one does not come or is of another call."""
@@ -78,8 +94,12 @@ class Link:
         for other in others:
             at = self.mine + self.headers + 8 * other
             word, late = await_word(at, load(at), self.tag, late, other)
-            wrong = Int32(cutlass.select_((late.rank < 0) & (word != self.header), Int32(other), wrong))
+            wrong = self.wrong(word, late, other, wrong)
         _judge(self, late, wrong)
+
+    def wrong(self, word, late: Late, other, before):
+        """``other`` if its word is not the header of this call, else ``before``."""
+        return Int32(cutlass.select_((late.rank < 0) & (word != self.header), Int32(other), before))
 
     def place(self, types, rank, at):
         """Where word 0 of state ``at`` of a rank lies in the memory of each device, and how far apart words are."""

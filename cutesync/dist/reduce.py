@@ -26,7 +26,7 @@ from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .exchange import Exchange, Side
 from .fused import FusedReduce
-from .parts import Apart, Key
+from .parts import Apart, Key, Results
 from .sharded import Sharded
 from .work import Work
 
@@ -51,6 +51,8 @@ class LastOfArg(Named):
 class ReducePlan:
     """A reduction along the sharded axis: its launches, and what makes its results."""
 
+    results = Results(None)
+
     def __init__(self, spec: ReduceSpec, xs: tuple[Sharded, ...], full: list[int]) -> None:
         first = xs[0]
         self.group, take = first.group, sum(1 << rank for rank in full)
@@ -59,9 +61,15 @@ class ReducePlan:
         sides = [Side(rank in full, take, _args(spec, first, rank)) for rank in range(self.group.size)]
         self.passes = passes_of(spec, _last(spec), xs, sides)
 
-    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
+    def run(
+        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
+    ) -> Any:
         group, results, targets = self.group, [], []
         with Work(group, streams, explicit) as work:
+            if outs is not None:
+                targets = [at for of_rank in zip(*[y.pointers for y in outs]) for at in of_rank]
+                self.passes.launch_all(xs, targets, work)
+                return outs
             at = work.at
             for rank, like in enumerate(self.like):
                 at(rank)
@@ -132,9 +140,9 @@ def plan_of(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharde
     axis, full = first.axis, full_ranks(first)
     if axis is None or axis not in spec.axes:
         reduced = sum(other < axis for other in spec.axes) if axis is not None and not spec.keepdims else 0
-        return Apart(call, arguments, None if axis is None else axis - reduced)
+        return Apart(call, arguments, Results(None) if axis is None else Results(axis - reduced, first.lengths))
     _check(spec, axis)
-    return ReducePlan(spec, xs, full) if full else Apart(call, arguments, None)
+    return ReducePlan(spec, xs, full) if full else Apart(call, arguments, Results(None))
 
 
 def full_ranks(x: Sharded) -> list[int]:

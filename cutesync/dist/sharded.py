@@ -37,7 +37,7 @@ class Sharded:
                 explain("parts", f"{len(self.parts)} arrays", f"{group.size}, one for each device")
             )
         views = tuple(_checked(group, rank, part) for rank, part in enumerate(self.parts))
-        self.axis = None if axis is None else _axis(axis, len(views[0].shape))
+        self.axis = None if axis is None else axis_number(axis, len(views[0].shape))
         _check_alike(views, self.axis)
         self._facts: _Facts | None = _facts(views, self.axis, self.parts)
 
@@ -125,6 +125,20 @@ class Sharded:
             host = np.concatenate([host_of(part) for part in self.parts], self.axis)
         return host if dtype is None else host.astype(dtype)
 
+    def reshard(self, axis: int | None, lengths: Sequence[int] | None = None, *, stream: Any = None) -> Sharded:
+        """Return a copy spread along another axis, in parts of ``lengths`` (by default as equal as ``np.array_split``
+        makes them), or with ``axis`` None the whole array on every device. Each device reads what it gets from the
+        parts of the others, in one launch. ``stream`` is a sequence of streams, or None (the current ones)."""
+        from .reshard import reshard
+
+        return reshard(self, axis, lengths, stream)
+
+    def gather(self, rank: int = 0, *, stream: Any = None) -> Any:
+        """Return a copy of the whole array on the device of ``rank``: an array of the library of its part."""
+        from .reshard import gather
+
+        return gather(self, rank, stream)
+
     def item(self) -> Any:
         """Wait; return the only element as a Python number."""
         if self.size != 1:
@@ -205,7 +219,8 @@ def _checked(group: Group, rank: int, part: Any) -> View:
     return view
 
 
-def _axis(axis: Any, ndim: int) -> int:
+def axis_number(axis: Any, ndim: int) -> int:
+    """Return an axis counted from 0."""
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
         raise ArgumentTypeError(explain("axis", repr(axis), "an int"))
     if not -ndim <= axis < ndim:

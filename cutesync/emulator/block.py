@@ -124,6 +124,8 @@ class Warp:
             "lanemask_ge": ~((1 << _LANES) - 1),
             "dynamic_smem_size": machine.dynamic_bytes,
             "total_smem_size": machine.shared_bytes,
+            "envreg1": machine.workspace >> 32,
+            "envreg2": machine.workspace & 0xFFFFFFFF,
         }
         if name not in values:
             raise EmulationError(

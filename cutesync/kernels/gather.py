@@ -19,7 +19,7 @@ from .coordinates import Axes, quotient
 from .layouts import Layout
 
 WORDS = {1: Uint8, 2: Uint16, 4: Int32, 8: Int64}  # registers of elements, by size
-UNROLL = 8  # positions that a lane reads together
+UNROLL, MAX_WORDS = 8, 16  # positions that a lane reads together, and the registers of their elements, at most
 PAIRS = 4  # elements are put in whole words: so many positions, at most, beyond the last
 
 # A tile: its first position, where its positions stop, how many positions there are in all, and the index of position
@@ -66,11 +66,12 @@ class Gather:
         array k, of ``sizes[k]`` bytes, at a place of the tile, from place ``low`` on: 0, or -1 with the element before
         the first. What does not exist is 0."""
         lane = cute.arch.lane_idx()
+        unroll = max(1, min(UNROLL, MAX_WORDS // sum(max(1, size // 4) for size in sizes)))
         places = (Int32(tile.stop - tile.first) + (PAIRS - 1)) // PAIRS * PAIRS
-        first = worker * (LANES * UNROLL) + low * LANES
-        for start in cutlass.range(first, places, workers * (LANES * UNROLL), unroll=1):
+        first = worker * (LANES * unroll) + low * LANES
+        for start in cutlass.range(first, places, workers * (LANES * unroll), unroll=1):
             loaded = []
-            for u in cutlass.range_constexpr(UNROLL):
+            for u in cutlass.range_constexpr(unroll):
                 place = start + u * LANES + lane
                 loaded.append((place, *self.load(arrays, sizes, tile, place)))
             for place, exists, words in loaded:

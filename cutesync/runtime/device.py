@@ -296,7 +296,8 @@ _PEERS_ALREADY = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 
 
 def enable_peers(ordinal: int, others: list[int]) -> None:
-    """Let kernels on device ``ordinal`` access memory that ``cuMemAlloc`` returns on the other devices."""
+    """Let kernels on device ``ordinal`` access memory that ``cuMemAlloc`` returns on the other devices, and that of
+    their default memory pools."""
     cu = driver()
     with using(ordinal):
         for other in others:
@@ -306,6 +307,11 @@ def enable_peers(ordinal: int, others: list[int]) -> None:
             (code,) = cu.cuCtxEnablePeerAccess(_primary_context(other), 0)
             if int(code) not in (0, _PEERS_ALREADY):
                 raise failure(int(code), f"peer access from GPU {ordinal} to GPU {other}")
+            access = cu.CUmemAccessDesc()
+            access.location.type, access.location.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, ordinal
+            access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+            pool = check(cu.cuDeviceGetMemPool(other), "cuDeviceGetMemPool")
+            check(cu.cuMemPoolSetAccess(pool, [access], 1), "cuMemPoolSetAccess")
 
 
 def capturing(stream: int) -> bool:

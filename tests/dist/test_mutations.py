@@ -13,7 +13,13 @@ from ..faults import RESULT, Bench, each, every, first, op
 
 pytestmark = pytest.mark.slow
 
-KERNELS = {"one block": 40, "several blocks": 600, "reduction": 50, "reduction of several blocks": 20_000}  # elements
+KERNELS = {
+    "reading": 80,
+    "one block": 40,
+    "several blocks": 600,
+    "reduction": 50,
+    "reduction of several blocks": 20_000,
+}  # elements
 
 
 @functools.cache
@@ -28,7 +34,13 @@ def bench(name: str) -> Bench:
             wanted = [2 * x + 1 + 10 * turn for turn in range(4)]
             sharded = [Sharded(group, given, 0) for given in parts]
             with group.together():
-                if name.startswith("reduction"):
+                if name == "reading":  # what a launch before has written, and one behind overwrites
+                    wanted = [np.concatenate(list(map(np.asarray, given))).cumsum() for given in parts]
+                    found = []
+                    for given in sharded:
+                        found.append(cs.cumsum(given, dtype="int32", out=given).reshard(None))
+                        cs.cumsum(given, dtype="int32", out=given)
+                elif name.startswith("reduction"):
                     found, wanted = [cs.sum(given, dtype="int32") for given in sharded], [y.sum() for y in wanted]
                 else:
                     found = [group.all_reduce(given) for given in parts]
@@ -68,6 +80,23 @@ FAULTS = {
         every(r"and\.b32 (\s*%r\d+, %r\d+), 16;", r"and.b32 \1, 0;"),
         ANY,
     ),
+    "a header that releases nothing": (
+        "reading",
+        each(r"st\.release\.sys", "st.relaxed.sys"),
+        {"race"},
+    ),
+    "a header at gpu scope": (
+        "reading",
+        each(r"st\.release\.sys", "st.release.gpu"),
+        {"race"},
+    ),
+    "a header that is not sent": ("reading", each(op(r"st\.release\.sys")), {"deadlock"}),
+    "the header not acquired": (
+        "reading",
+        each(r"ld\.acquire\.sys", "ld.relaxed.sys"),
+        {"race"},
+    ),
+    "read without waiting": ("reading", first(op(r"bar\.sync"), after=r"ld\.acquire\.sys"), {"race"}),
     "blocks of a reduction: sent at gpu scope": (
         "reduction of several blocks",
         each(SENT, "st.relaxed.gpu.global.b64"),

@@ -2,8 +2,7 @@
 
 The positions of an array and the ends of its segments are merged: the end of a segment comes behind its last position.
 A tile has ``size`` members of this merged list. So it takes the same time whatever the lengths of segments are, also
-where many are empty, and which operands are combined follows from the offsets alone. The method is the merge path of
-Green, McColl and Bader (2012).
+where many are empty, and which operands are combined follows from the offsets alone (``block.merge_path``).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from ...block.merge_path import merge_path
 from ...sync.overlap import await_launches
 from ..gather import Stepped
 from .plan import CUT_THREADS
@@ -54,18 +54,10 @@ def offset(start, k, ends: cutlass.Constexpr):
     return found
 
 
-@cute.jit
-def ends_before(offsets: cutlass.Constexpr, member):
+def ends_before(offsets: Offsets, member):
     """How many of the first ``member`` members of the merged list are ends. The end of segment s comes behind the
-    positions before it and s ends."""
-    low, high = Int64(0), Int64(offsets.segments)
-    while low < high:
-        middle = (low + high) // 2
-        if offsets[middle + 1] + middle < member:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    positions before it."""
+    return merge_path(member, offsets.segments, offsets.count, lambda s, position: position < offsets[s + 1])
 
 
 class Cuts:

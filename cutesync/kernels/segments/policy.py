@@ -17,7 +17,6 @@ SHARED_BYTES = 226 << 10
 STAGES, MIN_STAGES = 8, 4
 RUNS = (65, 49, 33, 21, 15, 9, 5, 3)  # odd: lanes that read elements of their runs use different banks
 MERGED_RUNS = (31, 21, 15, 9, 5, 3)  # the bits of a run are one word
-GATHERS = 8
 MAX_RUN_WORDS = 160  # words of a lane's run: it is unrolled
 
 
@@ -107,7 +106,7 @@ def _fewest(policy: PipelinePolicy) -> PipelinePolicy:
 
 def _gathered(policy: PipelinePolicy) -> PipelinePolicy:
     """Return the policy for strided arrays. Not measured on a GPU."""
-    return replace(policy, reduce_warps=4, look_aheads=policy.squads, loaders=1, gathers=GATHERS)
+    return replace(policy, reduce_warps=4, look_aheads=policy.squads, loaders=1, gathers=4 * policy.squads)
 
 
 # By the words of a state: larger ones need the registers of a block of fewer warps.

@@ -14,6 +14,8 @@ from ..states import NO_ARGS
 from .calls import Wanted, rows_of, selected, usual
 from .result import Selected
 
+NOTHING = 0  # of ``fill_value``
+
 
 def select(
     x: Any,
@@ -60,7 +62,7 @@ def select(
     Errors: ``cutesync.errors``.
     """
     usually = size is None and out is None and n is None and axis is None and packed is False
-    if usually and args is NO_ARGS and type(indices) is bool:
+    if usually and args is NO_ARGS and type(indices) is bool and fill_value is NOTHING:
         where = identify(where, "where")
         fn = where if type(where) is Identity else None
         if type(x) is not tuple and type(x) is not np.ndarray:  # the usual call makes no object but its result

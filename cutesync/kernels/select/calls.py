@@ -111,7 +111,7 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
             names.append(_mask_name(wanted))
             given.append(where)
         where = None
-        if args is not NO_ARGS and args != ():
+        if args is not NO_ARGS and (type(args) is not tuple or args):
             raise ArgumentTypeError(explain("args", shown(args), "none without a callable"))
     on_host = arrays.adapter(xs[0]) is arrays.NUMPY
     n, array = split(n[()] if on_host and isinstance(n, np.ndarray) and n.shape == () else n)
@@ -128,8 +128,11 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
     if size is not None:
         size = integer(size, "size", 0, MAX_LENGTH)
     outs = None if out is None else _outs(wanted, out)
+    for given_out in outs or ():
+        arrays.adapter(given_out, "out").view(given_out)
     capacity = size if outs is None or size is not None else _length(outs[0], 1 + wanted.together)
-    fill = None if size is None else number(fill_value, "fill_value")
+    filled = number(fill_value, "fill_value")  # checked also where it is not used
+    fill = None if size is None else filled
     call, key = _known(wanted, where, (tuple(names), first), capacity, fill, n, numbers, (*exact(fill), *texts))
     x, *others = given
     if on_host:

@@ -57,7 +57,8 @@ def unique_consecutive(
     asked = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
     index, inverse, counts = (flag(value, name) for name, value in asked.items())
     rows = axis, rows_of(axis, packed)
-    wanted = _wanted("unique_consecutive", x, equal_nan, (index, inverse, _counts(dtype) if counts else None), rows)
+    lengths = _counts(dtype)
+    wanted = _wanted("unique_consecutive", x, equal_nan, (index, inverse, lengths if counts else None), rows)
     return _runs(wanted, x, equal, (size, fill_value, None, n), stream)
 
 
