@@ -1,8 +1,9 @@
-"""Top-k: the cases, the bars, and one call per rival. Run by ``python perf/sweep.py order``.
+"""Top-k and counts: the cases, the bars, and one call per rival. Run by ``python perf/sweep.py order``.
 
-Counted are the elements. Groups: ``topk`` (dtype x k of one array), ``rows`` (k of each row) and ``orders`` (data in
-ascending order, and equal elements: the slowest for a limit that rises). The bar is the time of ``cutesync.max`` over
-the same array in the same run.
+Counted are the elements. Groups: ``topk`` (dtype x k of one array), ``rows`` (k of each row), ``orders`` (data in
+ascending order, and equal elements: the slowest for a limit that rises) and ``bincount`` (bins, and elements that all
+fall into one). The bar of a top-k is the time of ``cutesync.max`` over the same array in the same run, that of a count
+the time of torch's and of CuPy's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from reduce import numpy_dtype, power
 DTYPES, QUICK_DTYPES = ("float32", "int8", "float16", "int32", "int64"), ("float32",)
 SIZES, QUICK_SIZES = tuple(1 << k for k in (12, 16, 20, 24)), (1 << 16,)
 LARGE, QUICK_LARGE = 1 << 28, 1 << 26
-GROUPS = ("topk", "rows", "orders")
+GROUPS = ("topk", "rows", "orders", "bincount")
 OURS, MAX = "cutesync", "max"
 BASELINES, ROOFS, RIVALS, QUICK_RIVALS = (MAX,), ("read",), ("torch", "cupy"), ("torch",)
 BAR = 1.2  # times the time of max
@@ -42,13 +43,23 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     for dtype in dtypes or (QUICK_DTYPES if quick else DTYPES):
         small = (QUICK_SIZES if quick else SIZES) if dtype == "float32" else ()
         for n in sizes or (*small, large):
-            for k in (64, 2048):
+            for k in (k for k in (64, 2048) if k <= n):
                 found.append(case("topk", k, (n,), dtype, bar=BAR if n == large and dtype == "float32" else 0.0))
     side = 1 << (12 if quick else 14)
     found.append(case("rows", 64, (side, side), "float32", bar=BAR))
     found += [case("rows", 8, (large >> 8, 256), "float32"), case("rows", 2048, (side, side), "float32")]
     found += [case("orders", k, (large,), "float32", order) for k in (64, 2048) for order in ("ascending", "equal")]
+    found += [counts(bins, (large,), order) for bins in (256, 1 << 16) for order in ("random", "equal")]
     return [one for one in found if not dtypes or one.dtype in dtypes]
+
+
+def counts(bins: int, shape: tuple[int, ...], order: str) -> Case:
+    """A count of int32."""
+    name = f"{bins} bins int32 {power(shape[0])}" + (", one of them hot" if order == "equal" else "")
+    rivals, bars = ("torch", "cupy"), tuple(Bar(rival, 1.0) for rival in ("torch", "cupy"))
+    outputs = (((bins,), "int64"), ((bins,), "int64"), ((1,), "int32"))
+    contestants = (OURS, *BASELINES, *ROOFS, *rivals)
+    return Case("bincount", name, f"{bins} {order}", ((shape, "int32"),), outputs, 4 * shape[0], contestants, bars)
 
 
 # Data and the NumPy reference
@@ -62,7 +73,9 @@ def block(dtype: str) -> np.ndarray:
 
 def data(case: Case) -> list[np.ndarray]:
     ((shape, dtype),) = case.inputs
-    order = case.op.split()[1]
+    k, order = case.op.split()
+    if case.group == "bincount" and order == "random":
+        return [np.resize(np.random.default_rng(2026).integers(0, int(k), (1 << 22) + 3, np.int32), shape)]
     if order == "equal":
         return [np.ones(shape, numpy_dtype(dtype))]
     x = np.resize(block(dtype), shape)
@@ -70,8 +83,10 @@ def data(case: Case) -> list[np.ndarray]:
 
 
 def reference(case: Case, hosts: list[np.ndarray]) -> np.ndarray:
-    """The values, the largest first."""
+    """The values, the largest first; of a count, the counts."""
     k = int(case.op.split()[0])
+    if case.group == "bincount":
+        return np.bincount(hosts[0], minlength=k)
     return np.sort(np.partition(hosts[0], -k, axis=-1)[..., -k:], axis=-1)[..., ::-1]
 
 
@@ -87,6 +102,8 @@ def accuracy(expected: np.ndarray, got: np.ndarray) -> tuple[float, bool]:
 def ours(case, slot, libraries):
     cs, stream, k = libraries.cutesync, libraries.stream, int(case.op.split()[0])
     x, values, indices = (libraries.ours(array) for array in (*slot.inputs, *slot.outputs[:2]))
+    if case.group == "bincount":
+        return lambda: cs.bincount(x, length=k, out=values, stream=stream)
     return lambda: cs.topk(x, k, out=(values, indices), stream=stream)
 
 
@@ -104,7 +121,7 @@ def torch(case, slot, libraries):
     x, k = libraries.torch_view(slot.inputs[0]), int(case.op.split()[0])
 
     def call():
-        slot.result = library.topk(x, k).values
+        slot.result = library.bincount(x, minlength=k) if case.group == "bincount" else library.topk(x, k).values
 
     return call
 
@@ -115,7 +132,8 @@ def cupy(case, slot, libraries):
     x, k = libraries.cupy_view(slot.inputs[0]), int(case.op.split()[0])
 
     def call():
-        slot.result = library.sort(library.partition(x, -k)[-k:])[::-1]
+        counted = case.group == "bincount"
+        slot.result = library.bincount(x, minlength=k) if counted else library.sort(library.partition(x, -k)[-k:])[::-1]
 
     return call
 

@@ -21,13 +21,9 @@ from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
 from ...sync.overlap import await_launches, let_next_start
+from ..coordinates import element
 from .policy import VECTOR_BYTES, ClearPolicy, CountPolicy
 from .spec import Counting
-
-
-def element(pointer):
-    """The element that a pointer points to."""
-    return cute.make_tensor(pointer, cute.make_layout((1,)))[0]
 
 
 class ClearCounts:

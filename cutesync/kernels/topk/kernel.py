@@ -31,12 +31,12 @@ from cutlass import Boolean, Int32, Int64
 from ...block.split import share
 from ...sync.overlap import await_launches, let_next_start
 from ...warp import LANES
-from ..coordinates import Axes
+from ..coordinates import Axes, element
 from .order import Order
 from .policy import FIRST_MILESTONE, MILESTONE_PARTS, MILESTONE_STEP, TopKPolicy
 from .pool import Limit, Pools, any_of_block, slack, within
 from .published import Published, Shared
-from .rows import At, Row, Rows, element
+from .rows import At, Row, Rows
 from .spec import TopK
 
 # A row's arguments: ``wanted`` results are stored from ``values`` and ``indices`` on. The three arrays have ``steps``.

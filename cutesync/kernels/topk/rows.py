@@ -19,6 +19,7 @@ from cutlass import Int32
 
 from ...monoid import choose
 from ...warp import LANES
+from ..coordinates import element
 from .order import Order
 
 VECTOR_BYTES = 16
@@ -30,11 +31,6 @@ Row = namedtuple("Row", "x step length head full chunks bound")
 # A loaded chunk, as a lane has it: its element j is at index ``base + (j // vector) * 32 * vector + (j % vector) *
 # step`` of the row, where that is below ``limit``. No element of the chunk is before ``first``.
 At = namedtuple("At", "first base step limit")
-
-
-def element(pointer):
-    """The element that a pointer points to."""
-    return cute.make_tensor(pointer, cute.make_layout((1,)))[0]
 
 
 class Rows:
