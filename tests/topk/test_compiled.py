@@ -16,6 +16,7 @@ CASES = [
     ("array", "float32", 64),
     ("array", "float32", 2048),
     ("array", "int64", 2048),
+    ("array", "float16", 2048),
     ("array", "int8", 64),
     ("rows", "float32", 64),
     ("rows", "float16", 2048),

@@ -79,7 +79,7 @@ def choose(problem: Problem) -> Choice:
     unroll = (2 if size == 1 else 4) if vectors else 8
     wide = problem.length >= NARROW_INDEX
     heavy = size != 4 or problem.after or wide  # more registers a thread, so fewer threads
-    most = WIDE_THREADS if size in (1, 8) or wide else HEAVY_THREADS if heavy else THREADS
+    most = WIDE_THREADS if size != 4 or wide else HEAVY_THREADS if heavy else THREADS
     chunks = problem.length // (LANES * width * unroll)
     splits = min(max(1, 2 * SMS // problem.rows), chunks // (MIN_CHUNKS * most // LANES))
     threads = most if splits > 1 else max(LANES, min(most // 2, power_of_two_below(chunks // 2) * LANES))
