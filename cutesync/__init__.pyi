@@ -18,6 +18,7 @@ from .kernels.flags import (
     flag_heads_and_tails as flag_heads_and_tails,
     flag_tails as flag_tails,
 )
+from .kernels.histogram import bincount as bincount, histogram as histogram
 from .kernels.matmul import MatmulPolicy as MatmulPolicy, matmul as matmul
 from .kernels.reduce import (
     all as all,
@@ -66,6 +67,7 @@ from .kernels.select import (
     select as select,
     unique_consecutive as unique_consecutive,
 )
+from .kernels.topk import argtopk as argtopk, topk as topk
 from .runtime.device_array import DeviceArray as DeviceArray, asarray as asarray, empty as empty
 from .runtime.host_call import Compiled as Compiled, compile as compile, launch as launch
 

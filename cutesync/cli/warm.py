@@ -52,8 +52,8 @@ def warm(
 
     Parameters
     ----------
-    families : names of families: "reduce", "scan", "flags", "select", "segments", "matmul",
-        "patterns".
+    families : names of families: "reduce", "scan", "flags", "select", "segments", "topk",
+        "histogram", "matmul", "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin",
         "argmax", "mean", "var", "std", "logsumexp", "count_nonzero", "minmax"; of the flags ("ne" if none of theirs is
@@ -236,6 +236,26 @@ def _select_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
         yield from _collected(f"select {source}", calls)
 
 
+def _topk_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """Yield the largest 64 elements of 1-D arrays and of rows. Operators and layouts do not apply."""
+    from .. import topk
+
+    for source in dtypes:
+        arrays = [_dry_array(shape, source) for shape in (*((n,) for n in _LENGTHS), (1 << 12, 1 << 12))]
+        yield from _collected(f"topk {source}", [functools.partial(topk, x, min(64, x.shape[-1])) for x in arrays])
+
+
+def _count_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """Yield counts of integers, of 256 and of more bins. Operators and layouts do not apply."""
+    from .. import bincount
+
+    for source in (dtype for dtype in dtypes if dtype.kind != "f"):
+        calls = [
+            functools.partial(bincount, _dry_array((1 << 20,), source), length=1 << k) for k in (8, 11, 13, 15, 20)
+        ]
+        yield from _collected(f"bincount {source}", calls)
+
+
 def _segment_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
     """Yield operations by int32 keys, of 1-D arrays. Layouts do not apply."""
     from .. import reduce_by_key, scan_by_key
@@ -285,6 +305,8 @@ FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {
     "flags": _flag_jobs,
     "select": _select_jobs,
     "segments": _segment_jobs,
+    "topk": _topk_jobs,
+    "histogram": _count_jobs,
     "matmul": _matmul_jobs,
     "patterns": _pattern_jobs,
 }

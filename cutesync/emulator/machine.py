@@ -111,7 +111,8 @@ class Machine:
             if fragment.state is POLL:
                 self.resume(fragment, POLL)
                 self.schedule.woken(fragment)
-            self.resume(fragment, BLOCKED)
+            elif fragment.waits_on is source:  # it may have stopped polling, and block on something else by now
+                self.resume(fragment, BLOCKED)
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class Region:
         self.low, self.high = low, len(data) if high is None else high
         self.ragged = low > 0
         self.writable = writable
+        self.result = True  # whether all schedules must leave the same bytes
         self.owner: weakref.ref | None = None  # what keeps the memory, if it may be freed without ``unregister``
         self.sealed = not writable  # the next write calls ``unseal`` first
         self.rewind: Any = None  # the ``Rewind`` that keeps what is there before a launch writes it

@@ -57,6 +57,6 @@ class Rewind:
         for region, places in self.written():
             expected = self.first.get(region, self.before[region][0])
             wrong = places[region.data[places] != expected[places]]
-            if len(wrong):
+            if len(wrong) and region.result:
                 return region, int(wrong[0]) - region.low
         return None

@@ -132,12 +132,15 @@ class _Emulator:
 
     @staticmethod
     def make_workspace(size: int, cleared: int, ordinal: int) -> int:
-        """Bytes that are not ``cleared`` are set to 0xCD: kernels must not rely on them."""
+        """Bytes that are not ``cleared`` are set to 0xCD: kernels must not rely on them. If none are, what a launch
+        leaves there may depend on timing."""
         from ..emulator import DEVICE
 
         base, owner = _memory(size, 0xCD)
         ctypes.memset(base, 0, cleared)
-        DEVICE.register(base, size, "the workspace")
+        region = DEVICE.register(base, size, "the workspace")
+        if region is not None:
+            region.result = cleared > 0
         _workspaces[base] = owner
         return base
 

@@ -1,0 +1,247 @@
+"""Top-k of rows in one launch, which reads the rows once. Device code.
+
+    a block      streams chunks of its share of a row: keys, their maximum, a vote of the warp
+                 a chunk with keys that are not below the limit --> append (``pool``)
+                 the pool full, or at a milestone                --> raise the limit, drop candidates
+    one a row    sort, store
+    several      publish the rest --> the block that arrives last streams what all published --> sort, store
+
+The warps run freely through their chunks, dealt in turn. They meet only when a warp finds no room for a chunk's
+candidates, and at milestones. A block of several tells the others two facts when it raises its limit, each one word: it
+has ``wanted`` elements that are not below a key, and it has its share of them, ``wanted`` over the number of blocks,
+that are not below a higher key. The greatest first word and the least second one bound the result: the blocks of random
+rows hold only a few candidates each in the end. A word that is not there yet, or an old one, raises the limit less.
+
+Counters, zero before and after a launch: for each row the number of published candidates, the blocks that have arrived,
+and two words for each block. A word is a key's upper 32 bits, and 1 in the upper half.
+
+Cost of orders that defeat the limit (ascending, for the largest): every pool of candidates is cut back once, so the
+time is linear, but many times that of random order.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64
+
+from ...block.split import share
+from ...sync.overlap import await_launches, let_next_start
+from ...warp import LANES
+from ..coordinates import Axes, element
+from .order import Order
+from .policy import FIRST_MILESTONE, MILESTONE_PARTS, MILESTONE_STEP, TopKPolicy
+from .pool import Limit, Pools, any_of_block, slack, within
+from .published import Published, Shared
+from .rows import At, Row, Rows
+from .spec import TopK
+
+# A row's arguments: ``wanted`` results are stored from ``values`` and ``indices`` on. The three arrays have ``steps``.
+Arguments = namedtuple("Arguments", "x values indices length wanted steps scratch counters")
+
+
+class TopKKernel:
+    """The kernel. Its parameters are (x, n, values, indices), of which a call may lack n and values; numbers; the axes
+    of the rows; the workspace."""
+
+    def __init__(self, operation: TopK, policy: TopKPolicy) -> None:
+        self.operation, self.policy = operation, policy
+        self.threads, self.smem, self.warps = policy.threads, policy.smem, policy.threads // LANES
+        self.index: Any = Int64 if policy.wide else Int32
+        self.order = Order(operation.dtype, operation.largest)
+        self.rows = Rows(self.order, policy.unroll, policy.vectors, self.index)
+        self.pools = Pools(self.order, self.index, policy.threads, policy.capacity)
+        self.published = Published(self.pools, self.rows.each)
+
+    @cute.jit
+    def __call__(
+        self,
+        arrays: tuple,
+        numbers: tuple,
+        axes: tuple,
+        scratch: cute.Pointer,
+        counters: cute.Pointer,
+        grid: Int32,
+        stream,
+    ):
+        self.kernel.set_name_prefix("cutesync_topk", remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(arrays, numbers, axes, scratch, counters).launch(
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=self.policy.blocks_per_sm,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
+
+    @cute.kernel
+    def kernel(self, arrays: tuple, numbers: tuple, axes: tuple, scratch: cute.Pointer, counters: cute.Pointer):
+        await_launches()
+        x, n, values, indices = arrays
+        length, wanted, offset, step, value_step, index_step, splits = numbers
+        if cutlass.const_expr(self.operation.counted):
+            length = cutlass.min(cutlass.max(Int64(element(n)), Int64(0)), length)
+        block = cute.arch.block_idx()[0]
+        number = Int32(block // splits)
+        at, value_at, index_at = Axes(axes, self.policy.rank, 3).offsets(number)
+        values = values + (value_at + offset * value_step)
+        indices = indices + (index_at + offset * index_step)
+        row = Arguments(
+            x + at, values, indices, self.index(length), wanted, (step, value_step, index_step), scratch, counters
+        )
+        self.body(row, number, block % splits, splits)
+
+    @cute.jit
+    def body(self, a: Arguments, number, split, splits):
+        thread = cute.arch.thread_idx()[0]
+        pool = self.pools.make()
+        step, _, index_step = a.steps
+        bound = None
+        if cutlass.const_expr(self.policy.bounded):
+            bound = self.bound(a, step, element(a.indices - index_step))
+        row = self.rows.row(a.x, step, a.length, bound)
+        shared = Shared(a.scratch, a.counters, number, split, splits, a.wanted)
+        self.pools.clear(pool, thread)
+        limit = self.stream(pool, row, shared, thread)
+        if cutlass.const_expr(self.policy.split):
+            last, count = self.published.publish(pool, shared, thread)
+            let_next_start()
+            if last:
+                self.collect(pool, shared, count, limit, thread)
+                self.finish(pool, row, a, thread)
+        else:
+            let_next_start()
+            self.finish(pool, row, a, thread)
+
+    @cute.jit
+    def bound(self, a: Arguments, step, index):
+        """The last result of the launch before, behind which elements count: none if there was none."""
+        key, place = self.order.type(self.order.lowest), self.index(int(self.index.max))
+        if index >= 0:
+            key, place = self.order.of(self.order.dtype.cutlass(element(a.x + index * step))), self.index(index)
+        return Limit(key, place)
+
+    @cute.jit
+    def stream(self, pool, row: Row, shared: Shared, thread):
+        """Append the candidates of this block's share of a row; the limit in the end."""
+        lane = thread % LANES
+        begin, end = share(row.chunks, shared.split, shared.splits)
+        chunk = begin + thread // LANES
+        keys, limit = self.rows.registers(), self.pools.none()
+        at = At(row.length, row.length, Int32(0), self.index(0))
+        if chunk < end:
+            at = self.rows.load(keys, row, chunk, lane)
+        if cutlass.const_expr(self.policy.seed):
+            limit = self.seed(pool, keys, limit, (begin + self.warps <= cutlass.min(end, row.full)), shared, thread)
+        part, stop = Int32(0), self.milestone(begin, end, Int32(0))
+        busy = Boolean(True)
+        while busy:
+            failed: Any = Boolean(False)
+            while (chunk < stop) & cutlass.not_(failed) & cutlass.not_(self.pools.is_full(pool)):
+                if self.may_pass(keys, at, limit):
+                    failed = cutlass.not_(self.append(pool, keys, at, limit, row, lane))
+                if cutlass.not_(failed):
+                    chunk += self.warps
+                    if chunk < end:
+                        at = self.rows.load(keys, row, chunk, lane)
+            busy = any_of_block(failed)
+            if cutlass.not_(busy) & (stop < end):
+                part += 1
+                stop = self.milestone(begin, end, part)
+                busy = Boolean(True)
+            limit = self.cut_back(pool, limit, shared, thread)
+        return limit
+
+    def milestone(self, begin, end, part):
+        """Where part ``part`` of a block's chunks ends."""
+        if not self.policy.split:
+            return end
+        parts = cutlass.min(FIRST_MILESTONE + part * MILESTONE_STEP, Int32(MILESTONE_PARTS))
+        return begin + Int32(Int64(end - begin) * parts // MILESTONE_PARTS)
+
+    @cute.jit
+    def seed(self, pool, keys, limit: Limit, whole, shared: Shared, thread):
+        """The limit from the greatest key of each thread's first chunk, where all of these are whole."""
+        key, index = limit
+        if whole:
+            held = cute.make_rmem_tensor((1,), self.order.type)
+            held[0] = self.greatest(keys)
+            key, _ = self.pools.bisect(pool, held, Int32(self.threads), key, shared.wanted, thread)
+        return Limit(key, index)
+
+    def greatest(self, keys):
+        """The greatest of a lane's keys."""
+        found = self.order.type(keys[0])
+        for j in range(1, self.rows.each):
+            found = cutlass.max(found, self.order.type(keys[j]))
+        return found
+
+    def may_pass(self, keys, at: At, limit: Limit) -> Boolean:
+        """Whether an element of the warp's chunk may not come after the limit."""
+        return Boolean(cute.arch.vote_any_sync(within(limit, self.greatest(keys), at.first)))
+
+    def append(self, pool, keys, at: At, limit: Limit, row: Row, lane):
+        """Append a chunk's candidates; whether there was room."""
+
+        def candidate(j):
+            place = self.rows.place(at, j)
+            exists = place < at.limit
+            if row.bound is not None:
+                exists = exists & cutlass.not_(within(Limit(*row.bound), self.order.type(keys[j]), place))
+            return exists, place
+
+        found = [(self.order.type(keys[j]), lambda j=j: candidate(j)) for j in range(self.rows.each)]
+        return self.pools.append(pool, limit, found, lane)
+
+    @cute.jit
+    def cut_back(self, pool, limit: Limit, shared: Shared, thread):
+        """Raise the limit, and drop the candidates that come after it. After a block barrier."""
+        count, key, index = self.pools.held(pool), limit.key, limit.index
+        if cutlass.const_expr(self.policy.split):
+            held = self.pools.keys_of(pool, count, thread)
+            limit = self.pools.raised(pool, held, count, limit, shared.wanted, thread)
+            limit = self.published.exchange(pool, held, count, limit, shared, thread)
+            key, index = limit
+            self.pools.drop(pool, count, limit, thread)
+        elif count > slack(shared.wanted):
+            key, index = self.pools.cut_back(pool, count, limit, shared.wanted, thread)
+        return Limit(key, index)
+
+    @cute.jit
+    def collect(self, pool, shared: Shared, count, limit: Limit, thread):
+        """Append what all blocks of the row published, ``count`` candidates."""
+        self.pools.clear(pool, thread)
+        lane, first = thread % LANES, thread // LANES * self.published.elements
+        keys, places = self.published.registers()
+        at = Int32(0)
+        busy = Boolean(True)
+        while busy:
+            failed: Any = Boolean(False)
+            while (first < count) & cutlass.not_(failed) & cutlass.not_(self.pools.is_full(pool)):
+                at = first + lane
+                self.published.load(keys, places, shared, at, count)
+                failed = cutlass.not_(self.published.append(pool, keys, places, at, count, limit, lane))
+                if cutlass.not_(failed):
+                    first += self.warps * self.published.elements
+            busy = any_of_block(failed)
+            held = self.pools.held(pool)
+            if held > slack(shared.wanted):
+                limit = self.pools.cut_back(pool, held, limit, shared.wanted, thread)
+
+    @cute.jit
+    def finish(self, pool, row: Row, a: Arguments, thread):
+        """Sort the candidates, and store the first ``wanted`` of them. After a block barrier."""
+        count = self.pools.held(pool)
+        self.pools.sort(pool, count, thread)
+        _, value_step, index_step = a.steps
+        for j in cutlass.range(thread, a.wanted, self.threads, unroll=1):
+            place, value = Int64(-1), self.order.dtype.cutlass(0)
+            if j < count:
+                place = Int64(self.index(pool.places[j]))
+                value = self.rows.value(row, place)
+            cute.make_tensor(a.indices + Int64(j) * index_step, cute.make_layout((1,)))[0] = place
+            if cutlass.const_expr(self.operation.values):
+                cute.make_tensor(a.values + Int64(j) * value_step, cute.make_layout((1,)))[0] = value

@@ -1,0 +1,103 @@
+"""Which sizes a top-k has: a pure function of lengths, types and strides, not of the GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...sizes import power_of_two, power_of_two_below
+from ..policy import Policy
+
+SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
+LANES = 32
+VECTOR_BYTES = 16
+MAX_WANTED = 2048  # results of a launch: more take several launches, each of which reads the rows
+MAX_HELD = 16  # candidates a thread has in registers, in small blocks
+THREADS, HEAVY_THREADS, WIDE_THREADS = 512, 384, 320  # two blocks on a multiprocessor: 64, 80, 96 registers a thread
+LIGHT_THREADS = 256  # smaller blocks have 80 registers a thread
+MAX_BLOCKS = 16
+FIRST_MILESTONE, MILESTONE_STEP, MILESTONE_PARTS = (
+    1,
+    7,
+    16,
+)  # blocks that share a row exchange bounds after 1, 8, 15 / 16
+MIN_CHUNKS = 4  # of a warp, where several blocks share a row
+NARROW_INDEX = 1 << 31
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``rows`` of ``length`` elements of ``size`` bytes, ``neighbours`` in memory or not, of each of which ``wanted``
+    are wanted. ``after``: only those behind another result."""
+
+    rows: int
+    length: int
+    size: int
+    neighbours: bool
+    wanted: int
+    after: bool
+
+
+@dataclass(frozen=True)
+class TopKPolicy(Policy, kernel=".kernel:TopKKernel"):
+    """Blocks of ``threads`` with room for ``capacity`` candidates; a lane loads ``unroll`` vectors of a chunk, or so
+    many elements without ``vectors``. ``split``: several blocks share a row. ``wide``: indexes have 64 bits.
+    ``seed``: the first chunks bound the result before any candidate is kept. ``bounded``: elements count behind the
+    last result of the launch before. Rows are numbered along ``rank`` axes."""
+
+    threads: int
+    unroll: int
+    capacity: int
+    vectors: bool
+    split: bool
+    wide: bool
+    seed: bool
+    bounded: bool
+    blocks_per_sm: int
+    key_bytes: int
+    rank: int = 1
+
+    @property
+    def smem(self) -> int:
+        """The bytes of shared memory (see ``pool.Pools.bytes``)."""
+        entry = self.key_bytes + (8 if self.wide else 4)
+        return entry * self.capacity + 16 * (self.threads // LANES) + 128
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy and its launch: ``splits`` blocks a row."""
+
+    policy: TopKPolicy
+    splits: int
+    grid: int
+
+
+def choose(problem: Problem) -> Choice:
+    """Return the policy and the launch of a problem."""
+    size, vectors, keep = problem.size, problem.neighbours, problem.wanted + problem.wanted // 4
+    width = VECTOR_BYTES // size if vectors else 1
+    unroll = (2 if size == 1 else 4) if vectors else 8
+    wide = problem.length >= NARROW_INDEX
+    heavy = size != 4 or problem.after or wide  # more registers a thread, so fewer threads
+    most = WIDE_THREADS if size != 4 or wide else HEAVY_THREADS if heavy else THREADS
+    chunks = problem.length // (LANES * width * unroll)
+    splits = min(max(1, 2 * SMS // problem.rows), chunks // (MIN_CHUNKS * most // LANES))
+    threads = most if splits > 1 else max(LANES, min(most // 2, power_of_two_below(chunks // 2) * LANES))
+    if vectors and chunks < 2:
+        unroll = 1
+    capacity = power_of_two(max(keep + LANES * width * unroll, 4 * threads))
+    threads = max(threads, min(most, power_of_two(capacity // MAX_HELD)))
+    each = 2 * most if heavy else 768 if threads < LIGHT_THREADS else 1024
+    policy = TopKPolicy(
+        threads,
+        unroll,
+        capacity,
+        vectors,
+        splits > 1,
+        wide,
+        not problem.after and 2 * problem.wanted <= threads,
+        problem.after,
+        min(MAX_BLOCKS, each // threads),
+        8 if size == 8 else 4,
+    )
+    return Choice(policy, max(1, splits), problem.rows * max(1, splits))

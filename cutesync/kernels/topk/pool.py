@@ -1,0 +1,294 @@
+"""Candidates in shared memory: a block appends them, and cuts them back when there is no room. Device code.
+
+A candidate is a key and an index; of two, the one of the larger key wins, of equal keys the one of the lower index. The
+*limit* is such a pair as well: a candidate counts unless it comes after the limit, and as many as are wanted are known
+not to. It only rises. Which candidates a pool holds depends on timing; which win does not.
+
+    warps    append their candidates, a whole chunk's or none; one that finds no room raises the flag ``full``
+    block    meets, raises the limit, and drops the candidates that come after it
+
+The limit is found by bisection of the keys' range: each step counts the keys that are not below the middle, in
+registers and through shared memory, and costs one block barrier. It ends as soon as the count is at most a quarter
+above what is wanted. If more keys than that are equal to the last one, the indexes of these are bisected, too.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64, Uint32, Uint64
+from cutlass.experimental import primitives
+from cutlass.memory import SmemAllocator
+
+from ...block.reduce import get, put, state_array
+from ...warp import LANES, broadcast, reduce_commutative, scan_states
+
+COUNT, ROOM, FULL, NOTE = range(4)  # the words: candidates, those of the first chunk without room, the flag, any use
+
+# What is held in shared memory: ``keys`` and ``places`` of candidates, ``words``, and two numbers of each warp.
+Pool = namedtuple("Pool", "keys places words sums")
+Limit = namedtuple("Limit", "key index")
+
+
+def any_of_block(condition) -> Boolean:
+    """Whether the condition holds in any thread of the block, which all call. A block barrier."""
+    return Boolean(primitives.barrier_cta_red_aligned(Boolean(condition), 0, "or"))
+
+
+def word(pool: Pool, which: int):
+    """The address of a word of the pool."""
+    return pool.words.iterator + which
+
+
+def slack(wanted):
+    """How many candidates may be kept where so many are wanted."""
+    return wanted + wanted // 4
+
+
+class Pools:
+    """Pools of ``capacity`` candidates of blocks of ``threads``; keys are those of an ``order``, indexes of type
+    ``index``."""
+
+    def __init__(self, order, index: Any, threads: int, capacity: int) -> None:
+        self.order, self.index, self.threads, self.capacity = order, index, threads, capacity
+        self.key, self.warps, self.each = order.type, threads // LANES, -(-capacity // threads)
+        self.types = (self.key, index)
+
+    @staticmethod
+    def bytes(key_bytes: int, index_bytes: int, threads: int, capacity: int) -> int:
+        """Upper bound of the shared memory that ``make`` takes."""
+        return (key_bytes + index_bytes) * capacity + 4 * 4 + 2 * 8 * threads // LANES + 64
+
+    def make(self) -> Pool:
+        """Allocate a pool. Call at the top of a kernel."""
+        keys, places = state_array(self.types, self.capacity, 16)
+        words = cute.make_tensor(SmemAllocator().allocate_array(Int32, 4), cute.make_layout((4,)))
+        (sums,) = state_array((Int64,), 2 * self.warps)
+        return Pool(keys, places, words, sums)
+
+    def none(self) -> Limit:
+        """The limit that no candidate comes after."""
+        return Limit(self.key(self.order.lowest), self.index(int(self.index.max)))
+
+    @cute.jit
+    def clear(self, pool: Pool, thread):
+        """Make the pool empty. A block barrier."""
+        if thread == 0:
+            pool.words[COUNT] = Int32(0)
+            pool.words[ROOM] = Int32(self.capacity)
+            pool.words[FULL] = Int32(0)
+        cute.arch.sync_threads()
+
+    def held(self, pool: Pool):
+        """How many candidates there are. Between block barriers."""
+        return cutlass.min(Int32(pool.words[COUNT]), Int32(pool.words[ROOM]))
+
+    def is_full(self, pool: Pool) -> Boolean:
+        """Whether a warp has found no room: the same in all lanes. The answer may be late."""
+        flag = Int32(cute.arch.load(word(pool, FULL), Int32, sem="relaxed", scope="cta"))
+        return Boolean(cute.arch.vote_any_sync(flag != 0))
+
+    # All 32 lanes call.
+    @cute.jit
+    def append(self, pool: Pool, limit: Limit, found: cutlass.Constexpr, lane):
+        """Append the candidates among ``found``, pairs of a key and a function that returns whether it exists, and its
+        index; whether there was room for all of them. If not, none is appended."""
+        mine = Int32(0)
+        for key, candidate in found:
+            exists, place = candidate()
+            mine = mine + Int32(exists & within(limit, key, place))
+        (through,) = scan_states((mine,), _add, lane)
+        total = broadcast((through,), LANES - 1)[0]
+        base = Int32(0)
+        if lane == 0:
+            base = Int32(cute.arch.atomic_add(word(pool, COUNT), total, sem="relaxed", scope="cta"))
+        base = broadcast((base,))[0]
+        fits = base + total <= self.capacity
+        if fits:
+            at = base + through - mine
+            for key, candidate in found:
+                exists, place = candidate()
+                at = self.put_if(pool, exists & within(limit, key, place), at, (key, place))
+        elif lane == 0:
+            cute.arch.atomic_min(word(pool, ROOM), base, sem="relaxed", scope="cta")
+            cute.arch.store(word(pool, FULL), Int32(1), sem="relaxed", scope="cta")
+        return fits
+
+    @cute.jit
+    def put_if(self, pool: Pool, condition, at, candidate):
+        """Store a candidate if the condition holds; the place of the next one."""
+        if condition:
+            put(pool[:2], at, candidate)
+            at += 1
+        return at
+
+    # All threads call; what they get is the same in all of them.
+    def sum(self, pool: Pool, value, turn, thread):
+        """The sum of an Int32 over the block. ``turn``, a number that counts calls, tells neighbouring calls apart: one
+        block barrier each."""
+        return self._over_warps(pool, Int32(cute.arch.warp_redux_sync(Int32(value), "add")), turn, thread, _add)
+
+    def greatest(self, pool: Pool, value, turn, thread):
+        """The greatest of the threads' keys, as ``sum``."""
+        (found,) = reduce_commutative((value,), _greater)
+        return self._over_warps(pool, found, turn, thread, _greater)
+
+    @cute.jit
+    def _over_warps(self, pool: Pool, value, turn, thread, combine: cutlass.Constexpr):
+        first, lane = (turn & 1) * self.warps, thread % LANES
+        if lane == 0:
+            pool.sums[first + thread // LANES] = Int64(value)
+        cute.arch.sync_threads()
+        kind = type(value)
+        total = kind(pool.sums[first])
+        for w in cutlass.range_constexpr(1, self.warps):
+            (total,) = combine((total,), (kind(pool.sums[first + w]),))
+        return total
+
+    def keys_of(self, pool: Pool, count, thread):
+        """The keys of ``count`` candidates, in registers of all threads; the lowest key where there is none."""
+        held = cute.make_rmem_tensor((self.each,), self.key)
+        self._load_keys(held, pool, count, thread)
+        return held
+
+    @cute.jit
+    def _load_keys(self, held, pool: Pool, count, thread):
+        for e in cutlass.range_constexpr(self.each):
+            held[e] = self.key(self.order.lowest)
+            if thread + e * self.threads < count:
+                held[e] = self.key(pool.keys[thread + e * self.threads])
+
+    @cute.jit
+    def bisect(self, pool: Pool, held, count, low, wanted, thread):
+        """``(key, number)``: a key such that ``number`` of the ``count`` held keys are not below it, from ``wanted`` to
+        ``slack(wanted)`` of them if possible. ``low`` is such a key that none is below; ``wanted`` is at most
+        ``count``. If too many keys are equal, the number is larger. After a block barrier."""
+        size = cute.size(held)
+        top = self.key(held[0])
+        for e in cutlass.range_constexpr(1, size):
+            top = cutlass.max(top, self.key(held[e]))
+        high = cutlass.max(self.greatest(pool, top, Int32(0), thread), low)
+        number, turn = count, Int32(1)
+        while (number > slack(wanted)) & (low < high):
+            middle = self.middle(low, high)
+            mine = Int32(0)
+            for e in cutlass.range_constexpr(size):
+                mine += Int32(self.key(held[e]) >= middle)
+            reached = self.sum(pool, mine, turn, thread)
+            turn += 1
+            if reached >= wanted:
+                low, number = middle, reached
+            else:
+                high = middle - 1
+        return low, number
+
+    def middle(self, low, high):
+        """A key above ``low`` and not above ``high`` > ``low``, halfway."""
+        unsigned = Uint64 if self.key.width == 64 else Uint32
+        return low + self.key((unsigned(high) - unsigned(low) - unsigned(1)) >> unsigned(1)) + 1
+
+    @cute.jit
+    def bisect_ties(self, pool: Pool, count, key, wanted, thread):
+        """An index such that from ``wanted`` to ``slack(wanted)`` of ``count`` candidates do not come after it and
+        ``key``; without ties, ``wanted`` of them have at least this key."""
+        cute.arch.sync_threads()
+        low, high = self.index(0), self.index(int(self.index.max))
+        turn = Int32(0)
+        while low < high:
+            middle = low + (high - low) // 2
+            mine = Int32(0)
+            for e in cutlass.range_constexpr(self.each):
+                at = thread + e * self.threads
+                if at < count:
+                    mine += Int32(within(Limit(key, middle), *get(pool[:2], at, self.types)))
+            reached = self.sum(pool, mine, turn, thread)
+            turn += 1
+            if reached >= wanted:
+                high = middle
+                if reached <= slack(wanted):
+                    low = middle
+            else:
+                low = middle + 1
+        return high
+
+    @cute.jit
+    def raised(self, pool: Pool, held, count, limit: Limit, wanted, thread):
+        """The limit raised as far as ``count`` candidates allow."""
+        key, index = limit.key, limit.index
+        if count > slack(wanted):
+            low, number = self.bisect(pool, held, count, key, wanted, thread)
+            if low > key:
+                key, index = low, self.index(int(self.index.max))
+            if number > slack(wanted):
+                index = self.bisect_ties(pool, count, key, wanted, thread)
+        return Limit(key, index)
+
+    def cut_back(self, pool: Pool, count, limit: Limit, wanted, thread) -> Limit:
+        """Raise the limit, and drop the candidates that come after it, of ``count``."""
+        limit = self.raised(pool, self.keys_of(pool, count, thread), count, limit, wanted, thread)
+        self.drop(pool, count, limit, thread)
+        return limit
+
+    @cute.jit
+    def drop(self, pool: Pool, count, limit: Limit, thread):
+        """Drop the candidates that come after the limit, of ``count``, which a block barrier ago all had read."""
+        self.clear(pool, thread)
+        lane = thread % LANES
+        for begin in cutlass.range(0, count, self.threads, unroll=1):
+            at = cutlass.min(begin + thread, count - 1)
+            candidate = get(pool[:2], at, self.types)
+            kept = (begin + thread < count) & within(limit, *candidate)
+            ballot = Int32(cute.arch.vote_ballot_sync(kept))
+            base = Int32(0)
+            if lane == 0:
+                base = Int32(
+                    cute.arch.atomic_add(word(pool, COUNT), Int32(cute.arch.popc(ballot)), sem="relaxed", scope="cta")
+                )
+            place = broadcast((base,))[0] + Int32(cute.arch.popc(ballot & Int32(cute.arch.lanemask_lt())))
+            cute.arch.sync_threads()  # the places of this round, and those before, have been read
+            if kept:
+                put(pool[:2], place, candidate)
+
+    @cute.jit
+    def sort(self, pool: Pool, count, thread):
+        """Sort ``count`` candidates, the best first; a bitonic sort (Batcher 1968). A block barrier after."""
+        size = Int32(2)
+        while size < count:
+            size = size * 2
+        for at in cutlass.range(count + thread, size, self.threads, unroll=1):
+            put(pool[:2], at, self.none())
+        cute.arch.sync_threads()
+        run = Int32(2)
+        while run <= size:
+            distance = run // 2
+            while distance > 0:
+                for pair in cutlass.range(thread, size // 2, self.threads, unroll=1):
+                    low = 2 * distance * (pair // distance) + pair % distance
+                    self.compare(pool, low, low + distance, (low & run) == 0)
+                cute.arch.sync_threads()
+                distance = distance // 2
+            run = run * 2
+
+    @cute.jit
+    def compare(self, pool: Pool, low, high, best_first):
+        """Put two candidates in order."""
+        a, b = get(pool[:2], low, self.types), get(pool[:2], high, self.types)
+        if within(Limit(*a), *b) == best_first:
+            put(pool[:2], low, b)
+            put(pool[:2], high, a)
+
+
+def within(limit: Limit, key, index) -> Boolean:
+    """Whether a candidate does not come after the limit."""
+    return (key > limit.key) | ((key == limit.key) & (index <= limit.index))
+
+
+def _add(a, b):
+    return (a[0] + b[0],)
+
+
+def _greater(a, b):
+    return (cutlass.max(a[0], b[0]),)

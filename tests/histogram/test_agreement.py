@@ -1,0 +1,118 @@
+"""Counts agree with NumPy: all types, lengths, alignments and forms of edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.errors import ArgumentTypeError, ArgumentValueError
+
+from ..cases import DTYPES, INTEGERS, data, numpy_dtype
+from .kernels import KERNELS, force
+
+NOT_SLOW = ("uint8", "int64")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    force(monkeypatch)
+    with cs.emulate():
+        yield
+
+
+def equal(found, wanted) -> None:
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    assert found.dtype == wanted.dtype and np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(t, marks=() if t in NOT_SLOW else pytest.mark.slow) for t in ("bool", *INTEGERS)]
+)
+def test_numbers_of_every_type(dtype):
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 2 if dtype == "bool" else 60, 1503).astype(dtype)
+    wanted = np.bincount(x.astype(np.int64))
+    equal(cs.bincount(x), wanted)
+    equal(cs.bincount(x, 70), np.bincount(x.astype(np.int64), minlength=70))
+    device = cs.asarray(x)
+    for first, length in ((0, 0), (1, 1), (3, 40), (5, 1200)):
+        part = x[first : first + length].astype(np.int64)
+        equal(cs.bincount(device[first : first + length], length=64), np.bincount(part, minlength=64))
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in KERNELS])
+def test_one_bin_and_many(name, monkeypatch):
+    """One hot bin, equal neighbours, and more bins than shared memory has room for."""
+    force(monkeypatch, name)
+    rng = np.random.default_rng(2)
+    for x in (np.full(1500, 7), np.repeat(np.arange(50), 30), rng.integers(0, 5000, 1500), np.arange(1500) // 750 * 9):
+        equal(cs.bincount(x), np.bincount(x))
+
+
+def test_elements_without_a_bin():
+    x = np.array([3, -1, 2, 9, 3, 2**62, -(2**63), 2**32 + 3] * 20)
+    equal(cs.bincount(cs.asarray(x), length=5), np.array([0, 0, 20, 40, 0]))
+    unsigned = np.array([3, 2**64 - 1, 2**63], np.uint64)
+    equal(cs.bincount(cs.asarray(unsigned), length=4), np.array([0, 0, 0, 1]))
+    y = np.array([np.nan, -np.inf, np.inf, 0.0, -0.0, 1.0, 2.0, 2.5] * 9, np.float32)
+    equal(cs.histogram(y, 4, (0, 2))[0], np.histogram(y, 4, (0, 2))[0])
+    equal(cs.histogram(y, [0, 1, 2, 2])[0], np.histogram(y, [0, 1, 2, 2])[0])
+
+
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(t, marks=() if t == "float32" else pytest.mark.slow) for t in DTYPES if t != "bool"]
+)
+def test_edges_of_every_type(dtype):
+    x = data((7, 101), dtype, op="max")
+    if dtype in INTEGERS:
+        x = (x % np.array(50).astype(x.dtype)).astype(x.dtype)
+    x = x.astype(numpy_dtype(dtype))
+    host = x.astype(np.float32) if dtype == "bfloat16" else x
+    for bins, limits in ((10, (-1, 3)), ([-3, -1, 0, 0.25, 20, 21], None)):
+        counts, edges = cs.histogram(x, bins, limits)
+        wanted = np.histogram(host, bins, limits)
+        equal(counts, wanted[0])
+        equal(edges, wanted[1].astype(np.float64))
+        for one, other in zip(cs.histogram(cs.asarray(x), bins, limits), (counts, edges)):
+            equal(one, other)
+
+
+def test_edges_that_numpy_chooses():
+    x = data(500, "float32", op="max")
+    for bins in (10, "sqrt"):
+        counts, edges = cs.histogram(x, bins)
+        wanted = np.histogram(x, bins)
+        equal(counts, wanted[0])
+        equal(edges, wanted[1].astype(np.float64))
+    assert np.array_equal(cs.histogram(np.zeros(0, np.float32), 3)[0], [0, 0, 0])
+    equal(cs.histogram(np.full(5, 2.0), 3)[0], np.histogram(np.full(5, 2.0), 3)[0])
+
+
+def test_arguments():
+    x = cs.asarray(np.arange(9))
+    with pytest.raises(ArgumentValueError, match="^length: got none"):
+        cs.bincount(x)
+    with pytest.raises(ArgumentValueError, match="^length: got none"):
+        cs.bincount(x, 10)
+    with pytest.raises(ArgumentValueError, match="^x: got the element -1"):
+        cs.bincount(np.array([1, -1]))
+    for y in (np.zeros(3), cs.asarray(np.zeros(3))):
+        with pytest.raises(ArgumentTypeError, match="^x: got an array of float64"):
+            cs.bincount(y, length=3)
+    with pytest.raises(ArgumentValueError, match="one axis"):
+        cs.bincount(np.zeros((2, 2), int))
+    with pytest.raises(ArgumentValueError, match="^range: got"):
+        cs.histogram(x, 10)
+    for bins in (0, [3, 1], "no such rule"):
+        with pytest.raises(ArgumentValueError, match="^bins: got"):
+            cs.histogram(np.arange(9), bins)
+    with pytest.raises(ArgumentValueError, match="finite"):
+        cs.histogram(np.array([np.nan]), 4)
+    equal(cs.bincount(np.zeros(0, np.int32)), np.zeros(0, np.int64))
+
+
+def test_results_of_the_caller():
+    x, out = cs.asarray(np.int32([1, 1, 3])), cs.asarray(np.full(4, 9))
+    assert cs.bincount(x, length=4, out=out) is out
+    equal(out, np.array([0, 2, 0, 1]))

@@ -1,0 +1,38 @@
+"""The kernel made small: some hundred elements make many chunks, pools that fill up, blocks that share rows."""
+
+from __future__ import annotations
+
+from cutesync.kernels.topk import plan
+from cutesync.kernels.topk.policy import Choice, Problem, TopKPolicy
+from cutesync.runtime import call
+
+WIDTHS = {1: 16, 2: 8, 4: 4, 8: 2}
+
+# name: (threads, vectors of a lane, candidates, blocks a row)
+KERNELS = {
+    "three blocks": (64, 1, 256, 3),
+    "one block": (64, 1, 256, 1),
+    "one warp, several vectors": (32, 2, 512, 1),
+    "five blocks of a warp": (32, 1, 256, 5),
+}
+
+
+def force(monkeypatch, name: str = "three blocks", wide: bool = False) -> None:
+    """Make every top-k of this test run with these sizes, as far as ``wanted`` allows."""
+    threads, unroll, capacity, splits = KERNELS[name]
+
+    def choose(problem: Problem) -> Choice:
+        width = WIDTHS[problem.size] if problem.neighbours else 1
+        keep = problem.wanted + problem.wanted // 4
+        room = capacity
+        while room < max(2 * keep, keep + 32 * unroll * width):
+            room *= 2
+        seed = not problem.after and 2 * problem.wanted <= threads
+        key_bytes = 8 if problem.size == 8 else 4
+        policy = TopKPolicy(
+            threads, unroll, room, problem.neighbours, splits > 1, wide, seed, problem.after, 1, key_bytes
+        )
+        return Choice(policy, splits, problem.rows * splits)
+
+    monkeypatch.setattr(plan, "choose", choose)
+    monkeypatch.setattr(call, "_plans", {})

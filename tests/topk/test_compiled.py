@@ -1,0 +1,37 @@
+"""Every kernel of the policy compiles for sm_90a, without a GPU: no spills, no local memory, the shared memory that
+launches declare."""
+
+from __future__ import annotations
+
+import pytest
+
+import cutesync as cs
+
+from ..compiled import dry, needed, tell_figures, verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
+LARGE = 1 << 28
+SHAPES = {"array": (LARGE,), "rows": (1 << 14, 1 << 14), "short rows": (1 << 20, 100)}
+CASES = [
+    ("array", "float32", 64),
+    ("array", "float32", 2048),
+    ("array", "int64", 2048),
+    ("array", "float16", 2048),
+    ("array", "int8", 64),
+    ("rows", "float32", 64),
+    ("rows", "float16", 2048),
+    ("short rows", "bfloat16", 8),
+]
+
+
+@pytest.mark.parametrize(("shape", "dtype", "k"), CASES)
+def test_every_configuration(shape, dtype, k, allocated, capsys):
+    specs = needed(cs.topk, dry(SHAPES[shape], dtype), k, stream=0)
+    tell_figures(capsys, [verify(spec, allocated, slack=2048) for spec in specs])
+
+
+def test_columns_and_many_results(allocated, capsys):
+    x = dry((1 << 14, 1 << 10), "float32")
+    specs = needed(cs.topk, x, 16, 0, stream=0) + needed(cs.argtopk, x, 16, 0, largest=False, stream=0)
+    specs += needed(cs.topk, dry((1 << 20,), "float32"), 5000, stream=0)
+    tell_figures(capsys, [verify(spec, allocated, slack=2048) for spec in specs])

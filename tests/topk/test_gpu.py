@@ -1,0 +1,69 @@
+"""Top-k on a GPU: large arrays, rows, graphs."""
+
+from __future__ import annotations
+
+import pytest
+
+import cutesync as cs
+
+pytestmark = pytest.mark.gpu
+
+
+def agrees(torch, x, k: int, axis: int = -1, largest: bool = True) -> None:
+    """Against a stable sort of torch, which puts NaN last in ascending order."""
+    values, indices = cs.topk(x, k, axis, largest=largest)
+    wanted = torch.sort(x, dim=axis, descending=largest, stable=True)
+    assert torch.equal(indices, wanted.indices.narrow(axis, 0, k))
+    assert torch.equal(values.nan_to_num(7), wanted.values.narrow(axis, 0, k).nan_to_num(7))
+
+
+def test_chosen_kernels_agree(torch):
+    for dtype in (torch.int8, torch.float16, torch.bfloat16, torch.float32, torch.int32, torch.int64, torch.float64):
+        for n in (1, 100, 5000, (1 << 20) + 7, 10**7 + 19):
+            x = (torch.randn(n + 1, device="cuda") * 100).to(dtype)
+            for part in (x[:-1], x[1:]):
+                for k in {1, min(64, n), min(2048, n), min(5000, n)}:
+                    agrees(torch, part, k)
+            agrees(torch, x, min(64, n), largest=False)
+
+
+def test_orders_agree(torch):
+    x = torch.randn(1 << 24, device="cuda")
+    x[::1000] = float("nan")
+    for y in (x, x.sort().values, x.sort(descending=True).values, torch.zeros_like(x)):
+        for k in (64, 2048):
+            agrees(torch, y, k)
+            agrees(torch, y, k, largest=False)
+
+
+def test_rows_and_columns_agree(torch):
+    for shape in ((1 << 12, 1 << 12), (3, 1 << 22), (100_000, 100), (1000, 999, 3)):
+        x = torch.randn(shape, device="cuda")
+        for axis in range(x.ndim):
+            agrees(torch, x, min(64, x.shape[axis]), axis)
+
+
+@pytest.mark.slow
+def test_large_arrays_agree_again_and_again(torch):
+    x = torch.randn(1 << 28, device="cuda")
+    for k in (64, 2048):
+        values, indices = cs.topk(x, k)
+        assert torch.equal(values, torch.topk(x, k).values)
+        assert torch.equal(x[indices], values)
+        for _ in range(20):
+            assert torch.equal(cs.argtopk(x, k), indices)
+
+
+def test_in_a_graph(torch):
+    x = torch.randn(1 << 22, device="cuda")
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        cs.topk(x, 100)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        values, _ = cs.topk(x, 100)
+    for _ in range(5):
+        x.normal_()
+        graph.replay()
+        assert torch.equal(values, torch.topk(x, 100).values)

@@ -1,0 +1,71 @@
+"""Faults planted in the compiled top-k kernel are found; the kernel as it is runs clean."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import emulator, reference
+from cutesync.runtime import device
+
+from .. import faults
+from ..cases import data
+from ..faults import each, every, only
+from .kernels import force
+
+pytestmark = pytest.mark.slow
+
+
+@functools.cache
+def bench() -> faults.Bench:
+    """Three calls on one workspace, each under all policies; few blocks fit. Pools are cut back where keys differ and
+    where all are equal; the last block gets too many of both kinds."""
+    arrays = np.sort(data(2403, "int32") % 800), np.zeros(1203, np.int32), data(703, "int32")
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
+            force(patch)
+            with cs.emulate(), emulator.emulate(schedules=4, seed=3, resident=2):
+                found = [cs.topk(cs.asarray(x), 100) for x in arrays]
+                wanted = [reference.topk(x, 100) for x in arrays]
+                return all(np.array_equal(*pair) for both in zip(found, wanted) for pair in zip(*both))
+
+    return faults.Bench(right)
+
+
+TABLE = {name: faults.TABLE[name] for name in ("no block barrier", "no wait for the launch before", "no store")}
+TABLE = {name: (edit, {*kinds, "mismatch", faults.RESULT}) for name, (edit, kinds) in TABLE.items()}
+OWN = {
+    "arrivals that acquire nothing": (each(r"(atom\.global)\.acq_rel(\.gpu\.inc)", r"\1.release\2"), {"race"}),
+    "arrivals that release nothing": (each(r"(atom\.global)\.acq_rel(\.gpu\.inc)", r"\1.acquire\2"), {"race"}),
+    "candidates not counted by an atomic": (
+        every(r"(atom\.shared)\.cta\.add\.u32 (\t?%r\d+), \[(%r\d+)\], (%r\d+);", r"mov.b32 \2, 0;"),
+        {"race", faults.RESULT, "uninitialised", "deadlock", "livelock", "barrier"},
+    ),
+    "bounds told by plain stores": (
+        each(r"st\.relaxed\.gpu(\.global\.b64)", r"st\1"),
+        {"race"},
+    ),
+    "bounds read by plain loads": (every(r"ld\.relaxed\.gpu\.global\.b64", "ld.global.b64"), {"race"}),
+    "the flag read by plain loads": (every(r"ld\.relaxed\.cta\.shared::cta\.b32", "ld.shared.b32"), {"race"}),
+    "a vote without a barrier": (
+        each(r"bar\.red\.or\.pred \t?(%p\d+), 0, (%p\d+);", r"mov.pred \1, \2;"),
+        {"race", faults.RESULT, "barrier", "uninitialised", "deadlock", "livelock"},
+    ),
+    "candidates never given back": (
+        only(r"^[ \t]*st\.global\.b32 \t?\[%rd\d+\], 0;", ""),
+        {faults.RESULT, "out-of-bounds", "uninitialised", "mismatch"},
+    ),
+}
+
+
+def test_no_mutant_survives():
+    assert bench().survivors(TABLE) == []
+
+
+@pytest.mark.parametrize("fault", OWN)
+def test_own_faults_are_found(fault):
+    bench().check(*OWN[fault])
