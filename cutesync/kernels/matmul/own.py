@@ -30,8 +30,9 @@ from cutlass import Boolean, Int32, Int64, TFloat32, Uint8, Uint16, Uint32, pipe
 
 from ...sync.barrier import Barrier
 from ...sync.pipelines import await_empty, drain
+from ..words import funnel_shift
 from .loads import TmaLoad, partition, start
-from .pack_rows import VECTOR, WORDS, mask, memory, shifted
+from .pack_rows import VECTOR, WORDS, mask, memory
 from .parameters import Order, Source
 from .policy import CONSUMERS, K_TILE_BYTES, WARPGROUP, MatmulPolicy
 from .scheduler import Tile, Work
@@ -182,7 +183,7 @@ def cut(words: list, address, count) -> list:
     for hop in (2, 1):
         moved = (address & (4 * hop)) != 0
         words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[hop:], words)]
-    words = [shifted(*pair, (address & 3) * 8) for pair in zip(words, words[1:])]
+    words = [funnel_shift(*pair, (address & 3) * 8) for pair in zip(words, words[1:])]
     return [word & mask(count - 4 * i) for i, word in enumerate(words)]
 
 
