@@ -55,7 +55,7 @@ TYPES = {"float16": {}, "float8_e4m3fn": {"out_dtype": "float32"}, "float32": {}
 
 
 @pytest.mark.parametrize("name", with_slow(TYPES, {"float16", "float8_e4m3fn", "float32, fast"}))
-@pytest.mark.parametrize(("n", "k"), [(24, 200), (300, 72)])
+@pytest.mark.parametrize(("n", "k"), [pytest.param(24, 200, marks=pytest.mark.slow), (300, 72)])
 def test_the_same_bits(name, n, k):
     """Each instruction of the tensor cores has one product that is not 0: within one, the order of additions is not
     specified, and the emulator's depends on the columns of a tile."""

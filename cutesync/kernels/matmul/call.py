@@ -107,8 +107,7 @@ def matmul(
         float32 array of one element, or of (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
     precision : of float32 operands: "float32" (also None), or "tf32", which rounds them to 11 bits of significand.
     fast_accumulation : of float8 and float32: True leaves sums to the tensor cores (see the module's docstring).
-    batch_invariant : True never splits K: a row of the result has the same bits whatever the number of rows (M). With
-        float32 in three products this holds for ``config=None``.
+    batch_invariant : True never splits K: a row has the same bits for any M (float32: with config=None).
     config : None (a model of the GPU chooses), a ``MatmulPolicy``, or "tune" (measured in the first call for a shape).
     pre_activation : True also returns what was before the activation; ``out_dtype`` may be a pair for both.
     amax : True also returns the largest magnitude before the result is rounded: a float32 array of no axes, the last.

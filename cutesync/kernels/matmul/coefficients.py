@@ -1,5 +1,7 @@
-"""Coefficients of the model, which no manual states. ``python perf/fit.py`` writes the defaults. ``SUSTAINED`` are
-those of long products: of times of 33 shapes, of calls back to back for so long that power limits the clock."""
+"""Coefficients of the model, which no manual states. ``python perf/fit.py`` writes the defaults (last: of the results
+matmul-random-*-seed21, -seed22 and table-matmul-*; those of own loads and of copies are estimates, of instructions and
+of the time of a launch). ``SUSTAINED`` are those of long products: of times of 33 shapes, of calls back to back for so
+long that power limits the clock."""
 
 from typing import NamedTuple
 

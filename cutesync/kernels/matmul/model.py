@@ -182,6 +182,14 @@ def vector_instructions(load: str, size: int) -> int:
     return {"tma": 0, "vectors": 45, "elements": 10 + 7 * 16 // size}[load]
 
 
+def least_own(load: Workload, instructions: int) -> float:
+    """Clocks that loads of an operand by the producer's threads take at least: in the largest of their tiles, of which
+    they load one side, on all multiprocessors."""
+    tiles, side = load.batch * load.m * load.n / 128**2, 128 / 16
+    by = coefficients_of(load)
+    return tiles * load.k_tiles * (by.own_k_tile + by.own_instruction * side * instructions) / policy.SMS
+
+
 def copy_cost(copies: Any, moved: Any, by: Coefficients = COEFFICIENTS) -> Any:
     """Clocks of so many copies of operands before the product, which read and write so many bytes in all."""
     return by.copy * copies + moved / STREAM_RATE

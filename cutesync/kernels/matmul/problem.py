@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...runtime.view import View
-from .model import OWN_MARGIN, Workload, copy_cost, shortlist
+from .model import OWN_MARGIN, Workload, copy_cost, least_own, shortlist, vector_instructions
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
 
@@ -74,12 +74,17 @@ class Step:
         choose."""
         can = [job is not None and not job.side and not self.problem.parts for job in self.packs]
         given = [getattr(config, name, None) for name in ("load_a", "load_b")]
-        free = any(can) and (config is None or config.can_load_own())
+        free = any(can) and (self.own_loads_may_pay() if config is None else config.can_load_own())
         ways = []
         for own in (False, True) if free and None in given else (False,):
             of_a, of_b = (may and (own if wanted is None else wanted == "own") for may, wanted in zip(can, given))
             ways.append((of_a, of_b))
         return ways
+
+    def own_loads_may_pay(self) -> bool:
+        """Whether they are not at once seen to be slower than the copies: then no time is spent on their model."""
+        instructions = vector_instructions("vectors", self.problem.elements[0].size)
+        return OWN_MARGIN * least_own(self.problem.load, instructions) < self.cost(None)
 
     def with_own_loads(self, which: tuple[bool, bool]) -> Step:
         """The same launch, where the producer's threads load these operands if TMA refuses them."""
