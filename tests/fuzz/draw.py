@@ -114,7 +114,7 @@ class Dice:
 
 def draw(seed: int, place: Place) -> Case:
     """The call of this number; themes take the families in turn."""
-    from . import families, ladder, matrices, named, states
+    from . import families, ladder, matrices, named, selections, states
 
     makers = (
         families.reduction,
@@ -129,5 +129,6 @@ def draw(seed: int, place: Place) -> Case:
         families.difference,
         named.reduction,
         named.scan,
+        selections.selection,
     )
     return makers[seed // place.calls % len(makers)](Dice(seed, place))
