@@ -73,13 +73,18 @@ def select(
             call, key = usual(indices, fn)
             found = call(key, x, None, stream, () if fn else (where,))
             return Selected(found[0], found[-1], indices=found[1]) if indices else Selected(found[0], found[-1])
-    several = type(x) is tuple
-    xs = x if several else (x,)
-    if not xs:
-        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    several, xs = _arrays(x)
     rows = rows_of(axis, packed, out)
     wanted = Wanted("select", len(xs), several, flag(indices, "indices"), True, True, axis=axis, rows=rows)
     return selected(wanted, xs, where, args, (size, fill_value, out, n), stream)
+
+
+def _arrays(x: Any) -> tuple[bool, tuple]:
+    """Return whether ``x`` is a tuple of arrays, and the arrays."""
+    xs = x if type(x) is tuple else (x,)
+    if not xs:
+        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    return type(x) is tuple, xs
 
 
 def compress(
@@ -130,9 +135,6 @@ def partition(
 
     Errors: ``cutesync.errors``.
     """
-    packed = type(x) is tuple
-    xs = x if packed else (x,)
-    if not xs:
-        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
-    wanted = Wanted("partition", len(xs), packed, flag(indices, "indices"), True, True, rejects=True)
+    several, xs = _arrays(x)
+    wanted = Wanted("partition", len(xs), several, flag(indices, "indices"), True, True, rejects=True)
     return selected(wanted, xs, where, args, (None, 0, out, n), stream)
