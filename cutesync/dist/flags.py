@@ -24,6 +24,7 @@ from .exchange import Exchange, Side
 from .parts import Apart
 from .reduce import full_ranks
 from .sharded import Sharded
+from .work import Work
 
 
 @dataclass(frozen=True)
@@ -102,13 +103,12 @@ class FlagPlan:
         group, (x,) = self.group, xs
         found, addresses = [], [[] for _ in self.seams]  # type: tuple[list, list[list]]
         held = []  # until the exchanges that read them are enqueued
-        with group.together():
-            for rank, ordinal in enumerate(group.ordinals):
-                with group.place.using(ordinal):
-                    raw = streams[rank] if explicit else None
-                    made = self.call(self.arguments[rank], x.parts[rank], None, raw)
-                    made = made if isinstance(made, tuple) else (made,)
-                    edges, copies = self._edges(x.parts[rank], x.views[rank], streams[rank])
+        with Work(group, streams, explicit) as work:
+            for rank, stream in enumerate(streams):
+                work.at(rank)
+                made = self.call(self.arguments[rank], x.parts[rank], None, stream if explicit else None)
+                made = made if isinstance(made, tuple) else (made,)
+                edges, copies = self._edges(x.parts[rank], x.views[rank], stream)
                 found.append(made)
                 held.append(copies)
                 for number, (after, _) in enumerate(self.seams):
@@ -116,7 +116,7 @@ class FlagPlan:
                     out += (self.lengths[rank] - 1) * self.inner * self.size if after else 0
                     addresses[number].append((*(edges if after else edges[::-1]), out))
             for number, (_, exchange) in enumerate(self.seams):
-                exchange.launch_all(addresses[number], streams)
+                exchange.launch_all(addresses[number], work)
         results = tuple(Sharded.of_results(group, parts, self.axis) for parts in zip(*found))
         return results if len(results) > 1 else results[0]
 

@@ -25,10 +25,11 @@ class Apart:
 
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
         group, found = xs[0].group, []
-        for rank, ordinal in enumerate(group.ordinals):
-            x, *others = (y.parts[rank] for y in xs)
-            with group.place.using(ordinal):
-                found.append(self.call(self.arguments, x, None, streams[rank] if explicit else None, tuple(others)))
+        with group.together() as work:
+            for rank, stream in enumerate(streams):
+                x, *others = (y.parts[rank] for y in xs)
+                work.at(rank)
+                found.append(self.call(self.arguments, x, None, stream if explicit else None, tuple(others)))
         if isinstance(found[0], tuple):
             return tuple(Sharded.of_results(group, parts, self.axis) for parts in zip(*found))
         return Sharded.of_results(group, found, self.axis)

@@ -47,6 +47,7 @@ class Machine:
         self.cluster_size = prod(launch.cluster)
         self.clustered = launch.clustered or self.cluster_size > 1 or bool(program.function.cluster)
         self.programmatic = launch.programmatic
+        self.workspace = launch.workspace
         self.dynamic_bytes = launch.shared_bytes
         self.shared_bytes = launch.shared_bytes + program.static_shared
         self.parameters = Region.of_parameters(launch.parameters)
@@ -140,7 +141,10 @@ class Machine:
             raise
         except MALFORMED as fault:
             f, what = fragment, f"the emulator cannot carry this out ({type(fault).__name__}: {fault})"
-            place = [f"{actor(f.warp, np.flatnonzero(f.mask))} is at {f.where().where()}"] if f is not None else []
+            place = []
+            if f is not None:
+                at = f.where()
+                place = [f"{actor(f.warp, np.flatnonzero(f.mask), at.loc)} is at {at.where()}"]
             self.fail("unsupported", what, None, (), None, place)
 
     def run_fragment(self, f: Fragment, quantum: int) -> None:
@@ -298,7 +302,7 @@ class Machine:
     def report(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: int = 0) -> Report:
         (warp, lanes, site), head = at, []
         if warp is not None:
-            head.append(actor(warp, lanes))
+            head.append(actor(warp, lanes, self.program.sites[site - 1].loc if site else None))
         if site:
             head.append(f"  at {self.program.sites[site - 1].where()}")
         body = head + list(lines)

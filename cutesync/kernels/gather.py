@@ -1,7 +1,7 @@
 """Elements of strided arrays on their way to a tile in shared memory. Device code.
 
 A lane reads neighbouring positions of a tile 32 apart, so a warp reads whole lines wherever the last axis is
-contiguous. Coordinates take a division for each axis but the first (``reduce.coordinates``).
+contiguous. Coordinates take a division for each axis but the first (``coordinates``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cutlass import Int32, Int64, Uint8, Uint16
 
 from ..monoid import choose
 from ..warp import LANES
+from .coordinates import Axes, quotient
 from .layouts import Layout
-from .reduce.coordinates import Axes, quotient
 
 WORDS = {1: Uint8, 2: Uint16, 4: Int32, 8: Int64}  # registers of elements, by size
 UNROLL, MAX_WORDS = 8, 16  # positions that a lane reads together, and the registers of their elements, at most

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..runtime.call import Views
 from ..runtime.kernel import Scalar
 from ..runtime.layout import Axis, axes_of, merged
-from .reduce.normal import NUMBER_BITS, numbers, parameters
+from .axes import NUMBER_BITS, numbers, parameters
 
 
 @dataclass(frozen=True)

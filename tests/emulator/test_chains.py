@@ -1,7 +1,5 @@
 """Reports name the kernel's line first, then the helper's, and barriers by the names that the kernel gives them."""
 
-import sys
-
 import cutlass
 import cutlass.cute as cute
 import numpy as np
@@ -64,12 +62,9 @@ def line(text: str) -> int:
 def test_the_kernels_line_comes_first():
     text = reported("deadlock", "", emulator.check, run_one_sided, np.zeros(4, np.int32), 9, schedules=1)
     assert "of mbarrier q.full[" in text and "of mbarrier q.empty[0] (shared byte 24" in text
-    if sys.version_info >= (3, 11):
-        assert (
-            f"test_chains.py:{line('take(q, k)')} in one_sided, then test_chains.py:{line('ring.wait(k)')} in take"
-            in text
-        )
-        assert f"test_chains.py:{line('q.acquire(k)')} in one_sided, then ring.py:" in text
+    steps = line("take(q, k)"), line("ring.wait(k)")
+    assert "test_chains.py:{} in one_sided, then test_chains.py:{} in take".format(*steps) in text
+    assert f"test_chains.py:{line('q.acquire(k)')} in one_sided, then ring.py:" in text
     assert len(text.splitlines()) < 40
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.kernels.reduce import plan, slice_policy, strided_plan, strided_policy
-from cutesync.kernels.reduce.normal import magic, normal
+from cutesync.kernels.reduce.normal import normal
 from cutesync.runtime import call as calls
 from cutesync.runtime.arrays import share_memory
 from cutesync.runtime.layout import Axis
@@ -254,17 +254,6 @@ def test_the_comparison_algorithms_need_contiguous_arrays():
 def test_elements_of_out_share_no_memory():
     with pytest.raises(ValueError, match="out.*share memory"):
         cs.reduce(cs.asarray(data((4, 6), "int32")), axis=1, out=cs.empty(1, "int32").as_strided((4,), (0,)))
-
-
-def test_division_by_multiplication():
-    rng = np.random.default_rng(0)
-    for divisor in [1, 2, 3, 5, 7, 641, 2**16 - 1, 2**16, 2**30 + 1, 2**31 - 1, *map(int, rng.integers(1, 2**31, 300))]:
-        factor, shift = magic(divisor)
-        assert factor < 2**32
-        near = [k * divisor + d for k in (1, 2, 2**31 // divisor) for d in (-1, 0, 1)]
-        for n in [0, 1, 2**31 - 1, *near, *map(int, rng.integers(0, 2**31, 20))]:
-            if 0 <= n < 2**31:
-                assert n * factor >> shift == n // divisor
 
 
 def test_normal_form():

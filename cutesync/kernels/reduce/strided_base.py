@@ -25,8 +25,8 @@ from ...monoid import ArgMonoid
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid, select
+from ..coordinates import Axes, element
 from .base import Parameters, ReduceKernel, store_vector
-from .coordinates import Axes, element
 from .orders import AnyOrder
 
 # A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results

@@ -9,8 +9,8 @@ from typing import ClassVar
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
+from ..axes import NUMBER_BITS
 from . import slice_policy
-from .normal import NUMBER_BITS
 from .policy import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 

@@ -19,9 +19,9 @@ from ...runtime.call import Family, Views, front_end
 from ...runtime.indexing import axis_number
 from ...runtime.view import View, is_c_contiguous
 from .. import args as args_of
+from ..axes import NUMBER_BITS
 from ..count import check, split
 from ..layouts import strided
-from ..reduce.normal import NUMBER_BITS
 from ..states import NO_ARGS, Argument, argument_type
 from .plan import plan
 from .result import Selected

@@ -13,7 +13,7 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...runtime.layout import Axis
-from ..reduce.normal import numbers as numbers_of, parameters
+from ..axes import numbers as numbers_of, parameters
 from ..states import numbered
 from .policy import PipelinePolicy, Problem, choose
 from .spec import Selection, SelectSpec
