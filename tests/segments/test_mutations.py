@@ -74,8 +74,11 @@ def of_search() -> faults.Bench:
     return faults.of_tiles(force, right, schedules=1)
 
 
-# what the launch that cuts tiles does not store, the other one takes for a place
-TILES = faults.TILES | {"no store": (faults.TILES["no store"][0], {*faults.TILES["no store"][1], "out-of-bounds"})}
+# Of marks, cuts and what a squad puts together; the rest of the pipeline is that of reductions by key. What the launch
+# that cuts tiles does not store, the other one takes for a place.
+MARKS = ("init count +1", "no wait for the launch before", "no arrive", "no wait at a named barrier", "no store")
+MARKS += ("no look at the barrier", "parity flipped", "named barrier count +32", "named barrier count -32")
+TILES = {name: (faults.TILES[name][0], {*faults.TILES[name][1], "out-of-bounds"}) for name in MARKS}
 # Of kernels in which no thread waits for another: bounds and comparisons
 WRONG = {faults.RESULT, "out-of-bounds"}
 DECODE = r"\.entry cutesync_decode"
