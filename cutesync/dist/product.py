@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from ..dtypes import FLOAT8
 from ..errors import ArgumentValueError, explain
 from ..kernels.matmul.call import INPUTS, Arguments, MatmulSpec
+from .parts import Results, part_of
 from .sharded import Sharded
 from .work import Work
 
@@ -44,7 +45,8 @@ def plan_of(call: Callable, arguments: tuple, spec: MatmulSpec, given: tuple) ->
     if not way.partial:
         _check_terms(terms, way.axis, (a, b)[way.like])
         axis = way.axis + len(spec.shape) if way.axis else None
-        return ProductPlan(call, arguments, way.gathered, axis, given)
+        results = Results(axis, () if axis is None else (a, b)[way.like].lengths)
+        return ProductPlan(call, arguments, way.gathered, results, given)
     _check_partial(Arguments(*arguments), spec, terms)
     return PartialPlan(call, arguments, spec, a)
 
@@ -117,30 +119,31 @@ def _check_partial(given: Arguments, spec: MatmulSpec, terms: list) -> None:
 class ProductPlan:
     """Each device multiplies its parts, perhaps after one operand was gathered."""
 
-    def __init__(self, call: Callable, arguments: tuple, gathered: int | None, axis: int | None, given: tuple) -> None:
-        self.call, self.arguments, self.gathered, self.axis = call, arguments, gathered, axis
+    def __init__(self, call: Callable, arguments: tuple, gathered: int | None, results: Results, given: tuple) -> None:
+        self.call, self.arguments, self.gathered, self.results = call, arguments, gathered, results
         self.given = [x is not None for x in given]
 
-    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
+    def run(
+        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
+    ) -> Any:
         group, stream = xs[0].group, streams if explicit else None
         operands = list(xs)
         with Work(group, streams, explicit) as work:
             if self.gathered is not None:
                 operands[self.gathered] = xs[self.gathered].reshard(None, stream=stream)
-            found = _multiply(self, operands, work)
-        if isinstance(found[0], tuple):
-            return tuple([Sharded.of_results(group, parts, self.axis) for parts in zip(*found)])
-        return Sharded.of_results(group, found, self.axis)
+            found = _multiply(self, operands, work, outs)
+        return self.results.of(group, found, outs)
 
 
-def _multiply(plan: Any, xs: Sequence[Any], work: Work) -> list:
+def _multiply(plan: Any, xs: Sequence[Any], work: Work, outs: tuple[Sharded, ...] | None = None) -> list:
     """Return the product of each device; ``xs`` are Sharded, or have their parts in ``parts``."""
     found = []
     for rank, stream in enumerate(work.streams):
         work.at(rank)
         parts = iter([x.parts[rank] for x in xs])
         a, *others = (next(parts) if is_given else None for is_given in plan.given)
-        found.append(plan.call(plan.arguments, a, None, stream if work.explicit else None, tuple(others)))
+        raw = stream if work.explicit else None
+        found.append(plan.call(plan.arguments, a, part_of(outs, rank), raw, tuple(others)))
     return found
 
 

@@ -27,7 +27,7 @@ from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .exchange import Side
-from .parts import Apart, Key
+from .parts import Apart, Key, Results, part_of
 from .reduce import first_pass, full_ranks, passes_of
 from .resume import resume
 from .sharded import Sharded
@@ -37,8 +37,11 @@ from .work import Work
 class ScanPlan:
     """A scan along the sharded axis. ``before`` has the ranks whose parts come before each part."""
 
+    in_place = True
+
     def __init__(self, spec: ScanSpec, xs: tuple[Sharded, ...]) -> None:
         first, operation = xs[0], reduction_of(spec.operation)
+        self.results = Results(spec.axis or 0, first.lengths)
         self.spec, self.group, self.operation, self.first = spec, first.group, operation, spec.start is not None
         axes = frozenset(range(first.ndim) if spec.axis is None else [spec.axis])
         full = full_ranks(first)
@@ -56,8 +59,10 @@ class ScanPlan:
         self.passes = passes_of(of_parts, operation.of_pass(1, 3), xs, sides, spec.reverse)
         self.keys = {form: (Key(form, spec),) for form in ("plain", "carry", "values")}
 
-    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
-        group, spec = self.group, self.spec
+    def run(
+        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
+    ) -> Any:
+        group = self.group
         found, carries, targets = [], [], []  # type: tuple[list, list, list]
         with Work(group, streams, explicit) as work:
             for rank, stream in enumerate(streams):
@@ -69,32 +74,33 @@ class ScanPlan:
             for rank, stream in enumerate(streams):
                 work.at(rank)
                 carry = carries[rank] if self.before[rank] or self.first else ()
-                found.append(self.scan_part(tuple([x.parts[rank] for x in xs]), carry, stream, explicit))
-        results = tuple([Sharded.of_results(group, parts, spec.axis or 0) for parts in zip(*found)])
-        return results if len(results) > 1 else results[0]
+                parts, out = tuple([x.parts[rank] for x in xs]), part_of(outs, rank)
+                found.append(self.scan_part(parts, carry, out, stream, explicit))
+        return self.results.of(group, found, outs)
 
-    def scan_part(self, parts: tuple, carry: tuple, raw: int, explicit: bool) -> tuple:
-        """Launch the scan of one part; ``carry`` has the values of the states before it, or is empty."""
+    def scan_part(self, parts: tuple, carry: tuple, out: Any, raw: int, explicit: bool) -> Any:
+        """Launch the scan of one part; ``carry`` has the values of the states before it, or is empty. Return its
+        results, one or a tuple."""
         stream = raw if explicit else None
         results, empty = len(self.spec.operation.results), arrays.adapter(parts[0]).view(parts[0]).size == 0
         if empty or not carry:
-            found = _front_end(len(parts), results)(self.keys["plain"], parts[0], None, stream, parts[1:])
-        elif math.prod(self.shape) == 1 or takes_rows(self.spec.operation):
+            return _front_end(len(parts), results)(self.keys["plain"], parts[0], out, stream, parts[1:])
+        if math.prod(self.shape) == 1 or takes_rows(self.spec.operation):
             call = _front_end(len(parts) + len(carry), results)
-            found = call(self.keys["carry"], parts[0], None, stream, (*parts[1:], *carry))
-        else:
-            call = _front_end(len(parts), len(self.operation.values))
-            values = call(self.keys["values"], parts[0], None, stream, parts[1:])
-            values = values if isinstance(values, tuple) else (values,)
-            return resume(self.spec, self.operation, (values, carry), parts[0], raw, explicit)
-        return found if isinstance(found, tuple) else (found,)
+            return call(self.keys["carry"], parts[0], out, stream, (*parts[1:], *carry))
+        call = _front_end(len(parts), len(self.operation.values))
+        values = call(self.keys["values"], parts[0], None, stream, parts[1:])
+        values = values if isinstance(values, tuple) else (values,)
+        made = None if out is None else out if isinstance(out, tuple) else (out,)
+        made = resume(self.spec, self.operation, (values, carry, made), parts[0], raw, explicit)
+        return made if len(made) > 1 else made[0]
 
 
 def plan_of(call: Callable, arguments: tuple, spec: ScanSpec, xs: tuple[Sharded, ...]) -> ScanPlan | Apart:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
     axis = xs[0].axis
     if axis is None or (spec.axis is not None and axis != spec.axis):
-        return Apart(call, arguments, axis)
+        return Apart(call, arguments, Results(axis, xs[0].lengths))
     _check(spec, xs[0])
     return ScanPlan(spec, xs)
 

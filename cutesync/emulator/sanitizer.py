@@ -249,10 +249,10 @@ class Sanitizer(Preceding):
         lines += [f"hint: {line}" for line in hints.of_race(machine, warp, lane, key, before)]
         title, at = "of the same bytes with nothing to order them", (warp, [lane], access.site)
         if harmless:
-            machine.note("warning", "race", f"writes of the same value {title}", at, lines, other)
+            machine.note("warning", "race", f"writes of the same value {title}", at, lines, first)
         else:
             machine.earlier = block, actor // ACTORS
-            machine.fail("race", f"{access.verb} and {before} {title}", *at, lines, other)
+            machine.fail("race", f"{access.verb} and {before} {title}", *at, lines, first)
 
     # --- release and acquire ------------------------------------------------------------------------------------------
 

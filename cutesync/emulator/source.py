@@ -60,11 +60,13 @@ def makes_pipeline(loc: Place) -> bool:
 
 def stage_of(chain: list[Place], place: int, count: int) -> str:
     """The name of the barrier that is number ``place`` of the ``count`` which a line initialises, reached by a chain of
-    calls: what the kernel calls it, and what the helper does."""
+    calls: what the kernel calls it, and what the helper does. A line that makes a pipeline ends the chain."""
+    pipeline = next((i for i, line in enumerate(chain, 1) if makes_pipeline(line)), 0)
+    chain = chain[: pipeline or len(chain)]
     first, *rest = [made_at(line).removeprefix("self.") for line in chain]
     names = [first, *[name for name in rest if re.fullmatch(r"\w+", name)][:1]]
     label = ".".join(name for name in dict.fromkeys(names) if name)
-    if label and count % 2 == 0 and makes_pipeline(chain[-1]):
+    if label and count % 2 == 0 and pipeline:
         return f"{label}.{'full' if place < count // 2 else 'empty'}[{place % (count // 2)}]"
     return label and f"{label}[{place}]"
 

@@ -3,6 +3,7 @@
 import cutlass
 import cutlass.cute as cute
 import numpy as np
+import pytest
 from cutlass import Int32, pipeline
 
 from cutesync import emulator
@@ -35,14 +36,21 @@ def run_one_sided(x: cute.Tensor, n: Int32):
     one_sided(x, n).launch(grid=(1, 1, 1), block=(64, 1, 1))
 
 
+class OwnPipeline:
+    @staticmethod
+    def create(**how):
+        parent = pipeline.PipelineAsync
+        made = parent.create(**how)
+        return made
+
+
 @cute.kernel
-def starved(x: cute.Tensor):
+def starved(x: cute.Tensor, own: cutlass.Constexpr):
     memory = cutlass.memory.SmemAllocator()
     bars = memory.allocate_array(cutlass.Int64, num_elems=4)
     group = pipeline.CooperativeGroup(pipeline.Agent.Thread, 32)
-    loads = pipeline.PipelineAsync.create(
-        num_stages=2, producer_group=group, consumer_group=group, barrier_storage=bars
-    )
+    how = {"num_stages": 2, "producer_group": group, "consumer_group": group, "barrier_storage": bars}
+    loads = OwnPipeline.create(**how) if cutlass.const_expr(own) else pipeline.PipelineAsync.create(**how)
     cute.arch.sync_threads()
     state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, 2)
     loads.consumer_wait(state)
@@ -50,8 +58,8 @@ def starved(x: cute.Tensor):
 
 
 @cute.jit
-def run_starved(x: cute.Tensor):
-    starved(x).launch(grid=(1, 1, 1), block=(32, 1, 1))
+def run_starved(x: cute.Tensor, own: cutlass.Constexpr):
+    starved(x, own).launch(grid=(1, 1, 1), block=(32, 1, 1))
 
 
 def line(text: str) -> int:
@@ -68,8 +76,9 @@ def test_the_kernels_line_comes_first():
     assert len(text.splitlines()) < 40
 
 
-def test_stages_of_the_dsls_pipelines():
-    text = reported("deadlock", "", emulator.check, run_starved, np.zeros(4, np.int32), schedules=1)
+@pytest.mark.parametrize("own", (False, True), ids=("the DSL's class", "a class of one's own"))
+def test_stages_of_pipelines(own):
+    text = reported("deadlock", "", emulator.check, run_starved, np.zeros(4, np.int32), own, schedules=1)
     assert "of mbarrier loads.full[0] (shared byte" in text, text
 
 

@@ -196,6 +196,24 @@ def test_equal_results_are_reduced_once(monkeypatch):
     assert [choice.copies and choice.copies[0] for choice in chosen] == [24, 6, ()]
 
 
+def test_equal_results_side_by_side_are_stored_as_vectors(monkeypatch):
+    """Of an axis that is broadcast and the last of the results: beside gaps, in every alignment, and of odd extents."""
+    monkeypatch.setattr(calls, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    x = data((5, 4, 33), "int16")
+    for extent, pitch, first in ((16, 16, 0), (16, 24, 0), (24, 24, 2), (9, 16, 1), (80, 80, 4)):
+        view = np.broadcast_to(x[..., None], (5, 4, 33, extent))
+        wanted = view.max(1)
+        buffer = np.full((5, 33, pitch + 8), STAMP, np.int16)
+        out = cs.asarray(buffer)
+        cs.max(cs.asarray(x).as_strided(view.shape, (132, 33, 1, 0)), axis=1, out=out[:, :, first : first + extent])
+        buffer[:, :, first : first + extent] = wanted
+        same(np.asarray(out), buffer)
+    assert [choice.policy.fill for choice in chosen] == [8, 8, 2, 1, 4]
+    assert [choice.copies[0] for choice in chosen] == [2, 2, 6, 9, 4]
+
+
 def test_views_that_normalise_take_the_kernels_of_contiguous_arrays(monkeypatch):
     """A transposed or reversed array is reduced along another axis, and a callable keeps C order."""
     monkeypatch.setattr(calls, "_plans", {})

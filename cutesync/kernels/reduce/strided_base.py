@@ -243,8 +243,9 @@ class StridedKernel(ReduceKernel):
         else:
             for c in cutlass.range_constexpr(len(rows)):
                 if c < valid:
-                    for out, offset, step, result in zip(a.out, offsets, steps, rows[c]):
-                        cute.make_tensor(out + (offset + step * c), cute.make_layout((1,)))[0] = result
+                    for k, (dtype, result) in enumerate(zip(self.monoid.results, rows[c])):
+                        equal = [result] * self.policy.fill
+                        store_vector(a.out[k] + (offsets[k] + steps[k] * c), dtype, equal, len(equal) * dtype.size)
 
     def total(self, a: Arguments, state):
         """The state of a result: ``init``, then ``state`` unless there are no positions."""

@@ -96,11 +96,9 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     """Return the policy and the launch of a scan of strided arrays of at least one element."""
     sizes = (*problem.sources, *problem.results)
     sizes_of_slots = slot_sizes(problem.sources, problem.results)
+    height = _height(problem, layout)
     layout = ordered(problem, layout)
-    along = tuple(_runs_along(layout, k) for k in range(len(sizes)))
-    most = power_of_two_below(TILE_BYTES // THREADS // sum(sizes_of_slots))
-    limit = NARROW_HEIGHT if sum(sizes_of_slots) <= NARROW_BYTES else MAX_HEIGHT
-    height = max(1, min(most, limit, power_of_two(layout.length)))
+    along = tuple(_runs_along(layout, k, size) for k, size in enumerate(sizes))
     lanes = _lanes(layout, sizes, along, height, problem.words)
     while (
         height > MIN_HEIGHT
@@ -137,15 +135,21 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots, layout=described(policy, layout))
 
 
+def _height(problem: Problem, layout: Layout) -> int:
+    """Return the positions of a thread in large arrays."""
+    slots = sum(slot_sizes(problem.sources, problem.results))
+    limit = NARROW_HEIGHT if slots <= NARROW_BYTES else MAX_HEIGHT
+    return max(1, min(power_of_two_below(TILE_BYTES // THREADS // slots), limit, power_of_two(layout.length)))
+
+
 def _turned(layout: Layout, along: Sequence[bool], lanes: int) -> tuple[tuple[bool, ...], tuple[int, int]]:
     """Return which arrays are turned, and the extents of the axes; nothing if tiles do not have whole blocks."""
     none: tuple[tuple[bool, ...], tuple[int, int]] = (), (1, 1)
     if len(layout.columns) < 2 or any(along):
         return none
     before, last = layout.columns[-2:]
-    block = before.extent * last.extent
     found = tuple(abs(a) == 1 != abs(b) for a, b in zip(before.steps[: len(along)], last.steps))
-    if not any(found) or block & (block - 1) or lanes % block or min(before.extent, last.extent) < MIN_BLOCK:
+    if not any(found) or not _is_block(before, last, lanes):
         return none
     return found, (before.extent, last.extent)
 
@@ -185,9 +189,30 @@ def _runs(axes: Sequence[Axis], k: int, count: int) -> tuple[int, int]:
     return found
 
 
-def _runs_along(layout: Layout, k: int) -> bool:
-    """Return whether neighbouring positions of array ``k`` are nearer to each other than neighbouring columns."""
-    return _runs(layout.scanned[-1:], k, layout.length) < _runs(layout.columns, k, layout.count)
+def _runs_along(layout: Layout, k: int, size: int) -> bool:
+    """Return whether a warp touches fewer lines of array ``k`` if it accesses neighbouring positions than if it
+    accesses neighbouring columns, of either axis of a block."""
+    scanned, columns = layout.scanned, layout.columns
+    orders = [columns]
+    if len(columns) > 1 and _is_block(columns[-2], columns[-1], THREADS):
+        orders.append((*columns[:-2], columns[-1], columns[-2]))
+    return _lines((scanned, columns), k, size) < min(_lines((order, scanned), k, size) for order in orders)
+
+
+def _is_block(before: Axis, last: Axis, lanes: int) -> bool:
+    """Return whether tiles of ``lanes`` columns have whole blocks of these two axes."""
+    block = before.extent * last.extent
+    return not block & (block - 1) and lanes % block == 0 and min(before.extent, last.extent) >= MIN_BLOCK
+
+
+def _lines(axes: Sequence[Sequence[Axis]], k: int, size: int) -> float:
+    """Return the lines that a warp touches for an element of array ``k``, if threads are numbered along the first axes
+    and then along the second."""
+    first, second = axes
+    box = _box(first, WARP_LANES)
+    box += _box(second, max(1, WARP_LANES // math.prod(n for _, n in box)))
+    step, run = _run(box, k)
+    return max(1 / run, min(step * size / LINE_BYTES, 1))
 
 
 def orders(layout: Layout) -> list[Layout]:
@@ -212,26 +237,22 @@ def orders(layout: Layout) -> list[Layout]:
 
 def ordered(problem: Problem, layout: Layout) -> Layout:
     """Return the layout with the columns in the best order: that whose tiles take least time to move the sectors that
-    they touch, or to access the lines of each request, whichever is more."""
-    sizes = (*problem.sources, *problem.results)
+    they touch and to access the lines of each request."""
+    sizes, height = (*problem.sources, *problem.results), _height(problem, layout)
 
     def cost(order: Layout) -> float:
-        along = tuple(_runs_along(order, k) for k in range(len(sizes)))
-        lanes = _lanes(order, sizes, along, MAX_HEIGHT, problem.words)
+        along = tuple(_runs_along(order, k, size) for k, size in enumerate(sizes))
+        lanes = _lanes(order, sizes, along, height, problem.words)
         turned, _ = _turned(order, along, lanes)
         *outer, before, last = order.columns
-        sectors = lines = 0.0
+        total = 0.0
         for k, (size, runs_along) in enumerate(zip(sizes, along)):
-            box = [*_box(order.scanned, THREADS // lanes * MAX_HEIGHT), *_box(order.columns, lanes)]
+            box = [*_box(order.scanned, THREADS // lanes * height), *_box(order.columns, lanes)]
             step, run = _run(box, k)
-            sectors += min(step * size, SECTOR_BYTES) + SECTOR_BYTES / run
+            total += min(step * size, SECTOR_BYTES) + SECTOR_BYTES / run
             columns = (*outer, last, before) if turned and turned[k] else order.columns
-            first, second = (order.scanned, columns) if runs_along else (columns, order.scanned)
-            box = _box(first, WARP_LANES)
-            box += _box(second, max(1, WARP_LANES // math.prod(n for _, n in box)))
-            step, run = _run(box, k)
-            lines += LINE_COST * max(1 / run, min(step * size / LINE_BYTES, 1))
-        return max(sectors, lines)
+            total += LINE_COST * _lines((order.scanned, columns) if runs_along else (columns, order.scanned), k, size)
+        return total
 
     found = orders(layout)
     return min(found, key=cost) if len(found) > 1 else layout

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .kit import FENCE, MEET, MULTIPLY, PAIR, PEER, READ, TWICE, WGMMA, Bug, init, load, ring, wait
+from .kit import DESCRIPTOR, FENCE, MEET, MULTIPLY, PAIR, PEER, READ, TWICE, WGMMA, Bug, init, load, ring, wait
 
 
 def mapped_load() -> str:
@@ -171,6 +171,31 @@ BUGS = {
         wgmma.commit_group.sync.aligned;
         wgmma.wait_group.sync.aligned 0;""",
         "wgmma.fence",
+        block=128,
+    ),
+    "an operand in registers loaded again too early": Bug(
+        "DeepGEMM #448, #449 (tf32 prenorm GEMM, sm_90)",
+        "registers",
+        "registers",
+        f"""mov.u64 %rd3, 0;
+        sub.u32 %r4, %r4, 128;
+        st.shared.v2.b64 [%r4], {{%rd3, %rd3}};
+        {FENCE}
+        bar.sync 0;
+        {DESCRIPTOR}
+        mov.u32 %r12, 0;
+        mov.u32 %r13, 0;
+        mov.u32 %r14, 0;
+        mov.u32 %r15, 0;
+        wgmma.fence.sync.aligned;
+        wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {{%r16, %r17}}, {{%r12, %r13, %r14, %r15}}, %rd5, 0, 1, 1, 0;
+        wgmma.commit_group.sync.aligned;
+        +wgmma.wait_group.sync.aligned 0;
+        ld.global.b32 %r12, [%rd2];
+        -wgmma.wait_group.sync.aligned 0;
+        add.u32 %r12, %r12, %r16;
+        st.global.b32 [%rd2], %r12;""",
+        "wgmma",
         block=128,
     ),
     "cp.async of one warp used by another": Bug(

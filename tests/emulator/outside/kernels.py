@@ -31,7 +31,7 @@ _QUACK_SYMMETRIC = """
 import torch
 from quack.gemm_interface import gemm_symmetric
 torch.manual_seed(0)
-a = torch.randn(1, 768, 128, device="cuda", dtype=torch.bfloat16)
+a = torch.randn(1, 512, 512, device="cuda", dtype=torch.bfloat16)
 gemm_symmetric(a, a.mT)
 """
 _ATTENTION = """
@@ -100,7 +100,7 @@ KERNELS = [
     Outside(
         "cutlass",
         "hopper/kernel/grouped_gemm/grouped_gemm.py",
-        f"--num_groups 2 --problem_sizes_mnkl (128,128,64,1),(256,256,640,1) {_ONCE}",
+        f"--num_groups 2 --problem_sizes_mnkl (128,128,64,1),(256,512,256,1) {_ONCE}",
     ),
     Outside("cutlass", "hopper/kernel/cta_norm/cta_norm.py", "--M 4 --N 512"),
     Outside(
