@@ -2,8 +2,10 @@
 
 Counted are the elements, the mask (a byte an element) and the selected elements; of runs, the elements, the first of
 each run, and its length in int32. Groups: ``mask`` (dtype x size, half selected), ``share`` (1 % and 99 %), ``forms``
-(a callable, indices), ``runs`` (unique elements and lengths, runs of 8 on average) and ``keys`` (sums and running sums
-of the same runs by key; of these, the values and the sums are counted, too).
+(a callable, indices), ``runs`` (unique elements and lengths, runs of 8 on average) ``keys`` (sums and running sums
+of the same runs by key; of these, the values and the sums are counted, too), ``partition``, ``places`` (``argwhere`` of
+rows of 2**14), ``strided`` (a mask, of a transposed array) and ``rows`` (a callable, by rows of 2**14: packed, and each
+to its own row, filled).
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from reduce import numpy_dtype, power
 DTYPES, QUICK_DTYPES = ("int8", "int16", "int32", "float32", "int64"), ("int32",)
 SIZES, QUICK_SIZES = tuple(1 << k for k in (12, 16, 20, 22, 24)), (1 << 16, 1 << 22)
 LARGE, QUICK_LARGE = 1 << 28, 1 << 26
-GROUPS = ("mask", "share", "forms", "runs", "keys")
+GROUPS = ("mask", "share", "forms", "runs", "keys", "partition", "places", "strided", "rows")
+ROW = 1 << 14
 OURS, BASELINES, ROOFS, RIVALS, QUICK_RIVALS = "cutesync", (), ("copy",), ("torch", "cupy"), ("torch", "cupy")
 BYTES = {
     "mask": 1.0,
@@ -27,6 +30,11 @@ BYTES = {
     "lengths": 0.5,
     "sums": 4.5,
     "running": 7.5,
+    "partition": 4.0,
+    "places": 6.0,
+    "transposed": 1.0,
+    "packed": 0.0,
+    "apart": 2.0,
 }  # an element, besides its own
 
 
@@ -38,11 +46,13 @@ def case(group: str, op: str, n: int, dtype: str, share: float = 0.5, bar: float
     size = numpy_dtype(dtype).itemsize
     moved = int(n * (size * (1 + share) + BYTES[op]))
     name = f"{op} {dtype} {power(n)}" + ("" if share in (0.5, 0.125) else f", {share:.0%}")
-    second = {"mask": "bool", "indices": "bool", "sums": dtype, "running": dtype}.get(op)
+    second = {"mask": "bool", "indices": "bool", "sums": dtype, "running": dtype}
+    second = second.get(op, "bool" if op in ("partition", "transposed") else None)
     inputs = (((n,), dtype), *((((n,), second),) if second else ()))
     bars = (Bar("floor", bar, "rate"),) if bar else ()
-    rivals = RIVALS if op == "mask" else ()
-    return Case(group, name, f"{op} {share}", inputs, (((n,), dtype),), moved, (OURS, *ROOFS, *rivals), bars, once=True)
+    rivals = RIVALS if op in ("mask", "partition", "places", "transposed") else ()
+    output = ((n,), "int64") if op == "places" else ((n,), dtype)
+    return Case(group, name, f"{op} {share}", inputs, (output,), moved, (OURS, *ROOFS, *rivals), bars, once=True)
 
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
@@ -59,6 +69,9 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     found += [case("forms", "callable", large, "int32", bar=0.92), case("forms", "indices", large, "int32", bar=0.88)]
     found += [case("runs", op, large, "int32", 0.125, 0.88) for op in ("unique", "lengths")]
     found += [case("keys", op, large, "int32", 0.125, 0.88) for op in ("sums", "running")]
+    found += [case("partition", "partition", large, "int32"), case("places", "places", large, "int32")]
+    found += [case("strided", "transposed", large, "int32"), case("rows", "packed", large, "int32")]
+    found += [case("rows", "apart", large, "int32")]
     return [one for one in found if not dtypes or one.dtype in dtypes]
 
 
@@ -66,14 +79,15 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
 
 
 @lru_cache(maxsize=4)
-def block(dtype: str, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Elements of which a ``share`` is positive, in runs of 1 / ``share`` where that is 8, and the mask of these."""
+def block(dtype: str, share: float, other: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Elements of which a ``share`` is positive and the rest negative (0 with ``other`` 0), in runs of 1 / ``share``
+    where that is 8, and the mask of these."""
     random, count = np.random.default_rng(2026), (1 << 22) + 3
     mask = random.random(count) < share
     if share == 0.125:
         return (np.cumsum(mask) % 100).astype(numpy_dtype(dtype)), mask
     values = random.integers(1, 100, count)
-    return np.where(mask, values, -values).astype(numpy_dtype(dtype)), mask
+    return np.where(mask, values, -values * other).astype(numpy_dtype(dtype)), mask
 
 
 def parts(case: Case) -> tuple[str, float]:
@@ -82,7 +96,7 @@ def parts(case: Case) -> tuple[str, float]:
 
 
 def data(case: Case) -> list[np.ndarray]:
-    arrays = block(case.dtype, parts(case)[1])
+    arrays = block(case.dtype, parts(case)[1], int(case.group != "places"))
     if case.group == "keys":
         arrays = arrays[0], arrays[0]
     return [np.resize(array, shape) for array, (shape, _) in zip(arrays, case.inputs)]
@@ -90,7 +104,17 @@ def data(case: Case) -> list[np.ndarray]:
 
 def reference(case: Case, hosts: list[np.ndarray]) -> np.ndarray:
     """The selected elements; of runs, the first of each; of keys, sums or running sums."""
-    x = hosts[0]
+    x, op = hosts[0], parts(case)[0]
+    if op == "partition":
+        return np.concatenate([x[hosts[1]], x[~hosts[1]]])
+    if op == "places":
+        return np.argwhere(x.reshape(-1, ROW)).ravel()
+    if op == "transposed":
+        return x.reshape(-1, ROW).T[hosts[1].reshape(-1, ROW).T]
+    if op == "apart":
+        return np.concatenate(
+            [np.append(row[row > 0], np.zeros((row <= 0).sum(), x.dtype)) for row in x.reshape(-1, ROW)]
+        )
     if case.group == "keys":
         heads = np.flatnonzero(np.append(True, x[1:] != x[:-1]))
         if parts(case)[0] == "sums":
@@ -130,6 +154,13 @@ def ours(case, slot, libraries):
             slot.result = call(x, stream=stream, **({"dtype": "int32"} if op == "lengths" else {})).values
 
         return of_runs
+    if op in FORMS:
+        arrays = [libraries.ours(array) for array in slot.inputs]
+
+        def of_form():
+            slot.result = FORMS[op](cs, stream, *arrays)
+
+        return of_form
     where = positive if op == "callable" else libraries.ours(slot.inputs[1])
     if op == "indices":
         places = cs.empty(x.shape, "int64")
@@ -137,20 +168,52 @@ def ours(case, slot, libraries):
     return lambda: cs.select(x, where, out=out, stream=stream)
 
 
+FORMS = {
+    "partition": lambda cs, stream, x, mask: cs.partition(x, mask, stream=stream).values,
+    "places": lambda cs, stream, x: cs.argwhere(x.reshape(-1, ROW), size=x.size * 9 // 16, stream=stream).values,
+    "transposed": lambda cs, stream, x, mask: (
+        cs.select(x.reshape(-1, ROW).T, mask.reshape(-1, ROW).T, stream=stream).values
+    ),
+    "packed": lambda cs, stream, x: cs.select(x.reshape(-1, ROW), positive, axis=1, packed=True, stream=stream).values,
+    "apart": lambda cs, stream, x: cs.select(x.reshape(-1, ROW), positive, axis=1, size=ROW, stream=stream).values,
+}
+
+
+def rival(case, x, masks, library):
+    """A rival's call of a case."""
+    op = parts(case)[0]
+    if op == "places":
+        rows = x.reshape(-1, ROW)
+        return lambda: library.argwhere(rows)
+    (mask,) = masks
+    if op == "partition":
+        join = library.cat if hasattr(library, "cat") else library.concatenate
+        return lambda: join([x[mask], x[~mask]])
+    if op == "transposed":
+        return lambda: x.reshape(-1, ROW).T[mask.reshape(-1, ROW).T]
+    return lambda: x[mask]
+
+
 def torch(case, slot, libraries):
-    x, mask = libraries.torch_view(slot.inputs[0]), libraries.torch_view(slot.inputs[1])
+    import torch as library
+
+    x, *masks = map(libraries.torch_view, slot.inputs)
+    found = rival(case, x, masks, library)
 
     def call():
-        slot.result = x[mask]
+        slot.result = found()
 
     return call
 
 
 def cupy(case, slot, libraries):
-    x, mask = libraries.cupy_view(slot.inputs[0]), libraries.cupy_view(slot.inputs[1])
+    import cupy as library
+
+    x, *masks = map(libraries.cupy_view, slot.inputs)
+    found = rival(case, x, masks, library)
 
     def call():
-        slot.result = x[mask]
+        slot.result = found()
 
     return call
 

@@ -25,6 +25,7 @@ def cases(place: str) -> Iterator[Case]:
     above = lambda x: x[(x > 0) & (np.arange(len(x)) % 2 == 0)]  # noqa: E731
     yield _case("Python: select by value and index", "int32", odd, _numbers, _by_value, above)
     yield _case("flatnonzero", "bool", odd, _numbers, _indices, np.flatnonzero)
+    yield _case("partition", "int32", odd, _masked, _partitioned, lambda x, mask: np.concatenate([x[mask], x[~mask]]))
     for source in ("int32", "float64"):
         yield _case("run lengths", source, full, _of_runs, _lengths, _lengths_of)
 
@@ -51,6 +52,10 @@ def _of_runs(generator: np.random.Generator, source: str, shape: tuple) -> tuple
 
 def _by_mask(x: Any, mask: Any, out: Any = None) -> Any:
     return cs.select(x, mask, size=x.shape[0], out=out).values
+
+
+def _partitioned(x: Any, mask: Any, out: Any = None) -> Any:
+    return cs.partition(x, mask, out=out).values
 
 
 def _by_value(x: Any, out: Any = None) -> Any:

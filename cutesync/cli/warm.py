@@ -223,15 +223,15 @@ def _flag_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[J
 
 
 def _select_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    """Yield selections by masks, indices of elements that are not 0, and encodings of runs, of 1-D arrays. Operators
-    and layouts do not apply."""
-    from .. import flatnonzero, run_length_encode, select
+    """Yield selections by masks, partitions, indices of elements that are not 0, and encodings of runs, of 1-D arrays.
+    Operators and layouts do not apply."""
+    from .. import flatnonzero, partition, run_length_encode, select
 
     for source in dtypes:
         calls: list[Callable] = []
         for n in _LENGTHS:
             x = _dry_array((n,), source)
-            calls.append(functools.partial(select, x, _dry_array((n,), BOOL)))
+            calls += [functools.partial(call, x, _dry_array((n,), BOOL)) for call in (select, partition)]
             calls += [functools.partial(call, x) for call in (flatnonzero, run_length_encode)]
         yield from _collected(f"select {source}", calls)
 

@@ -117,6 +117,9 @@ def bits(value: int | float, kind: str) -> int:
     """Return a scalar of the DSL's type ``kind`` as an integer whose low bytes are its bits. A float beyond the range
     of float32 becomes infinite, as in NumPy."""
     size = Scalar("", kind).size
+    if kind == "BFloat16":  # which NumPy may not have: the upper half of a float32, rounded to even
+        word = bits(value, "Float32")
+        return 0x7FC0 if value != value else (word + 0x7FFF + (word >> 16 & 1)) >> 16
     if not kind.startswith("Float"):
         return int(value) & ((1 << 8 * size) - 1)
     with np.errstate(over="ignore"):

@@ -114,7 +114,7 @@ class Dice:
 
 def draw(seed: int, place: Place) -> Case:
     """The call of this number; themes take the families in turn."""
-    from . import families, ladder, matrices, named, order, states
+    from . import families, ladder, matrices, named, order, selections, states
 
     makers = (
         families.reduction,
@@ -130,5 +130,6 @@ def draw(seed: int, place: Place) -> Case:
         named.reduction,
         named.scan,
         order.top,
+        selections.selection,
     )
     return makers[seed // place.calls % len(makers)](Dice(seed, place))

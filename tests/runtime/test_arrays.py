@@ -276,6 +276,13 @@ def test_scalars_become_their_bits(value, kind):
     assert bits(value, kind).to_bytes(wanted.itemsize, "little") == wanted.tobytes()
 
 
+def test_scalars_of_bfloat16_are_rounded_to_even():
+    """Without ml_dtypes, too."""
+    cases = {1.0: 0x3F80, -2.0: 0xC000, 1.00390625: 0x3F80, 1.01171875: 0x3F82, float("inf"): 0x7F80, 1e39: 0x7F80}
+    assert {value: bits(value, "BFloat16") for value in cases} == cases
+    assert bits(float("nan"), "BFloat16") == 0x7FC0
+
+
 def test_a_float_too_large_for_its_register_is_infinite():
     """A float32 parameter of 1e39, as NumPy says."""
     assert bits(1e39, "Float32") == bits(float("inf"), "Float32")

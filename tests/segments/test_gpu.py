@@ -31,6 +31,21 @@ def test_chosen_kernels_agree(torch):
         assert torch.equal(cs.scan_by_key(keys, x, reverse=True), (sums[segment] - running + x).int())
 
 
+def test_strided_arrays_agree(torch):
+    keys, x, _ = grouped(torch, 1 << 20, 9)
+    keys, x = keys.reshape(64, -1), x.reshape(64, -1)
+    for k, v in ((keys, x.reshape(-1, 64).T), (keys.reshape(-1, 64).T, x), (keys.flip(0)[::2], x[::2])):
+        found, sums = cs.reduce_by_key(k, v).exact()
+        wanted, wanted_sums = cs.reduce_by_key(k.contiguous(), v.contiguous()).exact()
+        assert torch.equal(found, wanted) and torch.equal(sums, wanted_sums)
+        out = torch.zeros((k.numel(), 2), dtype=torch.int32, device="cuda")
+        cs.scan_by_key(k, v, reverse=True, out=out[:, 1])
+        assert torch.equal(out[:, 1], cs.scan_by_key(k.contiguous(), v.contiguous(), reverse=True))
+    offsets = torch.arange(0, x.numel() + 1, 37, device="cuda").repeat_interleave(2)[::2]
+    sums = cs.segmented_reduce(x.T, offsets=offsets)
+    assert torch.equal(sums, cs.segmented_reduce(x.T.contiguous(), offsets=offsets.contiguous()))
+
+
 def test_offsets_agree(torch):
     """Uniform segments, one giant, many empty ones; in a graph, too."""
     n = (1 << 22) + 5

@@ -12,6 +12,7 @@ import cutesync as cs
 from .. import faults
 from .kernels import force
 from .reference import heads_of, keys_of, reduced
+from .test_segmented import offsets_of, reduce_all
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +31,91 @@ def bench() -> faults.Bench:
         return all(np.array_equal(s.values, wanted) and int(s.count) == len(sums) for s in found)
 
     return faults.of_tiles(force, right)
+
+
+@functools.cache
+def of_offsets() -> faults.Bench:
+    """Two reductions by offsets: tiles are cut by a launch of its own."""
+    x, offsets = np.arange(900, dtype=np.int32), offsets_of(900, 250)
+    (wanted,) = reduce_all([x], offsets)
+
+    def right() -> bool:
+        arrays = cs.asarray(x), cs.asarray(offsets)
+        found = [cs.segmented_reduce(arrays[0], offsets=arrays[1]) for _ in range(2)]
+        return all(np.array_equal(one, wanted) for one in found)
+
+    return faults.of_tiles(force, right, schedules=3)
+
+
+@functools.cache
+def of_decode() -> faults.Bench:
+    """Runs decoded, of which some are empty, and searches; the ends of the runs come from a launch before."""
+    lengths = np.random.default_rng(5).integers(0, 4, 700)
+    lengths[100:180] = 0
+    x = np.arange(700, dtype=np.int32)
+    wanted = np.append(np.repeat(x, lengths), np.full(1200, -1, np.int32))[:1200]
+
+    def right() -> bool:
+        found = cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), size=1200, fill_value=-1)
+        places = cs.searchsorted(found.values, cs.asarray(x[::9]), "right")
+        return np.array_equal(found.values, wanted) and places.shape == (78,)
+
+    return faults.of_tiles(force, right, schedules=2)
+
+
+@functools.cache
+def of_search() -> faults.Bench:
+    a, v = np.sort(np.random.default_rng(6).integers(0, 40, 333)).astype(np.int32), np.arange(-2, 45, dtype=np.int32)
+
+    def right() -> bool:
+        found = [cs.searchsorted(cs.asarray(a), cs.asarray(v), side) for side in ("left", "right")]
+        return all(np.array_equal(one, np.searchsorted(a, v, side)) for one, side in zip(found, ("left", "right")))
+
+    return faults.of_tiles(force, right, schedules=1)
+
+
+# Of marks, cuts and what a squad puts together; the rest of the pipeline is that of reductions by key. What the launch
+# that cuts tiles does not store, the other one takes for a place.
+MARKS = ("init count +1", "no wait for the launch before", "no arrive", "no wait at a named barrier", "no store")
+MARKS += ("no look at the barrier", "parity flipped", "named barrier count +32", "named barrier count -32")
+TILES = {name: (faults.TILES[name][0], {*faults.TILES[name][1], "out-of-bounds"}) for name in MARKS}
+# Of kernels in which no thread waits for another: bounds and comparisons
+WRONG = {faults.RESULT, "out-of-bounds"}
+DECODE = r"\.entry cutesync_decode"
+OF_DECODE = {
+    "no wait for the launch before": faults.TABLE["no wait for the launch before"],
+    "an end that counts for the row before": (
+        faults.each(
+            r"setp\.(gt|le)\.s32( \t%p\d+, %r\d+, %r\d+;)",
+            lambda m: f"setp.{'ge' if m[1] == 'gt' else 'lt'}.s32{m[2]}",
+            after=DECODE,
+        ),
+        WRONG,
+    ),
+    "a result too many": (faults.last(r"setp\.ge\.s64", "setp.gt.s64", after=DECODE), WRONG),
+    "a fill too few": (faults.last(r"setp\.gt\.s64", "setp.ge.s64", after=DECODE), WRONG),
+}
+OF_SEARCH = {
+    "the other side": (
+        faults.each(r"setp\.(lt|le)\.s32", lambda m: "setp.le.s32" if m[1] == "lt" else "setp.lt.s32"),
+        WRONG,
+    ),
+    "a step too short": (faults.each(r"(add\.s64 \t%rd\d+, %rd\d+, )1;", r"\g<1>2;"), WRONG),
+}
+
+
+def test_no_mutant_of_offsets_survives():
+    assert of_offsets().survivors(TILES) == []
+
+
+@pytest.mark.parametrize("fault", OF_DECODE)
+def test_faults_of_decode_are_found(fault):
+    of_decode().check(*OF_DECODE[fault])
+
+
+@pytest.mark.parametrize("fault", OF_SEARCH)
+def test_faults_of_searches_are_found(fault):
+    of_search().check(*OF_SEARCH[fault])
 
 
 def test_no_mutant_survives():

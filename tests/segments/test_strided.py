@@ -58,7 +58,8 @@ def test_every_type(small, dtype):
     equal(most, np.maximum.reduceat(x.ravel(), np.flatnonzero(heads)))
 
 
-@pytest.mark.parametrize("segments", [300, slow(1), slow(1500)])
+@pytest.mark.slow
+@pytest.mark.parametrize("segments", [300, 1, 1500])
 def test_offsets(small, segments):
     """The elements, the offsets and the results are strided."""
     x, offsets = columns("int64").T, offsets_of(1300, segments)

@@ -35,6 +35,46 @@ def test_runs_agree(torch):
         assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
+def test_strided_arrays_and_coordinates_agree(torch):
+    for shape in ((7, 300), (1000, 1025), (130, 33, 129)):
+        x = torch.randint(-9, 9, shape, device="cuda", dtype=torch.int32)
+        mask = torch.rand(shape, device="cuda") < 0.5
+        for view in (
+            lambda a: a,
+            lambda a: a.transpose(0, -1),
+            lambda a: a[1:, ::2],
+            lambda a: a[:, :1].expand(a.shape),
+        ):
+            y, m = view(x), view(mask)
+            values, places = cs.select(y, m, indices=True).exact()
+            assert torch.equal(values, y[m])
+            assert torch.equal(places, m.reshape(-1).nonzero()[:, 0])
+            assert torch.equal(cs.argwhere(y).exact(), y.nonzero())
+            assert all(torch.equal(one, other) for one, other in zip(cs.nonzero(y).exact(), y.nonzero(as_tuple=True)))
+            found = cs.partition(y, m, indices=True)
+            assert torch.equal(found.values, torch.cat([y[m], y[~m]]))
+            assert torch.equal(y.reshape(-1)[found.indices], found.values)
+            runs = cs.unique_consecutive(y, return_inverse=True, return_counts=True).exact()
+            wanted = torch.unique_consecutive(y.reshape(-1), return_inverse=True, return_counts=True)
+            assert all(torch.equal(one.reshape(-1), other) for one, other in zip(runs, wanted, strict=True))
+
+
+def test_rows_agree(torch):
+    for shape, axis in (((5, 70_001), 1), ((4000, 40), 1), ((40, 4000), 0), ((300, 700), 1), ((20, 9, 300), 1)):
+        x = torch.randint(0, 3, shape, device="cuda", dtype=torch.int16)
+        rows = x.movedim(axis, -1).reshape(-1, shape[axis])
+        kept = cs.select(x, lambda v: v > 0, axis=axis)
+        assert torch.equal(kept.count.reshape(-1), (rows > 0).sum(1))
+        packed = cs.select(x, lambda v: v > 0, axis=axis, packed=True)
+        assert torch.equal(packed.exact()[0], rows[rows > 0])
+        assert torch.equal(packed.offsets[1:], (rows > 0).sum(1).cumsum(0))
+        assert torch.equal(torch.cat(kept.exact()), rows[rows > 0])
+        values, lengths = cs.run_length_encode(x, axis=axis).exact()
+        for row, value, length in zip(rows[:50], values, lengths):
+            wanted = torch.unique_consecutive(row, return_counts=True)
+            assert torch.equal(value, wanted[0]) and torch.equal(length, wanted[1])
+
+
 def test_a_chain_in_a_graph_with_changing_counts(torch):
     """select, then a selection of the selected, and runs of these: no wait, right in every replay."""
     x = torch.zeros(1 << 20, dtype=torch.int32, device="cuda")
@@ -84,3 +124,19 @@ def test_more_than_two_to_the_32_elements(torch):
     found = cs.flatnonzero(x, size=10, fill_value=-1)
     assert np.array_equal(found.values.cpu(), [*places.tolist(), *[-1] * 5])
     assert int(found.count) == 5
+
+
+@pytest.mark.slow
+def test_coordinates_and_strides_of_more_than_two_to_the_31_elements(torch):
+    shape = (3, (1 << 30) + 1)
+    if torch.cuda.mem_get_info()[0] < 12 << 30:
+        pytest.skip("too little memory")
+    x = torch.zeros(shape, dtype=torch.int8, device="cuda")
+    places = torch.tensor([[0, 0], [0, 1 << 30], [1, 7], [2, 1 << 30]], device="cuda")
+    x[places[:, 0], places[:, 1]] = 5
+    for y, wanted in ((x, places), (x.T, places.flip(1)[[0, 2, 1, 3]])):
+        found = cs.argwhere(y, size=6, fill_value=-1)
+        assert int(found.count) == 4
+        assert torch.equal(found.values[:4], wanted)
+    assert torch.equal(cs.select(x, lambda v: v > 0, axis=1, size=2).count, torch.tensor([2, 1, 1], device="cuda"))
+    assert int(cs.partition(x, lambda v: v > 0).values[:4].sum()) == 20

@@ -98,6 +98,7 @@ def test_results_of_a_given_size(small, n):
     equal(packed.offsets, np.append(0, np.cumsum(mask[:, :n].sum(1))))
 
 
+@pytest.mark.slow
 def test_numpy_arrays_and_segments(small):
     """The offsets of packed rows are those of ``segmented_reduce``."""
     x = sample((6, 90), "int32")
@@ -107,7 +108,8 @@ def test_numpy_arrays_and_segments(small):
     equal(cs.segmented_reduce(packed.values, offsets=packed.offsets), (x * (x > 0)).sum(1, dtype=np.int32))
 
 
-@pytest.mark.parametrize("name", [name if name == "two blocks" else slow(name) for name in KERNELS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
 def test_agrees_under_twenty_schedules(name, monkeypatch):
     force(monkeypatch, name)
     x = sample((5, 291), "int16")
@@ -128,7 +130,7 @@ def partitioned(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["int8", slow("float16"), slow("int64")])
 def test_partitions(small, dtype):
-    for length in (0, 1, 700, 1291):
+    for length in (0, 1, 700):
         x, mask = data(length, dtype), np.random.default_rng(3).random(length) < 0.4
         found = cs.partition(cs.asarray(x), cs.asarray(mask), indices=True)
         equal(found.values, partitioned(x, mask))
@@ -156,7 +158,8 @@ def test_partitions_of_strided_and_several_arrays(small):
     equal(host[:500], partitioned(x.ravel()[:500], mask.ravel()[:500]))
 
 
-@pytest.mark.parametrize("name", [name if name == "three blocks" else slow(name) for name in KERNELS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
 def test_partitions_agree_under_twenty_schedules(name, monkeypatch):
     force(monkeypatch, name)
     x, mask = data(1291, "int16"), np.random.default_rng(3).random(1291) < 0.4

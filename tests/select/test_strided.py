@@ -42,7 +42,8 @@ def sparse(shape: tuple, dtype: str = "int32") -> np.ndarray:
     return ((rng.random(shape) < 0.6) * rng.integers(1, 9, shape)).astype(dtype)
 
 
-@pytest.mark.parametrize("name", [name if name == "permuted" else slow(name) for name in VIEWS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VIEWS)
 def test_selections_and_runs(small, name):
     view, x, mask = VIEWS[name], sparse(SHAPE), np.random.default_rng(2).random(SHAPE) < 0.5
     y, m, a, b = view(x), view(mask), view(cs.asarray(x)), view(cs.asarray(mask))
@@ -105,6 +106,7 @@ def test_coordinates(small, shape):
     equal(cs.argwhere(a.T), np.argwhere(x.T))
 
 
+@pytest.mark.slow
 def test_coordinates_of_a_given_size(small):
     x = sparse((41, 31))
     a, count = cs.asarray(x), np.count_nonzero(x)

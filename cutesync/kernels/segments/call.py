@@ -35,9 +35,9 @@ def reduce_by_key(
 
     Parameters
     ----------
-    keys : C-contiguous array of NumPy (copied to the device, results are copied back), torch, CuPy, DeviceArray, DLPack
-        or ``__cuda_array_interface__``; or a tuple of arrays of one size, which are keys of several parts. Arrays are
-        flattened.
+    keys : array of any strides of NumPy (copied to the device, results are copied back), torch, CuPy, DeviceArray,
+        DLPack or ``__cuda_array_interface__``; or a tuple of arrays of one size, which are keys of several parts.
+        Arrays are flattened in C order.
     values : array of the size of ``keys``, or a tuple of arrays, as ``x`` of ``reduce``.
     op, dtype, identity, transform, finish, out_dtype, args : as for ``reduce`` (``kernels/README.md``, "States"), but
         ``dtype`` is that of ``values`` by default.

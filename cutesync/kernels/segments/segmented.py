@@ -41,7 +41,7 @@ def segmented_reduce(
     Parameters
     ----------
     x, op, dtype, identity, transform, finish, out_dtype, args, stream : as for ``reduce_by_key`` (``x``: its
-        ``values``), C-contiguous.
+        ``values``).
     offsets, lengths, heads, keys : one of them says where segments are.
         ``offsets``, an array of int64, int32 or uint32 with an entry more than there are segments: segment k has the
         elements from ``offsets[k]`` up to ``offsets[k + 1]``. Offsets do not decrease; elements before the first or

@@ -35,20 +35,23 @@ def select(
 
     Parameters
     ----------
-    x : C-contiguous array of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray, DLPack
-        or ``__cuda_array_interface__``, which is flattened; or a tuple of arrays of one size, which are selected
-        together. Element types: bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
+    x : array of any strides of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray,
+        DLPack or ``__cuda_array_interface__``, which is flattened in C order; or a tuple of arrays of one size, which
+        are selected together. Element types: bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
     where : an array of bool, uint8 or int8 of the size of ``x``, which selects where it is not 0; an array of
         ceil(size / 32) words of uint32, a bit an element, the first in the lowest bit (as ``flag_heads`` with
         ``dtype="bits"`` returns); or a callable that the DSL can trace, of the elements of a position (one operand for
         each array), and of its index (Int64) if it has one parameter more. It gets 16-bit floats as float32.
     indices : whether to return the indices of the selected elements (int64), too.
+    axis : None, or the axis of ``x`` whose rows are selected from, each by itself: all arrays have the shape of ``x``,
+        ``where`` is no array of bits, indices are those along the axis, and ``n`` counts along it. Results have the
+        shape of ``x`` without the axis, and at the end ``size``, or as many elements as the axis has.
+    packed : with ``axis``, whether results have one axis, with what is selected of all rows one behind the other.
     size : the length of the results; what lies behind the selected elements is filled. If there are more selected
         elements, the results have the first ones. None: the results are as long as ``x``, and nothing is filled.
     fill_value : a number that fills values; indices are filled with -1.
-    out : array that is written instead of a new one, of any length; a tuple of arrays if ``x`` is one, or with
-        ``indices``, whose array comes last. It does not overlap the inputs. Without ``size``, elements behind the
-        selected ones are not written.
+    out : array of any length and stride that is written instead of a new one; a tuple of arrays if ``x`` is one, or
+        with ``indices``, whose array comes last. It does not overlap the inputs. None with ``axis``.
     n : only the first ``n`` elements of ``x`` count, at most all: an int, or a 0-d array of int64 on the device, which
         is read when the kernel runs (the ``count`` of another call, for example).
     args : run-time arguments of the callable: numbers, or arrays of one element on the device.
@@ -56,8 +59,9 @@ def select(
 
     Returns
     -------
-    Selected : ``values``, ``count`` (a 0-d array of int64 on the device), ``indices``. For NumPy arrays they are exact:
-        as many elements as are selected, or ``size``.
+    Selected : ``values``, ``count`` (a 0-d array of int64 on the device), ``indices``. For NumPy arrays they are exact.
+        With ``axis``, ``count`` has a number for each row, and for NumPy arrays rows are filled; with ``packed`` it is
+        that of all, and ``offsets`` (int64, an entry more than there are rows) says where each row begins.
 
     Errors: ``cutesync.errors``.
     """
@@ -69,13 +73,18 @@ def select(
             call, key = usual(indices, fn)
             found = call(key, x, None, stream, () if fn else (where,))
             return Selected(found[0], found[-1], indices=found[1]) if indices else Selected(found[0], found[-1])
-    several = type(x) is tuple
-    xs = x if several else (x,)
-    if not xs:
-        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    several, xs = _arrays(x)
     rows = rows_of(axis, packed, out)
     wanted = Wanted("select", len(xs), several, flag(indices, "indices"), True, True, axis=axis, rows=rows)
     return selected(wanted, xs, where, args, (size, fill_value, out, n), stream)
+
+
+def _arrays(x: Any) -> tuple[bool, tuple]:
+    """Return whether ``x`` is a tuple of arrays, and the arrays."""
+    xs = x if type(x) is tuple else (x,)
+    if not xs:
+        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    return type(x) is tuple, xs
 
 
 def compress(
@@ -126,9 +135,6 @@ def partition(
 
     Errors: ``cutesync.errors``.
     """
-    packed = type(x) is tuple
-    xs = x if packed else (x,)
-    if not xs:
-        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
-    wanted = Wanted("partition", len(xs), packed, flag(indices, "indices"), True, True, rejects=True)
+    several, xs = _arrays(x)
+    wanted = Wanted("partition", len(xs), several, flag(indices, "indices"), True, True, rejects=True)
     return selected(wanted, xs, where, args, (None, 0, out, n), stream)

@@ -37,8 +37,8 @@ def unique_consecutive(
 
     Parameters
     ----------
-    x, size, fill_value, n, stream : as for ``select``. The elements of a tuple of arrays are keys of several parts.
-        With ``size``, indices are filled with -1, and counts with 0.
+    x, axis, packed, size, fill_value, n, stream : as for ``select``; with ``axis`` runs end where rows do. The elements
+        of a tuple of arrays are keys of several parts. With ``size``, indices are filled with -1, and counts with 0.
     equal : None (equal by value), or a callable that the DSL can trace: ``equal(a, b)``, whether an element ``b``
         belongs to the run of its predecessor ``a``; of several arrays, it takes the elements of the one position, then
         those of the other.
@@ -50,7 +50,8 @@ def unique_consecutive(
     Returns
     -------
     Selected : ``values``, ``count``, and in this order ``indices``, ``inverse``, ``lengths`` as asked. For NumPy arrays
-        the values alone, or a tuple of them and what was asked for, as ``numpy.unique`` returns it.
+        the values alone, or a tuple of them and what was asked for, as ``numpy.unique`` returns it; ``Selected`` with
+        ``axis``, and then runs of ``inverse`` are counted in the row, or with ``packed`` in all.
 
     Errors: ``cutesync.errors``.
     """
