@@ -245,6 +245,11 @@ class Program:
             head.append(f"    {e.call(before_use, 'f')}")
         return "\n".join([*head, *e.lines]) + "\n"
 
+    def instructions(self, index: int, full: bool) -> int:
+        """How many instructions the function of a segment holds."""
+        last = self._emit(index, full, run_on=full).index
+        return self.segments[last][1] - self.segments[index][0]
+
     def _lazy(self, index: int, full: bool):
         def first_time(f):
             function = gate.function(self.text(index, full), f"segment_{index}", self.names)
