@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import wgmma as rules
-from ..accesses import load, store
+from ..accesses import Reader, store
 from ..async_copy import Issue, Side
-from ..memory import SHARED_START
+from ..memory import SHARED_START, UNITS
+from ..shadow import ORDINARY
 from ..syntax import Vec, items
 from ..tensor_registers import KIND, Product, Tile, spill
 from . import matrix
@@ -50,11 +51,10 @@ def _row_lanes(count: int):
 
 
 def load_matrix_maker(machine, site: int, count: int, transposed: bool):
-    fetch, lanes = load(machine, site, "shared::cta", 8, 2), _row_lanes(count)
+    read, lanes = Reader(machine, site, "shared::cta", 8, 2, ORDINARY, ()).read, _row_lanes(count)
 
     def run(f, address):
-        rows = fetch(f, lanes, address)[:, : 8 * count].T
-        return matrix.load_matrices(np.ascontiguousarray(rows).view(np.uint8).reshape(-1, 16), transposed)
+        return matrix.load_matrices(read(f, lanes, address).view(np.uint8).reshape(-1, 16), transposed)
 
     return run
 
@@ -65,7 +65,7 @@ def store_matrix_maker(machine, site: int, count: int, transposed: bool):
     def run(f, address, *registers):
         rows = np.zeros((32, 16), np.uint8)
         rows[: 8 * count] = matrix.store_matrices(np.stack(registers), transposed)
-        put(f, lanes, address, rows.view(np.uint64))
+        put(f, lanes, address, rows.view(UNITS[16]).reshape(32))
 
     return run
 
@@ -107,8 +107,6 @@ def mma(e, instr):
 
 
 # --- wgmma ------------------------------------------------------------------------------------------------------------
-
-_WRITTEN = np.uint64(0x0101010101010101)
 
 
 class Turn(NamedTuple):
@@ -214,13 +212,13 @@ class MultiplyAsync:
         offsets, places, span, indices = operand_places(self.step, name, descriptor)
         if span.start < 0 or span.stop > region.high:
             issue.fail("out-of-bounds", "an operand of wgmma lies outside shared memory")
-        if self.machine.sanitizer is not None and not region.valid[span.start : span.stop].all():
-            bad = region.valid_view(16)[places] != _WRITTEN
-            if np.count_nonzero(bad):
-                at = int(offsets.reshape(-1)[np.flatnonzero(bad.reshape(offsets.size, 2).any(1))[0]])
+        if self.machine.sanitizer is not None and 0 in region.valid[span.start : span.stop].tobytes():
+            rows = region.valid_units[16][places].view(np.uint8).reshape(offsets.size, 16)
+            if 0 in rows.tobytes():
+                at = int(offsets.reshape(-1)[np.flatnonzero(~rows.all(1))[0]])
                 title = f"wgmma reads byte {at} of {region.name}, which nobody has written"
                 self.machine.unwritten(region, title, warp, [0], self.site)
-        rows = region.view(16, 1)[places].view(np.uint8).reshape(*places.shape, 16)
+        rows = region.units[16][places].view(np.uint8).reshape(*places.shape, 16)
         return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16, indices)
 
     def note_reads(self, warps: list, sides: list[Side]) -> None:

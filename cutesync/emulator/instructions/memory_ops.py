@@ -6,10 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from ..accesses import load, store
+from ..accesses import load, packed, store
 from ..async_copy import Operation
 from ..clocks import GLOBAL, SHARED
-from ..lanes import count_nonzero as cnz
 from ..memory import UNSIGNED, Port
 from ..shadow import GPU, ORDINARY, SCOPES, SYS, Access, Order
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, items
@@ -100,10 +99,11 @@ def torn_store(machine, site: int, space: str, width: int, count: int, order: Or
             return following
         port.locate(f, f.lanes, address)  # the vector is aligned as a whole
         turns = machine.schedule.random.sample(range(count), count)
+        elements = values.view(UNSIGNED[width]).reshape(32, count)
 
-        def put(elements):
-            for i in elements:
-                one(f, f.lanes, address + address.dtype.type(i * width), np.ascontiguousarray(values[:, i]))
+        def put(turns):
+            for i in turns:
+                one(f, f.lanes, address + address.dtype.type(i * width), elements[:, i].copy())
 
         put(turns[:1])
         rest = Operation(f.warp, int(np.flatnonzero(f.mask)[0]), site, "the other elements of a vector store")
@@ -120,7 +120,8 @@ def torn_store(machine, site: int, space: str, width: int, count: int, order: Or
 def st(e, instr):
     mem, source = instr.args[:2]
     width, count = SIZES[instr.parts[-1]], len(items(source))
-    data = e.stacked(source, 8 * width)
+    values = [e.u(item, 8 * width) for item in items(source)]
+    data = values[0] if count == 1 else e.temp(e.call(packed, *values))
     if call_parameter(mem):
         return e.set(mem.base, data, "u", 8 * width)
     space, order = space_of(instr), order_of(instr)
@@ -188,7 +189,7 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, ord
         for region, rows, who, _ in port.locate(f, lanes, address):
             if region.sealed:
                 region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
-            if region.valid is not None and cnz(region.valid_view(size)[rows].reshape(-1) & 1 == 0):
+            if region.valid is not None and 0 in region.valid_units[size][rows].tobytes():
                 title = f"an atomic operation on {width} bytes of {region.name} that nobody has written"
                 machine.unwritten(region, title, f.warp, [int(numbers[0])], site)
             if sanitizer is not None:
