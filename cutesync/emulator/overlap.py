@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .memory import SHARED_START, Region
+from .shadow import Shadow
 
 _KEPT = 8  # launches; a longer chain of programmatic ones waits for the older ones in practice
 
@@ -26,32 +27,36 @@ class Used(NamedTuple):
     read: np.ndarray  # or written
 
 
+def _used(shadow: Shadow) -> Used:
+    shadow.flush()
+    wrote = shadow.writes != 0
+    read = wrote.copy()
+    for table in shadow.reads.values():
+        np.logical_or(read, table, out=read)
+    return Used(shadow.granule, wrote, read)
+
+
 class Seen:
     """The accesses of the last launches. Launches run one at a time, so there is one of these."""
 
     def __init__(self) -> None:
         self.earlier: list[tuple[str, WeakKeyDictionary[Region, Used]]] = []
-        self.current: tuple[str, WeakKeyDictionary[Region, Used]] | None = None
+        self.last: tuple[str, list[tuple[Region, Shadow]]] | None = None  # of the launch that runs
 
     def ran(self, kernel: str, regions: Iterable[Region]) -> None:
         """A launch has run under one schedule; shadow memory still holds what it did."""
-        used: WeakKeyDictionary[Region, Used] = WeakKeyDictionary()
-        for region in regions:
-            shadow = region.shadow
-            if shadow is not None and region.base > SHARED_START:
-                shadow.flush()
-                wrote = shadow.writes != 0
-                read = np.logical_or.reduce([wrote, *(table != 0 for table in shadow.reads.values())])
-                used[region] = Used(shadow.granule, wrote, read)
-        self.current = kernel, used
+        touched = [(r, r.shadow) for r in regions if r.shadow is not None and r.base > SHARED_START]
+        self.last = kernel, touched
 
     def finish(self, programmatic: bool) -> None:
         """The launch has run under all its schedules."""
         if not programmatic:
             self.earlier = []
-        if self.current is not None:
-            self.earlier = [*self.earlier, self.current][-_KEPT:]
-        self.current = None
+        if self.last is not None:
+            kernel, touched = self.last
+            used = WeakKeyDictionary({region: _used(shadow) for region, shadow in touched})
+            self.earlier = [*self.earlier, (kernel, used)][-_KEPT:]
+        self.last = None
 
     def conflict(self, region: Region, rows: np.ndarray, size: int, write: bool) -> str | None:
         """What an earlier launch did to one of these units of ``size`` bytes that a read or ``write`` must wait for."""
