@@ -38,10 +38,11 @@ class Reader:
     """
 
     def __init__(self, machine, site: int, space: str, width: int, count: int, order: Order, unread: tuple[int, ...]):
-        self.machine, self.site, self.order, self.unread = machine, site, order, unread
+        self.machine, self.site, self.order = machine, site, order
         self.port, self.count, self.size = Port(machine, site, space, width, count), count, width * count
         self.sanitizer: Any = None if space == "local" else machine.sanitizer
-        self.whole, self.part = (Access(site, size, "read", order) for size in (self.size, width))
+        self.access = Access(site, width if unread else self.size, "read", order)
+        self.elements = tuple(i for i in range(count) if i not in unread) if unread else (None,)  # None: the whole
 
     def read(self, f, lanes, address: np.ndarray) -> np.ndarray:
         active = address if lanes is None else address[lanes]
@@ -51,10 +52,7 @@ class Reader:
         except (AttributeError, IndexError):  # no region, or not all of it
             return self.read_by_lane(f, lanes, active)
         if self.sanitizer is not None:
-            if self.unread:
-                self.check_elements(f, lanes, region, rows)
-            else:
-                self.check(f, self.whole, region, rows, lanes)
+            self.check(f, lanes, region, rows)
         if self.order.scope or self.machine.quiet:
             f.polled(region, rows, self.size, values)
         return values
@@ -65,23 +63,18 @@ class Reader:
         for region, rows, who, positions in groups:
             values[positions] = region.units[self.size][rows]
             if self.sanitizer is not None:
-                self.check_elements(f, who, region, rows)
+                self.check(f, who, region, rows)
             if len(groups) == 1 and (self.order.scope or self.machine.quiet):
                 f.polled(region, rows, self.size, values)
         return values
 
-    def check_elements(self, f, lanes, region, rows: np.ndarray) -> None:
-        if not self.unread:
-            self.check(f, self.whole, region, rows, lanes)
-            return
-        for i in range(self.count):
-            if i not in self.unread:
-                self.check(f, self.part, region, rows * self.count + i, lanes)
-
-    def check(self, f, access: Access, region, rows: np.ndarray, lanes) -> None:
-        if region.valid is not None and 0 in region.valid_units[access.size][rows].tobytes():
-            self.unwritten(f, access.size, region, rows, lanes)
-        self.sanitizer.load(access, f, lanes, region, rows)
+    def check(self, f, lanes, region, rows: np.ndarray) -> None:
+        access, size = self.access, self.access.size
+        for element in self.elements:
+            units = rows if element is None else rows * self.count + element
+            if region.valid is not None and 0 in region.valid_units[size][units].tobytes():
+                self.unwritten(f, size, region, units, lanes)
+            self.sanitizer.load(access, f, lanes, region, units)
 
     def unwritten(self, f, size: int, region, rows: np.ndarray, lanes) -> None:
         """Some lane reads a byte that nobody has written."""

@@ -159,6 +159,12 @@ class Emitter:
         self.have[(reg.name, kind)] = name
         return name
 
+    def moved(self, *operands, bits: int) -> tuple[str, ...]:
+        """``(kind, *values)`` of operands that an instruction moves as they are: "n" if one of them is held so."""
+        names = [o.name for o in operands if isinstance(o, syntax.Reg)]
+        kind = "n" if bits == 32 and any((name, "n") in self.have for name in names) else "u"
+        return kind, *(self.value(o, kind, bits) for o in operands)
+
     # --- destinations -------------------------------------------------------------------------------------------------
 
     def set(self, reg, expression: str, kind: str = "u", bits: int | None = None) -> None:
@@ -184,13 +190,13 @@ class Emitter:
         self.have[(reg.name, kind)] = name
         self.writes[reg.name] = reg
 
-    def set_pair(self, destination, first: str, second: str, bits: int | None = None) -> None:
-        """Set ``p|q``, or ``p`` alone; ``bits`` is the width of the first expression."""
+    def set_pair(self, destination, first: str, second: str, bits: int | None = None, kind: str = "u") -> None:
+        """Set ``p|q``, or ``p`` alone; ``kind`` and ``bits`` are those of the first expression."""
         pair = isinstance(destination, syntax.Pair)
         registers = (destination.first, destination.second) if pair else (destination, syntax.SINK)
-        for register, expression, width in zip(registers, (first, second), (bits, None)):
+        for register, expression, what in zip(registers, (first, second), ((kind, bits), ("u", None))):
             if register != syntax.SINK:
-                self.set(register, expression, "u", width)
+                self.set(register, expression, *what)
 
     # --- lanes --------------------------------------------------------------------------------------------------------
 

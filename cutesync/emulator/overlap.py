@@ -8,7 +8,7 @@ wrong only if one of them wrote these bytes or, for a write, read them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from .memory import SHARED_START, Region
 from .shadow import Shadow
 
+_MAX_SHADOW = 1 << 26  # bytes of a region's shadow memory
 _KEPT = 8  # launches; a longer chain of programmatic ones waits for the older ones in practice
 
 
@@ -36,33 +37,45 @@ def _used(shadow: Shadow) -> Used:
     return Used(shadow.granule, wrote, read)
 
 
+Launched = tuple[str, "WeakKeyDictionary[Region, Used | Shadow]"]
+
+
 class Seen:
     """The accesses of the last launches. Launches run one at a time, so there is one of these."""
 
     def __init__(self) -> None:
-        self.earlier: list[tuple[str, WeakKeyDictionary[Region, Used]]] = []
-        self.last: tuple[str, list[tuple[Region, Shadow]]] | None = None  # of the launch that runs
+        self.earlier: list[Launched] = []
+        self.last: Launched | None = None  # the launch that runs
 
     def ran(self, kernel: str, regions: Iterable[Region]) -> None:
         """A launch has run under one schedule; shadow memory still holds what it did."""
-        touched = [(r, r.shadow) for r in regions if r.shadow is not None and r.base > SHARED_START]
-        self.last = kernel, touched
+        touched = {r: r.shadow for r in regions if r.shadow is not None and r.base > SHARED_START}
+        self.last = kernel, WeakKeyDictionary(touched)
 
     def finish(self, programmatic: bool) -> None:
-        """The launch has run under all its schedules."""
+        """The launch has run under all its schedules. Its shadow memory is kept as it is, unless that is large: what
+        follows a launch that is not programmatic never asks for the launches before it."""
         if not programmatic:
             self.earlier = []
+        self.sum_up(0)
         if self.last is not None:
-            kernel, touched = self.last
-            used = WeakKeyDictionary({region: _used(shadow) for region, shadow in touched})
-            self.earlier = [*self.earlier, (kernel, used)][-_KEPT:]
+            self.earlier = [*self.earlier, self.last][-_KEPT:]
+            self.sum_up(_MAX_SHADOW)
         self.last = None
+
+    def sum_up(self, most: int) -> None:
+        """Replace shadow memory of more than so many bytes by what it says."""
+        for _, used in self.earlier:
+            for region, kept in list(used.items()):
+                if isinstance(kept, Shadow) and (not most or kept.nbytes() > most):
+                    used[region] = _used(kept)
 
     def conflict(self, region: Region, rows: np.ndarray, size: int, write: bool) -> str | None:
         """What an earlier launch did to one of these units of ``size`` bytes that a read or ``write`` must wait for."""
+        self.sum_up(0)
         for kernel, used in reversed(self.earlier):
             if region in used:
-                granule, wrote, read = used[region]
+                granule, wrote, read = cast(Used, used[region])
                 index = (rows * size // granule)[:, None] + np.arange(max(size // granule, 1))
                 if wrote[index].any():
                     return f"{kernel} wrote these bytes"

@@ -76,6 +76,11 @@ class Shadow:
         # row, size, units of that size, and keys as a base for each lane and a number to add
         self.released: dict[int, dict[tuple, Clock]] = {}
 
+    def nbytes(self) -> int:
+        return self.writes.nbytes * (1 + len(self.reads)) + sum(
+            rows.nbytes + base.nbytes for _, _, rows, base, _ in self.log
+        )
+
     def refine(self, granule: int) -> None:
         self.flush()
         if granule >= self.granule:  # a logged read was finer still
