@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,27 @@ _U32, _I64 = np.dtype(np.uint32), np.dtype(np.int64)
 _LANES = np.arange(32)
 MAX_BLOCKS = (1 << 63 - BLOCK_AT) - 2  # that keys in shadow memory can tell apart
 _OF_BLOCK = ("ctaid", "cluster", "smid")  # special registers that differ between blocks have names that start so
+
+
+_AXES = {"x": 0, "y": 1, "z": 2, "w": 3}
+
+
+def _threads(warp: Warp) -> tuple[np.ndarray, ...]:
+    """``%tid`` of a warp's lanes."""
+    thread, (x, y, _) = warp.index * 32 + _LANES, warp.machine.block
+    return thread % x, thread // x % y, thread // (x * y)
+
+
+_TRIPLES: dict[str, Callable[[Warp], tuple]] = {
+    "tid": _threads,
+    "ntid": lambda warp: warp.machine.block,
+    "ctaid": lambda warp: warp.block.coordinates,
+    "nctaid": lambda warp: warp.machine.grid,
+    "cluster_ctaid": lambda warp: warp.block.in_cluster,
+    "cluster_nctaid": lambda warp: warp.machine.cluster,
+    "clusterid": lambda warp: tuple(c // s for c, s in zip(warp.block.coordinates, warp.machine.cluster)),
+    "nclusterid": lambda warp: tuple(g // c for g, c in zip(warp.machine.grid, warp.machine.cluster)),
+}
 
 
 class Warp:
@@ -92,21 +114,11 @@ class Warp:
 
     def make_special(self, name: str) -> np.ndarray:
         block, machine = self.block, self.machine
-        thread = self.index * 32 + _LANES
-        x, y, _ = machine.block
-        tid = (thread % x, thread // x % y, thread // (x * y))
-        triples: dict[str, tuple] = {
-            "tid": tid,
-            "ntid": machine.block,
-            "ctaid": block.coordinates,
-            "nctaid": machine.grid,
-            "cluster_ctaid": block.in_cluster,
-            "cluster_nctaid": machine.cluster,
-            "clusterid": tuple(c // s for c, s in zip(block.coordinates, machine.cluster)),
-            "nclusterid": tuple(g // c for g, c in zip(machine.grid, machine.cluster)),
-        }
-        values = {f"{base}_{x}": n for base, numbers in triples.items() for x, n in zip("xyzw", (*numbers, 0))}
-        values |= {
+        base, _, axis = name.rpartition("_")
+        if axis in _AXES and base in _TRIPLES:
+            value = (*_TRIPLES[base](self), 0)[_AXES[axis]]
+            return np.ascontiguousarray(np.broadcast_to(np.asarray(value, _I64), 32)).astype(_U32)
+        values: dict[str, Any] = {
             "laneid": _LANES,
             "warpid": self.index,
             "nwarpid": block.warp_count,
