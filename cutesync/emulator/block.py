@@ -30,13 +30,13 @@ _OF_BLOCK = ("ctaid", "cluster", "smid")  # special registers that differ betwee
 _AXES = {"x": 0, "y": 1, "z": 2, "w": 3}
 
 
-def _threads(warp: Warp) -> tuple[np.ndarray, ...]:
+def _threads(warp: Any) -> tuple[np.ndarray, ...]:
     """``%tid`` of a warp's lanes."""
     thread, (x, y, _) = warp.index * 32 + _LANES, warp.machine.block
     return thread % x, thread // x % y, thread // (x * y)
 
 
-_TRIPLES: dict[str, Callable[[Warp], tuple]] = {
+_TRIPLES: dict[str, Callable[[Any], tuple]] = {
     "tid": _threads,
     "ntid": lambda warp: warp.machine.block,
     "ctaid": lambda warp: warp.block.coordinates,

@@ -58,7 +58,7 @@ def shared_rows(size: int) -> np.ndarray:
 class Units(dict):
     """An array as numbers of so many bytes each, made when first asked for."""
 
-    def __init__(self, data: np.ndarray, high: int):
+    def __init__(self, data: Any, high: int):
         self.data, self.high = data, high
 
     def __missing__(self, size: int) -> np.ndarray:
@@ -230,9 +230,9 @@ class Port:
         self.region: Region | None = None  # the last one, if it is global
         self.rows = shared_rows(self.size) if space == "shared::cta" else None
 
-    def find(self, f, active: np.ndarray) -> tuple[Region | None, np.ndarray | None]:
-        """A region, and the units of ``size`` bytes at these addresses if they all lie there, or else rows that the
-        region's units may not have (IndexError). No region: ``by_lane`` must resolve them."""
+    def find(self, f, active: np.ndarray) -> tuple[Any, Any]:
+        """A region, and the units of ``size`` bytes at these addresses if they all lie there. Rows that the region's
+        units do not have (IndexError), or None for the region, mean that ``by_lane`` must resolve the addresses."""
         if self.rows is not None:
             if active.itemsize == 8 and active.tobytes()[7::8].strip(b"\0"):  # such numbers would count from the end
                 return None, None
@@ -253,7 +253,7 @@ class Port:
         active = address if lanes is None else address[lanes]
         region, rows = self.find(f, active)
         try:
-            region.units[self.size][rows]  # type: ignore[union-attr]
+            region.units[self.size][rows]
         except (AttributeError, IndexError):
             return self.by_lane(f, lanes, active)
         return ((region, rows, lanes, slice(None)),)
