@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .memory import ONES, UNITS, UNSIGNED, Port
+from .memory import ONES, UNITS, UNSIGNED, Place, Port
 from .shadow import ORDINARY, Access, Order
 
 
@@ -37,29 +37,28 @@ class Reader:
     Elements of a unit that are ``unread`` are not checked.
     """
 
-    def __init__(self, machine, site: int, space: str, width: int, count: int, order: Order, unread: tuple[int, ...]):
-        self.machine, self.site, self.order = machine, site, order
-        self.port, self.count, self.size = Port(machine, site, space, width, count), count, width * count
-        self.sanitizer: Any = None if space == "local" else machine.sanitizer
-        self.access = Access(site, width if unread else self.size, "read", order)
-        self.elements = tuple(i for i in range(count) if i not in unread) if unread else (None,)  # None: the whole
+    def __init__(self, port: Port, order: Order = ORDINARY, unread: tuple[int, ...] = ()):
+        self.port, self.order, machine = port, order, port.machine
+        self.machine, self.site, self.count, self.size = machine, port.site, port.count, port.size
+        self.sanitizer: Any = None if port.space == "local" else machine.sanitizer
+        self.access = Access(port.site, port.width if unread else port.size, "read", order)
+        self.elements = tuple(i for i in range(port.count) if i not in unread) if unread else (None,)  # None: the whole
 
     def read(self, f, lanes, address: np.ndarray) -> np.ndarray:
-        active = address if lanes is None else address[lanes]
-        region, rows = self.port.find(f, active)
+        region, rows = self.port.find(f, lanes, address)
         try:
             values = region.units[self.size][rows]
         except (AttributeError, IndexError):  # no region, or not all of it
-            return self.read_by_lane(f, lanes, active)
+            return self.read_by_lane(f, lanes, address)
         if self.sanitizer is not None:
             self.check(f, lanes, region, rows)
         if self.order.scope or self.machine.quiet:
             f.polled(region, rows, self.size, values)
         return values
 
-    def read_by_lane(self, f, lanes, active: np.ndarray) -> np.ndarray:
-        values = np.zeros(len(active), UNITS[self.size])
-        groups = self.port.by_lane(f, lanes, active)
+    def read_by_lane(self, f, lanes, address: np.ndarray) -> np.ndarray:
+        values = np.zeros(32 if lanes is None else len(lanes), UNITS[self.size])
+        groups = self.port.by_lane(f, lanes, address)
         for region, rows, who, positions in groups:
             values[positions] = region.units[self.size][rows]
             if self.sanitizer is not None:
@@ -85,10 +84,13 @@ class Reader:
         self.machine.unwritten(region, title + region.name, f.warp, [lane], self.site)
 
 
-def load(machine, site: int, space: str, width: int, count: int, order: Order = ORDINARY, unread: tuple[int, ...] = ()):
-    """The function behind one ``ld``: ``run(f, lanes, address)`` -> a vector over 32 lanes, or ``count`` of them."""
-    read = Reader(machine, site, space, width, count, order, unread).read
-    element = np.dtype(UNSIGNED[width])
+def load(machine, access: tuple[int, str, int, int, Place], order: Order, unread: tuple[int, ...]):
+    """The function behind one ``ld``: ``run(f, lanes, address)`` -> a vector over 32 lanes, or ``count`` of them.
+
+    ``access`` are the arguments of ``Port``.
+    """
+    port = Port(machine, *access)
+    read, count, element = Reader(port, order, unread).read, port.count, np.dtype(UNSIGNED[port.width])
 
     def run(f, lanes, address):
         values = read(f, lanes, address)
@@ -105,19 +107,23 @@ def unchanged(old: np.ndarray, data: np.ndarray) -> np.ndarray:
     return (old.view(np.uint8) == np.ascontiguousarray(data).view(np.uint8)).reshape(len(old), -1).all(1)
 
 
-def store(machine, site: int, space: str, width: int, count: int, order: Order = ORDINARY):
-    """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a unit a lane (``packed``)."""
-    size = width * count
-    port, access = Port(machine, site, space, width, count), Access(site, size, "write", order)
-    sanitizer, one = None if space == "local" else machine.sanitizer, ONES[size]
+def store(machine, access: tuple[int, str, int, int, Place], order: Order = ORDINARY):
+    """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a unit a lane (``packed``).
+
+    ``access`` are the arguments of ``Port``.
+    """
+    port = Port(machine, *access)
+    site, size = port.site, port.size
+    event, one = Access(site, size, "write", order), ONES[size]
+    sanitizer = None if port.space == "local" else machine.sanitizer
 
     def run(f, lanes, address, values):
-        active, data = (address, values) if lanes is None else (address[lanes], values[lanes])
-        region, rows = port.find(f, active)
+        data = values if lanes is None else values[lanes]
+        region, rows = port.find(f, lanes, address)
         try:
             old = region.units[size][rows]
         except (AttributeError, IndexError):
-            for region, rows, who, positions in port.by_lane(f, lanes, active):
+            for region, rows, who, positions in port.by_lane(f, lanes, address):
                 put(f, who, region, rows, region.units[size][rows], data[positions])
         else:
             put(f, lanes, region, rows, old, data)
@@ -128,10 +134,10 @@ def store(machine, site: int, space: str, width: int, count: int, order: Order =
             region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
         view = region.units[size]
         if sanitizer is not None:
-            sanitizer.store(access, f, who, region, rows, partial(unchanged, old, data))
+            sanitizer.store(event, f, who, region, rows, partial(unchanged, old, data))
         view[rows] = data
         if sanitizer is not None and not order.scope and view[rows].tobytes() != data.tobytes():
-            sanitizer.lost_store(access, f, who, region, rows)
+            sanitizer.lost_store(event, f, who, region, rows)
         if region.valid is not None:
             region.valid_units[size][rows] = one
         region.changed(machine, rows, size)

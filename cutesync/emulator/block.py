@@ -62,6 +62,7 @@ class Warp:
         self.fence_acquires: dict[int, Clock] = {}  # by lane: read by relaxed loads, known after the next fence
         self.fence_releases: dict[int, tuple[Clock, int]] = {}  # by lane: clock and scope of its last fence
         self.groups: defaultdict[tuple[str, int], Groups] = defaultdict(Groups)  # by kind and lane
+        self.located: dict = {}  # by register and size of access: its value, and the region and rows there
         self.stores: dict = {}  # the last copy to global memory of each instruction, which lanes share
         self.tiles: dict = {}  # accumulators that are not in registers, by their slots
         self.budgets: list = []  # setmaxnreg so far: (site, registers)

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections import deque
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,7 @@ UNITS = {**{size: np.dtype(kind) for size, kind in UNSIGNED.items()}, 32: np.dty
 ONES = {size: np.ones(size, np.uint8).view(unit)[0] for size, unit in UNITS.items()}
 _SHIFTS = {size: np.array(size.bit_length() - 1, np.uint64) for size in UNITS}
 _MULTIPLES = {size: bytes(range(0, 256, size)) for size in UNITS}  # low bytes of aligned addresses
+_OFFSETS = {4: (1 << 32) - 1, 8: (1 << 64) - 1}
 _MAX_SHARED = 227 * 1024
 _NOWHERE = 1 << 40  # a row that no region has
 
@@ -220,19 +221,55 @@ class Memory:
         )
 
 
-class Port:
-    """How one memory instruction reaches memory: resolves addresses and checks them."""
+class Place(NamedTuple):
+    """Where the address of an instruction comes from: ``offset`` bytes behind a register, which is in ``slot`` if
+    other instructions use it as well."""
 
-    def __init__(self, machine, site: int, space: str, width: int, count: int):
+    slot: int | None = None
+    offset: int = 0
+
+
+DIRECT = Place()
+
+
+class Port:
+    """How one memory instruction reaches memory: resolves addresses and checks them.
+
+    Registers never change in place. So a warp keeps the rows that the value of a register stands for (``located``), and
+    instructions that address memory from there only add to them.
+    """
+
+    def __init__(self, machine, site: int, space: str, width: int, count: int, place: Place = DIRECT):
         self.machine, self.site, self.space = machine, site, space
         self.width, self.count, self.size = width, count, width * count
+        self.offset, self.step = place.offset, np.array(place.offset // self.size)
+        self.key = (place.slot, self.size) if place.offset >= 0 and place.offset % self.size == 0 else (None, 0)
+        self.kept = self.key[0] is not None
         self.shift, self.multiples = _SHIFTS[self.size], _MULTIPLES[self.size]
         self.region: Region | None = None  # the last one, if it is global
         self.rows = shared_rows(self.size) if space == "shared::cta" else None
 
-    def find(self, f, active: np.ndarray) -> tuple[Any, Any]:
-        """A region, and the units of ``size`` bytes at these addresses if they all lie there. Rows that the region's
-        units do not have (IndexError), or None for the region, mean that ``by_lane`` must resolve the addresses."""
+    def find(self, f, lanes, address: np.ndarray) -> tuple[Any, Any]:
+        """A region, and the units of ``size`` bytes that these lanes (None: all) access, if they all lie there. Rows
+        that the region's units do not have (IndexError), or None for the region, mean that ``by_lane`` must resolve
+        the addresses. ``address`` is that of the register."""
+        if self.kept:
+            located = f.warp.located
+            held = located.get(self.key)
+            if held is None or held[0] is not address:
+                held = located[self.key] = (address, *self.rows_of(f, address))
+            _, region, rows = held
+            if region is not None:
+                rows = rows + self.step if self.offset else rows
+                return region, rows if lanes is None else rows[lanes]
+        return self.rows_of(f, self.active(lanes, address))
+
+    def active(self, lanes, address: np.ndarray) -> np.ndarray:
+        """The addresses that these lanes access."""
+        whole = address + address.dtype.type(self.offset & _OFFSETS[address.itemsize]) if self.offset else address
+        return whole if lanes is None else whole[lanes]
+
+    def rows_of(self, f, active: np.ndarray) -> tuple[Any, Any]:
         if self.rows is not None:
             if active.itemsize == 8 and active.tobytes()[7::8].strip(b"\0"):  # such numbers would count from the end
                 return None, None
@@ -250,22 +287,22 @@ class Port:
 
     def locate(self, f, lanes, address: np.ndarray):
         """``(region, rows, lanes, positions)`` groups: the units that these lanes access. ``positions`` among them."""
-        active = address if lanes is None else address[lanes]
-        region, rows = self.find(f, active)
+        region, rows = self.find(f, lanes, address)
         try:
             region.units[self.size][rows]
         except (AttributeError, IndexError):
-            return self.by_lane(f, lanes, active)
+            return self.by_lane(f, lanes, address)
         return ((region, rows, lanes, slice(None)),)
 
-    def by_lane(self, f, lanes, active: np.ndarray):
-        """The same for the addresses ``active`` of these lanes, each looked up. Reports those that are wrong."""
+    def by_lane(self, f, lanes, address: np.ndarray):
+        """The same, each address looked up. Reports those that are wrong."""
+        active = self.active(lanes, address)
         if active.tobytes()[:: active.itemsize].translate(None, self.multiples):
             self.misaligned(f, lanes, active)
         groups: dict[int, tuple[Region, list[int], list[int], list[int]]] = {}
         numbers = range(32) if lanes is None else lanes.tolist()
-        for position, (lane, address) in enumerate(zip(numbers, active.tolist())):
-            region, offset = self.resolve(f, lane, address)
+        for position, (lane, at) in enumerate(zip(numbers, active.tolist())):
+            region, offset = self.resolve(f, lane, at)
             group = groups.setdefault(id(region), (region, [], [], []))
             group[1].append(offset // self.size)
             group[2].append(lane)

@@ -18,12 +18,11 @@ import numpy as np
 from .. import wgmma as rules
 from ..accesses import Reader, store
 from ..async_copy import Issue, Side
-from ..memory import SHARED_START, UNITS
-from ..shadow import ORDINARY
+from ..memory import SHARED_START, UNITS, Place, Port
 from ..syntax import Vec, items
 from ..tensor_registers import KIND, Product, Tile, spill
 from . import matrix
-from .moves import address_operand
+from .memory_ops import placed
 from .registry import accept, handles
 
 _FULL = 0xFFFFFFFF
@@ -50,8 +49,8 @@ def _row_lanes(count: int):
     return None if count == 4 else np.arange(8 * count)
 
 
-def load_matrix_maker(machine, site: int, count: int, transposed: bool):
-    read, lanes = Reader(machine, site, "shared::cta", 8, 2, ORDINARY, ()).read, _row_lanes(count)
+def load_matrix_maker(machine, site: int, count: int, transposed: bool, place: Place):
+    read, lanes = Reader(Port(machine, site, "shared::cta", 8, 2, place)).read, _row_lanes(count)
 
     def run(f, address):
         return matrix.load_matrices(read(f, lanes, address).view(np.uint8).reshape(-1, 16), transposed)
@@ -59,8 +58,8 @@ def load_matrix_maker(machine, site: int, count: int, transposed: bool):
     return run
 
 
-def store_matrix_maker(machine, site: int, count: int, transposed: bool):
-    put, lanes = store(machine, site, "shared::cta", 8, 2), _row_lanes(count)
+def store_matrix_maker(machine, site: int, count: int, transposed: bool, place: Place):
+    put, lanes = store(machine, (site, "shared::cta", 8, 2, place)), _row_lanes(count)
 
     def run(f, address, *registers):
         rows = np.zeros((32, 16), np.uint8)
@@ -74,8 +73,9 @@ def store_matrix_maker(machine, site: int, count: int, transposed: bool):
 def ldmatrix(e, instr):
     destination = items(instr.args[0])
     whole_matrices(e, instr)
-    operation = e.op(load_matrix_maker, e.site(), len(destination), "trans" in instr.parts)
-    result = e.temp(f"{operation}(f, {address_operand(e, instr.args[1], instr.args[1].base.bits)})")
+    address, place = placed(e, instr, instr.args[1], "shared::cta")
+    operation = e.op(load_matrix_maker, e.site(), len(destination), "trans" in instr.parts, place)
+    result = e.temp(f"{operation}(f, {address})")
     for i, item in enumerate(destination):
         e.set(item, f"{result}[{i}]", "u", 32)
 
@@ -84,8 +84,8 @@ def ldmatrix(e, instr):
 def stmatrix(e, instr):
     source = items(instr.args[1])
     whole_matrices(e, instr)
-    operation = e.op(store_matrix_maker, e.site(), len(source), "trans" in instr.parts)
-    address = address_operand(e, instr.args[0], instr.args[0].base.bits)
+    address, place = placed(e, instr, instr.args[0], "shared::cta")
+    operation = e.op(store_matrix_maker, e.site(), len(source), "trans" in instr.parts, place)
     e.line(f"{operation}(f, {address}, {', '.join(e.u(x, 32) for x in source)})")
 
 
