@@ -16,7 +16,7 @@ import numpy as np
 from .memory import SHARED_START, Region
 from .shadow import Shadow
 
-_MAX_SHADOW = 1 << 26  # bytes of a region's shadow memory
+_MAX_SHADOW, _SMALL_SHADOW = 1 << 26, 1 << 22  # bytes of a region's shadow memory: of the last launch, of earlier ones
 _KEPT = 8  # launches; a longer chain of programmatic ones waits for the older ones in practice
 
 
@@ -53,11 +53,11 @@ class Seen:
         self.last = kernel, WeakKeyDictionary(touched)
 
     def finish(self, programmatic: bool) -> None:
-        """The launch has run under all its schedules. Its shadow memory is kept as it is, unless that is large: what
-        follows a launch that is not programmatic never asks for the launches before it."""
+        """The launch has run under all its schedules. Its shadow memory is kept as it is, unless that is large: most
+        launches are never asked for."""
         if not programmatic:
             self.earlier = []
-        self.sum_up(0)
+        self.sum_up(_SMALL_SHADOW)
         if self.last is not None:
             self.earlier = [*self.earlier, self.last][-_KEPT:]
             self.sum_up(_MAX_SHADOW)
@@ -67,7 +67,7 @@ class Seen:
         """Replace shadow memory of more than so many bytes by what it says."""
         for _, used in self.earlier:
             for region, kept in list(used.items()):
-                if isinstance(kept, Shadow) and (not most or kept.nbytes() > most):
+                if isinstance(kept, Shadow) and kept.nbytes() > most:
                     used[region] = _used(kept)
 
     def conflict(self, region: Region, rows: np.ndarray, size: int, write: bool) -> str | None:
