@@ -134,12 +134,18 @@ def operand_places(step: rules.Instruction, name: str, descriptor: int) -> tuple
     return offsets, offsets >> 4, range(int(offsets.min()), int(offsets.max()) + 16), {}
 
 
+@lru_cache(maxsize=512)
+def slots_of(registers: tuple[int, ...]) -> frozenset[int]:
+    """One set for all instructions with these registers."""
+    return frozenset(registers)
+
+
 class MultiplyAsync:
     """The function behind one ``wgmma.mma_async``. ``d`` and ``a``: the slots of D, and of A if it is in registers."""
 
     def __init__(self, machine, site: int, step: rules.Instruction, d: tuple[int, ...], a: tuple[int, ...]):
         self.machine, self.site, self.step, self.d = machine, site, step, d
-        self.shape, self.d_set, self.a_set = (step.n, step.k), frozenset(d), frozenset(a)
+        self.shape, self.d_set, self.a_set = (step.n, step.k), slots_of(d), slots_of(a)
 
     def __call__(self, f, following, a, b, accumulate):
         gathering = f.warp.block.gatherings.setdefault(f.warp.index // 4, Gathering())
