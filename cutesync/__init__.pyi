@@ -57,9 +57,11 @@ from .kernels.segments import (
 )
 from .kernels.select import (
     Selected as Selected,
+    argwhere as argwhere,
     compress as compress,
     flatnonzero as flatnonzero,
     nonzero as nonzero,
+    partition as partition,
     run_length_encode as run_length_encode,
     select as select,
     unique_consecutive as unique_consecutive,

@@ -1,19 +1,22 @@
-"""Several GPUs: exchanges, reductions, scans and flags of sharded arrays, with torch and NCCL in the same run.
+"""Several GPUs: exchanges, calls and products of sharded arrays, with torch and NCCL in the same run.
 
-    python perf/dist.py [--sizes 12 20 28]
+    python perf/dist.py [--sizes 12 20 28] [--only messages families copies products] [--json FILE]
 
 Times are microseconds a call: of a CUDA graph on each GPU with many calls, the slower GPU counts. "host" is the time
-that a call takes before it returns. Every result is compared with torch's first.
+that a call takes before it returns, with the driver (``perf/dist_host.py`` has it without). Every result is compared
+with torch's first. A call or a rival that fails leaves its row to NaN and is named.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import script
 from cuda.bindings import driver
 
@@ -57,12 +60,12 @@ class Bench:
         """Capture calls on the streams of all GPUs at the same time."""
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         for raw in self.raw:
-            checked(driver.cuStreamBeginCapture(raw, mode))
+            checked(driver.cuStreamBeginCapture(driver.CUstream(raw), mode))
         try:
             for _ in range(calls):
                 call()
         finally:
-            captured = [driver.cuStreamEndCapture(raw) for raw in self.raw]
+            captured = [driver.cuStreamEndCapture(driver.CUstream(raw)) for raw in self.raw]
         return [checked(driver.cuGraphInstantiate(checked(graph), 0)) for graph in captured]
 
     def time(self, call: Callable, calls: int = CALLS) -> float:
@@ -76,11 +79,11 @@ class Bench:
             for rank, (start, _) in enumerate(events):
                 start.record(self.streams[rank])
             for raw, graph in zip(self.raw, graphs):
-                checked(driver.cuGraphLaunch(graph, raw))
+                checked(driver.cuGraphLaunch(graph, driver.CUstream(raw)))
             for rank, (_, end) in enumerate(events):
                 end.record(self.streams[rank])
             self.synchronize()
-            best = min(best, *(start.elapsed_time(end) for start, end in events))
+            best = min(best, max(start.elapsed_time(end) for start, end in events))
         return best * 1e3 / calls
 
     def host(self, call: Callable, calls: int = 100) -> float:
@@ -104,12 +107,20 @@ def checked(result: tuple):
 
 
 def attempt(measure: Callable, *arguments) -> float:
-    """Return a rival's time; NaN if it cannot run here."""
+    """Return a time; NaN if what is measured cannot run here."""
     try:
         return measure(*arguments)
-    except RuntimeError as error:
-        print(f"a rival failed: {str(error)[:100]}", flush=True)
+    except Exception as error:  # of any library: the rest is still worth measuring
+        print(f"failed: {type(error).__name__}: {str(error)[:200]}", flush=True)
         return float("nan")
+
+
+def keep(what: str, **figures: float) -> None:
+    """Remember a row for ``--json``."""
+    ROWS.append({"what": what, **{name: None if x != x else round(x, 3) for name, x in figures.items()}})
+
+
+ROWS: list[dict] = []
 
 
 def messages(bench: Bench) -> None:
@@ -120,9 +131,10 @@ def messages(bench: Bench) -> None:
         found = bench.group.all_reduce(parts)
         bench.synchronize()
         assert all(torch.equal(part.cpu(), expected) for part in found.parts), size
-        ours = bench.time(lambda parts=parts: bench.group.all_reduce(parts))
+        ours = attempt(bench.time, lambda parts=parts: bench.group.all_reduce(parts))
         nccl = attempt(bench.time, lambda parts=parts: torch.cuda.nccl.all_reduce(parts))
         host = bench.host(lambda parts=parts: bench.group.all_reduce(parts))
+        keep(f"all_reduce of {size} B", ours=ours, nccl=nccl, host=host)
         print(f"| {size} B | {ours:.2f} | {nccl:.2f} | {ours / nccl:.2f} | {host:.1f} |", flush=True)
 
 
@@ -136,7 +148,13 @@ CALLS_OF = {
     "argmax": (cs.argmax, lambda x: torch.argmax(x), None),
     "scan": (cs.scan, lambda x: torch.cumsum(x, 0), None),
     "heads": (cs.flag_heads, lambda x: torch.cat([x[:1] == x[:1], x[1:] != x[:-1]]).to(torch.uint8), None),
+    "select": (lambda x: cs.select(x, positive), lambda x: x[x > 0], None),
+    "unique": (lambda x: cs.unique_consecutive(x), lambda x: torch.unique_consecutive(x), None),
 }
+
+
+def positive(value):
+    return value > 0
 
 
 def families(bench: Bench, exponents: list[int]) -> None:
@@ -150,12 +168,17 @@ def families(bench: Bench, exponents: list[int]) -> None:
 
 def row(bench: Bench, name: str, parts: list, exponent: int) -> None:
     call, reference, rival = CALLS_OF[name]
-    check(bench, name, call, reference, min(exponent, 22))
+    try:
+        check(bench, name, call, reference, min(exponent, 22))
+    except Exception as error:  # a wrong or failed call is named, and not timed
+        print(f"| {name} | 2^{exponent} | failed: {type(error).__name__}: {str(error)[:200]} |", flush=True)
+        return
     sharded, calls = Sharded(bench.group, parts, 0), CALLS if exponent < 26 else 8
-    alone = bench.time(lambda: [call(part) for part in parts], calls)
-    ours = bench.time(lambda: call(sharded), calls)
+    alone = attempt(bench.time, lambda: [call(part) for part in parts], calls)
+    ours = attempt(bench.time, lambda: call(sharded), calls)
     other = float("nan") if rival is None else attempt(bench.time, lambda: rival(parts), calls)
-    host = bench.host(lambda: call(sharded), 20)
+    host = attempt(bench.host, lambda: call(sharded), 20)
+    keep(f"{name} of 2^{exponent} a GPU", alone=alone, ours=ours, rival=other, host=host)
     times = f"{alone:.2f} | {ours:.2f} | {ours - alone:+.2f} ({ours / alone:.3f}) | {other:.2f} | {host:.1f}"
     print(f"| {name} | 2^{exponent} | {times} |", flush=True)
 
@@ -169,6 +192,10 @@ def check(bench: Bench, name: str, call: Callable, reference: Callable, exponent
     whole = torch.cat([part.to("cuda:0") for part in parts])
     bench.synchronize()
     expected = reference(whole).cpu()
+    if not isinstance(found, Sharded):  # a selection: values that lie on both
+        values = np.asarray(found.values if hasattr(found, "values") else found)
+        assert np.array_equal(values, expected.numpy()), name
+        return
     got = [part.cpu() for part in found.parts]
     if found.axis is None:
         values = whole.cpu()
@@ -180,17 +207,138 @@ def check(bench: Bench, name: str, call: Callable, reference: Callable, exponent
     assert same, name
 
 
+def copies(bench: Bench, exponents: list[int]) -> None:
+    """All-gather, reduce-scatter and all-to-all; "GB/s" counts what a GPU reads from the others."""
+    print("| call | elements a GPU | cutesync | GB/s | torch and NCCL |\n|---|---|---|---|---|", flush=True)
+    for exponent in exponents:
+        copies_of(bench, exponent, bench.arrays(1 << exponent))
+
+
+def copies_of(bench: Bench, exponent: int, parts: list) -> None:
+    nccl, size, count = torch.cuda.nccl, bench.group.size, 1 << exponent
+    gathered = [torch.empty(size * count, device=f"cuda:{rank}") for rank in bench.ranks]
+    scattered = [torch.empty(count // size, device=f"cuda:{rank}") for rank in bench.ranks]
+    sharded = Sharded(bench.group, parts, 0)
+    square = Sharded(bench.group, [part.reshape(1 << exponent // 2, -1) for part in parts], 0)
+    cases: dict[str, tuple[Callable, Callable | None, float]] = {
+        "all-gather": (lambda: sharded.reshard(None), lambda: nccl.all_gather(parts, gathered), size - 1),
+        "reduce-scatter": (
+            lambda: bench.group.reduce_scatter(parts),
+            lambda: nccl.reduce_scatter(parts, scattered),
+            (size - 1) / size,
+        ),
+        "all-to-all": (lambda: square.reshard(1), None, (size - 1) / size),
+    }
+    for name, (call, rival, share) in cases.items():
+        right = attempt(lambda name=name, call=call: copied(bench, name, call(), parts))
+        ours = attempt(bench.time, call, 4 if exponent >= 26 else CALLS) if right == 1 else float("nan")
+        other = float("nan") if rival is None else attempt(bench.time, rival, 4 if exponent >= 26 else CALLS)
+        keep(f"{name} of 2^{exponent} a GPU", ours=ours, rival=other)
+        print(f"| {name} | 2^{exponent} | {ours:.1f} | {4e-3 * share * count / ours:.0f} | {other:.1f} |", flush=True)
+
+
+def copied(bench: Bench, name: str, found: Sharded, parts: list) -> float:
+    """Return 1 if a copy is right."""
+    bench.synchronize()
+    host = [part.cpu() for part in parts]
+    if name == "all-gather":
+        return float(all(torch.equal(part.cpu(), torch.cat(host)) for part in found.parts))
+    if name == "reduce-scatter":
+        return float(torch.equal(torch.cat([part.cpu() for part in found.parts]), sum(host)))
+    return float(np.array_equal(np.asarray(found).reshape(-1), torch.cat(host).numpy()))
+
+
+SHAPES = ((8192, 8192, 8192), (16384, 4096, 4096), (2048, 28672, 8192))  # M, N, K
+
+
+def products(bench: Bench) -> None:
+    """bf16: rows of A times columns of B (A is gathered), and K sharded (the sums are scattered). "bare" is the product
+    of each GPU alone, of the same shapes and with no exchange."""
+    print("| product | M N K | bare | cutesync | of bare | torch and NCCL |\n|---|---|---|---|---|---|", flush=True)
+    for m, n, k in SHAPES:
+        for name, measure in (("all-gather +", gathered_product), ("+ reduce-scatter", scattered_product)):
+            bare, ours, rival = attempt_all(measure, bench, m, n, k)
+            keep(f"{name} {m} {n} {k}", bare=bare, ours=ours, rival=rival)
+            print(f"| {name} | {m} {n} {k} | {bare:.0f} | {ours:.0f} | {ours / bare:.3f} | {rival:.0f} |", flush=True)
+
+
+def attempt_all(measure: Callable, *arguments) -> tuple:
+    try:
+        return measure(*arguments)
+    except Exception as error:
+        print(f"failed: {type(error).__name__}: {str(error)[:200]}", flush=True)
+        return (float("nan"),) * 3
+
+
+def matrices(bench: Bench, *shape: int) -> list:
+    made = [torch.randint(-2, 3, shape, device=f"cuda:{rank}").bfloat16() for rank in bench.ranks]
+    bench.synchronize()
+    return made
+
+
+def gathered_product(bench: Bench, m: int, n: int, k: int) -> tuple:
+    size = bench.group.size
+    a, b = matrices(bench, m // size, k), matrices(bench, k, n // size)
+    rows, columns = Sharded(bench.group, a, 0), Sharded(bench.group, b, 1)
+    whole = matrices(bench, m, k)
+    found = cs.matmul(rows, columns)
+    bench.synchronize()
+    left = torch.cat([part.to("cuda:0") for part in a]).float()  # sums of small integers are exact in float32
+    for part, right in zip(found.parts, b):
+        expected = (left @ right.to("cuda:0").float()).bfloat16()
+        assert torch.equal(part.to("cuda:0"), expected), "all-gather + product"
+    bare = bench.time(lambda: [cs.matmul(x, y) for x, y in zip(whole, b)], 4)
+    ours = bench.time(lambda: cs.matmul(rows, columns), 4)
+
+    def rival() -> None:
+        torch.cuda.nccl.all_gather(a, whole)
+        for x, y in zip(whole, b):
+            torch.matmul(x, y)
+
+    return bare, ours, attempt(bench.time, rival, 4)
+
+
+def scattered_product(bench: Bench, m: int, n: int, k: int) -> tuple:
+    size = bench.group.size
+    a, b = matrices(bench, m, k // size), matrices(bench, k // size, n)
+    left, right = Sharded(bench.group, a, 1), Sharded(bench.group, b, 0)
+    found, again = cs.matmul(left, right), cs.matmul(left, right)
+    bench.synchronize()
+    expected = sum((x.to("cuda:0").float() @ y.to("cuda:0").float()) for x, y in zip(a, b)).bfloat16()
+    assert torch.equal(torch.cat([part.to("cuda:0") for part in found.parts]), expected), "product + reduce-scatter"
+    assert all(torch.equal(x, y) for x, y in zip(found.parts, again.parts)), "other bits"
+    bare = bench.time(lambda: [cs.matmul(x, y) for x, y in zip(a, b)], 4)
+    ours = bench.time(lambda: cs.matmul(left, right), 4)
+    out = [torch.empty(m // size, n, dtype=torch.bfloat16, device=f"cuda:{rank}") for rank in bench.ranks]
+    return (
+        bare,
+        ours,
+        attempt(bench.time, lambda: torch.cuda.nccl.reduce_scatter([torch.matmul(x, y) for x, y in zip(a, b)], out), 4),
+    )
+
+
 def main() -> None:
     global torch
     parser = script.parser(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[12, 20, 28], help="exponents of the elements a GPU")
-    sizes = parser.parse_args().sizes
+    parts = ("messages", "families", "copies", "products")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--json", type=script.output, help="where to write the figures")
+    given = parser.parse_args()
     torch = importlib.import_module("torch")
     bench = Bench()
-    print(f"{bench.group.size} x {torch.cuda.get_device_name(0)}, torch {torch.__version__}", flush=True)
+    machine = f"{bench.group.size} x {torch.cuda.get_device_name(0)}, torch {torch.__version__}"
+    print(machine, flush=True)
     with bench.current():
-        messages(bench)
-        families(bench, sizes)
+        for name in given.only:
+            {
+                "messages": lambda: messages(bench),
+                "families": lambda: families(bench, given.sizes),
+                "copies": lambda: copies(bench, given.sizes),
+                "products": lambda: products(bench),
+            }[name]()
+            if given.json:  # what there is so far
+                given.json.write_text(json.dumps({"machine": machine, "rows": ROWS}, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python perf/sweep.py matmul --cases random --brute --seed 1 --json perf/results/FILE.json      gathers times
     python perf/fit.py perf/results/FILE.json ... [--held-out FILE.json ...] [--write]             fits
 
+A product with a ``weight`` counts as so many, and is never held out: one of the table that must not be lost.
 Coefficients are logarithms. First clocks are brought near the times, by least squares; then a random search makes the
 choice better. Without ``--held-out`` every fourth product is held out. Printed is the regret, time of the choice
 over the best configuration timed, mean and 95th percentile, before and after, by class.
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import script
-from matmul_brute import is_full, workloads
+from matmul_brute import is_full, is_promoted, workload
 from matmul_random import CLASSES, Random
 
 from cutesync.kernels.matmul import coefficients
@@ -35,12 +36,12 @@ MOST_LONGER = 0.6  # that counts
 WEIGHT = 0.15  # of the distance between clocks and times
 STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
 
-_SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?( T)?")
+_SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?( T)?(?: own (a?b?))?")
 
 
 def policy_of(words: str, promoted: bool) -> MatmulPolicy:
     """The configuration that ``matmul_sweep.short`` wrote."""
-    m, n, schedule, peers_m, peers_n, splits, swapped = _SHORT.fullmatch(words).groups()
+    m, n, schedule, peers_m, peers_n, splits, swapped, own = _SHORT.fullmatch(words).groups()
     schedule = "cooperative" if schedule == "c" else "pingpong"
     return MatmulPolicy(
         (int(m), int(n)),
@@ -49,6 +50,8 @@ def policy_of(words: str, promoted: bool) -> MatmulPolicy:
         promoted=promoted,
         splits=int(splits or 1),
         swap_ab=bool(swapped),
+        load_a="own" if "a" in (own or "") else "tma",
+        load_b="own" if "b" in (own or "") else "tma",
     )
 
 
@@ -61,13 +64,13 @@ def times(records: list[dict]) -> Times:
     policies, loads, starts, us, groups = [], [], [], [], []
     for record in records:
         product, columns = Random(*record["product"]), record.get("columns", True)
-        ways = workloads(product, columns, is_full(product) and record.get("parts", True))
+        parts = is_full(product) and record.get("parts", True)
         starts.append(len(us))
         groups.append(product.group)
         for words, taken in record["times"].items():
-            config = replace(policy_of(words, ways[0].promoted), parts=ways[0].parts)
+            config = replace(policy_of(words, is_promoted(product)), parts=parts)
             policies.append(config)
-            loads.append(ways[bool(config.swap_ab)])
+            loads.append(workload(product, config, columns))
             us.append(taken)
     access = Access(*(np.array(column) for column in zip(*(load.access for load in loads))))
     rest = {name: np.array([getattr(load, name) for load in loads]) for name in Workload._fields if name != "access"}
@@ -185,12 +188,15 @@ def main(argv=None) -> None:
         for path in paths:
             with script.reading(path) as report:
                 columns = {name: report.get(name, True) for name in ("columns", "parts")}
-                found += [record | columns for record in report["products"] if len(record["times"]) > 3]
+                enough = [record for record in report["products"] if len(record["times"]) > 1]
+                found += [record | columns for record in enough for _ in range(record.get("weight", 1))]
         return found
 
     known, unknown = records(chosen.json), records(chosen.held_out)
     if not unknown:
-        known, unknown = [r for i, r in enumerate(known) if i % 4], known[::4]
+        random = [record for record in known if "weight" not in record]
+        unknown = random[::4]
+        known = [record for record in known if record not in unknown]
     fit_to, held = times(known), times(unknown)
     by = refined(fit_to, least_squares(fit_to, COEFFICIENTS), chosen.rounds)
     for name, data in (("fitted", fit_to), ("held out", held)):

@@ -11,7 +11,7 @@ import itertools
 import multiprocessing
 import os
 import time
-from collections import Counter
+from collections import Counter, namedtuple
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,16 @@ from cutesync import matmul
 from cutesync.cli.warm import _FAR, _dry_array
 from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.matmul.model import Access, Table, Workload, coefficients_of, cost, possible, table
+from cutesync.kernels.matmul.model import (
+    Access,
+    Table,
+    Workload,
+    coefficients_of,
+    cost,
+    possible,
+    table,
+    vector_instructions,
+)
 from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, SMS, MatmulPolicy
 from cutesync.runtime.device_array import transposed
 from cutesync.runtime.kernel import collect
@@ -46,31 +55,61 @@ FIRST = 1000  # a kernel of the model's choice counts as so many
 SAME_FORM = 4  # further clusters and splits of each of the best forms
 
 
-def workloads(product: Random, columns: bool = True, parts: bool = False) -> list[Workload]:
-    """What the model knows of the product, and of its transpose. ``columns``: TMA stores columns of 16-bit elements, as
-    it does since the first times were gathered. ``parts``: float32 operands are split in the kernel, not before."""
-    m, n, k, size = product.m, product.n, product.k, SIZES[product.dtype]
-    full = is_full(product)
-    packs = full and not parts
-    k_tiles = -(-k * size // K_TILE_BYTES) * (3 if packs else 1)
-
-    def operand(k_major: bool, other: int) -> tuple[bool, int]:
-        pitch = (k if k_major else other) * size
-        packed = packs or pitch % 16 or (not k_major and size != 2)
-        return (True, K_TILE_BYTES) if packed else (k_major, pitch)
-
-    (a_major, pitch_a), (b_major, pitch_b) = operand(product.layout[0] == "N", m), operand(product.layout[1] == "T", n)
-    stored = SIZES.get(product.out, 4)
-    promoted, split = full or product.op == "promoted", product.op != "invariant"
-    more = {"batch": max(product.batch, 1), "k_tiles": k_tiles, "out_bytes": stored}
-    more |= {"promoted": promoted, "split": split, "parts": parts and full}
-    rows_by_tma = n * stored % 16 == 0
-    return [
-        Workload(m=m, n=n, access=Access(b_major, pitch_a, pitch_b), by_tma=rows_by_tma, **more),
-        Workload(
-            m=n, n=m, access=Access(a_major, pitch_b, pitch_a), by_tma=columns and rows_by_tma and stored == 2, **more
-        ),
+def workload(product: Random, config: MatmulPolicy, columns: bool = True) -> Workload:
+    """What the model knows of the product, or with ``swap_ab`` of its transpose, with the loads and the parts of this
+    configuration. ``columns``: TMA stores columns of 16-bit elements, as it does since the first times were gathered.
+    """
+    swapped, size = bool(config.swap_ab), SIZES[product.dtype]
+    packs = is_full(product) and not config.parts
+    k_tiles = -(-product.k * size // K_TILE_BYTES) * (3 if packs else 1)
+    loads = (config.load_a, config.load_b)[:: -1 if swapped else 1]
+    sides = [
+        _operand(product, *side, packs)
+        for side in ((product.layout[0] == "N", product.m, loads[0]), (product.layout[1] == "T", product.n, loads[1]))
     ]
+    a, b = sides[::-1] if swapped else sides
+    stored = SIZES.get(product.out, 4)
+    m, n = (product.n, product.m) if swapped else (product.m, product.n)
+    return Workload(
+        m=m,
+        n=n,
+        k_tiles=k_tiles,
+        batch=max(product.batch, 1),
+        out_bytes=stored,
+        promoted=is_promoted(product),
+        split=product.op != "invariant",
+        access=Access(b.k_major, a.pitch, b.pitch, a.instructions, b.instructions),
+        by_tma=product.n * stored % 16 == 0 and (not swapped or (columns and stored == 2)),
+        parts=is_full(product) and config.parts,
+        copies=a.copies + b.copies,
+        copied=a.copied + b.copied,
+    )
+
+
+class Side(namedtuple("Side", "k_major pitch instructions copies copied")):
+    """An operand: whether K is contiguous and the pitch, as it is loaded; ``Access.own_a``; whether it is packed
+    before, and the bytes that this reads and writes."""
+
+
+def _operand(product: Random, k_major: bool, rows: int, load: str | None, packs: bool) -> Side:
+    """``packs``: float32 is packed for three products."""
+    k, size = product.k, SIZES[product.dtype]
+    pitch = (k if k_major else rows) * size
+    items, refused = max(product.batch, 1), pitch % 16 > 0 or (not k_major and size != 2)
+    if packs or (refused and load != "own"):
+        row = -(-k * size // K_TILE_BYTES) * K_TILE_BYTES * (3 if packs else 1)
+        return Side(True, K_TILE_BYTES, 0, 1, items * rows * (k * size + row))
+    if refused:
+        by_vectors = k_major or size == 2
+        return Side(
+            k_major or size != 2, pitch, vector_instructions("vectors" if by_vectors else "elements", size), 0, 0
+        )
+    return Side(k_major, pitch, 0, 0, 0)
+
+
+def is_promoted(product: Random) -> bool:
+    """Whether sums are promoted to float32."""
+    return is_full(product) or product.op == "promoted"
 
 
 def is_full(product: Random) -> bool:
@@ -92,21 +131,29 @@ def all_forms(promoted: bool) -> tuple[MatmulPolicy, ...]:
 def ranked(product: Random, policies: tuple[MatmulPolicy, ...] | None = None) -> list[tuple[float, MatmulPolicy]]:
     """``(modelled clocks, configuration)`` of all configurations that are possible, best first."""
     found = []
-    for swapped, load in enumerate(workloads(product, parts=is_full(product))):
+    parts, both = is_full(product), (("tma", "tma"), ("tma", "own"), ("own", "tma"), ("own", "own"))
+    for swapped, loads in itertools.product((False, True), both[: 1 if parts else 4]):
+        form = MatmulPolicy((64, 64), "pingpong", parts=parts, swap_ab=swapped, load_a=loads[0], load_b=loads[1])
+        load = workload(product, form)
+        own = (load.access.own_a > 0, load.access.own_b > 0)
+        if own != tuple(way == "own" for way in loads):
+            continue  # TMA takes it as it lies
         given = policies or all_forms(load.promoted)
-        if load.parts:
+        if parts:
             given = tuple(replace(config, parts=True) for config in given if config.splits_parts())
+        if load.own:
+            given = tuple(config for config in given if config.can_load_own())
         of = _table(given)
         clocks = np.where(possible(of, load), cost(of, load, coefficients_of(load)), np.inf)
         found += [
-            (float(of_one), replace(config, swap_ab=bool(swapped)))
+            (float(of_one), replace(config, swap_ab=swapped, load_a=loads[0], load_b=loads[1]))
             for of_one, config in zip(clocks, given)
             if of_one < np.inf
         ]
     return sorted(found, key=lambda pair: pair[0])
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def _table(policies: tuple[MatmulPolicy, ...]) -> Table:
     return table(policies, SMS)
 
@@ -118,7 +165,7 @@ def configurations(product: Random, count: int) -> list[MatmulPolicy]:
     chosen = dict.fromkeys(order[: count // 2])
     of_form: dict[tuple, list[MatmulPolicy]] = {}
     for config in order:
-        of_form.setdefault((config.tile, config.schedule, config.swap_ab), []).append(config)
+        of_form.setdefault((config.tile, config.schedule, config.swap_ab, config.own), []).append(config)
     groups = list(of_form.values())
     chosen |= dict.fromkeys(config for group in groups[:3] for config in group[:SAME_FORM])
     chosen |= dict.fromkeys(group[0] for group in groups)

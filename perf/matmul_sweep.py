@@ -35,10 +35,13 @@ def products(seed: int, groups: Iterable[str], rounds: int) -> list[Random]:
 
 
 def short(config: MatmulPolicy) -> str:
-    """A configuration as text: "128x256c 2x1 /3 T" is cooperative, a cluster of 2 along M, K in 3 slices, swap_ab."""
+    """A configuration as text: "128x256c 2x1 /3 T own ab" is cooperative, a cluster of 2 along M, K in 3 slices,
+    swap_ab, both operands loaded by the kernel's threads if TMA refuses them."""
     (m, n), (peers_m, peers_n) = config.tile, config.cluster
     split = f" /{config.splits}" if config.splits > 1 else ""
-    return f"{m}x{n}{config.schedule[0]} {peers_m}x{peers_n}{split}{' T' if config.swap_ab else ''}"
+    own = "".join(name for name, load in (("a", config.load_a), ("b", config.load_b)) if load == "own")
+    swapped, loads = " T" if config.swap_ab else "", f" own {own}" if own else ""
+    return f"{m}x{n}{config.schedule[0]} {peers_m}x{peers_n}{split}{swapped}{loads}"
 
 
 def race(one: Race, product: Random, configs: list[MatmulPolicy]) -> dict:

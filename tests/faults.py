@@ -18,6 +18,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+import cutesync as cs
 from cutesync import emulator
 from cutesync.emulator.driver import Executable
 from cutesync.runtime import device, workspace
@@ -163,6 +164,19 @@ def of_function(function, arguments, wanted: dict, schedules: int) -> Bench:
     return Bench(right)
 
 
+def of_tiles(force: Callable[[Patch], None], right: Callable[[], bool], schedules: int = 9) -> Bench:
+    """Calls that ``right`` makes, of kernels whose blocks take tiles by tickets and which ``force`` makes small: few
+    blocks fit. They should be two on one workspace, and use every stage again."""
+
+    def small() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
+            force(patch)
+            with cs.emulate(), emulator.emulate(schedules=schedules, seed=3, resident=2):
+                return right()
+
+    return Bench(small)
+
+
 # Faults in the source that is traced, which a GPU can run, too
 
 
@@ -270,4 +284,19 @@ TABLE: dict[str, tuple[Edit, set[str]]] = {
         each(r"bar\.(?:sync|arrive) \t[1-9], (?P<n>\d+);", plus(-32)),
         {"race", "barrier", "deadlock"},
     ),
+}
+
+# Faults of kernels whose blocks take tiles by tickets
+
+READ = r"ld\.relaxed\.gpu\.global\.b64"
+TILES = {name: fault for name, fault in TABLE.items() if name not in ("gpu to cta scope", "named barrier number")}
+# the stages that say that there are no more tiles bring no bytes
+TILES["expect_tx -16"] = (TABLE["expect_tx -16"][0], {*TABLE["expect_tx -16"][1], "transaction"})
+ONE_FENCE = [f"no init fence #{i}" for i in range(4)]  # the fence of one barrier serves the others, too
+# of strided arrays, no copy brings tiles: what orders copies is not needed
+WITHOUT_COPIES = [*ONE_FENCE, "no init fence #4", "no init fence at all #0", "no proxy fence #0", "no sync_warp #0"]
+OF_TILES: dict[str, tuple[Edit, set[str]]] = {
+    "a state published by a plain store": (each(r"st\.relaxed\.gpu(\.global\.b64)", r"st\1"), {"race"}),
+    "states read by plain loads": (every(READ, "ld.global.b64"), {"race"}),
+    "the epoch never raised": (only(r"^[ \t]*atom\.global\.add\.u64 [^;]*, %rd\d+;"), {"out-of-bounds", RESULT}),
 }

@@ -7,6 +7,7 @@ import sys
 import time
 import types
 
+import numpy as np
 import pytest
 
 import cutesync as cs
@@ -86,6 +87,7 @@ def test_a_folder_with_letters_that_the_terminal_lacks(tmp_path, monkeypatch):
         (["warm", "--dtypes", "float33"], "float32"),
         (["warm", "--ops", "plus"], "argmax"),
         (["warm", "--layouts", "cubes"], "'columns'"),
+        (["warm", "--part", "3/2"], "from 1 to N"),
     ],
 )
 def test_unknown_names_are_exit_code_2_and_say_what_is_known(arguments, words, capsys):
@@ -165,6 +167,42 @@ def test_warm_covers_what_calls_use(call, shapes):
     for shape, offset in itertools.product(shapes, (0, 4)):
         axis = min(1, len(shape) - 1)
         assert {spec.key for spec in needed(call, dry(shape, "float32", offset), axis=axis)} <= listed, shape
+
+
+def test_warm_in_several_processes(monkeypatch, cache_folder):
+    """Each process compiles its part; together they are all kernels. The worst exit code counts."""
+    started = []
+
+    def start(command):
+        started.append(command)
+        return types.SimpleNamespace(wait=lambda: len(started) % 2)
+
+    monkeypatch.setattr(cli.subprocess, "Popen", start)
+    assert cli.main(["warm", "reduce", "scan", "--dtypes", "int8", "--processes", "3"]) == 1
+    command = [sys.executable, "-m", "cutesync", "warm", "reduce", "scan", "--dtypes", "int8", "--ops", "add"]
+    assert [of[: len(command)] for of in started] == [command] * 3
+    assert [of[-2:] for of in started] == [["--part", f"{i}/3"] for i in (1, 2, 3)]
+    pair = [(name, types.SimpleNamespace(kernel=lambda name=name: started.append(name))) for name in "abc"]
+    monkeypatch.setitem(sys.modules["cutesync.cli.warm"].FAMILIES, "pair", lambda *_: iter(pair))
+    for part in ("1/2", "2/2"):
+        assert cli.main(["warm", "pair", "--part", part]) == 0
+    assert started[3:] == ["a", "c", "b"]
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    assert cli.main(["warm", "reduce", "--dtypes", "int8", "--processes", "2"]) == 2
+
+
+def test_warm_covers_most_products():
+    """Of random extents that it does not know, aligned and odd."""
+    listed = {spec.key for _, spec in jobs(("matmul",), ("bfloat16",), ("add",), ("whole",))}
+    random, known = np.random.default_rng(5), []
+    for step in (8, 8, 8, 1):
+        for _ in range(40):
+            m, n, k = (max(step, int(np.exp(random.uniform(3, 9))) // step * step) for _ in range(3))
+            keys = {
+                spec.key for spec in needed(cs.matmul, dry((m, k), "bfloat16"), dry((k, n), "bfloat16", 0, 2 << 40))
+            }
+            known.append(keys <= listed)
+    assert np.mean(known) > 0.9, f"{np.mean(known):.2f} of {len(known)} products"
 
 
 def test_a_running_sum_is_warmed_in_the_type_that_numpy_gives_it():

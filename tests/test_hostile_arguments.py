@@ -1,6 +1,7 @@
 """Every parameter of every public function is given what nobody should give: an error of cutesync comes, and nothing
 runs."""
 
+import functools
 import inspect
 
 import numpy as np
@@ -106,6 +107,17 @@ CALLS = {
 }
 CALLS |= {
     "linear_recurrence": (cs.linear_recurrence, (X, X)),
+    "partition": (cs.partition, (X, X > 0)),
+    **{
+        name: (functools.partial(getattr(cs, name), size=9), arguments)
+        for name, arguments in {
+            "select": (X, X > 0),
+            "argwhere": (X,),
+            "nonzero": (X,),
+            "unique_consecutive": (X,),
+            "run_length_encode": (X,),
+        }.items()
+    },
     "matmul": (cs.matmul, (A, A)),
     "empty": (cs.empty, (3, "int8")),
     "emulate": (emulated, ()),

@@ -56,6 +56,16 @@ def given_or_allocated(storage, dtype, count: int):
     return storage
 
 
+class Fixed:
+    """A collective that a kernel may use inside its loops and branches: they change nothing of it."""
+
+    def __extract_mlir_values__(self) -> list:
+        return []
+
+    def __new_from_mlir_values__(self, values):
+        return self
+
+
 def registers(values, dtype):
     """A fresh register tensor of the values as ``dtype``."""
     tensor = cute.make_rmem_tensor((len(values),), stored(dtype))

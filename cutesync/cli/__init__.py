@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import io
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -141,8 +142,15 @@ def _info(options: argparse.Namespace) -> int:
 
 def _warm(options: argparse.Namespace) -> int:
     from ..runtime import cache, compiler
-    from .warm import DTYPES, OPS, warm
+    from .warm import DTYPES, OPS, jobs, part_of, ready
 
+    number, count = part_of(options.part)
+    given = options.families or ("reduce",), options.dtypes or DTYPES, options.ops or OPS, options.layouts or ("whole",)
+    work = jobs(*given)[number - 1 :: count]
+    if options.processes < 1:
+        raise ArgumentValueError(explain("--processes", options.processes, "1 or more"))
+    if options.processes > 1:
+        return _warm_in_processes(options, given)
     started = time.perf_counter()
 
     def progress(done: int, total: int, label: str) -> None:
@@ -151,18 +159,25 @@ def _warm(options: argparse.Namespace) -> int:
         estimate = f"  (about {left:.0f} s left)" if done % _SAY_EVERY == 1 and done < total else ""
         print(f"[{done:{len(str(total))}}/{total}] {label}{estimate}", flush=True)
 
-    ready = warm(
-        options.families or ("reduce",),
-        options.dtypes or DTYPES,
-        options.ops or OPS,
-        options.layouts or ("whole",),
-        progress=progress,
-    )
+    found = ready(work, progress)
     counts = compiler.counts()
     reason = "CUTESYNC_CACHE=0" if env.CACHE.get() == "0" else cache.problem()
     kept = f"kept in memory only: {reason}" if reason else f"kept in {env.cache_dir()}"
-    print(f"{ready} kernels ready: {counts['compiled']} compiled, {counts['disk']} found on disk; {kept}")
+    print(f"{found} kernels ready: {counts['compiled']} compiled, {counts['disk']} found on disk; {kept}")
     return 0
+
+
+def _warm_in_processes(options: argparse.Namespace, given: tuple) -> int:
+    """Compile in several processes, each a part of the kernels. The largest exit code of theirs."""
+    if env.CACHE.get() == "0":
+        advice = "the cache on disk; without it a process cannot give its kernels to others"
+        raise ArgumentValueError(explain("--processes", options.processes, advice))
+    words = [*given[0]]
+    for name, values in zip(("--dtypes", "--ops", "--layouts"), given[1:]):
+        words += [name, *values]
+    command = [sys.executable, "-m", "cutesync", "warm", *words]
+    parts = [[*command, "--part", f"{i + 1}/{options.processes}"] for i in range(options.processes)]
+    return max(process.wait() for process in [subprocess.Popen(part) for part in parts])
 
 
 def _cache(options: argparse.Namespace) -> int:
@@ -236,6 +251,8 @@ _COMMANDS: dict[str, tuple[str, Callable, dict[str, dict]]] = {
                 "help": "operators: names of reduce, and sum prod argmax mean cummax and others",
             },
             "--layouts": {"nargs": "+", "metavar": "LAYOUT", "help": "whole (default), rows, columns"},
+            "--processes": {"type": int, "default": 1, "metavar": "N", "help": "compile in so many processes"},
+            "--part": {"default": "1/1", "metavar": "I/N", "help": "every Nth kernel, from the Ith on (from 1)"},
         },
     ),
     "cache": (

@@ -36,7 +36,8 @@ _OUTER = (1, 2, 16, 100, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24)
 _INNER = (*range(2, 17), 17, 24, 32, 33, 64, 100, 128, 256, 1000, 1 << 10, 1 << 12, 1 << 16, (1 << 16) + 1)
 _MOST = 1 << 33  # elements
 _FAR = 1 << 40  # an address, and a distance that no two arrays overlap at
-_K = 4096  # of products: the kernels are those of any K
+_PRODUCTS = 16, 12288  # the least and the largest extent of products
+_ALIGNED, _ODD = 1000, 500  # products of extents that are multiples of 16, and of odd ones
 
 
 def warm(
@@ -75,12 +76,24 @@ def warm(
     """
     if progress is not None and not callable(progress):
         raise ArgumentTypeError(explain("progress", shown(progress), "None or a callable of (done, total, label)"))
-    work = list(jobs(families, dtypes, ops, layouts))
+    return ready(jobs(families, dtypes, ops, layouts), progress)
+
+
+def ready(work: list[Job], progress: Callable[[int, int, str], None] | None) -> int:
+    """Compile these kernels, or load them from the cache. Return how many there are."""
     for done, (label, spec) in enumerate(work, 1):
         spec.kernel()
         if progress is not None:
             progress(done, len(work), label)
     return len(work)
+
+
+def part_of(word: str) -> tuple[int, int]:
+    """``(i, n)`` from "i/n": every nth kernel, from the ith on, which counts from 1."""
+    number, _, count = word.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ArgumentValueError(explain("--part", shown(word), "I/N, with I from 1 to N"))
+    return int(number), int(count)
 
 
 def jobs(families: Iterable[str], dtypes: Iterable, ops: Iterable, layouts: Iterable[str]) -> list[Job]:
@@ -243,20 +256,22 @@ def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterato
 
 
 def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    """Every policy of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say
-    nothing here."""
+    """Yield what the model chooses for products of random extents, without terms: for operands that TMA reads in place,
+    and for some that it refuses. ``ops`` and ``layouts`` say nothing here."""
     from .. import matmul
-    from ..kernels.matmul.candidates import CANDIDATES
 
-    for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16")):
+    random = np.random.default_rng(0)
+    lows, highs = np.log(_PRODUCTS[0]), np.log(_PRODUCTS[1])
+    extents = [np.exp(random.uniform(lows, highs, 3)).astype(int) for _ in range(_ALIGNED + _ODD)]
+    shapes = [tuple(int(n) for n in each // 16 * 16) for each in extents[:_ALIGNED]]
+    shapes += [tuple(int(n) | 1 for n in each) for each in extents[_ALIGNED:]]
+    for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16", "float32", "int8", "uint8")):
         for b_transposed in (False, True):
             calls = []
-            for policy in CANDIDATES:
-                for tiles in (1, 64):  # blocks that have one tile, and several
-                    m, n = (tiles * side * peers for side, peers in zip(policy.tile, policy.cluster))
-                    b = _dry_array((n, _K) if b_transposed else (_K, n), element)
-                    operands = _dry_array((m, _K), element), transposed(b) if b_transposed else b
-                    calls.append(functools.partial(matmul, *operands, config=policy))
+            for m, n, k in shapes:
+                b = _dry_array((n, k) if b_transposed else (k, n), element)
+                operands = _dry_array((m, k), element), transposed(b) if b_transposed else b
+                calls.append(functools.partial(matmul, *operands))
             yield from _collected(f"matmul {element}{', B transposed' if b_transposed else ''}", calls)
 
 

@@ -3,62 +3,133 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..kernels.flags.spec import FlagSpec
+from ..kernels.matmul.call import MatmulSpec
 from ..kernels.reduce.spec import ReduceSpec
 from ..kernels.scan.spec import ScanSpec
 from ..kernels.select.spec import SelectSpec
 from ..runtime import arrays
 from ..runtime.call import Family
-from . import flags, reduce, scan, select
+from . import flags, product as products, reduce, scan, select
 from .sharded import Sharded
+
+if TYPE_CHECKING:
+    from .group import Group
 
 _MOST_PLANS = 1024
 
 
 def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple, out: Any, stream: Any) -> Any:
     """Make a call of a family; ``call`` is its front end, and ``given`` are its inputs."""
-    xs = tuple(x for x in given if x is not None)
-    for x, name in zip(given, family.inputs):
-        if x is not None and type(x) is not Sharded:
-            raise ArgumentTypeError(explain(name, f"a {type(x).__name__} beside a Sharded", "a Sharded"))
-    group = xs[0].group
-    key = (family.name, arguments, *(None if x is None else x.key for x in given))
+    if len(given) == 1:
+        ((first,), xs) = given, given
+        key: tuple = (family.name, arguments, first.key)
+    else:
+        first, xs = given[0], tuple([x for x in given if x is not None])
+        for x, name in zip(given, family.inputs):
+            if x is not None and type(x) is not Sharded:
+                raise ArgumentTypeError(explain(name, f"a {type(x).__name__} beside a Sharded", "a Sharded"))
+        key = (family.name, arguments, *[None if x is None else x.key for x in given])
+    group, outs = first.group, None
+    if out is not None:
+        outs = _outs(family, group, out)
+        key = (*key, *[y.key for y in outs])
     try:
         plan = group.plans.get(key)
     except TypeError:  # an unhashable argument: the plan is used once
         plan, key = None, ()
     if plan is None:
-        plan = _plan(family, call, arguments, given)
+        plan = _plan(family, call, arguments, given, outs)
         if len(group.plans) >= _MOST_PLANS:
             group.plans.clear()
         if key:
             group.plans[key] = plan
-    if out is not None:
-        raise ArgumentTypeError(explain("out", f"a {type(out).__name__} for a Sharded", "None"))
-    return plan.run(xs, group.streams(xs[0].parts, stream), stream is not None)
+    if outs is None:
+        return plan.run(xs, group.streams(first, stream), stream is not None)
+    _check_apart(xs, outs, in_place=getattr(plan, "in_place", False))
+    plan.run(xs, group.streams(first, stream), stream is not None, outs)
+    return out
 
 
-def _plan(family: Family, call: Callable, arguments: tuple, given: tuple) -> Any:
+def _outs(family: Family, group: Group, out: Any) -> tuple[Sharded, ...]:
+    """Return the outputs that a caller gives."""
+    outs = (out,) if family.outputs == 1 else out
+    if not isinstance(outs, (tuple, list)) or len(outs) != family.outputs or any(type(y) is not Sharded for y in outs):
+        allowed = "a Sharded" if family.outputs == 1 else f"a tuple of {family.outputs} Shardeds"
+        raise ArgumentTypeError(explain("out", f"a {type(out).__name__} for a Sharded x", allowed))
+    if any(y.group is not group for y in outs):
+        raise ArgumentValueError(explain("out", "a Sharded of another group", "one of the group of x"))
+    return tuple(outs)
+
+
+def _check_outs(plan: Any, spec: Any, outs: tuple[Sharded, ...]) -> None:
+    """Raise unless outputs have the shapes and types of the results, and are sharded as these are."""
+    where = getattr(plan, "results", None)
+    if where is None:
+        raise ArgumentTypeError(explain("out", "a Sharded for this call", "None"))
+    for y, (shape, dtype) in zip(outs, spec.results * (len(outs) // len(spec.results))):
+        if y.dtype is not dtype:
+            raise ArgumentTypeError(explain("out", f"dtype {y.dtype}", f"dtype {dtype}"))
+        if y.shape != shape:
+            raise ArgumentValueError(explain("out", f"shape {y.shape}", f"shape {shape}"))
+        if y.axis != where.axis or (where.axis is not None and y.lengths != where.lengths):
+            allowed = (
+                "the whole on each device" if where.axis is None else f"axis={where.axis}, lengths={where.lengths}"
+            )
+            raise ArgumentValueError(explain("out", repr(y), allowed))
+        if not all(view.contiguous and view.writable for view in y.views):
+            raise ArgumentValueError(explain("out", "strided or read-only parts", "contiguous ones"))
+
+
+def _check_apart(xs: tuple[Sharded, ...], outs: tuple[Sharded, ...], in_place: bool) -> None:
+    """Raise if an output overlaps an input or another output. With ``in_place``, one output may be the first input."""
+    inputs = [(x, in_place and i == 0 and len(outs) == 1) for i, x in enumerate(xs)]
+    for j, y in enumerate(outs):
+        for other, same in (*inputs, *((z, False) for z in outs[j + 1 :])):
+            for a, b in zip(y.views, other.views):
+                (start, stop), (first, last) = a.span, b.span
+                if start < last and first < stop and not (same and a == b):
+                    allowed = "x itself or memory of its own" if in_place else "memory of its own"
+                    raise ArgumentValueError(explain("out", "memory that overlaps another array of the call", allowed))
+
+
+def _plan(family: Family, call: Callable, arguments: tuple, given: tuple, outs: tuple[Sharded, ...] | None) -> Any:
     """Check the arguments, and return the plan of a call."""
+    spec = _spec(family, arguments, given, outs)
+    xs = tuple(x for x in given if x is not None)
+    plan: Any = None
+    if isinstance(spec, ReduceSpec):
+        plan = reduce.plan_of(call, arguments, spec, xs)
+    if isinstance(spec, ScanSpec):
+        plan = scan.plan_of(call, arguments, spec, xs)
+    if isinstance(spec, FlagSpec):
+        plan = flags.plan_of(call, arguments, spec, xs)
+    if isinstance(spec, SelectSpec):
+        plan = select.plan_of(call, arguments, spec, xs)
+    if isinstance(spec, MatmulSpec):
+        plan = products.plan_of(call, arguments, spec, given)
+    if plan is None:
+        raise ArgumentTypeError(explain(family.inputs[0], "a Sharded", f"an array on one device, for {family.name}"))
+    if outs is not None:
+        _check_outs(plan, spec, outs)
+    return plan
+
+
+def _spec(family: Family, arguments: tuple, given: tuple, outs: tuple[Sharded, ...] | None) -> Any:
+    """Return the Spec of a call on the whole arrays."""
     first = given[0]
+    product = family.name == "matmul"  # its operands are sharded along axes of their own
     for x, name in zip(given[1:], family.inputs[1:]):
-        if x is not None and (x.group is not first.group or x.axis != first.axis or x.offsets != first.offsets):
+        if x is None or (product and x.group is first.group):
+            continue
+        if x.group is not first.group or x.axis != first.axis or x.offsets != first.offsets:
             raise ArgumentValueError(explain(name, repr(x), f"an array sharded as {family.inputs[0]} is, {first!r}"))
     views = tuple(None if x is None else x.view for x in given)
-    spec: Any = family.parse(arguments, (*views, *(None,) * (len(family.inputs) - len(views))), None)
-    xs = tuple(x for x in given if x is not None)
-    if isinstance(spec, ReduceSpec):
-        return reduce.plan_of(call, arguments, spec, xs)
-    if isinstance(spec, ScanSpec):
-        return scan.plan_of(call, arguments, spec, xs)
-    if isinstance(spec, FlagSpec):
-        return flags.plan_of(call, arguments, spec, xs)
-    if isinstance(spec, SelectSpec):
-        return select.plan_of(call, arguments, spec, xs)
-    raise ArgumentTypeError(explain(family.inputs[0], "a Sharded", f"an array on one device, for {family.name}"))
+    padded = (*views, *(None,) * (len(family.inputs) - len(views)))
+    return family.parse(arguments, padded, outs[0].view if outs else None)
 
 
 arrays.ADAPTERS[Sharded] = arrays.SHARDED

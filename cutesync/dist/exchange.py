@@ -15,6 +15,7 @@ from .memory import SymmetricMemory
 
 if TYPE_CHECKING:
     from .group import Group
+    from .work import Work
 
 THREADS = 256  # of a block, an element each
 
@@ -58,13 +59,17 @@ class Exchange:
             self._launches[memory] = found
         return found
 
-    def launch_all(self, addresses: Sequence[tuple[int, ...]], streams: tuple[int, ...]) -> None:
+    def launch_all(self, addresses: Sequence[tuple[int, ...]], work: Work) -> None:
         """Launch on all devices. All memory must be there: to allocate some on one device may wait for a kernel on
         another, which would wait for this launch."""
-        memory = self.group.memory(streams)
-        self.prepare(memory)
-        for rank, stream in enumerate(streams):
-            self.launch(memory, rank, addresses[rank], stream)
+        prepared = self.prepare(work.memory)
+        if len(prepared) == 1:
+            ((_, runs),) = prepared
+            launch_each(runs, addresses, work)
+            return
+        for rank, stream in enumerate(work.streams):
+            work.at(rank)
+            self.launch(work.memory, rank, addresses[rank], stream)
 
     def launch(self, memory: SymmetricMemory, rank: int, addresses: tuple[int, ...], stream: int) -> None:
         """Launch on one device. ``addresses`` are those of the values of its states (0, if it has none), then those of
@@ -89,6 +94,15 @@ class Exchange:
         return tuple(made)
 
 
+def launch_each(runs: Sequence[Run], addresses: Sequence[tuple[int, ...]], work: Work) -> None:
+    """Launch on each device, the last one first: it is the current one after results were made on each."""
+    at, streams, rank = work.at, work.streams, len(runs)
+    while rank:
+        rank -= 1
+        at(rank)
+        runs[rank](addresses[rank], streams[rank])
+
+
 def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, single: bool) -> KernelSpec:
     """Return the kernel of an exchange between so many devices."""
     inputs, outputs, start, args = parameter_groups(operation)
@@ -96,8 +110,8 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
     numbers = [Scalar(name, "Int32") for name in ("rank", "count", "capacity", "take", "own", "signature")]
 
     def examples() -> Sequence:
-        groups = (inputs, outputs, [*start, *args], peers)
-        return *(tuple(p.example() for p in group) for group in groups), *(p.example() for p in numbers)
+        groups = (inputs, outputs, [*start, *args], peers, numbers)
+        return [tuple(p.example() for p in group) for group in groups]
 
     def make() -> Any:
         from .exchange_kernel import ExchangeKernel

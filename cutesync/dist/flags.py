@@ -21,9 +21,10 @@ from ..ops import takes_index
 from ..runtime import arrays
 from ..runtime.view import View
 from .exchange import Exchange, Side
-from .parts import Apart
+from .parts import Apart, Results, part_of
 from .reduce import full_ranks
 from .sharded import Sharded
+from .work import Work
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class FlagPlan:
     def __init__(self, call: Callable, arguments: tuple, spec: FlagSpec, x: Sharded) -> None:
         self.call, self.group, self.axis = call, x.group, spec.axis
         self.full, self.lengths = full_ranks(x), x.lengths
+        self.results = Results(spec.axis, x.lengths)
         self.inner, self.lines = math.prod(x.shape[spec.axis + 1 :]), math.prod(x.shape[: spec.axis])
         self.arguments = [self._of_part(Arguments(*arguments), rank) for rank in range(self.group.size)]
         before, after = spec.marking.looks
@@ -98,27 +100,28 @@ class FlagPlan:
             sides.append(Side(rank in self.full, take, (self.inner, length * self.inner)))
         return Seam(marking, after), self.lines * self.inner, sides
 
-    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
+    def run(
+        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
+    ) -> Any:
         group, (x,) = self.group, xs
         found, addresses = [], [[] for _ in self.seams]  # type: tuple[list, list[list]]
         held = []  # until the exchanges that read them are enqueued
-        with group.together():
-            for rank, ordinal in enumerate(group.ordinals):
-                with group.place.using(ordinal):
-                    raw = streams[rank] if explicit else None
-                    made = self.call(self.arguments[rank], x.parts[rank], None, raw)
-                    made = made if isinstance(made, tuple) else (made,)
-                    edges, copies = self._edges(x.parts[rank], x.views[rank], streams[rank])
-                found.append(made)
+        with Work(group, streams, explicit) as work:
+            for rank, stream in enumerate(streams):
+                work.at(rank)
+                raw = stream if explicit else None
+                one = self.call(self.arguments[rank], x.parts[rank], part_of(outs, rank), raw)
+                made = one if isinstance(one, tuple) else (one,)
+                edges, copies = self._edges(x.parts[rank], x.views[rank], stream)
+                found.append(one)
                 held.append(copies)
                 for number, (after, _) in enumerate(self.seams):
                     out = arrays.adapter(made[number]).address(made[number])
                     out += (self.lengths[rank] - 1) * self.inner * self.size if after else 0
                     addresses[number].append((*(edges if after else edges[::-1]), out))
             for number, (_, exchange) in enumerate(self.seams):
-                exchange.launch_all(addresses[number], streams)
-        results = tuple(Sharded.of_results(group, parts, self.axis) for parts in zip(*found))
-        return results if len(results) > 1 else results[0]
+                exchange.launch_all(addresses[number], work)
+        return self.results.of(group, found, outs)
 
     def _edges(self, part: Any, view: View, stream: int) -> tuple[tuple[int, int], Any]:
         """Return the addresses of the first and of the last items, which lie without gaps there, and what holds them.
@@ -139,7 +142,7 @@ def plan_of(call: Callable, arguments: tuple, spec: FlagSpec, xs: tuple[Sharded,
     """Return the plan of a call whose whole array has the Spec ``spec``; ``call`` is the front end for one part."""
     axis, marking = xs[0].axis, spec.marking
     if axis is None or axis != spec.axis or not full_ranks(xs[0]):
-        return Apart(call, arguments, axis)
+        return Apart(call, arguments, Results(axis, xs[0].lengths))
     refused: Sequence[tuple[bool, str, str]] = (
         (spec.counted, "n", "a number or an array"),
         (spec.tile is not None, "tile", f"{spec.tile}"),

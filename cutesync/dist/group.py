@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from ..ops import operator
 from ..runtime import arrays, backend, device, device_array, workspace
 from .exchange import Exchange, Side
 from .memory import MAX_RANKS, SymmetricMemory
-from .sharded import Sharded, signature
+from .sharded import Sharded, axis_number
+from .work import Together, Work
 
 
 class Group:
@@ -65,16 +66,22 @@ class Group:
         """Copy a NumPy array to the devices, spread along ``axis``: in parts of ``lengths``, by default as equal as
         ``np.array_split`` makes them."""
         host = np.asarray(x)
-        if not -host.ndim <= axis < host.ndim:
-            raise ArgumentValueError(explain("axis", axis, f"an axis of {host.ndim} dimensions"))
-        if lengths is None:
-            each, more = divmod(host.shape[axis], self.size)
-            lengths = [each + (rank < more) for rank in range(self.size)]
-        if len(lengths) != self.size or sum(lengths) != host.shape[axis] or min(lengths) < 0:
-            allowed = f"{self.size} lengths that add up to {host.shape[axis]}"
-            raise ArgumentValueError(explain("lengths", tuple(lengths), allowed))
-        pieces = np.split(host, np.cumsum(lengths)[:-1], axis)
+        axis = axis_number(axis, host.ndim)
+        pieces = np.split(host, np.cumsum(self.lengths(host.shape[axis], lengths))[:-1], axis)
         return Sharded(self, [self.put(piece, rank) for rank, piece in enumerate(pieces)], axis)
+
+    def lengths(self, total: int, given: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Return the lengths of parts that add up to ``total``: those given, or equal ones, of which the first are one
+        longer where that is needed."""
+        if given is None:
+            each, more = divmod(total, self.size)
+            return tuple(each + (rank < more) for rank in range(self.size))
+        found = tuple(given)
+        if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in found):
+            raise ArgumentTypeError(explain("lengths", found, f"{self.size} ints"))
+        if len(found) != self.size or sum(found) != total or min(found) < 0:
+            raise ArgumentValueError(explain("lengths", found, f"{self.size} lengths that add up to {total}"))
+        return tuple(map(int, found))
 
     def put(self, x: Any, rank: int) -> device_array.DeviceArray:
         """Copy a NumPy array to the device of a rank."""
@@ -82,43 +89,68 @@ class Group:
         with self.place.using(self.ordinals[rank]):
             return device_array.from_numpy(host, element_type(host.dtype, "x"), self.ordinals[rank])
 
-    def all_reduce(self, parts: Any, op: Any = "add", *, stream: Any = None) -> Sharded:
+    def all_reduce(self, parts: Any, op: Any = "add", *, dtype: Any = None, stream: Any = None) -> Sharded:
         """Combine arrays of one shape, ``parts[r]`` on device ``r``, element by element in the order of ranks: every
         device gets ``parts[0] op parts[1] op ...``, the same bits on all. ``op`` is as in ``cs.reduce``.
 
-        The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time."""
-        given = parts.parts if isinstance(parts, Sharded) else tuple(parts)
-        signatures = tuple(signature(part) for part in given)
-        key = ("all_reduce", op if type(op) is str else identify(op), signatures)
+        The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time. Results have the type
+        ``dtype``, by default that of the parts, and are rounded once."""
+        given = parts.parts if type(parts) is Sharded else tuple(parts)
+        libraries = [arrays.adapter(part) for part in given]
+        found = [library.identify_strided(part) for library, part in zip(libraries, given)]
+        meaning = [(type(part), at & 15, signature) for part, (at, signature) in zip(given, found)]
+        key = ("all_reduce", op if type(op) is str else identify(op), dtype, *meaning)
         plan = self.plans.get(key)
         if plan is None:
-            plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op)
+            plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op, dtype)
         exchange, like = plan
-        streams = self.streams(given, stream)
+        if stream is None:
+            streams = tuple([library.stream(at) for library, at in zip(libraries, self.ordinals)])
+        else:
+            streams = self.given_streams(stream)
         results, places = [], []
-        with self.together():
-            for part, raw, (library, empty) in zip(given, streams, like):
-                results.append(empty(raw, stream is not None))
-                places.append((library.identify(part)[0], library.address(results[-1])))
-            exchange.launch_all(places, streams)
+        with Work(self, streams, stream is not None) as work:
+            for rank, (library, empty) in enumerate(like):
+                work.at(rank)
+                y = empty(streams[rank], work.explicit)
+                results.append(y)
+                places.append((found[rank][0], library.address(y)))
+            exchange.launch_all(places, work)
         return Sharded.of_results(self, results, None)
 
-    def _all_reduce(self, given: Sharded, op: Any) -> tuple[Exchange, list]:
+    def reduce_scatter(
+        self, parts: Any, op: Any = "add", axis: int = 0, lengths: Any = None, *, dtype: Any = None, stream: Any = None
+    ) -> Sharded:
+        """Combine arrays of one shape as ``all_reduce`` does, and leave a part of the result on each device: along
+        ``axis``, of ``lengths`` (by default as equal as ``np.array_split`` makes them). Each device reads its part of
+        all arrays in place, in one launch. The arrays may have any strides with which they have few axes."""
+        from .reshard import reduce_scatter
+
+        given = Sharded(self, parts.parts if type(parts) is Sharded else parts, None)
+        result = given.dtype if dtype is None else element_type(dtype, "dtype")
+        return reduce_scatter(given, (op, result), axis, lengths, stream)
+
+    def _all_reduce(self, given: Sharded, op: Any, dtype: Any) -> tuple[Exchange, list]:
         """Return the exchange of a call, and for each part the adapter of its library and what makes its result."""
         parsed = operator(op)
         parsed.check(given.dtype)
-        operation = Reduction(parsed, given.dtype, given.dtype.accumulator, given.dtype)
+        result = given.dtype if dtype is None else element_type(dtype, "dtype")
+        operation = Reduction(parsed, given.dtype, given.dtype.accumulator, result)
         if not all(view.contiguous for view in given.views):
             raise ArgumentValueError(explain("parts", "strided arrays", "contiguous ones", "copy them first"))
         everyone = [Side(True, (1 << self.size) - 1)] * self.size
-        return Exchange(self, operation, given.size, everyone), self.allocators(given, given.shape, given.dtype)
+        return Exchange(self, operation, given.size, everyone), self.allocators(given, given.shape, result)
 
     # --- what the functions of this package use -----------------------------------------------------------------------
 
-    def streams(self, parts: Sequence[Any], stream: Any) -> tuple[int, ...]:
-        """Return the stream of each device, as raw handles."""
+    def streams(self, x: Sharded, stream: Any) -> tuple[int, ...]:
+        """Return the stream of each device, as raw handles; by default the current ones of the libraries of ``x``."""
         if stream is None:
-            return tuple(arrays.adapter(part).stream(ordinal) for part, ordinal in zip(parts, self.ordinals))
+            return tuple([current(ordinal) for current, ordinal in x.facts.streams])
+        return self.given_streams(stream)
+
+    def given_streams(self, stream: Any) -> tuple[int, ...]:
+        """Return the streams of ``stream=``, a sequence, as raw handles."""
         if not isinstance(stream, (tuple, list)) or len(stream) != self.size:
             raise ArgumentTypeError(explain("stream", repr(stream), f"None, or a sequence of {self.size} streams"))
         return tuple(map(arrays.stream_handle, stream))
@@ -128,18 +160,16 @@ class Group:
         libraries = [arrays.adapter(part) for part in like.parts]
         return [(library, library.allocator(shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """Launches inside, of all devices, may wait for each other. If they fail, the next ones begin anew."""
-        try:
-            with self.place.at_once():
-                yield
-        except BaseException:
-            self._memories.clear()
-            self.plans.clear()
-            for ordinal in self.ordinals:
-                workspace.forget(ordinal, 0)
-            raise
+    def together(self) -> Together:
+        """Return a context for several calls, all of whose launches may wait for each other."""
+        return Together(self)
+
+    def forget(self) -> None:
+        """Let the next launches begin with new memory: those before have failed."""
+        self._memories.clear()
+        self.plans.clear()
+        for ordinal in self.ordinals:
+            workspace.forget(ordinal, 0)
 
     def at(self, ordinal: int, stream: int) -> contextlib.AbstractContextManager:
         """Return a context for calls about a stream of a device. Only the thread's own stream needs one: its handle is
@@ -148,13 +178,17 @@ class Group:
 
     def memory(self, streams: tuple[int, ...]) -> SymmetricMemory:
         """Return the symmetric memory of these streams, or of their captures."""
-        key = []
-        for ordinal, stream in zip(self.ordinals, streams):
-            with self.at(ordinal, stream):
-                capture = self.place.capture(stream)
-                key.append(("capture", capture) if capture is not None else self.place.stream_number(stream))
-        found = self._memories.get(tuple(key))
+        key = tuple(map(self._number, self.ordinals, streams))
+        found = self._memories.get(key)
         if found is None:
             of_graph = any(type(part) is tuple and part[0] == "capture" for part in key)
-            found = self._memories[tuple(key)] = SymmetricMemory(self.ordinals, of_graph)
+            found = self._memories[key] = SymmetricMemory(self.ordinals, of_graph)
         return found
+
+    def _number(self, ordinal: int, stream: int) -> Hashable:
+        """Return what tells a stream of a device, or its capture, from others."""
+        if stream in device.DEFAULT:
+            return stream
+        with self.at(ordinal, stream):
+            capture = self.place.capture(stream)
+            return ("capture", capture) if capture is not None else self.place.stream_number(stream)

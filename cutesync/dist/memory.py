@@ -1,9 +1,11 @@
 """Symmetric memory: the same layout on every device of a group, at addresses that kernels of all devices can access.
 
 Layout, in bytes from the start of a device's memory: the counters of ``sync.gather.enter`` (8 bytes, zero at first); at
-``HEADERS``, for either parity of the epoch, a word for each rank; at ``SLOTS``, for either parity and each rank,
-``capacity`` words. All words have 64 bits: a tag, which holds the epoch, and 32 bits of content. Only the counters must
-be zero before the first launch.
+``GATHER``, such counters once more, of reductions that exchange their result themselves; at ``ENDED``, how many blocks
+of a launch have ended; at ``HEADERS`` and at ``FAREWELLS``, for either parity of the epoch, a word for each rank; at
+``SLOTS``, for either parity and each rank, ``capacity`` words; then the ``GATHER_SLOTS`` words of these reductions. All
+words have 64 bits: a tag, which holds the epoch, and 32 bits of content. Only the counters must be zero before the
+first launch.
 
 A device writes its header and its values into the memory of every other device, and reads only its own memory. The
 memory belongs to one stream a device, or to one graph: two launches never use it at the same time.
@@ -14,10 +16,11 @@ from __future__ import annotations
 from ..runtime import backend
 
 MAX_RANKS = 8
-HEADERS = 256
+GATHER, ENDED = 128, 192
+HEADERS, FAREWELLS = 256, 512
 SLOTS = 1024
 CAPACITY = 1 << 14  # words a rank: 64 KiB of values
-
+GATHER_SLOTS = 1 << 13
 
 _given_up: list[tuple[int, int]] = []  # device and address of memory that no group has any more
 
@@ -31,7 +34,8 @@ class SymmetricMemory:
         self.ordinals, self.of_graph = ordinals, of_graph
         # The sanitizer keeps many times as much beside the emulator's memory.
         self.capacity = CAPACITY >> 4 if backend.of(ordinals[0]).on_host else CAPACITY
-        size = SLOTS + 2 * len(ordinals) * self.capacity * 8
+        self.gather_slots = SLOTS + 2 * len(ordinals) * self.capacity * 8
+        size = self.gather_slots + GATHER_SLOTS * 8
         self.bases = tuple(backend.of(ordinal).make_workspace(size, HEADERS, ordinal) for ordinal in ordinals)
 
     def __del__(self, given_up: list = _given_up) -> None:

@@ -2,14 +2,15 @@
 
 A reduction along other axes than the sharded one is a call for each part. Otherwise there are two launches a device:
 the first pass of a reduction of two passes, and ``exchange``, which combines the states of all parts in the order of
-ranks. The bits of the result follow from the lengths of the parts.
+ranks. If the result is one element and no part is empty, both are one launch (``fused``). The bits of the result follow
+from the lengths of the parts.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +25,10 @@ from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .exchange import Exchange, Side
-from .parts import Apart, Key
+from .fused import FusedReduce
+from .parts import Apart, Key, Results
 from .sharded import Sharded
+from .work import Work
 
 
 class FirstPasses(Named):
@@ -48,28 +51,68 @@ class LastOfArg(Named):
 class ReducePlan:
     """A reduction along the sharded axis: its launches, and what makes its results."""
 
+    results = Results(None)
+
     def __init__(self, spec: ReduceSpec, xs: tuple[Sharded, ...], full: list[int]) -> None:
         first = xs[0]
         self.group, take = first.group, sum(1 << rank for rank in full)
-        self.partials = Partials(spec, xs, full)
-        self.like = [self.group.allocators(first, shape, dtype) for shape, dtype in spec.results]
+        self.like = list(zip(*(self.group.allocators(first, shape, dtype) for shape, dtype in spec.results)))
+        self.count = len(spec.results)
         sides = [Side(rank in full, take, _args(spec, first, rank)) for rank in range(self.group.size)]
-        self.exchange = Exchange(self.group, _last(spec), math.prod(spec.results[0][0]), sides, spec.init)
+        self.passes = passes_of(spec, _last(spec), xs, sides)
 
-    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
-        group, results, addresses = self.group, [], []
-        with group.together():
-            held = []  # until the exchange that reads them is enqueued
-            for rank, ordinal in enumerate(group.ordinals):
-                with group.place.using(ordinal):
-                    values, partials = self.partials.launch(rank, xs, streams[rank] if explicit else None)
-                    made = [like[rank][1](streams[rank], explicit) for like in self.like]
-                results.append(made)
-                held.append(partials)
-                addresses.append((*values, *(like[rank][0].address(y) for like, y in zip(self.like, made))))
-            self.exchange.launch_all(addresses, streams)
-        found = tuple(Sharded.of_results(group, parts, None) for parts in zip(*results))
-        return found if len(found) > 1 else found[0]
+    def run(
+        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
+    ) -> Any:
+        group, results, targets = self.group, [], []
+        with Work(group, streams, explicit) as work:
+            if outs is not None:
+                targets = [at for of_rank in zip(*[y.pointers for y in outs]) for at in of_rank]
+                self.passes.launch_all(xs, targets, work)
+                return outs
+            at = work.at
+            for rank, like in enumerate(self.like):
+                at(rank)
+                for library, empty in like:
+                    y = empty(streams[rank], explicit)
+                    results.append(y)
+                    targets.append(library.address(y))
+            self.passes.launch_all(xs, targets, work)
+        count = self.count
+        if count == 1:
+            return Sharded.of_results(group, results, None)
+        return tuple([Sharded.of_results(group, results[i::count], None) for i in range(count)])
+
+
+def passes_of(
+    spec: ReduceSpec, last: Reduction | States, xs: tuple[Sharded, ...], sides: list[Side], backward: bool = False
+) -> FusedReduce | TwoPasses:
+    """Return what reduces each part to states and exchanges them: one launch a device where that is possible. ``last``
+    is the operation on the states; ``init`` comes behind them if ``backward``."""
+    one = math.prod(spec.results[0][0]) == 1 and spec.init is None and None not in spec.args
+    if one and all(side.own for side in sides) and all(view.contiguous for x in xs for view in x.views):
+        return FusedReduce(part_spec(spec.reduction, spec.shape, spec.axes, spec.args), last, xs, sides)
+    exchange = Exchange(xs[0].group, last, math.prod(spec.results[0][0]), sides, spec.init, backward)
+    return TwoPasses(Partials(spec, xs, [rank for rank, side in enumerate(sides) if side.own]), exchange)
+
+
+class TwoPasses:
+    """Two launches a device."""
+
+    def __init__(self, partials: Partials, exchange: Exchange) -> None:
+        self.partials, self.exchange = partials, exchange
+
+    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[int], work: Work) -> None:
+        """Launch on all devices. ``targets`` are the addresses of the results: all of the first device, then all of
+        the next."""
+        held, addresses = [], []  # until the exchange that reads them is enqueued
+        count = len(targets) // len(work.streams)
+        for rank, stream in enumerate(work.streams):
+            work.at(rank)
+            values, partials = self.partials.launch(rank, xs, stream if work.explicit else None)
+            held.append(partials)
+            addresses.append((*values, *targets[rank * count : (rank + 1) * count]))
+        self.exchange.launch_all(addresses, work)
 
 
 class Partials:
@@ -97,9 +140,9 @@ def plan_of(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharde
     axis, full = first.axis, full_ranks(first)
     if axis is None or axis not in spec.axes:
         reduced = sum(other < axis for other in spec.axes) if axis is not None and not spec.keepdims else 0
-        return Apart(call, arguments, None if axis is None else axis - reduced)
+        return Apart(call, arguments, Results(None) if axis is None else Results(axis - reduced, first.lengths))
     _check(spec, axis)
-    return ReducePlan(spec, xs, full) if full else Apart(call, arguments, None)
+    return ReducePlan(spec, xs, full) if full else Apart(call, arguments, Results(None))
 
 
 def full_ranks(x: Sharded) -> list[int]:
@@ -133,7 +176,12 @@ def _front_end(inputs: int, outputs: int) -> Callable:
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     reduction, axes, args = arguments[0].given
-    spec = ReduceSpec(reduction, views[0].shape, axes, False, None, args=args)
+    return part_spec(reduction, views[0].shape, axes, args)
+
+
+def part_spec(reduction: Reduction | States, shape: tuple[int, ...], axes: frozenset[int], args: tuple) -> ReduceSpec:
+    """Return the Spec of the reduction of a part to states."""
+    spec = ReduceSpec(reduction, shape, axes, False, None, args=args)
     if isinstance(reduction.op, str):
         spec = places(spec)
     return replace(spec, reduction=first_pass(spec.reduction))

@@ -17,23 +17,30 @@ THREADS = 256
 
 
 def resume(
-    spec: ScanSpec, operation: Reduction | States, given: tuple[tuple, tuple], like: Any, stream: int, explicit: bool
+    spec: ScanSpec,
+    operation: Reduction | States,
+    given: tuple[tuple, tuple, Any],
+    like: Any,
+    stream: int,
+    explicit: bool,
 ) -> tuple:
     """Return the results of a part: arrays of the library of ``like``. ``given`` are the states of its inclusive scan,
-    and the states before it, one for each scan."""
-    values, carry = given
+    the states before it, one for each scan, and the results if they exist, or None."""
+    values, carry, made = given
     library = arrays.adapter(like)
     view = library.view(like)
     axis = spec.axis or 0
     rows, length, inner = math.prod(view.shape[:axis]), view.shape[axis], math.prod(view.shape[axis + 1 :])
     last = operation.of_pass(1, 2)
-    made = tuple(library.allocator(view.shape, t, view.device)(stream, explicit) for t in last.results)
+    if made is None:
+        made = tuple(library.allocator(view.shape, t, view.device)(stream, explicit) for t in last.results)
     kernel = kernel_spec(last, spec.exclusive, spec.reverse)
     numbers = {"count": rows * length * inner, "length": length, "inner": inner}
     numbers |= dict(zip(numbered("arg", last.args), spec.args))
     names = (*numbered("x", values), *numbered("carry", carry), *numbered("out", made))
     run = Launch(kernel, view.device, -(-numbers["count"] // THREADS), numbers, names, stream=stream).run
-    run(tuple(map(library.address, (*values, *carry, *made))), stream)
+    addresses = (*map(library.address, (*values, *carry)), *(arrays.adapter(y).address(y) for y in made))
+    run(addresses, stream)
     return made
 
 

@@ -26,22 +26,25 @@ from ..kernels.states import Argument, Single, States
 from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
-from .exchange import Exchange, Side
-from .parts import Apart, Key
-from .reduce import Partials, first_pass, full_ranks
+from .exchange import Side
+from .parts import Apart, Key, Results, part_of
+from .reduce import first_pass, full_ranks, passes_of
 from .resume import resume
 from .sharded import Sharded
+from .work import Work
 
 
 class ScanPlan:
     """A scan along the sharded axis. ``before`` has the ranks whose parts come before each part."""
 
+    in_place = True
+
     def __init__(self, spec: ScanSpec, xs: tuple[Sharded, ...]) -> None:
         first, operation = xs[0], reduction_of(spec.operation)
+        self.results = Results(spec.axis or 0, first.lengths)
         self.spec, self.group, self.operation, self.first = spec, first.group, operation, spec.start is not None
         axes = frozenset(range(first.ndim) if spec.axis is None else [spec.axis])
         full = full_ranks(first)
-        self.partials = Partials(ReduceSpec(operation, first.shape, axes, False, None, args=spec.args), xs, full)
         self.shape = tuple(n for axis, n in enumerate(first.shape) if axis not in axes)
         self.before = [
             [other for other in full if (other > rank if spec.reverse else other < rank)]
@@ -51,55 +54,53 @@ class ScanPlan:
             Side(rank in full, sum(1 << other for other in before), spec.args)
             for rank, before in enumerate(self.before)
         ]
-        self.like = [self.group.allocators(first, self.shape, t) for t in operation.values]
-        count = math.prod(self.shape)
-        self.exchange = Exchange(self.group, operation.of_pass(1, 3), count, sides, spec.start, spec.reverse)
+        self.like = list(zip(*(self.group.allocators(first, self.shape, t) for t in operation.values)))
+        of_parts = ReduceSpec(operation, first.shape, axes, False, spec.start, args=spec.args)
+        self.passes = passes_of(of_parts, operation.of_pass(1, 3), xs, sides, spec.reverse)
         self.keys = {form: (Key(form, spec),) for form in ("plain", "carry", "values")}
 
-    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Any:
-        group, spec = self.group, self.spec
-        found, carries, held, addresses = [], [], [], []
-        with group.together():
-            for rank, ordinal in enumerate(group.ordinals):
-                with group.place.using(ordinal):
-                    values, partials = self.partials.launch(rank, xs, streams[rank] if explicit else None)
-                    carry: tuple = ()
-                    if self.before[rank] or self.first:
-                        carry = tuple(like[rank][1](streams[rank], explicit) for like in self.like)
-                places = [like[rank][0].address(value) for like, value in zip(self.like, carry)]
-                carries.append(carry)
-                held.append(partials)
-                addresses.append((*values, *(tuple(places) or (0,) * len(self.like))))
-            self.exchange.launch_all(addresses, streams)
-            for rank, ordinal in enumerate(group.ordinals):
-                with group.place.using(ordinal):
-                    parts = tuple(x.parts[rank] for x in xs)
-                    found.append(self.scan_part(parts, carries[rank], streams[rank], explicit))
-        results = tuple(Sharded.of_results(group, parts, spec.axis or 0) for parts in zip(*found))
-        return results if len(results) > 1 else results[0]
+    def run(
+        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
+    ) -> Any:
+        group = self.group
+        found, carries, targets = [], [], []  # type: tuple[list, list, list]
+        with Work(group, streams, explicit) as work:
+            for rank, stream in enumerate(streams):
+                work.at(rank)
+                made = tuple([empty(stream, explicit) for _, empty in self.like[rank]])
+                targets += [library.address(y) for (library, _), y in zip(self.like[rank], made)]
+                carries.append(made)
+            self.passes.launch_all(xs, targets, work)
+            for rank, stream in enumerate(streams):
+                work.at(rank)
+                carry = carries[rank] if self.before[rank] or self.first else ()
+                parts, out = tuple([x.parts[rank] for x in xs]), part_of(outs, rank)
+                found.append(self.scan_part(parts, carry, out, stream, explicit))
+        return self.results.of(group, found, outs)
 
-    def scan_part(self, parts: tuple, carry: tuple, raw: int, explicit: bool) -> tuple:
-        """Launch the scan of one part; ``carry`` has the values of the states before it, or is empty."""
+    def scan_part(self, parts: tuple, carry: tuple, out: Any, raw: int, explicit: bool) -> Any:
+        """Launch the scan of one part; ``carry`` has the values of the states before it, or is empty. Return its
+        results, one or a tuple."""
         stream = raw if explicit else None
         results, empty = len(self.spec.operation.results), arrays.adapter(parts[0]).view(parts[0]).size == 0
         if empty or not carry:
-            found = _front_end(len(parts), results)(self.keys["plain"], parts[0], None, stream, parts[1:])
-        elif math.prod(self.shape) == 1 or takes_rows(self.spec.operation):
+            return _front_end(len(parts), results)(self.keys["plain"], parts[0], out, stream, parts[1:])
+        if math.prod(self.shape) == 1 or takes_rows(self.spec.operation):
             call = _front_end(len(parts) + len(carry), results)
-            found = call(self.keys["carry"], parts[0], None, stream, (*parts[1:], *carry))
-        else:
-            call = _front_end(len(parts), len(self.operation.values))
-            values = call(self.keys["values"], parts[0], None, stream, parts[1:])
-            values = values if isinstance(values, tuple) else (values,)
-            return resume(self.spec, self.operation, (values, carry), parts[0], raw, explicit)
-        return found if isinstance(found, tuple) else (found,)
+            return call(self.keys["carry"], parts[0], out, stream, (*parts[1:], *carry))
+        call = _front_end(len(parts), len(self.operation.values))
+        values = call(self.keys["values"], parts[0], None, stream, parts[1:])
+        values = values if isinstance(values, tuple) else (values,)
+        made = None if out is None else out if isinstance(out, tuple) else (out,)
+        made = resume(self.spec, self.operation, (values, carry, made), parts[0], raw, explicit)
+        return made if len(made) > 1 else made[0]
 
 
 def plan_of(call: Callable, arguments: tuple, spec: ScanSpec, xs: tuple[Sharded, ...]) -> ScanPlan | Apart:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
     axis = xs[0].axis
     if axis is None or (spec.axis is not None and axis != spec.axis):
-        return Apart(call, arguments, axis)
+        return Apart(call, arguments, Results(axis, xs[0].lengths))
     _check(spec, xs[0])
     return ScanPlan(spec, xs)
 

@@ -21,6 +21,7 @@ from ..kernels.select.spec import SelectSpec
 from ..ops import operator
 from .exchange import Exchange, Side
 from .sharded import Sharded, host_of
+from .work import Work
 
 
 class Ragged:
@@ -65,19 +66,18 @@ class SelectPlan:
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> tuple:
         group, found = self.group, []
         offsets, totals = [], []
-        with group.together():
-            for rank, ordinal in enumerate(group.ordinals):
-                with group.place.using(ordinal):
-                    x, *others = (y.parts[rank] for y in xs)
-                    raw = streams[rank] if explicit else None
-                    found.append(self.call(self.arguments, x, None, raw, tuple(others)))
-                    offsets.append(self.like[rank][1](streams[rank], explicit))
-                    totals.append(self.like[rank][1](streams[rank], explicit))
+        with Work(group, streams, explicit) as work:
+            for rank, stream in enumerate(streams):
+                work.at(rank)
+                x, *others = (y.parts[rank] for y in xs)
+                found.append(self.call(self.arguments, x, None, stream if explicit else None, tuple(others)))
+                offsets.append(self.like[rank][1](stream, explicit))
+                totals.append(self.like[rank][1](stream, explicit))
             address = [library.address for library, _ in self.like]
             for exchange, results in zip(self.exchanges, (offsets, totals)):
                 pairs = zip(address, found, results)
                 places = [(of(made[-1]), of(out)) for of, made, out in pairs]
-                exchange.launch_all(places, streams)
+                exchange.launch_all(places, work)
         counts, before = (Sharded.of_results(group, of, None) for of in ([made[-1] for made in found], offsets))
         values = [Sharded.of_results(group, parts, 0) for parts in list(zip(*found))[:-1]]
         return *(Ragged(parts, counts, before) for parts in values), Sharded.of_results(group, totals, None)
@@ -114,6 +114,7 @@ def plan_of(call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharde
         (chosen.counted or spec.length != spec.whole, "n", "a number or an array"),
         (bool(chosen.args), "args", "values"),
         (spec.capacity != spec.whole or bool(spec.fill), "size", f"{spec.capacity}"),
+        (bool(chosen.rows) or chosen.rejects, "axis" if chosen.rows else "x", "an array"),
         (given.wanted.heads and (len(xs) > 1 or first.ndim > 1), "x", "several arrays, or several axes"),
         (given.where is not None and given.wanted.heads, "equal", "a callable"),
     )

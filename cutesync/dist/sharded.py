@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,14 +37,8 @@ class Sharded:
                 explain("parts", f"{len(self.parts)} arrays", f"{group.size}, one for each device")
             )
         views = tuple(_checked(group, rank, part) for rank, part in enumerate(self.parts))
-        first = views[0]
-        self.axis = None if axis is None else _axis(axis, len(first.shape))
-        for view in views[1:]:
-            if view.dtype is not first.dtype:
-                raise ArgumentTypeError(explain("parts", f"{view.dtype} and {first.dtype}", "parts of one type"))
-            if _but(view.shape, self.axis) != _but(first.shape, self.axis):
-                allowed = "parts of one shape" + ("" if self.axis is None else f" except along axis {self.axis}")
-                raise ArgumentValueError(explain("parts", f"shapes {first.shape} and {view.shape}", allowed))
+        self.axis = None if axis is None else axis_number(axis, len(views[0].shape))
+        _check_alike(views, self.axis)
         self._facts: _Facts | None = _facts(views, self.axis, self.parts)
 
     @classmethod
@@ -78,9 +73,22 @@ class Sharded:
         return self.views[0].dtype
 
     @property
-    def key(self) -> tuple:
-        """What a plan depends on."""
-        return self.facts.key
+    def pointers(self) -> tuple[int, ...]:
+        """The address of each part."""
+        return self.facts.pointers
+
+    @property
+    def key(self) -> Signature:
+        """What a plan depends on. Parts that are not what they were when they were last asked are checked again:
+        libraries can give an array another shape or other memory."""
+        facts = self._facts or self.facts
+        for part, (identify, known) in zip(self.parts, facts.identified):
+            if identify(part) != known:
+                views = tuple(_checked(self.group, rank, part) for rank, part in enumerate(self.parts))
+                _check_alike(views, self.axis)
+                self._facts = facts = _facts(views, self.axis, self.parts)
+                break
+        return facts.key
 
     @property
     def size(self) -> int:
@@ -117,6 +125,20 @@ class Sharded:
             host = np.concatenate([host_of(part) for part in self.parts], self.axis)
         return host if dtype is None else host.astype(dtype)
 
+    def reshard(self, axis: int | None, lengths: Sequence[int] | None = None, *, stream: Any = None) -> Sharded:
+        """Return a copy spread along another axis, in parts of ``lengths`` (by default as equal as ``np.array_split``
+        makes them), or with ``axis`` None the whole array on every device. Each device reads what it gets from the
+        parts of the others, in one launch. ``stream`` is a sequence of streams, or None (the current ones)."""
+        from .reshard import reshard
+
+        return reshard(self, axis, lengths, stream)
+
+    def gather(self, rank: int = 0, *, stream: Any = None) -> Any:
+        """Return a copy of the whole array on the device of ``rank``: an array of the library of its part."""
+        from .reshard import gather
+
+        return gather(self, rank, stream)
+
     def item(self) -> Any:
         """Wait; return the only element as a Python number."""
         if self.size != 1:
@@ -135,13 +157,28 @@ class Sharded:
     __hash__ = None  # type: ignore[assignment]  # as NumPy's arrays
 
 
+class Signature:
+    """Stands for all that a plan depends on of a Sharded. There is one for each meaning, so comparing two compares
+    their addresses."""
+
+    __slots__ = ("__weakref__",)
+
+
+_signatures: weakref.WeakValueDictionary[tuple, Signature] = weakref.WeakValueDictionary()
+
+
 class _Facts(NamedTuple):
-    """What a Sharded knows of its parts. ``key`` has the axis and the signature of each part."""
+    """What a Sharded knows of its parts. ``identified`` has for each part the function that identifies it, and what
+    that returned: its address and signature. ``streams`` has the function that returns its library's current stream,
+    and its device."""
 
     views: tuple[View, ...]
     shape: tuple[int, ...]
     offsets: tuple[int, ...]
-    key: tuple
+    pointers: tuple[int, ...]
+    identified: tuple[tuple[Callable[[Any], tuple], tuple], ...]
+    streams: tuple[tuple[Callable[[int], int], int], ...]
+    key: Signature
 
 
 def _facts(views: tuple[View, ...], axis: int | None, parts: tuple) -> _Facts:
@@ -150,13 +187,26 @@ def _facts(views: tuple[View, ...], axis: int | None, parts: tuple) -> _Facts:
     shape = views[0].shape
     if axis is not None:
         shape = (*shape[:axis], offsets[-1], *shape[axis + 1 :])
-    return _Facts(views, shape, offsets, (axis, *map(signature, parts)))
+    libraries = [arrays.adapter(part) for part in parts]
+    identified = tuple(
+        (library.identify_strided, library.identify_strided(part)) for library, part in zip(libraries, parts)
+    )
+    streams = tuple((library.stream, view.device) for library, view in zip(libraries, views))
+    meaning = (axis, *((type(part), at & 15, found) for part, (_, (at, found)) in zip(parts, identified)))
+    key = _signatures.get(meaning)
+    if key is None:
+        key = _signatures[meaning] = Signature()
+    return _Facts(views, shape, offsets, tuple(at for _, (at, _) in identified), identified, streams, key)
 
 
-def signature(part: Any) -> tuple:
-    """Return what a plan depends on of one part."""
-    pointer, found = arrays.adapter(part).identify_strided(part)
-    return type(part), pointer & 15, found
+def _check_alike(views: tuple[View, ...], axis: int | None) -> None:
+    first = views[0]
+    for view in views[1:]:
+        if view.dtype is not first.dtype:
+            raise ArgumentTypeError(explain("parts", f"{view.dtype} and {first.dtype}", "parts of one type"))
+        if _but(view.shape, axis) != _but(first.shape, axis):
+            allowed = "parts of one shape" + ("" if axis is None else f" except along axis {axis}")
+            raise ArgumentValueError(explain("parts", f"shapes {first.shape} and {view.shape}", allowed))
 
 
 def _checked(group: Group, rank: int, part: Any) -> View:
@@ -169,7 +219,8 @@ def _checked(group: Group, rank: int, part: Any) -> View:
     return view
 
 
-def _axis(axis: Any, ndim: int) -> int:
+def axis_number(axis: Any, ndim: int) -> int:
+    """Return an axis counted from 0."""
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
         raise ArgumentTypeError(explain("axis", repr(axis), "an int"))
     if not -ndim <= axis < ndim:

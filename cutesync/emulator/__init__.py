@@ -20,9 +20,10 @@ global memory, prefetches excepted.
 
 Not seen: ptxas and its machine code, register allocation and spills, timing, caches. One run is one interleaving; more
 schedules find more. Plain loads and stores are not switch points: a result that depends on their order is a race, and
-races are found by clocks, not by interleaving. Many concurrent readers of one word may hide one another from the
-sanitizer in one schedule. A vector load is one access (a strong vector store is not), a plain ``mov`` needs no
-``wgmma.fence``, and a bulk reduction counts as a reader of its target.
+races are found by clocks, not by interleaving. Many concurrent readers of one word of global memory may hide one
+another from the sanitizer in one schedule. A vector load is one access (a strong vector store is not), a plain ``mov``
+needs no ``wgmma.fence``, a bulk reduction counts as a reader of its target, and a bulk group covers what loads read of
+their tensor maps.
 """
 
 from .check import call, check, compile_for_emulator

@@ -50,7 +50,7 @@ class Issue:
 class Operation(Issue):
     """One asynchronous operation: pieces of work that may be done in any order, and a second stage after the first.
 
-    For a copy to global memory reading and writing are two events.
+    For a copy to global memory reading and writing are two events, and to read a tensor map that may be edited is one.
     """
 
     def __init__(self, warp: Any, lane: int, site: int, name: str):
@@ -58,6 +58,7 @@ class Operation(Issue):
         self.name = name
         self.read_event: Event | None = None
         self.write_event: Event | None = None
+        self.map_event: Event | None = None
         self.pieces: list[Callable[[], None]] = []
         self.second: list[Callable[[], None]] = []
         self.after: list = []  # operations that must be over first
@@ -96,7 +97,7 @@ class Operation(Issue):
     def finished(self, reads_only: bool = False) -> Clock:
         """A clock that knows the operation alone, or with ``reads_only`` its reads."""
         clock = Clock()
-        for event in (self.read_event, None if reads_only else self.write_event):
+        for event in (self.read_event, self.map_event, None if reads_only else self.write_event):
             if event is not None:
                 clock.join(self.warp.clock.async_done(*event))
         return clock

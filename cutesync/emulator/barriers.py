@@ -21,7 +21,6 @@ class NamedBarrier:
 
     def __init__(self, machine, block, number: int):
         self.machine, self.block, self.number = machine, block, number
-        self.name = f"named barrier {number} of block {block.coordinates}"
         self.expected = 0  # threads; set by the first arrival
         self.arrived = 0
         self.whole_block = False
@@ -29,6 +28,12 @@ class NamedBarrier:
         self.votes: list = []
         self.clock = Clock()
         self.first_site = 0
+
+    @property
+    def name(self) -> str:
+        loc = self.machine.program.sites[self.first_site - 1].loc if self.first_site else None
+        label = source.named_at(loc.chain) if loc is not None else ""
+        return f"named barrier {self.number}{label and f' ({label})'} of block {self.block.coordinates}"
 
     def arrive(self, f, count: int | None, site: int) -> None:
         """One arrival of a whole warp; ``count`` is None for the whole block."""
@@ -323,5 +328,5 @@ class MBarrier:
         return [state, *("  " + self.told(*event) for event in self.history[-8:])]
 
     def told(self, form: str, warp, lanes, site: int, values: tuple[int, ...]) -> str:
-        where = f" at {self.machine.program.sites[site - 1].loc}" if site else ""
-        return form.format(*values, who="" if warp is None else actor(warp, lanes)) + where
+        loc = self.machine.program.sites[site - 1].loc if site else None
+        return form.format(*values, who="" if warp is None else actor(warp, lanes, loc)) + (f" at {loc}" if loc else "")

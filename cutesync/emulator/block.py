@@ -14,7 +14,7 @@ from .clocks import ACTORS, Clock, WarpClock
 from .fragment import CONVERGE, RUN, Fragment
 from .memory import POISON, RANK_SHIFT, SHARED_START, Region
 from .report import EmulationError, Report
-from .shadow import ACTOR_AT, BLOCK_AT, READ_ROWS
+from .shadow import ACTOR_AT, BLOCK_AT, GLOBAL_ROWS, READ_ROWS
 from .tensor_registers import TensorRegisters
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class Warp:
         first = (block.number + 1 << BLOCK_AT - ACTOR_AT) + index * ACTORS
         self.actor_keys = np.arange(first, first + 32, dtype=_I64)  # block and actor of each lane, as in shadow memory
         self.key_base = self.actor_keys << np.int64(ACTOR_AT)
-        self.read_row = (index + block.number * 3) % READ_ROWS
+        row = index + block.number * 3
+        self.read_rows = row % READ_ROWS, row % GLOBAL_ROWS  # for its reads of shared and of global memory
         self.fence_acquires: dict[int, Clock] = {}  # by lane: read by relaxed loads, known after the next fence
         self.fence_releases: dict[int, tuple[Clock, int]] = {}  # by lane: clock and scope of its last fence
         self.groups: defaultdict[tuple[str, int], Groups] = defaultdict(Groups)  # by kind and lane
@@ -136,6 +137,8 @@ class Warp:
             "lanemask_ge": ~((1 << _LANES) - 1),
             "dynamic_smem_size": machine.dynamic_bytes,
             "total_smem_size": machine.shared_bytes,
+            "envreg1": machine.workspace >> 32,
+            "envreg2": machine.workspace & 0xFFFFFFFF,
         }
         if name not in values:
             raise EmulationError(

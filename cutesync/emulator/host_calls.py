@@ -48,6 +48,7 @@ class Launch:
     shared_bytes: int
     parameters: bytes
     cooperative: bool = False
+    workspace: int = 0  # of a cooperative launch: the address of what cooperative groups synchronize the grid with
     clustered: bool = False
     programmatic: bool = False
     max_cluster: int = limits.PORTABLE_CLUSTER

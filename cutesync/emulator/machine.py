@@ -47,6 +47,7 @@ class Machine:
         self.cluster_size = prod(launch.cluster)
         self.clustered = launch.clustered or self.cluster_size > 1 or bool(program.function.cluster)
         self.programmatic = launch.programmatic
+        self.workspace = launch.workspace
         self.dynamic_bytes = launch.shared_bytes
         self.shared_bytes = launch.shared_bytes + program.static_shared
         self.parameters = Region.of_parameters(launch.parameters)
@@ -140,7 +141,10 @@ class Machine:
             raise
         except MALFORMED as fault:
             f, what = fragment, f"the emulator cannot carry this out ({type(fault).__name__}: {fault})"
-            place = [f"{actor(f.warp, np.flatnonzero(f.mask))} is at {f.where().where()}"] if f is not None else []
+            place = []
+            if f is not None:
+                at = f.where()
+                place = [f"{actor(f.warp, np.flatnonzero(f.mask), at.loc)} is at {at.where()}"]
             self.fail("unsupported", what, None, (), None, place)
 
     def run_fragment(self, f: Fragment, quantum: int) -> None:
@@ -269,8 +273,8 @@ class Machine:
 
     earlier: tuple[int, int] | None = None  # of a race: block and warp of the first access
 
-    def fail(self, kind: str, title: str, warp, lanes, site, lines=(), other: int = 0) -> NoReturn:
-        """Raise the report. ``other`` is the second instruction (its site), if there is one."""
+    def fail(self, kind: str, title: str, warp, lanes, site, lines=(), other: Any = None) -> NoReturn:
+        """Raise the report. ``other`` is the second instruction, perhaps of another kernel, if there is one."""
         unwritten = [note for note in self.notes.values() if note.kind == "uninitialised"]
         if unwritten:
             place = unwritten[0].places[0]
@@ -279,9 +283,9 @@ class Machine:
             self.trace.failed(kind, title, warp, site, self.earlier)
         raise EmulationError(self.report("error", kind, title, (warp, lanes, site), lines, other))
 
-    def note(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: int = 0) -> None:
+    def note(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: Any = None) -> None:
         """Keep a warning or a note, and go on. Those of the same instructions are one. ``at``: warp, lanes and site."""
-        key = severity, kind, at[2], other
+        key = severity, kind, at[2], None if other is None else other.where()
         known = self.notes.get(key)
         if known is None:
             self.notes[key] = self.report(severity, kind, title, at, lines, other)
@@ -295,14 +299,14 @@ class Machine:
             self.fail("uninitialised", title, warp, lanes, site)
         self.note("note", "uninitialised", title, (warp, lanes, site))
 
-    def report(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: int = 0) -> Report:
+    def report(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: Any = None) -> Report:
         (warp, lanes, site), head = at, []
         if warp is not None:
-            head.append(actor(warp, lanes))
+            head.append(actor(warp, lanes, self.program.sites[site - 1].loc if site else None))
         if site:
             head.append(f"  at {self.program.sites[site - 1].where()}")
         body = head + list(lines)
         if len(body) > _MAX_LINES:
             body = [*body[:_MAX_LINES], f"... and {len(body) - _MAX_LINES} more lines"]
-        places = tuple(self.program.sites[s - 1].where() for s in (site, other) if s)
+        places = tuple(i.where() for i in (self.program.sites[site - 1] if site else None, other) if i is not None)
         return Report(kind, title, self.name, body, self.schedule.describe(), severity, places)

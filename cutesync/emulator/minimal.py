@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .report import Report, actor
+from .report import Report, actor, warp_name
 from .schedule import Schedule
 
 SECONDS, LONGEST = 3.0, 4000  # of the search; the most changes that it starts from
@@ -141,8 +141,8 @@ class Replayed(_Counted):
         wanted = change.who, change.number
         found = next((o for o in self.machine.pending if self.numbers[id(o)] == wanted), None)
         if found is not None:
-            place = self.machine.program.sites[found.site - 1].loc.told()
-            self.told.append(f"the {found.name} at {place} of {actor(found.warp, [found.lane])} lands early")
+            loc = self.machine.program.sites[found.site - 1].loc
+            self.told.append(f"the {found.name} at {loc.told()} of {actor(found.warp, [found.lane], loc)} lands early")
             while not found.done:
                 found.step(0)
 
@@ -172,7 +172,8 @@ def plain(queue: list, last: Any) -> Any:
 
 
 def name(fragment) -> str:
-    return f"block {fragment.warp.block.coordinates} warp {fragment.warp.index}"
+    warp = fragment.warp
+    return f"block {warp.block.coordinates} {warp_name(warp.machine, warp.index, fragment.where().loc)}"
 
 
 def same(found: Report, wanted: Report) -> bool:

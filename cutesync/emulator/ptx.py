@@ -196,7 +196,7 @@ class _Reader:
             number, line, column = (int(piece.rstrip(",")) for piece in [*s.split()[1:4], "0"][:3])
             if len(self.scopes) == 1:  # inline assembly keeps the line of the statement that holds it
                 file = self.files.get(number, "?")
-                self.loc = Loc(file, line, chains.of(file, line, column))
+                self.loc = Loc(file, line, *chains.of(file, line, column))
         elif word == ".reg":
             self.declare_registers(s)
         elif word in (".shared", ".local", ".global", ".const", ".extern"):

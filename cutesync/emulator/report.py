@@ -103,10 +103,17 @@ def lane_list(lanes) -> str:
     return f"lane{'s' if len(numbers) > 1 else ''} {joined}"
 
 
-def actor(warp, lanes) -> str:
-    """``block (1, 0, 0) warp 2 lanes 0-3``; among several devices, that of the block comes first."""
-    device = warp.machine.device
-    return f"{where(device)}block {warp.block.coordinates} warp {warp.index} {lane_list(lanes)}"
+def actor(warp, lanes, loc=None) -> str:
+    """``block (1, 0, 0) warp 2 (mma) lanes 0-3``, with the role that the warp has at a line (``syntax.Loc``). Among
+    several devices, that of the block comes first."""
+    machine, block = warp.machine, f"block {warp.block.coordinates}"
+    return f"{where(machine.device)}{block} {warp_name(machine, warp.index, loc)} {lane_list(lanes)}"
+
+
+def warp_name(machine, index: int, loc=None) -> str:
+    """``warp 2 (mma)``: the role is that which the user gives, or else that of the line."""
+    role = machine.how.role_of.get(index) or (loc.role if loc is not None else "")
+    return f"warp {index}" + (f" ({role})" if role else "")
 
 
 def where(device: int | None) -> str:

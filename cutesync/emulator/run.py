@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
+import numpy as np
+
 from ..errors import ArgumentValueError, CutesyncError, explain
 from ..runtime import compiler, forks
 from . import limits, minimal, overlap, ptx
@@ -171,11 +173,16 @@ def run_launch(launch: Launch | Several, device: Device, how: Settings, close=No
     launches = [one for _, one in launch.launches] if isinstance(launch, Several) else [launch]
     for one in launches:
         limits.check(one)
+    if isinstance(launch, Launch) and launch.cooperative:
+        grid = np.array([_WORKSPACE, 0], np.uint32)  # its size, and the barrier's word
+        launch = launches[0] = replace(launch, workspace=grid.ctypes.data)
     own = [
         Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global")
         for program in {id(one.program): one.program for one in launches}.values()
         for name, (v, array) in program.variables.items()
     ]
+    if launches[0].workspace:
+        own.append(Region.of_address("the grid's workspace", launches[0].workspace, _WORKSPACE, writable=True))
     try:
         device.memory.replace((), own)
         if how.schedules == 1 and found is None:
@@ -222,6 +229,7 @@ def _run_all(launch: Launch | Several, device: Device, how: Settings, close, fou
         rewind.close()
 
 
+_WORKSPACE = 8
 Errors = Iterator[EmulationError | None]
 
 

@@ -2,8 +2,8 @@
 
 Every region has shadow memory (``shadow``): for each granule (4 bytes, finer once something finer is accessed) the last
 write and recent reads. An access is fine if its thread's clock knows the earlier one, or if both are strong operations
-whose scopes include each other. Reads are remembered for each warp (modulo 8) and lane position, so very many
-concurrent readers of one granule may hide one another; a hidden pair shows under another schedule.
+whose scopes include each other. Of each granule the last read of each warp is remembered, in global memory modulo 8: so
+readers of one granule in many blocks may hide one another; a hidden pair shows under another schedule.
 
 Release and acquire work for each location: a release leaves the releaser's clock there, an acquire in scope joins it.
 
@@ -33,7 +33,7 @@ from .lanes import count_nonzero as cnz
 from .memory import SHARED_START, Region
 from .preceding import Preceding
 from .proxies import AsyncAccess
-from .report import lane_list
+from .report import lane_list, warp_name
 from .shadow import (
     ACTOR_AT,
     ACTOR_MASK,
@@ -156,7 +156,8 @@ class Sanitizer(Preceding):
             if cnz(earlier):
                 self.check(access, f, lanes, region, rows, Earlier(earlier, "write"))
         base = warp.key_base if lanes is None else warp.key_base[lanes]
-        shadow.log.append((warp.read_row, access.size, rows, base, warp.clock.time << TIME_AT | access.tail))
+        row = warp.read_rows[region.base > SHARED_START]
+        shadow.log.append((row, access.size, rows, base, warp.clock.time << TIME_AT | access.tail))
         if len(shadow.log) > MAX_LOG:
             shadow.flush()
         if access.order.scope:
@@ -258,19 +259,21 @@ class Sanitizer(Preceding):
         actor, block, other = (key >> ACTOR_AT) & int(ACTOR_MASK), (key >> BLOCK_AT) - 1, key & int(SITE_MASK)
         slot = actor % ACTORS
         what = f"lane {slot}" if slot < LANES else "(an asynchronous operation it started)"
+        first = machine.program_of(block).sites[other - 1] if other else None
+        who = warp_name(machine, actor // ACTORS, first.loc if first else None)
         lines = [
             f"it {access.verb}s {access.size} bytes at byte {offset - region.low} of {region.name}",
-            f"unordered with the {before} by {machine.name_of(block)} warp {actor // ACTORS} {what}",
+            f"unordered with the {before} by {machine.name_of(block)} {who} {what}",
         ]
-        if other:
-            lines.append(f"  at {machine.program_of(block).sites[other - 1].where()}")
+        if first:
+            lines.append(f"  at {first.where()}")
         lines += [f"hint: {line}" for line in hints.of_race(machine, warp, lane, key, before)]
-        title, who = "of the same bytes with nothing to order them", (warp, [lane], access.site)
+        title, at = "of the same bytes with nothing to order them", (warp, [lane], access.site)
         if harmless:
-            machine.note("warning", "race", f"writes of the same value {title}", who, lines, other)
+            machine.note("warning", "race", f"writes of the same value {title}", at, lines, first)
         else:
             machine.earlier = block, actor // ACTORS
-            machine.fail("race", f"{access.verb} and {before} {title}", *who, lines, other)
+            machine.fail("race", f"{access.verb} and {before} {title}", *at, lines, first)
 
     # --- release and acquire ------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
@@ -10,6 +11,7 @@ from .. import env
 from ..arguments import choice, flag, integer
 from ..errors import ArgumentValueError, explain
 from .report import Findings, Report
+from .roles import given
 from .schedule import POLICIES, Schedule
 from .trace import Trace
 
@@ -35,11 +37,13 @@ class Settings:
     devices: int = 1
     jobs: int = 1
     minimal: bool = False
+    roles: Mapping[str, Iterable[int]] = field(default_factory=dict)
     findings: Findings = field(default_factory=Findings)
     steps: int = 0
     launches: int = 0
     outer: tuple[Settings, ...] = ()
     entered: bool = field(default=True, init=False)
+    role_of: dict[int, str] = field(init=False)  # ``roles`` by the number of a warp
 
     def __post_init__(self):
         if self.policy is not None:
@@ -51,6 +55,7 @@ class Settings:
         integer(self.jobs, "jobs", 1, 1 << 10)
         if self.max_steps is not None:
             integer(self.max_steps, "max_steps", 1, (1 << 63) - 1)
+        self.role_of = given(self.roles)
         for name in ("sanitize", "initcheck", "unseen_launches", "minimal"):
             flag(getattr(self, name), name, numbers=True)
 
@@ -104,6 +109,7 @@ def emulate(
     devices: int = 1,
     jobs: int = 1,
     minimal: bool = False,
+    roles: Mapping[str, Iterable[int]] | None = None,
 ):
     """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count
     what ran, ``findings`` are the warnings and notes.
@@ -120,14 +126,15 @@ def emulate(
     groups of devices (``cutesync.dist``).
 
     ``jobs``: the processes in which the schedules of a launch run. ``minimal``: a report says what the shortest change
-    of order is that still shows the fault; the search takes a few seconds.
+    of order is that still shows the fault; the search takes a few seconds. ``roles`` names warps in reports and traces,
+    by their numbers in the block: ``{"load": [0], "mma": range(4, 12)}``; all others have the names of the source.
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
     if trace is not None and traced is not None:
         raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
     own = None if trace is None else Trace(trace)
-    how = (own or traced, max_steps, initcheck, unseen_launches, devices, jobs, minimal)
+    how = (own or traced, max_steps, initcheck, unseen_launches, devices, jobs, minimal, {} if roles is None else roles)
     made = Settings(policy, seed, schedules, sanitize, resident, *how, outer=outer)
     _ENTERED.set((*outer, made))
     try:

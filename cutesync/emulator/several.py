@@ -132,6 +132,14 @@ class Member(Machine):
             over.fence_proxy(space)
         self.ended.join(over)
         self.blocks -= 1
+        if self.over():
+            self.land()
+
+    def land(self) -> None:
+        """Complete the copies under way: a launch ends after them."""
+        for operation in [o for o in self.pending if o.machine is self]:
+            while not operation.done:
+                operation.step(self.schedule.random.randrange(len(operation.pieces)))
 
     def program_of(self, block: int) -> Any:
         return self.ensemble.owners[block][0].program

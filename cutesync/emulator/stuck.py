@@ -35,7 +35,8 @@ def groups(fragments: list[Fragment]) -> list[str]:
     for (_, place, _), members in list(alike.items())[:_MAX_GROUPS]:
         first = members[0]
         more = f" (and {len(members) - 1} more like it: {others(members)})" if len(members) > 1 else ""
-        lines += [f"{actor(first.warp, np.flatnonzero(first.mask))}{more} {waiting(first)}", f"  at {place}"]
+        who = actor(first.warp, np.flatnonzero(first.mask), first.where().loc)
+        lines += [f"{who}{more} {waiting(first)}", f"  at {place}"]
     if len(alike) > _MAX_GROUPS:
         lines.append(f"... and {len(alike) - _MAX_GROUPS} more places")
     return lines

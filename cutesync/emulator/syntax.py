@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import CutesyncError
-from . import source
+from . import roles, source
 
 SIZES = {
     "b8": 1,
@@ -110,20 +110,28 @@ PARAM = "param:"  # starts the names of registers that stand for the parameters 
 
 @dataclass(frozen=True)
 class Loc:
-    """A line of a Python file, and the calls that led there: the lines of its callers, the kernel's first."""
+    """A line of a Python file, and the calls that led there: the lines of its callers, the kernel's first.
+    ``named``: the role that the kernel gives to the warps there."""
 
     file: str
     line: int
     calls: tuple[tuple[str, int], ...] = ()
+    named: str = ""
 
     @property
     def chain(self) -> list[source.Place]:
         """The kernel's line, that of what it calls there, and so on down to this one."""
         return [source.Place(*call) for call in (*self.calls, (self.file, self.line))]
 
+    @property
+    def role(self) -> str:
+        """What the warps that run this line are called, or nothing."""
+        return self.named or roles.of_chain(tuple(self.chain))
+
     def __str__(self) -> str:
-        """The kernel's line."""
-        return "{}:{}".format(*self.chain[0])
+        """The last line of the kernel's own file."""
+        file = self.chain[0].file
+        return "{}:{}".format(*[place for place in self.chain if place.file == file][-1])
 
     def told(self) -> str:
         """The kernel's line, the one that it calls, and this one, with the names of their functions."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from . import stuck
+from .report import warp_name
 
 _BARRIERS, _FLIGHTS = 1000, 2000
 
@@ -47,13 +48,14 @@ class Trace:
         self.phases: dict[int, int] = {}
         self.flights: dict[object, tuple] = {}
         self.rows: dict[int, set[int]] = {}
-        self.named: set[tuple[int, int]] = set()
+        self.named: dict[tuple[int, int], str] = {}
+        self.roles: dict[tuple[int, int], str] = {}  # names of warps, with their roles as soon as these are known
 
     def begin(self, machine) -> None:
         """Events of a new launch follow."""
         self.machine = machine
         self.launch += 1
-        self.waits, self.phases, self.flights, self.rows = {}, {}, {}, {}
+        self.waits, self.phases, self.flights, self.rows, self.roles = {}, {}, {}, {}, {}
 
     def end(self) -> None:
         for flight in list(self.flights):
@@ -72,14 +74,14 @@ class Trace:
     # --- tracks -------------------------------------------------------------------------------------------------------
 
     def label(self, block, thread: int, name: str) -> int:
-        """Name the block's process and one of its tracks, once."""
+        """Name the block's process and one of its tracks; a later name replaces the earlier one."""
         process = self.launch * 10000 + block.number
         for key, kind, text in (
             ((process, -1), "process_name", f"launch {self.launch} {self.machine.name} block {block.coordinates}"),
             ((process, thread), "thread_name", name),
         ):
-            if key not in self.named:
-                self.named.add(key)
+            if self.named.get(key) != text:
+                self.named[key] = text
                 self.events.append(
                     {"ph": "M", "pid": process, "tid": max(key[1], 0), "name": kind, "args": {"name": text}}
                 )
@@ -99,6 +101,13 @@ class Trace:
             }
         )
 
+    def warp(self, warp, loc=None) -> str:
+        """The name of a warp's track: its role is that of the first line that has one."""
+        key = warp.block.number, warp.index
+        if key not in self.roles or (loc is not None and "(" not in self.roles[key]):
+            self.roles[key] = warp_name(self.machine, warp.index, loc)
+        return self.roles[key]
+
     # --- what the machine tells ---------------------------------------------------------------------------------------
 
     def ran(self, fragment, start_steps: int, instr) -> None:
@@ -107,7 +116,7 @@ class Trace:
         self.span(
             warp.block,
             warp.index,
-            f"warp {warp.index}",
+            self.warp(warp, instr.loc),
             place,
             self.offset + start_steps,
             self.now(),
@@ -125,7 +134,7 @@ class Trace:
             self.span(
                 warp.block,
                 warp.index,
-                f"warp {warp.index}",
+                self.warp(warp),
                 began[1],
                 began[0],
                 self.now(),
@@ -149,12 +158,13 @@ class Trace:
     def failed(self, kind: str, title: str, warp, site: int, earlier: tuple[int, int] | None) -> None:
         """An error ends the run: mark where, and the access before it, of a block's number and a warp's."""
         program = self.machine.program
-        place = program.sites[site - 1].loc.told() if site else ""
+        loc = program.sites[site - 1].loc if site else None
+        place = loc.told() if loc is not None else ""
         who = warp or next((w for block in self.machine.resident.values() for w in block.warps), None)
         if who is None:
             return
         error = f"{kind}: {title}" + (f" at {place}" if place else "")
-        self.label(who.block, who.index, f"warp {who.index}")
+        self.label(who.block, who.index, self.warp(who, loc))
         short = f"{kind} at {Path(place.split(' ')[0]).name}" if place else kind
         self.mark(who.block.number, who.index, short, self.now(), error=error)
         if earlier is not None:

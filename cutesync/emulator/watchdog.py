@@ -57,7 +57,7 @@ class Watchdog:
     def give_up(self, f, what: str) -> None:
         others = [other for other in self.machine.schedule.queue if other is not f]
         running = [f, *others] if f in f.warp.fragments else others or [f]
-        who = [actor(one.warp, np.flatnonzero(one.mask)) for one in running[:_MAX_SHOWN]]
+        who = [actor(one.warp, np.flatnonzero(one.mask), one.where().loc) for one in running[:_MAX_SHOWN]]
         lines = [f"{name} is at {one.where().where()}" for name, one in zip(who, running)]
         if len(running) > _MAX_SHOWN:
             lines.append(f"... and {len(running) - _MAX_SHOWN} more that can run")

@@ -8,7 +8,6 @@ returns the address of a result. Libraries are recognised by the name of the arr
 
 from __future__ import annotations
 
-import functools
 import operator
 import sys
 from typing import Any
@@ -21,7 +20,8 @@ from . import backend, device, device_array
 from .device import HOST
 from .device_array import DeviceArray
 from .streams import stream_handle as stream_handle  # exported with the arrays
-from .view import View, contiguous_strides, in_elements, is_c_contiguous
+from .torch_arrays import Torch
+from .view import View, in_elements, is_c_contiguous
 
 
 def share_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int = 1) -> bool:
@@ -43,106 +43,6 @@ class _OwnArrays:
     allocator = staticmethod(device_array.allocator)
     stream = staticmethod(lambda ordinal: 0)
     view = staticmethod(operator.attrgetter("view"))
-
-
-class _Torch:
-    """Adapter of torch.Tensor. Every call asks for torch's current stream."""
-
-    def __init__(self) -> None:
-        self.torch = sys.modules["torch"]
-        self.address = self.torch.Tensor.data_ptr
-        guards = getattr(getattr(self.torch._C, "_dynamo", None), "guards", None)
-        self._quick = getattr(guards, "_empty_strided_cuda", None)
-        self.stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None) or self._public_stream
-
-    def _public_stream(self, ordinal: int) -> int:
-        return self.torch.cuda.current_stream(ordinal).cuda_stream
-
-    @staticmethod
-    def identify(x: Any) -> tuple[int, tuple]:
-        try:
-            grad = x.requires_grad and _has_grad_mode()
-            return (x.data_ptr() or _no_memory(x)), (
-                x.dtype,
-                x.shape,
-                x.get_device(),
-                x.is_contiguous(),
-                x.is_neg(),
-                grad,
-            )
-        except RuntimeError as error:
-            raise _no_plain_tensor(x) from error
-
-    @staticmethod
-    def identify_strided(x: Any) -> tuple[int, tuple]:
-        try:
-            grad = x.requires_grad and _has_grad_mode()
-            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.stride(), x.get_device(), x.is_neg(), grad)
-        except RuntimeError as error:
-            raise _no_plain_tensor(x) from error
-
-    def view(self, x: Any) -> View:
-        if x.device.type not in ("cuda", "cpu"):
-            raise DeviceError(explain("array", f"a torch tensor on {x.device}", "one on a CUDA device", "x.cuda()"))
-        if x.requires_grad and self.torch.is_grad_enabled():
-            raise ArgumentValueError(
-                explain(
-                    "array",
-                    "a torch tensor that requires grad",
-                    "one that does not: no gradient is computed",
-                    "x.detach()",
-                )
-            )
-        if x.is_conj() or x.is_neg():
-            raise ArgumentValueError(
-                explain(
-                    "array", "a lazily conjugated or negated tensor", "plain values", "x.resolve_conj().resolve_neg()"
-                )
-            )
-        ordinal = HOST if x.device.type == "cpu" else x.device.index
-        return View(
-            x.data_ptr(), tuple(x.shape), parse_dtype(x.dtype), ordinal, x.is_contiguous(), True, tuple(x.stride())
-        )
-
-    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Any:
-        """torch reuses memory in the order of its current stream, so a result for another stream is made with that
-        stream current.
-
-        ``torch.empty`` takes 3.1 us, ``torch.empty_strided`` 1.8, and what torch.compile's code calls, for the current
-        device only, 1.0."""
-        cuda, steps, element = self.torch.cuda, contiguous_strides(shape), getattr(self.torch, dtype.name)
-        place = self.torch.device(f"cuda:{ordinal}")
-        make = functools.partial(self.torch.empty_strided, shape, steps, dtype=element, device=place)
-        if self._quick is not None and cuda.device_count() == 1:
-            make = functools.partial(self._quick, shape, steps, element)
-
-        def empty(stream: int, other: bool = False) -> Any:
-            if other:
-                with cuda.stream(cuda.ExternalStream(stream, device=place) if stream else cuda.default_stream(place)):
-                    return make()
-            return make()
-
-        return empty
-
-
-def _has_grad_mode() -> bool:
-    return sys.modules["torch"].is_grad_enabled()
-
-
-def _no_memory(x: Any) -> int:
-    """Return address 0 for an empty tensor; raise for one that has elements without memory."""
-    if x.numel():
-        came = f"a torch tensor of {x.numel()} elements without memory"
-        raise ArgumentValueError(explain("array", came, "one that has its elements in memory", "x.clone()"))
-    return 0
-
-
-def _no_plain_tensor(x: Any) -> ArgumentTypeError:
-    """Return the error for tensors without an address, shape or strides: sparse, nested, and those of torch.func."""
-    came = f"a torch tensor of layout {x.layout} that is not one block of memory"
-    return ArgumentTypeError(
-        explain("array", came, "a dense tensor", "x.to_dense(), outside torch.func and torch.vmap")
-    )
 
 
 class _Cupy:
@@ -332,7 +232,7 @@ def _new_adapter(x: object, argument: str) -> Any:
             raise ArgumentTypeError(
                 explain(argument, described(x), allowed, "give the tensor inside it (DTensor: x.to_local())")
             )
-        return _Torch()
+        return Torch()
     if "cupy" in roots and hasattr(x, "data"):
         return _Cupy()
     if isinstance(x, np.ndarray):

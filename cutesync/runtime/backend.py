@@ -102,8 +102,9 @@ class Backend(Protocol):
         """Return a context inside which calls for this device take no detour."""
         ...
 
-    def at_once(self) -> contextlib.AbstractContextManager:
-        """Return a context for launches on several devices that wait for each other. They may start when it ends."""
+    def at_once(self, ordinals: tuple[int, ...]) -> contextlib.AbstractContextManager[Callable[[int], None]]:
+        """Return a context for launches on these devices that wait for each other. They may start when it ends. It
+        gives a function that makes the device ``ordinals[rank]`` current."""
         ...
 
     def multiprocessors(self, ordinal: int) -> int: ...

@@ -10,6 +10,7 @@ import importlib
 import os
 import threading
 import warnings
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -223,27 +224,80 @@ def of_pointer(address: int) -> int:
     return int(check(cu.cuPointerGetAttribute(ordinal, address), "cuPointerGetAttribute"))
 
 
-@contextlib.contextmanager
-def using(device: int) -> Any:
-    """Make ``device`` current inside, and restore the previous context afterwards."""
-    cu = driver()
-    before = check(cu.cuCtxGetCurrent(), "cuCtxGetCurrent")
-    if int(before) and int(check(cu.cuCtxGetDevice(), "cuCtxGetDevice")) == device:
-        yield
-        return
-    check(cu.cuCtxSetCurrent(_primary_context(device)), "cuCtxSetCurrent")
-    try:
-        yield
-    finally:
-        if int(before):
-            check(cu.cuCtxSetCurrent(before), "cuCtxSetCurrent")
+class using:
+    """Make ``device`` current inside, and restore the previous context afterwards. A context of the device that is
+    current already stays, also if it is not the primary one."""
+
+    __slots__ = ("_before", "_device")
+
+    def __init__(self, device: int) -> None:
+        self._device, self._before = device, 0
+
+    def __enter__(self) -> None:
+        before, wanted = current_context(), _primary_context(self._device)
+        if before == wanted or (before and int(check(driver().cuCtxGetDevice(), "cuCtxGetDevice")) == self._device):
+            return
+        make_current(wanted)
+        self._before = before
+
+    def __exit__(self, *error: object) -> None:
+        if self._before:
+            make_current(self._before)
+
+
+def current_context() -> int:
+    """Return the handle of the thread's current context; 0 if it has none."""
+    found = ctypes.c_void_p()
+    code = _function("cuCtxGetCurrent")(ctypes.byref(found))
+    if code:
+        raise failure(code, "cuCtxGetCurrent")
+    return found.value or 0
+
+
+def make_current(context: int) -> None:
+    """Make a context current, given its handle. Through ctypes a call takes a fraction of a microsecond."""
+    code = _function("cuCtxSetCurrent")(context)
+    if code:
+        raise failure(code, "cuCtxSetCurrent")
+
+
+class Switch:
+    """A context for work on several devices in turn: called with a rank, it makes the primary context of that device
+    current. At the end the context that was current before is so again."""
+
+    __slots__ = ("_before", "_contexts", "_now")
+
+    def __init__(self, contexts: Sequence[int]) -> None:
+        self._contexts = contexts
+        self._before = self._now = 0
+
+    def __enter__(self) -> Switch:
+        self._before = self._now = current_context()
+        return self
+
+    def __call__(self, rank: int) -> None:
+        wanted = self._contexts[rank]
+        if wanted != self._now:
+            make_current(wanted)
+            self._now = wanted
+
+    def __exit__(self, *error: object) -> None:
+        if self._now != self._before and self._before:
+            make_current(self._before)
+
+
+@functools.lru_cache(maxsize=64)
+def contexts(ordinals: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the handles of the primary contexts of these devices."""
+    return tuple(map(_primary_context, ordinals))
 
 
 _PEERS_ALREADY = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 
 
 def enable_peers(ordinal: int, others: list[int]) -> None:
-    """Let kernels on device ``ordinal`` access memory that ``cuMemAlloc`` returns on the other devices."""
+    """Let kernels on device ``ordinal`` access memory that ``cuMemAlloc`` returns on the other devices, and that of
+    their default memory pools."""
     cu = driver()
     with using(ordinal):
         for other in others:
@@ -253,6 +307,11 @@ def enable_peers(ordinal: int, others: list[int]) -> None:
             (code,) = cu.cuCtxEnablePeerAccess(_primary_context(other), 0)
             if int(code) not in (0, _PEERS_ALREADY):
                 raise failure(int(code), f"peer access from GPU {ordinal} to GPU {other}")
+            access = cu.CUmemAccessDesc()
+            access.location.type, access.location.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, ordinal
+            access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+            pool = check(cu.cuDeviceGetMemPool(other), "cuDeviceGetMemPool")
+            check(cu.cuMemPoolSetAccess(pool, [access], 1), "cuMemPoolSetAccess")
 
 
 def capturing(stream: int) -> bool:
@@ -275,20 +334,20 @@ def stream_id(stream: int) -> Any:
 
 def _ask_stream(name: str, stream: int, answer: Any) -> None:
     """Call the driver function ``name`` on a stream; the result is written to ``answer``."""
-    code = _about_stream(name)(stream, ctypes.byref(answer))
+    code = _function(name)(stream, ctypes.byref(answer))
     if code == _INVALID_CONTEXT:  # the per-thread stream, in a thread that has no context yet
         current()
-        code = _about_stream(name)(stream, ctypes.byref(answer))
+        code = _function(name)(stream, ctypes.byref(answer))
     if code:
         raise failure(code, name)
 
 
-@functools.lru_cache(maxsize=2)
-def _about_stream(name: str) -> Any:
-    """Return a driver function that takes a stream and the address of its result."""
+@functools.lru_cache(maxsize=8)
+def _function(name: str) -> Any:
+    """Return a driver function whose arguments, one or two, are handles or addresses."""
     driver()
     function = getattr(ctypes.CDLL("libcuda.so.1"), name)
-    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    function.argtypes = [ctypes.c_void_p] * (1 if name.startswith("cuCtx") else 2)
     function.restype = ctypes.c_int
     return function
 

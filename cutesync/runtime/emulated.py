@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,12 @@ class _Emulator:
         return contextlib.nullcontext()
 
     @staticmethod
-    def at_once() -> contextlib.AbstractContextManager:
+    @contextlib.contextmanager
+    def at_once(ordinals: tuple[int, ...]) -> Iterator[Callable[[int], None]]:
         from ..emulator import at_once
 
-        return at_once()
+        with at_once():
+            yield lambda rank: None
 
     @staticmethod
     def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:

@@ -65,9 +65,9 @@ class _Gpu:
     using = staticmethod(device.using)
 
     @staticmethod
-    def at_once() -> contextlib.AbstractContextManager:
+    def at_once(ordinals: tuple[int, ...]) -> device.Switch:
         """Launches are asynchronous: nothing waits for the end of the context."""
-        return contextlib.nullcontext()
+        return device.Switch(device.contexts(ordinals))
 
     @staticmethod
     def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
@@ -161,7 +161,7 @@ class _Gpu:
         memory, default, of_handle = _memory(ordinal)
         with device.using(ordinal):
             try:
-                owner = memory.allocate(max(size, 1), stream=of_handle(stream) if stream else default)
+                owner = memory.allocate(size or 1, stream=of_handle(stream) if stream else default)
             except Exception as error:
                 if "OUT_OF_MEMORY" in str(error):
                     raise device.failure(2, f"allocating {size} bytes") from error

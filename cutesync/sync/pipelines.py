@@ -12,6 +12,12 @@ def acquire(pipeline, state, name: str = "ring") -> None:
     pipeline.producer_acquire(state, _awaited(pipeline.sync_object_empty, state, f"empty of {name}"))
 
 
+def await_empty(pipeline, state, name: str = "ring") -> None:
+    """Wait until the stage is empty, as ``acquire`` does, and announce no bytes."""
+    if _awaited(pipeline.sync_object_empty, state, f"empty of {name}") is None:
+        pipeline.sync_object_empty.wait(state.index, state.phase)
+
+
 def await_filled(pipeline, state, name: str = "ring") -> None:
     """``pipeline.consumer_wait(state)``: wait until the stage is full."""
     pipeline.consumer_wait(state, _awaited(pipeline.sync_object_full, state, f"full of {name}"))

@@ -37,13 +37,18 @@ def bounded() -> bool:
     return env.DEBUG.get() == "1"
 
 
-def in_role(role: str, function, *arguments):
-    """``function(*arguments)``; reports of waits in it name the warps' role."""
-    before = _role.set(role)
+def in_role(name: str, function, *arguments):
+    """``function(*arguments)``; reports of what its warps do name their role."""
+    before = _role.set(name)
     try:
         return function(*arguments)
     finally:
         _role.reset(before)
+
+
+def role() -> str:
+    """The role whose function is being traced, or nothing."""
+    return _role.get()
 
 
 def until(condition, what: str, *numbers, back_off: int = 0) -> None:
@@ -116,9 +121,9 @@ def _give_up(what: cutlass.Constexpr, numbers):
 
 
 def _report(what: str) -> str:
-    role = f", role {_role.get().replace('%', '%%')}," if _role.get() else ""
+    named = f", role {role().replace('%', '%%')}," if role() else ""
     seconds = PATIENCE // 10**9
-    return f"cutesync: block (%d, %d, %d) warp %d lane %d{role} waits for {what}: nothing has come for {seconds} s"
+    return f"cutesync: block (%d, %d, %d) warp %d lane %d{named} waits for {what}: nothing has come for {seconds} s"
 
 
 def block_thread():

@@ -1,4 +1,4 @@
-"""Faults planted in the exchange kernel are found; the kernel as it is runs clean."""
+"""Faults planted in the kernels that exchange values are found; the kernels as they are run clean."""
 
 import functools
 
@@ -6,28 +6,44 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.dist import Group
+from cutesync.dist import Group, Sharded
 from cutesync.runtime import device
 
 from ..faults import RESULT, Bench, each, every, first, op
 
 pytestmark = pytest.mark.slow
 
-KERNELS = {"one block": 9, "several blocks": 600}  # elements
+KERNELS = {
+    "reading": 80,
+    "one block": 40,
+    "several blocks": 600,
+    "reduction": 50,
+    "reduction of several blocks": 20_000,
+}  # elements
 
 
 @functools.cache
 def bench(name: str) -> Bench:
-    """Four all_reduces in flight on two devices."""
+    """Four calls in flight on two devices."""
     x = np.arange(KERNELS[name], dtype=np.int32)
 
     def right() -> bool:
-        with device.forced("emulator"), cs.emulate(schedules=18, seed=5, devices=2):
+        with device.forced("emulator"), cs.emulate(schedules=18 if x.size < 1000 else 4, seed=5, devices=2):
             group = Group.local()
             parts = [[group.put(x + rank + 5 * turn, rank) for rank in range(2)] for turn in range(4)]
-            with group.together():
-                found = [group.all_reduce(given) for given in parts]
             wanted = [2 * x + 1 + 10 * turn for turn in range(4)]
+            sharded = [Sharded(group, given, 0) for given in parts]
+            with group.together():
+                if name == "reading":  # what a launch before has written, and one behind overwrites
+                    wanted = [np.concatenate(list(map(np.asarray, given))).cumsum() for given in parts]
+                    found = []
+                    for given in sharded:
+                        found.append(cs.cumsum(given, dtype="int32", out=given).reshard(None))
+                        cs.cumsum(given, dtype="int32", out=given)
+                elif name.startswith("reduction"):
+                    found, wanted = [cs.sum(given, dtype="int32") for given in sharded], [y.sum() for y in wanted]
+                else:
+                    found = [group.all_reduce(given) for given in parts]
             return all(np.array_equal(np.asarray(part), y) for got, y in zip(found, wanted) for part in got.parts)
 
     return Bench(right)
@@ -53,6 +69,38 @@ FAULTS = {
         "several blocks",
         first(op(r"bar\.sync"), after="atom"),
         {"race", "uninitialised"},
+    ),
+    "reduction: sent at gpu scope": ("reduction", each(SENT, "st.relaxed.gpu.global.b64"), {"race"}),
+    "reduction: awaited at gpu scope": ("reduction", every(LOOK, "ld.relaxed.gpu.global.b64"), {"race"}),
+    "reduction: a word that is not sent": ("reduction", each(op(SENT)), {"deadlock"}),
+    "reduction: no wait for launches before": ("reduction", every(op(r"griddepcontrol\.wait")), {"race"}),
+    "reduction: the epoch never raised": ("reduction", every(RAISED[0]), ANY),
+    "reduction: one half of the slots": (
+        "reduction",
+        every(r"and\.b32 (\s*%r\d+, %r\d+), 16;", r"and.b32 \1, 0;"),
+        ANY,
+    ),
+    "a header that releases nothing": (
+        "reading",
+        each(r"st\.release\.sys", "st.relaxed.sys"),
+        {"race"},
+    ),
+    "a header at gpu scope": (
+        "reading",
+        each(r"st\.release\.sys", "st.release.gpu"),
+        {"race"},
+    ),
+    "a header that is not sent": ("reading", each(op(r"st\.release\.sys")), {"deadlock"}),
+    "the header not acquired": (
+        "reading",
+        each(r"ld\.acquire\.sys", "ld.relaxed.sys"),
+        {"race"},
+    ),
+    "read without waiting": ("reading", first(op(r"bar\.sync"), after=r"ld\.acquire\.sys"), {"race"}),
+    "blocks of a reduction: sent at gpu scope": (
+        "reduction of several blocks",
+        each(SENT, "st.relaxed.gpu.global.b64"),
+        {"race"},
     ),
 }
 

@@ -1,10 +1,9 @@
 """Reports name the kernel's line first, then the helper's, and barriers by the names that the kernel gives them."""
 
-import sys
-
 import cutlass
 import cutlass.cute as cute
 import numpy as np
+import pytest
 from cutlass import Int32, pipeline
 
 from cutesync import emulator
@@ -37,14 +36,21 @@ def run_one_sided(x: cute.Tensor, n: Int32):
     one_sided(x, n).launch(grid=(1, 1, 1), block=(64, 1, 1))
 
 
+class OwnPipeline:
+    @staticmethod
+    def create(**how):
+        parent = pipeline.PipelineAsync
+        made = parent.create(**how)
+        return made
+
+
 @cute.kernel
-def starved(x: cute.Tensor):
+def starved(x: cute.Tensor, own: cutlass.Constexpr):
     memory = cutlass.memory.SmemAllocator()
     bars = memory.allocate_array(cutlass.Int64, num_elems=4)
     group = pipeline.CooperativeGroup(pipeline.Agent.Thread, 32)
-    loads = pipeline.PipelineAsync.create(
-        num_stages=2, producer_group=group, consumer_group=group, barrier_storage=bars
-    )
+    how = {"num_stages": 2, "producer_group": group, "consumer_group": group, "barrier_storage": bars}
+    loads = OwnPipeline.create(**how) if cutlass.const_expr(own) else pipeline.PipelineAsync.create(**how)
     cute.arch.sync_threads()
     state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, 2)
     loads.consumer_wait(state)
@@ -52,8 +58,8 @@ def starved(x: cute.Tensor):
 
 
 @cute.jit
-def run_starved(x: cute.Tensor):
-    starved(x).launch(grid=(1, 1, 1), block=(32, 1, 1))
+def run_starved(x: cute.Tensor, own: cutlass.Constexpr):
+    starved(x, own).launch(grid=(1, 1, 1), block=(32, 1, 1))
 
 
 def line(text: str) -> int:
@@ -64,17 +70,15 @@ def line(text: str) -> int:
 def test_the_kernels_line_comes_first():
     text = reported("deadlock", "", emulator.check, run_one_sided, np.zeros(4, np.int32), 9, schedules=1)
     assert "of mbarrier q.full[" in text and "of mbarrier q.empty[0] (shared byte 24" in text
-    if sys.version_info >= (3, 11):
-        assert (
-            f"test_chains.py:{line('take(q, k)')} in one_sided, then test_chains.py:{line('ring.wait(k)')} in take"
-            in text
-        )
-        assert f"test_chains.py:{line('q.acquire(k)')} in one_sided, then ring.py:" in text
+    steps = line("take(q, k)"), line("ring.wait(k)")
+    assert "test_chains.py:{} in one_sided, then test_chains.py:{} in take".format(*steps) in text
+    assert f"test_chains.py:{line('q.acquire(k)')} in one_sided, then ring.py:" in text
     assert len(text.splitlines()) < 40
 
 
-def test_stages_of_the_dsls_pipelines():
-    text = reported("deadlock", "", emulator.check, run_starved, np.zeros(4, np.int32), schedules=1)
+@pytest.mark.parametrize("own", (False, True), ids=("the DSL's class", "a class of one's own"))
+def test_stages_of_pipelines(own):
+    text = reported("deadlock", "", emulator.check, run_starved, np.zeros(4, np.int32), own, schedules=1)
     assert "of mbarrier loads.full[0] (shared byte" in text, text
 
 

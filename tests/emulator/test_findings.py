@@ -93,3 +93,30 @@ def test_writes_of_the_same_value():
     some = "\n\tmax.u32 %r5, %r0, 33;\n\tsub.u32 %r5, %r5, 33;\n\tand.b32 %r6, %r0, 31;\n\tmul.wide.u32 %rd3, %r6, 4;"
     some += "\n\tadd.u64 %rd3, %rd3, %a0;\n\tst.global.b32 [%rd3], %r5;"
     assert "lane 2" in reported("race", "", run, some, policy="round_robin")  # lanes 0 and 1 of both warps write 0
+
+
+def test_a_reader_is_not_hidden_by_the_same_lane_of_another_warp():
+    """Warps 0 and 8 read a word of shared memory; warp 1, which overwrites it, waits for warp 8 alone."""
+    body = """
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, smem;
+    shr.u32 %r2, %r0, 5;
+    setp.eq.u32 %p1, %r0, 0;
+    @%p1 st.shared.b32 [%r1], 7;
+    bar.sync 0;
+    setp.eq.u32 %p2, %r2, 1;
+    @%p2 bra WRITER;
+    and.b32 %r4, %r2, 7;
+    setp.ne.u32 %p3, %r4, 0;
+    @%p3 bra END;
+    ld.shared.b32 %r3, [%r1];
+    setp.eq.u32 %p4, %r2, 8;
+    @%p4 bar.arrive 1, 64;
+    bra.uni END;
+    WRITER: bar.sync 1, 64;
+    st.shared.b32 [%r1], 8;
+    END:"""
+    text = kernel_text(body, 1, shared=16)
+    how = {"block": (288, 1, 1), "settings": Settings("round_robin")}
+    found = reported("race", "", launch, text, np.zeros(1, np.uint32), **how)
+    assert "unordered with the read by block (0, 0, 0) warp 0 lane" in found

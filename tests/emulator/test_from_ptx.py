@@ -6,7 +6,7 @@ import pytest
 from cutesync import emulator
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, LaunchError
 
-from .support import reported
+from .support import kernel_text, reported
 
 SUM = r"""
 extern "C" __global__ void sum(const float* x, float* total, int n, double scale) {
@@ -138,3 +138,32 @@ def test_the_arguments():
 def test_wrong_arguments(entry, arguments, error, words):
     with pytest.raises(error, match=words):
         emulator.check_ptx(TEXT, entry, 1, 32, arguments)
+
+
+GRID_BARRIER = """
+    mov.u32 %r0, %ctaid.x;
+    mul.wide.u32 %rd1, %r0, 4;
+    add.u64 %rd2, %a0, %rd1;
+    st.global.b32 [%rd2], %r0;
+    mov.u32 %r1, %envreg1;
+    mov.u32 %r2, %envreg2;
+    mov.b64 %rd3, {%r2, %r1};
+    red.release.gpu.global.add.u32 [%rd3+4], 1;
+    AGAIN: ld.acquire.gpu.global.u32 %r3, [%rd3+4];
+    setp.lt.u32 %p1, %r3, 4;
+    @%p1 bra AGAIN;
+    xor.b32 %r4, %r0, 3;
+    mul.wide.u32 %rd1, %r4, 4;
+    add.u64 %rd2, %a0, %rd1;
+    ld.global.b32 %r5, [%rd2];
+    add.u64 %rd2, %a1, %rd1;
+    st.global.b32 [%rd2], %r5;"""
+
+
+def test_a_grid_that_synchronizes_as_cooperative_groups_do():
+    """Their barrier is a word of memory, whose address the driver leaves in two special registers."""
+    x, y = np.zeros(4, np.int32), np.zeros(4, np.int32)
+    text = kernel_text(GRID_BARRIER, 2)
+    emulator.check_ptx(text, "k", 4, 1, [x, y], cooperative=True)
+    assert y.tolist() == [0, 1, 2, 3]
+    reported("out-of-bounds", "", emulator.check_ptx, text, "k", 4, 1, [x, y])

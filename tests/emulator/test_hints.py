@@ -36,6 +36,20 @@ def test_functions_and_barriers_have_the_names_of_the_source():
     assert source.function_at(Loc("?", 3)) == source.made_at(Loc("?", 3)) == ""
 
 
+def test_named_barriers_have_the_names_of_the_source():
+    first = named_lines.__code__.co_firstlineno + 1
+    names = [source.named_at([source.Place(__file__, first + i)]) for i in range(5)]
+    assert names == ["epilogue_ready", "Turn.FIRST", "Names.Full + stage", "", ""]
+
+
+def named_lines(self, arch, stage, Names, Turn, NamedBarrier):
+    self.epilogue_ready.arrive_and_wait()
+    NamedBarrier(Turn.FIRST, 64).sync()
+    arch.barrier(barrier_id=int(Names.Full) + stage, number_of_threads=64)
+    arch.sync_threads()
+    arch.barrier(barrier_id=1, number_of_threads=64)
+
+
 def bar_line(stage, empty, make, begin):
     def inner():
         full = make(stage)

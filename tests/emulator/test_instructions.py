@@ -22,6 +22,7 @@ refused by name and line before the kernel starts (kind `unsupported`).
 By the first words of the opcode. Hints (`prefetch`, `createpolicy`, `applypriority`, `discard`) have no effect.
 
 """
+VIDEO = "add", "sub", "avrg", "absdiff", "min", "max"
 REFUSED = {
     "bulk copies that ignore bytes out of bounds": (
         "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [%r1], [%a0], 16, 0, 0, [%r1];",
@@ -35,11 +36,16 @@ REFUSED = {
     ),
     "wmma (mma and wgmma run)": (
         "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%a0];",
+        "wmma.store.d.sync.aligned.row.m16n16k16.f16 [%a0], {%r1, %r2, %r3, %r4};",
+        "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {%r1, %r2, %r3, %r4}, "
+        "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r4};",
     ),
     "multicast memory of several GPUs": (
         "multimem.ld_reduce.relaxed.sys.global.add.f32 %r1, [%a0];",
         "multimem.st.relaxed.sys.global.f32 [%a0], %r1;",
         "multimem.red.relaxed.sys.global.add.f32 [%a0], %r1;",
+        "multimem.cp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 16;",
+        "multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%a0], [%r1], 16;",
     ),
     "textures and surfaces": (
         "tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%a0, {%r1, %r2}];",
@@ -56,32 +62,62 @@ REFUSED = {
         "stacksave.u64 %rd1;",
         "stackrestore.u64 %rd1;",
     ),
+    "a shape of sm_70, which later GPUs do slowly": (
+        "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1, %r2, %r3, %r4}, {%r1, %r2}, {%r1, %r2}, "
+        "{%r1, %r2, %r3, %r4};",
+    ),
+    "sums with NaNs of tiles out of bounds": ("fma.rn.oob.f16x2 %r1, %r2, %r3, %r4;",),
+    "special registers": tuple(
+        f"mov.u32 %r1, %{name};" for name in ("pm0", "envreg0", "aggr_smem_size", "reserved_smem_offset_begin")
+    ),
     "video instructions": (
-        "vadd.s32.s32.s32 %r1, %r2, %r3;",
-        "vadd2.s32.s32.s32 %r1, %r2, %r3, %r4;",
-        "vadd4.s32.s32.s32 %r1, %r2, %r3, %r4;",
+        *(f"v{verb}.s32.s32.s32 %r1, %r2, %r3;" for verb in ("add", "sub", "absdiff", "min", "max")),
+        *(f"v{verb}.s32.u32.u32.clamp %r1, %r2, %r3;" for verb in ("shl", "shr")),
+        *(f"v{verb}{n}.s32.s32.s32 %r1, %r2, %r3, %r4;" for n in (2, 4) for verb in VIDEO),
         "vmad.s32.s32.s32 %r1, %r2, %r3, %r4;",
         "vset.s32.s32.eq %r1, %r2, %r3;",
+        *(f"vset{n}.s32.s32.eq %r1, %r2, %r3, %r4;" for n in (2, 4)),
     ),
 }
+# the instructions of PTX ISA 9.0 for sm_90a, by the first word, in the order of its chapters
+ISA = """
+add sub mul mad mul24 mad24 sad div rem abs neg min max popc clz bfind fns brev bfe bfi szext bmsk dp4a dp2a
+addc subc madc testp copysign fma rcp sqrt rsqrt sin cos lg2 ex2 tanh set setp selp slct
+and or xor not cnot lop3 shf shl shr mov shfl prmt ld ldu st multimem prefetch applypriority discard createpolicy
+prefetchu isspacep cvta cvt mapa getctarank cp tensormap tex tld4 txq istypep suld sust sured suq
+bra brx call ret exit bar barrier membar fence atom red vote match activemask redux griddepcontrol elect mbarrier
+wmma mma ldmatrix stmatrix movmatrix wgmma stacksave stackrestore alloca
+vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2
+vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4 brkpt nanosleep pmevent trap setmaxnreg
+"""
 FORMS = [text for texts in REFUSED.values() for text in texts]
 RECURSION = ".func again(.reg .b32 x)\n{\n\tcall again, (x);\n\tret;\n}\n"
 
 
+def named(text: str) -> str:
+    """What a report names: the opcode, or a special register."""
+    return text.rstrip(";").split()[-1] if text.startswith("mov") else text.split()[0]
+
+
 def page() -> str:
     run = ", ".join(f"`{'.'.join(parts)}`" for parts in sorted(registry._HANDLERS))
-    rows = [f"| {what} | {', '.join(f'`{text.split()[0]}`' for text in texts)} |" for what, texts in REFUSED.items()]
+    rows = [f"| {what} | {', '.join(f'`{named(text)}`' for text in texts)} |" for what, texts in REFUSED.items()]
     rows += ["| recursive functions | `call` |"]
     return "\n".join([HEAD + run, "", "## Refused", "", "| what | instructions |", "|---|---|", *rows, ""])
+
+
+def test_every_instruction_is_run_or_refused():
+    run, refused = {parts[0] for parts in registry._HANDLERS}, {text.split()[0].split(".")[0] for text in FORMS}
+    assert run - {"pragma"} | refused == set(ISA.split())
 
 
 def test_the_page_is_true():
     assert PAGE.read_text() == page(), "write it anew: python -m tests.emulator.test_instructions"
 
 
-@pytest.mark.parametrize("text", FORMS, ids=lambda text: text.split()[0])
+@pytest.mark.parametrize("text", FORMS, ids=named)
 def test_refused_by_name(text):
-    with pytest.raises(CutesyncError, match=text.split()[0].split(".")[0]):
+    with pytest.raises(CutesyncError, match=named(text).split(".")[0]):
         launch(kernel_text("\t" + text, 1, shared=16), np.zeros(4, np.uint32))
 
 

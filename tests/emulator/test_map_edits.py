@@ -97,3 +97,13 @@ def test_an_edit_while_a_copy_reads_the_map(use, wait):
     assert found(use, wait, EDIT) == ("", "")
     kind, text = found(use, EDIT, wait)
     assert kind == "race" and "write and read of the same bytes" in text and "cp.async.bulk.tensor" in text
+
+
+def test_a_bulk_group_covers_what_loads_read_of_their_maps():
+    """As CUTLASS has it, whatever the group holds besides. It says nothing of the bytes that they write."""
+    commit, over = "@%p1 cp.async.bulk.commit_group;", "@%p1 cp.async.bulk.wait_group.read 0;"
+    assert found(LOAD, commit, over, EDIT, WAIT) == ("", "")
+    for steps in ((LOAD, over, EDIT, WAIT), (LOAD, commit, over.replace("0;", "1;"), EDIT, WAIT)):
+        assert found(*steps)[0] == "race"
+    written = "@%p1 ld.shared.b32 %r5, [%r2];"
+    assert found(LOAD, commit, over.replace(".read", ""), written, WAIT)[0] == "race"

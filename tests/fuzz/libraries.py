@@ -13,7 +13,7 @@ import numpy as np
 import cutesync as cs
 from cutesync.dtypes import FLOAT8, DType, element_type
 from cutesync.runtime import device
-from cutesync.runtime.arrays import contiguous_strides
+from cutesync.runtime.view import contiguous_strides
 
 ZONE = 128  # elements on each side: whole lines of memory, so that an offset of 0 is aligned to all that kernels ask
 

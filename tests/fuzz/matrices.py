@@ -29,6 +29,7 @@ CONFIGS = (
     MatmulPolicy((64, 32), "pingpong", splits=2),
     MatmulPolicy((128, 32), "cooperative", (1, 2)),
     MatmulPolicy((64, 64), "pingpong", splits=3),
+    MatmulPolicy((64, 64), "pingpong", load_a="own", load_b="own"),
 )
 LAYOUTS = ("C", "C", "T", "T", "pad", "Tpad", "step", "expand")
 POWERS = (1.0, 2.0, 0.5, -1.0, -2.0, 0.25)

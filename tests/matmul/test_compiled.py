@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
-from cutesync.kernels.matmul.candidates import CANDIDATES, PARTS, PROMOTED
-from cutesync.kernels.matmul.plan import kernel_spec, pack_spec
+from cutesync.kernels.matmul.candidates import CANDIDATES, OWN, PARTS, PROMOTED, PROMOTED_OWN
+from cutesync.kernels.matmul.pack_plan import pack_spec
+from cutesync.kernels.matmul.plan import kernel_spec
 from cutesync.kernels.matmul.policy import PACK_RUN, THREADS, MatmulPolicy
 from cutesync.kernels.matmul.terms import TermsSpec
 
@@ -35,19 +36,22 @@ def verify(
     majors=(True, True),
     terms: TermsSpec = PLAIN,
     element: str = "bfloat16",
+    loads: tuple[str, str] = ("tma", "tma"),
 ) -> str:
     result = element_type(out)
+    load_a, load_b = ("tma" if load == "tma" else "own" for load in loads)
+    config = replace(config, load_a=load_a, load_b=load_b)
     config = config.decided(terms.widest(result), several=terms.pre is None)
     operand = TFLOAT32 if element == "tfloat32" else element_type(element)
-    spec = kernel_spec(config, (operand, operand), result, majors, terms)
+    spec = kernel_spec(config, (operand, operand), result, majors, terms, loads)
     kernel = spec.kernel()
     ptx = kernel.ptx
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_matmul")
     assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.cluster_size, 1, 1)
     assert kernel.params == tuple(p.size for p in spec.parameters)
     assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 \t(\d+)", ptx) == [
-        ("dec", str(24 + 16 * config.parts)),
-        ("inc", str(240 - 8 * config.parts)),
+        ("dec", str(24 + 16 * config.parts + 128 * config.own)),
+        ("inc", str(240 - 8 * config.parts - 64 * config.own)),
     ]
     touches = r"cp\.async\.bulk\.tensor|\b(ld|st|atom|red)\.\S*global"
     prologue, *roles = re.split(r"setmaxnreg[^\n]*", ptx)
@@ -138,6 +142,26 @@ OTHERS = {
         {"terms": TermsSpec(bias="column", bias_type=BFLOAT16, activation="gelu")},
     ),
 }
+
+
+LOADS = [("vectors", "vectors"), ("elements", "elements"), ("vectors", "tma"), ("tma", "elements")]
+TYPES = {"bfloat16": "bfloat16", "int8": "int32", "tfloat32": "float32", "float8_e4m3fn": "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("element", "loads"),
+    [(element, loads) for i, element in enumerate(TYPES) for loads in (LOADS if i == 0 else LOADS[i - 1 :: 3])],
+    ids=str,
+)
+def test_own_loads(element, loads):
+    """Of the largest tiles, and of those that have most in flight; rows of 16 bits that are contiguous."""
+    for config in PROMOTED_OWN[:1] if element.startswith("float8") else (OWN[0], OWN[2]):
+        verify(config, TYPES[element], terms=replace(EVERYTHING, by_tma=False), element=element, loads=loads)
+    if element == "bfloat16" and loads[0] == "vectors":
+        ptx = verify(OWN[2], majors=(False, False), loads=loads)
+        assert len(re.findall(r"ld\.global\.v4", ptx)) == 8 * (2 - loads.count("tma")), (
+            "four vectors a thread, of two each"
+        )
 
 
 @pytest.mark.parametrize("name", OTHERS)

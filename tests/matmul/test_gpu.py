@@ -3,13 +3,14 @@ than 2**31 elements."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.matmul.candidates import CANDIDATES
+from cutesync.kernels.matmul.candidates import CANDIDATES, OWN
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from ..concurrency import in_threads
@@ -69,6 +70,22 @@ def test_majors_odd_shapes_and_batches(dtype, transposed):
         agrees(cs.matmul(a, b, config=chosen, out_dtype="float32"), a, b, (chosen, m, n, k, batch))
 
 
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "float32"])
+def test_own_loads(dtype, transposed):
+    """Odd strides and bases, of one operand or both; every form that the model chooses among."""
+    options = {"int8": {"out_dtype": "int32"}, "float32": {"precision": "tf32"}}.get(dtype, {"out_dtype": "float32"})
+    shapes = [(1001, 777, 131), (257, 33, 1001), (5695, 333, 39), (33, 1, 77)]
+    for chosen, (m, n, k), batch in product(OWN, shapes, [(), (3,)]):
+        a, b = (integers(*batch, *of, dtype=dtype, transposed=t) for of, t in zip(((m, k), (k, n)), transposed))
+        ways = ("tma", "own"), ("own", "tma"), ("own", "own")
+        for load_a, load_b in ways if chosen is OWN[0] else ways[2:]:
+            config = replace(chosen, load_a=load_a, load_b=load_b)
+            agrees(cs.matmul(a, b, config=config, **options), a, b, (config, m, n, k, batch))
+    a, b = integers(1000, 264, dtype=dtype)[1:, 3:], integers(270, 300, dtype=dtype)[3:264, 5:]
+    agrees(cs.matmul(a, b, config=replace(OWN[3], load_a="own", load_b="own"), **options), a, b, "views")
+
+
 EXACT = [
     ("float32", "float32", "float32", {}),
     ("float32", "float32", "float16", {"fast_accumulation": True}),
@@ -97,6 +114,25 @@ def test_types(first, second, out, options, transposed):
         limits = {"float8_e4m3fn": (-448, 448), "int8": (-128, 127)}.get(out, (-1e9, 1e9))
         wanted = torch.matmul(a.double(), b.double()).clamp(*limits).to(got.dtype)
         assert got.dtype == getattr(torch, out) and torch.equal(got.double(), wanted.double()), (m, n, k)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32"])
+def test_batch_invariant_rows_have_the_same_bits(dtype):
+    """Random N and K, M from 1 to 4096; and every configuration of 16 bits."""
+    random = np.random.default_rng(11)
+
+    def drawn(*shape: int):
+        return torch.randn(*shape, device="cuda").to(getattr(torch, dtype))
+
+    for _ in range(6):
+        n, k = (int(2 ** random.uniform(5, 12)) // 16 * 16 for _ in "nk")
+        a, b = drawn(4096, k), drawn(n, k).T
+        options = {"batch_invariant": True, "out_dtype": "float32"}
+        many = cs.matmul(a, b, **options)
+        for rows in (1, 3, 16, 64, 65, 200, 512, 1000, 2048):
+            assert torch.equal(cs.matmul(a[:rows], b, **options), many[:rows]), (n, k, rows)
+        for chosen in EVERY if dtype == "bfloat16" else ():
+            assert torch.equal(cs.matmul(a[:300], b, config=chosen, **options), many[:300]), (n, k, chosen)
 
 
 def test_float32_is_as_exact_as_float32():

@@ -8,7 +8,7 @@ import cutesync as cs
 from cutesync.dtypes import BY_NAME
 from cutesync.emulator import DEVICE
 from cutesync.kernels.matmul import MatmulPolicy
-from cutesync.kernels.matmul.plan import make_pack
+from cutesync.kernels.matmul.pack_plan import make_pack
 from cutesync.kernels.matmul.problem import PackJob
 from cutesync.runtime import device, device_array, emulated, workspace
 
@@ -17,7 +17,7 @@ from .support import SMALL, agrees, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
-CONFIG = MatmulPolicy(*SMALL)
+CONFIG = MatmulPolicy(*SMALL, load_a="tma", load_b="tma")
 
 
 def packed(

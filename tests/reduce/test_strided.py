@@ -6,7 +6,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.kernels.reduce import plan, slice_policy, strided_plan, strided_policy
-from cutesync.kernels.reduce.normal import magic, normal
+from cutesync.kernels.reduce.normal import normal
 from cutesync.runtime import call as calls
 from cutesync.runtime.arrays import share_memory
 from cutesync.runtime.layout import Axis
@@ -196,6 +196,24 @@ def test_equal_results_are_reduced_once(monkeypatch):
     assert [choice.copies and choice.copies[0] for choice in chosen] == [24, 6, ()]
 
 
+def test_equal_results_side_by_side_are_stored_as_vectors(monkeypatch):
+    """Of an axis that is broadcast and the last of the results: beside gaps, in every alignment, and of odd extents."""
+    monkeypatch.setattr(calls, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    x = data((5, 4, 33), "int16")
+    for extent, pitch, first in ((16, 16, 0), (16, 24, 0), (24, 24, 2), (9, 16, 1), (80, 80, 4)):
+        view = np.broadcast_to(x[..., None], (5, 4, 33, extent))
+        wanted = view.max(1)
+        buffer = np.full((5, 33, pitch + 8), STAMP, np.int16)
+        out = cs.asarray(buffer)
+        cs.max(cs.asarray(x).as_strided(view.shape, (132, 33, 1, 0)), axis=1, out=out[:, :, first : first + extent])
+        buffer[:, :, first : first + extent] = wanted
+        same(np.asarray(out), buffer)
+    assert [choice.policy.fill for choice in chosen] == [8, 8, 2, 1, 4]
+    assert [choice.copies[0] for choice in chosen] == [2, 2, 6, 9, 4]
+
+
 def test_views_that_normalise_take_the_kernels_of_contiguous_arrays(monkeypatch):
     """A transposed or reversed array is reduced along another axis, and a callable keeps C order."""
     monkeypatch.setattr(calls, "_plans", {})
@@ -254,17 +272,6 @@ def test_the_comparison_algorithms_need_contiguous_arrays():
 def test_elements_of_out_share_no_memory():
     with pytest.raises(ValueError, match="out.*share memory"):
         cs.reduce(cs.asarray(data((4, 6), "int32")), axis=1, out=cs.empty(1, "int32").as_strided((4,), (0,)))
-
-
-def test_division_by_multiplication():
-    rng = np.random.default_rng(0)
-    for divisor in [1, 2, 3, 5, 7, 641, 2**16 - 1, 2**16, 2**30 + 1, 2**31 - 1, *map(int, rng.integers(1, 2**31, 300))]:
-        factor, shift = magic(divisor)
-        assert factor < 2**32
-        near = [k * divisor + d for k in (1, 2, 2**31 // divisor) for d in (-1, 0, 1)]
-        for n in [0, 1, 2**31 - 1, *near, *map(int, rng.integers(0, 2**31, 20))]:
-            if 0 <= n < 2**31:
-                assert n * factor >> shift == n // divisor
 
 
 def test_normal_form():

@@ -220,7 +220,7 @@ class StridedTiles:
 
     def __call__(self, problem: Problem, layout: Layout) -> Choice:
         choice = CHOSEN(problem, layout)
-        layout = strided_policy.in_blocks(layout)
+        layout = strided_policy.ordered(problem, layout)
         sizes = {"lanes": self.lanes, "height": self.height, "group": self.group, "wide": self.wide}
         along = choice.policy.along
         units = strided_policy.units_of(problem, layout, along, self.lanes, self.height)

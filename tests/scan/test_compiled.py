@@ -94,6 +94,7 @@ CASES = {  # what: (shape, type, operator, options)
     "narrower": (PIPELINE, "float32", "max", {"dtype": "float16", "reverse": True}),
     "off by one byte": (PIPELINE, "int8", "add", {"offset": 1}),
     "off by one element": (PIPELINE, "float32", "add", {"offset": 4}),
+    "slices off by one byte": ((90_000, 48, 1), "int8", "add", {"offset": 1}),
 }
 
 
@@ -121,6 +122,7 @@ VIEWS = {
     "permuted": ((512, 256, 512), (1, 1 << 18, 512), 1),
     "slices of a vector": ((1 << 20, 2), (2, 1), 1),
     "tiles of many columns": ((512, 1 << 16), (1 << 16, 1), 0),
+    "narrow columns apart": ((40_000, 30, 4), (256, 7, 1), 1),
 }
 
 

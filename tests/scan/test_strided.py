@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan import plan
 from cutesync.kernels.scan.layout import layout_of
-from cutesync.kernels.scan.strided_policy import divisor, in_blocks, strides_of_slots
+from cutesync.kernels.scan.strided_policy import orders, strides_of_slots
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import adjacent, data, same, scanned, segments
@@ -114,7 +114,7 @@ def test_columns_in_blocks(on_emulator):
     x = data((12, 5, 16), "int32")
     view = cs.asarray(x).as_strided((16, 5, 12), (1, 16, 80))
     layout = layout_of((16, 5, 12), 1, [view.view.steps, (60, 12, 1)])
-    blocks = in_blocks(layout)
+    blocks = orders(layout)[-1]
     assert [axis.extent for axis in blocks.columns] == [3, 16, 4]
     assert [axis.steps for axis in blocks.columns] == [(320, 4), (1, 60), (80, 1)]
     same(np.asarray(cs.scan(view, axis=1)), np.cumsum(x.T, 1, dtype=np.int32))
@@ -240,15 +240,6 @@ def test_an_axis_that_runs_backwards_is_scanned_from_its_other_end(on_emulator):
     assert back.offsets == (-49, -49)
     for options in WAYS:
         same(np.asarray(cs.scan(view, out=out, **options)), scanned(x[:, ::-1].copy(), **options), str(options))
-
-
-def test_division_by_multiplication():
-    for extent in (1, 2, 3, 5, 7, 640, 641, 65_537, (1 << 30) + 1, (1 << 31) - 1):
-        factor, shift = divisor(extent)
-        assert ((1 << 31) - 1) * factor < 1 << 63
-        for n in (0, 1, extent - 1, extent, extent + 1, 3 * extent - 1, 3 * extent, (1 << 31) - 1):
-            if n < 1 << 31:
-                assert n * factor >> shift == n // extent
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from cutesync.kernels.segments import plan
 from cutesync.kernels.segments.policy import Choice, MergedPolicy, PipelinePolicy, Problem
@@ -23,9 +23,11 @@ def force(monkeypatch, name: str = "three blocks") -> None:
 
     def choose(problem: Problem) -> Choice:
         chosen = policy
+        if problem.strided:
+            chosen = replace(policy, loaders=1, gathers=2)
         if problem.offsets:
-            more = {"squads": min(policy.squads, 2), "marks": policy.loaders}
-            chosen = MergedPolicy(**(asdict(policy) | more))
+            more = {"squads": min(policy.squads, 2), "marks": chosen.loaders}
+            chosen = MergedPolicy(**(asdict(chosen) | more))
         tiles = max(1, -(-(problem.length + problem.segments) // chosen.tile))
         return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 

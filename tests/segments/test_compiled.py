@@ -31,6 +31,23 @@ def calls(n: int) -> dict:
         ),
         "offsets": lambda: cs.segmented_reduce(x, offsets=dry((n // 50,), "int64"), stream=0),
         "offsets, scan": lambda: cs.segmented_scan(x, offsets=dry((n // 50,), "int32"), reverse=True, stream=0),
+        "strided": lambda: cs.reduce_by_key(keys.reshape(8, -1).T, x.reshape(8, -1).T, size=1000, stream=0),
+        "strided scan": lambda: cs.scan_by_key(
+            keys.reshape(8, -1).T, x, reverse=True, out=dry((n, 2), "float32", base=1 << 45)[:, 0], stream=0
+        ),
+        "strided, offsets": lambda: cs.segmented_reduce(
+            dry((n,), "int8").reshape(8, -1).T, offsets=dry((n // 50, 2), "int64")[:, 0], stream=0
+        ),
+        "strided states": lambda: cs.scan_by_key(
+            keys.reshape(8, -1).T, (dry((n,), "int32").reshape(8, -1).T,) * 4, product, stream=0
+        ),
+        "strided states of offsets": lambda: cs.segmented_reduce(
+            (dry((n,), "int64").reshape(8, -1).T,) * 4,
+            product,
+            offsets=dry((n // 50,), "int64"),
+            identity=(1, 0, 0, 1),
+            stream=0,
+        ),
         "decode": lambda: _decoded(n),
         "search": lambda: cs.searchsorted(x, dry((n,), "float32", 4), stream=0),
     }

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cutesync.kernels.select import plan
-from cutesync.kernels.select.policy import Choice, PipelinePolicy, Problem, units_of
+from cutesync.kernels.select.policy import Choice, PipelinePolicy, Problem, chosen, fitted
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -24,10 +24,8 @@ def force(monkeypatch, name: str = "three blocks") -> None:
     policy, blocks = KERNELS[name]
 
     def choose(problem: Problem) -> Choice:
-        aligned = problem.mask is None or problem.mask % 16 == 0
-        tiles = max(1, -(-problem.length // policy.tile))
-        chosen = replace(policy, units=units_of(problem), mask_aligned=aligned)
-        return Choice(chosen, tiles, min(blocks, tiles))
+        sizes = replace(policy, gather_warps=2 if problem.strided else 0)
+        return chosen(fitted(sizes, problem), problem, blocks)
 
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(call, "_plans", {})

@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync import emulator
-from cutesync.runtime import device
 
 from .. import faults
 from ..cases import data
-from ..faults import each, every, only
 from .kernels import force
 
 pytestmark = pytest.mark.slow
@@ -21,38 +18,25 @@ pytestmark = pytest.mark.slow
 
 @functools.cache
 def bench() -> faults.Bench:
-    """Two filled selections on one workspace, each under all policies; few blocks fit. Every stage is used again."""
+    """Two filled selections."""
     x, mask = data(3001, "int32"), np.random.default_rng(4).random(3001) < 0.5
     wanted = np.concatenate([x[mask], np.full(3100 - mask.sum(), 7, np.int32)])
 
     def right() -> bool:
-        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
-            force(patch)
-            with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
-                arrays = cs.asarray(x), cs.asarray(mask)
-                found = [cs.select(*arrays, size=3100, fill_value=7) for _ in range(2)]
-                return all(np.array_equal(s.values, wanted) and int(s.count) == mask.sum() for s in found)
+        arrays = cs.asarray(x), cs.asarray(mask)
+        found = [cs.select(*arrays, size=3100, fill_value=7) for _ in range(2)]
+        return all(np.array_equal(s.values, wanted) and int(s.count) == mask.sum() for s in found)
 
-    return faults.Bench(right)
+    return faults.of_tiles(force, right)
 
 
-TABLE = {
-    name: fault for name, fault in faults.TABLE.items() if name not in ("gpu to cta scope", "named barrier number")
-}
-# the stages that say that there are no more tiles bring no bytes
-TABLE["expect_tx -16"] = (TABLE["expect_tx -16"][0], {*TABLE["expect_tx -16"][1], "transaction"})
-ONE_FENCE = [f"no init fence #{i}" for i in range(4)]  # the fence of one barrier serves the others, too
-READ = r"ld\.relaxed\.gpu\.global\.b64"
-OWN = {
-    "a count published by a plain store": (each(r"st\.relaxed\.gpu(\.global\.b64)", r"st\1"), {"race"}),
-    "counts read by plain loads": (every(READ, "ld.global.b64"), {"race"}),
-    "the epoch never raised": (only(r"^[ \t]*atom\.global\.add\.u64 [^;]*, %rd\d+;"), {"out-of-bounds", faults.RESULT}),
-    "bits gathered in the wrong order": (every(r"270549120", "134480385"), {faults.RESULT}),
+OWN = faults.OF_TILES | {
+    "bits gathered in the wrong order": (faults.every(r"270549120", "134480385"), {faults.RESULT}),
 }
 
 
 def test_no_mutant_survives():
-    assert bench().survivors(TABLE) == ONE_FENCE
+    assert bench().survivors(faults.TILES) == faults.ONE_FENCE
 
 
 @pytest.mark.parametrize("fault", OWN)

@@ -70,7 +70,11 @@ def lop3(e, instr):
         for i in range(8)
         if table >> i & 1
     ]
-    e.set(instr.args[0], " | ".join(terms) if terms else e.const(0, "u", 32))
+    result = e.temp(" | ".join(terms)) if terms else e.const(0, "u", 32)
+    if instr.parts[1] not in ("and", "or"):
+        return e.set(instr.args[0], result)
+    predicate, sign = e.p(instr.args[5]), "|" if instr.parts[1] == "or" else "&"  # ``lop3.or.b32 d|p, ..., q``
+    e.set_pair(instr.args[0], result, f"({result} != {e.const(0, 'u', 32)}) {sign} {predicate}")
 
 
 def permute(a: np.ndarray, b: np.ndarray, selector: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 from ..lanes import count_nonzero
 from ..syntax import Imm
 from .floating import float_arithmetic
-from .registry import INTEGERS, handles, handles_call, int_type
+from .registry import INTEGERS, accept, handles, handles_call, int_type
 
 _ZERO = np.array(0, np.int8)
 _OWN = {*INTEGERS, "u16x2", "s16x2"}
@@ -42,6 +42,8 @@ def saturated(wide: str, bits: int) -> str:
 @handles_typed("add", "addc", "sub", "subc")
 def add_or_sub(e, instr):
     """Modular add and sub, plain, saturating, or with carries."""
+    if instr.parts[-1].endswith("x2"):
+        return add_halves(e, instr)
     _, bits = int_type(instr)
     sign = "+" if instr.parts[0].startswith("add") else "-"
     if "sat" in instr.parts:
@@ -51,6 +53,13 @@ def add_or_sub(e, instr):
     if instr.parts[0] in ("addc", "subc") or "cc" in instr.parts:
         return carried(e, instr, a, b, bits, sign)
     return e.set(instr.args[0], f"{a} {sign} {b}", "u", bits)
+
+
+def add_halves(e, instr) -> None:
+    """``add.u16x2``: no carry from the lower half into the upper one."""
+    accept(instr, instr.parts[:-1] == ("add",))
+    a, b, low, half = *(e.u(x, 32) for x in instr.args[1:3]), e.const(0xFFFF, "u", 32), e.const(16, "u", 32)
+    e.set(instr.args[0], f"({a} + {b} & {low}) | (({a} >> {half}) + ({b} >> {half}) << {half})", "u", 32)
 
 
 def carried(e, instr, a: str, b: str, bits: int, sign: str = "+") -> None:

@@ -57,16 +57,20 @@ def map_bytes(issue: Issue, address: int) -> bytes:
 # --- the reads of copies ----------------------------------------------------------------------------------------------
 
 
+MAP_READS = "maps"  # the commit groups of loads, which matter for edits of their maps alone
+
+
 def announce_map_read(operation: Operation, address: int) -> None:
-    """The operation reads its map, as a part of its read event."""
+    """The operation reads its map: an event of its own, which bulk groups and their waits cover. (PTX says so of the
+    copies that a group holds; that loads are meant too is what CUTLASS relies on before it edits a map.)"""
     region, offset = map_place(operation, address)
     sanitizer = operation.machine.sanitizer
     if sanitizer is None or not region.writable:
         return
-    if operation.read_event is None:
-        operation.read_event = operation.warp.clock.start_async()
+    operation.map_event = operation.warp.clock.start_async()
+    operation.warp.groups[MAP_READS, operation.lane].open.append(operation)
     side = Side(region, offset + _UNITS * UNIT, UNIT)
-    sanitizer.async_access(operation, side, operation.read_event, False, generic=True)
+    sanitizer.async_access(operation, side, operation.map_event, False, generic=True)
     shadow = sanitizer.shadow(region)
     for key in np.unique(shadow.writes[side.granules(shadow)]).tolist():
         if key and ((key >> ACTOR_AT) & int(ACTOR_MASK)) % ACTORS < LANES:

@@ -13,7 +13,7 @@ from ..proxies import Unchanged
 from .barrier import find_barrier
 from .memory_ops import combiner
 from .registry import handles
-from .tensor_map_edit import announce_map_read
+from .tensor_map_edit import MAP_READS, announce_map_read
 
 REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
@@ -166,6 +166,9 @@ def reducer(name: str, kind: str, flushes: bool = True):
 def commit(kind: str, f, lanes) -> None:
     for lane in each(lanes):
         f.warp.groups[kind, lane].commit()
+        maps = f.warp.groups.get((MAP_READS, lane)) if kind == "bulk" else None
+        if maps is not None:
+            maps.commit()
 
 
 def wait(site: int, kind: str, allowed: int, reads_only: bool, f, following, index):
@@ -185,6 +188,7 @@ def wait(site: int, kind: str, allowed: int, reads_only: bool, f, following, ind
                     operation.count_as_store()
         else:
             learn_of_copies(f, [(lane, operations) for lane, _, operations in over], reads_only)
+            learn_of_maps(f, allowed)
         for _, group, _ in over:
             if reads_only:
                 group.heard_of_reads(allowed)
@@ -202,6 +206,16 @@ def learn_of_copies(f, over: list, reads_only: bool) -> None:
     for operations, lanes in together.values():
         for operation in operations:
             f.warp.learn(None if len(lanes) == 32 else np.array(lanes), operation.finished(reads_only))
+
+
+def learn_of_maps(f, allowed: int) -> None:
+    """Each of these lanes learns that the tensor maps of its copies have been read."""
+    for lane in each(f.lanes):
+        maps = f.warp.groups.get((MAP_READS, lane))
+        for operation in maps.covered(allowed) if maps is not None else ():
+            f.warp.learn(np.array([lane]), f.warp.clock.async_done(*operation.map_event))
+        if maps is not None:
+            maps.forget(allowed)
 
 
 def kind_of(instr) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ...arguments import choice
 from ...errors import ArgumentValueError, explain
+from .. import roles
 from ..schedule import POLICIES
 from .child import OPTIONS
 from .findings import read
@@ -49,6 +50,7 @@ def run(script: str, arguments: Sequence[str], given: Any) -> int:
         initcheck=given.initcheck,
         allow=tuple(given.allow or ()),
         trace=given.trace,
+        roles={name: list(warps) for name, warps in roles.parse(given.roles).items()} if given.roles else {},
     )
     return check_script(script, arguments, options, timeout=given.timeout, json_path=given.json)
 

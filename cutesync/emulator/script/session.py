@@ -34,6 +34,7 @@ class Options:
     initcheck: bool = False
     allow: tuple[str, ...] = ()
     trace: str | None = None
+    roles: dict[str, list[int]] = field(default_factory=dict)
     events: str | None = None
 
 
@@ -51,7 +52,7 @@ class Session:
         self.record = Record(Path(o.events) if o.events else None, frozenset(o.allow))
         trace = Trace(o.trace) if o.trace else None
         how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck}
-        how |= {"unseen_launches": False, "jobs": o.jobs, "minimal": True}
+        how |= {"unseen_launches": False, "jobs": o.jobs, "minimal": True, "roles": o.roles}
         self.settings = Settings(o.policy, o.seed, o.schedules, **how)
 
     def launch(self, launch: Launch) -> None:

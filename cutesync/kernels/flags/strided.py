@@ -13,6 +13,7 @@ import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
 from ...sync.overlap import await_launches, let_next_start
+from ..coordinates import quotient
 from .compare import Compare
 
 # The arguments of a launch: the arrays; ``n`` in memory, or else as a number; the threads that have work, the extent of
@@ -104,19 +105,14 @@ class StridedKernel(Compare):
         return n
 
     def split(self, a: Arguments, number) -> list:
-        """The digits of a number, as Int64. Below 2**31 a division is a multiplication: the quotient of n and d is
-        (n * factor / 2**32 + n) >> shift, where 2**shift >= d and factor = 2**32 * (2**shift - d) / d + 1."""
+        """The digits of a number, as Int64."""
         found = []
         if not self.wide:
             number = Uint32(number)
         for count, factor, shift in zip(a.counts[:-1], a.factors, a.shifts):
-            if self.wide:
-                quotient = number // count
-                found.append(number - quotient * count)
-            else:
-                quotient = (cute.arch.mul_hi(number, factor) + number) >> shift
-                found.append(Int64(number - quotient * Uint32(count)))
-            number = quotient
+            rest = quotient(number, count, factor, shift)
+            found.append(Int64(number - rest * type(number)(count)))
+            number = rest
         return [*found, Int64(number)]
 
     @staticmethod

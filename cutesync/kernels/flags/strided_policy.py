@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
+from ..axes import NUMBER_BITS, divisor
 from ..policy import Policy
 from .form import Form
 from .policy import (
@@ -24,7 +25,7 @@ from .policy import (
 
 THREADS = 256
 ROWS_OF_BITS = 32  # flags in a word
-MAX_NARROW = (1 << 31) - 1  # threads whose numbers are split in 32 bits
+MAX_NARROW = (1 << NUMBER_BITS) - 1  # threads whose numbers are split in 32 bits
 TILE_BYTES = 64  # of input that a thread has in flight
 MAX_ROWS = 8
 DOWN_BYTES = 32  # of results that a thread stores along the rows: what memory takes at once
@@ -153,12 +154,6 @@ class StridedChoice:
             found |= {f"count{k}": count, f"factor{k}": factor, f"shift{k}": shift, f"extent{k}": axis.extent}
             found |= {f"{name}{k}": step for name, step in zip(("x", "out", "other"), axis.steps)}
         return found
-
-
-def divisor(count: int) -> tuple[int, int]:
-    """Return ``(factor, shift)``, which divide numbers below 2**31 by ``count``: see ``StridedKernel.split``."""
-    shift = (count - 1).bit_length()
-    return ((1 << 32) * ((1 << shift) - count) // count + 1) & 0xFFFFFFFF, shift & 31
 
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:

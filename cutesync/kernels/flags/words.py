@@ -15,6 +15,7 @@ from cutlass import Int32, Uint8, Uint16, Uint32, cute
 
 from ...dtypes import BOOL
 from ...monoid import tree
+from ..words import funnel_shift
 
 BYTES = KEYS = 4  # in a word
 ONES = 0x01010101
@@ -34,13 +35,7 @@ def keys(word, source):
 def load_anywhere(start, inside):
     """The word of the four keys from ``start`` on, wherever that is. ``inside``: the aligned words that hold them lie
     in the array."""
-    return _funnel(*_halves(start, inside))
-
-
-def _funnel(low, high, bits):
-    """The word that begins ``bits`` after ``low``, of two words that lie side by side."""
-    text = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"
-    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[low, high, bits])
+    return funnel_shift(*_halves(start, inside))
 
 
 @cute.jit
@@ -64,7 +59,7 @@ def shifted(start, count: int) -> list:
     last = (address + (BYTES * count - 1)) & -BYTES
     loads = [_load(Uint32, (address & -BYTES) + BYTES * i) for i in range(count)] + [_load(Uint32, last)]
     bits = Int32(address & (BYTES - 1)) * 8
-    return [_funnel(low, high, bits) for low, high in zip(loads, loads[1:])]
+    return [funnel_shift(low, high, bits) for low, high in zip(loads, loads[1:])]
 
 
 def element(start, size: int):

@@ -2,7 +2,8 @@
 ``activation(alpha * A B + bias, C)``, in one launch, for any shapes and strides that NumPy's ``@`` takes.
 
 Operands are read in place where one of the last two strides is 1 (for float32 and 8 bits: that of K) and the other
-strides and the base are multiples of 16 bytes. Others are copied into a workspace of the stream first.
+strides and the base are multiples of 16 bytes. Others are loaded by the kernel's own threads where the product is small
+or thin, in the same launch, and else copied into a workspace of the stream first.
 
 float32 operands have two precisions. "float32" splits each into a big and a small part of 11 bits, and adds three
 products (3xTF32). Errors are those of float32 arithmetic: on an H200 below 2**-20 of |a| |b|, as cuBLAS's; numbers
@@ -31,9 +32,9 @@ keeps the answer beside the compiled kernels, for later calls and processes. Wit
 captured that asks for a shape not yet timed, the model's choice is taken.
 
 Reading order: ``policy``, ``candidates`` and ``model`` (tiles, and which are chosen), ``scheduler`` (the order of
-tiles), ``kernel`` (the producer, and what the consumers do), ``schedule``, ``mainloop``, ``epilogue``, ``split`` (how
-they do it); then the host side: ``checks``, ``terms``, ``problem`` (from arrays to launches), ``plan`` (one launch),
-``run`` (all of a call), ``pack``.
+tiles), ``kernel`` (the producer, and what the consumers do), ``loads`` and ``own`` (how operands are loaded),
+``schedule``, ``mainloop``, ``epilogue``, ``split`` (how they do it); then the host side: ``checks``, ``terms``,
+``problem`` (from arrays to launches), ``plan`` (one launch), ``run`` (all of a call), ``pack``, ``pack_plan``.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def matmul(
         float32 array of one element, or of (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
     precision : of float32 operands: "float32" (also None), or "tf32", which rounds them to 11 bits of significand.
     fast_accumulation : of float8 and float32: True leaves sums to the tensor cores (see the module's docstring).
-    batch_invariant : True never splits K, so that an element does not depend on how many others there are.
+    batch_invariant : True never splits K: a row of the result has the same bits whatever the number of rows (M). With
+        float32 in three products this holds for ``config=None``.
     config : None (a model of the GPU chooses), a ``MatmulPolicy``, or "tune" (measured in the first call for a shape).
     pre_activation : True also returns what was before the activation; ``out_dtype`` may be a pair for both.
     amax : True also returns the largest magnitude before the result is rounded: a float32 array of no axes, the last.

@@ -5,8 +5,9 @@ A tile has its clusters and slices of K in short: "2x1/4" is two blocks along M 
 """
 
 from dataclasses import replace
+from typing import Any
 
-from .policy import MAX_PROMOTED_ACCUMULATORS, MatmulPolicy
+from .policy import MAX_OWN_ACCUMULATORS, MAX_PROMOTED_ACCUMULATORS, MatmulPolicy
 
 _COOPERATIVE = {
     (128, 16): "1x1",
@@ -39,7 +40,7 @@ _TURNSTILES = "1x1/12 1x1/16 1x1/24 1x1/32"  # few tiles, a long K: a kernel for
 _MANY_SLICES = {(64, 32): _TURNSTILES, (64, 64): _TURNSTILES, (64, 128): _TURNSTILES}
 
 
-def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: bool) -> tuple[MatmulPolicy, ...]:
+def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: Any) -> tuple[MatmulPolicy, ...]:
     found = []
     for tile, words in forms.items():
         for word in words.split():
@@ -56,6 +57,12 @@ _TWO_SETS = "1x1 2x1 1x2"
 PROMOTED = _policies("cooperative", dict.fromkeys(((128, 192), (128, 160), (128, 128)), _TWO_SETS), promoted=True)
 PROMOTED += tuple(
     replace(config, promoted=True) for config in CANDIDATES if config.accumulators <= MAX_PROMOTED_ACCUMULATORS
+)
+# operands that the producer's threads load
+OWN = _policies("cooperative", {(128, 128): "1x1", (128, 96): "1x1"})
+OWN += _policies("pingpong", {(64, 128): "1x1", (64, 64): "1x1 1x1/2 1x1/4", (64, 32): "1x1 1x1/8", (64, 16): "1x1"})
+PROMOTED_OWN = tuple(
+    replace(config, promoted=True) for config in OWN if config.accumulators <= MAX_OWN_ACCUMULATORS // 2
 )
 # float32, split into parts in the kernel: with a third set
 _SPLIT = "1x1 1x1/2 1x1/3 1x1/4 1x1/6 1x1/8"

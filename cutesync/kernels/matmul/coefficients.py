@@ -7,31 +7,34 @@ from typing import NamedTuple
 class Coefficients(NamedTuple):
     """Rates in bytes a clock of a multiprocessor, ``dram_rate`` of the GPU; the rest in clocks, or factors."""
 
-    shared_rate: float = 88.3  # of shared memory that wgmma reads
-    arrival_rate: float = 66.3  # that reach a multiprocessor, multicast or not
-    l2_rate: float = 61.8  # that its own loads bring, in aligned rows of 128
-    l2_total_rate: float = 7940  # that the L2 gives to all
-    dram_rate: float = 4750  # that the GPU reads from memory or writes there
-    k_tile: float = 19.4  # what a k-tile adds to its multiplications
-    min_k_tile: float = 154  # the least a k-tile takes: a barrier, multiplications, a release
+    shared_rate: float = 88.7  # of shared memory that wgmma reads
+    arrival_rate: float = 66.4  # that reach a multiprocessor, multicast or not
+    l2_rate: float = 71.7  # that its own loads bring, in aligned rows of 128
+    l2_total_rate: float = 9340  # that the L2 gives to all
+    dram_rate: float = 4610  # that the GPU reads from memory or writes there
+    k_tile: float = 20.1  # what a k-tile adds to its multiplications
+    min_k_tile: float = 153  # the least a k-tile takes: a barrier, multiplications, a release
     promotion: float = 238  # the additions of a k-tile's products in float32
-    promotion_pingpong: float = 329
-    tile: float = 354  # between two tiles
-    deferred_tile: float = 745  # the same with a deferred epilogue
-    epilogue_rate: float = 34.6  # of the result
-    direct_epilogue_rate: float = 2.84  # the same where threads store single elements
-    sub_tile: float = 66.5  # what a sub-tile adds to that
-    turnstile: float = 2990  # a write, an atomic and a read of the L2, one after the other
-    turnstile_rate: float = 58.8  # of partial sums in memory
-    cluster_split_rate: float = 10.5  # of partial sums in a cluster: stored, waited for and added up
-    cluster: float = 316  # the barrier of a cluster at its start and end
-    start: float = 1680  # the first loads, the first barrier, the last store
-    ragged: float = 0.237  # the part of an idle multiprocessor's share of the last wave that the others gain
-    unhidden: float = 0.116  # the part of the loads that shows beside whatever is slower: they share the power
-    unhidden_memory: float = 0.392  # the part of the shorter that shows, of work and the streaming of memory
-    l2_share: float = 0.0408  # the part of the loads from the L2 that costs as much as memory
-    row_of_two_lines: float = 1.61  # cost of a row of 128 bytes that straddles cache lines
-    row_of_half_sectors: float = 2.04  # of one that straddles their sectors of 32 bytes
+    promotion_pingpong: float = 332
+    tile: float = 335  # between two tiles
+    deferred_tile: float = 661  # the same with a deferred epilogue
+    epilogue_rate: float = 36.1  # of the result
+    direct_epilogue_rate: float = 2.89  # the same where threads store single elements
+    sub_tile: float = 63.7  # what a sub-tile adds to that
+    turnstile: float = 2850  # a write, an atomic and a read of the L2, one after the other
+    turnstile_rate: float = 58.9  # of partial sums in memory
+    cluster_split_rate: float = 10  # of partial sums in a cluster: stored, waited for and added up
+    cluster: float = 363  # the barrier of a cluster at its start and end
+    start: float = 1600  # the first loads, the first barrier, the last store
+    ragged: float = 0.244  # the part of an idle multiprocessor's share of the last wave that the others gain
+    unhidden: float = 0.18  # the part of the loads that shows beside whatever is slower: they share the power
+    unhidden_memory: float = 0.397  # the part of the shorter that shows, of work and the streaming of memory
+    l2_share: float = 0.0352  # the part of the loads from the L2 that costs as much as memory
+    copy: float = 4500  # of the launch of a copy of an operand before
+    own_k_tile: float = 400  # of a k-tile that the producer's threads load: a barrier, a fence, the latency of memory
+    own_instruction: float = 3  # of their instructions, with the share of that latency
+    row_of_two_lines: float = 1.86  # cost of a row of 128 bytes that straddles cache lines
+    row_of_half_sectors: float = 2.33  # of one that straddles their sectors of 32 bytes
 
 
 COEFFICIENTS = Coefficients()
@@ -59,6 +62,9 @@ SUSTAINED = Coefficients(
     unhidden=0.03,
     unhidden_memory=0.5,
     l2_share=0.05,
+    copy=4500.0,
+    own_k_tile=400.0,
+    own_instruction=3.0,
     row_of_two_lines=1.5,
     row_of_half_sectors=2.6,
 )

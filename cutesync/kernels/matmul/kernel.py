@@ -4,7 +4,7 @@ A block has three warpgroups of 128 threads. The last is the *producer*: one war
 into a ring of stages. The first two are *consumers*: they multiply a stage with WGMMA out of shared memory
 (``mainloop``), hand it back, and store their tile (``epilogue``, ``store``, ``split``); ``schedule`` says how the two
 share tiles. setmaxnreg moves registers from the producer, which needs few, to the consumers, which hold the
-accumulators.
+accumulators. Operands that TMA refuses may be loaded by all four warps of the producer's warpgroup (``own``).
 
 The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
 
@@ -19,12 +19,11 @@ leaves an SM; it waits for the whole of that launch before it touches global mem
 
 from __future__ import annotations
 
-from collections import namedtuple
 from functools import partial
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int16, Int32, Int64, pipeline
+from cutlass import Float32, Int32, Int64, pipeline
 from cutlass.cute.nvgpu import cpasync
 from cutlass.memory import SmemAllocator
 from cutlass.tensor_utils import LayoutEnum
@@ -34,14 +33,17 @@ from ...sync.barrier import Barriers
 from ...sync.pipelines import acquire, drain
 from ...sync.wait import bounded, in_role
 from .epilogue import DeferredStore, DirectStore, Epilogue, Progress
+from .loads import TmaLoad, partition, start
 from .mainloop import Inputs, Mainloop, PartsMainloop, PromotedMainloop
 from .mma import tiled_mma
-from .parameters import Operands, Order, Split
+from .own import OWN_IN_FLIGHT, OwnLoad, OwnProducer
+from .parameters import Operands, Order, Source, Split
 from .parts import WARPS, split_stage
 from .policy import (
     CONSUMER_REGISTERS,
     CONSUMERS,
     K_TILE_BYTES,
+    OWN_REGISTERS,
     PARTS_REGISTERS,
     PRODUCER_REGISTERS,
     THREADS,
@@ -57,17 +59,20 @@ from .terms import TermsSpec
 REPORT_REGISTERS = 8  # that each consumer gives up in a debug build: printf in a producer of 24 registers has no room
 
 
-class Load(namedtuple("Load", "atom tensor stages rows peers multicast")):
-    """How the producer loads an operand: the TMA load, the tensor of its coordinates, the stages in shared memory, the
-    rows of a tile; how many blocks of the cluster need the same rows, each of which loads a part of them for all, and a
-    bit for each of these blocks."""
-
-
 class Matmul:
     """The kernel for a configuration, types of A and B (equally wide), majors and epilogue. ``majors`` says of A and B
-    whether K is contiguous. Integers are added up in int32, the rest in float32."""
+    whether K is contiguous, ``loads`` how they are loaded (see ``plan.Operand``). Integers are added up in int32, the
+    rest in float32."""
 
-    def __init__(self, config: MatmulPolicy, elements: tuple, out, majors: tuple[bool, bool], terms: TermsSpec) -> None:
+    def __init__(
+        self,
+        config: MatmulPolicy,
+        elements: tuple,
+        out,
+        majors: tuple[bool, bool],
+        terms: TermsSpec,
+        loads: tuple[str, str] = ("tma", "tma"),
+    ) -> None:
         self.config = config
         self.element_a, self.element_b = elements
         self.a_major, self.b_major = (LayoutEnum.ROW_MAJOR if k_major else LayoutEnum.COL_MAJOR for k_major in majors)
@@ -81,6 +86,12 @@ class Matmul:
         self.finish = (split if config.splits > 1 else DeferredStore if config.deferred else DirectStore)(self.epilogue)
         mainloop = PartsMainloop if config.parts else PromotedMainloop if config.promoted else Mainloop
         self.mainloop = mainloop(config, mma, types, self.finish)
+        registers = OWN_IN_FLIGHT // max(1, 2 - loads.count("tma"))
+        own = (
+            OwnLoad(*each, registers) if each[0] != "tma" else None
+            for each in zip(loads, elements, config.tile, majors)
+        )
+        self.producer = OwnProducer(config, tuple(own))
         self.threads, self.smem = THREADS, config.smem(self.epilogue.bytes)
 
     @cute.jit
@@ -98,28 +109,21 @@ class Matmul:
         stream,
     ):
         """``extents`` are (M, N, K, L), ``strides`` those of A, B and D that are not 1, in elements: (row or column,
-        batch) of each. Only its launch facts are used at run time; ``plan`` encodes the tensor maps that this function
-        describes."""
+        batch) of each; of operands that the producer's threads load, all of ``Source`` but the pointer. Only its launch
+        facts are used at run time; ``plan`` encodes the tensor maps that this function describes."""
         m, n, k, items = extents
-        (a_step, a_batch), (b_step, b_batch), (d_step, d_batch) = strides
-        a_k, b_k = self.a_major == LayoutEnum.ROW_MAJOR, self.b_major == LayoutEnum.ROW_MAJOR
-        in_a = cute.make_tensor(
-            a, cute.make_layout((m, k, items), stride=(a_step, 1, a_batch) if a_k else (1, a_step, a_batch))
-        )
-        in_b = cute.make_tensor(
-            b, cute.make_layout((n, k, items), stride=(b_step, 1, b_batch) if b_k else (1, b_step, b_batch))
-        )
+        of_a, of_b, (d_step, d_batch) = strides
         steps_d = (1, d_step, d_batch) if self.epilogue.terms.by_columns else (d_step, 1, d_batch)
         in_d = cute.make_tensor(d, cute.make_layout((m, n, items), stride=steps_d))
-        tile, (peers_m, peers_n), stages = (*self.config.tile, self.k), self.config.cluster, self.config.stages
+        tile, stages = (*self.config.tile, self.k), self.config.stages
         layout_a = hopper_helpers.make_smem_layout_a(self.a_major, tile, self.element_a, stages)
         layout_b = hopper_helpers.make_smem_layout_b(self.b_major, tile, self.element_b, stages)
-        atom_a, a_at = self.load_atom(in_a, layout_a, (tile[0], self.k), peers_n)
-        atom_b, b_at = self.load_atom(in_b, layout_b, (tile[1], self.k), peers_m)
+        in_a = self.operand(0, a, (m, k, items), of_a, layout_a)
+        in_b = self.operand(1, b, (n, k, items), of_b, layout_b)
         atom_d, d_at = self.epilogue.stores[0].tma(in_d)
         pre = self.store_of_pre(operands.more, (m, n, items))
         self.kernel.set_name_prefix("cutesync_matmul", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(atom_a, a_at, atom_b, b_at, atom_d, d_at, layout_a, layout_b, order, split, operands, pre).launch(
+        self.kernel(in_a, in_b, atom_d, d_at, layout_a, layout_b, order, split, operands, pre).launch(
             grid=(grid, 1, 1),
             block=(THREADS, 1, 1),
             cluster=(self.config.cluster_size, 1, 1),
@@ -128,10 +132,22 @@ class Matmul:
             stream=stream,
         )
 
-    def load_atom(self, tensor, layout, tile, peers: int):
-        """The TMA load of a stage's tile, of which each of ``peers`` blocks brings a part to all of them."""
+    def operand(self, number: int, pointer, extents, steps, layout) -> tuple:
+        """How the producer finds operand ``number``: a ``Source``, or the TMA load of a stage's tile, of which each of
+        ``peers`` blocks brings a part to all of them, and the tensor of its coordinates."""
+        if self.producer.own[number]:
+            return Source(pointer, *steps)
+        major, rows, peers = (
+            (self.a_major, self.b_major)[number],
+            self.config.tile[number],
+            self.config.cluster[1 - number],
+        )
+        step, batch = steps
+        stride = (step, 1, batch) if major == LayoutEnum.ROW_MAJOR else (1, step, batch)
+        tensor = cute.make_tensor(pointer, cute.make_layout(extents, stride=stride))
         operation = cpasync.CopyBulkTensorTileG2SMulticastOp() if peers > 1 else cpasync.CopyBulkTensorTileG2SOp()
-        return cpasync.make_tiled_tma_atom(operation, tensor, layout, tile, num_multicast=peers)
+        atom, coordinates = cpasync.make_tiled_tma_atom(operation, tensor, layout, (rows, self.k), num_multicast=peers)
+        return atom, coordinates
 
     def store_of_pre(self, more, shape) -> tuple:
         """The TMA store of what was before the activation and the tensor of its coordinates; () if there is none."""
@@ -155,10 +171,8 @@ class Matmul:
     @cute.kernel
     def kernel(
         self,
-        atom_a: cute.CopyAtom,
-        a: cute.Tensor,
-        atom_b: cute.CopyAtom,
-        b: cute.Tensor,
+        a: tuple,
+        b: tuple,
         atom_d: cute.CopyAtom,
         d: cute.Tensor,
         layout_a: cute.ComposedLayout,
@@ -172,8 +186,8 @@ class Matmul:
         group = cute.arch.make_warp_uniform(thread // WARPGROUP)
         cute.arch.griddepcontrol_launch_dependents()
         if thread == THREADS - WARPGROUP:
-            cpasync.prefetch_descriptor(atom_a)
-            cpasync.prefetch_descriptor(atom_b)
+            for number in self.producer.by_tma:
+                cpasync.prefetch_descriptor((a, b)[number][0])
         allocator = SmemAllocator()
         of_stages = ((self.element_a, layout_a), (self.element_b, layout_b))
         *stages, buffers = (
@@ -193,15 +207,17 @@ class Matmul:
             # the barriers of the exchange are initialised, seen by the whole cluster
             cute.arch.cluster_arrive_relaxed()
             cute.arch.cluster_wait()
-        work = Work(self.config, a, d, self.k, order, split)
-        spare = max(REPORT_REGISTERS * bounded(), PARTS_REGISTERS * self.config.parts)
+        work = Work(self.config, lambda: self.producer.extent_k(a), d, self.k, order, split)
+        spare = max(REPORT_REGISTERS * bounded(), PARTS_REGISTERS * self.config.parts, OWN_REGISTERS * self.config.own)
         if group == CONSUMERS:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS + 2 * spare)
-            if thread // 32 == CONSUMERS * 4:
+            if cutlass.const_expr(self.config.own):
+                in_role("producer", self.producer.produce, (a, b), (stages_a, stages_b), ring, work)
+            elif thread // 32 == CONSUMERS * 4:
                 (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
                 of_row, of_column = work.multicasts()
-                load_a = Load(atom_a, a, stages_a, tile_m, peers_n, of_row)
-                load_b = Load(atom_b, b, stages_b, tile_n, peers_m, of_column)
+                load_a = TmaLoad(a[0], a[1], stages_a, tile_m, self.k, peers_n, of_row)
+                load_b = TmaLoad(b[0], b[1], stages_b, tile_n, self.k, peers_m, of_column)
                 in_role("producer", self.produce, load_a, load_b, ring, work)
             elif cutlass.const_expr(self.config.parts):
                 in_role("splitter", self.split_stages, Inputs(stages_a, stages_b, ring, *small), work)
@@ -221,8 +237,8 @@ class Matmul:
         return pipeline.PipelineTmaAsync.create(
             num_stages=self.config.stages,
             barrier_storage=barriers,
-            tx_count=self.config.stage_bytes(),
-            producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, 1),
+            tx_count=self.producer.tx_bytes,
+            producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, self.producer.arrivals),
             consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, readers),
             cta_layout_vmnk=cute.make_layout((1, peers_m, peers_n, slices)),
         )
@@ -230,12 +246,12 @@ class Matmul:
     # --- producer --------------------------------------------------------------------------------------------------
 
     @cute.jit
-    def produce(self, a: Load, b: Load, ring, work: Work):
+    def produce(self, a: TmaLoad, b: TmaLoad, ring, work: Work):
         """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it. What the first load
         needs is known before the launches before this one are waited for."""
         rank, peers_m, order = work.rank(), self.config.cluster[0], work.order
-        to_a, from_a = self.partition(a, rank // peers_m)
-        to_b, from_b = self.partition(b, rank % peers_m)
+        to_a, from_a = partition(a, rank // peers_m)
+        to_b, from_b = partition(b, rank % peers_m)
         unit, step, units = work.walk()
         k_tiles = work.k_tiles()
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages)
@@ -248,8 +264,8 @@ class Matmul:
                 tile = place.tile
                 from_tile_a = from_a[None, tile.m, k, tile.item * order.a_batched]
                 from_tile_b = from_b[None, tile.n, k, tile.item * order.b_batched]
-                self.load(a, from_tile_a, to_a[None, stage.index], full)
-                self.load(b, from_tile_b, to_b[None, stage.index], full)
+                start(a, from_tile_a, to_a[None, stage.index], full)
+                start(b, from_tile_b, to_b[None, stage.index], full)
                 stage.advance()
             unit += step
             place = work.place(unit, rank)
@@ -270,18 +286,6 @@ class Matmul:
                 split_stage(operands, inputs.ring, inputs.ready, stage, thread)
                 stage.advance()
             unit += step
-
-    def partition(self, operand: Load, part):
-        """``(shared, global)`` for the copies of one operand: (copy, stage) and (copy, tile of rows, k-tile, batch). A
-        block loads ``part`` of the rows' parts."""
-        tiles = cute.local_tile(operand.tensor, (operand.rows, self.k), (None, None, None))
-        parts, stages = cute.make_layout(operand.peers), cute.group_modes(operand.stages, 0, 2)
-        return cpasync.tma_partition(operand.atom, part, parts, stages, cute.group_modes(tiles, 0, 2))
-
-    def load(self, operand: Load, source, target, full) -> None:
-        """Start the load; its bytes arrive at ``full``, in every block of the cluster that needs them."""
-        multicast = {"mcast_mask": Int16(operand.multicast)} if operand.peers > 1 else {}
-        cute.copy(operand.atom, source, target, tma_bar_ptr=full, **multicast)
 
     # --- consumers -------------------------------------------------------------------------------------------------
 

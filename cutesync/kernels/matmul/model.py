@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import policy
-from .candidates import CANDIDATES, PARTS, PROMOTED
+from .candidates import CANDIDATES, OWN, PARTS, PROMOTED, PROMOTED_OWN
 from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MatmulPolicy
 
@@ -25,27 +25,36 @@ LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the 
 L2_BYTES = 30e6  # operands of repeated products stay in the L2, at the fitted memory rate; larger ones do not
 STREAM_RATE = 2400  # bytes a clock that memory gives to others, of the whole GPU (4.2 TB/s)
 SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clocks, and bytes a clock beside them
-PACK_CLOCKS = 4500  # of the launch of a copy
+OWN_MARGIN = 1.15  # that loads by the producer's threads must be faster than copies: their coefficients are estimates
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 
 
 class Access(NamedTuple):
-    """How TMA finds the operands: whether K is contiguous in B, and how many bytes lie between rows of A and of B."""
+    """How the operands are found: whether K is contiguous in B, and how many bytes lie between rows of A and of B.
+    ``own_a``, ``own_b``: instructions for 16 bytes where the producer's threads load them, 0 for TMA."""
 
     b_k_major: bool = True
     pitch_a: int = K_TILE_BYTES
     pitch_b: int = K_TILE_BYTES
+    own_a: int = 0
+    own_b: int = 0
 
 
 class Workload(
     namedtuple(
         "Workload",
-        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts",
-        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False),
+        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts copies copied",
+        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False, 0, 0),
     )
 ):
     """What the model knows of a problem; ``split`` says whether K may be cut, ``accumulators`` how many a thread may
-    have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the kernel."""
+    have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the kernel, ``copies``
+    how many operands are packed before, and ``copied`` the bytes that this reads and writes."""
+
+    @property
+    def own(self) -> bool:
+        """Whether the producer's threads load an operand."""
+        return self.access.own_a + self.access.own_b > 0
 
 
 class Table(
@@ -99,7 +108,9 @@ def fixed(of: Table, load: Any, by: Coefficients) -> Fixed:
     exchange = np.where(of.cluster_split > 0, of.exchange_bytes / by.cluster_split_rate, by.turnstile + partial)
     store = store * of.share + np.where(of.splits > 1, exchange, 0.0)
     compute = np.maximum(_multiply(of, by), of.stage_bytes / by.arrival_rate)
-    deferred = defers(of, load.out_bytes)
+    own = load.access.own_a * of.tile_m + load.access.own_b * of.tile_n  # each of 128 threads has a vector of 16 rows
+    compute = np.maximum(compute, np.where(own > 0, by.own_k_tile + by.own_instruction / 16 * own, 0.0))
+    deferred = defers(of, load.out_bytes) & (own == 0)
     return Fixed(_loaded(of, load.access, by), compute, store, deferred, of.cooperative == 0)
 
 
@@ -125,7 +136,8 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
     work = waves * mainloop + (waves - 1) * between
     memory_bound = memory + (by.l2_share / by.dram_rate) * blocks * k_tiles * known.loaded
     found = np.maximum(work, memory_bound) + by.unhidden_memory * np.minimum(work, memory)
-    return found + known.store + (by.start + by.cluster * (of.cluster_size > 1))
+    found = found + known.store + (by.start + by.cluster * (of.cluster_size > 1))
+    return found + copy_cost(load.copies, load.copied, by)
 
 
 def defers(of: Table, out_bytes: Any) -> np.ndarray:
@@ -165,18 +177,24 @@ def coefficients_of(load: Workload) -> Coefficients:
     return SUSTAINED if load.batch * load.m * load.n * load.k_tiles >= LONG else COEFFICIENTS
 
 
-def pack_cost(read: int, written: int) -> float:
-    """Clocks of a copy of an operand before the product, so many bytes read and written."""
-    return PACK_CLOCKS + (read + written) / STREAM_RATE
+def vector_instructions(load: str, size: int) -> int:
+    """Of the producer's threads for 16 bytes of elements of ``size`` (counted in the PTX); 0 for TMA."""
+    return {"tma": 0, "vectors": 45, "elements": 10 + 7 * 16 // size}[load]
+
+
+def copy_cost(copies: Any, moved: Any, by: Coefficients = COEFFICIENTS) -> Any:
+    """Clocks of so many copies of operands before the product, which read and write so many bytes in all."""
+    return by.copy * copies + moved / STREAM_RATE
 
 
 # --- the choice ----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=8)
-def _candidates(promoted: bool, parts: bool, multiprocessors: int) -> tuple[tuple[MatmulPolicy, ...], Table]:
+@lru_cache(maxsize=16)
+def _candidates(promoted: bool, parts: bool, own: bool, multiprocessors: int) -> tuple[tuple[MatmulPolicy, ...], Table]:
     """All candidates and their numbers."""
-    found = PARTS if parts else PROMOTED if promoted else CANDIDATES
+    of_tma = PARTS if parts else PROMOTED if promoted else CANDIDATES
+    found = (PROMOTED_OWN if promoted else OWN) if own else of_tma
     return found, table(found, multiprocessors)
 
 
@@ -196,19 +214,19 @@ def _even(pitch: int) -> int:
 @lru_cache(maxsize=256)
 def _fixed(load: Workload, by: Coefficients, multiprocessors: int) -> Fixed:
     """``fixed`` of the candidates, for a workload without its extents."""
-    return fixed(_candidates(load.promoted, load.parts, multiprocessors)[1], load, by)
+    return fixed(_candidates(load.promoted, load.parts, load.own, multiprocessors)[1], load, by)
 
 
 @lru_cache(maxsize=4096)
 def shortlist(load: Workload, count: int = 1) -> tuple[tuple[float, MatmulPolicy], ...]:
     """``(clocks, policy)`` of the ``count`` policies with the least modelled cost, best first; of equal ones those that
     are listed first."""
-    policies, of = _candidates(load.promoted, load.parts, policy.SMS)
+    policies, of = _candidates(load.promoted, load.parts, load.own, policy.SMS)
     by, access = (
         coefficients_of(load),
         load.access._replace(pitch_a=_even(load.access.pitch_a), pitch_b=_even(load.access.pitch_b)),
     )
-    known = _fixed(load._replace(m=0, n=0, k_tiles=0, batch=0, access=access), by, policy.SMS)
+    known = _fixed(load._replace(m=0, n=0, k_tiles=0, batch=0, access=access, copies=0, copied=0), by, policy.SMS)
     clocks = np.where(possible(of, load), cost(of, load, by, known), np.inf)
     order = [int(clocks.argmin())] if count == 1 else np.argsort(clocks, kind="stable")[:count].tolist()
     return tuple((float(clocks[i]), policies[i]) for i in order if clocks[i] < np.inf)

@@ -16,6 +16,7 @@ from cutlass import Int32, Int64, Uint32
 
 from ...sync.overlap import await_launches
 from ...warp import LANES
+from ..words import funnel_shift
 from .pack import THREADS, three_terms
 from .policy import PACK_RUN
 
@@ -109,7 +110,7 @@ class PackRows:
                     words = [
                         Uint32(cutlass.select_((skew & (4 * hop)) != 0, *pair)) for pair in zip(words[hop:], words)
                     ]
-                words = [shifted(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])]
+                words = [funnel_shift(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])]
                 if left < j * STRIDE + VECTOR:
                     for i in cutlass.range_constexpr(WORDS):
                         words[i] = words[i] & mask(left - (j * STRIDE + 4 * i))
@@ -142,12 +143,6 @@ def memory(kind, address, count: int, align: int):
     return cute.make_tensor(
         cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=align), cute.make_layout((count,))
     )
-
-
-def shifted(low, high, bits):
-    """Four bytes of two words that lie side by side, from bit ``bits`` on."""
-    funnel = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"
-    return Uint32(cute.arch.inline_ptx(funnel, write_only_types=[Uint32], read_only_args=[low, high, bits]))
 
 
 def mask(count):

@@ -6,6 +6,7 @@ tensor in 12 bytes.
 """
 
 from collections import namedtuple
+from collections.abc import Sequence
 
 from ..states import numbered
 from .terms import TermsSpec
@@ -39,12 +40,22 @@ class More(namedtuple("More", "pre_pointer pre_row pre_column pre_batch amax")):
     as the bits of a float32 (Int32)."""
 
 
+class Source(namedtuple("Source", "pointer outer inner outer_step inner_step batch_step low high")):
+    """Where an operand lies that the producer's threads load: ``outer`` lines of ``inner`` elements each (Int32),
+    whichever of K and the rows these are; strides, and the ends of the memory of all elements counted from ``pointer``,
+    in bytes (Int64)."""
+
+
+SOURCE = Source._fields[1:]  # names of parameters, behind that of the operand
 MAPS = ("a", "a_extents", "b", "b_extents", "d", "d_extents")
 PRE_MAPS = ("pre", "pre_extents")
 NAMES = (*MAPS, *Order._fields, *Split._fields, *Operands._fields[:-2])
 
 
-def names_of(terms: TermsSpec) -> tuple[str, ...]:
-    """The kernel's parameters in order."""
+def names_of(terms: TermsSpec, own: Sequence[str] = ()) -> tuple[str, ...]:
+    """The kernel's parameters in order; the producer's threads load the operands ``own``."""
+    operands: list[str] = []
+    for name in "ab":
+        operands += (name, *(f"{name}_{field}" for field in SOURCE)) if name in own else (name, f"{name}_extents")
     maps = PRE_MAPS if terms.pre is not None and terms.pre_by_tma else ()
-    return (*NAMES, *(More._fields if terms.several else ()), *numbered("arg", terms.args), *maps)
+    return (*operands, *NAMES[4:], *(More._fields if terms.several else ()), *numbered("arg", terms.args), *maps)

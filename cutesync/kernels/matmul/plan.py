@@ -8,7 +8,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +21,11 @@ from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from ..states import numbered
 from . import policy
-from .model import Access, Workload, coefficients_of, cost, raster, shortlist, table
-from .parameters import MAPS, PRE_MAPS, More, Operands, Order, Split, names_of
+from .model import Access, Workload, coefficients_of, cost, raster, shortlist, table, vector_instructions
+from .parameters import MAPS, PRE_MAPS, SOURCE, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
 
-if TYPE_CHECKING:
-    from .problem import PackJob
-
-PACK_THREADS = 256  # of a block
 TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
 
 
@@ -37,13 +33,18 @@ TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of
 class Operand:
     """A batch of matrices seen as (rows, K): ``k_major`` says which of the two is contiguous, ``step`` is the stride of
     the other and ``batch`` that of the items, in elements; ``items`` is 1 for an operand that all results share.
-    ``rows`` that exist, if not all: the rest are zero."""
+    ``rows`` that exist, if not all: the rest are zero. ``load`` is how the kernel loads it: "tma", or by the producer's
+    threads as "vectors" or "elements" (see ``own``). Their strides may be any; K has ``k_step`` then, and ``edges`` are
+    where the memory of all elements begins and ends, counted from the first."""
 
     k_major: bool
     step: int
     items: int
     batch: int
     rows: int = 0
+    load: str = "tma"
+    k_step: int = 1
+    edges: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,12 @@ class Problem:
         """Elements of K in a k-tile."""
         return K_TILE_BYTES // self.elements[0].size
 
-    @property
+    @functools.cached_property
     def load(self) -> Workload:
         """What the model knows of it."""
         size = self.elements[0].size
-        access = Access(self.b.k_major, self.a.step * size, self.b.step * size)
+        own = (vector_instructions(x.load, size) for x in (self.a, self.b))
+        access = Access(self.b.k_major, self.a.step * size, self.b.step * size, *own)
         k_tiles = -(-self.k // self.k_elements)
         of_pre = self.terms.pre.size if self.terms.pre else 0
         most = policy.MAX_TWO_RESULTS_ACCUMULATORS if of_pre else policy.MAX_ACCUMULATORS
@@ -108,9 +110,14 @@ class Problem:
     def cost(self, config: MatmulPolicy | None) -> float:
         """Clocks that the model expects with this configuration, or with its own choice."""
         if config is None:
-            return shortlist(self.load)[0][0]
+            return shortlist(self.load, 1)[0][0]  # the key that the choice itself looks up
         load = self.load
-        return float(cost(table([replace(config, parts=self.parts)], policy.SMS), load, coefficients_of(load))[0])
+        return float(cost(table([self.settled(config)], policy.SMS), load, coefficients_of(load))[0])
+
+    def settled(self, config: MatmulPolicy) -> MatmulPolicy:
+        """The configuration with what the operands decide."""
+        load_a, load_b = ("tma" if x.load == "tma" else "own" for x in (self.a, self.b))
+        return replace(config, parts=self.parts, load_a=load_a, load_b=load_b)
 
     @property
     def key(self) -> tuple:
@@ -135,35 +142,44 @@ class Problem:
 
 
 def kernel_spec(
-    config: MatmulPolicy, elements: tuple[DType, DType], out: DType, majors: tuple[bool, bool], terms: TermsSpec
+    config: MatmulPolicy,
+    elements: tuple[DType, DType],
+    out: DType,
+    majors: tuple[bool, bool],
+    terms: TermsSpec,
+    loads: tuple[str, str] = ("tma", "tma"),
 ) -> KernelSpec:
-    """The kernel; one serves all shapes of its layout class. ``config`` is ``decided``."""
+    """The kernel; one serves all shapes of its layout class. ``config`` is ``decided``; ``loads`` are those of the
+    operands (see ``Operand``)."""
 
     def make() -> Any:
         from .kernel import Matmul
 
-        return Matmul(config, tuple(element.cutlass for element in elements), out.cutlass, majors, terms)
+        return Matmul(config, tuple(element.cutlass for element in elements), out.cutlass, majors, terms, loads)
 
     accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
-    names, maps = names_of(terms), (*MAPS, *PRE_MAPS)
+    own = [name for name, load in zip("ab", loads) if load != "tma"]
+    names, maps = names_of(terms, own), (*MAPS, *PRE_MAPS)
     kinds = {"alpha": "Float32", "beta": "Float32"}
     kinds |= {name: "Int64" for name in names if name.startswith(("c_", "d_", "pre_"))}
-    arrays = dict.fromkeys(("c", "bias", "d_pointer", "scale_a", "scale_b", "pre_pointer"), out)
+    kinds |= {f"{name}_{field}": "Int64" for name in own for field in SOURCE[2:]}
+    arrays = dict.fromkeys(("c", "bias", "d_pointer", "scale_a", "scale_b", "pre_pointer", *own), out)
     arrays |= {"scratch": accumulator, "counters": INT32, "amax": INT32}
     args = {name: argument.parameter(name) for name, argument in zip(numbered("arg", terms.args), terms.args)}
     parameters: list[Parameter] = []
     for name in names:
         if name in args:
             parameters.append(args[name])
-        elif name in maps:
+        elif name in maps and name not in own:
             parameters.append(Packed(name, 12 if name.endswith("extents") else 128))
         else:
             parameters.append(Pointer(name, arrays[name]) if name in arrays else Scalar(name, kinds.get(name, "Int32")))
     key = ("matmul", *config.kernel, *(element.name for element in elements), out.name, *majors, *terms.key)
-    return KernelSpec(key, tuple(parameters), make, config.cluster_size, lambda: _examples(elements, out, terms))
+    key += loads if own else ()
+    return KernelSpec(key, tuple(parameters), make, config.cluster_size, lambda: _examples(elements, out, terms, loads))
 
 
-def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec) -> list:
+def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec, loads: tuple[str, str]) -> list:
     """Arguments of the kernel's host function, but the grid and the stream, as the DSL is shown them."""
     import cutlass.cute as cute
     from cutlass import Float32, Int32, Int64
@@ -180,13 +196,15 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec) -> li
     stored = moved(out)
     accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
     word, long = Int32(0), Int64(0)
+    steps = [(long, long) if load == "tma" else (word, word, *(long,) * 5) for load in loads]
     scale, strides = pointer(FLOAT32), (long,) * 3
     more = More(pointer(moved(terms.pre)), *strides, pointer(INT32)) if terms.several else ()
     args = tuple(argument.parameter(name).example() for name, argument in zip(numbered("arg", terms.args), terms.args))
     return [
-        *(pointer(element, TMA_BYTES) for element in (*elements, stored)),
+        *(pointer(of, TMA_BYTES if load == "tma" else None) for of, load in zip(elements, loads)),
+        pointer(stored, TMA_BYTES),
         (word,) * 4,
-        ((long, long),) * 3,
+        (*steps, (long, long)),
         Order(*(word,) * 4),
         Split(word, word, pointer(accumulator, TMA_BYTES), pointer(INT32)),
         Operands(
@@ -211,8 +229,8 @@ def make_launch(
     to the kernel: "a", "b", "c", "bias", "scale_a", "scale_b", "d", "pre" or "amax"."""
     ordinal = problem.ordinal
     config = decided(problem, config)
-    majors = problem.a.k_major, problem.b.k_major
-    spec = kernel_spec(config, problem.elements, problem.out, majors, problem.terms)
+    majors, loads = (problem.a.k_major, problem.b.k_major), (problem.a.load, problem.b.load)
+    spec = kernel_spec(config, problem.elements, problem.out, majors, problem.terms, loads)
     along_n, group = raster(config, problem.m, problem.n)
     k_tiles = -(-problem.k // problem.k_elements)
     of_slice = -(-k_tiles // config.splits)
@@ -231,13 +249,14 @@ def make_launch(
         size = 4 * config.accumulators * policy.WARPGROUP * parts * splits
         claim = functools.partial(workspace.counters_and_scratch, counter_bytes=4 * parts, scratch_bytes=size)
     grid = clusters * config.cluster_size
-    return Launch(spec, ordinal, grid, values | _maps(problem, config), arrays, claim, stream)
+    values |= _sources(problem) | _maps(problem, config)
+    return Launch(spec, ordinal, grid, values, arrays, claim, stream)
 
 
 def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
     """The configuration, or the model's if there is none, with everything decided that follows from the problem and the
     GPU."""
-    config = replace(config or problem.shortlist()[0], parts=problem.parts)
+    config = problem.settled(config or problem.shortlist()[0])
     if problem.terms.pre is not None:
         if config.deferred:
             came = "True with pre_activation=True"
@@ -245,6 +264,18 @@ def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
         config = replace(config, deferred=False)
     several = math.prod(config.tiles(problem.m, problem.n)) * problem.items > config.slots(problem.multiprocessors)
     return config.decided(problem.terms.widest(problem.out), several)
+
+
+def _sources(problem: Problem) -> dict[str, Any]:
+    """The parameters of operands that the producer's threads load: ``parameters.Source``."""
+    found: dict[str, Any] = {}
+    for name, operand, rows, element in zip("ab", (problem.a, problem.b), (problem.m, problem.n), problem.elements):
+        if operand.load != "tma":
+            outer, inner = (rows, problem.k) if operand.k_major else (problem.k, rows)
+            of_lines = operand.step, operand.k_step, operand.batch, *operand.edges
+            numbers = outer, inner, *(element.size * number for number in of_lines)
+            found |= {f"{name}_{field}": number for field, number in zip(SOURCE, numbers)}
+    return found
 
 
 def _maps(problem: Problem, config: MatmulPolicy) -> dict[str, Any]:
@@ -255,11 +286,15 @@ def _maps(problem: Problem, config: MatmulPolicy) -> dict[str, Any]:
     more = {}
     if terms.pre is not None and terms.pre_by_tma:
         more = {"pre": result_map(problem, config, terms.pre, problem.pre), "pre_extents": of_result}
+    sides = (
+        ("a", problem.a, problem.elements[0], m, tile_m, peers_n),
+        ("b", problem.b, problem.elements[1], n, tile_n, peers_m),
+    )
+    for name, operand, element, rows, tile_rows, peers in sides:
+        if operand.load == "tma":
+            more[name] = operand_map(problem, element, operand, rows, tile_rows, peers)
+            more[f"{name}_extents"] = struct.pack("<3i", rows, k, operand.items)
     return more | {
-        "a": operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n),
-        "a_extents": struct.pack("<3i", m, k, problem.a.items),
-        "b": operand_map(problem, problem.elements[1], problem.b, n, tile_n, peers_m),
-        "b_extents": struct.pack("<3i", n, k, problem.b.items),
         "d": result_map(problem, config, problem.out, problem.d) if terms.by_tma else bytes(TENSOR_MAP_BYTES),
         "d_extents": of_result,
     }
@@ -293,50 +328,6 @@ def result_map(problem: Problem, config: MatmulPolicy, out: DType, steps: tuple[
     swizzle = box[0] * out.size if box[0] * out.size > 16 else 0
     strides = step if outer > 1 else 0, item if problem.items > 1 else 0
     return TiledMap(out.name, (inner, outer, problem.items), strides, box, swizzle)
-
-
-def make_pack(job: PackJob, element: DType, ordinal: int, stream: int) -> Launch:
-    """The launch that packs an operand (see ``problem.PackJob``)."""
-    span, spec = job.span * element.size, pack_spec(element, job.form, job.side)
-    if job.form == "rows":
-        lines, across = job.items * job.rows, -(-span // policy.PACK_RUN)
-        blocks = -(-lines * across * 32 // PACK_THREADS)
-        numbers = [
-            lines,
-            job.rows,
-            *(element.size * n for n in (job.inner, *job.strides[:2], *job.edges)),
-            span,
-            across,
-        ]
-    else:
-        words = span // 4
-        across, down = -(-words // policy.PACK_WORDS), -(-job.rows // policy.PACK_ROWS)
-        blocks = job.items * across * down
-        numbers = [job.rows, job.inner, *job.strides, words, across, down]
-    names = [p.name for p in spec.parameters[2:]]
-    return Launch(spec, ordinal, blocks, dict(zip(names, numbers)), stream=stream)
-
-
-def pack_spec(element: DType, form: str, side: str) -> KernelSpec:
-    """The kernel for elements of this size, which are moved as bits."""
-    moved = BY_NAME[f"uint{8 * element.size}"]
-
-    def make() -> Any:
-        from .pack import Pack
-        from .pack_rows import PackRows
-
-        return PackRows(moved.cutlass, side) if form == "rows" else Pack(moved.cutlass, form == "transposed", side)
-
-    longs: tuple[str, ...] = ("rows", "inner", "item_stride", "row_stride", "inner_stride", "words")
-    words: tuple[str, ...] = ("across", "down")
-    order = (*longs, *words)
-    if form == "rows":
-        longs, words = ("inner", "item_stride", "row_stride", "low", "high", "span"), ("lines", "rows", "across")
-        order = ("lines", "rows", *longs, "across")
-    kinds = dict.fromkeys(longs, "Int64") | dict.fromkeys(words, "Uint32")
-    pointers = Pointer("x", moved), Pointer("out", moved, TMA_BYTES)
-    parameters: tuple[Parameter, ...] = (*pointers, *(Scalar(name, kinds[name]) for name in order))
-    return KernelSpec(("matmul pack", element.size, form, side), parameters, make)
 
 
 def make_zero(ordinal: int, stream: int) -> Launch:

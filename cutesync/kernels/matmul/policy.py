@@ -37,6 +37,8 @@ PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512
 MAX_ACCUMULATORS, MAX_PROMOTED_ACCUMULATORS, MAX_SPLIT_ACCUMULATORS = 208, 96, 128
 MAX_PARTS_ACCUMULATORS = 64  # with two more sets
 PARTS_REGISTERS = 8  # that each consumer gives up for the warps that split stages into parts
+MAX_OWN_ACCUMULATORS = 64  # of all sets, beside a producer that loads by itself
+OWN_REGISTERS = 64  # that each consumer gives up for such a producer: 176 remain, and the producer has 152
 MAX_TWO_RESULTS_ACCUMULATORS = 192  # that the model chooses for two results: above, some 200 bytes a thread spill
 MAX_DEFERRED_REGISTERS = 192  # of the accumulators and of a pending tile beside them
 MAX_SPLITS = 64
@@ -61,7 +63,9 @@ class MatmulPolicy:
     while it multiplies the next ("pingpong" has its other warpgroup for that); None does so where registers and tiles
     are enough. With ``swap_ab`` the result is computed as its transpose (see ``problem``), and ``tile`` is that of the
     transpose; None leaves it to the model. ``parts`` (for float32 in three products) splits each stage into big and
-    small parts in the kernel (see ``parts``)."""
+    small parts in the kernel (see ``parts``). ``load_a`` and ``load_b`` say how an operand that TMA refuses as it lies
+    is loaded: "own" by the producer's threads (see ``own``), "tma" by TMA from a packed copy; None leaves it to the
+    model. Other operands are always loaded by TMA. They are those of the transpose, too."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
@@ -73,6 +77,8 @@ class MatmulPolicy:
     deferred: bool | None = None
     swap_ab: bool | None = None
     parts: bool = False
+    load_a: str | None = None
+    load_b: str | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -99,6 +105,10 @@ class MatmulPolicy:
             )
         if self.parts and self.peers > 1:
             raise ArgumentValueError(explain("config.cluster", self.cluster, "(1, 1) with parts"))
+        if self.own and not self.can_load_own():
+            came = f"load_a={self.load_a!r}, load_b={self.load_b!r}, {self.tile}, {self.cluster}"
+            allowed = f"without parts, a cluster of (1, 1), at most {MAX_OWN_ACCUMULATORS} accumulators a thread"
+            raise ArgumentValueError(explain("config", came, f'"own" {allowed} in all sets'))
         if not 1 <= self.splits <= MAX_SPLITS:
             raise ArgumentValueError(explain("config.splits", self.splits, f"1 to {MAX_SPLITS}"))
         if self.stages < 0 or self.stages == 1 or self.group < 0:
@@ -122,6 +132,9 @@ class MatmulPolicy:
         choice(self.schedule, "config.schedule", ("cooperative", "pingpong"))
         flag(self.promoted, "config.promoted")
         flag(self.parts, "config.parts")
+        for name in ("load_a", "load_b"):
+            if getattr(self, name) is not None:
+                choice(getattr(self, name), f"config.{name}", ("tma", "own"))
         for name in ("deferred", "swap_ab"):
             if getattr(self, name) is not None:
                 flag(getattr(self, name), f"config.{name}")
@@ -136,6 +149,16 @@ class MatmulPolicy:
         """Whether float32 operands can be split into parts in the kernel: no blocks share loads, as the DSL's ring
         releases a peer's stage at block scope, which does not publish what was written into it."""
         return self.peers == 1 and self.accumulators <= MAX_PARTS_ACCUMULATORS
+
+    @property
+    def own(self) -> bool:
+        """Whether the producer's threads load an operand."""
+        return "own" in (self.load_a, self.load_b)
+
+    def can_load_own(self) -> bool:
+        """Whether the producer's threads can: nobody shares their loads, and registers suffice."""
+        accumulators = self.accumulators * (1 + self.promoted)
+        return self.peers == 1 and not self.parts and accumulators <= MAX_OWN_ACCUMULATORS
 
     # --- the tile and its parts ------------------------------------------------------------------------------------
 
@@ -233,7 +256,7 @@ class MatmulPolicy:
         epilogue operands do not fit in the remaining registers."""
         registers = self.accumulators * (1 + self.promoted) + self.accumulators * out_bytes // 4
         fits = out_bytes > 1 and registers <= MAX_DEFERRED_REGISTERS
-        return self.schedule == "cooperative" and self.splits == 1 and not self.parts and fits
+        return self.schedule == "cooperative" and self.splits == 1 and not (self.parts or self.own) and fits
 
     def defers(self, out_bytes: int, several: bool) -> bool:
         """Whether the epilogue of a block that has ``several`` tiles is deferred."""

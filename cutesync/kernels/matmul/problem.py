@@ -1,8 +1,8 @@
 """From arrays to problems: the steps that a call consists of.
 
 A call is one launch where TMA can read both operands and one stride leads from each item of the batch to the next. An
-operand that TMA cannot read is packed first; a batch that broadcasts in more ways than a stride can say is several
-launches.
+operand that TMA cannot read is packed first, or loaded by the producer's threads (see ``own``), whichever the model
+expects to take less time; a batch that broadcasts in more ways than a stride can say is several launches.
 
 With ``swap_ab`` a result is computed as the transpose of the product of the transposes, D^T = B^T A^T: the kernel takes
 B's transpose for A, and A's for B. wgmma takes 64 rows of the first operand at a time, but few of the second if there
@@ -19,11 +19,14 @@ from __future__ import annotations
 import itertools
 from collections import namedtuple
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...runtime.view import View
-from .model import pack_cost
+from .model import OWN_MARGIN, Workload, copy_cost, shortlist
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
+
+INVARIANT_ROWS = 128  # of a product that decides for those of the same N and K (``batch_invariant``)
 
 
 class Product(
@@ -34,8 +37,7 @@ class Product(
     ``tf32x3`` says that they are float32 in three products; ``promoted`` and ``split`` as in ``Problem``."""
 
 
-@dataclass(frozen=True)
-class Matrices:
+class Matrices(NamedTuple):
     """A batch of matrices: its address, the bytes of an element, (rows, columns), their strides in elements, and those
     of each dimension of the batch."""
 
@@ -47,7 +49,7 @@ class Matrices:
 
     @property
     def transposed(self) -> Matrices:
-        return replace(self, shape=self.shape[::-1], steps=self.steps[::-1])
+        return Matrices(self.address, self.size, self.shape[::-1], self.steps[::-1], self.batch)
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,32 @@ class Step:
     def cost(self, config: MatmulPolicy | None) -> float:
         """Clocks that the model expects with this configuration, or with its own choice."""
         size = self.problem.elements[0].size
-        copies = [pack_cost(size * job.items * job.rows * job.inner, size * job.elements) for job in self.packs if job]
-        return self.problem.cost(config) + sum(copies)
+        moved = [size * (job.items * job.rows * job.inner + job.elements) for job in self.packs if job]
+        margin = OWN_MARGIN if self.problem.load.own else 1.0
+        return margin * self.problem.cost(config) + copy_cost(len(moved), sum(moved))
+
+    def loads(self, config: MatmulPolicy | None) -> list[tuple[bool, bool]]:
+        """Which operands that are packed the producer's threads may load instead: all ways that ``config`` allows.
+        Where it says nothing that is all of them or none: one of two would take more kernels, and more time to
+        choose."""
+        can = [job is not None and not job.side and not self.problem.parts for job in self.packs]
+        given = [getattr(config, name, None) for name in ("load_a", "load_b")]
+        free = any(can) and (config is None or config.can_load_own())
+        ways = []
+        for own in (False, True) if free and None in given else (False,):
+            of_a, of_b = (may and (own if wanted is None else wanted == "own") for may, wanted in zip(can, given))
+            ways.append((of_a, of_b))
+        return ways
+
+    def with_own_loads(self, which: tuple[bool, bool]) -> Step:
+        """The same launch, where the producer's threads load these operands if TMA refuses them."""
+        problem, size = self.problem, self.problem.elements[0].size
+        a, b = (
+            job.operand(size) if own and job else operand
+            for job, operand, own in zip(self.packs, (problem.a, problem.b), which)
+        )
+        pack_a, pack_b = (None if own else job for job, own in zip(self.packs, which))
+        return replace(self, problem=replace(problem, a=a, b=b), packs=(pack_a, pack_b)) if any(which) else self
 
 
 @dataclass(frozen=True)
@@ -98,23 +124,50 @@ class PackJob:
         """Of the copy."""
         return self.items * self.rows * self.span * (3 if self.side else 1)
 
+    def operand(self, size: int) -> Operand:
+        """The operand as the producer's threads load it, for elements of ``size`` bytes: no copy is made."""
+        batch, row_step, k_step = self.strides
+        if size == 2 and (row_step == 1 or self.rows == 1) and not (k_step == 1 and self.inner > 1):
+            return Operand(False, k_step, self.items, batch, load="vectors", edges=self.edges)
+        load = "vectors" if k_step == 1 or self.inner == 1 else "elements"
+        k_step = 1 if load == "vectors" else k_step
+        return Operand(True, row_step, self.items, batch, load=load, k_step=k_step, edges=self.edges)
+
 
 def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[Step]]:
     """``(swap_ab, steps)``: the launches of a call whose result is not empty. Where ``config`` does not say it, the
     result is computed in the way that the model expects to take less time."""
     ways = (False, True) if config is None or config.swap_ab is None else (config.swap_ab,)
-    parts = _parts(product, config)
-    found = [(swapped, steps_of(product, swapped, split)) for split in parts for swapped in ways]
+    if product.tf32x3 and not product.split:
+        ways = (True,)  # which small product is added first follows from it
+    found = []
+    for split, swapped in itertools.product(_parts(product, config), ways):
+        steps = steps_of(product, swapped, split)
+        for which in steps[0].loads(config):
+            found.append((swapped, [step.with_own_loads(which) for step in steps]))
     return min(found, key=lambda way: way[1][0].cost(config)) if len(found) > 1 else found[0]
 
 
 def _parts(product: Product, config: MatmulPolicy | None) -> tuple[bool, ...]:
-    """Whether float32 operands may be split into parts in the kernel, and whether they may be before it."""
+    """Whether float32 operands may be split into parts in the kernel, and whether they may be before it. The two add
+    the products up in different orders; without ``split`` (``batch_invariant``) N and K alone decide it."""
     if not (product.tf32x3 and product.promoted):
         return (False,)
+    if not product.split:
+        return (_parts_of_any_rows(product) and (config is None or config.splits_parts()),)
     if config is None:
         return True, False
     return (config.splits_parts(),)
+
+
+def _parts_of_any_rows(product: Product) -> bool:
+    """Whether the model would split float32 operands in the kernel for ``INVARIANT_ROWS`` rows of A."""
+    (k, n), size = product.b.shape[-2:] if len(product.b.shape) > 1 else (*product.b.shape, 1), product.b.dtype.size
+    m, k_tiles, out_bytes = INVARIANT_ROWS, -(-k * size // K_TILE_BYTES), product.out.dtype.size
+    in_kernel = Workload(n, m, k_tiles, 1, out_bytes, True, False, parts=True)
+    moved = (m + n) * (k * size + 3 * k_tiles * K_TILE_BYTES)
+    before = Workload(n, m, 3 * k_tiles, 1, out_bytes, True, False, copies=2, copied=moved)
+    return shortlist(in_kernel)[0][0] <= shortlist(before)[0][0]
 
 
 def steps_of(product: Product, swapped: bool, parts: bool) -> list[Step]:
@@ -133,7 +186,7 @@ def steps_of(product: Product, swapped: bool, parts: bool) -> list[Step]:
     sides = ("left", "right") if packed else ("", "")
     for offsets in offsets_of:
         (in_a, pack_a), (in_b, pack_b) = (
-            _operand(replace(x, address=x.address + offset, batch=(step,)), items, side)
+            _operand(x._replace(address=x.address + offset, batch=(step,)), items, side)
             for x, offset, step, side in zip((left, right.transposed), offsets, batch_steps, sides)
         )
         by_tma, pre_by_tma = (

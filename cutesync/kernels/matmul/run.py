@@ -14,7 +14,8 @@ from ...runtime.device_array import DeviceArray
 from ...runtime.launch import Run, nothing
 from ...runtime.view import View
 from . import tune
-from .plan import TMA_BYTES, make_launch, make_pack, make_zero, without_k
+from .pack_plan import make_pack
+from .plan import TMA_BYTES, make_launch, make_zero, without_k
 from .policy import MatmulPolicy
 from .problem import Product, Step, oriented
 

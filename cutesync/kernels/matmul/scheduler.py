@@ -10,6 +10,7 @@ serpentine), because what was read last is still in the L2.
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,11 +75,11 @@ class TileOrder:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """The units of a block, for an operand ``a`` (M, K, L) and a result ``d`` (M, N, L), with ``k_tile`` elements of K
-    in a k-tile."""
+    """The units of a block, for a result ``d`` (M, N, L), with ``k_tile`` elements of K in a k-tile. ``k()`` is how
+    many elements K has; it is called where that is used."""
 
     config: MatmulPolicy
-    a: Any
+    k: Callable[[], Any]
     d: Any
     k_tile: int
     order: Order
@@ -117,7 +118,7 @@ class Work:
 
     def k_tiles(self):
         """K-tiles of a unit. Those of the last slice of K may lie outside K: TMA reads zeros there."""
-        return self.split.k_tiles if self.config.splits > 1 else (self.a.shape[1] + self.k_tile - 1) // self.k_tile
+        return self.split.k_tiles if self.config.splits > 1 else (self.k() + self.k_tile - 1) // self.k_tile
 
     def place(self, unit, rank) -> Place:
         if self.config.cluster_split:

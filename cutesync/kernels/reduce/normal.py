@@ -11,10 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis, merged
-
-NUMBER_BITS = 31  # of the number of a position, unless it is wide
 
 
 class Normal(NamedTuple):
@@ -88,27 +85,3 @@ def _sorted(axes: list[Axis], starts: list[int]) -> list[Axis]:
             steps = tuple(-step for step in steps)
         found.append(Axis(extent, steps))
     return sorted(found, key=lambda axis: [-step if step else -math.inf for step in axis.steps])
-
-
-def magic(divisor: int) -> tuple[int, int]:
-    """Return ``(factor, shift)``: n // divisor = n * factor >> shift, for 0 <= n < 2**31."""
-    shift = NUMBER_BITS + (divisor - 1).bit_length()
-    return (1 << shift) // divisor + 1, shift
-
-
-def parameters(name: str, rank: int, arrays: int, wide: bool) -> list[Scalar]:
-    """Return the kernel's parameters for ``rank`` axes of ``arrays`` arrays."""
-    number = "Int64" if wide else "Int32"
-    found = []
-    for i in range(rank):
-        found += [Scalar(f"{name}{i}_extent", number), Scalar(f"{name}{i}_factor", "Uint32")]
-        found += [Scalar(f"{name}{i}_shift", "Int32"), *(Scalar(f"{name}{i}_step{k}", "Int64") for k in range(arrays))]
-    return found
-
-
-def numbers(axes: Sequence[Axis], rank: int, arrays: int, wide: bool) -> list[int]:
-    """Return the values of these parameters. Axes of extent 1 come first where there are fewer than ``rank``."""
-    found: list[int] = []
-    for extent, steps in [Axis(1, (0,) * arrays)] * (rank - len(axes)) + list(axes):
-        found += [extent, *((1, 0) if wide else magic(max(extent, 1))), *steps]
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...dtypes import INT32, INT64
 from ...errors import ArgumentValueError, explain
@@ -50,15 +50,18 @@ def launch(
     ordinal: int,
     stream: int,
     args: tuple = (),
+    memory: Mapping[str, int] | None = None,
 ) -> Launch:
     """Prepare the launch of one pass over (outer, length, inner) elements. ``init`` has a number for each value of a
-    state, or is None; ``args`` are the run-time arguments, None for one that each call gives."""
+    state, or is None; ``args`` are the run-time arguments, None for one that each call gives. ``memory`` has the
+    addresses of "counters" and "scratch", if they are not those of a workspace of the stream."""
     spec = kernel_spec(choice.policy, reduction, init is not None)
     values = dict(zip(_EXTENTS, extents)) | {"splits": choice.splits, "tiles": choice.tiles}
     values |= dict(zip(numbered("init", reduction.registers), init or ())) | dict(zip(numbered("arg", args), args))
-    claim = workspace.counters_and_slots if choice.agrees else None
-    memory = [name for name, value in zip(numbered("arg", args), args) if value is None]
-    arrays = (*numbered("x", reduction.sources), *memory, *numbered("out", reduction.results))
+    values |= memory or {}
+    claim = workspace.counters_and_slots if choice.agrees and memory is None else None
+    in_memory = [name for name, value in zip(numbered("arg", args), args) if value is None]
+    arrays = (*numbered("x", reduction.sources), *in_memory, *numbered("out", reduction.results))
     return Launch(spec, ordinal, choice.grid, values, arrays, claim, stream)
 
 
@@ -96,7 +99,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     sizes: list[int] = []
     for i, extents in enumerate(passes):
         current, last = reduction.of_pass(i, len(passes)), i == len(passes) - 1
-        problem = _problem(current, extents, views[:count] if i == 0 else (), outs if last else ())
+        problem = problem_of(current, extents, views[:count] if i == 0 else (), outs if last else ())
         if len(passes) == 1 and strided_is_faster(problem):
             return strided(spec, form or form_of(spec, views[:count], outs), *original, stream), None
         choice = choose(problem)
@@ -111,7 +114,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     return (shifted(run, form, spec.reduction) if form else run), None
 
 
-def _problem(current: Reduction | States, extents: tuple[int, int, int], views: Views, outs: Views) -> Problem:
+def problem_of(current: Reduction | States, extents: tuple[int, int, int], views: Views, outs: Views) -> Problem:
     """Return the problem of a pass; arrays that are not given are temporary, and begin on 16-byte boundaries."""
     sizes = [source.size for source in current.sources]
     starts = [view.ptr % 16 for view in views] or [0] * len(sizes)

@@ -142,6 +142,12 @@ def choose(problem: Problem) -> Choice:
         return _columns(problem)
     if problem.length * problem.size <= SHORT_ROW_BYTES:
         return _short_rows(problem)
+    return of_rows(problem)
+
+
+def of_rows(problem: Problem) -> Choice:
+    """Return the policy and the launch for long rows. They may be short, but others are then faster. The result of a
+    row is stored by one thread of all."""
     choice = _segments(problem)
     return _fitted(choice, problem) if problem.several else choice
 

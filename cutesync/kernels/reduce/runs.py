@@ -15,8 +15,8 @@ from cutlass import Boolean, Int32, Int64, cute
 from ...block.split import share
 from ...warp import Maybe, combine_valid, exchange
 from ..arrays import pointers_of, together
+from ..coordinates import Axes, element, moved
 from .chunk import VECTOR_BYTES, ChunkReduce
-from .coordinates import Axes, element, moved
 from .strided_base import Member, StridedKernel
 
 

@@ -19,8 +19,8 @@ from ...block.split import share
 from ...monoid import tree
 from ...sync.overlap import let_next_start
 from ...warp import Maybe
+from ..coordinates import element
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
-from .coordinates import element
 from .orders import AnyOrder
 from .strided_base import Member, StridedKernel
 from .strided_problem import THREADS

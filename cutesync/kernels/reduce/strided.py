@@ -11,7 +11,8 @@ from cutlass import Boolean, Int32, Int64, cute
 from ...block.split import share
 from ...monoid import ArgMonoid, tree
 from ...warp import Maybe
-from .coordinates import element, moved
+from ..coordinates import element, moved
+from ..words import funnel_shift
 from .packed import columns, kind_of
 from .strided_base import Member, StridedKernel
 
@@ -144,8 +145,4 @@ def two_words(pointer, count):
         cute.make_tensor(cute.make_ptr(Int32, at, cute.AddressSpace.gmem, assumed_align=4), cute.make_layout((1,)))[0]
         for at in (low, high)
     ]
-    return cute.arch.inline_ptx(
-        "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};",
-        write_only_types=[Int32],
-        read_only_args=[*words, Int32(address & 3) * 8],
-    )
+    return funnel_shift(words[0], words[1], Int32(address & 3) * 8)

@@ -25,8 +25,8 @@ from ...monoid import ArgMonoid
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid, select
+from ..coordinates import Axes, element
 from .base import Parameters, ReduceKernel, store_vector
-from .coordinates import Axes, element
 from .orders import AnyOrder
 
 # A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results
@@ -243,8 +243,9 @@ class StridedKernel(ReduceKernel):
         else:
             for c in cutlass.range_constexpr(len(rows)):
                 if c < valid:
-                    for out, offset, step, result in zip(a.out, offsets, steps, rows[c]):
-                        cute.make_tensor(out + (offset + step * c), cute.make_layout((1,)))[0] = result
+                    for k, (dtype, result) in enumerate(zip(self.monoid.results, rows[c])):
+                        equal = [result] * self.policy.fill
+                        store_vector(a.out[k] + (offsets[k] + steps[k] * c), dtype, equal, len(equal) * dtype.size)
 
     def total(self, a: Arguments, state):
         """The state of a result: ``init``, then ``state`` unless there are no positions."""

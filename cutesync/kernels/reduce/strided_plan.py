@@ -13,9 +13,10 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run
 from ...runtime.layout import axes_of
+from ..axes import numbers, parameters
 from ..named import Named
 from ..states import States, numbered, parameter_groups, start_of
-from .normal import Normal, normal, numbers, parameters
+from .normal import Normal, normal
 from .spec import IN_MEMORY, ReduceSpec, Reduction
 from .strided_policy import RunPolicy, choose
 from .strided_problem import Output, StridedChoice, StridedPolicy, StridedProblem

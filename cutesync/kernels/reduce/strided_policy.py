@@ -9,8 +9,8 @@ from typing import ClassVar
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
+from ..axes import NUMBER_BITS
 from . import slice_policy
-from .normal import NUMBER_BITS
 from .policy import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 
@@ -18,6 +18,7 @@ LANES = 32
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
+SECTOR_BYTES, MAX_FILL_BYTES = 32, 128  # of equal results side by side that a thread stores
 MAX_FACTOR, COPYING_THREADS = 64, 2 * SMS * THREADS  # of the search for copies; enough to fill the GPU
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
@@ -39,30 +40,49 @@ class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
 
 def choose(problem: StridedProblem) -> StridedChoice:
     """Return the policy and the launch of a problem."""
-    copies, kept = _copies(problem)
-    if copies is None:
-        return _choose(problem)
-    choice = _choose(replace(problem, form=problem.form._replace(kept=kept)))
-    policy = replace(choice.policy, copied=True)
-    if any(step % (policy.bytes // problem.size) for step in copies[1:]):
+    inputs, kept = problem.inputs, problem.form.kept
+    repeated = [i for i, axis in enumerate(kept) if not any(axis.steps[:inputs])]
+    repeated.sort(key=lambda i: set(kept[i].steps[inputs:]) != {1})
+    found = _copies(problem, repeated[0]) if repeated else None
+    return _choose(problem) if found is None else _copied(problem, repeated[0], *found)
+
+
+def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> StridedChoice:
+    """Return the choice of threads that store each result ``count`` times along the kept axis at ``place``, ``fill`` of
+    them as a vector."""
+    kept = list(problem.form.kept)
+    axis = kept[place]
+    steps = axis.steps[problem.inputs :]
+    left = Axis(axis.extent // count, tuple(step * count for step in axis.steps))
+    kept[place : place + 1] = [left] if left.extent > 1 else []
+    choice = _choose(replace(problem, form=problem.form._replace(kept=tuple(kept))))
+    policy = replace(choice.policy, copied=True, fill=fill)
+    if any(step % (policy.bytes // problem.size) for step in steps):
         policy = replace(policy, store="element")
-    return replace(choice, policy=policy, copies=copies)
+    return replace(choice, policy=policy, copies=(count // fill, *(step * fill for step in steps)))
 
 
-def _copies(problem: StridedProblem) -> tuple[tuple[int, ...] | None, tuple[Axis, ...]]:
-    """Return how many equal results a thread stores and their distances, and the kept axes without them: those of a
-    broadcast axis, as many as leave enough threads. None if there is no such axis."""
-    first, *others = problem.form.kept or [Axis(1, ())]
-    steps = first.steps[problem.inputs :]
-    if first.extent == 1 or any(first.steps[: problem.inputs]) or any(abs(step) == 1 for step in steps):
-        return None, problem.form.kept
-    extent, results = first.extent, problem.form.results
-    counts = sorted({n for k in range(1, MAX_FACTOR) for n in (k, extent // k) if n and extent % n == 0}, reverse=True)
-    count = next((n for n in counts if results // n >= COPYING_THREADS), 1)
-    if count == 1:
-        return None, problem.form.kept
-    left = Axis(extent // count, tuple(step * count for step in first.steps))
-    return (count, *steps), ((left, *others) if left.extent > 1 else tuple(others))
+def _copies(problem: StridedProblem, place: int) -> tuple[int, int] | None:
+    """Return how many equal results a thread stores, and how many of them as a vector, along the kept axis at
+    ``place``, a broadcast one: as many as leave enough threads, or fill a sector if they are neighbours in memory."""
+    axis = problem.form.kept[place]
+    steps, results = axis.steps[problem.inputs :], problem.form.results
+    neighbours = set(steps) == {1}
+    if any(abs(step) == 1 for step in steps) and not neighbours:
+        return None
+    factors = {n for k in range(1, MAX_FACTOR) for n in (k, axis.extent // k) if n and axis.extent % n == 0}
+    counts = [n for n in factors if results // n >= COPYING_THREADS]
+    fill = 1
+    if neighbours:
+        size = max(output.size for output in problem.outputs)
+        counts = [n for n in factors if n * size <= MAX_FILL_BYTES and (n in counts or n * size <= SECTOR_BYTES)]
+        others = [
+            step for i, each in enumerate(problem.form.kept) if i != place for step in each.steps[problem.inputs :]
+        ]
+        starts = [*others, *(output.begin // output.size for output in problem.outputs), max(counts)]
+        fill = math.gcd(VECTOR_BYTES // size, *starts)
+    count = max(counts, default=1)
+    return (count, fill) if count > 1 else None
 
 
 def _choose(problem: StridedProblem) -> StridedChoice:

@@ -27,7 +27,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     by the number of positions.
 
     ``store`` says how a unit's results are stored: each "element", or as a vector, "forward" or "backward" in memory.
-    ``repeated``: each element stands for several equal ones. ``copied``: each result is stored several times."""
+    ``repeated``: each element stands for several equal ones. ``copied``: each result is stored several times, ``fill``
+    of them as a vector."""
 
     kept: int
     reduced: int
@@ -47,6 +48,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     store: str = "element"
     repeated: bool = False
     copied: bool = False
+    fill: int = 1
     columns: ClassVar[int] = 0  # of the reduced axes' steps, beside those of the inputs
 
     @property

@@ -18,6 +18,7 @@ WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fe
 MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
 MAX_PAIR_BYTES = 16
 MIN_CHAINS = 16
+MIN_TILE_BYTES = 16  # of columns of strided arrays: tiles of fewer touch as many lines as they have rows
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
@@ -26,6 +27,9 @@ MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back 
 ENOUGH_TILES = SMS * 9 // 8
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
+# Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
+COLUMN_LANES, WARP_LANES = 128, 32
+INT32_COUNT = 1 << 31
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
 # in tiles 28 us; (48, 1000000): 29 us, in tiles 33 us), and of others in many rows (float32 (1000, 40000): 109 us, in
 # tiles 92 us).
@@ -35,12 +39,14 @@ SMALL_BYTES, MAX_SMALL_ROWS, MAX_ROWS = 2, 64, 512
 @dataclass(frozen=True)
 class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     """An axis that is not the last, with many columns. A block has ``lanes`` threads side by side, with ``width``
-    columns each, and ``unroll`` rows of them at once."""
+    columns each, and ``unroll`` rows of them at once. ``flat``: threads are numbered through the columns of all outer
+    slices, not of one."""
 
     width: int
     lanes: int
     unroll: int
     aligned_out: bool
+    flat: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,19 +72,41 @@ def group_slots(tiles: int, group: int) -> int:
 
 def columns(problem: Problem) -> Choice:
     """Return the policy and the launch of a scan of several columns."""
-    items, _ = problem.vector(problem.inner)
-    while items > 1 and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS:
-        items //= 2
-    units = problem.inner // items
-    few = problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS
-    if few or problem.length > (MAX_SMALL_ROWS if problem.wide <= SMALL_BYTES else MAX_ROWS):
+    items = _vector(problem)
+    if not _alone(problem, items):
         return _tiles(problem)
-    lanes = min(power_of_two(units), 128)
+    units = problem.inner // items
+    lanes = min(power_of_two(units), COLUMN_LANES)
     tiles = ceil_div(units, lanes)
     unroll = min(MAX_UNROLLED_ROWS if items * problem.source <= 8 else 16, power_of_two(problem.length))
     if problem.several:
         unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
-    return Choice(ColumnPolicy(items, lanes, unroll, problem.aligned(items) == 0), tiles, problem.rows * tiles)
+    aligned_out = problem.aligned(items) == 0
+    threads = problem.rows * units
+    if 4 * units <= 3 * max(lanes, WARP_LANES) and threads + COLUMN_LANES < INT32_COUNT:
+        policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, flat=True)
+        return Choice(policy, units, ceil_div(threads, COLUMN_LANES))
+    return Choice(ColumnPolicy(items, lanes, unroll, aligned_out), tiles, problem.rows * tiles)
+
+
+def suits(problem: Problem) -> bool:
+    """Return whether the threads of a tile that lie side by side access half a sector at least, or no tile is
+    needed."""
+    return problem.inner * problem.wide >= MIN_TILE_BYTES or _alone(problem, _vector(problem))
+
+
+def _vector(problem: Problem) -> int:
+    """Return how many columns a thread has if it scans them alone."""
+    items, _ = problem.vector(problem.inner)
+    while items > 1 and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS:
+        items //= 2
+    return items
+
+
+def _alone(problem: Problem, items: int) -> bool:
+    """Return whether a thread scans ``items`` columns alone."""
+    few = problem.length > MAX_UNROLLED_ROWS and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS
+    return not few and problem.length <= (MAX_SMALL_ROWS if problem.wide <= SMALL_BYTES else MAX_ROWS)
 
 
 def _tiles(problem: Problem) -> Choice:

@@ -61,22 +61,32 @@ class ThreadColumns(ScanKernel):
 
 
 class ColumnScan(ThreadColumns):
-    """The kernel: ``lanes`` threads side by side, with ``unroll`` rows in flight each."""
+    """The kernel: ``lanes`` threads side by side, with ``unroll`` rows in flight each. With ``flat``, ``a.tiles``
+    threads have a row's columns."""
 
     def __init__(self, scan: Scan, policy: ColumnPolicy) -> None:
         self.width, self.lanes, self.unroll = policy.width, policy.lanes, policy.unroll
-        self.aligned_out = policy.aligned_out
+        self.aligned_out, self.flat = policy.aligned_out, policy.flat
         super().__init__(scan, -(-policy.lanes // 32) * 32, 0, 1)
 
     @cute.jit
     def body(self, a: Arguments):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
-        column = (Int64(block % a.tiles) * self.lanes + thread) * self.width
-        if (column < a.inner) & (thread < self.lanes):
-            begin, target = self.row_places(a, Int64(block // a.tiles))
-            carry = self.carry_in(a, block // a.tiles, column)
+        row, column, exists = self.place(a, block, thread)
+        if exists:
+            begin, target = self.row_places(a, Int64(row))
+            carry = self.carry_in(a, row, column)
             self.scan_columns(a, a.x + (begin + column), a.out + (target + column), carry)
+
+    def place(self, a: Arguments, block, thread):
+        """A thread's row and first column, and whether they exist."""
+        if self.flat:
+            number = block * self.lanes + thread
+            row = number // a.tiles
+            return row, Int64(number - row * a.tiles) * self.width, row < a.rows
+        column = (Int64(block % a.tiles) * self.lanes + thread) * self.width
+        return block // a.tiles, column, (column < a.inner) & (thread < self.lanes)
 
     @cute.jit
     def scan_columns(self, a: Arguments, x, out, carry: Maybe):

@@ -30,7 +30,7 @@ _STEPS = ("x_row", "x_step", "out_row", "out_step", "group", "x_next", "out_next
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     """Return the kernel of a choice."""
     policy, width, operation = choice.policy, choice.width, spec.operation
-    layout = [Scalar(name, "Int64") for name in choice.layout]
+    layout = list(choice.layout)
     count: list[Pointer | Scalar] = [Pointer("n_at", INT64), Scalar("n", "Int64")] if spec.counted else []
 
     def make() -> Any:
@@ -61,7 +61,8 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
     """Prepare the launch of a scan of at least one element. ``arrays`` names the parameters that each call gives."""
     operation = spec.operation
-    values: dict[str, Any] = dict(zip(_EXTENTS, spec.extents)) | {"tiles": choice.tiles} | dict(choice.layout)
+    values: dict[str, Any] = dict(zip(_EXTENTS, spec.extents)) | {"tiles": choice.tiles}
+    values |= {parameter.name: value for parameter, value in choice.layout.items()}
     values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
     values |= dict(zip(numbered("arg", operation.args), spec.args))
     values |= {"n": spec.n}
@@ -108,7 +109,7 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
         if form.view is not None:
             more = layout.steps_of_firsts(form.extents[2]) if firsts else ()
             numbers = (*form.steps, form.group, *form.next, *more)
-            choice = replace(choice, layout=dict(zip(_STEPS, numbers)))
+            choice = replace(choice, layout={Scalar(name, "Int64"): step for name, step in zip(_STEPS, numbers)})
     run = launch(choice, spec, x.device, stream, arrays).run
     sizes = [dtype.size for dtype in (*operation.sources, *operation.results, operation.results[0])]
     placed = (*arrays[: len(inputs)], *numbered("out", outs), "init_at")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
+from . import column_policy
 from .column_policy import columns, group_slots
 from .problem import SMS, VECTOR_BYTES, Choice, Problem
 from .slice_policy import single, slices
@@ -164,8 +165,10 @@ def _choice(problem: Problem) -> Choice:
 
 def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
+    if problem.inner > 1:
+        return column_policy.suits(problem)
     items, _ = problem.vector(problem.length)
-    if problem.inner > 1 or problem.wide >= 4 or items * problem.source >= MIN_VECTOR_BYTES:
+    if problem.wide >= 4 or items * problem.source >= MIN_VECTOR_BYTES:
         return True
     if problem.length > LANES * problem.items:
         return problem.shift is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...runtime.kernel import Scalar
 from ...sizes import power_of_two_below
 from ..policy import Policy
 
@@ -132,12 +133,12 @@ class Problem:
 @dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published. ``layout``
-    has the parameters that describe strided arrays; ``view`` is that of ``base.Scan``."""
+    has the parameters that describe strided arrays, and their values; ``view`` is that of ``base.Scan``."""
 
     policy: Policy
     tiles: int
     grid: int
     slots: int = 0
     width: int = 1
-    layout: Mapping[str, int] = field(default_factory=dict)
+    layout: Mapping[Scalar, int] = field(default_factory=dict)
     view: str | None = None

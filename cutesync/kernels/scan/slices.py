@@ -8,6 +8,9 @@ aggregates are exchanged through shared memory. Blocks exchange nothing.
 Slices that are multiples of 32 bytes lie 16 bytes further apart in shared memory than in global memory: threads at the
 same place of neighbouring slices access different banks. For the same reason a piece has an odd number of positions.
 
+Inputs that do not begin on a boundary of 16 bytes lie as far behind one in shared memory: their vectors are copied
+whole, too, one that holds the end of a slice and the beginning of the next to both of their places.
+
 Results take the places of the elements of an input of their size; others have memory of their own.
 """
 
@@ -25,6 +28,7 @@ from ...block.reduce import get, put, state_array, state_bytes
 from ...monoid import choose
 from ...warp import LANES, Maybe, scan_states
 from ..arrays import pointers_of
+from ..words import funnel_shift
 from .base import Arguments, Scan, ScanKernel
 from .columns import ThreadColumns
 from .problem import VECTOR_BYTES
@@ -62,7 +66,7 @@ class SliceScan(ThreadColumns):
     @cute.jit
     def body(self, a: Arguments):
         allocator = SmemAllocator()
-        buffers = tuple(allocator.allocate_array(Uint8, size, byte_alignment=16) for size in self.buffer_bytes)
+        buffers = [allocator.allocate_array(Uint8, size, byte_alignment=16) for size in self.buffer_bytes]
         states = state_array(self.scan.monoid.types, SLICE_THREADS) if self.segments > 1 else None
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
@@ -71,7 +75,12 @@ class SliceScan(ThreadColumns):
         elements = count * self.slice_of(a)
         start = first * self.slice_of(a)
         for k, (source, dtype) in enumerate(zip(pointers_of(a.x), self.scan.monoid.sources)):
-            self.copy_in(buffers[k], source + start, dtype, elements, a, thread)
+            if cutlass.const_expr(self.aligned):
+                self.copy_in(buffers[k], source + start, dtype, elements, a, thread)
+            else:
+                lead = Int32((source + start).toint() & (VECTOR_BYTES - 1))
+                self.copy_in_behind(buffers[k], source + start, lead, dtype, elements, a, thread)
+                buffers[k] += lead
         cute.arch.cp_async_commit_group()
         cute.arch.cp_async_wait_group(0)
         cute.arch.sync_threads()
@@ -89,7 +98,8 @@ class SliceScan(ThreadColumns):
                 self.scan_piece(buffers, a, piece, self.then(carry, before))
                 cute.arch.sync_threads()
         for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.scan.monoid.results)):
-            self.copy_out(buffers[self.home[k]], out + start, dtype, elements, a, thread)
+            behind = not self.aligned and self.home[k] < len(self.scan.monoid.sources)
+            self.copy_out(buffers[self.home[k]], out + start, dtype, elements, a, thread, behind)
 
     def slice_of(self, a: Arguments):
         """The elements of a slice."""
@@ -106,17 +116,47 @@ class SliceScan(ThreadColumns):
     @cute.jit
     def copy_in(self, buffer, source, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
         bytes_of, pad = self.pitch(a, dtype.size)
-        whole = Int32(0)
-        if cutlass.const_expr(self.aligned):
-            vectors = elements * dtype.size // VECTOR_BYTES
-            each = choose(pad > 0, bytes_of // VECTOR_BYTES, Int32(UNPADDED))
-            for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=1):
-                target = buffer + (v * VECTOR_BYTES + v // each * pad)
-                at = cute.make_ptr(Uint8, source.toint() + Int64(v * VECTOR_BYTES), source.memspace, assumed_align=16)
-                primitives.cp_async_shared_global(self.vector_at(target), at, VECTOR_BYTES, "cg")
-            whole = vectors * (VECTOR_BYTES // dtype.size)
+        vectors = elements * dtype.size // VECTOR_BYTES
+        each = choose(pad > 0, bytes_of // VECTOR_BYTES, Int32(UNPADDED))
+        for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=1):
+            self.copy_vector(buffer + (v * VECTOR_BYTES + v // each * pad), source, v * VECTOR_BYTES)
+        whole = vectors * (VECTOR_BYTES // dtype.size)
         for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
             self.copy_element(self.at(buffer, i, dtype, a), source + i, dtype)
+
+    @cute.jit
+    def copy_in_behind(self, buffer, source, lead, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
+        """Copy a tile that begins ``lead`` bytes behind a boundary. If there are bytes between slices, each slice is
+        copied by itself."""
+        bytes_of, pad = self.pitch(a, dtype.size)
+        total = elements * dtype.size
+        span = choose(pad > 0, bytes_of, total)
+        each = (lead + span + (VECTOR_BYTES - 1)) // VECTOR_BYTES
+        for v in cutlass.range(thread, total // span * each, SLICE_THREADS, unroll=1):
+            number = v // each
+            inside = (v - number * each) * VECTOR_BYTES
+            first = number * span + inside - lead
+            target = buffer + (number * (span + pad) + inside)
+            if (first >= 0) & (first + VECTOR_BYTES <= total):
+                self.copy_vector(target, source, first)
+        # The vectors at the ends of a tile that it does not fill: its elements, and zeros in the rest of their words
+        most = VECTOR_BYTES // dtype.size
+        end = lead + total
+        last = end // VECTOR_BYTES * VECTOR_BYTES - lead
+        is_first = thread < most
+        byte = choose(is_first, -lead, last) + thread % most * dtype.size
+        place = lead + byte + cutlass.min(cutlass.max(byte, 0), total - 1) // span * pad
+        if (thread < 2 * most) & choose(is_first, lead > 0, last >= 0):
+            target = self.pointer(buffer, place, dtype)
+            if (byte >= 0) & (byte < total):
+                self.copy_element(target, source + byte // dtype.size, dtype)
+            elif lead + byte < (end + 3) // 4 * 4:
+                put_element(target, dtype.cutlass(0))
+
+    def copy_vector(self, target, source, first) -> None:
+        """Copy a vector whose first byte is ``first`` bytes behind ``source``."""
+        at = cute.make_ptr(Uint8, source.toint() + Int64(first), source.memspace, assumed_align=VECTOR_BYTES)
+        primitives.cp_async_shared_global(self.vector_at(target), at, VECTOR_BYTES, "cg")
 
     def copy_element(self, target, source, dtype) -> None:
         if dtype.size >= 4:
@@ -125,7 +165,10 @@ class SliceScan(ThreadColumns):
             put_element(target, element(source)[0])
 
     @cute.jit
-    def copy_out(self, buffer, out, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
+    def copy_out(
+        self, buffer, out, dtype: cutlass.Constexpr, elements, a: Arguments, thread, behind: cutlass.Constexpr
+    ):
+        """Store a tile's results; ``behind``: those in the buffer do not begin on a boundary."""
         bytes_of, pad = self.pitch(a, dtype.size)
         whole = Int32(0)
         if cutlass.const_expr(self.aligned_out and not self.scan.counted):
@@ -134,7 +177,11 @@ class SliceScan(ThreadColumns):
             for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=4):
                 held = cute.make_rmem_tensor((4,), Int32)
                 source = buffer + (v * VECTOR_BYTES + v // each * pad)
-                cute.autovec_copy(self.words_at(source.toint(), source.memspace), held)
+                if cutlass.const_expr(behind):
+                    for i, word in enumerate(self.words_from(source, dtype)):
+                        held[i] = word
+                else:
+                    cute.autovec_copy(self.words_at(source.toint(), source.memspace), held)
                 cute.autovec_copy(held, self.words_at(out.toint() + Int64(v * VECTOR_BYTES), out.memspace))
             whole = vectors * (VECTOR_BYTES // dtype.size)
         for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
@@ -154,6 +201,16 @@ class SliceScan(ThreadColumns):
 
     def words_at(self, address, space):
         return cute.make_tensor(cute.make_ptr(Int32, address, space, assumed_align=16), cute.make_layout((4,)))
+
+    def words_from(self, pointer, dtype) -> list:
+        """The four words that begin at an address that is a multiple of an element's size."""
+        word = cute.make_ptr(Int32, pointer.toint() & -4, pointer.memspace, assumed_align=4)
+        if dtype.size >= 4:
+            return [element(word + i)[0] for i in range(4)]
+        skew = Int32(pointer.toint() & 3)
+        following = 3 + cutlass.min(skew, Int32(1))
+        words = [*(element(word + i)[0] for i in range(4)), element(word + following)[0]]
+        return [funnel_shift(low, high, skew * 8) for low, high in zip(words, words[1:])]
 
     def at(self, buffer, i, dtype, a: Arguments):
         """Where element ``i`` of a tile lies in a buffer."""

@@ -25,6 +25,7 @@ from ...monoid import choose
 from ...sizes import power_of_two_below
 from ...warp import LANES, Maybe, scan_states
 from ..arrays import pointers_of
+from ..coordinates import Axes
 from .base import Arguments, Scan, ScanKernel
 from .column_tiles import MAX_UNROLL, UNROLL_BYTES, WORD_BYTES, ColumnTileScan, Member
 from .strided_policy import THREADS, StridedPolicy, slot_sizes, strides_of_slots
@@ -33,9 +34,6 @@ BATCH = 8  # elements of a thread that are in registers on their way to or from 
 
 # As ``column_tiles.Part``. ``first`` is the tile's first position, ``base`` its first column.
 Part = namedtuple("Part", "tile outer column inside left row count position first base")
-
-# An axis of a layout: its extent, what divides by it (``strided_policy.divisor``), and the stride of each array.
-Dimension = namedtuple("Dimension", "extent factor shift steps")
 
 
 class StridedScan(ColumnTileScan):
@@ -82,35 +80,16 @@ class StridedScan(ColumnTileScan):
         if self.scan.start != "rows":
             return self.carry_in(a, 0, 0)
         column = self.number(cutlass.min(part.column, a.inner - 1))
-        place = a.init_at + self.offset(self.dimensions(a)[1], column, len(self.along))
+        place = a.init_at + self.axes(a)[1].offsets(column)[-1]
         return Maybe.of((self.scan.first_at(tuple(self.scan.monoid.first_state(a.init)), place),))
 
     # Places in memory
 
-    def dimensions(self, a: Arguments) -> tuple[list, list]:
-        """The scanned axes, and those of the columns, the outermost first."""
-        each = 3 + len(self.along) + (self.scan.start == "rows")
-        parts = [a.layout[i : i + each] for i in range(0, len(a.layout), each)]
-        found = [Dimension(part[0], part[1], part[2], part[3:]) for part in parts]
-        return found[: self.ranks[0]], found[self.ranks[0] :]
-
-    def offset(self, dimensions, number, k: int):
-        """How far the position or the column of a number lies from number 0 in array ``k``, in elements."""
-        total = None
-        for i in range(len(dimensions) - 1, -1, -1):
-            rest, coordinate = number, number
-            if i > 0:
-                rest = self.quotient(number, dimensions[i])
-                coordinate = number - rest * type(number)(dimensions[i].extent)
-            far = Int64(coordinate) * dimensions[i].steps[k]
-            total = far if total is None else total + far
-            number = rest
-        return total
-
-    def quotient(self, number, dimension):
-        if self.wide:
-            return number // dimension.extent
-        return Int32((Int64(number) * dimension.factor) >> dimension.shift)
+    def axes(self, a: Arguments) -> tuple[Axes, Axes]:
+        """The scanned axes, and those of the columns."""
+        arrays = len(self.along) + (self.scan.start == "rows")
+        scanned = self.ranks[0] * (3 + arrays)
+        return Axes(a.layout[:scanned], self.ranks[0], arrays), Axes(a.layout[scanned:], self.ranks[1], arrays)
 
     def number(self, n):
         """A position or a column as a number that is divided."""
@@ -150,7 +129,7 @@ class StridedScan(ColumnTileScan):
     def offsets(self, k: int, a: Arguments, part: Any, me: Member, full: bool) -> list:
         """Where the units of a thread's numbers lie in array ``k``, in elements. Another unit is taken in place of one
         that does not exist."""
-        scanned, columns = self.dimensions(a)
+        scanned, columns = self.axes(a)
         position, column = self.spot(k, me)
         steps = [self.step_to(k, j) for j in self.numbers(k)]
         tall, broad = (self.units[k], 1) if self.along[k] else (1, self.units[k])
@@ -159,23 +138,23 @@ class StridedScan(ColumnTileScan):
 
         def of_position(add: int):
             at = position + add if down_is_full else cutlass.min(position + add, part.count - tall)
-            return self.offset(scanned, self.number(self.scan.flip(part.first + (at + last), a.length)), k)
+            return scanned.offsets(self.number(self.scan.flip(part.first + (at + last), a.length)))[k]
 
         def of_column(add: int):
             at = part.base + (column + add)
-            return self.offset(columns, self.number(at if right_is_full else cutlass.min(at, a.inner - broad)), k)
+            return columns.offsets(self.number(at if right_is_full else cutlass.min(at, a.inner - broad)))[k]
 
         rows: dict[int, Any] = {}
         across: dict[int, Any] = {}
         for down, right in steps:
             if right not in across:
                 if full and across and self.ranks[1] == 1:
-                    across[right] = across[0] + right * columns[0].steps[k]
+                    across[right] = across[0] + right * columns.steps[k]
                 else:
                     across[right] = of_column(right)
             if down not in rows:
                 if full and rows and self.ranks[0] == 1:
-                    step = scanned[0].steps[k]
+                    step = scanned.steps[k]
                     rows[down] = rows[0] + down * (-step if self.scan.reverse else step)
                 else:
                     rows[down] = of_position(down)

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
 from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
 from .layout import Layout
@@ -25,7 +27,8 @@ SECTOR_BYTES = 32  # of memory, read for nothing at the two ends of a run, half 
 # 1.5 98 us, at 1.1 115 us).
 LOOK_BACK_COST = 1.5
 LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
-INT32_COUNT = 1 << 31
+LINE_COST = 11.0  # bytes that an SM moves to and from memory while it accesses a line
+WARP_LANES, LINE_BYTES = 32, 128
 WORD_BYTES = 4
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
 GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
@@ -91,13 +94,11 @@ def slot_sizes(sources: Sequence[int], results: Sequence[int]) -> list[int]:
 
 def strided(problem: Problem, layout: Layout) -> Choice:
     """Return the policy and the launch of a scan of strided arrays of at least one element."""
-    layout = in_blocks(layout)
     sizes = (*problem.sources, *problem.results)
     sizes_of_slots = slot_sizes(problem.sources, problem.results)
-    along = tuple(_runs_along(layout, k) for k in range(len(sizes)))
-    most = power_of_two_below(TILE_BYTES // THREADS // sum(sizes_of_slots))
-    limit = NARROW_HEIGHT if sum(sizes_of_slots) <= NARROW_BYTES else MAX_HEIGHT
-    height = max(1, min(most, limit, power_of_two(layout.length)))
+    height = _height(problem, layout)
+    layout = ordered(problem, layout)
+    along = tuple(_runs_along(layout, k, size) for k, size in enumerate(sizes))
     lanes = _lanes(layout, sizes, along, height, problem.words)
     while (
         height > MIN_HEIGHT
@@ -125,13 +126,20 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     if alone or chains * tiles <= SMS * blocks:
         group = MAX_TILE_GROUP
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
-    wide = max(layout.length, layout.count) + TILE_BYTES >= INT32_COUNT
+    wide = max(layout.length, layout.count) + TILE_BYTES >= 1 << NUMBER_BITS
     units = units_of(problem, layout, along, lanes, height)
     policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn)
     if alone:
-        return Choice(policy, 1, chains, layout=values(policy, layout))
+        return Choice(policy, 1, chains, layout=described(policy, layout))
     slots = group_slots(tiles, group) * layout.count
-    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots, layout=values(policy, layout))
+    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots, layout=described(policy, layout))
+
+
+def _height(problem: Problem, layout: Layout) -> int:
+    """Return the positions of a thread in large arrays."""
+    slots = sum(slot_sizes(problem.sources, problem.results))
+    limit = NARROW_HEIGHT if slots <= NARROW_BYTES else MAX_HEIGHT
+    return max(1, min(power_of_two_below(TILE_BYTES // THREADS // slots), limit, power_of_two(layout.length)))
 
 
 def _turned(layout: Layout, along: Sequence[bool], lanes: int) -> tuple[tuple[bool, ...], tuple[int, int]]:
@@ -140,9 +148,8 @@ def _turned(layout: Layout, along: Sequence[bool], lanes: int) -> tuple[tuple[bo
     if len(layout.columns) < 2 or any(along):
         return none
     before, last = layout.columns[-2:]
-    block = before.extent * last.extent
     found = tuple(abs(a) == 1 != abs(b) for a, b in zip(before.steps[: len(along)], last.steps))
-    if not any(found) or block & (block - 1) or lanes % block or min(before.extent, last.extent) < MIN_BLOCK:
+    if not any(found) or not _is_block(before, last, lanes):
         return none
     return found, (before.extent, last.extent)
 
@@ -182,26 +189,93 @@ def _runs(axes: Sequence[Axis], k: int, count: int) -> tuple[int, int]:
     return found
 
 
-def _runs_along(layout: Layout, k: int) -> bool:
-    """Return whether neighbouring positions of array ``k`` are nearer to each other than neighbouring columns."""
-    return _runs(layout.scanned[-1:], k, layout.length) < _runs(layout.columns, k, layout.count)
+def _runs_along(layout: Layout, k: int, size: int) -> bool:
+    """Return whether a warp touches fewer lines of array ``k`` if it accesses neighbouring positions than if it
+    accesses neighbouring columns, of either axis of a block."""
+    scanned, columns = layout.scanned, layout.columns
+    orders = [columns]
+    if len(columns) > 1 and _is_block(columns[-2], columns[-1], THREADS):
+        orders.append((*columns[:-2], columns[-1], columns[-2]))
+    return _lines((scanned, columns), k, size) < min(_lines((order, scanned), k, size) for order in orders)
 
 
-def in_blocks(layout: Layout) -> Layout:
-    """Return the same layout with its columns in blocks of two axes, if the innermost axis of the columns is not the
-    one along which the first input is contiguous: a tile then has runs of both."""
+def _is_block(before: Axis, last: Axis, lanes: int) -> bool:
+    """Return whether tiles of ``lanes`` columns have whole blocks of these two axes."""
+    block = before.extent * last.extent
+    return not block & (block - 1) and lanes % block == 0 and min(before.extent, last.extent) >= MIN_BLOCK
+
+
+def _lines(axes: Sequence[Sequence[Axis]], k: int, size: int) -> float:
+    """Return the lines that a warp touches for an element of array ``k``, if threads are numbered along the first axes
+    and then along the second."""
+    first, second = axes
+    box = _box(first, WARP_LANES)
+    box += _box(second, max(1, WARP_LANES // math.prod(n for _, n in box)))
+    step, run = _run(box, k)
+    return max(1 / run, min(step * size / LINE_BYTES, 1))
+
+
+def orders(layout: Layout) -> list[Layout]:
+    """Return layouts with the columns in the orders that may be best: as they are, where neighbours are those of the
+    outputs; if the first input is contiguous along another axis, with this one innermost; and with blocks of both, of
+    which a tile has runs."""
     columns = list(layout.columns)
     places = [i for i, axis in enumerate(columns) if abs(axis.steps[0]) == 1]
     if not places or places[0] == len(columns) - 1:
-        return layout
+        return [layout]
     inputs, last = columns.pop(places[0]), columns.pop()
+    found = [[*columns, inputs, last], [*columns, last, inputs]]
     low = [math.gcd(axis.extent, BLOCK) for axis in (inputs, last)]
-    if min(low) < MIN_BLOCK:
-        return layout
-    pairs = list(zip((inputs, last), low))
-    columns += [Axis(axis.extent // n, tuple(n * step for step in axis.steps)) for axis, n in pairs]
-    columns += [Axis(n, axis.steps) for axis, n in pairs]
-    return replace(layout, columns=tuple(axis for axis in columns if axis.extent > 1))
+    low = [axis.extent if n < MIN_BLOCK else n for n, axis in zip(low, (inputs, last))]
+    if max(low) <= BLOCK:
+        pairs = list(zip((inputs, last), low))
+        outer = [Axis(axis.extent // n, tuple(n * step for step in axis.steps)) for axis, n in pairs]
+        found.append([*columns, *outer, *(Axis(n, axis.steps) for axis, n in pairs)])
+    kept = (tuple(axis for axis in each if axis.extent > 1) for each in found)
+    return [layout, *(replace(layout, columns=each) for each in kept if each != layout.columns)]
+
+
+def ordered(problem: Problem, layout: Layout) -> Layout:
+    """Return the layout with the columns in the best order: that whose tiles take least time to move the sectors that
+    they touch and to access the lines of each request."""
+    sizes, height = (*problem.sources, *problem.results), _height(problem, layout)
+
+    def cost(order: Layout) -> float:
+        along = tuple(_runs_along(order, k, size) for k, size in enumerate(sizes))
+        lanes = _lanes(order, sizes, along, height, problem.words)
+        turned, _ = _turned(order, along, lanes)
+        *outer, before, last = order.columns
+        total = 0.0
+        for k, (size, runs_along) in enumerate(zip(sizes, along)):
+            box = [*_box(order.scanned, THREADS // lanes * height), *_box(order.columns, lanes)]
+            step, run = _run(box, k)
+            total += min(step * size, SECTOR_BYTES) + SECTOR_BYTES / run
+            columns = (*outer, last, before) if turned and turned[k] else order.columns
+            total += LINE_COST * _lines((order.scanned, columns) if runs_along else (columns, order.scanned), k, size)
+        return total
+
+    found = orders(layout)
+    return min(found, key=cost) if len(found) > 1 else layout
+
+
+def _box(axes: Sequence[Axis], count: int) -> list[tuple[Axis, int]]:
+    """Return how far ``count`` consecutive positions or columns reach along each axis."""
+    found = []
+    for axis in reversed(axes):
+        found.append((axis, min(axis.extent, max(1, count))))
+        count = ceil_div(count, axis.extent)
+    return found
+
+
+def _run(box: Sequence[tuple[Axis, int]], k: int) -> tuple[int, int]:
+    """Return ``(step, run)``: array ``k`` has runs of so many elements in a box, which lie ``step`` elements apart."""
+    pairs = sorted((abs(axis.steps[k]), n) for axis, n in box if axis.steps[k] and n > 1)
+    step, run = pairs[0][0] if pairs else 1, 1
+    for each, n in pairs:
+        if each != run * step:
+            break
+        run *= n
+    return step, run
 
 
 def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: int, words: int) -> int:
@@ -222,30 +296,11 @@ def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: 
     return min((1 << log for log in range(THREADS.bit_length())), key=cost)
 
 
-def parameters(policy: StridedPolicy, arrays: int) -> tuple[str, ...]:
-    """Return the names of the parameters that describe a layout: for each axis its extent, the factor and the shift by
-    which numbers are divided by it, and the stride of each of ``arrays`` arrays."""
-    names: list[str] = []
-    for kind, rank in zip(("scanned", "column"), policy.ranks):
-        for i in range(rank):
-            names += [f"{kind}{i}_{what}" for what in ("extent", "factor", "shift")]
-            names += [f"{kind}{i}_step{k}" for k in range(arrays)]
-    return tuple(names)
-
-
-def values(policy: StridedPolicy, layout: Layout) -> dict[str, int]:
-    """Return the parameters of a layout, by name."""
-    numbers: list[int] = []
-    for axes in (layout.scanned, layout.columns):
-        for axis in axes or (Axis(1, (0,) * len(layout.offsets)),):
-            numbers += [axis.extent, *divisor(axis.extent), *axis.steps]
-    return dict(zip(parameters(policy, len(layout.offsets)), numbers))
-
-
-def divisor(extent: int) -> tuple[int, int]:
-    """Return ``(factor, shift)``: n // extent == n * factor >> shift for all n below 2**31, and the product has 63 bits
-    (Granlund and Montgomery 1994). 64-bit numbers are divided by the extent itself."""
-    if extent >= INT32_COUNT:
-        return 0, 0
-    shift = 31 + max(extent - 1, 0).bit_length()
-    return ceil_div(1 << shift, extent), shift
+def described(policy: StridedPolicy, layout: Layout) -> dict[Scalar, int]:
+    """Return the kernel's parameters that describe a layout, and their values."""
+    found: dict[Scalar, int] = {}
+    arrays = len(layout.offsets)
+    for name, rank, axes in zip(("scanned", "column"), policy.ranks, (layout.scanned, layout.columns)):
+        of = rank, arrays, policy.wide
+        found |= dict(zip(parameters(name, *of), numbers(axes, *of), strict=True))
+    return found

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
 
-from ...sync.overlap import await_launches
-from ..select.where import element
+from ..gather import Gather, Stepped
+from ..tiled import TiledKernel, positions
 from .spec import SegmentsSpec
 from .states import SegmentStates
 
@@ -26,30 +24,18 @@ Arguments = namedtuple(
 )
 
 
-class SegmentKernel:
+class SegmentKernel(TiledKernel):
     """A compiled call by segments. A subclass defines ``body``, which gets the ``Arguments``."""
 
-    body: Any
+    name = "segments"
 
     def __init__(self, spec: SegmentsSpec, threads: int, smem: int) -> None:
-        self.spec, self.threads, self.smem = spec, threads, smem
-        self.states = SegmentStates(spec)
+        super().__init__(threads, smem)
+        self.spec, self.states = spec, SegmentStates(spec)
+        self.gather: Any = None if spec.strided is None else Gather(spec.strided.layout)
 
-    @cute.jit
-    def __call__(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer, grid: Int32, stream):
-        self.kernel.set_name_prefix("cutesync_segments", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(arrays, numbers, slots, counters).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=1,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer):
-        await_launches()
+    def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
         spec = self.spec
         found, length_at, offsets, cuts, *rest = arrays
         groups = []
@@ -59,17 +45,19 @@ class SegmentKernel:
         length, capacity, segments, *rest = numbers
         fills = 0 if spec.fill is None else len(spec.fill)
         fill, rest = tuple(rest[:fills]), rest[fills:]
+        if spec.heads.stepped:
+            offsets, rest = Stepped(offsets, rest[0]), rest[1:]
+        if spec.stepped:
+            groups[-1], rest = tuple(map(Stepped, groups[-1], rest)), rest[len(groups[-1]) :]
+        if self.gather is not None:
+            rest = self.gather.bind(rest)
         values = len(spec.operation.values)
         start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
         self.states.bind(start, args)
         nothing = nothing if self.states.start is None else tuple(self.states.start)
-        count = length
-        if cutlass.const_expr(spec.counted):
-            count = cutlass.min(cutlass.max(Int64(element(length_at)), Int64(0)), length)
+        count = positions(length, length_at) if spec.counted else length
         heads, x, keys, out = groups
-        self.body(
-            Arguments(
-                *(heads, x, keys, out, found, fill, slots, counters, length, count, capacity),
-                *(offsets, cuts, segments, nothing),
-            )
+        return Arguments(
+            *(heads, x, keys, out, found, fill, slots, counters, length, count, capacity),
+            *(offsets, cuts, segments, nothing),
         )

@@ -16,6 +16,7 @@ from ...runtime import arrays
 from ...runtime.call import Family, Views
 from ...runtime.view import View
 from ..count import check, split
+from ..layouts import strided
 from ..scan.spec import start_value
 from ..several import Inputs, call_of, inputs_of, operation_of, with_first
 from ..states import States, start_of
@@ -131,6 +132,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
     operation = operation_of(given.inputs, op, views, options.dtype, given.callables, options.out_dtype)
     whole = views[0].size
     heads, segments = _heads(given, views_of_heads, whole)
+    read = (*(() if heads.kind == "offsets" else views_of_heads), *views[: given.inputs.arrays])
     if whole + segments > MAX_LENGTH:
         raise ArgumentValueError(explain(given.inputs.names[0], f"{whole} elements", f"at most {MAX_LENGTH}"))
     check(views[-1 - given.heads] if given.inputs.counted else None)
@@ -153,6 +155,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
         args=given.inputs.numbers,
         segments=segments,
         nothing=_nothing(operation, start or nothing) if by_offsets else None,
+        strided=strided(read) if whole else None,
     )
     if size is None:
         return spec
@@ -178,7 +181,10 @@ def _heads(given: Arguments, views: Views, whole: int) -> tuple[Heads, int]:
         ends = given.kind == "lengths"
         if view.size == 0 and not ends:
             raise ArgumentValueError(explain("offsets", "an empty array", "an entry more than there are segments"))
-        return Heads("offsets", (), offsets=view.dtype, ends=ends), view.size - (not ends)
+        if not view.contiguous and len(view.shape) != 1:
+            raise ArgumentValueError(explain(given.kind, f"strides {view.steps}", "an array of one axis"))
+        stepped = not view.contiguous
+        return Heads("offsets", (), offsets=view.dtype, ends=ends, stepped=stepped), view.size - (not ends)
     for view, name in zip(views, given.inputs.more):
         if view.size != whole:
             raise ArgumentValueError(explain(name, f"{view.size} elements", f"{whole}, as {given.inputs.names[0]} has"))
@@ -191,4 +197,4 @@ def _heads(given: Arguments, views: Views, whole: int) -> tuple[Heads, int]:
     return Heads("mask", (MASK,)), 0
 
 
-_FAMILY = Family("segments", (), _parse, plan, partial=True)
+_FAMILY = Family("segments", (), _parse, plan, partial=True, strided=True)

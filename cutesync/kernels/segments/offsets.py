@@ -2,8 +2,7 @@
 
 The positions of an array and the ends of its segments are merged: the end of a segment comes behind its last position.
 A tile has ``size`` members of this merged list. So it takes the same time whatever the lengths of segments are, also
-where many are empty, and which operands are combined follows from the offsets alone. The method is the merge path of
-Green, McColl and Bader (2012).
+where many are empty, and which operands are combined follows from the offsets alone (``block.merge_path``).
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from ...block.merge_path import merge_path
 from ...sync.overlap import await_launches
+from ..gather import Stepped
 from .plan import CUT_THREADS
 from .spec import SegmentsSpec
 
@@ -42,7 +43,7 @@ class Offsets:
 
 
 @cute.jit
-def offset(start: cute.Pointer, k, ends: cutlass.Constexpr):
+def offset(start, k, ends: cutlass.Constexpr):
     """Offset ``k``, as it is in memory."""
     found = Int64(0)
     if cutlass.const_expr(ends):
@@ -53,31 +54,18 @@ def offset(start: cute.Pointer, k, ends: cutlass.Constexpr):
     return found
 
 
-@cute.jit
-def ends_before(offsets: cutlass.Constexpr, member):
+def ends_before(offsets: Offsets, member):
     """How many of the first ``member`` members of the merged list are ends. The end of segment s comes behind the
-    positions before it and s ends."""
-    low, high = Int64(0), Int64(offsets.segments)
-    while low < high:
-        middle = (low + high) // 2
-        if offsets[middle + 1] + middle < member:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    positions before it."""
+    return merge_path(member, offsets.segments, offsets.count, lambda s, position: position < offsets[s + 1])
 
 
 class Cuts:
     """The kernel that finds where each tile of ``size`` members begins: a thread searches for each."""
 
     def __init__(self, spec: SegmentsSpec, size: int) -> None:
-        self.ends, self.reverse, self.size, self.threads, self.smem = (
-            spec.heads.ends,
-            spec.reverse,
-            size,
-            CUT_THREADS,
-            0,
-        )
+        self.ends, self.reverse, self.stepped = spec.heads.ends, spec.reverse, spec.heads.stepped
+        self.size, self.threads, self.smem = size, CUT_THREADS, 0
 
     @cute.jit
     def __call__(
@@ -87,19 +75,23 @@ class Cuts:
         segments: Int64,
         length: Int64,
         tiles: Int64,
+        step: Int64,
         grid: Int32,
         stream,
     ):
         self.kernel.set_name_prefix("cutesync_segment_cuts", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(offsets, cuts, segments, length, tiles).launch(
+        self.kernel(offsets, cuts, segments, length, tiles, step).launch(
             grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream
         )
 
     @cute.kernel
-    def kernel(self, offsets: cute.Pointer, cuts: cute.Pointer, segments: Int64, length: Int64, tiles: Int64):
+    def kernel(
+        self, offsets: cute.Pointer, cuts: cute.Pointer, segments: Int64, length: Int64, tiles: Int64, step: Int64
+    ):
         await_launches()
         tile = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
         if tile <= tiles:
             member = cutlass.min(tile * self.size, length + segments)
-            before = ends_before(Offsets(offsets, segments, length, self.ends, self.reverse), member)
+            start = Stepped(offsets, step) if self.stepped else offsets
+            before = ends_before(Offsets(start, segments, length, self.ends, self.reverse), member)
             cute.make_tensor(cuts + tile, cute.make_layout((1,)))[0] = member - before

@@ -16,6 +16,12 @@
     ready[stage]     one lane of look ahead                            emit
     empty[stage]     one lane of each warp of a squad, and of publish  load
 
+Of strided arrays, no copy brings tiles: a stage is full when it has the tile's number.
+
+    gather           read the elements of a tile one by one, and put them in its stage
+
+    gathered[stage]  one lane of each gather warp                      reduce
+
 The answer of the atomic may take as long as a tile does, hence several loaders.
 The reasons, the progress and the order of operations are those of ``scan.pipeline``. Bytes: every element is read once
 and every result is written once.
@@ -23,6 +29,7 @@ and every result is written once.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 
 import cutlass
@@ -34,15 +41,17 @@ from ...block.reduce import load_partial, partial_array, store_partial
 from ...block.warps import scan_partials
 from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
-from ...sync.gather import Entry, Slots, enter
+from ...sync.gather import Slots
 from ...sync.lookback import place_of, slots_of
-from ...sync.ring import Cursor
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
 from ...warp import LANES
+from ..gather import Tile
+from ..select.chunk import put
 from ..select.fill import fill_result
 from ..select.window import as_copy
+from ..tiled import take_tiles
 from .ahead import LookAhead
 from .base import Arguments, SegmentKernel
 from .policy import PipelinePolicy
@@ -62,6 +71,7 @@ class Shared:
     tags: cute.Tensor
     reduced: Barriers
     ready: Barriers
+    gathered: Barriers | None
     totals: tuple
     lanes: tuple
     before: tuple
@@ -82,6 +92,8 @@ class SegmentPipeline(SegmentKernel):
             # else a warp could wait for a parity that the phase two before has, too, or have tiles of several loaders
             came = f"{policy.stages} stages for {', '.join(map(str, turns))} that take turns, {policy.loaders} loaders"
             raise ArgumentValueError(explain("policy", came, "a multiple of each"))
+        if spec.strided is not None and policy.loaders > 1:
+            raise ArgumentValueError(explain("policy", f"{policy.loaders} loaders of strided arrays", "one"))
         if policy.look_aheads < policy.squads:  # each of them prepares one DONE
             came = f"{policy.look_aheads} warps that look ahead for {policy.squads} squads"
             raise ArgumentValueError(explain("policy", came, "as many at least"))
@@ -89,6 +101,7 @@ class SegmentPipeline(SegmentKernel):
             Role("control", 2 * policy.loaders + policy.look_aheads + policy.marks),
             Role("reduce", policy.reduce_warps),
             Role("emit", policy.squads * policy.warps),
+            *([Role("gather", policy.gathers)] if spec.strided else []),
         )
         super().__init__(spec, self.roles.threads, shared)
         sources = (*spec.heads.sources, *spec.operation.sources)
@@ -116,6 +129,7 @@ class SegmentPipeline(SegmentKernel):
             cute.make_tensor(SmemAllocator().allocate_array(Int32, self.loaders), cute.make_layout((self.loaders,))),
             Barriers.make(stages, self.policy.reduce_warps // self.teams, name="reduced"),
             Barriers.make(stages, 1, name="ready"),
+            Barriers.make(stages, self.policy.gathers, name="gathered") if self.gather else None,
             partial_array(types, stages * self.warps),
             partial_array(types, stages * self.warps * LANES),
             partial_array(types, stages),
@@ -130,6 +144,7 @@ class SegmentPipeline(SegmentKernel):
             control=lambda warp: self.control(shared, a, warp),
             reduce=lambda warp: self.reduce(shared, a, warp),
             emit=lambda warp: self.emit(shared, a, warp // self.warps, warp % self.warps),
+            **({"gather": lambda warp: self.bring_strided(shared, a, warp)} if self.gather else {}),
         )
 
     @cute.jit
@@ -155,22 +170,9 @@ class SegmentPipeline(SegmentKernel):
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, loader, lane):
         """At the end all that take tiles in turn get a ``DONE`` each."""
-        ring, tags, everything = shared.tiles.ring, shared.tags, self.tiles(a)
-        word, number = Int64(0), Int32(0)
-        if lane == 0:
-            entry = enter(a.counters)
-            tags[loader] = entry.tag
-            word, number = entry.word, entry.arrived
-        at = Cursor(loader, Int32(1))  # the stages are empty at first
-        number = Int32(cute.arch.shuffle_sync(number, 0))
-        while number < everything:
-            self.bring(shared, a, at, number, lane)
-            at = ring.next(at, self.loaders)
-            ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
-            if lane == 0:
-                entry = enter(a.counters)
-                word, number = entry.word, entry.arrived
-            number = Int32(cute.arch.shuffle_sync(number, 0))
+        ring, everything = shared.tiles.ring, self.tiles(a)
+        bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
+        at, entry = take_tiles(ring, shared.tags, a.counters, everything, (loader, self.loaders), bring, lane)
         for done in cutlass.range(max(self.teams, self.look_aheads, self.marks) // self.loaders, unroll=1):
             if done > 0:
                 ring.acquire_alone(at)
@@ -179,7 +181,7 @@ class SegmentPipeline(SegmentKernel):
             at = ring.next(at, self.loaders)
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
-            Entry(word, number).close(a.counters, Int32(0), everything + blocks * self.loaders)
+            entry.close(a.counters, Int32(0), everything + blocks * self.loaders)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
@@ -188,7 +190,7 @@ class SegmentPipeline(SegmentKernel):
         span = self.span(shared, a, at.stage, number)
         copies = [
             as_copy(buffer.fill(at.stage, array, span, a.count, lane))
-            for buffer, array in zip(shared.buffers, (*a.heads, *a.x))
+            for buffer, array in zip(shared.buffers, () if self.gather else (*a.heads, *a.x))
         ]
         cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
         if lane == 0:
@@ -203,12 +205,32 @@ class SegmentPipeline(SegmentKernel):
         """What a subclass stores of a tile before it is copied."""
 
     @cute.jit
+    def bring_strided(self, shared: cutlass.Constexpr, a: Arguments, warp):
+        """A warp's share of each tile of strided arrays, which one loader announces."""
+        sizes = tuple(buffer.dtype.size for buffer in self.buffers)
+        at = shared.tiles.first()
+        while at.number != DONE:
+            span = self.span(shared, a, at.stage, at.number)
+            tile = Tile(span.first, span.stop, a.count, Int64(0), self.spec.reverse)
+            store = functools.partial(self.put, shared, a, at.stage, span)
+            self.gather.fill((*a.heads, *a.x), sizes, store, tile, -1, warp, self.policy.gathers)
+            shared.gathered[at.stage].arrive_once()
+            at = shared.tiles.next(at)
+
+    def put(self, shared, a: Arguments, stage, span: Span, k: int, place, word) -> None:
+        """Store the element of array ``k`` at a place of the tile in a stage."""
+        array = (*a.heads, *a.x)[k]
+        put(type(word), shared.buffers[k].position(stage, array, span.first, a.count, place), word)
+
+    @cute.jit
     def reduce(self, shared: cutlass.Constexpr, a: Arguments, warp):
         """A team's warp: the states of its chunks of each tile of the team, and what comes before each lane's run."""
         lane, width = cute.arch.lane_idx(), self.policy.reduce_warps // self.teams
         at = shared.tiles.first(warp // width)
         while at.number != DONE:
             self.await_heads(shared, at)
+            if cutlass.const_expr(self.gather is not None):
+                shared.gathered.await_phase(at.stage, at.parity)
             for chunk in cutlass.range(warp % width, self.warps, width, unroll=1):
                 place = at.stage * self.warps + chunk
                 partial, total = self.runs.reduce(self.part(shared, a, at, chunk, lane), lane)

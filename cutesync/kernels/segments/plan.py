@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...dtypes import BY_NAME, INT32, INT64
@@ -39,6 +40,9 @@ def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
         filled = (*spec.keys, *spec.operation.results)
         numbers += [Scalar(name, t.dsl) for name, t in zip(numbered("fill", filled), filled)]
     nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
+    numbers += [Scalar("offset_step", "Int64")] if spec.heads.stepped else []
+    numbers += [Scalar(name, "Int64") for name in (numbered("step", spec.operation.results) if spec.stepped else ())]
+    numbers += spec.strided.layout.parameters if spec.strided else []
     numbers += [*start, *nothing, *args]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
 
@@ -58,12 +62,16 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     operation = spec.operation
     if (spec.segments if spec.by_offsets and spec.reduced else spec.length or spec.found) == 0:
         return nothing, None
+    spec = replace(spec, stepped=not all(out.contiguous for out in outs))
     results = (*spec.keys, *operation.results)
     choice = choose(_problem(spec))
     values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity, "segments": spec.segments}
     values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
     values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
     values |= dict(zip(numbered("fill", results), spec.fill or ()))
+    values |= spec.strided.values if spec.strided else {}
+    values |= {name: out.steps[0] for name, out in zip(numbered("step", outs), outs) if spec.stepped}
+    values["offset_step"] = offset_step = views[-1].steps[0] if spec.heads.stepped else 1
     inputs = [
         *numbered("x", operation.sources),
         *numbered("arg", operation.args),
@@ -81,7 +89,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     run = Launch(kernel_spec(choice, spec), device, choice.grid, values, names, claim, stream).run
     if not spec.by_offsets:
         return run, None
-    cuts, offsets = _cuts(choice, spec, device, stream), inputs.index("offsets")
+    cuts, offsets = _cuts(choice, spec, device, (offset_step, stream)), inputs.index("offsets")
 
     def cut_first(addresses: tuple[int, ...], stream: int) -> None:
         with _cutting:  # another thread's launches on this stream come before these or after
@@ -98,11 +106,12 @@ def _problem(spec: SegmentsSpec) -> Problem:
     staged = tuple(t.size for t in (*spec.keys, *operation.results))
     if spec.by_offsets and spec.reduced:
         staged = tuple(Scalar("", kind).size for kind in operation.registers)
-    return Problem(spec.length, sources, staged, spec.words, spec.segments, spec.by_offsets)
+    return Problem(spec.length, sources, staged, spec.words, spec.segments, spec.by_offsets, spec.strided is not None)
 
 
-def _cuts(choice: Choice, spec: SegmentsSpec, device: int, stream: int) -> Run:
-    """Prepare the launch that finds where tiles begin."""
+def _cuts(choice: Choice, spec: SegmentsSpec, device: int, where: tuple[int, int]) -> Run:
+    """Prepare the launch that finds where tiles begin. ``where``: the step of the offsets, and the stream."""
+    step, stream = where
 
     def make() -> Any:
         from .offsets import Cuts
@@ -110,9 +119,9 @@ def _cuts(choice: Choice, spec: SegmentsSpec, device: int, stream: int) -> Run:
         return Cuts(spec, choice.policy.tile)
 
     parameters: tuple[Pointer | Scalar, ...] = (Pointer("offsets", spec.heads.offsets or INT64), Pointer("cuts", INT64))
-    parameters += tuple(Scalar(name, "Int64") for name in ("segments", "length", "tiles"))
-    key = "segment_cuts", choice.policy.tile, str(spec.heads.offsets), spec.heads.ends, spec.reverse
-    values = {"segments": spec.segments, "length": spec.length, "tiles": choice.tiles}
+    parameters += tuple(Scalar(name, "Int64") for name in ("segments", "length", "tiles", "step"))
+    key = "segment_cuts", choice.policy.tile, str(spec.heads.offsets), spec.heads.ends, spec.reverse, spec.heads.stepped
+    values = {"step": step, "segments": spec.segments, "length": spec.length, "tiles": choice.tiles}
     grid = -(-(choice.tiles + 1) // CUT_THREADS)
     return Launch(KernelSpec(key, parameters, make), device, grid, values, ("offsets", "cuts"), None, stream).run
 

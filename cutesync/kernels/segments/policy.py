@@ -24,7 +24,7 @@ MAX_RUN_WORDS = 160  # words of a lane's run: it is unrolled
 class Problem:
     """``length`` positions with elements of ``sources`` bytes, results of ``results`` bytes, and states of ``words``
     words of 32 bits. With ``offsets``, there are ``segments`` segments. ``results`` are then the bytes of what is put
-    together in shared memory."""
+    together in shared memory. ``strided``: elements are gathered."""
 
     length: int
     sources: tuple[int, ...]
@@ -32,6 +32,7 @@ class Problem:
     words: int
     segments: int = 0
     offsets: bool = False
+    strided: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     """Resident blocks with a ring of ``stages`` tiles: ``reduce_warps`` warps reduce each tile, and ``squads`` squads
     of ``warps`` warps emit it, a chunk each. A lane has ``run`` neighbouring positions of a chunk. ``look_aheads``
     warps, at least as many as squads, take tiles in turn to find what comes before them. Each of
-    ``loaders`` warps loads a part of the tiles, for its own part of the other warps."""
+    ``loaders`` warps loads a part of the tiles, for its own part of the other warps; the tiles of strided arrays are
+    brought by ``gathers`` warps together."""
 
     reduce_warps: int
     squads: int
@@ -49,6 +51,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     look_aheads: int = 4
     marks: int = 0
     loaders: int = 2
+    gathers: int = 0
 
     @property
     def chunk(self) -> int:
@@ -66,7 +69,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
         partials = (self.warps * (LANES + 1) + 1) * 4 * (problem.words + 1) + 80
         staged = self.squads * self.warps * self.chunk * sum(problem.results)
         padding = 128 * (len(problem.sources) + 1) + 16 * (len(problem.results) + 3 * (problem.words + 1))
-        return self.stages * (held + partials) + staged + padding
+        return self.stages * (held + partials + 8 * (self.gathers > 0)) + staged + padding
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,11 @@ def _fewest(policy: PipelinePolicy) -> PipelinePolicy:
     return replace(policy, reduce_warps=4, squads=1, look_aheads=1, loaders=1, marks=min(policy.marks, 1))
 
 
+def _gathered(policy: PipelinePolicy) -> PipelinePolicy:
+    """Return the policy for strided arrays. Not measured on a GPU."""
+    return replace(policy, reduce_warps=4, look_aheads=policy.squads, loaders=1, gathers=4 * policy.squads)
+
+
 # By the words of a state: larger ones need the registers of a block of fewer warps.
 WARPS = ((4, _usual), (8, _fewer), (1 << 10, _fewest))
 
@@ -113,6 +121,8 @@ def choose(problem: Problem) -> Choice:
     few = next(warps for words, warps in WARPS if problem.words <= words)
     for run in runs:
         policy = few(kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES))
+        if problem.strided:
+            policy = _gathered(policy)
         many = ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
         if many and run * words <= MAX_RUN_WORDS and policy.bytes(problem) <= SHARED_BYTES:
             break

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...dtypes import INT64, DType
 from ...identity import identify
 from ...runtime.call import Spec
+from ..layouts import Strided
 from ..states import Argument, States, words_of
 
 MANY = 1 << 31  # elements from which on segments are counted in 64 bits
@@ -18,7 +19,8 @@ class Heads:
     """Where segments begin. ``kind`` "keys": at elements of the arrays of ``sources`` that are not equal to the ones
     before them, by ``fn``, or by value (with ``equal_nan``, NaN equals NaN); "mask": where a byte is not 0; "offsets":
     at the positions in an array of type ``offsets``, which are in order and may repeat. With ``ends`` that array has
-    where segments end, and the first one begins at 0. The first position always begins a segment."""
+    where segments end, and the first one begins at 0. ``stepped``: its elements do not lie side by side. The first
+    position always begins a segment."""
 
     kind: str
     sources: tuple[DType, ...]
@@ -27,12 +29,21 @@ class Heads:
     args: tuple[Argument, ...] = ()
     offsets: DType | None = None
     ends: bool = False
+    stepped: bool = False
 
     @property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         fn = "" if self.fn is None else identify(self.fn).key
-        return self.kind, tuple(t.name for t in self.sources), fn, self.equal_nan, str(self.offsets), self.ends
+        return (
+            self.kind,
+            tuple(t.name for t in self.sources),
+            fn,
+            self.equal_nan,
+            str(self.offsets),
+            self.ends,
+            self.stepped,
+        )
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,9 @@ class SegmentsSpec(Spec):
     state, or None. ``counted``: the number of positions is in device memory. ``fill`` has a number for each key and
     result, with which what lies behind the segments is filled. ``keyed``: keys are written.
 
-    Offsets give ``segments``, which may be empty; ``nothing`` is the state of an empty one."""
+    Offsets give ``segments``, which may be empty; ``nothing`` is the state of an empty one. ``strided``: how the arrays
+    are read, those of heads before those of the operation; None: all are contiguous. ``stepped``: elements of results
+    do not lie side by side."""
 
     heads: Heads
     operation: States
@@ -61,6 +74,8 @@ class SegmentsSpec(Spec):
     args: tuple = ()
     segments: int = 0
     nothing: tuple | None = None
+    strided: Strided | None = None
+    stepped: bool = False
 
     @property
     def by_offsets(self) -> bool:
@@ -98,4 +113,5 @@ class SegmentsSpec(Spec):
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         options = self.reduced, self.exclusive, self.reverse, self.start is not None, self.counted, self.keyed
-        return (*self.heads.key, *self.operation.key, *options, self.fill is not None, self.counter)
+        form = self.strided.layout if self.strided else None, self.stepped
+        return (*self.heads.key, *self.operation.key, *options, self.fill is not None, self.counter, form)

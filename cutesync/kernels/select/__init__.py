@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from .call import compress, flatnonzero, nonzero, select
+from .call import compress, partition, select
+from .nonzero import argwhere, flatnonzero, nonzero
 from .result import Selected
 from .runs import run_length_encode, unique_consecutive
 
-__all__ = ["Selected", "compress", "flatnonzero", "nonzero", "run_length_encode", "select", "unique_consecutive"]
+__all__ = [
+    "Selected",
+    "argwhere",
+    "compress",
+    "flatnonzero",
+    "nonzero",
+    "partition",
+    "run_length_encode",
+    "select",
+    "unique_consecutive",
+]

@@ -5,57 +5,74 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
 
-from ...sync.overlap import await_launches
+from ..gather import At, Gather, Stepped
+from ..tiled import TiledKernel, positions
 from .spec import Selection
-from .where import Where, element
+from .store import Places
+from .where import Where
 
 # A launch's arguments.
 #
 # ``x`` has the arrays of ``length`` elements, of which only the first ``count`` are looked at; ``where`` is the mask,
 # or the bits. ``out`` has the results, ``places`` the indices and ``lengths`` the lengths of runs, of ``capacity``
 # elements; ``ranks`` has the number of each position's run. ``found`` points to the number of selected elements, and
-# ``fill`` has the number that each result is filled with.
-Arguments = namedtuple("Arguments", "x where out places ranks lengths found fill slots counters length count capacity")
+# ``fill`` has the number that each result is filled with. Of ``rows`` (None: there are none), which lie ``pitch``
+# elements apart, lengths, counts and capacities are those of each, and ``starts`` points to where what is selected of
+# each begins in packed results.
+Arguments = namedtuple(
+    "Arguments",
+    "x where out places ranks lengths found fill slots counters length count capacity rows pitch starts",
+)
 
 
-class SelectKernel:
+class SelectKernel(TiledKernel):
     """A compiled selection. A subclass defines ``body``, which gets the ``Arguments``."""
 
-    body: Any
+    name = "select"
 
     def __init__(self, selection: Selection, threads: int, smem: int) -> None:
-        self.selection, self.threads, self.smem = selection, threads, smem
+        super().__init__(threads, smem)
+        self.selection = selection
         self.where = Where(selection)
+        self.gather: Any = None if selection.layout is None else Gather(selection.layout)
 
-    @cute.jit
-    def __call__(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer, grid: Int32, stream):
-        self.kernel.set_name_prefix("cutesync_select", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(arrays, numbers, slots, counters).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=1,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer):
-        await_launches()
+    def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
         chosen = self.selection
         sources, fills = len(chosen.sources), chosen.filled * chosen.fills
-        where, length_at, places, ranks, found, lengths, *rest = arrays
+        where, length_at, *rest = arrays
+        given, (ranks, found, lengths, *rest) = rest[: max(chosen.places, 1)], rest[max(chosen.places, 1) :]
+        starts, rest = (rest[0], rest[1:]) if chosen.rows == "packed" else (None, rest)
         x, out = tuple(rest[:sources]), tuple(rest[sources:])
         length, capacity, *rest = numbers
-        fill = tuple(rest[:fills])
-        self.where.bind(rest[fills:])
-        count = length
-        if cutlass.const_expr(chosen.counted):
-            count = cutlass.min(cutlass.max(Int64(element(length_at)), Int64(0)), length)
-        self.body(
-            Arguments(x, where, out, places, ranks, lengths, found, fill, slots, counters, length, count, capacity)
+        rows, pitch, *rest = rest if chosen.rows else (None, None, *rest)
+        fill, rest = tuple(rest[:fills]), rest[fills:]
+        steps, rest = rest[: chosen.steps], rest[chosen.steps :]
+        axes = [tuple(rest[3 * i : 3 * i + 3]) for i in range(chosen.axes)]
+        rest = rest[3 * chosen.axes :]
+        if self.gather is not None:
+            rest = self.gather.bind(rest)
+            where = At(self.gather, len(x), where) if chosen.kind == "bits" else where
+        self.where.bind(rest)
+        count = positions(length, length_at) if chosen.counted else length
+        out, places_of, lengths = self.results(out, given, lengths, steps)
+        return Arguments(
+            *(x, where, out, Places(places_of, axes), ranks, lengths, found),
+            *(fill, slots, counters, length, count, capacity, rows, pitch, starts),
         )
+
+    def results(self, out: tuple, places: list, lengths, steps: list) -> tuple:
+        """The arrays of results with their steps: elements, indices, lengths."""
+        chosen, steps = self.selection, list(steps)
+        if chosen.stepped:
+            out = tuple(Stepped(array, steps.pop(0)) for array in out)
+        if chosen.together:
+            step, apart = (steps.pop(0), steps.pop(0)) if chosen.stepped else (chosen.axes, 1)
+            places = [Stepped(places[0] + d * apart, step) for d in range(chosen.axes)]
+        elif chosen.stepped and chosen.indices:
+            places = [Stepped(array, steps.pop(0)) for array in places]
+        if chosen.stepped and chosen.lengths is not None:
+            lengths = Stepped(lengths, steps.pop(0))
+        return out, tuple(places) if chosen.indices else (), lengths

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ...arguments import exact, flag, integer
-from ...dtypes import BY_NAME, INT64, DType, number, scalar
-from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from ...arguments import flag
+from ...errors import ArgumentValueError, explain
 from ...identity import Identity, identify
-from ...ops import required_parameters
-from ...runtime import arrays
-from ...runtime.call import Family, Views, front_end
-from ...runtime.view import View
 from ...types import Array, Scalar, Stream
-from .. import args as args_of
-from ..count import check, split
-from ..states import NO_ARGS, Argument, argument_type
-from .plan import plan
+from ..states import NO_ARGS
+from .calls import Wanted, rows_of, selected, usual
 from .result import Selected
-from .spec import Selection, SelectSpec
 
-MASKS = ("bool", "uint8", "int8")
-MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
+NOTHING = 0  # of ``fill_value``
 
 
 def select(
@@ -34,6 +22,8 @@ def select(
     where: Any,
     *,
     indices: bool = False,
+    axis: int | None = None,
+    packed: bool = False,
     size: int | None = None,
     fill_value: Scalar = 0,
     out: Any = None,
@@ -71,18 +61,20 @@ def select(
 
     Errors: ``cutesync.errors``.
     """
-    if size is None and out is None and n is None and args is NO_ARGS and type(indices) is bool:
+    usually = size is None and out is None and n is None and axis is None and packed is False
+    if usually and args is NO_ARGS and type(indices) is bool and fill_value is NOTHING:
         where = identify(where, "where")
         fn = where if type(where) is Identity else None
         if type(x) is not tuple and type(x) is not np.ndarray:  # the usual call makes no object but its result
-            call, key = _usual(indices, fn)
+            call, key = usual(indices, fn)
             found = call(key, x, None, stream, () if fn else (where,))
-            return Selected(found[0], found[-1], found[1] if indices else None)
-    packed = type(x) is tuple
-    xs = x if packed else (x,)
+            return Selected(found[0], found[-1], indices=found[1]) if indices else Selected(found[0], found[-1])
+    several = type(x) is tuple
+    xs = x if several else (x,)
     if not xs:
         raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
-    wanted = Wanted("select", len(xs), packed, flag(indices, "indices"), True, True)
+    rows = rows_of(axis, packed, out)
+    wanted = Wanted("select", len(xs), several, flag(indices, "indices"), True, True, axis=axis, rows=rows)
     return selected(wanted, xs, where, args, (size, fill_value, out, n), stream)
 
 
@@ -103,249 +95,40 @@ def compress(
     return found.values if type(found.values) is np.ndarray else found
 
 
-def flatnonzero(
-    x: Any, *, size: int | None = None, fill_value: int = 0, out: Array = None, n: Any = None, stream: Stream = None
-) -> Any:
-    """Return the indices (int64) of the elements of the flattened ``x`` that are not 0: an array for NumPy arrays,
-    otherwise ``Selected``, whose values they are. NaN is not 0. The arguments are those of ``select``."""
-    wanted = Wanted("flatnonzero", 1, False, True, False, True)
-    found = selected(wanted, (x,), None, NO_ARGS, (size, fill_value, out, n), stream)
-    return found.values if type(found.values) is np.ndarray else found
+def partition(
+    x: Any,
+    where: Any,
+    *,
+    indices: bool = False,
+    out: Any = None,
+    n: Any = None,
+    args: tuple = NO_ARGS,
+    stream: Stream = None,
+) -> Selected:
+    """Return the elements of ``x`` that ``where`` selects, in order, and behind them the others, in order.
 
+    The elements that are selected are counted first, as their number says where the others begin: ``where`` is read
+    twice, and with a callable ``x`` is, too. The call does not wait for the GPU.
 
-def nonzero(
-    x: Any, *, size: int | None = None, fill_value: int = 0, out: Array = None, n: Any = None, stream: Stream = None
-) -> Any:
-    """As ``flatnonzero`` for an array of one axis; for NumPy arrays, return NumPy's tuple of one array."""
-    if getattr(x, "ndim", 1) != 1:
-        came = f"an array of {x.ndim} axes"
-        raise ArgumentValueError(explain("x", came, "an array of one axis", "flatnonzero(x), or x.reshape(-1)"))
-    found = flatnonzero(x, size=size, fill_value=fill_value, out=out, n=n, stream=stream)
-    return (found,) if type(found) is np.ndarray else found
+    Parameters
+    ----------
+    x, where, args, stream : as for ``select``.
+    indices : whether to return the indices of the elements in their new order (int64), too: a stable order of ``x``.
+    out : array of one axis, at least of the size of ``x``, that is written instead of a new one; a tuple of arrays if
+        ``x`` is one, or with ``indices``, whose array comes last. It does not overlap the inputs.
+    n : only the first ``n`` elements of ``x`` count, as for ``select``. What lies behind them in the result is not
+        written.
 
+    Returns
+    -------
+    Selected : ``values``, which has all elements; ``count``, how many of them are selected (a 0-d array of int64 on the
+        device); ``indices``. ``len()`` and ``exact()`` are of the selected elements.
 
-class Wanted(NamedTuple):
-    """What a public function asks for: its name, the number of arrays of ``x``, whether they came as a tuple, whether
-    to return indices and values, and whether ``where`` must be as long as ``x``. ``heads``: runs are selected, and
-    ``where`` is when elements are equal; whether to return each element's run, and the lengths in which type."""
-
-    name: str
-    arrays: int
-    packed: bool
-    indices: bool
-    values: bool
-    whole: bool
-    heads: bool = False
-    inverse: bool = False
-    lengths: DType | None = None
-    equal_nan: bool = False
-
-    @property
-    def outputs(self) -> int:
-        """Results, without the count."""
-        return self.arrays * self.values + self.indices + self.inverse + (self.lengths is not None)
-
-
-@dataclass(frozen=True, eq=False)
-class Arguments:
-    """What identifies a call, except the arrays. ``where``: the Identity of a callable; None for an array, or for none.
-    ``capacity``: the length of the results, None for that of ``x``. ``n``: an int, or None. ``numbers`` has a number of
-    the same type for each run-time argument that is a number, and None for each that is an array. There is one object
-    for all calls of the same arguments (``_known``), so plans are found by its identity."""
-
-    wanted: Wanted
-    where: Identity | None
-    names: tuple[str, ...]
-    capacity: int | None
-    fill: Any
-    n: int | None
-    numbers: tuple
-
-
-def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple, stream: Any) -> Selected:
-    """Make a call. ``options`` are size, fill_value, out and n."""
-    size, fill_value, out, n = options
-    names, given = [f"x[{i}]" for i in range(len(xs))] if wanted.packed else ["x"], list(xs)
-    where = identify(where, "where")
-    if type(where) is not Identity:
-        if wanted.values and not wanted.heads:
-            names.append("where" if wanted.name == "select" else "condition")
-            given.append(where)
-        where = None
-        if args is not NO_ARGS and args != ():
-            raise ArgumentTypeError(explain("args", shown(args), "none without a callable"))
-    on_host = arrays.adapter(xs[0]) is arrays.NUMPY
-    n, array = split(n[()] if on_host and isinstance(n, np.ndarray) and n.shape == () else n)
-    if array is not None:
-        names.append("n")
-        given.append(array)
-    kinds, memory = args_of.split(args)
-    numbers, texts = args_of.alike(kinds)
-    first = len(names)  # of the run-time arguments
-    names += [f"args[{i}]" for i, number in enumerate(numbers) if number is None]
-    given += memory
-    if size is not None:
-        size = integer(size, "size", 0, MAX_LENGTH)
-    outs = None if out is None else _outs(wanted, out)
-    capacity = size if outs is None or size is not None else _length(outs[0])
-    fill = None if size is None else number(fill_value, "fill_value")
-    call, key = _known(wanted, where, (tuple(names), first), capacity, fill, n, numbers, (*exact(fill), *texts))
-    x, *others = given
-    if on_host:
-        return _on_host(wanted, call(key, x, None, stream, tuple(others)), size, outs)
-    if outs is None:
-        *found, count = call(key, x, None, stream, tuple(others))
-    else:
-        library, raw = arrays.adapter(x), None if stream is None else arrays.stream_handle(stream)
-        device = library.view(x).device
-        count = library.allocator((), INT64, device)(library.stream(device) if raw is None else raw, raw is not None)
-        call(key, x, (*outs, count), stream, tuple(others))
-        found = list(outs)
-    return _result(wanted, found, count)
-
-
-def _outs(wanted: Wanted, out: Any) -> tuple:
-    """Return the arrays of ``out``."""
-    alone = wanted.outputs == 1 and not wanted.packed
-    outs = (out,) if alone else out
-    if not isinstance(outs, (tuple, list)) or len(outs) != wanted.outputs:
-        allowed = "an array" if alone else f"a tuple of {wanted.outputs} arrays"
-        raise ArgumentTypeError(explain("out", f"a {type(out).__name__}", allowed))
-    return tuple(outs)
-
-
-def _length(out: Any) -> int:
-    shape = getattr(out, "shape", None)
-    if shape is None:
-        shape = arrays.adapter(out, "out").view(out).shape
-    if len(shape) != 1:
-        raise ArgumentValueError(explain("out", f"shape {tuple(shape)}", "an array of one axis"))
-    return int(shape[0])
-
-
-def _on_host(wanted: Wanted, found: tuple, size: int | None, outs: tuple | None) -> Selected:
-    """Return the results for NumPy arrays: their exact parts, copied to ``outs`` if there are any."""
-    *values, count = found
-    n = len(values[0]) if size is not None else min(int(count), len(values[0]))
-    whole = len(values) - 1 - (wanted.lengths is not None) if wanted.inverse else None  # the result that is not cut
-    values = [value if i == whole else value[:n] for i, value in enumerate(values)]
-    for out, value in zip(outs or (), values):
-        if not isinstance(out, np.ndarray) or out.dtype != value.dtype or not out.flags.writeable or out.ndim != 1:
-            raise ArgumentTypeError(explain("out", f"{shown(out)}", f"a writable NumPy array of {value.dtype}"))
-        out[:n] = value
-    return _result(wanted, values if outs is None else [out[:n] for out in outs], count)
-
-
-def _result(wanted: Wanted, found: list, count: Any) -> Selected:
-    if not wanted.values:
-        return Selected(found[0], count)
-    lengths = found.pop() if wanted.lengths is not None else None
-    inverse = found.pop() if wanted.inverse else None
-    places = found.pop() if wanted.indices else None
-    return Selected(tuple(found) if wanted.packed else found[0], count, places, inverse, lengths)
-
-
-@functools.lru_cache(maxsize=256)
-def _front_end(names: tuple[str, ...], outputs: int, places: tuple[int, ...]) -> Callable:
-    made = args_of.plan_with_numbers(plan, places, lambda spec: spec.selection.args) if places else plan
-    return front_end(Family("select", names, _parse, made, outputs=outputs))
-
-
-@functools.lru_cache(maxsize=4096)
-def _known(
-    wanted: Wanted, where: Any, named: tuple, capacity: Any, fill: Any, n: Any, numbers: tuple, _: tuple
-) -> tuple:
-    """Return the front end of a call, and what it identifies the call by. ``named`` are the names of the arrays, and
-    how many come before the run-time arguments. The last argument distinguishes numbers that are equal as keys."""
-    names, first = named
-    places = tuple(first + i for i, number in enumerate(numbers) if number is not None)
-    key = Arguments(wanted, where, names, capacity, fill, n, numbers)
-    return _front_end(names, wanted.outputs + 1, places), (key,)
-
-
-@functools.lru_cache(maxsize=1024)
-def _usual(indices: bool, where: Identity | None) -> tuple:
-    """Return ``_known`` of a call of ``select`` with one array and no options."""
-    names = ("x",) if where else ("x", "where")
-    return _known(Wanted("select", 1, False, indices, True, True), where, (names, len(names)), None, None, None, (), ())
-
-
-def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
-    """Check the arguments against the arrays, and return the Spec of the call."""
-    (given,) = arguments
-    wanted, by_name = given.wanted, dict(zip(given.names, views))
-    xs = views[: wanted.arrays]
-    length = xs[0].size
-    for x, name in zip(xs[1:], given.names[1:]):
-        if x.size != length:
-            raise ArgumentValueError(explain(name, f"{x.size} elements", f"{length}, as {given.names[0]} has"))
-    if length > MAX_LENGTH:
-        raise ArgumentValueError(explain("x", f"{length} elements", f"at most {MAX_LENGTH}"))
-    args = _parse_args(given, by_name)
-    kind, takes_index, length = _kind(given, by_name, length, len(args))
-    check(by_name.get("n"))
-    length = length if given.n is None else min(given.n, length)
-    sources = tuple(x.dtype for x in xs)
-    fn = None if given.where is None else given.where.fn
-    selection = Selection(
-        kind,
-        sources,
-        values=wanted.values,
-        indices=wanted.indices,
-        counted="n" in by_name,
-        filled=given.fill is not None,
-        fn=fn,
-        takes_index=takes_index,
-        args=args,
-        inverse=wanted.inverse,
-        lengths=wanted.lengths,
-        equal_nan=wanted.equal_nan,
-    )
-    fill: tuple = ()
-    if given.fill is not None:
-        fill = tuple(scalar(given.fill, dtype, "fill_value") for dtype in selection.results)
-        if wanted.indices:
-            fill += (-1 if wanted.values else scalar(given.fill, INT64, "fill_value"),)
-        fill += (0,) * (wanted.lengths is not None)
-    capacity = xs[0].size if given.capacity is None else given.capacity
-    return SelectSpec(selection, length, xs[0].size, capacity, fill)
-
-
-def _parse_args(given: Arguments, by_name: dict) -> tuple[Argument, ...]:
-    accumulate = tuple(view.dtype for view in by_name.values())[: given.wanted.arrays]
-    memory = iter([(view, name) for name, view in by_name.items() if name.startswith("args[")])
-    found = args_of.read(given.numbers, memory)
-    return tuple(a if isinstance(a, Argument) else Argument(argument_type(a, accumulate), False) for a in found)
-
-
-def _kind(given: Arguments, by_name: dict, length: int, args: int) -> tuple[str, bool, int]:
-    """Return the kind of a selection, whether its callable takes the index, and how many positions there are."""
-    wanted = given.wanted
-    if given.where is not None and not wanted.heads:
-        operands = required_parameters(given.where.fn) - args
-        if operands not in (0, wanted.arrays, wanted.arrays + 1):
-            allowed = f"a callable of {wanted.arrays} or {wanted.arrays + 1} values and {args} of args"
-            raise ArgumentTypeError(explain("where", f"one of {operands + args} parameters", allowed))
-        return "callable", operands == wanted.arrays + 1, length
-    name = "where" if wanted.name == "select" else "condition"
-    if wanted.heads:
-        return "heads", False, length
-    if not wanted.values:
-        return "nonzero", False, length
-    view = by_name[name]
-    return (*_mask_kind(view, name, length, wanted.whole), min(length, view.size) if not wanted.whole else length)
-
-
-def _mask_kind(view: View, name: str, length: int, whole: bool) -> tuple[str, bool]:
-    if view.dtype is BY_NAME["uint32"] and whole:
-        if view.size != -(-length // 32):
-            came = f"{view.size} words of uint32"
-            raise ArgumentValueError(explain(name, came, f"{-(-length // 32)} for {length} elements: a bit each"))
-        return "bits", False
-    if view.dtype.name not in MASKS:
-        kinds: tuple[DType | str, ...] = (*MASKS, "uint32 for bits")
-        raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", ", ".join(map(str, kinds))))
-    if view.size != length if whole else view.size > length:
-        allowed = f"{length}" if whole else f"at most {length}"
-        raise ArgumentValueError(explain(name, f"{view.size} elements", f"{allowed}, as x has"))
-    return "mask", False
+    Errors: ``cutesync.errors``.
+    """
+    packed = type(x) is tuple
+    xs = x if packed else (x,)
+    if not xs:
+        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    wanted = Wanted("partition", len(xs), packed, flag(indices, "indices"), True, True, rejects=True)
+    return selected(wanted, xs, where, args, (None, 0, out, n), stream)

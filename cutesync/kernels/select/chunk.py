@@ -15,16 +15,15 @@ from collections.abc import Iterator
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint8, Uint16, Uint32
+from cutlass import Int32, Int64, Uint32
 
 from ...warp import LANES
+from ..gather import WORDS, Stepped
 from .tally import count_of
 from .where import below
 
 VECTOR_BYTES = 16
 UNROLL = {1: 8, 2: 4, 4: 4}  # loads that a lane has on their way, by the elements of one
-
-_WORDS = {1: Uint8, 2: Uint16, 4: Int32, 8: Int64}  # registers of elements, by size
 
 # The part of a result that a chunk gives: ``stop`` elements at index ``offset``; selected elements of a higher rank do
 # not fit the result. ``words`` points to the chunk's words (Int64).
@@ -61,18 +60,17 @@ class ChunkMover:
 
     def __init__(self, size: int, unit: int, rows: int) -> None:
         self.size, self.unit, self.steps = size, unit, rows // unit
-        self.kind = _WORDS[size]
-        self.load_kind = _WORDS[size * unit]
+        self.kind = WORDS[size]
+        self.load_kind = WORDS[size * unit]
         self.unroll = min(UNROLL[unit], self.steps)
         while self.steps % self.unroll:
             self.unroll -= 1
 
     @cute.jit
     def move(self, begin, out, part: Part, lane):
-        """Store the selected elements of the chunk that begins at address ``begin`` of shared memory. ``out`` is the
-        address of the result."""
+        """Store the selected elements of the chunk that begins at address ``begin`` of shared memory."""
         size = self.size
-        target = out + part.offset * size
+        target = out.toint() + part.offset * size
         shift = Int32((begin - target) & (VECTOR_BYTES - 1))
         # this many elements come before the first whole vector
         head = (((begin + VECTOR_BYTES - 1) & -VECTOR_BYTES) - begin + shift) // size
@@ -81,6 +79,16 @@ class ChunkMover:
             self.scatter(begin, low, target, head, part, step, lane)
         cute.arch.sync_warp()
         self.store(low, target, head, part.stop, lane)
+
+    @cute.jit
+    def move_apart(self, begin, out: Stepped, part: Part, lane):
+        """The same for a result whose elements do not lie side by side."""
+        for step in cutlass.range(0, self.steps, self.unroll, unroll=1):
+            self.scatter(begin, begin, out.toint(), Int32(0), part, step, lane)
+        cute.arch.sync_warp()
+        for rank in cutlass.range(lane, part.stop, LANES, unroll=4):
+            value = cells(self.kind, begin + rank * self.size, 1)[0]
+            put(self.kind, (out + (part.offset + rank)).toint(), value, cute.AddressSpace.gmem)
 
     @cute.jit
     def scatter(self, begin, low, target, head, part: Part, step, lane):

@@ -12,6 +12,12 @@
     ready[stage]     one lane of look ahead                            move
     empty[stage]     one lane of each move warp, and of publish        load
 
+Of strided arrays, no copy brings tiles: a stage is full when it has the tile's number.
+
+    gather      read the elements of a tile one by one, and put them in its stage
+
+    gathered[stage]  one lane of each gather warp                      count
+
 A tile's count is published before the tile is compacted, and a warp that publishes never waits for other tiles: the
 reasons and the progress are those of ``scan.pipeline``. The answer of the atomic takes as long as a small tile may:
 hence several teams, which share nothing but the block. Bytes: every element, and its mask, is read once, and every
@@ -20,6 +26,7 @@ selected element is written once.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -32,19 +39,21 @@ from cutlass.memory import SmemAllocator
 from ...dtypes import BY_NAME
 from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
-from ...sync.gather import Entry, Slots, enter
-from ...sync.ring import Cursor
+from ...sync.gather import Slots
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
 from ...warp import LANES
+from ..gather import Tile
+from ..tiled import take_tiles
 from .base import Arguments, SelectKernel
-from .chunk import ChunkMover, Part, cells
+from .by_rows import begin_row, of_row, report_row
+from .chunk import ChunkMover, Part, cells, put
 from .count import ChunkCounter, Place
 from .fill import fill_rest
 from .policy import PipelinePolicy
 from .spec import Selection
-from .store import put_length, store_indices, store_lengths, store_ranks
+from .store import put_last_length, put_long, store_indices, store_lengths, store_ranks, store_rejects
 from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, join_chunks, join_lanes
 from .window import TileBuffer, as_copy
 
@@ -64,6 +73,7 @@ class Shared:
     tags: cute.Tensor
     tallies: cute.Tensor
     before: Before
+    gathered: Barriers | None
 
 
 def tensor(kind, count: int) -> cute.Tensor:
@@ -87,9 +97,12 @@ class PipelineSelect(SelectKernel):
         if policy.stages % policy.teams:  # else a warp could wait for a parity that the phase two before has, too
             raise ArgumentValueError(explain("policy", f"{policy.stages} stages", f"a multiple of {policy.teams}"))
         masked = selection.kind == "mask"
-        self.places, lead = selection.lengths is not None, selection.kind == "heads"
-        self.buffers = tuple(TileBuffer(dtype, self.tile, lead) for dtype in (*selection.sources, *((MASK,) * masked)))
+        self.fills_at_end = selection.filled and selection.rows != "apart"
+        self.places, self.heads = selection.lengths is not None, selection.kind == "heads"
+        held = (*selection.sources, *((MASK,) * masked))
+        self.buffers = tuple(TileBuffer(dtype, self.tile, self.heads) for dtype in held)
         warps = {"control": len(Control), "count": policy.count_warps, "move": policy.warps_per_team}
+        warps |= {"gather": policy.gather_warps} if selection.layout else {}
         self.roles = Roles(*(Role(name, self.teams * each) for name, each in warps.items()))
         words = self.tile // LANES * 8
         smem = sum(buffer.stage_bytes for buffer in self.buffers) + words + 4 * self.warps + 64
@@ -115,12 +128,14 @@ class PipelineSelect(SelectKernel):
             tensor(Int32, self.teams),
             tensor(Int32, stages * self.warps),
             Before(tensor(Int64, stages), tensor(Int64, stages)),
+            Barriers.make(stages, self.policy.gather_warps, name="gathered") if self.gather else None,
         )
         cute.arch.sync_threads()
         self.roles.run(
             control=lambda warp: self.control(shared, a, warp // len(Control), warp % len(Control)),
             count=lambda warp: self.count(shared, a, warp // self.policy.count_warps, warp % self.policy.count_warps),
             move=lambda warp: self.move(shared, a, warp // self.warps, warp % self.warps),
+            **({"gather": lambda warp: self.bring_strided(shared, a, warp)} if self.gather else {}),
         )
 
     @cute.jit
@@ -139,38 +154,42 @@ class PipelineSelect(SelectKernel):
 
     def tiles(self, a: Arguments):
         """How many tiles there are; at least one, whose block reports the number of selected elements."""
+        tiles = self.tiles_of_row(a)
+        return tiles if a.rows is None else cutlass.max(Int32(a.rows) * tiles, 1)
+
+    def tiles_of_row(self, a: Arguments):
+        """How many tiles a row has, or all of them where there are no rows."""
         return cutlass.max(Int32((a.count + self.tile - 1) // self.tile), 1)
+
+    def inside(self, a: Arguments, number) -> tuple:
+        """``(arguments, number)`` of a tile: those of its row, and its number in the row."""
+        if a.rows is None:
+            return a, number
+        tiles = self.tiles_of_row(a)
+        return of_row(a, self.selection, Int64(number // tiles)), number % tiles
+
+    def base(self, a: Arguments, number):
+        """The index of the first position of a tile's row."""
+        return Int64(0) if a.rows is None else Int64(number // self.tiles_of_row(a)) * a.pitch
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
         """A tile's number is asked for when there is an empty stage for it: all blocks wait for a tile that waits."""
-        tags, ring, everything = shared.tags, shared.tiles.ring, self.tiles(a)
-        word, number = Int64(0), Int32(0)
-        if lane == 0:
-            entry = enter(a.counters)
-            tags[team] = entry.tag
-            word, number = entry.word, entry.arrived
-        at = Cursor(team, Int32(1))  # the stages are empty at first
-        number = Int32(cute.arch.shuffle_sync(number, 0))
-        while number < everything:
-            self.bring(shared, a, at, number, lane)
-            at = ring.next(at, self.teams)
-            ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
-            if lane == 0:
-                entry = enter(a.counters)
-                word, number = entry.word, entry.arrived
-            number = Int32(cute.arch.shuffle_sync(number, 0))
+        ring, everything = shared.tiles.ring, self.tiles(a)
+        bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
+        at, entry = take_tiles(ring, shared.tags, a.counters, everything, (team, self.teams), bring, lane)
         if lane == 0:
             self.hand_over(shared, at, Int32(DONE), [])
             blocks, _, _ = cute.arch.grid_dim()
-            Entry(word, number).close(a.counters, Int32(0), everything + blocks * self.teams)
+            entry.close(a.counters, Int32(0), everything + blocks * self.teams)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
-        """Copy tile ``number`` into a stage."""
+        """Copy tile ``number`` into a stage; tiles of strided arrays are gathered by other warps."""
+        own, inside = self.inside(a, number)
         copies = [
-            as_copy(buffer.fill(at.stage, array, number, a.count, lane))
-            for buffer, array in zip(shared.buffers, self.arrays(a))
+            as_copy(buffer.fill(at.stage, array, inside, a.count, lane))
+            for buffer, array in zip(shared.buffers, () if self.gather else self.arrays(own))
         ]
         cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
         if lane == 0:
@@ -182,15 +201,36 @@ class PipelineSelect(SelectKernel):
         shared.tiles.ring.load_alone(at, copies)
 
     @cute.jit
+    def bring_strided(self, shared: cutlass.Constexpr, a: Arguments, warp):
+        """A team's warp: its share of each tile of the team."""
+        warps, sizes = self.policy.gather_warps, tuple(buffer.dtype.size for buffer in self.buffers)
+        at = shared.tiles.first(warp // warps)
+        while at.number != DONE:
+            first = Int64(self.inside(a, at.number)[1]) * self.tile
+            tile = Tile(first, cutlass.min(first + self.tile, a.count), a.count, self.base(a, at.number), False)
+            firsts = [buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(a))]
+            store = functools.partial(self.put, firsts)
+            self.gather.fill(self.arrays(a), sizes, store, tile, -1 if self.heads else 0, warp % warps, warps)
+            shared.gathered[at.stage].arrive_once()
+            at = shared.tiles.next(at, self.teams)
+
+    def put(self, firsts, k: int, place, word) -> None:
+        """Store the element of array ``k`` at a place of the tile whose arrays begin at ``firsts``."""
+        put(type(word), firsts[k] + place * self.buffers[k].dtype.size, word)
+
+    @cute.jit
     def count(self, shared: cutlass.Constexpr, a: Arguments, team, counter):
         """Chunks ``counter``, ``counter + count_warps``, ... of each tile of the team."""
         lane, tallies = cute.arch.lane_idx(), shared.tallies
         at = shared.tiles.first(team)
         while at.number != DONE:
-            firsts = tuple(buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(a)))
+            if cutlass.const_expr(self.gather is not None):
+                shared.gathered.await_phase(at.stage, at.parity)
+            own, number = self.inside(a, at.number)
+            firsts = tuple(buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(own)))
             for chunk in cutlass.range(counter, self.warps, self.policy.count_warps, unroll=1):
                 inside = chunk * self.policy.chunk
-                place = Place(firsts, inside, Int64(at.number) * self.tile + inside, a.count)
+                place = Place(firsts, inside, Int64(number) * self.tile + inside, a.count)
                 tally = self.counter.count(place, a.where, self.words_of(shared, at.stage, chunk), lane)
                 if lane == 0:
                     tallies[at.stage * self.warps + chunk] = tally
@@ -232,10 +272,14 @@ class PipelineSelect(SelectKernel):
             tile = at.number
             if tile == DONE:
                 over = Int32(1)
-                tile = self.tiles(a) if self.selection.filled else summed
-            slots = self.slots(a, shared, team)
+                tile = self.tiles(a) if self.fills_at_end else summed
+            slots, base = self.slots(a, shared, team), None
+            if cutlass.const_expr(a.rows is not None):
+                base = tile // self.tiles_of_row(a) * self.tiles_of_row(a)
+                if base > summed:
+                    before, summed = begin_row(self.selection, before, summed, base)
             while summed < tile:
-                before = add_tiles(slots, before, summed, tile, self.tile, self.places, lane)
+                before = add_tiles(slots, before, summed, tile, base, self.tile, self.places, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
             known = join_lanes(before, self.places)
             if lane == 0:
@@ -255,7 +299,7 @@ class PipelineSelect(SelectKernel):
             self.move_chunk(shared, a, at, warp, cute.arch.lane_idx())
             shared.tiles.ring.release(at)
             at = shared.tiles.next(at, self.teams)
-        if cutlass.const_expr(self.selection.filled):
+        if cutlass.const_expr(self.fills_at_end):
             shared.ready.await_phase(at.stage, at.parity)
             blocks, _, _ = cute.arch.grid_dim()
             worker = (cute.arch.block_idx()[0] * self.teams + team) * self.warps + warp
@@ -263,13 +307,30 @@ class PipelineSelect(SelectKernel):
             fill_rest(a, self.selection, total, worker, blocks * self.teams * self.warps, lane)
 
     @cute.jit
+    def close_row(self, shared: cutlass.Constexpr, a: Arguments, own: Arguments, tile, before: Before, warp, lane):
+        """Store what is known of a row at its first tile, and at its last one. ``tile`` is a visit, and its number in
+        the row; ``own`` are the arguments of the row."""
+        at, number = tile
+        tiles = self.tiles_of_row(a)
+        if cutlass.const_expr(self.selection.rows == "packed"):
+            if (number == 0) & (warp == 0) & (lane == 0):
+                put_long(a.starts, Int64(at.number // tiles), before.count)
+        if number == tiles - 1:
+            everything = self.tally(shared, at.stage, Int32(self.warps))
+            total = add_tile(before, everything, Int64(number) * self.tile, self.places)
+            report_row(a, own, self.selection, total, at.number == self.tiles(a) - 1, warp, self.warps, lane)
+
+    @cute.jit
     def move_chunk(self, shared: cutlass.Constexpr, a: Arguments, at, warp, lane):
         before = Before(Int64(shared.before.count[at.stage]), Int64(shared.before.last[at.stage]))
-        position = Int64(at.number) * self.tile
-        if (at.number == self.tiles(a) - 1) & (warp == 0) & (lane == 0):
-            report(
-                a, add_tile(before, self.tally(shared, at.stage, Int32(self.warps)), position, self.places), self.places
-            )
+        everyone, (a, number) = a, self.inside(a, at.number)
+        position = Int64(number) * self.tile
+        if cutlass.const_expr(a.rows is not None):
+            self.close_row(shared, everyone, a, (at, number), before, warp, lane)
+        elif cutlass.const_expr(not self.selection.rejects):
+            if (at.number == self.tiles(a) - 1) & (warp == 0) & (lane == 0):
+                everything = self.tally(shared, at.stage, Int32(self.warps))
+                report(a, add_tile(before, everything, position, self.places), self.places)
         before = add_tile(before, self.tally(shared, at.stage, warp), position, self.places)
         count = count_of(shared.tallies[at.stage * self.warps + warp])
         stop = Int32(cutlass.min(cutlass.max(a.capacity - before.count, Int64(0)), Int64(count)))
@@ -280,17 +341,23 @@ class PipelineSelect(SelectKernel):
         if cutlass.const_expr(self.selection.inverse):
             store_ranks(a.ranks, part, first, a.count, rows, lane)
         if cutlass.const_expr(self.places):
-            store_lengths(a.lengths, part, first, before.last, a.capacity, rows, lane)
+            packed = self.selection.rows == "packed"
+            store_lengths(a.lengths, part, first, before.last, a.capacity, rows, packed, lane)
+        if cutlass.const_expr(self.selection.rejects):
+            begins = [buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, a.x)]
+            begins = [begin + warp * (self.policy.chunk * mover.size) for begin, mover in zip(begins, self.movers)]
+            store_rejects(a, part, first, begins, rows, lane)
         for mover, buffer, array, out in zip(self.movers, shared.buffers, a.x, a.out):
             begin = buffer.first(at.stage, array) + warp * (self.policy.chunk * mover.size)
-            mover.move(begin, out.toint(), part, lane)
+            move = mover.move_apart if self.selection.stepped else mover.move
+            move(begin, out, part, lane)
 
 
 @cute.jit
 def report(a: Arguments, all_of_them: Before, places: cutlass.Constexpr):
     """One thread: store how many positions are selected, and the length of the last run."""
-    count, last = all_of_them
+    count = all_of_them.count
     cells(Int64, a.found.toint(), 1, cute.AddressSpace.gmem)[0] = count
     if cutlass.const_expr(places):
         if (count > 0) & (count <= a.capacity):
-            put_length(a.lengths, count - 1, a.count - (last - 1))
+            put_last_length(a, all_of_them)

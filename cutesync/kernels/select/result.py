@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-_MORE = ("indices", "inverse", "lengths")
+from ...errors import ArgumentTypeError, explain
+
+_MORE = ("indices", "inverse", "lengths", "offsets")
 
 
 class Selected:
@@ -18,17 +20,22 @@ class Selected:
     unpacks as ``values, count`` and what the call asked for, in that order. ``len(selected)``, ``selected.exact()`` and
     ``np.asarray(selected)`` wait for the device (the default stream); nothing else does. With several arrays,
     ``values`` is a tuple.
+
+    Of a selection by rows, results have the selected elements of each row at the start of a row, ``count`` has a number
+    for each, and ``exact()`` returns a list for each result. If it is packed, they have those of all rows, and
+    ``offsets`` says where those of each row begin, and where the last ones end.
     """
 
-    __slots__ = ("count", "indices", "inverse", "lengths", "values")
+    __slots__ = ("count", "indices", "inverse", "lengths", "offsets", "values")
 
-    def __init__(self, values: Any, count: Any, indices: Any = None, inverse: Any = None, lengths: Any = None) -> None:
-        self.values, self.count, self.indices, self.inverse, self.lengths = values, count, indices, inverse, lengths
+    def __init__(self, values: Any, count: Any, **more: Any) -> None:
+        self.values, self.count = values, count
+        self.indices, self.inverse, self.lengths, self.offsets = (more.get(name) for name in _MORE)
 
     @property
     def more(self) -> tuple:
         """What the call asked for beside the values."""
-        return tuple(array for array in (self.indices, self.inverse, self.lengths) if array is not None)
+        return tuple(array for array in (getattr(self, name) for name in _MORE) if array is not None)
 
     def __iter__(self) -> Iterator:
         return iter((self.values, self.count, *self.more))
@@ -36,14 +43,33 @@ class Selected:
     def __len__(self) -> int:
         """Wait for the device; return how many selected elements ``values`` has."""
         first = self.values[0] if type(self.values) is tuple else self.values
+        if self.count.shape:
+            came = f"rows of shape {tuple(self.count.shape)}"
+            raise ArgumentTypeError(
+                explain("len", came, "one length", "count has one for each row, exact() their parts")
+            )
         return min(int(self.count), first.shape[0])
 
     def exact(self) -> Any:
         """Wait for the device; return the values without what lies behind them: an array, or a tuple of them for
         several arrays. Return a tuple of it and of what else the call asked for, if there is any."""
+        if self.count.shape:
+            return self._rows()
         n = len(self)
         values = tuple(v[:n] for v in self.values) if type(self.values) is tuple else self.values[:n]
-        more = tuple(array if array is self.inverse else array[:n] for array in self.more)
+        more = tuple(a if a is self.inverse or a is self.offsets else a[:n] for a in self.more)
+        return (values, *more) if more else values
+
+    def _rows(self) -> Any:
+        """Return ``exact()`` of a selection by rows: a list of the rows in place of an array."""
+        counts = _host(self.count).ravel()
+
+        def cut(array: Any) -> list:
+            rows = array.reshape(len(counts), array.shape[-1])
+            return [rows[i] if array is self.inverse else rows[i, : int(n)] for i, n in enumerate(counts)]
+
+        values = tuple(map(cut, self.values)) if type(self.values) is tuple else cut(self.values)
+        more = tuple(map(cut, self.more))
         return (values, *more) if more else values
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:

@@ -14,7 +14,7 @@ from ...identity import Identity, identify
 from ...ops import required_parameters
 from ...types import DTypeLike, Scalar, Stream
 from ..states import NO_ARGS
-from .call import Wanted, selected
+from .calls import Wanted, rows_of, selected
 
 
 def unique_consecutive(
@@ -26,6 +26,8 @@ def unique_consecutive(
     return_counts: bool = False,
     equal_nan: bool = True,
     dtype: DTypeLike = "int64",
+    axis: int | None = None,
+    packed: bool = False,
     size: int | None = None,
     fill_value: Scalar = 0,
     n: Any = None,
@@ -54,7 +56,9 @@ def unique_consecutive(
     """
     asked = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
     index, inverse, counts = (flag(value, name) for name, value in asked.items())
-    wanted = _wanted("unique_consecutive", x, equal_nan, index, inverse, _counts(dtype) if counts else None)
+    rows = axis, rows_of(axis, packed)
+    lengths = _counts(dtype)
+    wanted = _wanted("unique_consecutive", x, equal_nan, (index, inverse, lengths if counts else None), rows)
     return _runs(wanted, x, equal, (size, fill_value, None, n), stream)
 
 
@@ -64,6 +68,8 @@ def run_length_encode(
     equal: Callable[..., Any] | None = None,
     equal_nan: bool = True,
     dtype: DTypeLike = "int64",
+    axis: int | None = None,
+    packed: bool = False,
     size: int | None = None,
     fill_value: Scalar = 0,
     n: Any = None,
@@ -72,13 +78,15 @@ def run_length_encode(
     """Return the first element and the length of each run of equal neighbours: ``Selected`` with ``values``, ``count``
     and ``lengths``, or a tuple ``(values, lengths)`` for NumPy arrays. The arguments are those of
     ``unique_consecutive``."""
-    wanted = _wanted("run_length_encode", x, equal_nan, False, False, _counts(dtype))
+    rows = axis, rows_of(axis, packed)
+    wanted = _wanted("run_length_encode", x, equal_nan, (False, False, _counts(dtype)), rows)
     return _runs(wanted, x, equal, (size, fill_value, None, n), stream)
 
 
-def _wanted(name: str, x: Any, equal_nan: Any, index: bool, inverse: bool, counts: DType | None) -> Wanted:
-    arrays, nan = len(x) if type(x) is tuple else 1, flag(equal_nan, "equal_nan")
-    return Wanted(name, arrays, type(x) is tuple, index, True, True, True, inverse, counts, nan)
+def _wanted(name: str, x: Any, equal_nan: Any, asked: tuple[bool, bool, DType | None], rows: tuple) -> Wanted:
+    several, nan, (index, inverse, counts) = type(x) is tuple, flag(equal_nan, "equal_nan"), asked
+    wanted = Wanted(name, len(x) if several else 1, several, index, True, True, True, inverse, counts, nan)
+    return wanted._replace(axis=rows[0], rows=rows[1])
 
 
 def _counts(dtype: Any) -> DType:
@@ -101,6 +109,6 @@ def _runs(wanted: Wanted, x: Any, equal: Any, options: tuple, stream: Any) -> An
             came = f"a callable of {operands} values"
             raise ArgumentTypeError(explain("equal", came, f"one of {2 * len(xs)}"))
     found = selected(wanted, xs, equal, NO_ARGS, options, stream)
-    if type(xs[0]) is not np.ndarray:
+    if type(xs[0]) is not np.ndarray or wanted.rows:
         return found
     return (found.values, *found.more) if found.more else found.values

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dtypes import INT64, DType
 from ...identity import identify
 from ...runtime.call import Spec
+from ..layouts import Layout, Strided
 from ..states import Argument
 
 
@@ -20,9 +22,15 @@ class Selection:
     itself ("nonzero"), or from the elements before it, which it is not equal to by ``fn`` ("heads"; without ``fn``, by
     value; with ``equal_nan``, NaN equals NaN).
 
-    ``values``: it writes the selected elements of each array; ``indices``: their indices; ``inverse``: for each
-    position the number of the run that it belongs to; ``lengths``: the lengths of runs, in this type. ``counted``: the
-    number of positions is in device memory. ``filled``: what lies behind the selected elements is filled.
+    ``values``: it writes the selected elements of each array; ``indices``: their indices, in C order, or with ``axes``
+    the coordinates along so many axes, in an array for each or ``together`` in the rows of one (``wide``: of positions
+    that are counted in 64 bits); ``inverse``: for each position the number of the run that it belongs to; ``lengths``:
+    the lengths of runs, in this type. ``counted``: the number of positions is in device memory. ``filled``: what lies
+    behind the selected elements is filled.
+    ``layout``: how strided arrays are read (those of ``sources``, then ``where``); None: all are contiguous.
+    ``stepped``: elements of results do not lie side by side. ``rejects``: the elements that are not selected come
+    behind the others; how many are selected is known. ``rows``: of a selection by rows, what is selected of each goes
+    to the start of a row of the results ("apart"), or behind that of the row before ("packed").
     """
 
     kind: str
@@ -37,6 +45,13 @@ class Selection:
     inverse: bool = False
     lengths: DType | None = None
     equal_nan: bool = False
+    axes: int = 0
+    together: bool = False
+    wide: bool = False
+    layout: Layout | None = None
+    stepped: bool = False
+    rejects: bool = False
+    rows: str = ""
 
     @property
     def results(self) -> tuple[DType, ...]:
@@ -44,8 +59,19 @@ class Selection:
         return self.sources if self.values else ()
 
     @property
+    def places(self) -> int:
+        """How many arrays of indices are written."""
+        return (1 if self.together or not self.axes else self.axes) if self.indices else 0
+
+    @property
+    def steps(self) -> int:
+        """How many steps of results the kernel takes."""
+        places = 2 if self.together else self.places
+        return self.stepped * (len(self.results) + places + (self.lengths is not None))
+
+    @property
     def fills(self) -> int:
-        """How many results can be filled behind the selected elements."""
+        """How many numbers there are to fill results with behind the selected elements."""
         return len(self.results) + self.indices + (self.lengths is not None)
 
     @property
@@ -53,26 +79,42 @@ class Selection:
         """Identifies the machine code in caches."""
         fn = "" if self.fn is None else identify(self.fn).key
         flags = self.values, self.indices, self.counted, self.filled, self.takes_index, self.inverse, self.equal_nan
+        form = self.axes, self.together, self.wide, self.layout, self.stepped, self.rejects, self.rows
         args = tuple((a.dtype.name, a.in_memory) for a in self.args)
-        return (self.kind, tuple(t.name for t in self.sources), *flags, str(self.lengths), fn, args)
+        return (self.kind, tuple(t.name for t in self.sources), *flags, str(self.lengths), fn, args, form)
 
 
 @dataclass(frozen=True)
 class SelectSpec(Spec):
     """A call: ``length`` positions of ``whole``, results of ``capacity`` elements. ``fill`` has a number for each
-    result, those for indices and lengths last."""
+    result, those for indices and lengths last. ``shape`` is that of the arrays. ``counting``: the call that counts
+    the selected elements first; it reads no elements that it does not need. Of a
+    selection by rows, lengths and capacity are those of a row (the capacity of packed rows is that of all), and
+    ``outer`` is the shape of what has a row each."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return math.prod(self.outer)
 
     selection: Selection
     length: int
     whole: int
     capacity: int
     fill: tuple = ()
+    shape: tuple[int, ...] = ()
+    strided: Strided | None = None
+    counting: SelectSpec | None = None
+    outer: tuple[int, ...] = ()
 
     @property
     def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        values = tuple(((self.capacity,), dtype) for dtype in self.selection.results)
-        chosen = self.selection
-        places = (((self.capacity,), INT64),) if chosen.indices else ()
-        ranks = (((self.whole,), INT64),) if chosen.inverse else ()
-        lengths = () if chosen.lengths is None else (((self.capacity,), chosen.lengths),)
-        return (*values, *places, *ranks, *lengths, ((), INT64))
+        chosen, apart = self.selection, self.outer if self.selection.rows == "apart" else ()
+        whole = (*self.outer, self.whole)
+        row = (*apart, self.capacity)
+        values = tuple((row, dtype) for dtype in chosen.results)
+        places = (((*row, chosen.axes) if chosen.together else row, INT64),) * chosen.places
+        ranks = ((whole, INT64),) if chosen.inverse else ()
+        lengths = () if chosen.lengths is None else ((row, chosen.lengths),)
+        starts = (((self.rows + 1,), INT64),) if chosen.rows == "packed" else ()
+        return (*values, *places, *ranks, *lengths, *starts, (apart, INT64))

@@ -67,15 +67,22 @@ def add_tile(before: Before, tally, position, places: cutlass.Constexpr):
 
 
 @cute.jit
-def add_tiles(slots: Slots, before: Before, first, stop, tile: cutlass.Constexpr, places: cutlass.Constexpr, lane):
+def add_tiles(
+    slots: Slots, before: Before, first, stop, base, tile: cutlass.Constexpr, places: cutlass.Constexpr, lane
+):
     """``before``, which comes before tile ``first``, and the tallies of the tiles from there to ``stop``: a lane reads
-    up to ``AHEAD`` of them at once, and waits for them. All lanes call; each gets a part, for ``join_lanes``."""
+    up to ``AHEAD`` of them at once, and waits for them. All lanes call; each gets a part, for ``join_lanes``. Places
+    are counted from tile ``base`` on, if there is one: those of tiles before it do not count."""
     numbers = [first + k * LANES + lane for k in range(AHEAD)]
     reads = [slots.read(cutlass.min(number, stop - 1)) for number in numbers]
     for number, words in zip(numbers, reads):
         if number < stop:
             (tally,) = slots.wait(number, words)
-            before = add_tile(before, tally, Int64(number) * tile, places)
+            if cutlass.const_expr(base is None):
+                before = add_tile(before, tally, Int64(number) * tile, places)
+            else:
+                tally = choose(number < base, count_of(tally), tally)
+                before = add_tile(before, tally, Int64(number - base) * tile, places)
     return before
 
 

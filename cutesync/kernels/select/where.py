@@ -10,14 +10,10 @@ from cutlass import Boolean, Float32, Int32, Int64, Uint32
 
 from ...dtypes import BOOL, DType
 from ...monoid import choose, nonzero, traced
+from ..tiled import element
 
 ONES, LOW_BITS = 0x01010101, 0x7F7F7F7F
 GATHER = 0x10204080  # the product of a word of flags, 0 or 1 a byte, has the flag of byte k at bit 28 + k
-
-
-def element(pointer):
-    """The element that a pointer points to."""
-    return cute.make_tensor(pointer, cute.make_layout((1,)))[0]
 
 
 def presented(value: Any, dtype: DType):

@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from .kit import FENCE, MEET, MULTIPLY, PAIR, PEER, READ, TWICE, WGMMA, Bug, init, load, ring, wait
+from .kit import DESCRIPTOR, FENCE, MEET, MULTIPLY, PAIR, PEER, READ, TWICE, WGMMA, Bug, init, load, ring, wait
+
+
+def mapped_load() -> str:
+    return """@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;
+        @%p1 cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+        [%r1+128], [%a2, {%r11}], [%r1];"""
+
 
 BUGS = {
     "a stage read, released and loaded again": Bug(
@@ -86,6 +93,34 @@ BUGS = {
         "cp.async.bulk.global",
         block=32,
     ),
+    "a tensor map edited while loads read it": Bug(
+        "DeepGEMM #343, #430; SGLang #9392 (grouped GEMM, sm_90)",
+        "race",
+        "race",
+        f"""{init(1)}
+        add.u64 %rd6, %a1, 64;
+        mov.u32 %r11, 0;
+        {mapped_load()}
+        +@%p1 cp.async.bulk.commit_group;
+        +@%p1 cp.async.bulk.wait_group.read 0;
+        @%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%a2], %rd6;
+        fence.proxy.tensormap::generic.release.cta;
+        fence.proxy.tensormap::generic.acquire.cta [%a2], 128;
+        {wait("%r1")}
+        ld.shared.b32 %r5, [%r1+128];
+        {FENCE}
+        bar.warp.sync -1;
+        {mapped_load()}
+        {wait("%r1", 1)}
+        ld.shared.b32 %r6, [%r1+128];
+        shl.b32 %r6, %r6, 8;
+        add.u32 %r5, %r5, %r6;
+        st.global.b32 [%rd2], %r5;""",
+        "tensormap.replace",
+        block=32,
+        mapped=True,
+        wanted=np.full(32, 16 << 8, np.uint32),
+    ),
     "stores without a fence where a sequence is empty": Bug(
         "FlashKDA #24, #25 (sm_90)",
         "ordinary write, then asynchronous read",
@@ -136,6 +171,31 @@ BUGS = {
         wgmma.commit_group.sync.aligned;
         wgmma.wait_group.sync.aligned 0;""",
         "wgmma.fence",
+        block=128,
+    ),
+    "an operand in registers loaded again too early": Bug(
+        "DeepGEMM #448, #449 (tf32 prenorm GEMM, sm_90)",
+        "registers",
+        "registers",
+        f"""mov.u64 %rd3, 0;
+        sub.u32 %r4, %r4, 128;
+        st.shared.v2.b64 [%r4], {{%rd3, %rd3}};
+        {FENCE}
+        bar.sync 0;
+        {DESCRIPTOR}
+        mov.u32 %r12, 0;
+        mov.u32 %r13, 0;
+        mov.u32 %r14, 0;
+        mov.u32 %r15, 0;
+        wgmma.fence.sync.aligned;
+        wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {{%r16, %r17}}, {{%r12, %r13, %r14, %r15}}, %rd5, 0, 1, 1, 0;
+        wgmma.commit_group.sync.aligned;
+        +wgmma.wait_group.sync.aligned 0;
+        ld.global.b32 %r12, [%rd2];
+        -wgmma.wait_group.sync.aligned 0;
+        add.u32 %r12, %r12, %r16;
+        st.global.b32 [%rd2], %r12;""",
+        "wgmma",
         block=128,
     ),
     "cp.async of one warp used by another": Bug(

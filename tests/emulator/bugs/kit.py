@@ -12,6 +12,7 @@ import numpy as np
 
 from cutesync import emulator
 from cutesync.emulator import POLICIES
+from cutesync.emulator.tensor_map import TensorMap, encode
 
 from ..support import kernel_text
 
@@ -77,6 +78,14 @@ st.global.b32 [%rd2], %r5;
 END:"""
 
 
+def tensor_map(data: np.ndarray) -> np.ndarray:
+    """A tensor map of the first 16 words of an array, at a multiple of its size."""
+    room = np.zeros(64, np.uint32)
+    table = room[-room.ctypes.data % 128 // 4 :][:32]
+    table[:] = np.frombuffer(encode(TensorMap("u32", data.ctypes.data, (16,), (), (16,))), np.uint32)
+    return table
+
+
 READ = "ld.shared.b32 %r5, [%r4];"
 TWICE = np.r_[np.zeros(32, np.uint32), 8 * np.arange(32, dtype=np.uint32) + 128]
 DESCRIPTOR = "and.b32 %r10, %r1, 262143;\nshr.u32 %r10, %r10, 4;\ncvt.u64.u32 %rd5, %r10;"
@@ -99,6 +108,7 @@ class Bug:
     options: dict[str, Any] = field(default_factory=dict)
     wanted: np.ndarray | None = None
     before: str = ""  # a launch before this one, over the same arrays
+    mapped: bool = False  # array 2 is a tensor map of the first 64 bytes of array 1
 
     def text(self, repaired: bool) -> str:
         keep, drop = ("+", "-") if repaired else ("-", "+")
@@ -108,11 +118,13 @@ class Bug:
     def run(self, repaired: bool, schedules: int = 2 * len(POLICIES), **how) -> np.ndarray:
         """Array 0 after the launch. Both kernels find a word a thread there and in array 1."""
         out, data = np.zeros(512, np.uint32), np.arange(512, dtype=np.uint32)
-        addresses, how = [out.ctypes.data, data.ctypes.data], {"initcheck": False, "unseen_launches": False, **how}
-        with emulator.DEVICE.arrays(out, data), emulator.emulate(schedules=schedules, **how):
+        arrays = [out, data, *([tensor_map(data)] if self.mapped else ())]
+        addresses = [array.ctypes.data for array in arrays]
+        how = {"initcheck": False, "unseen_launches": False, **how}
+        with emulator.DEVICE.arrays(*arrays), emulator.emulate(schedules=schedules, **how):
             if self.before:
                 emulator.launch(kernel_text(START + self.before, 2, shared=64), (1, 1, 1), (64, 1, 1), addresses)
-            text = kernel_text(self.text(repaired), 2, shared=8192)
+            text = kernel_text(self.text(repaired), len(arrays), shared=8192)
             options = {"grid": (1, 1, 1), "block": (self.block, 1, 1), **self.options}
             emulator.launch(text, options.pop("grid"), options.pop("block"), addresses, **options)
         return out

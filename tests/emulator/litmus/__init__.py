@@ -12,7 +12,7 @@ __all__ = ["Case", "MapOf", "all_cases"]
 
 
 def all_cases() -> Iterator[Case]:
-    from . import barrier, bulk, memory, scalar, tensor_copy, tensor_core, warp, warpgroup
+    from . import barrier, bulk, memory, rules, scalar, tensor_copy, tensor_core, warp, warpgroup
 
-    for module in (scalar, memory, warp, tensor_core, tensor_copy, barrier, bulk, warpgroup):
+    for module in (scalar, memory, warp, tensor_core, tensor_copy, barrier, bulk, warpgroup, rules):
         yield from module.cases()

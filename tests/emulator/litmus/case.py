@@ -35,6 +35,7 @@ class Case:
     expected: Callable[[], np.ndarray] | None = None
     agree: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.equal
     block: int = 32
+    grid: int = 1
     shared_bytes: int = 0
     faults: bool = False
 

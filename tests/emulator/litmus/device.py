@@ -66,7 +66,7 @@ class Device:
             self.call(
                 "cuLaunchKernel",
                 function,
-                one,
+                c_uint(case.grid),
                 one,
                 one,
                 c_uint(case.block),

@@ -25,7 +25,8 @@ def run(case: Case, settings: Settings | None = None) -> np.ndarray:
         data = _bytes(argument, arrays.get(place), arrays)
         parameters[slot.offset : slot.offset + len(data)] = data
     device = Device()
-    launch = Launch(program, (1, 1, 1), (case.block, 1, 1), (1, 1, 1), case.shared_bytes, bytes(parameters))
+    extents = (case.grid, 1, 1), (case.block, 1, 1), program.function.cluster or (1, 1, 1)
+    launch = Launch(program, *extents, case.shared_bytes, bytes(parameters))
     with device.arrays(*arrays.values()):
         run_launch(launch, device, settings or Settings())
     return arrays[case.output]

@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from .harmless import HARMLESS
 from .kernels import KERNELS, Outside
 
 _TIMEOUT = 900
@@ -58,8 +59,10 @@ def main(folder: Path, words: list[str]) -> None:
                 count = sum(f["of"] for f in some if f["place"] == 0)
                 row = kernel.script, fault, count, len(some), idle, reported, text
                 print(f"| {' | '.join(map(str, row))} |", flush=True)
-                places = [f"place {f['place']} of {f['of']}, {f['line']}" for f in some if f["run"] and not f["kind"]]
-                missed += [f"{kernel.script}: {fault}, {place}" for place in places]
+                for f in some:
+                    if f["run"] and not f["kind"]:
+                        why = HARMLESS.get((Path(kernel.script).name, fault, f["place"]), "NOT EXPLAINED")
+                        missed.append(f"{kernel.script}: {fault}, place {f['place']} of {f['of']}, {f['line']}: {why}")
     print("\nversions: " + ", ".join(f"{name} {version(folder, name)}" for name in {k.project for k in wanted}))
     print("\n".join(["run and not reported:", *missed]) if missed else "all that run are reported")
 

@@ -1,8 +1,8 @@
 """From the number of a position to the offsets of its elements in strided arrays. Device code.
 
 A position of axes is numbered in C order: the last axis runs fastest. Its coordinates take a division for each axis
-but the first. Numbers below 2**31 are divided by a multiplication (Granlund and Montgomery 1994); larger ones by
-the hardware's 64-bit division.
+but the first. Numbers below 2**31 are divided by a multiplication (``axes.divisor``); larger ones by a division of 64
+bits.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import cutlass
-from cutlass import Int32, Int64, Uint32, Uint64, cute
+from cutlass import Int64, Uint32, cute
 
 
 class Axes:
-    """The axes that ``normal.parameters`` describe, for ``rank`` axes of ``arrays`` arrays."""
+    """The axes that ``axes.parameters`` describe, for ``rank`` axes of ``arrays`` arrays."""
 
     def __init__(self, given: Sequence, rank: int, arrays: int) -> None:
         size = 3 + arrays
@@ -64,11 +64,12 @@ class Axes:
         return totals
 
 
-def quotient(n, divisor, factor, shift):
-    """``n // divisor``."""
+def quotient(n, count, factor, shift):
+    """``n // count``."""
     if isinstance(n, Int64):
-        return n // divisor
-    return Int32((Uint64(Uint32(n)) * Uint64(factor)) >> Uint64(shift))
+        return n // count
+    number = Uint32(n)
+    return type(n)((cute.arch.mul_hi(number, factor) + number) >> shift)
 
 
 def moved(pointers: Sequence, offsets: Sequence) -> list:

@@ -1,0 +1,50 @@
+"""A call of a group that is being made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .group import Group
+    from .memory import SymmetricMemory
+
+
+class Together:
+    """A context for launches of all devices that may wait for each other. Inside, ``at(rank)`` makes the device of a
+    rank current. If the launches fail, the next ones begin anew."""
+
+    __slots__ = ("_group", "_launches", "at")
+
+    at: Callable[[int], None]
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._launches = group.place.at_once(group.ordinals)
+
+    def __enter__(self) -> Any:
+        self.at = self._launches.__enter__()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            self._launches.__exit__(kind, error, trace)
+        except BaseException:
+            self._group.forget()
+            raise
+        if kind is not None:
+            self._group.forget()
+
+
+class Work(Together):
+    """The launches of a call: its stream on each device, whether the caller gave these (``explicit``), and their
+    symmetric memory."""
+
+    __slots__ = ("explicit", "memory", "streams")
+
+    memory: SymmetricMemory
+
+    def __init__(self, group: Group, streams: tuple[int, ...], explicit: bool) -> None:
+        self._group, self.streams, self.explicit = group, streams, explicit
+        self._launches = group.place.at_once(group.ordinals)
+        self.memory = group.memory(streams)

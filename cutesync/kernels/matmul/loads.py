@@ -1,0 +1,29 @@
+"""How TMA loads an operand: a block's part of each stage, also for other blocks of its cluster."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import cutlass.cute as cute
+from cutlass import Int16
+from cutlass.cute.nvgpu import cpasync
+
+
+class TmaLoad(namedtuple("TmaLoad", "atom tensor stages rows k_tile peers multicast")):
+    """The TMA load, the tensor of its coordinates, the stages in shared memory, the rows of a tile and the elements of
+    K of a stage; how many blocks of the cluster need the same rows, each of which loads a part of them for all, and a
+    bit for each of these blocks."""
+
+
+def partition(load: TmaLoad, part) -> tuple:
+    """``(shared, global)`` for the copies: (copy, stage) and (copy, tile of rows, k-tile, batch). A block loads
+    ``part`` of the rows' parts."""
+    tiles = cute.local_tile(load.tensor, (load.rows, load.k_tile), (None, None, None))
+    parts, stages = cute.make_layout(load.peers), cute.group_modes(load.stages, 0, 2)
+    return cpasync.tma_partition(load.atom, part, parts, stages, cute.group_modes(tiles, 0, 2))
+
+
+def start(load: TmaLoad, source, target, full) -> None:
+    """Start the load; its bytes arrive at ``full``, in every block of the cluster that needs them."""
+    multicast = {"mcast_mask": Int16(load.multicast)} if load.peers > 1 else {}
+    cute.copy(load.atom, source, target, tma_bar_ptr=full, **multicast)

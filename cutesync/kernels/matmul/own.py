@@ -1,0 +1,277 @@
+"""A producer that loads operands which TMA refuses, by its own threads: no copy of them is made before.
+
+All four warps of the producer's warpgroup load. The stages are those that TMA would write: lines of up to 128 bytes, in
+vectors of 16 bytes, swizzled. A thread brings vectors of a stage through its registers. There are two forms:
+
+- "vectors": elements of K, or of 16 bits the rows, are contiguous; lines begin anywhere. A vector of the stage lies in
+  two aligned vectors of memory, which are shifted into place, first by words, then by bits. Aligned vectors that lie
+  outside the operand's memory in part are read by elements.
+- "elements": any strides. The lanes of a warp read different rows, element by element.
+
+What lies outside the operand is zero, as TMA writes it, and is not read. If TMA takes the other operand, the first warp
+starts its loads. The ring's barriers are those of ``kernel``, with other counts:
+
+- full: 1 arrival and bytes for TMA, if it loads an operand, and 1 arrival of each of the 4 warps when all its lanes
+  have written. The proxy fence before it lets the tensor cores read what these lanes wrote.
+- empty: as ever; all four warps wait for it. The tensor cores have read the stage then, so no fence is needed before it
+  is overwritten.
+
+Where one batch of loads a thread is enough for an operand's part of a stage, it is read before the stage is empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64, TFloat32, Uint8, Uint16, Uint32, pipeline
+
+from ...sync.barrier import Barrier
+from ...sync.pipelines import await_empty, drain
+from ..words import funnel_shift
+from .loads import TmaLoad, partition, start
+from .pack_rows import VECTOR, WORDS, mask, memory
+from .parameters import Order, Source
+from .policy import CONSUMERS, K_TILE_BYTES, WARPGROUP, MatmulPolicy
+from .scheduler import Tile, Work
+
+WARPS = 4
+OWN_IN_FLIGHT = 64  # registers of a thread for what it has in flight
+_BITS = {8: Uint8, 16: Uint16, 32: Uint32}
+
+
+class Spot(namedtuple("Spot", "address outer inner low high")):
+    """The part of an operand that belongs to a stage: where it begins, the lines that there are from there on and the
+    bytes of a line (Int32, either may be negative), and the ends of the operand's memory."""
+
+
+class Piece(namedtuple("Piece", "address bytes")):
+    """What a vector of a stage takes from memory: ``bytes`` from ``address`` on; none if it is not positive."""
+
+
+class OwnLoad:
+    """The loads of an operand of ``rows`` a tile in a ``form`` (see the module). A thread has ``batch`` vectors in
+    flight, in some ``registers``."""
+
+    def __init__(self, form: str, element, rows: int, k_major: bool, registers: int) -> None:
+        self.form, self.rows, self.k_major = form, rows, k_major
+        self.size, self.moved = element.width // 8, _BITS[element.width]
+        self.rounded = element is TFloat32
+        self.k_tile = K_TILE_BYTES // self.size
+        self.line = K_TILE_BYTES if k_major else rows * self.size  # bytes
+        self.lines = rows if k_major else self.k_tile
+        self.swizzle = math.gcd(self.line, K_TILE_BYTES)
+        self.vectors = rows * K_TILE_BYTES // (VECTOR * WARPS * 32)  # of a stage for each thread
+        self.words = 2 * WORDS if form == "vectors" else VECTOR // self.size  # of 32 bits, or elements
+        most = registers // (self.words if form == "vectors" else 8 * self.words)  # elements have addresses, too
+        self.batch = max(n for n in range(1, max(most, 1) + 1) if self.vectors % n == 0)
+        self.early = self.batch == self.vectors
+
+    def spot(self, source: Source, tile, k, item) -> Spot:
+        """The part of the operand for a tile of rows and a k-tile."""
+        row, column = tile * self.rows, k * self.k_tile
+        outer, inner = (row, column) if self.k_major else (column, row)
+        start = source.pointer.toint()
+        address = start + (
+            Int64(item) * source.batch_step + Int64(outer) * source.outer_step + Int64(inner) * source.inner_step
+        )
+        left = cutlass.min(source.inner - inner, self.line // self.size) * self.size
+        return Spot(address, source.outer - outer, left, start + source.low, start + source.high)
+
+    def place(self, number, thread):
+        """The (line, vector of it) of a thread's vector. Neighbouring lanes read what is side by side."""
+        i = thread + number * (WARPS * 32)
+        if self.form == "elements":
+            return i % self.rows, i // self.rows
+        across = self.line // VECTOR
+        return i // across, i % across
+
+    def piece(self, source: Source, spot: Spot, number, thread) -> Piece:
+        """Where a thread's vector lies in memory."""
+        line, vector = self.place(number, thread)
+        step = vector * VECTOR if self.form == "vectors" else Int64(vector * (VECTOR // self.size)) * source.inner_step
+        found = cutlass.min(spot.inner - vector * VECTOR, Int32(VECTOR))
+        inside = Int32(cutlass.select_(line < spot.outer, found, Int32(0)))
+        return Piece(spot.address + Int64(line) * source.outer_step + step, inside)
+
+    @cute.jit
+    def read(self, source: Source, spot: Spot, number: Int32, thread: Int32):
+        """Start the loads of a batch of a thread's vectors, from ``number`` on. Returns the registers, and whether they
+        are filled: not where aligned vectors lie outside the operand's memory in part."""
+        kind = Uint32 if cutlass.const_expr(self.form == "vectors") else self.moved
+        loaded = cute.make_rmem_tensor((self.words, self.batch), kind)
+        filled = Boolean(True)
+        pieces = [self.piece(source, spot, number + j, thread) for j in range(self.batch)]
+        if cutlass.const_expr(self.form == "vectors"):
+            for piece in pieces:
+                first, last = piece.address & -VECTOR, piece.address + (piece.bytes - 1) & -VECTOR
+                filled = filled & ((piece.bytes <= 0) | ((first >= spot.low) & (last + VECTOR <= spot.high)))
+            if filled:
+                for j in cutlass.range_constexpr(self.batch):
+                    first, skew = pieces[j].address & -VECTOR, Int32(pieces[j].address) & (VECTOR - 1)
+                    registers = cute.make_tensor(
+                        loaded.iterator + j * 2 * WORDS, cute.make_layout((WORDS, 2), stride=(1, WORDS))
+                    )
+                    if pieces[j].bytes > 0:
+                        cute.autovec_copy(memory(Uint32, first, WORDS, VECTOR), registers[None, 0])
+                    if skew + pieces[j].bytes > VECTOR:
+                        cute.autovec_copy(memory(Uint32, first + VECTOR, WORDS, VECTOR), registers[None, 1])
+        else:
+            for j in cutlass.range_constexpr(self.batch):
+                self.read_elements(source, pieces[j], loaded, j)
+        return loaded, filled
+
+    @cute.jit
+    def read_elements(self, source: Source, piece: Piece, loaded, column: cutlass.Constexpr):
+        """The elements of a vector, into a column of registers; 0 for those that do not exist."""
+        for i in cutlass.range_constexpr(VECTOR // self.size):
+            loaded[i, column] = self.moved(0)
+            if piece.bytes > i * self.size:
+                address = piece.address + i * source.inner_step
+                loaded[i, column] = memory(self.moved, address, 1, self.size)[0]
+
+    @cute.jit
+    def write(self, read: tuple, source: Source, spot: Spot, number: Int32, stage, thread: Int32):
+        """Write the batch that ``read`` brought, or that is read by elements now, to the stage at address ``stage``."""
+        loaded, filled = read
+        if cutlass.const_expr(self.form == "elements"):
+            for j in cutlass.range_constexpr(self.batch):
+                self.store(self.joined(loaded, j), stage, number + j, thread)
+        else:
+            if filled:
+                for j in cutlass.range_constexpr(self.batch):
+                    piece = self.piece(source, spot, number + j, thread)
+                    words = [loaded[i, j] for i in range(2 * WORDS)]
+                    self.store(cut(words, Int32(piece.address), piece.bytes), stage, number + j, thread)
+            else:
+                for one in cutlass.range(number, number + self.batch, 1, unroll=1):
+                    elements = cute.make_rmem_tensor((VECTOR // self.size, 1), self.moved)
+                    self.read_elements(source, self.piece(source, spot, one, thread), elements, 0)
+                    self.store(self.joined(elements, 0), stage, one, thread)
+
+    @cute.jit
+    def write_all(self, source: Source, spot: Spot, stage, thread: Int32):
+        """Read and write all batches."""
+        for number in cutlass.range(0, self.vectors, self.batch, unroll=1):
+            self.write(self.read(source, spot, number, thread), source, spot, number, stage, thread)
+
+    def joined(self, elements, column: int) -> list:
+        """The words of a vector, of its elements."""
+        words = [Uint32(0) for _ in range(WORDS)]
+        for i in range(VECTOR // self.size):
+            at = i * self.size
+            words[at // 4] = words[at // 4] | (Uint32(elements[i, column]) << at % 4 * 8)
+        return words
+
+    def store(self, words: list, stage, number, thread) -> None:
+        """Write a vector to its swizzled place."""
+        line, vector = self.place(number, thread)
+        across = self.swizzle // VECTOR
+        offset = vector // across * (self.swizzle * self.lines) + line * self.swizzle + vector % across * VECTOR
+        offset = offset ^ (offset >> 3 & (self.swizzle - VECTOR))
+        registers = cute.make_rmem_tensor((WORDS,), Uint32)
+        for i, word in enumerate(words):
+            registers[i] = nearest_tfloat32(word) if self.rounded else word
+        target = cute.make_ptr(Uint32, stage + offset, cute.AddressSpace.smem, assumed_align=VECTOR)
+        cute.autovec_copy(registers, cute.make_tensor(target, cute.make_layout((WORDS,))))
+
+
+def cut(words: list, address, count) -> list:
+    """Of two aligned vectors, the one that begins at ``address``, zero from byte ``count`` on."""
+    for hop in (2, 1):
+        moved = (address & (4 * hop)) != 0
+        words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[hop:], words)]
+    words = [funnel_shift(*pair, (address & 3) * 8) for pair in zip(words, words[1:])]
+    return [word & mask(count - 4 * i) for i, word in enumerate(words)]
+
+
+def nearest_tfloat32(word):
+    """The bits of a float32 rounded as TMA rounds to tfloat32: to the nearest, ties to even."""
+    nearest = Uint32((word + 0xFFF + (word >> 13 & 1)) & 0xFFFFE000)
+    return Uint32(cutlass.select_((word & 0x7FFFFFFF) > 0x7F800000, Uint32(0x7FFFE000), nearest))
+
+
+class OwnProducer:
+    """The producer's role where ``own`` = (of A, of B) has an ``OwnLoad``; None is loaded by TMA."""
+
+    def __init__(self, config: MatmulPolicy, own: tuple[OwnLoad | None, ...]) -> None:
+        self.config, self.own = config, own
+        self.by_tma = [i for i, load in enumerate(own) if load is None]
+        self.tx_bytes = sum(config.tile[i] * K_TILE_BYTES for i in self.by_tma)
+        self.arrivals = WARPS * config.own + bool(self.by_tma)
+
+    def extent_k(self, a: tuple):
+        """The elements of K, from what the kernel has of A: a ``Source``, or the atom and the tensor of coordinates."""
+        if self.own[0] is None:
+            return a[1].shape[1]
+        lies = Source(*a)
+        return lies.inner if self.own[0].k_major else lies.outer
+
+    @cute.jit
+    def produce(self, operands: tuple, stages: tuple, ring, work: Work):
+        """Four warps: for each k-tile of each tile wait until a stage is empty, and fill it. ``operands`` has a
+        ``Source``, or the atom and the tensor of coordinates, of each."""
+        thread = cute.arch.thread_idx()[0] - CONSUMERS * WARPGROUP
+        loads = self.tma_loads(operands, stages, work)
+        copies = [partition(load, 0) for load in loads]
+        unit, step, units = work.walk()
+        k_tiles = work.k_tiles()
+        stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages)
+        place = work.place(unit, work.rank())
+        cute.arch.griddepcontrol_wait()
+        while unit < units:
+            for k in cutlass.range(place.k_slice * k_tiles, (place.k_slice + 1) * k_tiles, 1, unroll=1):
+                spots = self.spots(operands, place.tile, k, work.order)
+                reads = self.read(operands, spots, thread)
+                await_empty(ring, stage)
+                full = ring.producer_get_barrier(stage)
+                if cutlass.const_expr(len(self.by_tma) > 0):
+                    if thread < 32:
+                        ring.sync_object_full.arrive(stage.index, None)
+                        self.start_tma(loads, copies, (place.tile, k, work.order), stage, full)
+                self.write(operands, spots, stages, (reads, stage), thread)
+                cute.arch.fence_proxy("async.shared", space="cta")
+                Barrier(full).arrive_once()
+                stage.advance()
+            unit += step
+            place = work.place(unit, work.rank())
+        drain(ring, stage)
+
+    def tma_loads(self, operands: tuple, stages: tuple, work: Work) -> list[TmaLoad]:
+        """Those of an operand that TMA loads, or none."""
+        tile = self.config.tile
+        return [TmaLoad(operands[i][0], operands[i][1], stages[i], tile[i], work.k_tile, 1, 0) for i in self.by_tma]
+
+    def start_tma(self, loads: list[TmaLoad], copies: list, at: tuple, stage, full) -> None:
+        """Start these loads. ``at`` is (tile, k-tile, order of tiles)."""
+        tile, k, order = at
+        for i, load, (shared, there) in zip(self.by_tma, loads, copies):
+            source = there[None, (tile.m, tile.n)[i], k, tile.item * order[2 + i]]
+            start(load, source, shared[None, stage.index], full)
+
+    def spots(self, operands: tuple, tile: Tile, k, order: Order) -> list[Spot | None]:
+        """What the threads load of each operand."""
+        return [
+            None if load is None else load.spot(operands[i], (tile.m, tile.n)[i], k, tile.item * order[2 + i])
+            for i, load in enumerate(self.own)
+        ]
+
+    def read(self, operands: tuple, spots: list, thread) -> list:
+        """Start the loads of operands that take one batch."""
+        return [
+            load.read(*of, Int32(0), thread) if load and load.early else None
+            for load, *of in zip(self.own, operands, spots)
+        ]
+
+    def write(self, operands: tuple, spots: list, stages: tuple, at: tuple, thread) -> None:
+        """Write all batches to a stage. ``at`` is (what ``read`` returned, the stage)."""
+        reads, stage = at
+        there = [x.iterator.toint() + stage.index * (rows * K_TILE_BYTES) for x, rows in zip(stages, self.config.tile)]
+        for load, read, source, spot, to in zip(self.own, reads, operands, spots, there):
+            if load and load.early:
+                load.write(read, source, spot, Int32(0), to, thread)
+        for load, source, spot, to in zip(self.own, operands, spots, there):
+            if load and not load.early:
+                load.write_all(source, spot, to, thread)

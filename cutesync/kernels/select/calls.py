@@ -1,0 +1,358 @@
+"""Calls of selections: their arrays and arguments, what identifies them, and the Spec of each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arguments import exact, flag, integer
+from ...dtypes import BY_NAME, INT64, DType, number, scalar
+from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from ...identity import Identity, identify
+from ...ops import required_parameters
+from ...runtime import arrays
+from ...runtime.call import Family, Views, front_end
+from ...runtime.indexing import axis_number
+from ...runtime.view import View, is_c_contiguous
+from .. import args as args_of
+from ..axes import NUMBER_BITS
+from ..count import check, split
+from ..layouts import strided
+from ..states import NO_ARGS, Argument, argument_type
+from .plan import plan
+from .result import Selected
+from .spec import Selection, SelectSpec
+
+MASKS = ("bool", "uint8", "int8")
+MAX_AXES = 64
+MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
+
+
+class Wanted(NamedTuple):
+    """What a public function asks for: its name, the number of arrays of ``x``, whether they came as a tuple, whether
+    to return indices and values, and whether ``where`` must be as long as ``x``. ``heads``: runs are selected, and
+    ``where`` is when elements are equal; whether to return each element's run, and the lengths in which type.
+    ``axes``: of how many axes coordinates are wanted, ``together`` in the rows of one array. ``rejects``: what is not
+    selected, behind what is. ``axis``: that of rows, whose results lie ``rows``: "apart" or "packed"."""
+
+    name: str
+    arrays: int
+    packed: bool
+    indices: bool
+    values: bool
+    whole: bool
+    heads: bool = False
+    inverse: bool = False
+    lengths: DType | None = None
+    equal_nan: bool = False
+    axes: int = 0
+    together: bool = False
+    rejects: bool = False
+    axis: int | None = None
+    rows: str = ""
+
+    @property
+    def places(self) -> int:
+        """Arrays of indices."""
+        return (self.axes if self.axes and not self.together else 1) if self.indices else 0
+
+    @property
+    def outputs(self) -> int:
+        """Results, without the count."""
+        return (
+            self.arrays * self.values
+            + self.places
+            + self.inverse
+            + (self.lengths is not None)
+            + (self.rows == "packed")
+        )
+
+
+def rows_of(axis: Any, packed: Any, out: Any = None) -> str:
+    """Return how the results of rows lie, after checking the arguments of a call by rows."""
+    packed = flag(packed, "packed")
+    if axis is None:
+        if packed:
+            raise ArgumentValueError(explain("packed", "True without an axis", "the axis of the rows", "axis=-1"))
+        return ""
+    integer(axis, "axis", -MAX_AXES, MAX_AXES)
+    if out is not None:
+        raise ArgumentTypeError(explain("out", "an array, with axis=", "None"))
+    return "packed" if packed else "apart"
+
+
+@dataclass(frozen=True, eq=False)
+class Arguments:
+    """What identifies a call, except the arrays. ``where``: the Identity of a callable; None for an array, or for none.
+    ``capacity``: the length of the results, None for that of ``x``. ``n``: an int, or None. ``numbers`` has a number of
+    the same type for each run-time argument that is a number, and None for each that is an array. There is one object
+    for all calls of the same arguments (``_known``), so plans are found by its identity."""
+
+    wanted: Wanted
+    where: Identity | None
+    names: tuple[str, ...]
+    capacity: int | None
+    fill: Any
+    n: int | None
+    numbers: tuple
+
+
+def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple, stream: Any) -> Selected:
+    """Make a call. ``options`` are size, fill_value, out and n."""
+    size, fill_value, out, n = options
+    names, given = [f"x[{i}]" for i in range(len(xs))] if wanted.packed else ["x"], list(xs)
+    where = identify(where, "where")
+    if type(where) is not Identity:
+        if wanted.values and not wanted.heads:
+            names.append(_mask_name(wanted))
+            given.append(where)
+        where = None
+        if args is not NO_ARGS and (type(args) is not tuple or args):
+            raise ArgumentTypeError(explain("args", shown(args), "none without a callable"))
+    on_host = arrays.adapter(xs[0]) is arrays.NUMPY
+    n, array = split(n[()] if on_host and isinstance(n, np.ndarray) and n.shape == () else n)
+    if array is not None:
+        names.append("n")
+        given.append(array)
+    kinds, memory = args_of.split(args)
+    numbers, texts = args_of.alike(kinds)
+    first = len(names)  # of the run-time arguments
+    names += [f"args[{i}]" for i, number in enumerate(numbers) if number is None]
+    given += memory
+    if size is None and on_host and wanted.rows == "apart":  # nothing is left unwritten
+        size = _extent(xs[0], wanted.axis)
+    if size is not None:
+        size = integer(size, "size", 0, MAX_LENGTH)
+    outs = None if out is None else _outs(wanted, out)
+    for given_out in outs or ():
+        arrays.adapter(given_out, "out").view(given_out)
+    capacity = size if outs is None or size is not None else _length(outs[0], 1 + wanted.together)
+    filled = number(fill_value, "fill_value")  # checked also where it is not used
+    fill = None if size is None else filled
+    call, key = _known(wanted, where, (tuple(names), first), capacity, fill, n, numbers, (*exact(fill), *texts))
+    x, *others = given
+    if on_host:
+        known = min(x.size, x.size if n is None else n) if wanted.rejects else size
+        return _on_host(wanted, call(key, x, None, stream, tuple(others)), known, outs)
+    if outs is None:
+        *found, count = call(key, x, None, stream, tuple(others))
+    else:
+        library, raw = arrays.adapter(x), None if stream is None else arrays.stream_handle(stream)
+        device = library.view(x).device
+        count = library.allocator((), INT64, device)(library.stream(device) if raw is None else raw, raw is not None)
+        call(key, x, (*outs, count), stream, tuple(others))
+        found = list(outs)
+    return _result(wanted, found, count)
+
+
+def _outs(wanted: Wanted, out: Any) -> tuple:
+    """Return the arrays of ``out``."""
+    alone = wanted.outputs == 1 and not wanted.packed
+    outs = (out,) if alone else out
+    if not isinstance(outs, (tuple, list)) or len(outs) != wanted.outputs:
+        allowed = "an array" if alone else f"a tuple of {wanted.outputs} arrays"
+        raise ArgumentTypeError(explain("out", f"a {type(out).__name__}", allowed))
+    return tuple(outs)
+
+
+def _extent(x: np.ndarray, axis: Any) -> int:
+    """Return the length of the rows of an array."""
+    return x.shape[axis_number(axis, x.ndim, "axis")]
+
+
+def _length(out: Any, axes: int) -> int:
+    shape = getattr(out, "shape", None)
+    if shape is None:
+        shape = arrays.adapter(out, "out").view(out).shape
+    if len(shape) != axes:
+        allowed = "an array of one axis" if axes == 1 else f"an array of {axes} axes"
+        raise ArgumentValueError(explain("out", f"shape {tuple(shape)}", allowed))
+    return int(shape[0])
+
+
+def _on_host(wanted: Wanted, found: tuple, known: int | None, outs: tuple | None) -> Selected:
+    """Return the results for NumPy arrays: their exact parts, copied to ``outs`` if there are any. They are ``known``
+    elements long, or as many as are selected."""
+    *values, count = found
+    if wanted.rows == "apart":
+        return _result(wanted, values, count)
+    n = min(int(count) if known is None else known, len(values[0]))
+    whole = {len(values) - 1} if wanted.rows else set()  # the results that are not cut
+    whole |= {len(values) - 1 - len(whole) - (wanted.lengths is not None)} if wanted.inverse else set()
+    values = [value if i in whole else value[:n] for i, value in enumerate(values)]
+    for out, value in zip(outs or (), values):
+        same = isinstance(out, np.ndarray) and (out.dtype, out.ndim) == (value.dtype, value.ndim)
+        if not same or not out.flags.writeable:
+            raise ArgumentTypeError(explain("out", f"{shown(out)}", f"a writable NumPy array of {value.dtype}"))
+        out[:n] = value
+    return _result(wanted, values if outs is None else [out[:n] for out in outs], count)
+
+
+def _result(wanted: Wanted, found: list, count: Any) -> Selected:
+    if not wanted.values:
+        return Selected(tuple(found) if wanted.places > 1 else found[0], count)
+    offsets = found.pop() if wanted.rows == "packed" else None
+    lengths = found.pop() if wanted.lengths is not None else None
+    inverse = found.pop() if wanted.inverse else None
+    places = found.pop() if wanted.indices else None
+    more = {"indices": places, "inverse": inverse, "lengths": lengths, "offsets": offsets}
+    return Selected(tuple(found) if wanted.packed else found[0], count, **more)
+
+
+@functools.lru_cache(maxsize=256)
+def _front_end(names: tuple[str, ...], outputs: int, places: tuple[int, ...]) -> Callable:
+    made = args_of.plan_with_numbers(plan, places, lambda spec: spec.selection.args) if places else plan
+    return front_end(Family("select", names, _parse, made, outputs=outputs, strided=True))
+
+
+@functools.lru_cache(maxsize=4096)
+def _known(
+    wanted: Wanted, where: Any, named: tuple, capacity: Any, fill: Any, n: Any, numbers: tuple, _: tuple
+) -> tuple:
+    """Return the front end of a call, and what it identifies the call by. ``named`` are the names of the arrays, and
+    how many come before the run-time arguments. The last argument distinguishes numbers that are equal as keys."""
+    names, first = named
+    places = tuple(first + i for i, number in enumerate(numbers) if number is not None)
+    key = Arguments(wanted, where, names, capacity, fill, n, numbers)
+    return _front_end(names, wanted.outputs + 1, places), (key,)
+
+
+@functools.lru_cache(maxsize=1024)
+def usual(indices: bool, where: Identity | None) -> tuple:
+    """Return ``_known`` of a call of ``select`` with one array and no options."""
+    names = ("x",) if where else ("x", "where")
+    return _known(Wanted("select", 1, False, indices, True, True), where, (names, len(names)), None, None, None, (), ())
+
+
+def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
+    """Check the arguments against the arrays, and return the Spec of the call."""
+    (given,) = arguments
+    wanted, by_name = given.wanted, dict(zip(given.names, views))
+    xs, outer = views[: wanted.arrays], tuple[int, ...]()
+    if wanted.rows:
+        by_name, outer = _by_rows(wanted, by_name)
+        xs = tuple(by_name.values())[: wanted.arrays]
+    length = xs[0].size
+    for x, name in zip(xs[1:], given.names[1:]):
+        if x.size != length:
+            raise ArgumentValueError(explain(name, f"{x.size} elements", f"{length}, as {given.names[0]} has"))
+    if length > MAX_LENGTH:
+        raise ArgumentValueError(explain("x", f"{length} elements", f"at most {MAX_LENGTH}"))
+    args = _parse_args(given, by_name)
+    kind, takes_index, length = _kind(given, by_name, length, len(args))
+    check(by_name.get("n"))
+    whole = xs[0].shape[-1] if wanted.rows else xs[0].size
+    if wanted.rows:
+        length = whole if length else 0
+    length = length if given.n is None else min(given.n, length)
+    sources = tuple(x.dtype for x in xs)
+    read = (*xs, *([by_name[_mask_name(wanted)]] if kind in ("mask", "bits") else []))
+    layout = strided(read) if length else None
+    fn = None if given.where is None else given.where.fn
+    selection = Selection(
+        kind,
+        sources,
+        values=wanted.values,
+        indices=wanted.indices,
+        counted="n" in by_name,
+        filled=given.fill is not None,
+        fn=fn,
+        takes_index=takes_index,
+        args=args,
+        inverse=wanted.inverse,
+        lengths=wanted.lengths,
+        equal_nan=wanted.equal_nan,
+        axes=wanted.axes,
+        together=wanted.together,
+        wide=wanted.axes > 0 and xs[0].size >= 1 << NUMBER_BITS,
+        layout=layout.layout if layout else None,
+        rejects=wanted.rejects,
+        rows=wanted.rows,
+    )
+    fill: tuple = ()
+    if given.fill is not None:
+        fill = tuple(scalar(given.fill, dtype, "fill_value") for dtype in selection.results)
+        if wanted.indices:
+            fill += (-1 if wanted.values else scalar(given.fill, INT64, "fill_value"),)
+        fill += (0,) * (wanted.lengths is not None)
+    capacity = (xs[0].size if wanted.rows == "packed" else whole) if given.capacity is None else given.capacity
+    spec = SelectSpec(selection, length, whole, capacity, fill, xs[0].shape, layout, outer=outer)
+    return _with_counting(spec, read) if wanted.rejects else spec
+
+
+def _by_rows(wanted: Wanted, by_name: dict) -> tuple[dict, tuple[int, ...]]:
+    """Return the views of the arrays with the axis of the rows at the end, and the shape of what has a row each."""
+    (first, view), *_ = by_name.items()
+    axis = axis_number(wanted.axis, len(view.shape), "axis")
+    order = [*(i for i in range(len(view.shape)) if i != axis), axis]
+    found = dict(by_name)
+    for name in list(by_name)[: wanted.arrays + (_mask_name(wanted) in by_name)]:
+        other = by_name[name]
+        if other.dtype is BY_NAME["uint32"] and name == _mask_name(wanted):
+            raise ArgumentTypeError(explain(name, "bits", f"{', '.join(MASKS)}, or a callable, with axis="))
+        if other.shape != view.shape:
+            raise ArgumentValueError(explain(name, f"shape {other.shape}", f"shape {view.shape}, that of {first}"))
+        shape, steps = (tuple(of[i] for i in order) for of in (other.shape, other.steps))
+        found[name] = replace(other, shape=shape, strides=steps, contiguous=is_c_contiguous(shape, steps))
+    return found, tuple(view.shape[i] for i in order[:-1])
+
+
+def _with_counting(spec: SelectSpec, read: Views) -> SelectSpec:
+    """Return a call that knows how many elements are selected: another one counts them."""
+    if spec.capacity < spec.whole:
+        raise ArgumentValueError(explain("out", f"{spec.capacity} elements", f"{spec.whole}, as x has"))
+    chosen = spec.selection
+    callable_ = chosen.kind == "callable"
+    layout = strided(read if callable_ else read[len(chosen.sources) :]) if spec.length else None
+    sources = chosen.sources if callable_ else ()
+    form = layout.layout if layout else None
+    counts = replace(chosen, sources=sources, values=False, indices=False, rejects=False, layout=form)
+    return replace(spec, counting=replace(spec, selection=counts, strided=layout))
+
+
+def _mask_name(wanted: Wanted) -> str:
+    return "condition" if wanted.name == "compress" else "where"
+
+
+def _parse_args(given: Arguments, by_name: dict) -> tuple[Argument, ...]:
+    accumulate = tuple(view.dtype for view in by_name.values())[: given.wanted.arrays]
+    memory = iter([(view, name) for name, view in by_name.items() if name.startswith("args[")])
+    found = args_of.read(given.numbers, memory)
+    return tuple(a if isinstance(a, Argument) else Argument(argument_type(a, accumulate), False) for a in found)
+
+
+def _kind(given: Arguments, by_name: dict, length: int, args: int) -> tuple[str, bool, int]:
+    """Return the kind of a selection, whether its callable takes the index, and how many positions there are."""
+    wanted = given.wanted
+    if given.where is not None and not wanted.heads:
+        operands = required_parameters(given.where.fn) - args
+        if operands not in (0, wanted.arrays, wanted.arrays + 1):
+            allowed = f"a callable of {wanted.arrays} or {wanted.arrays + 1} values and {args} of args"
+            raise ArgumentTypeError(explain("where", f"one of {operands + args} parameters", allowed))
+        return "callable", operands == wanted.arrays + 1, length
+    if wanted.heads:
+        return "heads", False, length
+    if not wanted.values:
+        return "nonzero", False, length
+    name = _mask_name(wanted)
+    view = by_name[name]
+    return (*_mask_kind(view, name, length, wanted.whole), min(length, view.size) if not wanted.whole else length)
+
+
+def _mask_kind(view: View, name: str, length: int, whole: bool) -> tuple[str, bool]:
+    if view.dtype is BY_NAME["uint32"] and whole:
+        if view.size != -(-length // 32):
+            came = f"{view.size} words of uint32"
+            raise ArgumentValueError(explain(name, came, f"{-(-length // 32)} for {length} elements: a bit each"))
+        return "bits", False
+    if view.dtype.name not in MASKS:
+        kinds: tuple[DType | str, ...] = (*MASKS, "uint32 for bits")
+        raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", ", ".join(map(str, kinds))))
+    if view.size != length if whole else view.size > length:
+        allowed = f"{length}" if whole else f"at most {length}"
+        raise ArgumentValueError(explain(name, f"{view.size} elements", f"{allowed}, as x has"))
+    return "mask", False

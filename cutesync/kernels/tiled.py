@@ -1,0 +1,88 @@
+"""What kernels share whose resident blocks take tiles by tickets: one launch, and the warp that takes tickets. Device
+code.
+
+A ticket is asked for when there is an empty stage for its tile: all blocks wait for a tile that waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from ..sync.gather import Entry, enter
+from ..sync.overlap import await_launches
+from ..sync.ring import Cursor
+
+
+class TiledKernel:
+    """A compiled kernel. A subclass has its ``name``; ``arguments``, which makes a namedtuple of the parameters of a
+    launch; and ``body``, which gets it."""
+
+    name: str
+    arguments: Any
+    body: Any
+
+    def __init__(self, threads: int, smem: int) -> None:
+        self.threads, self.smem = threads, smem
+
+    @cute.jit
+    def __call__(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer, grid: Int32, stream):
+        self.kernel.set_name_prefix(f"cutesync_{self.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(arrays, numbers, slots, counters).launch(
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=1,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
+
+    @cute.kernel
+    def kernel(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer):
+        await_launches()
+        self.body(self.arguments(arrays, numbers, slots, counters))
+
+
+def positions(length, count: cute.Pointer) -> Any:
+    """How many of ``length`` positions count where the number is in memory."""
+    return cutlass.min(cutlass.max(Int64(element(count)), Int64(0)), length)
+
+
+def element(pointer) -> Any:
+    """The element that a pointer points to."""
+    return cute.make_tensor(pointer, cute.make_layout((1,)))[0]
+
+
+@cute.jit
+def take_tiles(
+    ring: cutlass.Constexpr,
+    tags: cute.Tensor,
+    counters: cute.Pointer,
+    everything,
+    turn: tuple,
+    bring: cutlass.Constexpr,
+    lane,
+):
+    """A warp takes tiles until there are no more of ``everything``: ``bring(cursor, number)`` fills a stage with each.
+    Its turn is ``(first, step)``: its stages are ``first``, ``first + step``, ... of the ring. Lane 0 stores the
+    launch's tag at ``first``. Return the cursor of the next stage, which is empty, and the last entry."""
+    first, step = turn
+    word, number = Int64(0), Int32(0)
+    if lane == 0:
+        entry = enter(counters)
+        tags[first] = entry.tag
+        word, number = entry.word, entry.arrived
+    at = Cursor(first, Int32(1))  # the stages are empty at first
+    number = Int32(cute.arch.shuffle_sync(number, 0))
+    while number < everything:
+        bring(at, number)
+        at = ring.next(at, step)
+        ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
+        if lane == 0:
+            entry = enter(counters)
+            word, number = entry.word, entry.arrived
+        number = Int32(cute.arch.shuffle_sync(number, 0))
+    return at, Entry(word, number)

@@ -1,0 +1,70 @@
+"""``batch_invariant``: a row of the result has the same bits whatever the number of rows."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.dtypes import TFLOAT32, element_type
+from cutesync.kernels.matmul.problem import Product, oriented
+from cutesync.kernels.matmul.terms import TermsSpec
+from cutesync.runtime import device
+from cutesync.runtime.view import View
+
+from ..cases import with_slow
+
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
+
+ROWS = (1, 2, 7, 16, 33, 64, 65, 127, 192, 300, 512, 1000, 1024, 2048, 4096)
+
+
+def order_of(m: int, n: int, k: int, dtype: str, fast: bool, aligned: bool) -> tuple:
+    """All that the order of additions in a row follows from: slices of K, k-tiles in promoted sums, parts, and which of
+    the products of parts comes first."""
+    full = dtype == "float32"
+    element, pad = element_type(dtype), 0 if aligned else 1
+
+    def view(rows: int, columns: int, *steps: int) -> View:
+        return View(1 << 40, (rows, columns), element, device.HOST, False, True, steps)
+
+    arrays = view(m, k, k + pad, 1), view(k, n, 1, k + pad), None, view(m, n, n, 1)
+    types = (TFLOAT32 if full else element,) * 2
+    promoted = (full or element.size == 1) and not fast
+    swapped, (step,) = oriented(Product(*arrays, TermsSpec(), types, full, promoted, False), None)
+    problem = step.problem
+    packed = bool(step.packs[0]) and full and not problem.parts
+    three = (problem.parts, packed, swapped) if full else ()
+    return problem.shortlist()[0].splits, problem.promoted, problem.k, *three
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32"])
+def test_no_number_of_rows_changes_the_order_of_additions(dtype):
+    """Random N and K, M from 1 to 4096, aligned or not, with fast accumulation and without."""
+    random, seen = np.random.default_rng(7), set()
+    for _ in range(12):
+        n, k = (int(2 ** random.uniform(3, 13)) // 16 * 16 + 16 for _ in "nk")
+        for fast, aligned in ((False, True), (False, False), (True, True)):
+            orders = {order_of(m, n, k, dtype, fast, aligned) for m in ROWS}
+            assert len(orders) == 1, (n, k, fast, aligned, orders)
+            seen |= {order[3:] for order in orders}
+    assert {order[0] for order in orders} == {1}
+    if dtype == "float32":
+        assert len(seen) > 1, "parts are always made in the same place: a case for each is missing"
+
+
+TYPES = {"float16": {}, "float8_e4m3fn": {"out_dtype": "float32"}, "float32": {}, "float32, fast": {}}
+
+
+@pytest.mark.parametrize("name", with_slow(TYPES, {"float16", "float8_e4m3fn", "float32, fast"}))
+@pytest.mark.parametrize(("n", "k"), [(24, 200), (300, 72)])
+def test_the_same_bits(name, n, k):
+    """Each instruction of the tensor cores has one product that is not 0: within one, the order of additions is not
+    specified, and the emulator's depends on the columns of a tile."""
+    dtype, _, fast = name.partition(", ")
+    options = {"batch_invariant": True, "fast_accumulation": bool(fast), "out_dtype": "float32"}
+    random = np.random.default_rng(3)
+    a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((140, k), (k, n)))
+    a[:, np.arange(k) % (32 // element_type(dtype).size) > 0] = 0
+    a, b = (x.astype(element_type(dtype).numpy) for x in (a, b))
+    many = cs.matmul(a, b, **options)
+    for rows in (1, 20, 65):
+        assert np.array_equal(cs.matmul(a[:rows], b, **options), many[:rows]), rows

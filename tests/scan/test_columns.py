@@ -1,0 +1,90 @@
+"""Scans along an axis that is not the last by threads with columns of their own, in arrays of narrow outer slices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.scan import column_policy, plan
+from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
+from cutesync.kernels.scan.policy import choose
+from cutesync.kernels.scan.problem import Problem
+from cutesync.kernels.scan.strided_policy import StridedPolicy
+
+from ..cases import adjacent, data, same, scanned, segments
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """The policies of the launches of a test."""
+    found = []
+    launch = plan.launch
+    monkeypatch.setattr(plan, "launch", lambda choice, *more: found.append(choice.policy) or launch(choice, *more))
+    return found
+
+
+def is_flat(policy) -> bool:
+    return isinstance(policy, ColumnPolicy) and policy.flat
+
+
+@pytest.mark.parametrize("columns", [1, 3, 5])
+@pytest.mark.parametrize("options", [{}, {"reverse": True}], ids=["forward", "reverse"])
+def test_threads_are_numbered_through_narrow_slices(columns, options, on_emulator, launched):
+    """Rows in groups, with an axis that runs backwards, and a last block that is not full."""
+    x = segments((7, 9, 11, 6), 0)
+    view = (slice(None), slice(None), slice(None, None, -1), slice(columns))
+    if columns == 1:
+        view = (slice(None), slice(None, None, -1), slice(None), slice(4))
+    found = cs.scan(cs.asarray(x)[view], adjacent, axis=0, **options)
+    same(np.asarray(found), scanned(x[view], adjacent, axis=0, **options))
+    assert len(launched) == 1 and is_flat(launched[0])
+
+
+def test_first_operands_of_their_own(on_emulator, launched):
+    x, init = data((40, 6, 8), "int32"), data((40, 5), "int32")
+    found = cs.scan(cs.asarray(x)[:, :, :5], axis=1, init=cs.asarray(init))
+    same(np.asarray(found), np.cumsum(x[:, :, :5], 1, dtype=np.int32) + init[:, None])
+    assert is_flat(launched[0])
+
+
+def test_in_place_beside_what_stays(on_emulator, launched):
+    x = data((30, 8, 12), "int16")
+    whole = cs.asarray(x)
+    part = whole[:, :, 4:10]
+    assert cs.scan(part, axis=1, out=part) is part
+    x[:, :, 4:10] = np.cumsum(x[:, :, 4:10], 1, dtype=np.int16)
+    same(np.asarray(whole), x)
+    assert is_flat(launched[0])
+
+
+def chosen(rows: int, length: int, inner: int, size: int, pitch: int | None = None):
+    problem = Problem(rows, length, inner, (size,), (size,), (0,), (0,))
+    if pitch is not None:
+        steps = ((pitch * length, pitch, 0), (inner * length, inner, 0))
+        problem = Problem(rows, length, inner, (size,), (size,), (0,), (0,), view="pitched", pitches=steps)
+    return problem, choose(problem)
+
+
+def test_threads_without_a_column_are_few():
+    """Whole rows of threads stay where at most a quarter of the threads have no column."""
+    for inner in range(1, 700):
+        _, choice = chosen(40_000, 20, inner + 32, 4)
+        policy = choice.policy
+        assert isinstance(policy, ColumnPolicy)
+        units = (inner + 32) // policy.width
+        threads = -(-policy.lanes // 32) * 32 * (1 if policy.flat else choice.tiles)
+        if policy.flat:
+            assert choice.tiles == units and (choice.grid - 1) * 128 < 40_000 * units <= choice.grid * 128
+        elif units <= column_policy.COLUMN_LANES:
+            assert 4 * units > 3 * threads
+
+
+def test_long_narrow_columns_of_views_are_not_tiles(on_emulator, launched):
+    """A tile would touch a line for every position."""
+    problem, choice = chosen(100, 600, 4, 2, 6)
+    assert isinstance(choice.policy, ColumnTilePolicy) and not column_policy.suits(problem)
+    assert column_policy.suits(chosen(100, 600, 8, 2, 12)[0]) and column_policy.suits(chosen(10**5, 60, 4, 2, 6)[0])
+    x = data((3, 600, 6), "int16")
+    same(np.asarray(cs.scan(cs.asarray(x)[:, :, :4], axis=1)), np.cumsum(x[:, :, :4], 1, dtype=np.int16))
+    assert isinstance(launched[0], StridedPolicy)
