@@ -160,9 +160,10 @@ class Emitter:
         return name
 
     def moved(self, *operands, bits: int) -> tuple[str, ...]:
-        """``(kind, *values)`` of operands that an instruction moves as they are: "n" if one of them is held so."""
-        names = [o.name for o in operands if isinstance(o, syntax.Reg)]
-        kind = "n" if bits == 32 and any((name, "n") in self.have for name in names) else "u"
+        """``(kind, *values)`` of operands that an instruction moves as they are: "n" if all of them are held so. (What
+        has been loaded, say, keeps the bits of its NaNs.)"""
+        raw = bits == 32 and all(isinstance(o, syntax.Reg) and (o.name, "n") in self.have for o in operands)
+        kind = "n" if raw else "u"
         return kind, *(self.value(o, kind, bits) for o in operands)
 
     # --- destinations -------------------------------------------------------------------------------------------------
@@ -182,6 +183,8 @@ class Emitter:
                 source = f"{source}.view(u{bits})"
             expression, kind = f"{source}.astype({widen}{reg.bits})", widen
         if self.guard is not None:
+            if kind == "n" and (reg.name, "n") not in self.have:
+                expression, kind = self.call(one_nan, expression), "f"
             expression = f"where({self.guard}, {expression}, {self.register(reg, kind)})"
         name = base if kind == "u" else base + kind
         self.line(f"{name} = {expression}")
