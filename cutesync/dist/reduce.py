@@ -134,7 +134,9 @@ class Partials:
         return tuple(map(address, found if isinstance(found, tuple) else (found,))), found
 
 
-def plan_of(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...]) -> ReducePlan | Apart:
+def plan_of(
+    call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...]
+) -> ReducePlan | Apart | Counted:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
     first = xs[0]
     axis, full = first.axis, full_ranks(first)
@@ -142,7 +144,44 @@ def plan_of(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharde
         reduced = sum(other < axis for other in spec.axes) if axis is not None and not spec.keepdims else 0
         return Apart(call, arguments, Results(None) if axis is None else Results(axis - reduced, first.lengths))
     _check(spec, axis)
+    if isinstance(spec.n, int):
+        return _counted(call, arguments, spec, xs)
     return ReducePlan(spec, xs, full) if full else Apart(call, arguments, Results(None))
+
+
+def _counted(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...]) -> Counted | Apart:
+    """Return the plan of a call of which the first ``spec.n`` elements of the sharded axis count."""
+    first, n = xs[0], max(int(spec.n or 0), 0)
+    lengths = [min(max(n - before, 0), length) for before, length in zip(first.offsets, first.lengths)]
+    args = spec.args
+    if isinstance(spec.reduction, Named) and args:  # what the number of elements is divided by
+        args = (max(sum(lengths) - args[0], 0.0),)
+    taken = tuple(_leading(x, lengths) for x in xs)
+    full = full_ranks(taken[0])
+    if not full:
+        return Apart(call, arguments, Results(None))
+    return Counted(ReducePlan(replace(spec, shape=taken[0].shape, args=args, n=None), taken, full), lengths)
+
+
+def _leading(x: Sharded, lengths: list[int]) -> Sharded:
+    """Return views of the first elements of each part along the sharded axis."""
+    before = (slice(None),) * (x.axis or 0)
+    parts = [part[(*before, slice(length))] for part, length in zip(x.parts, lengths)]
+    return Sharded.of_results(x.group, parts, x.axis)
+
+
+class Counted:
+    """A reduction of the first elements of each part."""
+
+    results = Results(None)
+
+    def __init__(self, plan: ReducePlan, lengths: list[int]) -> None:
+        self.plan, self.lengths = plan, lengths
+
+    def run(
+        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
+    ) -> Any:
+        return self.plan.run(tuple(_leading(x, self.lengths) for x in xs), streams, explicit, outs)
 
 
 def full_ranks(x: Sharded) -> list[int]:
@@ -153,8 +192,8 @@ def full_ranks(x: Sharded) -> list[int]:
 def _check(spec: ReduceSpec, axis: int) -> None:
     """Raise for what is not done along the sharded axis."""
     what, allowed = f"along the sharded axis {axis}", "that of each device alone"
-    if spec.n is not None:
-        raise ArgumentValueError(explain("n", what, "along other axes"))
+    if spec.n is not None and not isinstance(spec.n, int):
+        raise ArgumentValueError(explain("n", f"an array, {what}", "a number"))
     if spec.algorithm != "auto":
         raise ArgumentValueError(explain("algorithm", f"{spec.algorithm!r} of a Sharded", "'auto'"))
     if None in spec.args:

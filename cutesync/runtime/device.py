@@ -77,6 +77,7 @@ def _in_child() -> None:
     if driver.cache_info().currsize:
         _of_parent.append(True)
         driver.cache_clear()
+        _function.cache_clear()
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -134,3 +134,20 @@ def test_all_reduce_of_more_than_the_slots_hold():
             got = group.all_reduce([group.put(part, rank) for rank, part in enumerate(parts)])
             for part in got.parts:
                 assert np.array_equal(np.asarray(part), parts[0] + parts[1])
+
+
+@pytest.mark.slow
+def test_the_first_elements():
+    x = np.random.default_rng(2).integers(-9, 9, (10, 3)).astype(np.float32)
+    with cs.emulate(devices=3):
+        group = Group.local()
+        for parts in ([4, 3, 3], [0, 9, 1]):
+            sharded = group.shard(x, 0, parts)
+            for n in (1, 4, 6, 10, 99):
+                assert np.array_equal(np.asarray(cs.sum(sharded, axis=0, n=n)), x[:n].sum(0))
+                assert np.array_equal(np.asarray(cs.argmax(sharded, axis=0, n=n)), x[:n].argmax(0))
+                np.testing.assert_allclose(np.asarray(cs.var(sharded, axis=0, n=n)), x[:n].var(0), rtol=1e-5)
+            assert not np.asarray(cs.sum(sharded, axis=0, n=0)).any()
+        line = group.shard(x[:, 0])
+        assert float(cs.mean(line, axis=0, n=7)) == pytest.approx(x[:7, 0].mean())
+        assert float(cs.sum(line, axis=0, n=-1)) == 0

@@ -10,7 +10,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.flags import strided_policy
+from cutesync.kernels.flags import plan, strided_policy
 from cutesync.runtime import call, compiler
 
 from ..cases import numpy_dtype, same
@@ -183,3 +183,25 @@ def test_another_n_needs_no_kernel(on_emulator):
     for n in (0, 9, 50, 99, cs.asarray(np.array(8))):
         cs.flag_heads(x, n=n)
     assert compiler.counts()["compiled"] == before
+
+
+@pytest.mark.parametrize("dtype", ["uint8", pytest.param("float32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_columns_that_are_one_element(axis, dtype, monkeypatch):
+    """Of an axis that is broadcast: one load, and vectors of results, also at the end of an odd axis."""
+    monkeypatch.setattr(call, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(
+        plan, "choose_strided", lambda *given: chosen.append(strided_policy.choose_strided(*given)) or chosen[-1]
+    )
+    x = keys((5, 7), dtype)
+    for extent in (64, 35):
+        view = np.broadcast_to(x[..., None], (5, 7, extent))
+        device = cs.asarray(x).as_strided(view.shape, (7, 1, 0))
+        for form in ("uint8", "bits"):
+            found = cs.flag_heads(device, axis=axis, dtype=form)
+            same(np.asarray(found), reference.flag_heads(view, axis=axis, dtype=form))
+        same(
+            np.asarray(cs.flag_tails(device, axis=axis, op=indexed)), reference.flag_tails(view, axis=axis, op=indexed)
+        )
+    assert axis == 2 or any(getattr(choice.policy, "repeated", False) for choice in chosen)

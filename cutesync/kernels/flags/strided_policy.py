@@ -64,7 +64,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     """Compile-time choices of the kernel: the digits of a thread's number, which of them are the flagged axis and that
     of a tile's rows, the columns and rows of a tile, whether results are stored in vectors across the columns or down
     the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
-    numbers of threads need 64 bits."""
+    numbers of threads need 64 bits, whether the columns of a row are one element."""
 
     digits: int
     along: int
@@ -77,6 +77,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     periodic: bool
     counted: bool
     wide: bool
+    repeated: bool = False
     threads: int = THREADS
 
 
@@ -293,8 +294,11 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         lanes, tall = block
         each = 4 // facts.result
         in_words = each > 1 and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
-    by_words = _by_words(facts, along, wide) and (
-        form.bits or across or ((stored_down or block is not None) and tall % 4 == 0)
+    repeated = columns.steps[0] == 0 and wide > 1
+    by_words = (
+        not repeated
+        and _by_words(facts, along, wide)
+        and (form.bits or across or ((stored_down or block is not None) and tall % 4 == 0))
     )
     side, height = (wide, tall) if block is None else (lanes * wide, THREADS // lanes * tall)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
@@ -307,6 +311,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         facts.periodic,
         facts.counted,
         math.prod(counts) > MAX_NARROW,
+        repeated,
     )
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
@@ -370,6 +375,7 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
     count = (4 if form.bits or down else VECTOR_BYTES) // max(facts.size, 1 if form.bits or down else facts.result)
     while count > 1:
         loads = _fits(1, columns, axes, count, facts.size, facts.aligned, slice(0, 1)) and columns.extent % count == 0
+        loads |= columns.steps[0] == 0
         stores = _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None))
         if loads and (stores or form.bits or down):
             return count, stores and not down

@@ -42,7 +42,7 @@ class TileFlags(StridedKernel):
         self.sizes = [1] * policy.digits  # of a tile along each digit's axis
         self.sizes[0], self.sizes[policy.row] = policy.columns, policy.rows
         self.across, self.down = policy.across, policy.down
-        self.by_words = policy.by_words
+        self.by_words, self.repeated = policy.by_words, policy.repeated
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -88,7 +88,9 @@ class TileFlags(StridedKernel):
         if self.by_words:
             found = cute.recast_tensor(self.loaded(at, columns, columns), Uint32)
             return [words.keys(Uint32(found[i]), self.marking.source) for i in range(columns // words.KEYS)]
-        return [self.get(at, 0)] if columns == 1 else self.lifted(self.loaded(at, columns, columns), columns)
+        if columns == 1 or self.repeated:
+            return [self.get(at, 0)] * columns
+        return self.lifted(self.loaded(at, columns, columns), columns)
 
     def neighbours(self, a: Arguments, side: int, x, tile, there, left, place) -> list:
         """The neighbour on a side of every element of the tile; anything where there is none. ``place`` is the tile's
