@@ -162,8 +162,7 @@ class Side:
     def __init__(self, region: Region, offsets: np.ndarray, unit: int, indices: dict | None = None):
         self.region, self.offsets, self.unit = region, offsets, unit
         self.indices: dict[int, np.ndarray | slice] = {} if indices is None else indices
-        width = min(unit, 8)
-        self.view = region.view(width, unit // width)
+        self.view = region.units[unit]
         self.rows = offsets >> (unit.bit_length() - 1)
 
     def read(self, part: slice | np.ndarray) -> np.ndarray:
@@ -177,16 +176,21 @@ class Side:
         region.changed(machine, self.rows[part], self.unit)
 
     def granules(self, shadow: Shadow) -> np.ndarray | slice:
-        """Its granules in shadow memory, in any order; a slice if they are neighbours."""
+        """Its granules in shadow memory, in any order; a slice if they are neighbours. May refine the tables."""
+        found = self.indices.get(shadow.granule)
+        if found is None:
+            finest = int(np.bitwise_or.reduce(self.offsets, initial=self.unit | shadow.granule))
+            shadow.refine(max(finest & -finest, 4))
+            found = self.indices[shadow.granule] = self.places(shadow)
+        return found
+
+    def places(self, shadow: Shadow) -> np.ndarray | slice:
         size = shadow.granule
-        if size not in self.indices:
-            low, count, unit = int(self.offsets.min(initial=0)), len(self.offsets), self.unit
-            places = (self.offsets - low) // unit
-            if unit >= size and low % size == 0 and count and int(places.max()) < count and _all_differ(places):
-                self.indices[size] = slice(low // size, (low + count * unit) // size)
-            else:
-                self.indices[size] = shadow.granules(self.offsets, unit)
-        return self.indices[size]
+        low, count, unit = int(self.offsets.min(initial=0)), len(self.offsets), self.unit
+        places = (self.offsets - low) // unit
+        if unit >= size and low % size == 0 and count and int(places.max()) < count and _all_differ(places):
+            return slice(low // size, (low + count * unit) // size)
+        return shadow.granules(self.offsets, unit)
 
     def unwritten(self) -> int | None:
         """The first byte offset that has not been written."""

@@ -74,8 +74,7 @@ class NamedBarrier:
         self.waiting, self.votes, self.clock, self.arrived = [], [], Clock(), 0
         for f, finish in waiting:
             if self.machine.sanitizer is not None:
-                f.warp.clock.single = {}
-                f.warp.clock.common.join(clock)
+                f.warp.clock.met(clock)
             if finish is not None:
                 finish(f, votes)
             self.machine.resume(f, "is blocked")

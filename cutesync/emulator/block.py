@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +27,27 @@ MAX_BLOCKS = (1 << 63 - BLOCK_AT) - 2  # that keys in shadow memory can tell apa
 _OF_BLOCK = ("ctaid", "cluster", "smid")  # special registers that differ between blocks have names that start so
 
 
+_AXES = {"x": 0, "y": 1, "z": 2, "w": 3}
+
+
+def _threads(warp: Any) -> tuple[np.ndarray, ...]:
+    """``%tid`` of a warp's lanes."""
+    thread, (x, y, _) = warp.index * 32 + _LANES, warp.machine.block
+    return thread % x, thread // x % y, thread // (x * y)
+
+
+_TRIPLES: dict[str, Callable[[Any], tuple]] = {
+    "tid": _threads,
+    "ntid": lambda warp: warp.machine.block,
+    "ctaid": lambda warp: warp.block.coordinates,
+    "nctaid": lambda warp: warp.machine.grid,
+    "cluster_ctaid": lambda warp: warp.block.in_cluster,
+    "cluster_nctaid": lambda warp: warp.machine.cluster,
+    "clusterid": lambda warp: tuple(c // s for c, s in zip(warp.block.coordinates, warp.machine.cluster)),
+    "nclusterid": lambda warp: tuple(g // c for g, c in zip(warp.machine.grid, warp.machine.cluster)),
+}
+
+
 class Warp:
     def __init__(self, block: Block, index: int, threads: int):
         machine = block.machine
@@ -41,6 +63,7 @@ class Warp:
         self.fence_acquires: dict[int, Clock] = {}  # by lane: read by relaxed loads, known after the next fence
         self.fence_releases: dict[int, tuple[Clock, int]] = {}  # by lane: clock and scope of its last fence
         self.groups: defaultdict[tuple[str, int], Groups] = defaultdict(Groups)  # by kind and lane
+        self.located: dict = {}  # by register and size of access: its value, and the region and rows there
         self.stores: dict = {}  # the last copy to global memory of each instruction, which lanes share
         self.tiles: dict = {}  # accumulators that are not in registers, by their slots
         self.budgets: list = []  # setmaxnreg so far: (site, registers)
@@ -93,21 +116,11 @@ class Warp:
 
     def make_special(self, name: str) -> np.ndarray:
         block, machine = self.block, self.machine
-        thread = self.index * 32 + _LANES
-        x, y, _ = machine.block
-        tid = (thread % x, thread // x % y, thread // (x * y))
-        triples: dict[str, tuple] = {
-            "tid": tid,
-            "ntid": machine.block,
-            "ctaid": block.coordinates,
-            "nctaid": machine.grid,
-            "cluster_ctaid": block.in_cluster,
-            "cluster_nctaid": machine.cluster,
-            "clusterid": tuple(c // s for c, s in zip(block.coordinates, machine.cluster)),
-            "nclusterid": tuple(g // c for g, c in zip(machine.grid, machine.cluster)),
-        }
-        values = {f"{base}_{x}": n for base, numbers in triples.items() for x, n in zip("xyzw", (*numbers, 0))}
-        values |= {
+        base, _, axis = name.rpartition("_")
+        if axis in _AXES and base in _TRIPLES:
+            value = (*_TRIPLES[base](self), 0)[_AXES[axis]]
+            return np.ascontiguousarray(np.broadcast_to(np.asarray(value, _I64), 32)).astype(_U32)
+        values: dict[str, Any] = {
             "laneid": _LANES,
             "warpid": self.index,
             "nwarpid": block.warp_count,

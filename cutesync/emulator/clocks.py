@@ -162,6 +162,14 @@ class WarpClock:
         else:
             self.single |= dict.fromkeys(each(lanes), together)
 
+    def met(self, together: Clock) -> None:
+        """A barrier at which all of its lanes have arrived is complete. ``together`` holds what they released there."""
+        if self.single:
+            self.single = {}
+            self.common.join(together)
+        else:
+            self.common = together.copy()  # it has all that they knew
+
     def fence_proxy(self, lanes, everyone: bool, spaces: tuple[int, ...]) -> None:
         """A proxy fence by these lanes: what they know and did has crossed into the proxies of ``spaces``."""
         for clock in (clock for clock, _ in self.groups(lanes)) if everyone else self._own(lanes):

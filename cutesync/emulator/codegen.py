@@ -10,6 +10,7 @@ returns the next segment, or ``STOP`` if the fragment was blocked or has ended.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -63,6 +64,7 @@ class Program:
         self.accumulators, fragments = _tensor_registers(function)
         self.tensor_registers = self.accumulators | fragments
         self.uses = Counter(name for instr in function.code for name in _register_names(instr))
+        self.bases = Counter(_bases(function))
         self._place_variables()
         self.segments = self._cut()
         self.starts = {start: i for i, (start, _) in enumerate(self.segments)}
@@ -245,6 +247,11 @@ class Program:
             head.append(f"    {e.call(before_use, 'f')}")
         return "\n".join([*head, *e.lines]) + "\n"
 
+    def instructions(self, index: int, full: bool) -> int:
+        """How many instructions the function of a segment holds."""
+        last = self._emit(index, full, run_on=full).index
+        return self.segments[last][1] - self.segments[index][0]
+
     def _lazy(self, index: int, full: bool):
         def first_time(f):
             function = gate.function(self.text(index, full), f"segment_{index}", self.names)
@@ -256,6 +263,12 @@ class Program:
 
 def _register_names(instr: syntax.Instr) -> set[str]:
     return {r.name for r in instr.registers()} | ({instr.pred.name} if instr.pred is not None else set())
+
+
+def _bases(function: syntax.Function) -> Iterator[str]:
+    """The registers that addresses count from, once for each operand in memory."""
+    for instr in function.code:
+        yield from (a.base.name for a in instr.args if isinstance(a, syntax.Mem) and isinstance(a.base, syntax.Reg))
 
 
 def _tensor_registers(function: syntax.Function) -> tuple[set[syntax.Reg], set[syntax.Reg]]:

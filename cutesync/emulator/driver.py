@@ -19,7 +19,11 @@ _P, _I = ctypes.c_void_p, ctypes.c_int
 
 
 class Executable:
-    """One compiled cute function. ``record(packed)`` runs its host code and returns the launches it made."""
+    """One compiled cute function. ``record(packed)`` runs its host code and returns the launches it made.
+
+    It refers to nothing of the compiled object, with which it is kept (``run.executable``). The engine keeps the
+    callbacks, unseen by the garbage collector, so they must not lead back to it.
+    """
 
     def __init__(self, compiled):
         self.text = getattr(compiled, "__ptx__", None)
@@ -27,16 +31,14 @@ class Executable:
             raise LaunchError(
                 "the emulator needs the PTX and the host module of a kernel: compile it with the option --keep-ptx"
             )
-        self.compiled = compiled
         self.launches: list[Launch] = []
-        self.calls = HostCalls(self.text, lambda launch: self.launches.append(launch))
+        self.calls = HostCalls(self.text, self.launches.append)
         self.callbacks = self.calls.callbacks(calls_of(str(compiled.ir_module)))
-        self.entry = self._engine()
+        self.entry = self._engine(compiled)
 
-    def _engine(self):
+    def _engine(self, compiled):
         from cutlass._mlir.execution_engine import ExecutionEngine
 
-        compiled = self.compiled
         self.engine = ExecutionEngine(compiled.ir_module, opt_level=2, shared_libs=[])
         for symbol, callback in self.callbacks.items():
             self.engine.raw_register_runtime(symbol, ctypes.cast(callback, _P))
@@ -64,7 +66,8 @@ class Executable:
         ``packed`` holds pointers to the values, the last one to the result. ``edit`` changes the PTX of these launches
         first: tests plant faults with it.
         """
-        self.launches, self.calls.failure = [], None
+        self.launches.clear()
+        self.calls.failure = None
         original = self.calls.parsed, self.calls.programs
         if edit is not None:
             self.calls.parsed, self.calls.programs = ptx.parse(edit(self.text)), {}
@@ -74,4 +77,4 @@ class Executable:
             if edit is not None:
                 self.calls.parsed, self.calls.programs = original
         self.calls.reraise()
-        return self.launches
+        return list(self.launches)

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import syntax
 from .instructions.registry import unknown
+from .lanes import one_nan
 from .tensor_registers import Uses, touch
 
 if TYPE_CHECKING:
@@ -91,10 +92,11 @@ class Emitter:
         return self.register(operand, "u")
 
     def value(self, operand, kind: str, bits: int) -> str:
+        plain = "f" if kind == "n" else kind
         if isinstance(operand, syntax.Imm):
-            return self.immediate(operand, kind, bits)
+            return self.immediate(operand, plain, bits)
         if isinstance(operand, syntax.Special):
-            return self.special(operand, kind, bits)
+            return self.special(operand, plain, bits)
         if isinstance(operand, syntax.Symbol):
             return self.const(self.program.address(operand, self.instr), "u", bits)
         if not isinstance(operand, syntax.Reg):
@@ -105,7 +107,7 @@ class Emitter:
             raise unknown(self.instr, "a predicate where a number is needed")
         widens = "s" if kind == "s" and operand.bits < bits else "u"
         cast = f"{self.register(operand, widens)}.astype({widens}{bits})"
-        return self.temp(cast if kind == widens else f"{cast}.view({kind}{bits})")
+        return self.temp(cast if kind == widens else f"{cast}.view({plain}{bits})")
 
     def immediate(self, operand: syntax.Imm, kind: str, bits: int) -> str:
         value = operand.value
@@ -127,11 +129,24 @@ class Emitter:
         return values[0] if len(values) == 1 else self.temp(f"np.array(({', '.join(values)})).T")
 
     def register(self, reg: syntax.Reg, kind: str) -> str:
-        """The local variable holding a register of its own width as unsigned, signed or float."""
+        """The local variable holding a register of its own width as unsigned, signed or float.
+
+        Kind "n": single precision whose NaNs may have any bits, for arithmetic that hands them on; the result becomes
+        the one NaN only where something else needs it.
+        """
+        raw = self.have.get((reg.name, "n"))
+        if raw and kind == "n":
+            return raw
+        kind = "f" if kind == "n" else kind
         held = self.have.get((reg.name, kind))
         if held:
             return held
         base = self.program.local(reg)
+        if raw:
+            del self.have[reg.name, "n"]
+            self.line(f"{base}f = {self.call(one_nan, raw)}")
+            self.have[reg.name, "f"] = f"{base}f"
+            return self.register(reg, kind)
         other = next((v for (n, _), v in self.have.items() if n == reg.name), None)
         if other is None:
             self.reads.add(reg.name)
@@ -143,6 +158,13 @@ class Emitter:
         self.line(f"{name} = {other}.view({kind}{reg.bits})")
         self.have[(reg.name, kind)] = name
         return name
+
+    def moved(self, *operands, bits: int) -> tuple[str, ...]:
+        """``(kind, *values)`` of operands that an instruction moves as they are: "n" if all of them are held so. (What
+        has been loaded, say, keeps the bits of its NaNs.)"""
+        raw = bits == 32 and all(isinstance(o, syntax.Reg) and (o.name, "n") in self.have for o in operands)
+        kind = "n" if raw else "u"
+        return kind, *(self.value(o, kind, bits) for o in operands)
 
     # --- destinations -------------------------------------------------------------------------------------------------
 
@@ -156,11 +178,13 @@ class Emitter:
         base = self.program.local(reg)
         if reg.bits != 1 and bits is not None and bits != reg.bits:
             widen = "s" if kind == "s" else "u"
-            source = self.temp(expression)
-            if kind == "f":
+            source = self.temp(self.call(one_nan, expression) if kind == "n" else expression)
+            if kind in "fn":
                 source = f"{source}.view(u{bits})"
             expression, kind = f"{source}.astype({widen}{reg.bits})", widen
         if self.guard is not None:
+            if kind == "n" and (reg.name, "n") not in self.have:
+                expression, kind = self.call(one_nan, expression), "f"
             expression = f"where({self.guard}, {expression}, {self.register(reg, kind)})"
         name = base if kind == "u" else base + kind
         self.line(f"{name} = {expression}")
@@ -169,13 +193,13 @@ class Emitter:
         self.have[(reg.name, kind)] = name
         self.writes[reg.name] = reg
 
-    def set_pair(self, destination, first: str, second: str, bits: int | None = None) -> None:
-        """Set ``p|q``, or ``p`` alone; ``bits`` is the width of the first expression."""
+    def set_pair(self, destination, first: str, second: str, bits: int | None = None, kind: str = "u") -> None:
+        """Set ``p|q``, or ``p`` alone; ``kind`` and ``bits`` are those of the first expression."""
         pair = isinstance(destination, syntax.Pair)
         registers = (destination.first, destination.second) if pair else (destination, syntax.SINK)
-        for register, expression, width in zip(registers, (first, second), (bits, None)):
+        for register, expression, what in zip(registers, (first, second), ((kind, bits), ("u", None))):
             if register != syntax.SINK:
-                self.set(register, expression, "u", width)
+                self.set(register, expression, *what)
 
     # --- lanes --------------------------------------------------------------------------------------------------------
 

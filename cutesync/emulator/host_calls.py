@@ -183,9 +183,9 @@ class HostCalls:
             limits.padded(program.function.cluster or ()) if cluster == _ABSENT else cluster,
             shared,
             self._parameters(program, arguments),
-            bool(given.get(_COOPERATIVE_ATTRIBUTE, _ABSENT)[0]),
-            cluster != _ABSENT,
-            bool(given.get(_PROGRAMMATIC_ATTRIBUTE, _ABSENT)[0]),
+            cooperative=bool(given.get(_COOPERATIVE_ATTRIBUTE, _ABSENT)[0]),
+            clustered=cluster != _ABSENT,
+            programmatic=bool(given.get(_PROGRAMMATIC_ATTRIBUTE, _ABSENT)[0]),
             max_cluster=limits.PORTABLE_CLUSTER if portable else limits.LARGEST_CLUSTER,
             max_shared=self.attributes.get((name, _MAX_SHARED), limits.PLAIN_SHARED),
         )

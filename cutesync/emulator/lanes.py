@@ -19,3 +19,12 @@ def select(mask: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     out = b.copy()
     _copyto(out, a, where=mask)
     return out
+
+
+_NAN = np.array(0x7FFFFFFF, np.uint32).view(np.float32)
+
+
+def one_nan(value: np.ndarray) -> np.ndarray:
+    """Single-precision numbers with the one NaN that arithmetic gives."""
+    bad = np.isnan(value)
+    return select(bad, np.broadcast_to(_NAN, value.shape), value) if count_nonzero(bad) else value

@@ -13,7 +13,8 @@ import ctypes
 import threading
 import weakref
 from collections import deque
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,9 +38,33 @@ POISON = 0xCD
 _I64 = np.dtype(np.int64)
 UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 UNSIGNED[16] = np.complex128  # 16 bytes: only moved, never compared
-_SIZES = (1, 2, 4, 8, 16, 32)
-ONES = {size: np.ones(min(size, 8), np.uint8).view(UNSIGNED[min(size, 8)])[0] for size in _SIZES}
-_SHIFTS = {size: np.array(size.bit_length() - 1, np.uint64) for size in _SIZES}
+UNITS = {**{size: np.dtype(kind) for size, kind in UNSIGNED.items()}, 32: np.dtype("V32")}  # what one lane moves
+ONES = {size: np.ones(size, np.uint8).view(unit)[0] for size, unit in UNITS.items()}
+_SHIFTS = {size: np.array(size.bit_length() - 1, np.uint64) for size in UNITS}
+_MULTIPLES = {size: bytes(range(0, 256, size)) for size in UNITS}  # low bytes of aligned addresses
+_OFFSETS = {4: (1 << 32) - 1, 8: (1 << 64) - 1}
+_MAX_SHARED = 227 * 1024
+_NOWHERE = 1 << 40  # a row that no region has
+
+
+@cache
+def shared_rows(size: int) -> np.ndarray:
+    """By shared address, the number of the unit of ``size`` bytes there; ``_NOWHERE`` where none starts."""
+    addresses = np.arange(SHARED_START + _MAX_SHARED)
+    rows = (addresses - SHARED_START) // size
+    rows[(addresses < SHARED_START) | (addresses % size != 0)] = _NOWHERE
+    return rows
+
+
+class Units(dict):
+    """An array as numbers of so many bytes each, made when first asked for."""
+
+    def __init__(self, data: Any, high: int):
+        self.data, self.high = data, high
+
+    def __missing__(self, size: int) -> np.ndarray:
+        made = self[size] = self.data[: self.high // size * size].view(UNITS[size])
+        return made
 
 
 def space_of(address: np.ndarray) -> np.ndarray:
@@ -71,8 +96,8 @@ class Region:
         self.rewind: Any = None  # the ``Rewind`` that keeps what is there before a launch writes it
         self.written: Any = None  # by size, the units that a launch has written, for ``rewind``
         self.valid: Any = None if initialised else np.zeros(len(data), np.uint8)
-        self.views: dict[tuple[int, int], np.ndarray] = {}
-        self.valid_views: dict[int, np.ndarray] = {}
+        self.units = Units(data, self.high)
+        self.valid_units = Units(self.valid, self.high)  # which bytes have been written
         self.shadow: Shadow | None = None
         self.watchers: list = []
         self.base_array, self.first, self.stop = (np.array(x, np.uint64) for x in (base, low, self.high))
@@ -101,20 +126,10 @@ class Region:
 
     def view(self, width: int, count: int) -> np.ndarray:
         """The bytes as rows of ``count`` elements of ``width`` bytes (flat for one element)."""
-        view = self.views.get((width, count))
-        if view is None:
-            step = width * count
-            flat: np.ndarray = self.data[: self.high // step * step].view(UNSIGNED[width])
-            view = self.views[(width, count)] = flat if count == 1 else flat.reshape(-1, count)
-        return view
-
-    def valid_view(self, size: int) -> np.ndarray:
-        """Which bytes have been written, as rows of ``size`` bytes. (Not of memory that counts as initialised.)"""
-        view = self.valid_views.get(size)
-        if view is None:
-            flat: Any = self.valid[: self.high // size * size].view(UNSIGNED[min(size, 8)])
-            view = self.valid_views[size] = flat if size <= 8 else flat.reshape(-1, size // 8)
-        return view
+        if count == 1:
+            return self.units[width]
+        step = width * count
+        return self.data[: self.high // step * step].view(UNSIGNED[width]).reshape(-1, count)
 
     def unseal(self, machine, warp, lanes, site: int) -> None:
         """Before a write: a fault if the memory is read-only; else its content is kept for the next schedule."""
@@ -207,62 +222,88 @@ class Memory:
         )
 
 
+class Place(NamedTuple):
+    """Where the address of an instruction comes from: ``offset`` bytes behind a register, which is in ``slot`` if
+    other instructions use it as well."""
+
+    slot: int | None = None
+    offset: int = 0
+
+
+DIRECT = Place()
+
+
 class Port:
     """How one memory instruction reaches memory: resolves addresses and checks them.
 
-    ``locate(f, lanes, address)`` returns ``(region, rows, lanes, positions)`` groups: the units of ``size`` bytes that
-    these lanes access.
+    Registers never change in place. So a warp keeps the rows that the value of a register stands for (``located``), and
+    instructions that address memory from there only add to them.
     """
 
-    def __init__(self, machine, site: int, space: str, width: int, count: int):
+    def __init__(self, machine, site: int, space: str, width: int, count: int, place: Place = DIRECT):
         self.machine, self.site, self.space = machine, site, space
         self.width, self.count, self.size = width, count, width * count
-        self.shift = _SHIFTS[self.size]
-        self.low_bits = np.array(self.size - 1, np.uint64)
-        self.region: Region | None = None
+        self.offset, self.step = place.offset, np.array(place.offset // self.size)
+        self.key = (place.slot, self.size) if place.offset >= 0 and place.offset % self.size == 0 else (None, 0)
+        self.kept = self.key[0] is not None
+        self.shift, self.multiples = _SHIFTS[self.size], _MULTIPLES[self.size]
+        self.region: Region | None = None  # the last one, if it is global
+        self.rows = shared_rows(self.size) if space == "shared::cta" else None
+
+    def find(self, f, lanes, address: np.ndarray) -> tuple[Any, Any]:
+        """A region, and the units of ``size`` bytes that these lanes (None: all) access, if they all lie there. Rows
+        that the region's units do not have (IndexError), or None for the region, mean that ``by_lane`` must resolve
+        the addresses. ``address`` is that of the register."""
+        if self.kept:
+            located = f.warp.located
+            held = located.get(self.key)
+            if held is None or held[0] is not address:
+                held = located[self.key] = (address, *self.rows_of(f, address))
+            _, region, rows = held
+            if region is not None:
+                rows = rows + self.step if self.offset else rows
+                return region, rows if lanes is None else rows[lanes]
+        return self.rows_of(f, self.active(lanes, address))
+
+    def active(self, lanes, address: np.ndarray) -> np.ndarray:
+        """The addresses that these lanes access."""
+        whole = address + address.dtype.type(self.offset & _OFFSETS[address.itemsize]) if self.offset else address
+        return whole if lanes is None else whole[lanes]
+
+    def rows_of(self, f, active: np.ndarray) -> tuple[Any, Any]:
+        if self.rows is not None:
+            if active.itemsize == 8 and active.tobytes()[7::8].strip(b"\0"):  # such numbers would count from the end
+                return None, None
+            try:
+                return f.warp.block.shared, self.rows[active.astype(_I64)]
+            except IndexError:
+                return None, None
+        region = self.region
+        if region is None or active.itemsize == 4 or active.tobytes()[::8].translate(None, self.multiples):
+            return None, None
+        offsets = active - region.base_array
+        if (region.ragged and cnz(offsets < region.first)) or (self.size == 1 and cnz(offsets >= region.stop)):
+            return None, None
+        return region, (offsets >> self.shift).view(_I64)  # an address below the region becomes a huge row
 
     def locate(self, f, lanes, address: np.ndarray):
-        """All lanes in one region is the common case; anything else is resolved lane by lane."""
-        space = self.space
-        active = address if lanes is None else address[lanes]
-        if active.itemsize == 4:
-            active = active.astype(np.uint64)
-        if cnz(active & self.low_bits):
+        """``(region, rows, lanes, positions)`` groups: the units that these lanes access. ``positions`` among them."""
+        region, rows = self.find(f, lanes, address)
+        try:
+            region.units[self.size][rows]
+        except (AttributeError, IndexError):
+            return self.by_lane(f, lanes, address)
+        return ((region, rows, lanes, slice(None)),)
+
+    def by_lane(self, f, lanes, address: np.ndarray):
+        """The same, each address looked up. Reports those that are wrong."""
+        active = self.active(lanes, address)
+        if active.tobytes()[:: active.itemsize].translate(None, self.multiples):
             self.misaligned(f, lanes, active)
-        region = f.warp.block.shared if space == "shared::cta" else self.region
-        if region is not None:
-            offsets = active - region.base_array
-            rows = (offsets >> self.shift).view(_I64)  # an address below the region becomes a huge row
-            if not (region.ragged and cnz(offsets < region.first)) and self.within(region, offsets, rows):
-                return ((region, rows, lanes, None),)
-        return self.locate_by_lane(f, lanes, active)
-
-    def gather(self, f, address: np.ndarray) -> tuple[Region, np.ndarray, np.ndarray] | None:
-        """``(region, rows, values)`` of a load by all lanes in the region of the last one; None if not so plain."""
-        region = f.warp.block.shared if self.space == "shared::cta" else self.region
-        if region is None or region.ragged or self.size == 1 or cnz(address & address.dtype.type(self.size - 1)):
-            return None
-        rows = ((address - region.base_array) >> self.shift).view(_I64)
-        try:
-            return region, rows, region.view(self.width, self.count)[rows]
-        except IndexError:
-            return None
-
-    def within(self, region: Region, offsets: np.ndarray, rows: np.ndarray) -> bool:
-        """Whether all rows exist. NumPy's own check is fastest, except for bytes, whose huge rows would be negative."""
-        if self.size == 1:
-            return not cnz(offsets >= region.stop)
-        try:
-            region.view(self.width, self.count)[rows]
-        except IndexError:
-            return False
-        return True
-
-    def locate_by_lane(self, f, lanes, active: np.ndarray):
         groups: dict[int, tuple[Region, list[int], list[int], list[int]]] = {}
         numbers = range(32) if lanes is None else lanes.tolist()
-        for position, (lane, address) in enumerate(zip(numbers, active.tolist())):
-            region, offset = self.resolve(f, lane, address)
+        for position, (lane, at) in enumerate(zip(numbers, active.tolist())):
+            region, offset = self.resolve(f, lane, at)
             group = groups.setdefault(id(region), (region, [], [], []))
             group[1].append(offset // self.size)
             group[2].append(lane)
@@ -271,7 +312,7 @@ class Port:
             region, rows, _, _ = next(iter(groups.values()))
             if self.space == "global" or (self.space == "generic" and region.base > SHARED_START):
                 self.region = region
-            return ((region, np.array(rows, _I64), lanes, None),)
+            return ((region, np.array(rows, _I64), lanes, slice(None)),)
         return tuple(
             (region, np.array(rows, _I64), np.array(who, _I64), np.array(positions))
             for region, rows, who, positions in groups.values()
@@ -306,7 +347,7 @@ class Port:
         self.machine.fail(kind, what, f.warp, [lane], self.site)
 
     def misaligned(self, f, lanes, active: np.ndarray):
-        at = int(np.flatnonzero(active & self.low_bits)[0])
+        at = next(i for i, address in enumerate(active.tolist()) if address % self.size)
         lane = at if lanes is None else int(lanes[at])
         self.fault(
             f,

@@ -44,6 +44,7 @@ from .shadow import (
     CLUSTER,
     CTA,
     GPU,
+    MAX_LOG,
     NO_KEY,
     READ_ROWS,
     SCOPE_MASK,
@@ -59,6 +60,7 @@ from .shadow import (
 )
 
 Unchanged = Callable[[], np.ndarray]
+_ONE = np.array(1)
 
 
 class Earlier(NamedTuple):
@@ -73,6 +75,10 @@ class Sanitizer(Preceding):
     """One launch's happens-before state. Every method that checks reports through ``machine.fail``, which raises."""
 
     device = 0  # among devices that run at the same time (see ``several``)
+
+    def __init__(self, machine):
+        super().__init__(machine)
+        self.alone = machine.cluster_size == 1  # blocks touch no shared memory but their own
 
     # --- order --------------------------------------------------------------------------------------------------------
 
@@ -96,8 +102,8 @@ class Sanitizer(Preceding):
             bad &= keys != NO_KEY
         if not cnz(bad):
             return bad
-        blocks = (keys >> BLOCK_SHIFT) - 1
-        inside = blocks == block
+        blocks = (keys >> BLOCK_SHIFT) - _ONE
+        inside = blocks == np.array(block)
         actors, times = who & ACTOR_MASK, (keys >> TIME_SHIFT) & TIME_MASK
         for known in tables:
             times_here, outside = known.get(block), bad & ~inside
@@ -115,6 +121,12 @@ class Sanitizer(Preceding):
                 return bad
         return bad & ~self._morally_strong(keys, blocks, block, scope) if scope else bad
 
+    def of_block(self, keys: np.ndarray, known: np.ndarray | None) -> bool:
+        """Whether all of these accesses, of threads of one block, are known to it. A quick no proves nothing."""
+        if known is None:
+            return False
+        return not cnz(known[(keys >> ACTOR_SHIFT) & ACTOR_MASK] < ((keys >> TIME_SHIFT) & TIME_MASK))
+
     def _morally_strong(self, keys: np.ndarray, blocks: np.ndarray, block: int, scope: int) -> np.ndarray:
         """Both are strong and each one's scope includes the other's thread."""
         least = np.minimum((keys >> SCOPE_SHIFT) & SCOPE_MASK, scope)
@@ -130,7 +142,7 @@ class Sanitizer(Preceding):
     @staticmethod
     def keys(access: Access, f: Fragment, lanes) -> np.ndarray:
         warp = f.warp
-        tail = np.int64(warp.clock.time << TIME_AT | access.tail)
+        tail = np.array(warp.clock.time << TIME_AT | access.tail)
         return warp.key_base + tail if lanes is None else warp.key_base[lanes] + tail
 
     def load(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
@@ -139,13 +151,15 @@ class Sanitizer(Preceding):
             self.check_preceding(warp, lanes, region, access.site, rows, access.size, False)
         shadow = region.shadow or self.shadow(region)
         if shadow.written:
-            index = shadow.index(rows, access.size)  # which may refine the table
+            index = rows if access.size == shadow.granule else shadow.index(rows, access.size)  # may refine the table
             earlier = shadow.writes[index]
             if cnz(earlier):
                 self.check(access, f, lanes, region, rows, Earlier(earlier, "write"))
         base = warp.key_base if lanes is None else warp.key_base[lanes]
         row = warp.read_rows[region.base > SHARED_START]
-        shadow.note_read(row, access.size, rows, base, warp.clock.time << TIME_AT | access.tail)
+        shadow.log.append((row, access.size, rows, base, warp.clock.time << TIME_AT | access.tail))
+        if len(shadow.log) > MAX_LOG:
+            shadow.flush()
         if access.order.scope:
             self.acquire(access, f, lanes, shadow, rows)
 
@@ -153,15 +167,20 @@ class Sanitizer(Preceding):
         self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray, unchanged: Unchanged | None = None
     ) -> None:
         """``unchanged()``: which places hold the value already that is stored there."""
-        self.check_preceding(f.warp, lanes, region, access.site, rows, access.size, True)
+        if self.programmatic:
+            self.check_preceding(f.warp, lanes, region, access.site, rows, access.size, True)
         shadow = region.shadow or self.shadow(region)
         if shadow.log:
             shadow.flush()
-        index = shadow.index(rows, access.size)
+        index = rows if access.size == shadow.granule else shadow.index(rows, access.size)
         if shadow.written:
-            self.check(access, f, lanes, region, rows, Earlier(shadow.writes[index], "write", unchanged))
+            earlier = shadow.writes[index]
+            if cnz(earlier):
+                self.check(access, f, lanes, region, rows, Earlier(earlier, "write", unchanged))
         for reads in shadow.reads.values():
-            self.check(access, f, lanes, region, rows, Earlier(reads[index], "read"))
+            earlier = reads[index]
+            if cnz(earlier):
+                self.check(access, f, lanes, region, rows, Earlier(earlier, "read"))
         keys = self.keys(access, f, lanes)
         shadow.writes[index] = keys if index.ndim == 1 else keys[:, None]
         shadow.written = True
@@ -184,11 +203,13 @@ class Sanitizer(Preceding):
     ) -> None:
         """Report a race with one of the earlier accesses to these rows. Two writes of the same value are a warning."""
         earlier, verb, unchanged = before
-        if not cnz(earlier):
-            return
         warp, key = f.warp, earlier.item(0)
-        if key and not warp.clock.single and happened(key, warp.clock.common.known) and not cnz(earlier != key):
-            return  # one access that all lanes know: the usual case of a stage
+        if not warp.clock.single:
+            known = warp.clock.common.known
+            if key and earlier.tobytes().count(key.to_bytes(8, "little")) == earlier.size and happened(key, known):
+                return  # one access that all lanes know: the usual case of a stage
+            if region.base == SHARED_START and self.alone and self.of_block(earlier, known.get(warp.block.number)):
+                return
         own = warp.actor_keys if lanes is None else warp.actor_keys[lanes]
         for clock, positions in warp.clock.groups(lanes):
             mine, theirs = (own, earlier) if positions is None else (own[positions], earlier[positions])

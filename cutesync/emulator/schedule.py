@@ -6,6 +6,7 @@ Every decision comes from one ``random.Random(seed)``, so policy and seed replay
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from typing import Any
@@ -103,7 +104,7 @@ class Schedule:
         self.queue.append(fragment)
 
     def not_ready(self, fragment) -> None:
-        if fragment in self.queue:
+        with contextlib.suppress(ValueError):
             self.queue.remove(fragment)
 
     def next(self):

@@ -28,7 +28,7 @@ SITE_MASK, TIME_MASK, ACTOR_MASK = (np.array((1 << bits) - 1) for bits in (SITE_
 SCOPE_MASK = np.array((1 << SCOPE_BITS) - 1)
 NO_KEY = np.array(0)
 _ACTORS, _TIMES = (1 << ACTOR_BITS) - 1, (1 << TIME_BITS) - 1
-_MAX_LOG = 20000
+MAX_LOG = 20000
 
 
 class Order(NamedTuple):
@@ -63,15 +63,23 @@ def happened(key: int, known: dict[int, np.ndarray]) -> bool:
 
 
 class Shadow:
-    """The shadow memory of one region. ``released``: the clocks released there, by byte offset and scope."""
+    """The shadow memory of one region. ``released``: the clocks released there, by byte offset and scope.
+
+    A granule has 16 bytes, what one lane accesses at most, until something finer is accessed.
+    """
 
     def __init__(self, size: int):
-        self.granule = 4
-        self.writes = np.zeros(-(-size // 4), np.int64)
+        self.granule = 16
+        self.writes = np.zeros(-(-size // 16), np.int64)
         self.reads: dict[int, np.ndarray] = {}  # the tables of reads, by row
         self.written = False
-        self.log: list[tuple[int, int, np.ndarray, np.ndarray, int]] = []  # reads that are not in the table yet
+        self.log: list[tuple[int, int, np.ndarray, np.ndarray, int]] = []  # reads that are not in the table yet:
+        # row, size, units of that size, and keys as a base for each lane and a number to add
         self.released: dict[int, dict[tuple, Clock]] = {}
+
+    def nbytes(self) -> int:
+        """About."""
+        return self.writes.nbytes * (1 + len(self.reads)) + 512 * len(self.log)
 
     def refine(self, granule: int) -> None:
         self.flush()
@@ -86,19 +94,15 @@ class Shadow:
         """Granules of units of ``size`` bytes: shape (units,) or (units, granules a unit). May refine the tables."""
         if size < self.granule:
             self.refine(size)
+        if size == self.granule:
+            return rows
         factor = size // self.granule
-        return rows if factor == 1 else rows[:, None] * factor + np.arange(factor)
+        return rows[:, None] * factor + np.arange(factor)
 
     def granules(self, offsets: np.ndarray, unit: int) -> np.ndarray:
         """Granules of units of ``unit`` bytes at byte ``offsets``, all in one row."""
         first = offsets >> (self.granule.bit_length() - 1)
         return first if unit <= self.granule else (first[:, None] + np.arange(unit // self.granule)).reshape(-1)
-
-    def note_read(self, row: int, size: int, rows: np.ndarray, base: np.ndarray, tail: int) -> None:
-        """Reads of these units by lanes whose keys are ``base + tail``."""
-        self.log.append((row, size, rows, base, tail))
-        if len(self.log) > _MAX_LOG:
-            self.flush()
 
     def read_table(self, row: int) -> np.ndarray:
         """The reads of the warps, or of the asynchronous operations, that share a row."""

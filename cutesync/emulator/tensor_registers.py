@@ -49,6 +49,8 @@ class Product:
 
     def disturbs(self, shape: tuple[int, int], d: frozenset, a: frozenset) -> frozenset:
         """Registers that a later ``wgmma`` must not use while this one is in flight."""
+        if d is self.d and shape == self.shape and not a and not self.a:  # the usual case: the same accumulators
+            return a
         shared = (d & self.a) | (a & self.d)
         return shared if shape == self.shape or self.fenced else shared | (d & self.d)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from .. import env
 from ..errors import CaptureError, CutesyncError, OperatorError, explain
-from . import backend, cache, device, forks
+from . import backend, cache, contexts, device, forks
 from .tracing import quick_tracing
 
 _lock = threading.Lock()  # cute.compile aborts the process when two threads are in it
@@ -166,6 +166,8 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
             if found is None:
                 raise
             raise found.with_traceback(None) from found.__cause__  # without the DSL's frames
+        finally:
+            contexts.forget()
         if not compiled.kernel_info:
             raise _cannot_compile("a host function that launches no kernel", "one kernel or more", "")
         # Without room for the file, the DSL returns a file name in place of PTX, or a part of it.

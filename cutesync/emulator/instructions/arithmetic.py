@@ -129,8 +129,8 @@ def _signed_zero(total: np.ndarray, x: np.ndarray, y: np.ndarray, mode: str) -> 
     return np.where((total == 0) & ~((x == 0) & (y == 0) & ~np.signbit(x) & ~np.signbit(y)), -0.0, total)
 
 
-_ONE, _BELOW_F32, _TIE_OF_F32 = (np.array(x, np.uint64) for x in (1, 0x1FFFFFFF, 0x10000000))
-_SMALLEST_F32 = np.array(((1023 - 126) << 53) - 1, np.uint64)
+_BELOW_F32, _TIE_OF_F32 = (np.array(x, np.uint64) for x in (0x1FFFFFFF, 0x10000000))
+_SMALLEST_F32 = np.array(2.0**-126)
 
 
 def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
@@ -145,11 +145,12 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
         """f32, nearest: rounding twice errs only where float64 ends on a tie of float32 or float32 is subnormal."""
         product, addend = decode(F32, a) * decode(F32, b), decode(F32, c)
         total = product + addend
-        raw = total.view(np.uint64)
-        tie = (raw & _BELOW_F32) == _TIE_OF_F32
-        tiny = (raw << _ONE) - _ONE < _SMALLEST_F32  # zero wraps around to the largest
-        awkward = tie | tiny
-        if count_nonzero(awkward) and count_nonzero(awkward & (two_sum(product, addend)[1] != 0)):
+        tie = (total.view(np.uint64) & _BELOW_F32) == _TIE_OF_F32
+        normal = count_nonzero(np.abs(total) >= _SMALLEST_F32)  # or infinite
+        if normal == count_nonzero(total) and not count_nonzero(tie):
+            return total.astype(np.float32).view(np.uint32)
+        tiny = np.abs(total) <= _SMALLEST_F32
+        if count_nonzero((tie | tiny) & (two_sum(product, addend)[1] != 0)):
             return exact(a, b, c)
         return canonical(F32, total.astype(np.float32))
 

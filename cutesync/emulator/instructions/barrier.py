@@ -24,10 +24,11 @@ _LANES = np.arange(32)
 
 def one_value(f, vector: np.ndarray, what: str, site: int) -> int:
     """The value that all active lanes agree on."""
-    active = vector[f.mask]
-    if cnz(active != active[0]):
+    active = vector if f.lanes is None else vector[f.lanes]
+    data = active.tobytes()
+    if data != data[: active.itemsize] * len(active):
         f.fail("barrier", f"lanes of one warp give different {what}", site)
-    return int(active[0])
+    return active.item(0)
 
 
 def named_barrier(site: int, mode: str, slot: int, f, following, number, count, predicate=None):

@@ -49,6 +49,7 @@ from ..formats import (
     round_to_odd_integer,
     saturate_unit,
 )
+from ..lanes import count_nonzero
 
 INTEGERS = {f"{sign}{bits}": (sign == "s", bits) for sign in "su" for bits in (8, 16, 32, 64)}
 UNSIGNED: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -252,7 +253,11 @@ def _halves(fmt: Format, high: np.ndarray, low: np.ndarray) -> np.ndarray:
     both[..., 0], both[..., 1] = low, high
     if fmt is BF16:
         return bf16_from_f32(both).view(np.uint32)[..., 0]
-    return canonical(F16, both.view(np.float32).astype(np.float16)).view(np.uint32)[..., 0]
+    values = both.view(np.float32)
+    halves = values.astype(np.float16)
+    if count_nonzero(np.isnan(values)):  # of single precision, for that is faster
+        return canonical(F16, halves).view(np.uint32)[..., 0]
+    return halves.view(np.uint32)[..., 0]
 
 
 def _pair_from_two(opcode: str, target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:

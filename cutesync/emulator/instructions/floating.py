@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ..formats import F32
-from ..lanes import count_nonzero
 from . import arithmetic, special
 from .convert import conversion
 from .registry import INTEGERS, handles, word
@@ -26,13 +22,6 @@ FLOATS = {"f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "f32": 32, "f64": 64
 PAIRS = ("f16x2", "bf16x2")
 RELATIONS = (*arithmetic.ORDERED, *(f"{relation}u" for relation in arithmetic.ORDERED), "num", "nan")
 _SIGNS = {"add": "+", "sub": "-", "mul": "*"}
-_NAN = np.uint32(F32.nan).view(np.float32)
-
-
-def canonical(value: np.ndarray) -> np.ndarray:
-    """Single-precision results carry one NaN."""
-    bad = np.isnan(value)
-    return np.where(bad, _NAN, value) if count_nonzero(bad) else value
 
 
 def float_type(instr) -> str:
@@ -44,8 +33,8 @@ def float_arithmetic(e, instr) -> None:
     """Also the float forms of add sub mul mad min max neg abs div."""
     kind, name = float_type(instr), instr.parts[0]
     if kind == "f32" and name in _SIGNS and set(instr.parts[1:-1]) <= {"rn"}:
-        a, b = (e.f(x, 32) for x in instr.args[1:])
-        return e.set(instr.args[0], e.call(canonical, f"{a} {_SIGNS[name]} {b}"), "f", 32)
+        a, b = (e.value(x, "n", 32) for x in instr.args[1:])
+        return e.set(instr.args[0], f"{a} {_SIGNS[name]} {b}", "n", 32)
     make = special.operation if name in special.APPROXIMATE else arithmetic.operation
     function = make(instr.opcode.replace("mad.", "fma."))
     bits = FLOATS[kind]

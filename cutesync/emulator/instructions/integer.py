@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..lanes import count_nonzero
 from ..syntax import Imm
 from .floating import float_arithmetic
 from .registry import INTEGERS, accept, handles, handles_call, int_type
 
+_ZERO = np.array(0, np.int8)
 _OWN = {*INTEGERS, "u16x2", "s16x2"}
 
 
@@ -113,17 +115,20 @@ def product(e, instr) -> tuple[str, str, int]:
 
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Truncating division; dividing by zero gives all ones, as the hardware does."""
-    safe = np.where(b == 0, np.ones_like(b), b)
-    if a.dtype.kind == "u":
-        return np.where(b == 0, np.full_like(a, np.iinfo(a.dtype).max), a // safe)
-    quotient = a // safe
-    quotient = np.where((quotient < 0) & (quotient * safe != a), quotient + 1, quotient)
-    return np.where(b == 0, np.full_like(a, -1), quotient)
+    if count_nonzero(b) < b.size:
+        ones = np.full_like(a, -1 if a.dtype.kind == "i" else np.iinfo(a.dtype).max)
+        return np.where(b == 0, ones, divide(a, np.where(b == 0, np.ones_like(b), b)))
+    quotient = a // b
+    if a.dtype.kind == "u" or not count_nonzero(quotient < _ZERO):
+        return quotient
+    return np.where((quotient < 0) & (quotient * b != a), quotient + 1, quotient)
 
 
 def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    safe = np.where(b == 0, np.ones_like(b), b)
-    return np.where(b == 0, a, a - divide(a, safe) * safe)
+    """What truncating division leaves; dividing by zero leaves the dividend."""
+    if count_nonzero(b) < b.size:
+        return np.where(b == 0, a, remainder(a, np.where(b == 0, np.ones_like(b), b)))
+    return np.fmod(a, b)
 
 
 @handles_typed("mul", "mul24")

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import wgmma as rules
-from ..accesses import load, store
+from ..accesses import Reader, store
 from ..async_copy import Issue, Side
-from ..memory import SHARED_START
+from ..memory import SHARED_START, UNITS, Place, Port
 from ..syntax import Vec, items
 from ..tensor_registers import KIND, Product, Tile, spill
 from . import matrix
-from .moves import address_operand
+from .memory_ops import placed
 from .registry import accept, handles
 
 _FULL = 0xFFFFFFFF
@@ -49,23 +49,22 @@ def _row_lanes(count: int):
     return None if count == 4 else np.arange(8 * count)
 
 
-def load_matrix_maker(machine, site: int, count: int, transposed: bool):
-    fetch, lanes = load(machine, site, "shared::cta", 8, 2), _row_lanes(count)
+def load_matrix_maker(machine, site: int, count: int, transposed: bool, place: Place):
+    read, lanes = Reader(Port(machine, site, "shared::cta", 8, 2, place)).read, _row_lanes(count)
 
     def run(f, address):
-        rows = fetch(f, lanes, address)[:, : 8 * count].T
-        return matrix.load_matrices(np.ascontiguousarray(rows).view(np.uint8).reshape(-1, 16), transposed)
+        return matrix.load_matrices(read(f, lanes, address).view(np.uint8).reshape(-1, 16), transposed)
 
     return run
 
 
-def store_matrix_maker(machine, site: int, count: int, transposed: bool):
-    put, lanes = store(machine, site, "shared::cta", 8, 2), _row_lanes(count)
+def store_matrix_maker(machine, site: int, count: int, transposed: bool, place: Place):
+    put, lanes = store(machine, (site, "shared::cta", 8, 2, place)), _row_lanes(count)
 
     def run(f, address, *registers):
         rows = np.zeros((32, 16), np.uint8)
         rows[: 8 * count] = matrix.store_matrices(np.stack(registers), transposed)
-        put(f, lanes, address, rows.view(np.uint64))
+        put(f, lanes, address, rows.view(UNITS[16]).reshape(32))
 
     return run
 
@@ -74,8 +73,9 @@ def store_matrix_maker(machine, site: int, count: int, transposed: bool):
 def ldmatrix(e, instr):
     destination = items(instr.args[0])
     whole_matrices(e, instr)
-    operation = e.op(load_matrix_maker, e.site(), len(destination), "trans" in instr.parts)
-    result = e.temp(f"{operation}(f, {address_operand(e, instr.args[1], instr.args[1].base.bits)})")
+    address, place = placed(e, instr, instr.args[1], "shared::cta")
+    operation = e.op(load_matrix_maker, e.site(), len(destination), "trans" in instr.parts, place)
+    result = e.temp(f"{operation}(f, {address})")
     for i, item in enumerate(destination):
         e.set(item, f"{result}[{i}]", "u", 32)
 
@@ -84,8 +84,8 @@ def ldmatrix(e, instr):
 def stmatrix(e, instr):
     source = items(instr.args[1])
     whole_matrices(e, instr)
-    operation = e.op(store_matrix_maker, e.site(), len(source), "trans" in instr.parts)
-    address = address_operand(e, instr.args[0], instr.args[0].base.bits)
+    address, place = placed(e, instr, instr.args[0], "shared::cta")
+    operation = e.op(store_matrix_maker, e.site(), len(source), "trans" in instr.parts, place)
     e.line(f"{operation}(f, {address}, {', '.join(e.u(x, 32) for x in source)})")
 
 
@@ -107,8 +107,6 @@ def mma(e, instr):
 
 
 # --- wgmma ------------------------------------------------------------------------------------------------------------
-
-_WRITTEN = np.uint64(0x0101010101010101)
 
 
 class Turn(NamedTuple):
@@ -136,12 +134,18 @@ def operand_places(step: rules.Instruction, name: str, descriptor: int) -> tuple
     return offsets, offsets >> 4, range(int(offsets.min()), int(offsets.max()) + 16), {}
 
 
+@lru_cache(maxsize=512)
+def slots_of(registers: tuple[int, ...]) -> frozenset[int]:
+    """One set for all instructions with these registers."""
+    return frozenset(registers)
+
+
 class MultiplyAsync:
     """The function behind one ``wgmma.mma_async``. ``d`` and ``a``: the slots of D, and of A if it is in registers."""
 
     def __init__(self, machine, site: int, step: rules.Instruction, d: tuple[int, ...], a: tuple[int, ...]):
         self.machine, self.site, self.step, self.d = machine, site, step, d
-        self.shape, self.d_set, self.a_set = (step.n, step.k), frozenset(d), frozenset(a)
+        self.shape, self.d_set, self.a_set = (step.n, step.k), slots_of(d), slots_of(a)
 
     def __call__(self, f, following, a, b, accumulate):
         gathering = f.warp.block.gatherings.setdefault(f.warp.index // 4, Gathering())
@@ -214,13 +218,13 @@ class MultiplyAsync:
         offsets, places, span, indices = operand_places(self.step, name, descriptor)
         if span.start < 0 or span.stop > region.high:
             issue.fail("out-of-bounds", "an operand of wgmma lies outside shared memory")
-        if self.machine.sanitizer is not None and not region.valid[span.start : span.stop].all():
-            bad = region.valid_view(16)[places] != _WRITTEN
-            if np.count_nonzero(bad):
-                at = int(offsets.reshape(-1)[np.flatnonzero(bad.reshape(offsets.size, 2).any(1))[0]])
+        if self.machine.sanitizer is not None and 0 in region.valid[span.start : span.stop].tobytes():
+            rows = region.valid_units[16][places].view(np.uint8).reshape(offsets.size, 16)
+            if 0 in rows.tobytes():
+                at = int(offsets.reshape(-1)[np.flatnonzero(~rows.all(1))[0]])
                 title = f"wgmma reads byte {at} of {region.name}, which nobody has written"
                 self.machine.unwritten(region, title, warp, [0], self.site)
-        rows = region.view(16, 1)[places].view(np.uint8).reshape(*places.shape, 16)
+        rows = region.units[16][places].view(np.uint8).reshape(*places.shape, 16)
         return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16, indices)
 
     def note_reads(self, warps: list, sides: list[Side]) -> None:

@@ -6,11 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from ..accesses import load, store
+from ..accesses import load, packed, store
 from ..async_copy import Operation
 from ..clocks import GLOBAL, SHARED
-from ..lanes import count_nonzero as cnz
-from ..memory import UNSIGNED, Port
+from ..memory import DIRECT, UNSIGNED, Place, Port
 from ..shadow import GPU, ORDINARY, SCOPES, SYS, Access, Order
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, items
 from . import arithmetic
@@ -49,6 +48,15 @@ def address_of(e, instr, mem: Mem, space: str) -> str:
     return address_operand(e, mem, bits)
 
 
+def placed(e, instr, mem: Mem, space: str) -> tuple[str, Place]:
+    """The register that an address counts from, and how."""
+    if not isinstance(mem.base, Reg):
+        return address_of(e, instr, mem, space), DIRECT
+    shared = e.program.bases[mem.base.name] > 1
+    base = Mem(mem.base, 0)
+    return address_of(e, instr, base, space), Place(e.program.slot(mem.base) if shared else None, mem.offset)
+
+
 def call_parameter(mem: Mem) -> bool:
     """Whether the operand is a parameter of a call, which the parser has made a register."""
     return isinstance(mem.base, Reg) and mem.base.name.startswith(PARAM)
@@ -82,17 +90,23 @@ def ld(e, instr):
         return
     if call_parameter(mem):
         return e.set(destination, e.value(mem.base, sign, mem.base.bits), sign, mem.base.bits)
-    operation = e.op(load, e.site(), space, width, count, order_of(instr), unread(e, destination))
-    e.set_items(destination, e.result(operation, address_of(e, instr, mem, space)), sign, 8 * width)
+    address, place = placed(e, instr, mem, space)
+    access = e.site(), space, width, count, place
+    operation = e.op(load, access, order_of(instr), unread(e, destination))
+    e.set_items(destination, e.result(operation, address), sign, 8 * width)
 
 
-def torn_store(machine, site: int, space: str, width: int, count: int, order: Order):
+def torn_store(machine, access: tuple[int, str, int, int, Place], order: Order):
     """A strong store of a vector: one access an element, in no order (PTX memory model, "Vector Data-types").
 
     ``run(f, next, address, values)``. Sometimes the schedule lets other threads run between two of them.
     """
-    whole, one = (store(machine, site, space, width, n, order) for n in (count, 1))
-    port = Port(machine, site, space, width, count)
+    port = Port(machine, *access)
+    site, space, width, count, place = access
+    whole = store(machine, access, order)
+    elements = [
+        store(machine, (site, space, width, 1, Place(None, place.offset + i * width)), order) for i in range(count)
+    ]
 
     def run(f, following, address, values):
         if not machine.schedule.tears():
@@ -100,10 +114,11 @@ def torn_store(machine, site: int, space: str, width: int, count: int, order: Or
             return following
         port.locate(f, f.lanes, address)  # the vector is aligned as a whole
         turns = machine.schedule.random.sample(range(count), count)
+        parts = values.view(UNSIGNED[width]).reshape(32, count)
 
-        def put(elements):
-            for i in elements:
-                one(f, f.lanes, address + address.dtype.type(i * width), np.ascontiguousarray(values[:, i]))
+        def put(turns):
+            for i in turns:
+                elements[i](f, f.lanes, address, parts[:, i].copy())
 
         put(turns[:1])
         rest = Operation(f.warp, int(np.flatnonzero(f.mask)[0]), site, "the other elements of a vector store")
@@ -120,12 +135,13 @@ def torn_store(machine, site: int, space: str, width: int, count: int, order: Or
 def st(e, instr):
     mem, source = instr.args[:2]
     width, count = SIZES[instr.parts[-1]], len(items(source))
-    data = e.stacked(source, 8 * width)
+    values = [e.u(item, 8 * width) for item in items(source)]
+    data = values[0] if count == 1 else e.temp(e.call(packed, *values))
     if call_parameter(mem):
         return e.set(mem.base, data, "u", 8 * width)
     space, order = space_of(instr), order_of(instr)
-    address = address_of(e, instr, mem, space)
-    static = (e.site(), space, width, count, order)
+    address, place = placed(e, instr, mem, space)
+    static = (e.site(), space, width, count, place), order
     if order.scope and count > 1:
         return e.blocking(e.op(torn_store, *static), address, data)
     return e.effect(e.op(store, *static), address, data)
@@ -188,7 +204,7 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, ord
         for region, rows, who, _ in port.locate(f, lanes, address):
             if region.sealed:
                 region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
-            if region.valid is not None and cnz(region.valid_view(size)[rows].reshape(-1) & 1 == 0):
+            if region.valid is not None and 0 in region.valid_units[size][rows].tobytes():
                 title = f"an atomic operation on {width} bytes of {region.name} that nobody has written"
                 machine.unwritten(region, title, f.warp, [int(numbers[0])], site)
             if sanitizer is not None:

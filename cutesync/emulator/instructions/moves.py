@@ -39,8 +39,8 @@ def compare(e, instr):
 @handles("selp")
 def selp(e, instr):
     bits = {"pred": 1}.get(instr.parts[-1]) or int(instr.parts[-1].lstrip("usbf"))
-    a, b = (e.u(x, bits) for x in instr.args[1:3])
-    e.set(instr.args[0], f"where({e.p(instr.args[3])}, {a}, {b})", "u", bits)
+    kind, a, b = e.moved(*instr.args[1:3], bits=bits)
+    e.set(instr.args[0], f"where({e.p(instr.args[3])}, {a}, {b})", kind, bits)
 
 
 @handles("slct")
@@ -62,7 +62,8 @@ def mov(e, instr):
         return e.set(destination, e.p(source))
     accept(instr, isinstance(source, (Reg, Special, Symbol, Imm)))
     bits = int(instr.parts[1].lstrip("usbf"))
-    return e.set(destination, e.u(source, bits), "u", bits)
+    kind, value = e.moved(source, bits=bits)
+    return e.set(destination, value, kind, bits)
 
 
 def pack(e, destination, source: Vec, instr) -> None:

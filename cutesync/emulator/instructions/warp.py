@@ -106,8 +106,9 @@ def shfl(e, instr):
     accept(instr, instr.parts[1] == "sync", "shuffles without .sync")
     mode = word(instr, 2, _SHUFFLES)
     convergent(e, instr.args[4])
-    a = e.u(value, 32)
-    if isinstance(distance, Imm) and isinstance(control, Imm):
+    fixed = isinstance(distance, Imm) and isinstance(control, Imm)
+    kind, a = e.moved(value, bits=32) if fixed and e.full else ("u", e.u(value, 32))
+    if fixed:
         found = shuffle_sources(mode, np.full(32, distance.value & 31), np.full(32, control.value))
         source, inside = map(e.program.bind_array, found)
         moved = e.temp(f"{a}[{source}]")
@@ -116,7 +117,7 @@ def shfl(e, instr):
         moved, inside, source = f"{both}[0]", f"{both}[1]", ""
     if not e.full and source:
         moved = e.temp(f"where(f.mask[{source}], {moved}, {e.const(_POISON, 'u', 32)})")
-    e.set_pair(destination, moved, inside, 32)
+    e.set_pair(destination, moved, inside, 32, kind)
 
 
 def ballot(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:

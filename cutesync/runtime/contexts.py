@@ -1,0 +1,41 @@
+"""The DSL's contexts of MLIR after a compilation.
+
+The DSL remembers types by the context in which it made them (``lru_cache_ir``). A finished compilation never asks for
+them again, but they keep its whole context, one to ten megabytes, until 128 others have taken their places. So a
+process that compiles many kernels would grow by hundreds of contexts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_known: tuple[int, list[Callable[[], None]]] = 0, []  # modules that were loaded, and the caches found in them
+
+
+def forget() -> None:
+    """Empty these caches. Nothing may be compiled meanwhile."""
+    global _known
+    if _known[0] != len(sys.modules):
+        _known = len(sys.modules), list(_caches())
+    for clear in _known[1]:
+        clear()
+
+
+def _caches() -> Iterator[Callable[[], None]]:
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "cutlass":
+            for value in list(vars(module).values()):
+                yield from _clear(value)
+                if isinstance(value, type) and value.__module__ == name:
+                    for member in vars(value).values():
+                        yield from _clear(member.fget if isinstance(member, property) else member)
+
+
+def _clear(function: Any) -> Iterator[Callable[[], None]]:
+    """Its ``cache_clear``, if it is a function with such a cache, under whatever decorators."""
+    clear = getattr(function, "cache_clear", None)
+    cache = getattr(clear, "__self__", None)
+    if clear is not None and getattr(cache, "__qualname__", "").startswith("lru_cache_ir."):
+        yield clear
