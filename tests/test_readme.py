@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", ROOT / "perf" / "README.md", *sorted(ROOT.glob("cutesync/*/README.md")))
 TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
 README, TEXT = TEXTS["README.md"], "\n".join(TEXTS.values())
-README_LINES, KERNEL_LINES = 300, 30
+README_LINES, KERNEL_LINES = 305, 30
 
 
 def _snippets():
