@@ -64,7 +64,7 @@ version: str = cs.__version__
 with cs.emulate("random", seed=1, schedules=4, trace="run.json"):
     emulated: object = cs.sum(x)
 with cs.emulator.emulate(schedules=2, roles={"load": [0], "mma": range(4, 12)}) as run:
-    steps: int = run.steps
+    executed: int = run.steps
 
 try:
     cs.sum(x, axis=7)
