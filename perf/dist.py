@@ -150,11 +150,18 @@ CALLS_OF = {
     "heads": (cs.flag_heads, lambda x: torch.cat([x[:1] == x[:1], x[1:] != x[:-1]]).to(torch.uint8), None),
     "select": (lambda x: cs.select(x, positive), lambda x: x[x > 0], None),
     "unique": (lambda x: cs.unique_consecutive(x), lambda x: torch.unique_consecutive(x), None),
+    "sums of runs": (lambda x: cs.reduce_by_key(x, x).values, lambda x: sums_of_runs(x), None),
+    "top 64": (lambda x: cs.topk(x, 64)[0], lambda x: torch.topk(x, 64)[0], None),
 }
 
 
 def positive(value):
     return value > 0
+
+
+def sums_of_runs(x: Any) -> Any:
+    values, counts = torch.unique_consecutive(x, return_counts=True)
+    return values * counts
 
 
 def families(bench: Bench, exponents: list[int]) -> None:
@@ -200,7 +207,8 @@ def check(bench: Bench, name: str, call: Callable, reference: Callable, exponent
     if found.axis is None:
         values = whole.cpu()
         same = all(
-            torch.equal(values[part], values[expected]) if name == "argmax" else part == expected for part in got
+            torch.equal(values[part], values[expected]) if name == "argmax" else torch.equal(part, expected)
+            for part in got
         )
     else:
         same = torch.equal(torch.cat(got), expected)

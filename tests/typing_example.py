@@ -45,6 +45,11 @@ counts: object = cs.bincount(keys, length=8)
 binned: tuple[object, object] = cs.histogram(x, 10, (0.0, 1.0))
 best: tuple[object, object] = cs.topk(x, 3, 0, largest=False, out=None)
 where: object = cs.argtopk(keys, 3, n=7)
+group: cs.dist.Group = cs.dist.Group.local(2)
+sharded: cs.dist.Sharded = group.shard(x, axis=1, lengths=[30, 2])
+of_parts: tuple[object, ...] = (cs.sum(sharded), cs.cumsum(sharded, 1, n=5), cs.flag_heads(sharded, axis=1, n=5))
+best_of_parts: tuple[object, object] = cs.topk(sharded, 3, 1, largest=False)
+runs_of_parts: tuple[object, ...] = (cs.reduce_by_key(sharded, sharded).values, cs.argtopk(sharded, 3, 0))
 cs.launch(add, x, on_device, 3, stream=0)
 prepared: cs.Compiled = cs.compile(add, x, 2.0)
 prepared(x, 3.0, stream=None)
@@ -59,7 +64,7 @@ version: str = cs.__version__
 with cs.emulate("random", seed=1, schedules=4, trace="run.json"):
     emulated: object = cs.sum(x)
 with cs.emulator.emulate(schedules=2, roles={"load": [0], "mma": range(4, 12)}) as run:
-    steps: int = run.steps
+    executed: int = run.steps
 
 try:
     cs.sum(x, axis=7)

@@ -87,8 +87,9 @@ def _check_outs(plan: Any, spec: Any, outs: tuple[Sharded, ...]) -> None:
 
 
 def _check_apart(xs: tuple[Sharded, ...], outs: tuple[Sharded, ...], in_place: bool) -> None:
-    """Raise if an output overlaps an input or another output. With ``in_place``, one output may be the first input."""
-    inputs = [(x, in_place and i == 0 and len(outs) == 1) for i, x in enumerate(xs)]
+    """Raise if an output overlaps an input or another output. With ``in_place``, the only output may be the first
+    input; each of several may be an input of its type."""
+    inputs = [(x, in_place and (i == 0 or len(outs) > 1)) for i, x in enumerate(xs)]
     for j, y in enumerate(outs):
         for other, same in (*inputs, *((z, False) for z in outs[j + 1 :])):
             for a, b in zip(y.views, other.views):

@@ -21,6 +21,7 @@ from ..ops import takes_index
 from ..runtime import arrays
 from ..runtime.view import View
 from .exchange import Exchange, Side
+from .leading import Counted, leading, leading_lengths
 from .parts import Apart, Results, part_of
 from .reduce import full_ranks
 from .sharded import Sharded
@@ -69,11 +70,11 @@ class Seam:
 
 class FlagPlan:
     """A call along the sharded axis. ``seams`` has an exchange for each output, and whether it is with the part
-    after."""
+    after. Results have ``room`` for so many elements of each part along the axis, of which all or the first count."""
 
-    def __init__(self, call: Callable, arguments: tuple, spec: FlagSpec, x: Sharded) -> None:
+    def __init__(self, call: Callable, arguments: tuple, spec: FlagSpec, x: Sharded, room: tuple[int, ...]) -> None:
         self.call, self.group, self.axis = call, x.group, spec.axis
-        self.full, self.lengths = full_ranks(x), x.lengths
+        self.full, self.lengths, self.room = full_ranks(x), x.lengths, room
         self.results = Results(spec.axis, x.lengths)
         self.inner, self.lines = math.prod(x.shape[spec.axis + 1 :]), math.prod(x.shape[: spec.axis])
         self.arguments = [self._of_part(Arguments(*arguments), rank) for rank in range(self.group.size)]
@@ -83,7 +84,8 @@ class FlagPlan:
         self.size = spec.marking.result.size
 
     def _of_part(self, given: Arguments, rank: int) -> tuple:
-        """The ends that the caller gives belong to the first and the last part."""
+        """The ends that the caller gives belong to the first and the last part. All elements of a part count."""
+        given = given._replace(counted=False, n=None)
         if rank != self.full[0]:
             given = given._replace(predecessor=None)
         if rank != self.full[-1]:
@@ -93,11 +95,11 @@ class FlagPlan:
     def _seam(self, marking: Marking, after: bool) -> tuple[Any, int, list[Side]]:
         """Return the operation of an exchange, the number of its states, and its sides."""
         sides = []
-        for rank, length in enumerate(self.lengths):
+        for rank, room in enumerate(self.room):
             others = [other for other in self.full if (other > rank if after else other < rank)]
             near = min(others, key=lambda other: abs(other - rank)) if others and rank in self.full else None
             take = 0 if near is None else 1 << near
-            sides.append(Side(rank in self.full, take, (self.inner, length * self.inner)))
+            sides.append(Side(rank in self.full, take, (self.inner, room * self.inner)))
         return Seam(marking, after), self.lines * self.inner, sides
 
     def run(
@@ -138,13 +140,13 @@ class FlagPlan:
         return (first, last), copies
 
 
-def plan_of(call: Callable, arguments: tuple, spec: FlagSpec, xs: tuple[Sharded, ...]) -> FlagPlan | Apart:
+def plan_of(call: Callable, arguments: tuple, spec: FlagSpec, xs: tuple[Sharded, ...]) -> FlagPlan | Counted | Apart:
     """Return the plan of a call whose whole array has the Spec ``spec``; ``call`` is the front end for one part."""
-    axis, marking = xs[0].axis, spec.marking
-    if axis is None or axis != spec.axis or not full_ranks(xs[0]):
-        return Apart(call, arguments, Results(axis, xs[0].lengths))
+    x, axis, marking = xs[0], xs[0].axis, spec.marking
+    if axis is None or axis != spec.axis or not full_ranks(x):
+        return Apart(call, arguments, Results(axis, x.lengths))
     refused: Sequence[tuple[bool, str, str]] = (
-        (spec.counted, "n", "a number or an array"),
+        (spec.counted and spec.n is None, "n", "an array"),
         (spec.tile is not None, "tile", f"{spec.tile}"),
         (marking.bits, "dtype", "'bits'"),
         (bool(marking.args), "args", "values"),
@@ -153,4 +155,10 @@ def plan_of(call: Callable, arguments: tuple, spec: FlagSpec, xs: tuple[Sharded,
     for wrong, name, came in refused:
         if wrong:
             raise ArgumentValueError(explain(name, f"{came}, along the sharded axis {axis}", "that along other axes"))
-    return FlagPlan(call, arguments, spec, xs[0])
+    if spec.n is None:
+        return FlagPlan(call, arguments, spec, x, x.lengths)
+    lengths = leading_lengths(x, spec.n)
+    taken = leading(x, lengths)
+    if not full_ranks(taken):
+        return Apart(call, arguments, Results(axis, x.lengths))
+    return Counted(FlagPlan(call, arguments, spec, taken, x.lengths), x, lengths, (marking.result,) * marking.outputs)

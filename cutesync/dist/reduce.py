@@ -26,6 +26,7 @@ from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .exchange import Exchange, Side
 from .fused import FusedReduce
+from .leading import Counted, leading, leading_lengths
 from .parts import Apart, Key, Results
 from .sharded import Sharded
 from .work import Work
@@ -152,36 +153,14 @@ def plan_of(
 def _counted(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...]) -> Counted | Apart:
     """Return the plan of a call of which the first ``spec.n`` elements of the sharded axis count."""
     first, n = xs[0], max(int(spec.n or 0), 0)
-    lengths = [min(max(n - before, 0), length) for before, length in zip(first.offsets, first.lengths)]
-    args = spec.args
+    lengths, args = leading_lengths(first, n), spec.args
     if isinstance(spec.reduction, Named) and args:  # what the number of elements is divided by
         args = (max(sum(lengths) - args[0], 0.0),)
-    taken = tuple(_leading(x, lengths) for x in xs)
+    taken = tuple(leading(x, lengths) for x in xs)
     full = full_ranks(taken[0])
     if not full:
         return Apart(call, arguments, Results(None))
-    return Counted(ReducePlan(replace(spec, shape=taken[0].shape, args=args, n=None), taken, full), lengths)
-
-
-def _leading(x: Sharded, lengths: list[int]) -> Sharded:
-    """Return views of the first elements of each part along the sharded axis."""
-    before = (slice(None),) * (x.axis or 0)
-    parts = [part[(*before, slice(length))] for part, length in zip(x.parts, lengths)]
-    return Sharded.of_results(x.group, parts, x.axis)
-
-
-class Counted:
-    """A reduction of the first elements of each part."""
-
-    results = Results(None)
-
-    def __init__(self, plan: ReducePlan, lengths: list[int]) -> None:
-        self.plan, self.lengths = plan, lengths
-
-    def run(
-        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
-    ) -> Any:
-        return self.plan.run(tuple(_leading(x, self.lengths) for x in xs), streams, explicit, outs)
+    return Counted(ReducePlan(replace(spec, shape=taken[0].shape, args=args, n=None), taken, full), first, lengths)
 
 
 def full_ranks(x: Sharded) -> list[int]:

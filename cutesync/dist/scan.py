@@ -27,6 +27,7 @@ from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .exchange import Side
+from .leading import Counted, leading, leading_lengths
 from .parts import Apart, Key, Results, part_of
 from .reduce import first_pass, full_ranks, passes_of
 from .resume import resume
@@ -96,20 +97,30 @@ class ScanPlan:
         return made if len(made) > 1 else made[0]
 
 
-def plan_of(call: Callable, arguments: tuple, spec: ScanSpec, xs: tuple[Sharded, ...]) -> ScanPlan | Apart:
+def plan_of(call: Callable, arguments: tuple, spec: ScanSpec, xs: tuple[Sharded, ...]) -> ScanPlan | Counted | Apart:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
     axis = xs[0].axis
     if axis is None or (spec.axis is not None and axis != spec.axis):
         return Apart(call, arguments, Results(axis, xs[0].lengths))
     _check(spec, xs[0])
-    return ScanPlan(spec, xs)
+    if spec.n is None:
+        return ScanPlan(spec, xs)
+    lengths = leading_lengths(xs[0], spec.n)
+    if not any(lengths):
+        return Apart(call, arguments, Results(axis, xs[0].lengths))
+    taken = tuple(leading(x, lengths) for x in xs)
+    plan = ScanPlan(replace(spec, n=None, **along(spec.axis, taken[0].shape)), taken)
+    return Counted(plan, xs[0], lengths, spec.operation.results)
 
 
 def _check(spec: ScanSpec, first: Sharded) -> None:
     """Raise for what is not done along the sharded axis."""
     what = f"along the sharded axis {first.axis}"
-    if spec.counted:
-        raise ArgumentValueError(explain("n", what, "along other axes"))
+    if spec.n_in_memory:
+        raise ArgumentValueError(explain("n", f"an array, {what}", "a number"))
+    if spec.n is not None and first.ndim > 1 and not _takes_leading(spec, first.shape):
+        came = f"a number, of states, rows and columns {what}"
+        raise ArgumentValueError(explain("n", came, "a number of elements of axis 0, or of one row"))
     if spec.start_in_memory or (isinstance(spec.operation, States) and spec.operation.firsts):
         raise ArgumentValueError(explain("init", f"an array, {what}", "a number"))
     if None in spec.args:
@@ -120,6 +131,14 @@ def _check(spec: ScanSpec, first: Sharded) -> None:
         raise ArgumentValueError(
             explain("axis", f"None, of an array sharded along axis {first.axis}", "sharded axis 0")
         )
+
+
+def _takes_leading(spec: ScanSpec, shape: tuple[int, ...]) -> bool:
+    """Return whether results of the first elements along the axis may lie apart: unless ``resume`` writes them."""
+    if spec.axis is None:
+        return False
+    before, behind = math.prod(shape[: spec.axis]), math.prod(shape[spec.axis + 1 :])
+    return before == 1 or before * behind == 1 or takes_rows(spec.operation)
 
 
 def takes_rows(operation: Single | States) -> bool:

@@ -48,3 +48,31 @@ def test_calls_in_flight_under_many_schedules():
         for heads, tails in found:
             assert np.flatnonzero(np.asarray(heads)).tolist() == list(range(0, 36, 3))
             assert np.flatnonzero(np.asarray(tails)).tolist() == list(range(2, 36, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "call, options",
+    [
+        (cs.flag_heads, {"predecessor": 1}),
+        (cs.flag_heads_and_tails, {"successor": 2, "dtype": "int16"}),
+        (cs.adjacent_difference, {"reverse": True}),
+    ],
+)
+def test_the_first_items(call, options):
+    """``n=``: item ``n - 1`` is the last of its row, and what lies behind it is left as it is."""
+    random = np.random.default_rng(4)
+    with cs.emulate(devices=3):
+        group = Group.local()
+        for shape, axis in (((30,), 0), ((4, 12), 1), ((12, 5), 0)):
+            x, full = random.integers(0, 3, shape).astype("int16"), np.full(shape, 77, "int16")
+            dtype = "uint8" if call is cs.flag_heads else "int16"
+            for n in (0, 1, 5, 99):
+                parts, both = lengths(random, shape[axis], 3), call is cs.flag_heads_and_tails
+                outs = [group.shard(full.astype(dtype), axis, parts) for _ in range(1 + both)]
+                wants = [cs.asarray(full.astype(dtype)) for _ in range(1 + both)]
+                call(group.shard(x, axis, parts), axis=axis, n=n, out=tuple(outs) if both else outs[0], **options)
+                call(cs.asarray(x), axis=axis, n=n, out=tuple(wants) if both else wants[0], **options)
+                for got, want in zip(outs, wants):
+                    assert np.array_equal(np.asarray(got), np.asarray(want)), (shape, n, parts)
+        assert np.asarray(cs.flag_tails(group.shard(np.arange(9)), n=3))[2] == 1

@@ -42,6 +42,18 @@ CALLS = {
     "heads": (lambda x: cs.flag_heads(x), lambda x: np.r_[1, x[1:] != x[:-1]]),
     "differences": (lambda x: cs.adjacent_difference(x), lambda x: np.r_[x[0], x[1:] - x[:-1]]),
     "select": (lambda x: cs.select(x, lambda v: v > 0).values, lambda x: x[x > 0]),
+    "runs": (lambda x: cs.reduce_by_key(x, x).keys, lambda x: x[np.r_[True, x[1:] != x[:-1]]]),
+    "sums of runs": (
+        lambda x: cs.reduce_by_key(x, x).values,
+        lambda x: np.add.reduceat(x, np.flatnonzero(np.r_[True, x[1:] != x[:-1]])),
+    ),
+    "sum of one run": (
+        lambda x: cs.reduce_by_key(x, x, equal=lambda a, b: a == a).values,
+        lambda x: x.sum(keepdims=True),
+    ),
+    "top": (lambda x: cs.topk(x, 2)[0], lambda x: np.sort(x)[::-1][:2]),
+    "places of the top": (lambda x: cs.argtopk(x, 2, largest=False), lambda x: x.argsort(kind="stable")[:2]),
+    "cumsum of the first": (lambda x: cs.cumsum(x, n=x.size), lambda x: x.cumsum()),
     "whole": (lambda x: x.reshard(None), lambda x: x),
     "gathered": (lambda x: x.gather(1), lambda x: x),
 }

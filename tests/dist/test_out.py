@@ -73,3 +73,16 @@ def test_in_place_products_and_what_is_refused():
             with pytest.raises(error, match=words):
                 call()
         assert np.array_equal(np.asarray(sharded), x)
+
+
+@pytest.mark.slow
+def test_several_results_in_place_of_the_inputs_of_their_types():
+    x, y = np.arange(9), np.arange(9, dtype=np.float32)
+    with cs.emulate(devices=2):
+        group = Group.local()
+        a, b = group.shard(x), group.shard(y)
+        cs.scan((a, b), lambda p, q: (p[0] + q[0], p[1] + q[1]), out=(a, b))
+        assert np.array_equal(np.asarray(a), x.cumsum()) and np.array_equal(np.asarray(b), y.cumsum())
+        c = group.shard(x)
+        with pytest.raises(ArgumentValueError, match="overlaps"):
+            cs.scan((c, b), lambda p, q: (p[0] + q[0], p[1] + q[1]), out=(c, c), dtype=("int64", "int64"))

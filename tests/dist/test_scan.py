@@ -5,6 +5,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.dist import Group
+from cutesync.errors import ArgumentValueError
 
 from ..cases import bicyclic, brackets
 from .test_reduce import lengths
@@ -86,3 +87,36 @@ def test_calls_in_flight_under_many_schedules(size):
             found = [cs.scan(sharded, axis=0), cs.cumsum(row, dtype="int32"), cs.scan(sharded, axis=0)]
         for got, want in zip(found, (x.cumsum(0), x.ravel().cumsum(), x.cumsum(0))):
             assert np.array_equal(np.asarray(got), want)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["sum", "reverse, exclusive", "rows", "middle, exclusive", "order, reverse", "order, columns"]
+)
+def test_the_first_elements(name):
+    """``n=``: what lies behind them is left as it is."""
+    dtype, shape, axis, _ = CASES[name]
+    options = {"op": bicyclic} if dtype == "brackets" else {"exclusive": "exclusive" in name}
+    options |= {"reverse": "reverse" in name, "axis": axis}
+    random = np.random.default_rng(len(name))
+    x = brackets(shape) if dtype == "brackets" else random.integers(-9, 9, shape).astype(dtype)
+    with cs.emulate(devices=3):
+        group, length = Group.local(), shape[axis]
+        for n in (0, 1, length // 2, length + 5):
+            parts, full = lengths(random, length, 3), np.full(shape, 77, x.dtype)
+            out, want = group.shard(full, axis, parts), cs.asarray(full)
+            cs.scan(group.shard(x, axis, parts), n=n, out=out, **options)
+            cs.scan(cs.asarray(x), n=n, out=want, **options)
+            assert np.array_equal(np.asarray(out), np.asarray(want)), (n, parts)
+        assert cs.scan(group.shard(x, axis), n=2, **options).shape == shape
+
+
+@pytest.mark.slow
+def test_numbers_of_elements_that_are_refused():
+    with cs.emulate(devices=2):
+        group = Group.local()
+        rows = group.shard(np.ones((2, 8, 2), np.float16), 1)
+        with pytest.raises(ArgumentValueError, match="n: "):
+            cs.scan(rows, axis=1, n=3)
+        with pytest.raises(ArgumentValueError, match="n: "):
+            cs.scan(group.shard(np.ones((4, 2))), axis=None, n=3)

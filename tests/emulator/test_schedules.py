@@ -13,6 +13,7 @@ from ..compiled import compiled
 from ..concurrency import in_threads
 from . import kernels_basic as basic
 from .cases import KERNELS, SIZES
+from .support import kernel_text, launch
 
 SCHEDULES = 2 * len(emulator.POLICIES)
 random = np.random.default_rng(3)
@@ -99,3 +100,40 @@ def test_threads_may_launch_at_the_same_time():
     kernel = compiled(basic.add, arrays[0], arrays[0], outputs[0], 200)
     in_threads(lambda i: emulator.call(kernel, basic.add, arrays[i], arrays[i], outputs[i], 200))
     assert all(np.array_equal(out, 2 * a) for a, out in zip(arrays, outputs))
+
+
+# Each warp looks three times (the second six times) at a word that does not change, so it sleeps in between and is
+# woken to look once more. The second warp writes that word while the first one waits at a barrier.
+GIVEN_UP = """
+\tmov.u32 %r0, %tid.x;
+\tmov.u32 %r1, smem;
+\tsetp.lt.u32 %p1, %r0, 32;
+\tselp.u32 %r2, 3, 6, %p1;
+\tmov.u32 %r3, 0;
+LOOK:
+\tld.relaxed.gpu.global.b32 %r4, [%a0];
+\tadd.u32 %r3, %r3, 1;
+\tsetp.lt.u32 %p2, %r3, %r2;
+\t@%p2 bra LOOK;
+\t@%p1 bra MEET;
+\tst.relaxed.gpu.global.b32 [%a0], 7;
+\tmov.u32 %r3, 0;
+AGAIN:
+\tld.relaxed.gpu.global.b32 %r4, [%a1];
+\tadd.u32 %r3, %r3, 1;
+\tsetp.lt.u32 %p2, %r3, 3;
+\t@%p2 bra AGAIN;
+\tst.shared.b32 [%r1], 7;
+MEET:
+\tbar.sync 1, 64;
+\t@!%p1 bra END;
+\tld.shared.b32 %r5, [%r1];
+\tst.relaxed.gpu.global.b32 [%a1], %r5;
+END:"""
+
+
+def test_a_write_wakes_nobody_who_has_given_up_looking():
+    looked, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    settings = emulator.Settings(schedules=SCHEDULES)
+    launch(kernel_text(GIVEN_UP, 2, shared=64), looked, out, block=(64, 1, 1), settings=settings)
+    assert out[0] == 7
