@@ -36,7 +36,8 @@ def bincount(x, weights=None, minlength=0, *, length=None):
 def histogram(x, bins=10, range=None, density=False, weights=None):
     """Return the results of ``cs.histogram``: counts, sums of weights or densities, and edges."""
     x = np.asarray(x)
-    x = x.astype(np.float32) if x.dtype.kind not in "biuf" else x
+    if x.dtype.kind not in "iuf":  # bool and bfloat16
+        x = x.astype(np.uint8 if x.dtype.kind == "b" else np.float32)
     edges = np.histogram_bin_edges(x, bins, range).astype(np.float64)
     values = x.reshape(-1).astype(np.float64)
     inside = (values >= edges[0]) & (values <= edges[-1])

@@ -131,8 +131,8 @@ def _edges(x: Any, bins: Any, range: Any, weights: Any) -> tuple[np.ndarray, boo
             raise ArgumentValueError(explain("range", came, "the first and the last edge", "cs.minmax finds them"))
         kind = arrays.adapter(x).view(x).dtype.numpy
         x = np.zeros(1, kind)
-    if x.dtype.kind not in "biuf":  # bfloat16, which NumPy does not know
-        x = x.astype(np.float32)
+    if x.dtype.kind not in "iuf":  # bool, and bfloat16, which NumPy does not know
+        x = x.astype(np.uint8 if x.dtype.kind == "b" else np.float32)
     try:
         edges = np.histogram_bin_edges(x, bins, range, weights if isinstance(bins, str) else None)
     except (TypeError, ValueError) as error:
