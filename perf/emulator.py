@@ -24,6 +24,7 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+import script
 
 import cutesync as cs
 from cutesync.emulator.codegen import Program
@@ -138,7 +139,7 @@ def report(name: str, meter: Meter) -> None:
         pstats.Stats(meter.profile).sort_stats("tottime").print_stats(40)
 
 
-def script(name: str, folder: Path, repeats: int, profile: cProfile.Profile | None) -> None:
+def run_script(name: str, folder: Path, repeats: int, profile: cProfile.Profile | None) -> None:
     """Run one example in this process."""
     from cutesync.emulator.script import child, session
 
@@ -153,7 +154,7 @@ def script(name: str, folder: Path, repeats: int, profile: cProfile.Profile | No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser = script.parser(__doc__ or "")
     parser.add_argument("--examples", type=Path)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--profile", action="store_true")
@@ -162,7 +163,7 @@ def main() -> None:
     options = parser.parse_args()
     profile = cProfile.Profile() if options.profile else None
     if options.script:
-        return script(options.script, options.examples, options.repeats, profile)
+        return run_script(options.script, options.examples, options.repeats, profile)
     print("| kernel | instructions | a second, checked | unchecked |\n|---|---|---|---|", flush=True)
     chosen = [n for n in (*own(), *EXAMPLES) if not options.words or any(word in n for word in options.words)]
     for name, call in own().items():
@@ -184,4 +185,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

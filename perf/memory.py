@@ -23,6 +23,7 @@ os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")
 
 import cutlass.cute as cute
 import numpy as np
+import script
 from cutlass import Constexpr, Float32
 
 import cutesync as cs
@@ -68,7 +69,7 @@ def resident() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser = script.parser(__doc__ or "")
     parser.add_argument("--kernels", type=int, default=40)
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -87,4 +88,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

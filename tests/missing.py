@@ -151,7 +151,7 @@ CASES = {
         without(RING), COOPERATIVE, "role producer, waits for barrier empty of ring, stage 0, phase 0"
     ),
     "matmul: a load left out": Case(
-        without("cutesync.kernels.matmul.kernel:Matmul.load"),
+        without("cutesync.kernels.matmul.kernel:start"),
         PINGPONG,
         "role consumer, waits for barrier full of ring, stage 0, phase 0",
     ),

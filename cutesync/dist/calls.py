@@ -10,10 +10,12 @@ from ..kernels.flags.spec import FlagSpec
 from ..kernels.matmul.call import MatmulSpec
 from ..kernels.reduce.spec import ReduceSpec
 from ..kernels.scan.spec import ScanSpec
+from ..kernels.segments.spec import SegmentsSpec
 from ..kernels.select.spec import SelectSpec
+from ..kernels.topk.spec import TopKSpec
 from ..runtime import arrays
 from ..runtime.call import Family
-from . import flags, product as products, reduce, scan, select
+from . import by_key, flags, product as products, reduce, scan, select, topk
 from .sharded import Sharded
 
 if TYPE_CHECKING:
@@ -109,6 +111,10 @@ def _plan(family: Family, call: Callable, arguments: tuple, given: tuple, outs: 
         plan = flags.plan_of(call, arguments, spec, xs)
     if isinstance(spec, SelectSpec):
         plan = select.plan_of(call, arguments, spec, xs)
+    if isinstance(spec, SegmentsSpec):
+        plan = by_key.plan_of(spec, xs)
+    if isinstance(spec, TopKSpec):
+        plan = topk.plan_of(call, arguments, spec, xs)
     if isinstance(spec, MatmulSpec):
         plan = products.plan_of(call, arguments, spec, given)
     if plan is None:

@@ -114,10 +114,11 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
         return [tuple(p.example() for p in group) for group in groups]
 
     def make() -> Any:
+        from .by_key_kernel import RunSeamKernel
         from .exchange_kernel import ExchangeKernel
         from .seam_kernel import SeamKernel
 
-        kernel = SeamKernel if operation.key[0] == "seam" else ExchangeKernel
+        kernel: Any = {"seam": SeamKernel, "run seam": RunSeamKernel}.get(operation.key[0], ExchangeKernel)
         return kernel(operation.monoid(), ranks, where, single)
 
     parameters = (*inputs, *outputs, *start, *args, *peers, *numbers)

@@ -107,10 +107,12 @@ class Link:
         stride = self.call.capacity // words(types)
         return half + (Int64(rank * words(types)) * stride + at) * 8, Int64(stride) * 8
 
-    def slots(self, types, at) -> list:
-        """The addresses of all words of the states ``at`` of all ranks, on this device."""
+    def coming(self, types, at) -> list:
+        """The addresses of all words of the states ``at`` of all ranks, on this device, and what lies there at a first
+        look."""
         places = [self.place(types, rank, at) for rank in range(self.ranks)]
-        return [self.mine + place + w * step for place, step in places for w in range(words(types))]
+        slots = [self.mine + place + w * step for place, step in places for w in range(words(types))]
+        return [(slot, load(slot)) for slot in slots]
 
     def send(self, types, state, at) -> None:
         """Write state ``at`` of this device, registers of ``types``, into the memory of all."""
@@ -143,17 +145,22 @@ class Late(NamedTuple):
 
 @cute.jit
 def _combined(link: cutlass.Constexpr, monoid: cutlass.Constexpr, at):
-    each, slots = words(monoid.types), link.slots(monoid.types, at)
-    first = [load(slot) for slot in slots]
+    coming = link.coming(monoid.types, at)
     total, late = Maybe.none(monoid.types), Late.none()
     for r in cutlass.range_constexpr(link.ranks):
         if (link.call.take >> r) & 1 != 0:
-            halves = []
-            for n in cutlass.range_constexpr(r * each, (r + 1) * each):
-                word, late = await_word(slots[n], first[n], link.tag, late, r)
-                halves.append(Int32(word & 0xFFFFFFFF))
-            total = total.append(join_state(halves, monoid.types), monoid.combine)
+            state, late = received(link, monoid.types, coming, r, late)
+            total = total.append(state, monoid.combine)
     return *total.state, *late
+
+
+def received(link: Link, types, coming: list, rank: int, late) -> tuple[tuple, Late]:
+    """Wait for the state of a rank, one of those in ``coming``; and what is late."""
+    each, halves = words(types), []
+    for slot, first in coming[rank * each : (rank + 1) * each]:
+        word, late = await_word(slot, first, link.tag, late, rank)
+        halves.append(Int32(word & 0xFFFFFFFF))
+    return join_state(halves, types), late
 
 
 @cute.jit

@@ -1,7 +1,7 @@
 """Names of warp roles: those that the user gives, that ``sync.in_role`` names, or that the source shows.
 
 In the source a role is a branch of the kernel: the name in its condition (``if warp_idx == self.mma_warp_id``: mma),
-the end of pipelines that it has (``pipeline.producer_acquire(...)``: producer), or the function that it calls (``if
+the end of pipelines that it has (``pipeline.producer_acquire``: producer), or the function that it calls (``if
 warp_idx < 4: self.load(...)``: load).
 """
 

@@ -88,3 +88,29 @@ def test_long_narrow_columns_of_views_are_not_tiles(on_emulator, launched):
     x = data((3, 600, 6), "int16")
     same(np.asarray(cs.scan(cs.asarray(x)[:, :, :4], axis=1)), np.cumsum(x[:, :, :4], 1, dtype=np.int16))
     assert isinstance(launched[0], StridedPolicy)
+
+
+@pytest.mark.parametrize("dtype", ["int8", pytest.param("bool", marks=pytest.mark.slow)])
+def test_columns_of_a_thread_lie_apart(dtype, on_emulator, launched, monkeypatch):
+    """Elements that no words hold whole: more columns, for bytes in flight."""
+    monkeypatch.setattr(column_policy, "FULL_THREADS", 100)
+    monkeypatch.setattr(column_policy, "ENOUGH_COLUMNS", 1)
+    for length, inner in ((3, 1501), (9, 301)):
+        x = data((2, length, inner), dtype)
+        init = data((2, inner), dtype)
+        same(np.asarray(cs.scan(cs.asarray(x), "or", axis=1, reverse=True)), scanned(x, "or", axis=1, reverse=True))
+        found = cs.scan(cs.asarray(x), "xor", axis=1, init=cs.asarray(init), exclusive=True)
+        with_init = np.concatenate([init[:, None], x[:, :-1]], 1)
+        same(np.asarray(found), np.bitwise_xor.accumulate(with_init, 1))
+        place = cs.asarray(x)
+        cs.scan(place, "or", axis=1, out=place)
+        same(np.asarray(place), scanned(x, "or", axis=1))
+    assert [policy.width for policy in launched if policy.apart] == [8, 8, 8, 2, 2, 2]
+
+
+def test_where_columns_lie_apart():
+    _, choice = chosen(9, 3, 551_011, 1)
+    assert choice.policy.apart and choice.policy.width == 8 and choice.grid == 9 * -(-551_011 // 1024)
+    assert not chosen(9, 3, 551_012, 1)[1].policy.apart  # words of four columns
+    assert not chosen(9, 40, 551_011, 1)[1].policy.apart  # enough bytes in flight
+    assert not chosen(1, 3, 100_001, 1)[1].policy.apart  # too few threads

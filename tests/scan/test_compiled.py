@@ -94,6 +94,7 @@ CASES = {  # what: (shape, type, operator, options)
     "narrower": (PIPELINE, "float32", "max", {"dtype": "float16", "reverse": True}),
     "off by one byte": (PIPELINE, "int8", "add", {"offset": 1}),
     "off by one element": (PIPELINE, "float32", "add", {"offset": 4}),
+    "columns of bytes apart": ((9, 3, 551_011), "int8", "add", {}),
     "slices off by one byte": ((90_000, 48, 1), "int8", "add", {"offset": 1}),
 }
 

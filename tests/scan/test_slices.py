@@ -62,11 +62,3 @@ def test_results_of_other_places(on_emulator, aligned):
     same(np.asarray(cs.scan(view, axis=1, dtype="int64")), np.cumsum(x, 1, dtype=np.int64))
     assert aligned.pop() == (False, True)
     same(np.asarray(cs.scan(view, axis=1, reverse=True, out=view)), wanted)
-
-
-def test_columns_that_would_be_read_by_the_byte(on_emulator, aligned):
-    x = data((3, 4, 301), "int8")
-    same(np.asarray(cs.scan(cs.asarray(x), axis=1)), scanned(x, axis=1))
-    y = data((3, 4, 304), "int8")
-    same(np.asarray(cs.scan(from_element(y, 1), axis=1)), scanned(y, axis=1))
-    assert len(aligned) == 2

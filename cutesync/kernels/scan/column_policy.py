@@ -30,6 +30,8 @@ MAX_UNROLLED_ROWS = 32
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
 INT32_COUNT = 1 << 31
+# Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
+WORD_BYTES, FLIGHT_BYTES, FULL_THREADS = 4, 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
 # in tiles 28 us; (48, 1000000): 29 us, in tiles 33 us), and of others in many rows (float32 (1000, 40000): 109 us, in
 # tiles 92 us).
@@ -47,6 +49,7 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     unroll: int
     aligned_out: bool
     flat: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,21 @@ def columns(problem: Problem) -> Choice:
     if 4 * units <= 3 * max(lanes, WARP_LANES) and threads + COLUMN_LANES < INT32_COUNT:
         policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, flat=True)
         return Choice(policy, units, ceil_div(threads, COLUMN_LANES))
+    width = _columns_apart(problem) if items * problem.wide < WORD_BYTES and not problem.several else 1
+    if width > 1:
+        tiles = ceil_div(problem.inner, COLUMN_LANES * width)
+        policy = ColumnPolicy(width, COLUMN_LANES, power_of_two(problem.length), aligned_out, apart=True)
+        return Choice(policy, tiles, problem.rows * tiles)
     return Choice(ColumnPolicy(items, lanes, unroll, aligned_out), tiles, problem.rows * tiles)
+
+
+def _columns_apart(problem: Problem) -> int:
+    """Return how many columns of small elements a thread needs for enough bytes in flight, at most as many as leave
+    threads enough."""
+    width = power_of_two_below(FLIGHT_BYTES // (problem.length * problem.source))
+    while width > 1 and problem.rows * ceil_div(problem.inner, COLUMN_LANES * width) * COLUMN_LANES < FULL_THREADS:
+        width //= 2
+    return width
 
 
 def suits(problem: Problem) -> bool:

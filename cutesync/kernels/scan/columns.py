@@ -10,6 +10,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from ...monoid import choose
 from ...warp import Maybe
 from ..arrays import pointers_of
 from .base import Arguments, Scan, ScanKernel
@@ -56,17 +57,21 @@ class ThreadColumns(ScanKernel):
         return Maybe(tuple(column.state for column in columns), a.valid | b.valid)
 
     def carry_in(self, a: Arguments, row, column) -> Maybe:
-        starts = [self.scan.carry_in(a, row, column + c) for c in range(self.width)]
+        starts = [self.scan.carry_in(a, row, at) for at in self.columns_from(column, a)]
         return Maybe(tuple(start.state for start in starts), starts[0].valid)
+
+    def columns_from(self, column, a: Arguments) -> list:
+        """A thread's columns, from its first one on."""
+        return [column + c for c in range(self.width)]
 
 
 class ColumnScan(ThreadColumns):
     """The kernel: ``lanes`` threads side by side, with ``unroll`` rows in flight each. With ``flat``, ``a.tiles``
-    threads have a row's columns."""
+    threads have a row's columns. Columns that lie ``apart`` are loaded and stored one by one."""
 
     def __init__(self, scan: Scan, policy: ColumnPolicy) -> None:
         self.width, self.lanes, self.unroll = policy.width, policy.lanes, policy.unroll
-        self.aligned_out, self.flat = policy.aligned_out, policy.flat
+        self.aligned_out, self.flat, self.apart = policy.aligned_out, policy.flat, policy.apart
         super().__init__(scan, -(-policy.lanes // 32) * 32, 0, 1)
 
     @cute.jit
@@ -77,7 +82,13 @@ class ColumnScan(ThreadColumns):
         if exists:
             begin, target = self.row_places(a, Int64(row))
             carry = self.carry_in(a, row, column)
-            self.scan_columns(a, a.x + (begin + column), a.out + (target + column), carry)
+            count = Int32(cutlass.min((a.inner - column + (self.lanes - 1)) // self.lanes, Int64(self.width)))
+            self.scan_columns(a, a.x + (begin + column), a.out + (target + column), carry, count)
+
+    def columns_from(self, column, a: Arguments) -> list:
+        if not self.apart:
+            return super().columns_from(column, a)
+        return [cutlass.min(column + c * self.lanes, a.inner - 1) for c in range(self.width)]
 
     def place(self, a: Arguments, block, thread):
         """A thread's row and first column, and whether they exist."""
@@ -85,12 +96,16 @@ class ColumnScan(ThreadColumns):
             number = block * self.lanes + thread
             row = number // a.tiles
             return row, Int64(number - row * a.tiles) * self.width, row < a.rows
+        if self.apart:
+            column = Int64(block % a.tiles) * (self.lanes * self.width) + thread
+            return block // a.tiles, column, column < a.inner
         column = (Int64(block % a.tiles) * self.lanes + thread) * self.width
         return block // a.tiles, column, (column < a.inner) & (thread < self.lanes)
 
     @cute.jit
-    def scan_columns(self, a: Arguments, x, out, carry: Maybe):
-        """Scan a thread's columns, whose first elements are at ``x``; ``carry`` comes before them."""
+    def scan_columns(self, a: Arguments, x, out, carry: Maybe, count: Int32):
+        """Scan a thread's columns, whose first elements are at ``x``; ``carry`` comes before them. Of columns that lie
+        apart ``count`` exist."""
         layout = cute.make_layout((self.width, self.unroll), stride=(1, self.width))
         elements = tuple(cute.make_rmem_tensor(layout, dtype.cutlass) for dtype in self.scan.monoid.sources)
         first = Int64(0)
@@ -98,16 +113,35 @@ class ColumnScan(ThreadColumns):
             left = Int32(cutlass.min(a.length - first, Int64(self.unroll)))
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    self.load_row(x + self.scan.flip(first + u, a.length) * a.x_step, [e[(None, u)] for e in elements])
+                    at = x + self.scan.flip(first + u, a.length) * a.x_step
+                    self.load_row(at, [e[(None, u)] for e in elements], count)
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
                     row = Maybe.of(self.lifted([e[(None, u)] for e in elements], first + u, a))
                     following = self.then(carry, row)
                     at = out + self.scan.flip(first + u, a.length) * a.out_step
-                    self.store_row(at, carry.state if self.scan.exclusive else following.state)
+                    states = carry.state if self.scan.exclusive else following.state
+                    if cutlass.const_expr(self.apart):
+                        for c in cutlass.range_constexpr(self.width):
+                            if c < count:
+                                self.store_element(at + c * self.lanes, states[c])
+                    else:
+                        self.store_row(at, states)
                     carry = Maybe.of(following.state)
             first += self.unroll
 
-    def load_row(self, at, targets) -> None:
+    def load_row(self, at, targets, count) -> None:
+        """Load a thread's elements of a row; its first one in place of those of columns that do not exist."""
         for pointer, dtype, target in zip(pointers_of(at), self.scan.monoid.sources, targets):
-            cute.autovec_copy(self.vector(pointer, dtype), target)
+            if self.apart:
+                for c in range(self.width):
+                    place = pointer + choose(c < count, Int32(c * self.lanes), Int32(0)) if c else pointer
+                    target[c] = cute.make_tensor(place, cute.make_layout((1,)))[0]
+            else:
+                cute.autovec_copy(self.vector(pointer, dtype), target)
+
+    def store_element(self, at, state) -> None:
+        """Store the result of a state."""
+        for k, (pointer, dtype) in enumerate(zip(pointers_of(at), self.scan.monoid.results)):
+            result = dtype.cutlass(self.scan.monoid.results_of(state)[k])
+            cute.make_tensor(pointer, cute.make_layout((1,)))[0] = result

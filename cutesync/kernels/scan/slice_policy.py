@@ -18,7 +18,7 @@ MAX_SEGMENTS = 32  # of a column: one warp scans their states
 MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange than they save
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fewer blocks
 MIN_SLICES, LONG_SLICE_BYTES = 64, 1 << 13  # fewer slices that are longer leave too many SMs idle
-LINE_BYTES, WORD_BYTES = 128, 4
+LINE_BYTES = 128
 MIN_VECTOR_BYTES = 8  # rows that only narrower vectors divide
 SINGLE_BYTES, MAX_SINGLE_VECTORS = 64, 4  # of a thread
 
@@ -106,12 +106,11 @@ def _buffers(problem: Problem) -> list[int]:
 
 def _suits(problem: Problem) -> bool:
     """Return whether no other kernel reads whole lines: rows that are no multiple of vectors, and columns that are
-    narrower than a line, in longer slices too few for a thread each, or read by the byte."""
+    narrower than a line or, in longer slices, too few for a thread each."""
     if problem.rows < (MIN_SLICES if problem.length * problem.inner * problem.wide > LONG_SLICE_BYTES else 2):
         return False
     if problem.inner == 1:
         items, _ = problem.vector(problem.length)
         short = problem.length <= LANES * items  # other kernels take a warp for a row of which not all elements count
         return items * problem.wide < MIN_VECTOR_BYTES or (problem.counted and short)
-    items, _ = problem.vector(problem.inner)
-    return problem.inner * problem.wide < LINE_BYTES or problem.length > 32 or items * problem.wide < WORD_BYTES
+    return problem.inner * problem.wide < LINE_BYTES or problem.length > 32
