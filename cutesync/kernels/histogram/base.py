@@ -8,8 +8,9 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Float64, Int32, Int64
+from cutlass.memory import SmemAllocator
 
-from ...sync.overlap import await_launches
+from ...sync.overlap import await_launches, let_next_start
 from ..coordinates import element
 from ..gather import Gather, Stepped
 from .policy import CountPolicy
@@ -85,15 +86,46 @@ class HistogramKernel:
         return found
 
 
-class Elements(HistogramKernel):
-    """A kernel whose threads take elements one by one, neighbours in a warp, of any strides. A subclass defines
-    ``visit(a, state, (value, weight, exists))``, which all lanes of a warp call."""
+class Privatized(HistogramKernel):
+    """A kernel that updates words of bins: of its block in shared memory, which are added to the others in the end, or
+    of all in global memory. A subclass defines ``word``, their type, and ``words``, how many a bin has; ``visit_all(a,
+    memory)``, which updates them; ``whole(a)``, those in global memory; and ``flush(a, i, found)``, which adds word i
+    of a block, if it is not 0."""
 
     policy: CountPolicy
+    word: Any = Int32
+    words = 1
+    visit_all: Any
+    whole: Any
+    flush: Any
+
+    @cute.jit
+    def body(self, a: Arguments):
+        thread = cute.arch.thread_idx()[0]
+        if cutlass.const_expr(self.policy.shared > 0):
+            mine = SmemAllocator().allocate_array(self.word, self.words * self.policy.shared, byte_alignment=16)
+            for i in cutlass.range(thread, self.words * a.bins, self.threads, unroll=1):
+                store(mine + i, self.word(0))
+            cute.arch.sync_threads()
+            self.visit_all(a, mine)
+            cute.arch.sync_threads()
+            let_next_start()
+            for i in cutlass.range(thread, self.words * a.bins, self.threads, unroll=1):
+                found = self.word(element(mine + i))
+                if found != 0:
+                    self.flush(a, i, found)
+        else:
+            self.visit_all(a, self.whole(a))
+
+
+class Elements(Privatized):
+    """A kernel whose threads take elements one by one, neighbours in a warp, of any strides. A subclass defines
+    ``visit(a, memory, (value, weight, exists))``, which all lanes of a warp call."""
+
     visit: Any
 
     @cute.jit
-    def each(self, a: Arguments, state):
+    def visit_all(self, a: Arguments, memory):
         """Visit this thread's elements."""
         number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
         all_threads = Int64(cute.arch.grid_dim()[0]) * self.threads
@@ -103,7 +135,7 @@ class Elements(HistogramKernel):
             for u in cutlass.range_constexpr(unroll):
                 loaded.append(self.load(a, (step * unroll + u) * all_threads + number))
             for item in loaded:
-                self.visit(a, state, item)
+                self.visit(a, memory, item)
 
     def load(self, a: Arguments, index) -> tuple:
         """An element, its weight in float64 (0 without weights), and whether there is one."""
@@ -122,3 +154,8 @@ def agree(found, counts):
     leader = 31 - Int32(cute.arch.clz(ballot & -ballot))
     same = Int32(cute.arch.shuffle_sync(found, leader & 31)) == found
     return Boolean(cute.arch.vote_all_sync(same | cutlass.not_(counts))), leader
+
+
+def store(pointer, value) -> None:
+    """Store what a pointer points to."""
+    cute.make_tensor(pointer, cute.make_layout((1,)))[0] = value

@@ -17,12 +17,10 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
-from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
-from ...sync.overlap import let_next_start
 from ..coordinates import element
-from .base import Arguments, Elements, HistogramKernel, agree
+from .base import Arguments, Elements, HistogramKernel, Privatized, agree, store
 from .policy import VECTOR_BYTES, CountPolicy
 from .spec import Counting
 
@@ -38,37 +36,20 @@ class ClearCounts(HistogramKernel):
     def clear(self, a: Arguments, at):
         counts = a.words if cutlass.const_expr(self.counting.finished) else a.out
         if at < a.length:
-            cute.make_tensor(counts + at, cute.make_layout((1,)))[0] = Int64(0)
+            store(counts + at, Int64(0))
         if cutlass.const_expr(self.counting.form != "index"):
             if at <= a.bins:
-                cute.make_tensor(a.out_edges + at, cute.make_layout((1,)))[0] = element(a.edges + at)
+                store(a.out_edges + at, element(a.edges + at))
 
 
-class Counter(HistogramKernel):
-    """Counts in shared or global memory. A subclass defines ``count_all(a, counters)``."""
+class Counter(Privatized):
+    """Counts of a block of 32 bits, and of all of 64."""
 
-    policy: CountPolicy
-    count_all: Any
+    def whole(self, a: Arguments):
+        return a.words if self.counting.finished else a.out
 
-    @cute.jit
-    def body(self, a: Arguments):
-        thread = cute.arch.thread_idx()[0]
-        out = a.words if cutlass.const_expr(self.counting.finished) else a.out
-        if cutlass.const_expr(self.policy.shared > 0):
-            counters = SmemAllocator().allocate_array(Int32, self.policy.shared, byte_alignment=16)
-            for i in cutlass.range(thread, a.bins, self.threads, unroll=1):
-                cute.make_tensor(counters + i, cute.make_layout((1,)))[0] = Int32(0)
-            cute.arch.sync_threads()
-            self.count_all(a, counters)
-            cute.arch.sync_threads()
-            let_next_start()
-            for i in cutlass.range(thread, a.bins, self.threads, unroll=1):
-                found = Int32(element(counters + i))
-                if found != 0:
-                    wide = Int64(found) & 0xFFFFFFFF
-                    cute.arch.atomic_add(out + i, wide, sem="relaxed", scope="gpu")
-        else:
-            self.count_all(a, out)
+    def flush(self, a: Arguments, i, found) -> None:
+        cute.arch.atomic_add(self.whole(a) + i, Int64(found) & 0xFFFFFFFF, sem="relaxed", scope="gpu")
 
     @cute.jit
     def count(self, a: Arguments, counters, value, exists):
@@ -91,9 +72,6 @@ class Counter(HistogramKernel):
 class StridedCount(Counter, Elements):
     """Counts of an array of any strides."""
 
-    def count_all(self, a: Arguments, counters):
-        self.each(a, counters)
-
     def visit(self, a: Arguments, counters, item: tuple):
         value, _, exists = item
         self.count(a, counters, value, exists)
@@ -107,7 +85,7 @@ class CountKernel(Counter):
         self.vector = VECTOR_BYTES // counting.dtype.size
 
     @cute.jit
-    def count_all(self, a: Arguments, counters):
+    def visit_all(self, a: Arguments, counters):
         """Count this thread's elements: vectors in turn, then the elements before and behind the whole vectors."""
         number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
         all_threads = Int64(cute.arch.grid_dim()[0]) * self.threads

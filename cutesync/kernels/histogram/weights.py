@@ -23,15 +23,13 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Float32, Float64, Int32, Int64
-from cutlass.memory import SmemAllocator
 
 from ...block.reduce import Reduce
 from ...monoid import choose, convert, nonzero
-from ...sync.overlap import let_next_start
 from ...warp import reduce_commutative
 from ..coordinates import element
-from .base import Arguments, Elements, HistogramKernel, agree
-from .policy import BIAS, SumPolicy
+from .base import Arguments, Elements, HistogramKernel, agree, store
+from .policy import BIAS
 
 FRACTION_BITS, SPECIAL = 52, 2047  # of float64
 UP, DOWN, NONE = 1, 2, 4  # a bin has +infinity, -infinity, NaN
@@ -60,32 +58,14 @@ def notes(a: Arguments) -> Any:
     return cute.make_ptr(Int32, address, cute.AddressSpace.gmem, assumed_align=4)
 
 
-def store(pointer, value) -> None:
-    cute.make_tensor(pointer, cute.make_layout((1,)))[0] = value
-
-
 class Exponents(Elements):
     """The largest exponent of the finite weights of each bin."""
 
-    policy: SumPolicy
+    def whole(self, a: Arguments):
+        return notes(a)
 
-    @cute.jit
-    def body(self, a: Arguments):
-        thread = cute.arch.thread_idx()[0]
-        if cutlass.const_expr(self.policy.shared > 0):
-            largest = SmemAllocator().allocate_array(Int32, self.policy.shared, byte_alignment=16)
-            for i in cutlass.range(thread, a.bins, self.threads, unroll=1):
-                store(largest + i, Int32(0))
-            cute.arch.sync_threads()
-            self.each(a, largest)
-            cute.arch.sync_threads()
-            let_next_start()
-            for i in cutlass.range(thread, a.bins, self.threads, unroll=1):
-                found = Int32(element(largest + i))
-                if found > 0:
-                    cute.arch.atomic_max(notes(a) + 2 * Int64(i), found, sem="relaxed", scope="gpu")
-        else:
-            self.each(a, notes(a))
+    def flush(self, a: Arguments, i, found) -> None:
+        cute.arch.atomic_max(notes(a) + 2 * Int64(i), found, sem="relaxed", scope="gpu")
 
     @cute.jit
     def visit(self, a: Arguments, largest, item: tuple):
@@ -102,25 +82,13 @@ class Exponents(Elements):
 class Sums(Elements):
     """The sums of weights, as pairs of integers."""
 
-    policy: SumPolicy
+    word, words = Int64, 2
 
-    @cute.jit
-    def body(self, a: Arguments):
-        thread = cute.arch.thread_idx()[0]
-        if cutlass.const_expr(self.policy.shared > 0):
-            sums = SmemAllocator().allocate_array(Int64, 2 * self.policy.shared, byte_alignment=16)
-            for i in cutlass.range(thread, 2 * a.bins, self.threads, unroll=1):
-                store(sums + i, Int64(0))
-            cute.arch.sync_threads()
-            self.each(a, sums)
-            cute.arch.sync_threads()
-            let_next_start()
-            for i in cutlass.range(thread, 2 * a.bins, self.threads, unroll=1):
-                found = Int64(element(sums + i))
-                if found != 0:
-                    cute.arch.atomic_add(a.words + i, found, sem="relaxed", scope="gpu")
-        else:
-            self.each(a, a.words)
+    def whole(self, a: Arguments):
+        return a.words
+
+    def flush(self, a: Arguments, i, found) -> None:
+        cute.arch.atomic_add(a.words + i, found, sem="relaxed", scope="gpu")
 
     @cute.jit
     def visit(self, a: Arguments, sums, item: tuple):
