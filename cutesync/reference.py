@@ -24,7 +24,7 @@ from .reference_flags import (  # noqa: F401 (part of this module's names)
     flag_heads_and_tails,
     flag_tails,
 )
-from .reference_order import topk  # noqa: F401
+from .reference_order import bincount, histogram, topk  # noqa: F401
 
 
 def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, transform=None, identity=None):

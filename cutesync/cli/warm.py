@@ -246,13 +246,13 @@ def _topk_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[J
 
 
 def _count_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    """Yield counts of integers, of 256 and of more bins. Operators and layouts do not apply."""
+    """Yield counts of integers, of 256 and of more bins, and sums of float32 weights; no operators, no layouts."""
     from .. import bincount
 
     for source in (dtype for dtype in dtypes if dtype.kind != "f"):
-        calls = [
-            functools.partial(bincount, _dry_array((1 << 20,), source), length=1 << k) for k in (8, 11, 13, 15, 20)
-        ]
+        x, weights = _dry_array((1 << 20,), source), _dry_array((1 << 20,), parse_dtype("float32"))
+        calls = [functools.partial(bincount, x, length=1 << k) for k in (8, 11, 13, 15, 20)]
+        calls += [functools.partial(bincount, x, weights, length=1 << k) for k in (8, 13)]
         yield from _collected(f"bincount {source}", calls)
 
 

@@ -129,7 +129,7 @@ def draw(seed: int, place: Place) -> Case:
         families.difference,
         named.reduction,
         named.scan,
-        order.top,
+        order.ordered,
         selections.selection,
     )
     return makers[seed // place.calls % len(makers)](Dice(seed, place))

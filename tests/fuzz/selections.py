@@ -23,7 +23,7 @@ def selection(dice: Dice) -> Case:
     axes = (1, 2, 3) if form not in ("select", "partition", "runs") else (0, 1, 1, 2, 3)
     extents = dice.shape(dice.shapes(axes, most=900))
     order, step = theme.permutation(3), int(theme.integers(1, 3))
-    steps = _steps(extents, order, step)
+    steps = steps_of(extents, order, step)
     options: dict[str, Any] = {}
     if form != "partition":
         options["size"] = int(rng.integers(0, int(np.prod(extents)) + 40))
@@ -42,7 +42,7 @@ def selection(dice: Dice) -> Case:
     return Case(f"cs.{form}", CALLS[form], made(rng), options, wanted, made, layouts)
 
 
-def _steps(extents: tuple, order: np.ndarray, step: int) -> tuple[int, ...]:
+def steps_of(extents: tuple, order: np.ndarray, step: int) -> tuple[int, ...]:
     """Strides of an array whose axes lie in memory in another order, ``step`` elements apart at least."""
     places = [int(i) for i in order if i < len(extents)]
     inside = contiguous_strides(tuple(extents[i] for i in places))

@@ -34,7 +34,7 @@ def test_numbers_of_every_type(dtype):
     x = rng.integers(0, 2 if dtype == "bool" else 60, 1503).astype(dtype)
     wanted = np.bincount(x.astype(np.int64))
     equal(cs.bincount(x), wanted)
-    equal(cs.bincount(x, 70), np.bincount(x.astype(np.int64), minlength=70))
+    equal(cs.bincount(x, minlength=70), np.bincount(x.astype(np.int64), minlength=70))
     device = cs.asarray(x)
     for first, length in ((0, 0), (1, 1), (3, 40), (5, 1200)):
         part = x[first : first + length].astype(np.int64)
@@ -94,7 +94,7 @@ def test_arguments():
     with pytest.raises(ArgumentValueError, match="^length: got none"):
         cs.bincount(x)
     with pytest.raises(ArgumentValueError, match="^length: got none"):
-        cs.bincount(x, 10)
+        cs.bincount(x, minlength=10)
     with pytest.raises(ArgumentValueError, match="^x: got the element -1"):
         cs.bincount(np.array([1, -1]))
     for y in (np.zeros(3), cs.asarray(np.zeros(3))):

@@ -49,3 +49,32 @@ def test_in_a_graph(torch):
         x.random_(0, 100)
         graph.replay()
         assert torch.equal(counts, torch.bincount(x, minlength=100))
+
+
+def test_weights_agree(torch):
+    """Sums of integers are exact; others have the same bits in any order of the elements, and in every run."""
+    for n in (1000, 10**6 + 7):
+        for bins in (2, 256, 5000, 10_000, 20_000, 10**6):
+            x = torch.randint(0, bins, (n,), device="cuda", dtype=torch.int32)
+            whole = torch.randint(-1000, 1000, (n,), device="cuda")
+            wanted = torch.bincount(x, whole.double(), minlength=bins)
+            assert torch.equal(cs.bincount(x, whole, length=bins), wanted)
+            for keys in (x, x // bins):
+                w = torch.randn(n, device="cuda", dtype=torch.float64) * torch.exp(9 * torch.randn(n, device="cuda"))
+                found, order = cs.bincount(keys, w, length=bins), torch.randperm(n, device="cuda")
+                assert torch.equal(cs.bincount(keys[order], w[order], length=bins), found)
+                sizes = torch.bincount(keys, w.abs(), minlength=bins)
+                wanted = torch.bincount(keys, w, minlength=bins)
+                assert ((found - wanted).abs() <= 1e-10 * sizes).all()
+
+
+def test_strided_arrays_and_densities_agree(torch):
+    x = torch.randn(1003, 60, 50, device="cuda")
+    for part in (x.permute(2, 0, 1), x[::2, :, 3:], x[:, 7], x[:1].expand(9, 60, 50)):
+        flat = part.contiguous()
+        for one, wanted in zip(cs.histogram(part, 100, (-3, 3)), cs.histogram(flat, 100, (-3, 3))):
+            assert torch.equal(one, wanted)
+        weights = cs.histogram(part, 100, (-3, 3), weights=part)[0]
+        assert torch.equal(weights, cs.histogram(flat, 100, (-3, 3), weights=flat)[0])
+    density, edges = cs.histogram(x, 100, (-3, 3), density=True)
+    assert abs(float((density * edges.diff()).sum()) - 1) < 1e-12

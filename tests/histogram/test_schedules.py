@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync import reference
 from cutesync.runtime import device
 
 from .. import faults
@@ -25,6 +26,32 @@ def test_agrees_under_twenty_schedules(name, monkeypatch):
     assert np.array_equal(found, np.bincount(x[(x >= 0) & (x < 60)], minlength=60))
 
 
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in KERNELS])
+def test_sums_have_the_same_bits_under_twenty_schedules(name, monkeypatch):
+    force(monkeypatch, name)
+    rng = np.random.default_rng(4)
+    x, w = rng.integers(-2, 70, (7, 229)), rng.standard_normal((7, 229)) * np.exp(20 * rng.standard_normal((7, 229)))
+    with cs.emulate(schedules=20, seed=3) as ran:
+        found = cs.histogram(cs.asarray(x).T, 60, (0, 60), weights=cs.asarray(w).T)[0]
+        assert ran.launches == 80
+    wanted = reference.histogram(x, 60, (0, 60), weights=w)[0]
+    assert np.asarray(found).tobytes() == wanted.tobytes()
+
+
+def sums_are_right(x: np.ndarray) -> bool:
+    """Weights and densities, of strided arrays, against the reference. Each of the two elements that a thread holds
+    together is the only one of its bin with the largest exponent, or the only one with an infinity of its sign."""
+    w = np.random.default_rng(5).standard_normal(len(x))
+    held = np.arange(len(x)) // (3 * 64) % 2
+    for one, u, weight in ((0, 0, 2.0**40), (19, 1, 2.0**40), (38, 0, np.inf), (38, 1, -np.inf)):
+        w[np.flatnonzero((x == one) & (held == u))[0]] = weight
+    device, weights = cs.asarray(np.repeat(x, 2)), cs.asarray(np.repeat(w, 2))
+    densities = cs.histogram(device[::2], 60, (0, 60), density=True)
+    sums = cs.bincount(device[1::2], weights[1::2], length=60)
+    wanted = *reference.histogram(x, 60, (0, 60), density=True), reference.bincount(x, w, length=60)
+    return all(np.array_equal(one, other, equal_nan=True) for one, other in zip((*densities, sums), wanted))
+
+
 @functools.cache
 def bench(name: str) -> faults.Bench:
     x = np.random.default_rng(2).integers(0, 60, 1603) // 20 * 19
@@ -35,7 +62,8 @@ def bench(name: str) -> faults.Bench:
             with cs.emulate(schedules=9, seed=3):
                 counts, edges = cs.histogram(cs.asarray(x), 60, (0, 60))
                 bins = cs.bincount(cs.asarray(x), length=60)
-            right = np.array_equal(counts, bins) and np.array_equal(edges, np.arange(61.0))
+                summed = sums_are_right(x)
+            right = summed and np.array_equal(counts, bins) and np.array_equal(edges, np.arange(61.0))
             return right and np.array_equal(bins, np.bincount(x, minlength=60))
 
     return faults.Bench(right)

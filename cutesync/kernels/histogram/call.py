@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...arguments import exact, integer
+from ...arguments import exact, flag, integer
+from ...dtypes import INT64
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...runtime import arrays, device_array
 from ...runtime.call import Family, Views, front_end
-from ...runtime.view import View
+from ...runtime.view import View, is_c_contiguous
 from ...types import Array, Stream
+from ..layouts import strided
 from .plan import plan
 from .spec import FLOAT64, Counting, CountSpec
 
@@ -21,27 +25,41 @@ MAX_BINS = (1 << 31) - 2
 
 
 def bincount(
-    x: Array, minlength: int = 0, *, length: int | None = None, out: Array = None, stream: Stream = None
+    x: Array,
+    weights: Array = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out: Array = None,
+    stream: Stream = None,
 ) -> Any:
-    """Return how often each number occurs in ``x``: result i (int64) is the number of elements that are i.
+    """Return how often each number occurs in ``x``: result i (int64) is the number of elements that are i. With weights
+    it is the sum (float64) of the weights of these elements.
 
     Parameters
     ----------
-    x : C-contiguous array of one axis, of NumPy (copied to the device, the result is copied back), torch, CuPy,
+    x : array of one axis, of any stride, of NumPy (copied to the device, the result is copied back), torch, CuPy,
         DeviceArray, DLPack or ``__cuda_array_interface__``: bool, int8..int64, uint8..uint64.
+    weights : array of the shape of ``x`` and of any stride: bool, integers or floats, which count as float64. The sums
+        have the same bits in every run, whatever the order of the elements: with at most 2**k elements, each weight is
+        rounded to a multiple of m * 2**(2k - 123), where m is the largest power of two that is not above the largest
+        finite magnitude in its bin; the sum of these is exact, and is rounded once. So sums of
+        bool, int8..int32, uint8..uint32 and float16 are exact before this rounding for up to 2**42 and more elements.
+        NaN and infinities are as in NumPy.
     minlength : the least length of the result for a NumPy array, as in NumPy. It needs no ``length``: its result has an
         element for every number up to the largest, and a negative element is an ArgumentValueError.
     length : the length of the result, which only the device could find out for arrays on it: they need it. Elements
         that are negative, or not below it, are not counted.
-    out : array of int64 of the result's length that is written instead of a new one.
+    out : array of the result's length and type, of any stride, that is written instead of a new one.
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
     Returns
     -------
-    array of int64 of the library of ``x``.
+    array of int64, with weights of float64, of the library of ``x``.
 
     Errors: ``cutesync.errors``. The method: counters of each block in shared memory for up to 49152 bins, else atomics
-    in global memory.
+    in global memory. Weights become fixed-point numbers of two 64-bit words whose scale is the bin's (12288 bins in
+    shared memory); for types wider than float16 and, among very many elements, int64, this takes two passes.
     """
     minlength = integer(minlength, "minlength", 0, MAX_BINS)
     if length is not None:
@@ -52,11 +70,18 @@ def bincount(
         length = integer(max(minlength, int(x.max()) + 1 if x.size else 0), "length", 0, MAX_BINS)
     else:
         length = 0 if arrays.adapter(x) is arrays.NUMPY else None
-    return _bincount((length,), x, out, stream)
+    return _bincount((length,), x, out, stream, () if weights is None else (weights,))
 
 
 def histogram(
-    x: Array, bins: Any = 10, range: tuple | None = None, *, out: Any = None, stream: Stream = None
+    x: Array,
+    bins: Any = 10,
+    range: tuple | None = None,
+    density: bool = False,
+    weights: Array = None,
+    *,
+    out: Any = None,
+    stream: Stream = None,
 ) -> tuple[Any, Any]:
     """Return how many elements of ``x`` lie between neighbouring edges, and the edges.
 
@@ -65,32 +90,37 @@ def histogram(
 
     Parameters
     ----------
-    x : C-contiguous array, of the libraries and types of ``topk``, which is flattened.
+    x : array of any strides, of the libraries and types of ``topk``, which is flattened.
     bins : the number of bins, at equal distances in ``range``; or the edges, in ascending order (a sequence or a NumPy
         array). For NumPy arrays also a name that ``numpy.histogram`` knows.
     range : the first and the last edge. Arrays on the device need it if ``bins`` is a number: to find it would be to
         wait. For NumPy arrays the default is the range of ``x``.
-    out : a pair of arrays that are written instead of new ones: counts of int64, edges of float64.
+    density : True: results are divided by the widths of their bins and by the sum of all; NaN if that is 0.
+    weights : array of the shape of ``x``, of any strides: the result is the sum of the weights of a bin's elements, as
+        in ``bincount``, converted to the type of the weights (floats of 16 bits by way of float32; integers saturate).
+    out : a pair of arrays that are written instead of new ones, of any strides: results, and edges of float64.
     stream : as for ``bincount``.
 
     Returns
     -------
-    (counts, edges) : arrays of int64 and float64 of the library of ``x``. Edges are those of
-        ``numpy.histogram_bin_edges``.
+    (counts, edges) : arrays of the library of ``x``: int64, with weights of their type, with ``density`` float64; and
+        float64. Edges are those of ``numpy.histogram_bin_edges``.
 
     Errors: ``cutesync.errors``.
     """
-    edges, uniform = _edges(x, bins, range)
+    density = flag(density, "density")
+    edges, uniform = _edges(x, bins, range, weights)
     on_host = isinstance(x, np.ndarray)
     if on_host:
         given: Any = edges
     else:
         given = _on_device(edges.tobytes(), arrays.adapter(x).view(x).device)
     line = (float(edges[0]), float(edges[-1])) if uniform else None
-    return _histogram((line, exact(line)), x, out, stream, (given,))
+    others = (given,) if weights is None else (given, weights)
+    return _histogram((line, density, exact(line)), x, out, stream, others)
 
 
-def _edges(x: Any, bins: Any, range: Any) -> tuple[np.ndarray, bool]:
+def _edges(x: Any, bins: Any, range: Any, weights: Any) -> tuple[np.ndarray, bool]:
     """Return the edges in float64, and whether they are at equal distances."""
     uniform = not isinstance(bins, (np.ndarray, list, tuple))
     if uniform and not isinstance(bins, str):
@@ -101,10 +131,10 @@ def _edges(x: Any, bins: Any, range: Any) -> tuple[np.ndarray, bool]:
             raise ArgumentValueError(explain("range", came, "the first and the last edge", "cs.minmax finds them"))
         kind = arrays.adapter(x).view(x).dtype.numpy
         x = np.zeros(1, kind)
-    if x.dtype.kind not in "biuf":  # bfloat16, which NumPy does not know
-        x = x.astype(np.float32)
+    if x.dtype.kind not in "iuf":  # bool, and bfloat16, which NumPy does not know
+        x = x.astype(np.uint8 if x.dtype.kind == "b" else np.float32)
     try:
-        edges = np.histogram_bin_edges(x, bins, range)
+        edges = np.histogram_bin_edges(x, bins, range, weights if isinstance(bins, str) else None)
     except (TypeError, ValueError) as error:
         came = f"bins={shown(bins)}, range={shown(range)}"
         raise ArgumentValueError(explain("bins", came, f"what numpy.histogram takes ({error})")) from error
@@ -121,7 +151,7 @@ def _on_device(edges: bytes, ordinal: int) -> device_array.DeviceArray:
 
 def _parse_index(arguments: tuple, views: Views, out: View | None) -> CountSpec:
     """Check the arguments of ``bincount`` against the arrays, and return the Spec of the call."""
-    (length,), (x,) = arguments, views
+    (length,), (x, weights) = arguments, views
     if x.dtype.kind == "f":
         raise ArgumentTypeError(explain("x", f"an array of {x.dtype}", "integers or bool"))
     if len(x.shape) != 1:
@@ -129,21 +159,45 @@ def _parse_index(arguments: tuple, views: Views, out: View | None) -> CountSpec:
     if length is None:
         came = "none for an array on the device"
         raise ArgumentValueError(explain("length", came, "the length of the result", "cs.max(x) + 1 is enough"))
-    return _checked(CountSpec(Counting(x.dtype, "index"), x.size, length))
+    result = INT64 if weights is None else FLOAT64
+    return _checked(CountSpec(Counting(x.dtype, "index", result=result), x.size, length), x, weights)
 
 
 def _parse_edges(arguments: tuple, views: Views, out: View | None) -> CountSpec:
     """As ``_parse_index``, for ``histogram``."""
-    (line, _), (x, edges) = arguments, views
-    counting = Counting(x.dtype, "edges" if line is None else "uniform")
-    return _checked(CountSpec(counting, x.size, edges.size - 1, *(line or ())))
+    (line, density, _), (x, edges, weights) = arguments, views
+    result = FLOAT64 if density else INT64 if weights is None else weights.dtype
+    counting = Counting(x.dtype, "edges" if line is None else "uniform", result=result, density=density)
+    return _checked(CountSpec(counting, x.size, edges.size - 1, *(line or ())), x, weights)
 
 
-def _checked(spec: CountSpec) -> CountSpec:
+def _checked(spec: CountSpec, x: View, weights: View | None) -> CountSpec:
+    """Return the Spec with the weights and the layout of the arrays."""
     if spec.length > MAX_LENGTH:
         raise ArgumentValueError(explain("x", f"{spec.length} elements", "at most 2**38"))
-    return spec
+    if weights is None:
+        layout = strided(_in_memory_order((x,)))
+        counting = spec.counting
+    else:
+        if weights.shape != x.shape:
+            raise ArgumentValueError(explain("weights", f"shape {weights.shape}", f"shape {x.shape}, that of x"))
+        layout = strided(_in_memory_order((x, weights)))
+        counting = replace(spec.counting, weights=weights.dtype)
+    counting = replace(counting, layout=None if layout is None else layout.layout)
+    return replace(spec, counting=counting, strided=layout)
 
 
-_bincount = front_end(Family("bincount", ("x",), _parse_index, plan))
-_histogram = front_end(Family("histogram", ("x", "bins"), _parse_edges, plan, outputs=2))
+def _in_memory_order(views: tuple[View, ...]) -> tuple[View, ...]:
+    """Return views of one shape with their axes in the order of the first one's strides: sums have no order."""
+    x = views[0]
+    order = sorted(builtins.range(len(x.shape)), key=lambda axis: -abs(x.steps[axis]))
+    shape = tuple(x.shape[axis] for axis in order)
+    found = []
+    for view in views:
+        steps = tuple(view.steps[axis] for axis in order)
+        found.append(replace(view, shape=shape, strides=steps, contiguous=is_c_contiguous(shape, steps)))
+    return tuple(found)
+
+
+_bincount = front_end(Family("bincount", ("x", "weights"), _parse_index, plan, strided=True))
+_histogram = front_end(Family("histogram", ("x", "bins", "weights"), _parse_edges, plan, outputs=2, strided=True))

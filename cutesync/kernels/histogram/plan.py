@@ -1,39 +1,85 @@
-"""From the spec of a count to its launches: one that clears the result, and one that counts."""
+"""From the spec of a count to its launches: one that clears the result and one that counts; for weights and densities
+those that make results of sums."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from ...dtypes import INT64
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...sizes import ceil_div
-from .policy import ClearPolicy, choose
-from .spec import FLOAT64, CountSpec
+from ..policy import Policy
+from .policy import (
+    ClearPolicy,
+    CountPolicy,
+    DensityPolicy,
+    ExponentPolicy,
+    FinishPolicy,
+    StridedPolicy,
+    SumPolicy,
+    TotalPolicy,
+    choose,
+    window,
+)
+from .spec import FLOAT64, Counting, CountSpec
+
+NUMBERS = ("length", "bins", "digits", "exponent", "low", "scale", "out_step", "edges_step")
+KINDS = ("Int64", "Int32", "Int32", "Int32", "Float64", "Float64", "Int64", "Int64")
+WORDS = 3  # of 64 bits for a bin with weights: two sums, an exponent and bits
+
+
+def kernel_spec(policy: Any, counting: Counting) -> KernelSpec:
+    """Return the kernel of a policy."""
+    types = counting.dtype, counting.weights or INT64, FLOAT64, counting.result, FLOAT64, INT64
+    names = "x", "weights", "edges", "out", "out_edges", "words"
+    arrays = [Pointer(name, kind) for name, kind in zip(names, types)]
+    numbers = [Scalar(name, kind) for name, kind in zip(NUMBERS, KINDS)]
+    numbers += [] if counting.layout is None else counting.layout.parameters
+
+    def examples() -> Sequence:
+        return tuple(tuple(p.example() for p in group) for group in (arrays, numbers))
+
+    key = ("histogram", policy, *counting.key)
+    return KernelSpec(key, (*arrays, *numbers), lambda: policy.make(counting), examples=examples)
 
 
 def plan(spec: CountSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
-    """Prepare the launches of a call. The inputs are ``x``, and the edges if there are any."""
-    counting, x = spec.counting, views[0]
+    """Prepare the launches of a call. The inputs are ``x``, the edges if there are any, and the weights."""
+    counting, bins = spec.counting, spec.bins
     with_edges = counting.form != "index"
-    arrays = ["x", "edges", "out", "out_edges"] if with_edges else ["x", "out"]
-    if spec.bins == 0 and not with_edges:
+    if bins == 0:
         return nothing, None
-    clear = ClearPolicy()
-    edges, out = Pointer("edges", FLOAT64), Pointer("out", INT64)
-    cleared = edges, out, Pointer("out_edges", FLOAT64), Scalar("bins", "Int32")
-    zero = KernelSpec(("histogram", clear, *counting.key), cleared, lambda: clear.make(counting))
-    blocks = ceil_div(spec.bins + 1, clear.threads)
-    clearing = Launch(zero, x.device, blocks, {"bins": spec.bins}, arrays[1:], None, stream).run
-    if not spec.length:
-        return lambda addresses, stream: clearing(addresses[1:], stream), None
-    choice = choose(spec.length, counting.dtype.size, spec.bins)
-    policy = choice.policy
-    numbers = Scalar("length", "Int64"), Scalar("bins", "Int32"), Scalar("low", "Float64"), Scalar("scale", "Float64")
-    parameters = Pointer("x", counting.dtype), edges, out, *numbers
-    count = KernelSpec(("histogram", policy, *counting.key), parameters, lambda: policy.make(counting))
-    scale = spec.bins / (spec.high - spec.low) if spec.high > spec.low else 0.0
-    values = {"length": spec.length, "bins": spec.bins, "low": spec.low, "scale": scale}
-    names = arrays[:3] if with_edges else arrays
-    counted = Launch(count, x.device, choice.grid, values, names, None, stream).run
-    steps = [(clearing, tuple(range(1, len(arrays)))), (counted, tuple(range(len(names))))]
-    return in_turn(steps, (), x.device), None
+    given = ["x", *(["edges"] if with_edges else []), *([] if counting.weights is None else ["weights"])]
+    names = [*given, "out", *(["out_edges"] if with_edges else []), *(["words"] if counting.finished else [])]
+    words = bins * WORDS if counting.weights is not None else bins
+    form = None if counting.weights is None else window(counting.weights, spec.length)
+    cleared = words if counting.finished else bins
+    scale = bins / (spec.high - spec.low) if spec.high > spec.low else 0.0
+    steps = [(view.steps or (1,))[0] for view in outs]
+    fixed = 0 if form is None else form.digits, 0 if form is None else form.exponent, spec.low, scale, *steps
+    launches: list[tuple[Run, tuple[int, ...]]] = []
+
+    def add(policy: Policy, grid: int, length: int) -> None:
+        values: dict[str, Any] = dict(zip(NUMBERS, (length, bins, *fixed)))
+        values |= {} if spec.strided is None else spec.strided.values
+        run = Launch(kernel_spec(policy, counting), views[0].device, grid, values, names, None, stream).run
+        launches.append((run, tuple(range(len(names)))))
+
+    clear, finish, density = ClearPolicy(), FinishPolicy(), DensityPolicy()
+    add(clear, ceil_div(max(cleared, bins + 1), clear.threads), cleared)
+    kinds: list[type[CountPolicy]] = [CountPolicy if counting.layout is None else StridedPolicy]
+    if form is not None:
+        kinds = [SumPolicy] if form.known else [ExponentPolicy, SumPolicy]
+    for kind in kinds if spec.length else ():
+        choice = choose(kind, spec.length, counting.dtype.size, bins)
+        add(choice.policy, choice.grid, spec.length)
+    if counting.finished:
+        add(finish, ceil_div(bins, finish.threads), bins)
+    if counting.density:
+        add(TotalPolicy(), 1, bins)
+        add(density, ceil_div(bins, density.threads), bins)
+    temporaries = [8 * words] if counting.finished else []
+    return in_turn(launches, temporaries, views[0].device), None

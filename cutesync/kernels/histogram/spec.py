@@ -6,36 +6,49 @@ from dataclasses import dataclass
 
 from ...dtypes import BY_NAME, INT64, DType
 from ...runtime.call import Spec
+from ..layouts import Layout, Strided
 
 FLOAT64 = BY_NAME["float64"]
 
 
 @dataclass(frozen=True)
 class Counting:
-    """Elements of type ``dtype`` are counted. ``form`` says how a bin is found: "index" (the element is its number),
-    "uniform" (edges at equal distances) or "edges"."""
+    """Elements of type ``dtype`` are counted, or their ``weights`` of this type are added. ``form`` says how a bin is
+    found: "index" (the element is its number), "uniform" (edges at equal distances) or "edges". ``result`` is the type
+    of the results. With a ``layout`` elements and weights are strided."""
 
     dtype: DType
     form: str
+    weights: DType | None = None
+    result: DType = INT64
+    density: bool = False
+    layout: Layout | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether results are made of sums in memory of their own."""
+        return self.density or self.weights is not None
 
     @property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
-        return self.dtype.name, self.form
+        weights = None if self.weights is None else self.weights.name
+        return self.dtype.name, self.form, weights, self.result.name, self.density, self.layout
 
 
 @dataclass(frozen=True)
 class CountSpec(Spec):
     """A call: ``length`` elements, ``bins`` bins; ``low`` and ``high`` are the first and the last edge, if they are at
-    equal distances."""
+    equal distances. ``strided`` has the axes of the elements and the weights, unless both are contiguous."""
 
     counting: Counting
     length: int
     bins: int
     low: float = 0.0
     high: float = 0.0
+    strided: Strided | None = None
 
     @property
     def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        counts = ((self.bins,), INT64)
+        counts = ((self.bins,), self.counting.result)
         return (counts,) if self.counting.form == "index" else (counts, ((self.bins + 1,), FLOAT64))
