@@ -31,6 +31,7 @@ from .memory import FAREWELLS, HEADERS, SLOTS
 
 MINUTE = 60_000_000_000  # ns
 LOOKS = 4096  # at a word, between two looks at the clock
+EARLY_WORDS = 64  # up to so many are looked at before the first is awaited
 
 
 class Call(NamedTuple):
@@ -109,10 +110,10 @@ class Link:
 
     def coming(self, types, at) -> list:
         """The addresses of all words of the states ``at`` of all ranks, on this device, and what lies there at a first
-        look."""
+        look, or None: of many words, first looks would take too many registers."""
         places = [self.place(types, rank, at) for rank in range(self.ranks)]
         slots = [self.mine + place + w * step for place, step in places for w in range(words(types))]
-        return [(slot, load(slot)) for slot in slots]
+        return [(slot, load(slot) if len(slots) <= EARLY_WORDS else None) for slot in slots]
 
     def send(self, types, state, at) -> None:
         """Write state ``at`` of this device, registers of ``types``, into the memory of all."""
@@ -158,7 +159,7 @@ def received(link: Link, types, coming: list, rank: int, late) -> tuple[tuple, L
     """Wait for the state of a rank, one of those in ``coming``; and what is late."""
     each, halves = words(types), []
     for slot, first in coming[rank * each : (rank + 1) * each]:
-        word, late = await_word(slot, first, link.tag, late, rank)
+        word, late = await_word(slot, load(slot) if first is None else first, link.tag, late, rank)
         halves.append(Int32(word & 0xFFFFFFFF))
     return join_state(halves, types), late
 
