@@ -72,7 +72,7 @@ def test_runs(small, shapes, packed):
         parts = [of_runs(row, heads_of(row)) for row in rows]
         starts = offsets_of([part[0] for part in parts])
         values, index, inverse, lengths = ([part[k] for part in parts] for k in range(4))
-        inverse = np.asarray(inverse).reshape(found.inverse.shape)
+        inverse = np.asarray(inverse, np.int64).reshape(found.inverse.shape)
         if packed:
             inverse = inverse + starts[:-1].reshape(*inverse.shape[:-1], 1)
             joint = joined(values, "int16"), joined(index, np.int64), inverse, joined(lengths, np.int64), starts
@@ -194,13 +194,19 @@ def test_refused():
 @functools.cache
 def bench() -> faults.Bench:
     """Two filled encodings by rows."""
-    x = sample((9, 300), "int32")
+    x = sample((9, 301), "int32")
     parts = [of_runs(row, heads_of(row)) for row in x]
-    wanted = np.stack([np.append(part[0], np.full(320 - len(part[0]), 7, np.int32)) for part in parts])
+    values = np.stack([np.append(part[0], np.full(320 - len(part[0]), 7, np.int32)) for part in parts])
+    counts = [len(part[0]) for part in parts]
 
     def right() -> bool:
         found = [cs.run_length_encode(cs.asarray(x), axis=1, size=320, fill_value=7) for _ in range(2)]
-        return all(np.array_equal(s.values, wanted) for s in found)
+        lengths = all(
+            np.array_equal(row[:count], part[3])
+            for s in found
+            for row, count, part in zip(np.asarray(s.lengths), counts, parts)
+        )
+        return lengths and all(np.array_equal(s.values, values) and np.array_equal(s.count, counts) for s in found)
 
     return faults.of_tiles(force, right, schedules=4)
 
