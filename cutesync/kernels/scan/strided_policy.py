@@ -218,19 +218,19 @@ def _lines(axes: Sequence[Sequence[Axis]], k: int, size: int) -> float:
 def orders(layout: Layout) -> list[Layout]:
     """Return layouts with the columns in the orders that may be best: as they are, where neighbours are those of the
     outputs; if the first input is contiguous along another axis, with this one innermost; and with blocks of both, of
-    which a tile has runs."""
+    which a tile has runs, or with the one before the other where extents give no blocks."""
     columns = list(layout.columns)
     places = [i for i, axis in enumerate(columns) if abs(axis.steps[0]) == 1]
     if not places or places[0] == len(columns) - 1:
         return [layout]
     inputs, last = columns.pop(places[0]), columns.pop()
-    found = [[*columns, inputs, last], [*columns, last, inputs]]
+    found = [[*columns, last, inputs], [*columns, inputs, last]]
     low = [math.gcd(axis.extent, BLOCK) for axis in (inputs, last)]
     low = [axis.extent if n < MIN_BLOCK else n for n, axis in zip(low, (inputs, last))]
     if max(low) <= BLOCK:
         pairs = list(zip((inputs, last), low))
         outer = [Axis(axis.extent // n, tuple(n * step for step in axis.steps)) for axis, n in pairs]
-        found.append([*columns, *outer, *(Axis(n, axis.steps) for axis, n in pairs)])
+        found[1] = [*columns, *outer, *(Axis(n, axis.steps) for axis, n in pairs)]
     kept = (tuple(axis for axis in each if axis.extent > 1) for each in found)
     return [layout, *(replace(layout, columns=each) for each in kept if each != layout.columns)]
 
@@ -282,11 +282,13 @@ def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: 
     """Return the columns of a tile: those that cost least, for elements that do not exist, for a look-back and for
     incomplete lines."""
 
+    length, count = layout.length, layout.count
+
     def cost(lanes: int) -> float:
         tile = THREADS // lanes * height
-        tiles, chains = ceil_div(layout.length, tile), ceil_div(layout.count, lanes)
+        tiles, chains = ceil_div(length, tile), ceil_div(count, lanes)
         shared = LOOK_BACK_COST + LOOK_BACK_BYTES * words / (tile * sum(sizes))
-        total = tiles * tile * chains * lanes / (layout.length * layout.count) * (shared if tiles > 1 else 1)
+        total = tiles * tile * chains * lanes / (length * count) * (shared if tiles > 1 else 1)
         for k, (size, runs_along) in enumerate(zip(sizes, along)):
             step, run = _runs(layout.scanned[-1:], k, tile) if runs_along else _runs(layout.columns, k, lanes)
             if step < FAR:
