@@ -11,7 +11,7 @@ from ..kernels.reduce.spec import Reduction
 from ..kernels.states import States, numbered, parameter_groups
 from ..runtime.kernel import KernelSpec, Scalar
 from ..runtime.launch import Launch, Run
-from .memory import SymmetricMemory
+from .memory import Call, SymmetricMemory
 
 if TYPE_CHECKING:
     from .group import Group
@@ -107,7 +107,7 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
     """Return the kernel of an exchange between so many devices."""
     inputs, outputs, start, args = parameter_groups(operation)
     peers = [Scalar(f"peer{rank}", "Int64") for rank in range(ranks)]
-    numbers = [Scalar(name, "Int32") for name in ("rank", "count", "capacity", "take", "own", "signature")]
+    numbers = [Scalar(name, "Int32") for name in Call._fields]
 
     def examples() -> Sequence:
         groups = (inputs, outputs, [*start, *args], peers, numbers)

@@ -15,7 +15,8 @@ from ..kernels.arrays import pointers_of, together
 from ..sync.gather import Entry, Notice, enter
 from ..sync.overlap import await_launches, let_next_start
 from .exchange import THREADS
-from .link import Call, Late, Link, chosen
+from .link import Late, Link, chosen
+from .memory import Call
 
 
 class ExchangeKernel:

@@ -16,7 +16,7 @@ from ..kernels.reduce.spec import ReduceSpec, Reduction
 from ..kernels.states import Argument, States
 from ..runtime.launch import Run
 from .exchange import Side, launch_each
-from .memory import GATHER, GATHER_SLOTS, SymmetricMemory
+from .memory import GATHER, GATHER_SLOTS, Call, SymmetricMemory
 
 if TYPE_CHECKING:
     from .sharded import Sharded
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Fused:
     """What such a kernel computes. ``first`` reduces the part to the values of a state; ``last`` makes the state that
     is sent of these values, combines those of the ranks, and makes the results. The run-time arguments are those of
-    both, then the numbers of ``link.Call`` and the addresses of the memory of all ranks."""
+    both, then the numbers of ``memory.Call`` and the addresses of the memory of all ranks."""
 
     first: Any
     last: Any
@@ -47,7 +47,7 @@ class Fused:
 
     @property
     def args(self) -> tuple[Argument, ...]:
-        return (*self.first.args, *self.last.args, *(Argument(INT64, False),) * (6 + self.ranks))
+        return (*self.first.args, *self.last.args, *(Argument(INT64, False),) * (len(Call._fields) + self.ranks))
 
     @property
     def key(self) -> tuple:
@@ -92,7 +92,7 @@ class FusedReduce:
         base = memory.bases[rank]
         signature = zlib.crc32(repr(self.fused.key).encode()) & 0x7FFFFFFF
         side = self.sides[rank]
-        call = (rank, 1, memory.capacity, side.take, 1, signature)
+        call = Call(rank=rank, count=1, capacity=memory.capacity, take=side.take, own=1, signature=signature)
         args = (*self.args, *side.args, *call, *memory.bases)
         own = {"counters": base + GATHER, "scratch": base + memory.gather_slots}
         extents, ordinal = (1, self.lengths[rank], 1), self.group.ordinals[rank]

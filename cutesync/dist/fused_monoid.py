@@ -7,7 +7,8 @@ from typing import Any
 from cutlass import Int32, Int64, cute
 
 from ..sync.gather import Entry
-from .link import Call, Link, chosen
+from .link import Link, chosen
+from .memory import Call
 
 
 class FusedMonoid:

@@ -27,24 +27,11 @@ from cutlass.experimental import primitives
 from ..sync.gather import join_state, split_state, words
 from ..sync.wait import LAST_WORDS, PATIENCE, bounded
 from ..warp import Maybe
-from .memory import FAREWELLS, HEADERS, SLOTS
+from .memory import FAREWELLS, HEADERS, SLOTS, Call
 
 MINUTE = 60_000_000_000  # ns
 LOOKS = 4096  # at a word, between two looks at the clock
 EARLY_WORDS = 64  # up to so many are looked at before the first is awaited
-
-
-class Call(NamedTuple):
-    """The numbers of a launch, each an Int32: its rank, how many states are exchanged, how many words of the memory a
-    rank has, a bit for each rank whose states are combined, whether the device has states itself, and the signature
-    that the launches of all ranks have."""
-
-    rank: Any
-    count: Any
-    capacity: Any
-    take: Any
-    own: Any
-    signature: Any
 
 
 @dataclass(frozen=True)

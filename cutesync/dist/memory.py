@@ -13,6 +13,8 @@ memory belongs to one stream a device, or to one graph: two launches never use i
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from ..runtime import backend
 
 MAX_RANKS = 8
@@ -23,6 +25,19 @@ CAPACITY = 1 << 14  # words a rank: 64 KiB of values
 GATHER_SLOTS = 1 << 13
 
 _given_up: list[tuple[int, int]] = []  # device and address of memory that no group has any more
+
+
+class Call(NamedTuple):
+    """The numbers of a launch, each an Int32: its rank, how many states are exchanged, how many words of the memory a
+    rank has, a bit for each rank whose states are combined, whether the device has states itself, and the signature
+    that the launches of all ranks have."""
+
+    rank: Any
+    count: Any
+    capacity: Any
+    take: Any
+    own: Any
+    signature: Any
 
 
 class SymmetricMemory:

@@ -17,8 +17,8 @@ from cutlass import Int32, Int64, Uint8, Uint16, cute
 from ..kernels.reduce.base import store_vector
 from ..sync.gather import Notice, enter
 from ..sync.overlap import await_launches
-from .link import Call, Link, chosen
-from .memory import ENDED
+from .link import Link, chosen
+from .memory import ENDED, Call
 from .pull import THREADS, UNROLL
 
 

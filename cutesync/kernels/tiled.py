@@ -15,6 +15,7 @@ from cutlass import Int32, Int64
 from ..sync.gather import Entry, enter
 from ..sync.overlap import await_launches
 from ..sync.ring import Cursor
+from .coordinates import element
 
 
 class TiledKernel:
@@ -49,11 +50,6 @@ class TiledKernel:
 def positions(length, count: cute.Pointer) -> Any:
     """How many of ``length`` positions count where the number is in memory."""
     return cutlass.min(cutlass.max(Int64(element(count)), Int64(0)), length)
-
-
-def element(pointer) -> Any:
-    """The element that a pointer points to."""
-    return cute.make_tensor(pointer, cute.make_layout((1,)))[0]
 
 
 @cute.jit

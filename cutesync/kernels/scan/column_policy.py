@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..axes import NUMBER_BITS
 from ..policy import Policy
 from .problem import MAX_CHUNK_WORDS, SMS, Choice, Problem
 
@@ -29,7 +30,6 @@ ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a th
 MAX_UNROLLED_ROWS = 32
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
-INT32_COUNT = 1 << 31
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 WORD_BYTES, FLIGHT_BYTES, FULL_THREADS = 4, 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
@@ -86,7 +86,7 @@ def columns(problem: Problem) -> Choice:
         unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
     aligned_out = problem.aligned(items) == 0
     threads = problem.rows * units
-    if 4 * units <= 3 * max(lanes, WARP_LANES) and threads + COLUMN_LANES < INT32_COUNT:
+    if 4 * units <= 3 * max(lanes, WARP_LANES) and threads + COLUMN_LANES < 1 << NUMBER_BITS:
         policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, flat=True)
         return Choice(policy, units, ceil_div(threads, COLUMN_LANES))
     width = _columns_apart(problem) if items * problem.wide < WORD_BYTES and not problem.several else 1

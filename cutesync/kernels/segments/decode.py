@@ -14,7 +14,7 @@ from cutlass import Int32, Int64
 from ...monoid import choose
 from ...sync.overlap import await_launches
 from ...warp import LANES
-from ..tiled import element
+from ..coordinates import element
 
 ROWS = 32
 WARPS = 8

@@ -6,7 +6,7 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
 from ...sync.overlap import await_launches
-from ..tiled import element
+from ..coordinates import element
 from .search import SearchSpec
 
 

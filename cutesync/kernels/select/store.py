@@ -14,8 +14,8 @@ from cutlass import Int32, Int64, Uint32
 
 from ...monoid import choose
 from ...warp import LANES
+from ..coordinates import element
 from ..gather import WORDS, coordinates
-from ..tiled import element
 from .chunk import Part, cells, put, row_of
 from .tally import Before, count_of, last_of
 from .where import below

@@ -10,7 +10,7 @@ from cutlass import Boolean, Float32, Int32, Int64, Uint32
 
 from ...dtypes import BOOL, DType
 from ...monoid import choose, nonzero, traced
-from ..tiled import element
+from ..coordinates import element
 
 ONES, LOW_BITS = 0x01010101, 0x7F7F7F7F
 GATHER = 0x10204080  # the product of a word of flags, 0 or 1 a byte, has the flag of byte k at bit 28 + k
