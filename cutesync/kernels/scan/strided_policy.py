@@ -27,8 +27,8 @@ SECTOR_BYTES = 32  # of memory, read for nothing at the two ends of a run, half 
 # 1.5 98 us, at 1.1 115 us).
 LOOK_BACK_COST = 1.5
 LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
-# Bytes that an SM moves to and from memory in the clock in which it accesses a line: 4.8 TB/s of 132 SMs at 1.7 GHz is 21
-# both ways, half of it one way. Not fitted.
+# Bytes that an SM moves to memory, or from it, in the clock in which it accesses a line: half of 4.8 TB/s over 132 SMs
+# at 1.7 GHz. Not fitted.
 LINE_COST = 11.0
 WARP_LANES, LINE_BYTES = 32, 128
 WORD_BYTES = 4
