@@ -42,7 +42,7 @@ SMALL_BYTES, MAX_SMALL_ROWS, MAX_ROWS = 2, 64, 512
 class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     """An axis that is not the last, with many columns. A block has ``lanes`` threads side by side, with ``width``
     columns each, and ``unroll`` rows of them at once. ``flat``: threads are numbered through the columns of all outer
-    slices, not of one."""
+    slices, not of one. ``apart``: a thread's columns lie ``lanes`` apart, as words do not hold whole columns."""
 
     width: int
     lanes: int
