@@ -338,6 +338,7 @@ def test_streams_and_graphs_of_torch():
     torch = pytest.importorskip("torch")
     x, y = torch.arange(1000.0, device="cuda"), torch.zeros(1000, device="cuda")
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())  # x and y are filled there
     with torch.cuda.stream(side):
         cs.launch(own.scale, x, y, 2.0)
     side.synchronize()
