@@ -6,7 +6,8 @@ values through each other's memory; they need no library for it.
 """
 
 from . import calls as calls
+from .communicators import in_threads
 from .group import Group
 from .sharded import Sharded
 
-__all__ = ["Group", "Sharded"]
+__all__ = ["Group", "Sharded", "in_threads"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ from ..identity import identify
 from ..kernels.reduce.spec import Reduction
 from ..ops import operator
 from ..runtime import arrays, backend, device, device_array, workspace
+from .communicators import Communicator, MpiCommunicator, NcclCommunicator, TorchCommunicator
 from .exchange import Exchange, Side
 from .memory import MAX_RANKS, SymmetricMemory
 from .sharded import Sharded, axis_number
+from .team import Team, own_device
 from .work import Together, Work
 
 
@@ -27,10 +29,13 @@ class Group:
     current one of the arrays' library, or those of ``stream=``, a sequence.
     """
 
-    def __init__(self, ordinals: Sequence[int]) -> None:
-        self.ordinals = tuple(ordinals)
-        self.place = backend.of(self.ordinals[0])
-        self.place.connect(self.ordinals)
+    def __init__(self, ordinals: Sequence[int], team: Team | None = None) -> None:
+        self.ordinals, self.team = tuple(ordinals), team
+        own = self.ordinals[0] if team is None else team.ordinal
+        self._contexts = tuple(own if ordinal == device.REMOTE else ordinal for ordinal in self.ordinals)
+        self.place = backend.of(own)
+        if team is None:
+            self.place.connect(self.ordinals)
         self._memories: dict[Hashable, SymmetricMemory] = {}
         self.plans: dict[tuple, Any] = {}  # of calls, by what they depend on
 
@@ -53,6 +58,40 @@ class Group:
             advice = "cs.emulate(devices=...) sets their number on the emulator"
             raise DeviceError(explain("devices", devices, f"numbers of the {len(found)} devices here", advice))
         return cls([found[number] for number in wanted])
+
+    @classmethod
+    def of(cls, communicator: Communicator, device: int | None = None) -> Group:
+        """Return the group of several processes of one host, each with one GPU: ``device``, by default the one with the
+        number of the rank. All ranks call it.
+
+        ``communicator`` is any object with ``rank``, ``size`` and ``allgather(data)``, which returns the bytes of all
+        ranks in order. Every process makes the same calls in the same order, and has its own part of each array: the
+        only one in ``Sharded(group, parts, axis)``. Each has memory that the others map (CUDA's interprocess handles).
+        Raise DeviceError if ranks are on different hosts, share a device, or cannot access each other's memory."""
+        team = Team(communicator, own_device(communicator, device))
+        return cls(team.ordinals, team)
+
+    @classmethod
+    def from_torch(cls, process_group: Any = None, device: int | None = None) -> Group:
+        """Return the group of the ranks of a ``torch.distributed`` process group, by default of all processes, each
+        with torch's current device; see ``of``. Its backend must be able to exchange objects; in captures of graphs,
+        with gloo."""
+        return cls.of(TorchCommunicator(process_group), device)
+
+    @classmethod
+    def from_mpi(cls, comm: Any, device: int | None = None) -> Group:
+        """Return the group of the ranks of a communicator of mpi4py; see ``of``."""
+        return cls.of(MpiCommunicator(comm), device)
+
+    @classmethod
+    def from_nccl(cls, communicator: Any) -> Group:
+        """Return the group of the ranks of a Communicator of nccl4py, each with its device; see ``of``."""
+        return cls.of(NcclCommunicator(communicator))
+
+    @property
+    def rank(self) -> int | None:
+        """The rank of this process; None if it has all devices."""
+        return None if self.team is None else self.team.rank
 
     @property
     def size(self) -> int:
@@ -86,7 +125,7 @@ class Group:
     def put(self, x: Any, rank: int) -> device_array.DeviceArray:
         """Copy a NumPy array to the device of a rank."""
         host = np.asarray(x)
-        with self.place.using(self.ordinals[rank]):
+        with self.place.using(self._contexts[rank]):
             return device_array.from_numpy(host, element_type(host.dtype, "x"), self.ordinals[rank])
 
     def all_reduce(self, parts: Any, op: Any = "add", *, dtype: Any = None, stream: Any = None) -> Sharded:
@@ -95,7 +134,7 @@ class Group:
 
         The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time. Results have the type
         ``dtype``, by default that of the parts, and are rounded once."""
-        given = parts.parts if type(parts) is Sharded else tuple(parts)
+        given = self._like_parts(parts)
         libraries = [arrays.adapter(part) for part in given]
         found = [library.identify_strided(part) for library, part in zip(libraries, given)]
         meaning = [(type(part), at & 15, signature) for part, (at, signature) in zip(given, found)]
@@ -126,7 +165,7 @@ class Group:
         all arrays in place, in one launch. The arrays may have any strides with which they have few axes."""
         from .reshard import reduce_scatter
 
-        given = Sharded(self, parts.parts if type(parts) is Sharded else parts, None)
+        given = Sharded(self, self._like_parts(parts), None)
         result = given.dtype if dtype is None else element_type(dtype, "dtype")
         return reduce_scatter(given, (op, result), axis, lengths, stream)
 
@@ -141,6 +180,11 @@ class Group:
         everyone = [Side(True, (1 << self.size) - 1)] * self.size
         return Exchange(self, operation, given.size, everyone), self.allocators(given, given.shape, result)
 
+    def _like_parts(self, parts: Any) -> tuple[Any, ...]:
+        """Return arrays of one shape, one for each rank; other processes have arrays like that of this one."""
+        given = parts.parts if type(parts) is Sharded else tuple(parts)
+        return given if self.team is None or len(given) == self.size else self.team.alike(given)
+
     # --- what the functions of this package use -----------------------------------------------------------------------
 
     def streams(self, x: Sharded, stream: Any) -> tuple[int, ...]:
@@ -151,6 +195,12 @@ class Group:
 
     def given_streams(self, stream: Any) -> tuple[int, ...]:
         """Return the streams of ``stream=``, a sequence, as raw handles."""
+        if self.team is not None:
+            given = stream if isinstance(stream, (tuple, list)) else (stream,)
+            own = {1: 0, self.size: self.team.rank}.get(len(given))
+            if own is not None:
+                handle = arrays.stream_handle(given[own])
+                return tuple([handle if rank == self.team.rank else 0 for rank in range(self.size)])
         if not isinstance(stream, (tuple, list)) or len(stream) != self.size:
             raise ArgumentTypeError(explain("stream", repr(stream), f"None, or a sequence of {self.size} streams"))
         return tuple(map(arrays.stream_handle, stream))
@@ -159,6 +209,16 @@ class Group:
         """Return the adapter of each part's library, and the function that makes such an array beside the part."""
         libraries = [arrays.adapter(part) for part in like.parts]
         return [(library, library.allocator(shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
+
+    def at_once(self) -> contextlib.AbstractContextManager[Callable[[int], None]]:
+        """Return a context for launches that wait for each other (see ``Backend.at_once``)."""
+        return self.place.at_once(self._contexts, None if self.team is None else self.team.meeting)
+
+    def hosts(self, copy: Callable[[int], np.ndarray]) -> list[np.ndarray]:
+        """Return ``copy(rank)`` of all ranks; each process makes its own and sends it to the others."""
+        if self.team is None:
+            return [copy(rank) for rank in range(self.size)]
+        return self.team.hosts(copy(self.team.rank))
 
     def together(self) -> Together:
         """Return a context for several calls, all of whose launches may wait for each other."""
@@ -182,7 +242,7 @@ class Group:
         found = self._memories.get(key)
         if found is None:
             of_graph = any(type(part) is tuple and part[0] == "capture" for part in key)
-            found = self._memories[key] = SymmetricMemory(self.ordinals, of_graph)
+            found = self._memories[key] = SymmetricMemory(self.ordinals, of_graph, self.team)
         return found
 
     def _number(self, ordinal: int, stream: int) -> Hashable:

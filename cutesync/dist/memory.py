@@ -13,9 +13,12 @@ memory belongs to one stream a device, or to one graph: two launches never use i
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime import backend
+
+if TYPE_CHECKING:
+    from .team import Team
 
 MAX_RANKS = 8
 GATHER, ENDED = 128, 192
@@ -42,19 +45,33 @@ class Call(NamedTuple):
 
 class SymmetricMemory:
     """The memory of a group. ``bases`` are its addresses, by rank. It is freed some time after the last reference to it
-    is gone, unless it is that of a graph, which may be replayed for ever."""
+    is gone, unless it is that of a graph, which may be replayed for ever, or other processes have it."""
 
-    def __init__(self, ordinals: tuple[int, ...], of_graph: bool) -> None:
+    def __init__(self, ordinals: tuple[int, ...], of_graph: bool, team: Team | None = None) -> None:
         _free_what_is_given_up()
-        self.ordinals, self.of_graph = ordinals, of_graph
+        self.ordinals, self.team = ordinals, team
+        self.lasts = of_graph or team is not None
+        self._staged: tuple[int, tuple[int, ...]] = 0, ()  # bytes, and addresses
         # The sanitizer keeps many times as much beside the emulator's memory.
         self.capacity = CAPACITY >> 4 if backend.of(ordinals[0]).on_host else CAPACITY
         self.gather_slots = SLOTS + 2 * len(ordinals) * self.capacity * 8
         size = self.gather_slots + GATHER_SLOTS * 8
-        self.bases = tuple(backend.of(ordinal).make_workspace(size, HEADERS, ordinal) for ordinal in ordinals)
+        if team is not None:
+            self.bases = team.share(size, HEADERS)
+        else:
+            self.bases = tuple(backend.of(ordinal).make_workspace(size, HEADERS, ordinal) for ordinal in ordinals)
+
+    def staging(self, team: Team, size: int) -> tuple[int, ...]:
+        """Return the addresses of ``size`` bytes for parts that other processes read, by rank."""
+        held, bases = self._staged
+        if held < size:
+            held = 1 << max(size - 1, 1 << 12).bit_length()
+            bases = team.share(held, 0)
+            self._staged = held, bases
+        return bases
 
     def __del__(self, given_up: list = _given_up) -> None:
-        if hasattr(self, "bases") and not self.of_graph:
+        if hasattr(self, "bases") and not self.lasts:
             given_up.extend(zip(self.ordinals, self.bases))
 
 

@@ -15,6 +15,7 @@ from ..ops import operator
 from ..runtime import arrays
 from .pull import NOTHING, Part, Pull, geometry
 from .sharded import Sharded, axis_number
+from .staged import Staged, staged_view
 from .work import Work
 
 Box = tuple[tuple[int, int], ...]
@@ -42,9 +43,11 @@ class PullPlan:
             of_rank = [NOTHING] * group.size
             for r, (own, view) in enumerate(zip(held, x.views)):
                 if box is not None and shape is not None and (not alone or q == r):
-                    of_rank[r] = geometry(_shared(own, box), view, shape)
+                    held_view = view if group.team is None else staged_view(view)
+                    of_rank[r] = geometry(_shared(own, box), held_view, shape)
             blocks.append(tuple(of_rank))
-        self.pull = Pull(group, x.dtype, blocks, [at & 15 for at in x.pointers], reduction)
+        self.staged = None if group.team is None else Staged(group.team, x)
+        self.pull = Pull(group, x.dtype, blocks, [0] if self.staged else [at & 15 for at in x.pointers], reduction)
 
     def run(self, x: Sharded, streams: tuple[int, ...], explicit: bool) -> list:
         """Return the result of each device, None where there is none."""
@@ -55,7 +58,8 @@ class PullPlan:
                 y = None if like is None else like[1](streams[rank], explicit)
                 results.append(y)
                 targets.append(0 if like is None else like[0](y))
-            self.pull.launch_all(x.pointers, targets, work)
+            sources = x.pointers if self.staged is None else self.staged.copy(x, work)
+            self.pull.launch_all(sources, targets, work)
         return results
 
 
@@ -102,7 +106,8 @@ def gather(x: Sharded, rank: int, stream: Any) -> Any:
         (whole, *_) = _boxes(x.shape, None, [0])
         to = [whole if r == rank else None for r in range(size)]
         plan = x.group.plans[key] = PullPlan(x, _boxes(x.shape, x.axis, x.lengths or [0] * size), to)
-    return plan.run(x, x.group.streams(x, stream), stream is not None)[rank]
+    found = plan.run(x, x.group.streams(x, stream), stream is not None)[rank]
+    return found if x.group.rank in (None, rank) else None
 
 
 def reduce_scatter(

@@ -31,16 +31,19 @@ class Ragged:
     come before them on lower ranks. Both are 0-d int64 arrays on device ``r``. ``np.asarray(ragged)`` waits, and
     returns the values of all devices one after the other."""
 
-    __slots__ = ("counts", "offsets", "parts", "shape")
+    __slots__ = ("_group", "counts", "offsets", "parts", "shape")
 
     def __init__(self, parts: Sharded, counts: Sharded, offsets: Sharded) -> None:
+        self._group = parts.group
         self.parts, self.counts, self.offsets = parts.parts, counts.parts, offsets.parts
         self.shape = parts.shape
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        counts = [int(host_of(count)) for count in self.counts]
-        host = np.concatenate([host_of(part)[:count] for part, count in zip(self.parts, counts)])
+        host = np.concatenate(self._group.hosts(self._values))
         return host if dtype is None else host.astype(dtype)
+
+    def _values(self, rank: int) -> np.ndarray:
+        return host_of(self.parts[rank])[: int(host_of(self.counts[rank]))]
 
     def __getitem__(self, index: Any) -> np.ndarray:
         """Wait; return NumPy values of all devices."""

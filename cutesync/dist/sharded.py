@@ -26,12 +26,17 @@ class Sharded:
     Parts are arrays of any library, of one type, and of one shape except along ``axis``; they may be empty. With
     ``axis`` None every part is the whole array: the same values on every device. ``group.shard(x)`` makes one of a
     NumPy array, ``np.asarray(sharded)`` makes a NumPy array of all parts.
+
+    In a group of several processes, ``parts`` is a sequence of one array, that of this process, and all ranks make the
+    Sharded together; ``parts`` then has stand-ins for those of the others.
     """
 
     __slots__ = ("_facts", "axis", "group", "parts")
 
     def __init__(self, group: Group, parts: Sequence[Any], axis: int | None = 0) -> None:
         self.group, self.parts = group, tuple(parts)
+        if group.team is not None and len(self.parts) != group.size:
+            self.parts = group.team.complete(self.parts)
         if len(self.parts) != group.size:
             raise ArgumentValueError(
                 explain("parts", f"{len(self.parts)} arrays", f"{group.size}, one for each device")
@@ -118,11 +123,12 @@ class Sharded:
         return tuple(b - a for a, b in zip(self.offsets, self.offsets[1:]))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        """Return a NumPy copy of the whole array, after waiting for the work on every device."""
+        """Return a NumPy copy of the whole array, after waiting for the work on every device. Processes send each other
+        their parts."""
         if self.axis is None:
-            host = host_of(self.parts[0])
+            host = host_of(self.parts[self.group.rank or 0])
         else:
-            host = np.concatenate([host_of(part) for part in self.parts], self.axis)
+            host = np.concatenate(self.group.hosts(lambda rank: host_of(self.parts[rank])), self.axis)
         return host if dtype is None else host.astype(dtype)
 
     def reshard(self, axis: int | None, lengths: Sequence[int] | None = None, *, stream: Any = None) -> Sharded:
@@ -134,7 +140,8 @@ class Sharded:
         return reshard(self, axis, lengths, stream)
 
     def gather(self, rank: int = 0, *, stream: Any = None) -> Any:
-        """Return a copy of the whole array on the device of ``rank``: an array of the library of its part."""
+        """Return a copy of the whole array on the device of ``rank``: an array of the library of its part. Other
+        processes get None."""
         from .reshard import gather
 
         return gather(self, rank, stream)

@@ -20,7 +20,7 @@ class Together:
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._launches = group.place.at_once(group.ordinals)
+        self._launches = group.at_once()
 
     def __enter__(self) -> Any:
         self.at = self._launches.__enter__()
@@ -46,5 +46,5 @@ class Work(Together):
 
     def __init__(self, group: Group, streams: tuple[int, ...], explicit: bool) -> None:
         self._group, self.streams, self.explicit = group, streams, explicit
-        self._launches = group.place.at_once(group.ordinals)
+        self._launches = group.at_once()
         self.memory = group.memory(streams)

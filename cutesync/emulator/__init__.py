@@ -29,6 +29,7 @@ their tensor maps.
 from .check import call, check, compile_for_emulator
 from .device import DEVICE, Device
 from .from_ptx import check_ptx
+from .meeting import meeting
 from .report import EmulationError, Report
 from .run import LOCK, at_once, executable, launch, run
 from .schedule import POLICIES
@@ -50,6 +51,7 @@ __all__ = [
     "emulate",
     "executable",
     "launch",
+    "meeting",
     "run",
     "settings",
 ]

@@ -23,6 +23,7 @@ from .device import DEVICE, Device
 from .driver import Executable, Launch
 from .gate import MALFORMED
 from .machine import Machine
+from .meeting import ALONE, Alone, Meeting, Others
 from .memory import Region
 from .parallel import in_processes
 from .report import EmulationError, Findings, Report
@@ -129,9 +130,10 @@ def _packed(function, parameters) -> bytes:
 
 
 @contextlib.contextmanager
-def at_once() -> Iterator[None]:
+def at_once(others: Alone | Meeting | Others = ALONE) -> Iterator[None]:
     """Launches inside, of this thread or task, wait for the end of the block. Then those of different devices run at
-    the same time, and those of one device in order. An inner block belongs to the outer one."""
+    the same time, and those of one device in order. An inner block belongs to the outer one. ``others``: so do those of
+    other ranks."""
     if _waiting.get() is not None:
         yield
         return
@@ -142,9 +144,13 @@ def at_once() -> Iterator[None]:
         yield
     finally:
         _waiting.reset(token)
-    if launches:
-        with LOCK:
-            run_launch(Several(launches), DEVICE, settings())
+
+    others.run(launches, _run_several)
+
+
+def _run_several(launches: list[tuple[int, Launch]], patience: float = 0.0) -> None:
+    with LOCK:
+        run_launch(Several(launches, patience), DEVICE, settings())
 
 
 def enqueue(device: int, launch: Launch) -> bool:

@@ -13,6 +13,7 @@ the launches before it on its own device have done and learnt, from its start or
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from math import prod
@@ -23,7 +24,7 @@ import numpy as np
 from .block import MAX_BLOCKS, Block
 from .clocks import ACTORS, Clock
 from .driver import Launch
-from .fragment import Fragment
+from .fragment import POLL, Fragment
 from .machine import Machine
 from .memory import Memory
 from .report import where
@@ -36,9 +37,11 @@ _OVER = np.int64((1 << 62) - 1)  # later than every event
 
 
 class Several:
-    """Launches by device, in the order in which each device runs them."""
+    """Launches by device, in the order in which each device runs them. ``patience``: they may wait for other processes,
+    for so many seconds."""
 
-    def __init__(self, launches: Sequence[tuple[int, Launch]]) -> None:
+    def __init__(self, launches: Sequence[tuple[int, Launch]], patience: float = 0.0) -> None:
+        self.patience = patience
         self.launches = tuple(launches)
         self.program = self.launches[0][1].program  # its name is that of the whole in reports
         self.programmatic = all(launch.programmatic for _, launch in self.launches)
@@ -57,6 +60,7 @@ class Ensemble(Machine):
         self.before: dict[int, Clock] = {device: Clock() for device in self.streams}
         self.owners: dict[int, tuple[Member, tuple[int, int, int]]] = {}  # of a block's number in clocks: and where
         self.next_number = 0
+        self.until = time.monotonic() + several.patience
 
     def advance(self) -> None:
         """Start the next launch of each device that has ended one."""
@@ -67,6 +71,16 @@ class Ensemble(Machine):
                 del self.current[device]
             if device not in self.current and stream:
                 self.current[device] = Member(self, device, stream.popleft())
+
+    def stalled(self) -> bool:
+        """While other processes may write what threads wait for, these look again and again."""
+        waiting = [f for f in self.fragments() if f.state is POLL]
+        if not waiting or self.pending or time.monotonic() >= self.until:
+            return super().stalled()
+        time.sleep(0.0005)
+        for f in waiting:
+            self.resume(f, POLL)
+        return True
 
     def under_way(self) -> list[Member]:
         return [member for member in self.current.values() if not member.over()]

@@ -1,8 +1,8 @@
 """Where memory resides and kernels run: a GPU, the emulator, or (in a dry run) nowhere. Only this module distinguishes
 them.
 
-Devices are numbered: GPUs as in CUDA, a dry run is ``device.DRY``, and other negative numbers are devices of the
-emulator, the first of which is ``device.HOST``.
+Devices are numbered: GPUs as in CUDA, a dry run is ``device.DRY``, devices of other processes are ``device.REMOTE``,
+and other negative numbers are devices of the emulator, the first of which is ``device.HOST``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import device
 
@@ -77,6 +77,24 @@ class Backend(Protocol):
         """Free a workspace. Return False if the caller must try again later."""
         ...
 
+    def make_shared(self, size: int, cleared: int, ordinal: int) -> tuple[int, bytes]:
+        """Allocate memory as ``make_workspace`` does, which other processes can open, and which is never freed. Return
+        its address, and what ``open_shared`` needs."""
+        ...
+
+    def open_shared(self, handle: bytes, ordinal: int) -> int:
+        """Return the address at which kernels on device ``ordinal`` access shared memory of another rank."""
+        ...
+
+    def identity(self, ordinal: int) -> tuple[str, str]:
+        """Return what tells the host of a device from others, and the device from others of the host."""
+        ...
+
+    def meeting(self, name: str | None, size: int) -> Any:
+        """Return what ``at_once`` needs for launches of ``size`` ranks that wait for each other. ``name`` is that of a
+        group of threads, None if the ranks are processes."""
+        ...
+
     def capture(self, stream: int) -> int | None:
         """Return a number that identifies the graph capture of ``stream``; None if the stream is not being captured."""
         ...
@@ -102,9 +120,12 @@ class Backend(Protocol):
         """Return a context inside which calls for this device take no detour."""
         ...
 
-    def at_once(self, ordinals: tuple[int, ...]) -> contextlib.AbstractContextManager[Callable[[int], None]]:
-        """Return a context for launches on these devices that wait for each other. They may start when it ends. It
-        gives a function that makes the device ``ordinals[rank]`` current."""
+    def at_once(
+        self, ordinals: tuple[int, ...], meeting: Any = None
+    ) -> contextlib.AbstractContextManager[Callable[[int], None]]:
+        """Return a context for launches on these devices that wait for each other, and for those of the other ranks of
+        a ``meeting``. They may start when it ends. It gives a function that makes the device ``ordinals[rank]``
+        current."""
         ...
 
     def multiprocessors(self, ordinal: int) -> int: ...
@@ -119,9 +140,9 @@ def of(ordinal: int) -> Backend:
         from .gpu import GPU
 
         return GPU
-    from .emulated import DRY, EMULATOR
+    from .emulated import DRY, EMULATOR, REMOTE
 
-    return DRY if ordinal == device.DRY else EMULATOR
+    return {device.DRY: DRY, device.REMOTE: REMOTE}.get(ordinal, EMULATOR)
 
 
 def current() -> Backend:

@@ -23,6 +23,7 @@ ARCH = "sm_90a"
 DEFAULT = (0, 1)  # both handles of the default stream
 PER_THREAD = 2  # the handle that means another stream in each thread
 HOST, DRY = -1, -2  # the ordinals of the emulator, which uses host memory, and of dry runs (see backend.py)
+REMOTE = -1000  # the ordinal of every device that belongs to another process of a group
 
 
 def emulated(number: int) -> int:

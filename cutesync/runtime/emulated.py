@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import WorkspaceError, explain
-from . import device, tensor_map
+from . import backend, device, shared, tensor_map
 from .compiler import Kernel
 
 _ALIGNMENT = 256
@@ -20,11 +21,9 @@ _workspaces: dict[int, np.ndarray] = {}
 _addresses = itertools.count(1 << 40, 1 << 40)  # of arrays of dry runs: no two overlap
 
 
-def _memory(size: int, fill: int | None = None) -> tuple[int, np.ndarray]:
+def _memory(size: int) -> tuple[int, np.ndarray]:
     """Allocate aligned host memory. Return its address and its owner."""
     owner = np.empty(size + _ALIGNMENT, np.uint8)
-    if fill is not None:
-        owner[:] = fill
     return owner.ctypes.data + -owner.ctypes.data % _ALIGNMENT, owner
 
 
@@ -34,6 +33,23 @@ def _register(ptr: int, size: int, owner: np.ndarray, initialised: bool) -> None
     from ..emulator import DEVICE
 
     DEVICE.register(ptr, size, f"DeviceArray of {size} bytes", initialised=initialised, owner=owner)
+
+
+def _fill(base: int, size: int, cleared: int) -> None:
+    """Make memory a workspace: the first bytes are ``cleared``, and others set to 0xCD. If none are cleared, what a
+    launch leaves there may depend on timing."""
+    ctypes.memset(base, 0xCD, size)
+    ctypes.memset(base, 0, cleared)
+    _know(base, size, cleared > 0)
+
+
+def _know(base: int, size: int, result: bool = True) -> None:
+    """Let kernels access a workspace. Unless it is a ``result``, what a launch leaves there may depend on timing."""
+    from ..emulator import DEVICE
+
+    region = DEVICE.register(base, size, "the workspace")
+    if region is not None:
+        region.result = result
 
 
 class _Emulator:
@@ -59,10 +75,10 @@ class _Emulator:
 
     @staticmethod
     @contextlib.contextmanager
-    def at_once(ordinals: tuple[int, ...]) -> Iterator[Callable[[int], None]]:
+    def at_once(ordinals: tuple[int, ...], meeting: Any = None) -> Iterator[Callable[[int], None]]:
         from ..emulator import at_once
 
-        with at_once():
+        with at_once() if meeting is None else at_once(meeting):
             yield lambda rank: None
 
     @staticmethod
@@ -132,15 +148,9 @@ class _Emulator:
 
     @staticmethod
     def make_workspace(size: int, cleared: int, ordinal: int) -> int:
-        """Bytes that are not ``cleared`` are set to 0xCD: kernels must not rely on them. If none are, what a launch
-        leaves there may depend on timing."""
-        from ..emulator import DEVICE
-
-        base, owner = _memory(size, 0xCD)
-        ctypes.memset(base, 0, cleared)
-        region = DEVICE.register(base, size, "the workspace")
-        if region is not None:
-            region.result = cleared > 0
+        """Kernels must not rely on bytes that are not ``cleared``."""
+        base, owner = _memory(size)
+        _fill(base, size, cleared)
         _workspaces[base] = owner
         return base
 
@@ -152,6 +162,29 @@ class _Emulator:
         DEVICE.unregister(base)
         del _workspaces[base]
         return True
+
+    @staticmethod
+    def make_shared(size: int, cleared: int, ordinal: int) -> tuple[int, bytes]:
+        base, handle = shared.make_on_host(size)
+        _fill(base, size, cleared)
+        return base, handle
+
+    @staticmethod
+    def open_shared(handle: bytes, ordinal: int) -> int:
+        base, size, here = shared.open_on_host(handle)
+        if not here:
+            _know(base, size)
+        return base
+
+    @staticmethod
+    def identity(ordinal: int) -> tuple[str, str]:
+        return shared.host(), f"{os.getpid()} {ordinal}"
+
+    @staticmethod
+    def meeting(name: str | None, size: int) -> Any:
+        from ..emulator import meeting
+
+        return meeting(name, size)
 
     @staticmethod
     def capture(stream: int) -> int | None:
@@ -205,4 +238,17 @@ class _Dry(_Emulator):
         ctypes.memset(to, 0, array.nbytes)
 
 
-EMULATOR, DRY = _Emulator(), _Dry()
+class _Remote(_Dry):
+    """The backend of devices that belong to other processes: what is launched there, these launch themselves. Its
+    arrays have shapes and types, and addresses that are never accessed."""
+
+    @property
+    def on_host(self) -> bool:  # type: ignore[override]
+        return backend.current().on_host
+
+    @staticmethod
+    def ordinal(wanted: int | None) -> int:
+        return device.REMOTE
+
+
+EMULATOR, DRY, REMOTE = _Emulator(), _Dry(), _Remote()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..errors import CaptureError, LaunchError, explain
-from . import device, forks, tensor_map
+from . import device, forks, shared, tensor_map
 from .compiler import Kernel, alone, compiling, refuse_while_tracing
 from .host_code import HostCode
 
@@ -65,7 +65,7 @@ class _Gpu:
     using = staticmethod(device.using)
 
     @staticmethod
-    def at_once(ordinals: tuple[int, ...]) -> device.Switch:
+    def at_once(ordinals: tuple[int, ...], meeting: Any = None) -> device.Switch:
         """Launches are asynchronous: nothing waits for the end of the context."""
         return device.Switch(device.contexts(ordinals))
 
@@ -201,6 +201,12 @@ class _Gpu:
     def free_workspace(base: int, ordinal: int) -> bool:
         with _uncaptured(), device.using(ordinal):
             return not int(device.driver().cuMemFree(base)[0])
+
+    make_shared, open_shared, identity = map(staticmethod, (shared.make, shared.open_handle, shared.identity))
+
+    @staticmethod
+    def meeting(name: str | None, size: int) -> None:
+        """Kernels of different processes run at the same time anyway."""
 
     @staticmethod
     def capture(stream: int) -> int | None:
