@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..dtypes import element_type
 from ..errors import ArgumentTypeError, LaunchError, explain
 from ..runtime import device, device_array
 
@@ -81,7 +82,7 @@ class NcclCommunicator:
 
     def gathered(self, host: np.ndarray) -> np.ndarray:
         with device.using(self.ordinal):
-            own = device_array.from_numpy(host, device_array.parse_dtype(host.dtype), self.ordinal)
+            own = device_array.from_numpy(host, element_type(host.dtype), self.ordinal)
             others = device_array.allocate((self.size * host.size,), own.dtype, self.ordinal)
             self.communicator.allgather(own, others, stream=0)
             return device_array.to_numpy(others)

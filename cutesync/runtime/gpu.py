@@ -202,7 +202,9 @@ class _Gpu:
         with _uncaptured(), device.using(ordinal):
             return not int(device.driver().cuMemFree(base)[0])
 
-    make_shared, open_shared, identity = map(staticmethod, (shared.make, shared.open_handle, shared.identity))
+    make_shared = staticmethod(shared.make)
+    open_shared = staticmethod(shared.open_handle)
+    identity = staticmethod(shared.identity)
 
     @staticmethod
     def meeting(name: str | None, size: int) -> None:

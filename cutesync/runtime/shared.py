@@ -48,7 +48,9 @@ def open_handle(handle: bytes, ordinal: int) -> int:
     if int(code):
         came = f"GPU {ordinal}, which cannot open memory of another rank ({code.name})"
         allowed = "GPUs of one host with peer access to each other"
-        raise DeviceError(explain("devices", came, allowed, "see nvidia-smi topo -p2p r; Group.local() needs no handles"))
+        raise DeviceError(
+            explain("devices", came, allowed, "see nvidia-smi topo -p2p r; Group.local() needs no handles")
+        )
     return int(base)
 
 
