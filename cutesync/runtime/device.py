@@ -326,6 +326,19 @@ def capturing(stream: int) -> bool:
     return status.value != 0
 
 
+@contextlib.contextmanager
+def uncaptured() -> Any:
+    """Use the relaxed capture mode inside, in this thread: captures of other threads then forbid no calls. torch's
+    allocator does the same."""
+    cu = driver()
+    relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    mode = check(cu.cuThreadExchangeStreamCaptureMode(relaxed), "capture mode")
+    try:
+        yield
+    finally:
+        check(cu.cuThreadExchangeStreamCaptureMode(mode), "capture mode")
+
+
 def stream_id(stream: int) -> Any:
     """Return a value that identifies a stream in this process, even among streams that had the same handle before. It
     is neither 0 nor 1, the default stream."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 from collections.abc import Callable, Hashable, Sequence
@@ -189,7 +188,7 @@ class _Gpu:
     def make_workspace(size: int, cleared: int, ordinal: int) -> int:
         """Works during a graph capture, too: all of the memory is cleared on a separate stream."""
         cu = device.driver()
-        with _uncaptured(), device.using(ordinal):
+        with device.uncaptured(), device.using(ordinal):
             base = int(device.check(cu.cuMemAlloc(size), "workspace"))
             stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
             device.check(cu.cuMemsetD8Async(base, 0, size, stream), "cuMemsetD8Async")
@@ -199,7 +198,7 @@ class _Gpu:
 
     @staticmethod
     def free_workspace(base: int, ordinal: int) -> bool:
-        with _uncaptured(), device.using(ordinal):
+        with device.uncaptured(), device.using(ordinal):
             return not int(device.driver().cuMemFree(base)[0])
 
     make_shared = staticmethod(shared.make)
@@ -272,16 +271,3 @@ def _memory(ordinal: int) -> tuple:
         gpu = Device(ordinal)
         gpu.set_current()
         return gpu.memory_resource, gpu.default_stream, Stream.from_handle
-
-
-@contextlib.contextmanager
-def _uncaptured() -> Any:
-    """Use the relaxed capture mode inside, in this thread: captures of other threads then forbid no calls. torch's
-    allocator does the same."""
-    cu = device.driver()
-    relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    mode = device.check(cu.cuThreadExchangeStreamCaptureMode(relaxed), "capture mode")
-    try:
-        yield
-    finally:
-        device.check(cu.cuThreadExchangeStreamCaptureMode(mode), "capture mode")

@@ -33,7 +33,7 @@ def make(size: int, cleared: int, ordinal: int) -> tuple[int, bytes]:
     from .gpu import GPU
 
     base = GPU.make_workspace(-(-size // _BLOCK) * _BLOCK, cleared, ordinal)
-    with device.using(ordinal):
+    with device.uncaptured(), device.using(ordinal):
         handle = device.check(device.driver().cuIpcGetMemHandle(base), "cuIpcGetMemHandle")
     return base, bytes(handle.reserved)
 
@@ -43,7 +43,7 @@ def open_handle(handle: bytes, ordinal: int) -> int:
     cu = device.driver()
     given = cu.CUipcMemHandle()
     given.reserved = handle
-    with device.using(ordinal):
+    with device.uncaptured(), device.using(ordinal):
         code, base = cu.cuIpcOpenMemHandle(given, cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
     if int(code):
         came = f"GPU {ordinal}, which cannot open memory of another rank ({code.name})"

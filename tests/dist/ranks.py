@@ -41,21 +41,25 @@ def families(group: Group) -> None:
 
 
 def exchanges(group: Group) -> None:
-    """One array after another, so that what others read is overwritten."""
+    """Calls in flight: what others read is overwritten by the next."""
     random, rank = np.random.default_rng(3), group.rank
-    for turn in range(3):
-        x = random.integers(0, 100, (12, 10)).astype(("float32", "int8", "int64")[turn])
-        given = shards(group, x, turn % 2)
-        assert same(given.reshard(1 - turn % 2), x) and same(given.reshard(None), x)
-        whole = given.gather(turn % group.size)
-        assert (whole is None) == (rank != turn % group.size) and (whole is None or same(whole, x))
-    xs = [random.integers(0, 9, (6, 5)) for _ in range(group.size)]
-    strided = group.put(np.repeat(xs[rank], 2, axis=1), rank)[:, ::2]
-    assert same(group.reduce_scatter([strided], axis=1), sum(xs))
-    assert same(group.all_reduce([group.put(xs[rank], rank)]), sum(xs))
-    a, b = random.integers(-2, 3, (16, 24)).astype("float16"), random.integers(-2, 3, (24, 16)).astype("float16")
-    for of_a, of_b in ((0, 1), (1, 0)):
-        assert same(cs.matmul(shards(group, a, of_a), shards(group, b, of_b)), a @ b)
+    with group.together():
+        found = []
+        for turn in range(3):
+            x = random.integers(0, 100, (12, 10)).astype(("float32", "int8", "int64")[turn])
+            given = shards(group, x, turn % 2)
+            found += [(given.reshard(1 - turn % 2), x), (given.reshard(None), x)]
+            whole = given.gather(turn % group.size)
+            assert (whole is None) == (rank != turn % group.size)
+            found += [] if whole is None else [(whole, x)]
+        xs = [random.integers(0, 9, (6, 5)) for _ in range(group.size)]
+        strided = group.put(np.repeat(xs[rank], 2, axis=1), rank)[:, ::2]
+        found += [(group.reduce_scatter([strided], axis=1), sum(xs))]
+        found += [(group.all_reduce([group.put(xs[rank], rank)]), sum(xs))]
+        a, b = (random.integers(-2, 3, shape).astype("float16") for shape in ((16, 24), (24, 16)))
+        for of_a, of_b in ((1, 0), (0, 1)):
+            found.append((cs.matmul(shards(group, a, of_a), shards(group, b, of_b)), a @ b))
+    assert all(same(*pair) for pair in found)
 
 
 def program(communicator: Communicator) -> int:

@@ -8,6 +8,8 @@ import cutesync as cs
 from cutesync.dist import Group, Sharded
 from cutesync.runtime import device
 
+from . import ranks
+
 pytestmark = [pytest.mark.gpu, pytest.mark.multi_gpu]
 LENGTHS = (1, 1000, 1 << 20)
 
@@ -72,6 +74,11 @@ def test_calls_agree_with_numpy(name, library, group):
         for part in getattr(found, "parts", found):
             host = part.cpu().numpy() if hasattr(part, "cpu") else np.asarray(part)
             np.testing.assert_allclose(host, expected(x), rtol=1e-12)
+
+
+def test_ranks_that_are_processes():
+    size = device.count()
+    assert ranks.in_processes(size) == list(range(size))
 
 
 @pytest.mark.parametrize("library", ["own", "torch"])

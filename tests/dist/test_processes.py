@@ -18,14 +18,16 @@ from ..faults import Bench, each, op
 from . import ranks
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
 def test_ranks_that_are_threads(size):
     with cs.emulate(devices=size):
         assert in_threads(ranks.program, size) == list(range(size))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size, schedules", [(2, 20), (4, 4)])
+@pytest.mark.parametrize(
+    "size, schedules", [(2, 2), *(pytest.param(*of, marks=pytest.mark.slow) for of in ((2, 20), (4, 4), (8, 1)))]
+)
 def test_many_schedules(size, schedules):
     with cs.emulate(devices=size, schedules=schedules):
         in_threads(lambda communicator: ranks.exchanges(Group.of(communicator)), size)
@@ -131,7 +133,7 @@ def test_a_rank_that_fails_ends_the_others():
 @pytest.mark.slow
 def test_faults_of_the_copies_that_others_read_are_found():
     def right() -> bool:
-        with cs.emulate(schedules=18, seed=5, devices=2):
+        with cs.emulate(schedules=9, seed=5, devices=2):
             in_threads(lambda communicator: ranks.exchanges(Group.of(communicator)), 2)
         return True
 

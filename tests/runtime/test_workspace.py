@@ -53,7 +53,7 @@ def streams(monkeypatch):
     for name in ("_by_stream", "_by_capture", "_most", "_without"):
         monkeypatch.setattr(workspace, name, {})
     monkeypatch.setattr(gpu.GPU, "make_workspace", found.make_workspace)
-    monkeypatch.setattr(gpu, "_uncaptured", contextlib.nullcontext)
+    monkeypatch.setattr(device, "uncaptured", contextlib.nullcontext)
     monkeypatch.setattr(device, "capturing", lambda stream: bool(found.numbers.get(stream, 1) < 0))
     monkeypatch.setattr(device, "stream_id", found.stream_id)
     monkeypatch.setattr(
