@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...dtypes import INT64
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
+from .. import spread
 from ..states import numbered
 from .form import Form, form_of
 from .policy import FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
-from .strided_policy import SHORT_OF_BITS, Facts, StridedChoice, choose_strided
+from .strided_choice import Facts, StridedChoice
+from .strided_policy import SHORT_OF_BITS, choose_strided
 
 _ARRAYS = ("x", "out", "other")
 
@@ -64,11 +67,20 @@ def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, N
     """Prepare the launch of a call."""
     if views[0].size == 0:
         return nothing, None
+    found = None if spec.counted else spread.find(views[:1], outs, spec.axis)
+    if found is None:
+        return _plan(spec, views, outs, stream), None
+    (x,), once = spread.first_slices(views[:1], found.axis), spread.first_slices(outs, found.axis)
+    run = _plan(replace(spec, shape=x.shape), (x, *views[1:]), once, stream)
+    return spread.then_copied(run, found, views, outs, stream), None
+
+
+def _plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> Run:
     form = form_of(spec.axis, spec.marking.bits, views, outs)
     short = spec.marking.bits and form.flagged.extent < SHORT_OF_BITS
     if form.is_contiguous and not spec.counted and not short:
-        return _contiguous(spec, form, views, outs, stream).run, None
-    return _strided(spec, form, views, outs, stream).run, None
+        return _contiguous(spec, form, views, outs, stream).run
+    return _strided(spec, form, views, outs, stream).run
 
 
 def _contiguous(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int) -> Launch:

@@ -16,8 +16,10 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from ...runtime.view import contiguous_strides
+from .. import spread
 from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
+from .equal_policy import equal
 from .layout import Form, Layout, layout_of
 from .policy import choose, suits
 from .problem import Choice, Problem
@@ -73,6 +75,19 @@ def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tu
 
 def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
     """Prepare the launches of a call."""
+    inputs = views[: len(spec.operation.sources)]
+    found = None
+    if spec.axis is not None and spec.start_rows is None and not spec.counted:
+        found = spread.find(inputs, outs, spec.axis)
+    if found is None:
+        return _plan(spec, views, outs, stream)
+    firsts, once = spread.first_slices(inputs, found.axis), spread.first_slices(outs, found.axis)
+    less = replace(spec, shape=once[0].shape, lengths=firsts[0].shape)
+    run, _ = _plan(less, (*firsts, *views[len(inputs) :]), once, stream)
+    return spread.then_copied(run, found, views, outs, stream), None
+
+
+def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
     operation, x = spec.operation, views[0]
     inputs = views[: len(operation.sources)]
     steps = _steps(spec, inputs, outs)
@@ -101,7 +116,10 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
         return rungs.tiers(spec, operation, problem, x.device, stream), in_place
     names = _names(spec)
     arrays = (*names, *numbered("out", outs))
-    if form is None or (form.view is not None and not suits(problem)):
+    alike = None if firsts or not isinstance(operation, Single) else equal(problem, layout)
+    if alike is not None:
+        choice = alike
+    elif form is None or (form.view is not None and not suits(problem)):
         spec = replace(spec, extents=(1, layout.length, layout.count))
         choice = strided_policy.strided(_problem(spec, layout, None, inputs, outs), layout)
     else:

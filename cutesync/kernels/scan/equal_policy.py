@@ -1,0 +1,84 @@
+"""Which threads scan arrays whose elements are equal along the scanned axis (its stride is 0)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...runtime.kernel import Scalar
+from ...runtime.layout import Axis
+from ...sizes import ceil_div, power_of_two
+from ..axes import NUMBER_BITS, numbers, parameters
+from ..policy import Policy
+from .layout import Layout
+from .problem import VECTOR_BYTES, Choice, Problem
+
+THREADS = 256
+LANES = 32
+MAX_UNROLL = 4  # vectors of a thread along a long axis
+MAX_HEIGHT, MIN_THREADS = 32, 1 << 15  # positions of a thread across it; fewer, so that there are so many threads
+
+
+@dataclass(frozen=True)
+class EqualPolicy(Policy, kernel=".equal:EqualScan"):
+    """Compile-time choices of the kernel: the axes of a thread's number, whether a vector of ``width`` results lies
+    ``along`` the scanned axis or across it. Along it, a thread has ``unroll`` vectors, ``lanes`` vectors apart; across
+    it, ``unroll`` positions."""
+
+    rank: int
+    along: bool
+    width: int
+    unroll: int
+    lanes: int
+
+
+def equal(problem: Problem, layout: Layout) -> Choice | None:
+    """Return the policy and the launch; None for other arrays."""
+    if problem.several or problem.counted or len(layout.scanned) != 1:
+        return None
+    length, (x_step, out_step) = layout.scanned[0]
+    if x_step != 0 or out_step <= 0:
+        return None
+    found = _along(problem, layout) if out_step == 1 else _across(problem, layout)
+    if found is None:
+        return None
+    axes, (along, width, unroll, lanes) = found
+    count = math.prod(axis.extent for axis in axes)
+    if max(count, length + width * unroll * lanes) >= 1 << NUMBER_BITS:
+        return None
+    policy = EqualPolicy(power_of_two(len(axes)), along, width, unroll, lanes)
+    names = [Scalar("out_step", "Int64"), *parameters("axis", policy.rank, 3, False)]
+    values = [out_step, *numbers(axes, policy.rank, 3, False)]
+    return Choice(policy, count, ceil_div(count, THREADS), layout=dict(zip(names, values, strict=True)))
+
+
+def _along(problem: Problem, layout: Layout):
+    """Return the axes of threads whose results are neighbours along the scanned axis: columns, runs of vectors, and
+    vectors of a run; each with the strides of the input, the output and the position."""
+    width = VECTOR_BYTES // problem.results[0]
+    units = ceil_div(layout.length, width) + 1  # vectors on their boundaries; the first and the last may be partial
+    lanes = min(LANES, power_of_two(units))
+    unroll = max(1, min(MAX_UNROLL, units // (2 * LANES)))
+    runs = ceil_div(units, lanes * unroll)
+    columns = [Axis(n, (*steps, 0)) for n, steps in layout.columns]
+    axes = [*columns, Axis(runs, (0, 0, lanes * unroll * width)), Axis(lanes, (0, 0, width))]
+    return axes, (True, width, unroll, lanes)
+
+
+def _across(problem: Problem, layout: Layout):
+    """Return the axes of threads whose results are neighbours along the last axis of columns: other columns, runs of
+    positions, and vectors of columns. None if columns are not neighbours."""
+    if not layout.columns or layout.columns[-1].steps[1] != 1:
+        return None
+    *others, (last, (x_step, _)) = layout.columns
+    strides = [axis.steps[1] for axis in (*others, layout.scanned[0])]
+    width = math.gcd(VECTOR_BYTES // problem.results[0], last, problem.outs[0] // problem.results[0], *strides)
+    vectors = last // width
+    threads = math.prod(axis.extent for axis in others) * vectors
+    height = MAX_HEIGHT
+    while height > 1 and threads * ceil_div(layout.length, height) < MIN_THREADS:
+        height //= 2
+    runs = ceil_div(layout.length, height)
+    axes = [Axis(n, (*steps, 0)) for n, steps in others]
+    axes += [Axis(runs, (0, 0, height)), Axis(vectors, (x_step * width, width, 0))]
+    return axes, (False, width, height, 1)

@@ -1,0 +1,125 @@
+"""Results of broadcast arrays: those along a broadcast axis are equal, so they are computed once and then copied.
+
+A call of a family whose results keep the axes of its input (a scan, flags) runs on the first slice of the axis; a
+kernel copies the results of this slice to the others. Each byte is written once, in vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..dtypes import BY_NAME
+from ..runtime.call import Views
+from ..runtime.kernel import KernelSpec, Pointer, Scalar
+from ..runtime.launch import Launch, Run, in_turn
+from ..runtime.layout import Axis, axes_of, merged
+from ..runtime.view import View
+from ..sizes import ceil_div, power_of_two
+from .axes import NUMBER_BITS, divisor, numbers, parameters
+from .policy import Policy
+
+THREADS = 256
+VECTOR_BYTES = 16
+UNROLL = 2  # vectors of a thread
+# A second launch takes about 1 us; an H200 copies 2 MB in it. The first one does 1 / MIN_COPIES of the work.
+MIN_COPIES, MIN_BYTES = 4, 1 << 20
+MIN_SLICE_BYTES = 1 << 8  # a result and its copies; less is a few vectors, most of them not whole
+
+
+@dataclass(frozen=True)
+class SpreadPolicy(Policy, kernel=".spread_kernel:Spread"):
+    """Compile-time choices of the kernel: bytes of an element, the axes of slices, whether each slice is
+    whole vectors on their boundaries."""
+
+    size: int
+    rank: int
+    whole: bool
+
+
+class Spread(NamedTuple):
+    """``copies`` results along ``axis`` are equal. In the memory of each output, ``inner`` neighbours are followed by
+    those of the next copy; ``outer`` are the other axes, with the strides of the outputs."""
+
+    axis: int
+    copies: int
+    inner: int
+    outer: tuple[Axis, ...]
+
+
+def find(views: Views, outs: Views, kept: int) -> Spread | None:
+    """Return the broadcast axis of the inputs, but for axis ``kept``, along which results are worth copying: that of
+    most copies."""
+    shape = outs[0].shape
+    found = [i for i, n in enumerate(shape) if i != kept and n >= MIN_COPIES and not any(v.steps[i] for v in views)]
+    for axis in sorted(found, key=lambda i: -shape[i]):
+        spread = _along(axis, outs)
+        if spread is not None:
+            return spread
+    return None
+
+
+def _along(axis: int, outs: Views) -> Spread | None:
+    """Return the copies along an axis; None if copies of a slice do not follow each other in memory, or are few."""
+    axes = axes_of(outs[0].shape, *(out.steps for out in outs))
+    (pace, *others), copies = axes[axis].steps, axes[axis].extent
+    inside = [each for i, each in enumerate(axes) if i != axis and 0 < each.steps[0] < pace and each.extent > 1]
+    inside = merged(sorted(inside, key=lambda each: -each.steps[0]))
+    if set(others) - {pace} or len(inside) > 1 or any(set(each.steps) != {1} for each in inside):
+        return None
+    inner = math.prod(each.extent for each in inside)
+    size, total = min(out.dtype.size for out in outs), outs[0].size
+    if inner != pace or copies * inner * size < MIN_SLICE_BYTES or total * size < MIN_BYTES:
+        return None
+    if total >= 1 << NUMBER_BITS:
+        return None  # the kernel counts in 32 bits
+    outer = [each for i, each in enumerate(axes) if i != axis and not 0 < each.steps[0] < pace]
+    return Spread(axis, copies, inner, tuple(merged(outer)))
+
+
+def first_slices(views: Views, axis: int) -> Views:
+    """Return the arrays without the other elements along an axis."""
+    return tuple(
+        replace(v, shape=(*v.shape[:axis], 1, *v.shape[axis + 1 :]), strides=v.steps, contiguous=False) for v in views
+    )
+
+
+def then_copied(run: Run, spread: Spread, views: Views, outs: Views, stream: int) -> Run:
+    """Return ``run``, which computes the first slices, and after it the launches that copy them."""
+    given = sum(view is not None for view in views)
+    steps: list[tuple[Run, tuple[int, ...]]] = [(run, tuple(range(given + len(outs))))]
+    for k, out in enumerate(outs):
+        steps.append((_launch(spread, k, out, stream).run, (given + k,)))
+    return in_turn(steps, (), outs[0].device)
+
+
+def _launch(spread: Spread, k: int, out: View, stream: int) -> Launch:
+    """Prepare the launch that copies the results of output ``k``."""
+    size, vector = out.dtype.size, VECTOR_BYTES // out.dtype.size
+    span = (spread.copies - 1) * spread.inner
+    units = ceil_div(span, vector) + 1  # the first and the last need not be whole
+    axes = [*(Axis(axis.extent, (axis.steps[k], 0)) for axis in spread.outer), Axis(units, (0, vector))]
+    steps = [spread.inner, *(axis.steps[k] for axis in spread.outer)]
+    whole = out.ptr % VECTOR_BYTES == 0 and not any(step % vector for step in steps)
+    policy = SpreadPolicy(size, power_of_two(len(axes)), whole)
+    names = [p.name for p in parameters("axis", policy.rank, 2, False)]
+    values = dict(zip(names, numbers(axes, policy.rank, 2, False)))
+    factor, shift = divisor(spread.inner)
+    count = math.prod(axis.extent for axis in axes)
+    values |= {"count": count, "span": span, "inner": spread.inner, "factor": factor, "shift": shift}
+    return Launch(kernel_spec(policy), out.device, ceil_div(count, THREADS * UNROLL), values, ("out",), stream=stream)
+
+
+def kernel_spec(policy: SpreadPolicy) -> KernelSpec:
+    """Return the kernel of a policy."""
+    kinds = {"factor": "Uint32", "shift": "Uint32"}
+    out = Pointer("out", BY_NAME[f"uint{8 * policy.size}"])
+    first = tuple(Scalar(name, kinds.get(name, "Int32")) for name in ("count", "span", "inner", "factor", "shift"))
+    axes = tuple(parameters("axis", policy.rank, 2, False))
+
+    def examples() -> Sequence:
+        return out.example(), *(p.example() for p in first), tuple(p.example() for p in axes)
+
+    return KernelSpec(("spread", policy), (out, *first, *axes), policy.make, examples=examples)

@@ -1,0 +1,108 @@
+"""The kernel of ``spread``: copies of one slice of results, behind it in memory. Device code.
+
+A slice of ``inner`` neighbours is followed by ``span`` elements, which repeat it. A thread stores vectors of 16 bytes
+on their boundaries; the first and the last of a span may be partly outside of it, and are stored element by element.
+The elements of a slice that is whole vectors are loaded as vectors, else one by one, out of the caches.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import cutlass
+from cutlass import Int32, Uint32, cute
+
+from ..monoid import choose
+from ..sync.overlap import await_launches, let_next_start
+from .coordinates import Axes, element, quotient
+from .spread import THREADS, UNROLL, VECTOR_BYTES, SpreadPolicy
+
+Arguments = namedtuple("Arguments", "out count span inner factor shift axes")
+# A vector: where its slice begins, and the place of its first element in the span, which is below 0 outside of it.
+Unit = namedtuple("Unit", "slice place")
+
+
+class Spread:
+    """The kernel. Slices have numbers along ``axes``, the last of which counts the vectors of a span."""
+
+    threads, smem = THREADS, 0
+
+    def __init__(self, policy: SpreadPolicy) -> None:
+        self.policy = policy
+        self.vector = VECTOR_BYTES // policy.size
+
+    @cute.jit
+    def __call__(
+        self,
+        out: cute.Pointer,
+        count: Int32,
+        span: Int32,
+        inner: Int32,
+        factor: Uint32,
+        shift: Uint32,
+        axes: tuple,
+        grid: Int32,
+        stream,
+    ):
+        self.kernel.set_name_prefix("cutesync_spread", remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(out, count, span, inner, factor, shift, axes).launch(
+            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=0, preferred_smem_carveout=-1, stream=stream
+        )
+
+    @cute.kernel
+    def kernel(
+        self, out: cute.Pointer, count: Int32, span: Int32, inner: Int32, factor: Uint32, shift: Uint32, axes: tuple
+    ):
+        await_launches()
+        let_next_start()
+        a = Arguments(out, count, span, inner, factor, shift, Axes(axes, self.policy.rank, 2))
+        first = cute.arch.block_idx()[0] * (THREADS * UNROLL) + cute.arch.thread_idx()[0]
+        numbers = [first + u * THREADS for u in range(UNROLL)]
+        units = [self.unit(a, cutlass.min(number, count - 1)) for number in numbers]
+        whole = numbers[-1] < count
+        for unit in units:
+            whole = whole & (unit.place >= 0) & (unit.place + self.vector <= span)
+        if whole:
+            loaded = [self.load(a, unit) for unit in units]
+            for unit, registers in zip(units, loaded):
+                cute.autovec_copy(registers, self.aligned(unit.slice + (unit.place + inner)))
+        else:
+            for number, unit in zip(numbers, units):
+                self.store_some(a, unit, number < count)
+
+    def unit(self, a: Arguments, number) -> Unit:
+        """The vector of a number. Vectors begin on the last boundary before the span."""
+        far, place = a.axes.offsets(number)
+        start = a.out + far
+        head = (start + a.inner).toint() // self.policy.size % self.vector
+        return Unit(start, Int32(place) - Int32(head))
+
+    def rest(self, a: Arguments, place):
+        """The place in the slice of an element of the span."""
+        return place - quotient(place, a.inner, a.factor, a.shift) * a.inner
+
+    def aligned(self, start):
+        kind = start.value_type
+        at = cute.make_ptr(kind, start.toint(), cute.AddressSpace.gmem, assumed_align=VECTOR_BYTES)
+        return cute.make_tensor(at, cute.make_layout((self.vector,)))
+
+    def load(self, a: Arguments, unit: Unit):
+        """The elements of a vector inside the span."""
+        registers = cute.make_rmem_tensor((self.vector,), unit.slice.value_type)
+        place = self.rest(a, unit.place)
+        if self.policy.whole:
+            cute.autovec_copy(self.aligned(unit.slice + place), registers)
+        else:
+            for i in range(self.vector):
+                registers[i] = element(unit.slice + place)
+                place = choose(place + 1 == a.inner, Int32(0), place + 1)
+        return registers
+
+    @cute.jit
+    def store_some(self, a: cutlass.Constexpr, unit: Unit, exists):
+        """Store the elements of a vector that lie in the span."""
+        for i in cutlass.range(self.vector, unroll=1):
+            at = unit.place + i
+            if exists & (at >= 0) & (at < a.span):
+                value = element(unit.slice + self.rest(a, at))
+                cute.make_tensor(unit.slice + (at + a.inner), cute.make_layout((1,)))[0] = value

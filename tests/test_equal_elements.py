@@ -1,0 +1,132 @@
+"""Arrays with broadcast axes: results are computed once and copied (``kernels.spread``), and scans along such an axis
+go on from powers of one state (``scan.equal``). They agree with NumPy, and nothing beside a result is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels import spread
+from cutesync.kernels.scan import plan as scan_plan
+from cutesync.runtime import call as calls
+
+from .cases import bicyclic, brackets, data, same, scanned
+from .faults import RESULT, TABLE, Bench, each, every, op
+
+TYPES = ("int8", "int16", "float64")
+GUARD = 37  # elements before and behind the results
+SPREAD = [((3, 1, 5), 77), ((2, 1, 16), 40), ((50, 1), 7), ((4, 1, 3, 2), 30), ((1, 9), 33), ((3, 1, 4), 700)]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Copies of small slices, and new plans; the list gets the arguments of launches that copy."""
+    found, launch = [], spread._launch
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(spread, "MIN_BYTES", 1)
+    monkeypatch.setattr(spread, "MIN_SLICE_BYTES", 16)
+    monkeypatch.setattr(spread, "_launch", lambda *given: found.append(given) or launch(*given))
+    return found
+
+
+def repeated(x: np.ndarray, count: int) -> tuple:
+    """An array on the device and NumPy's, with the first axis of extent 1 repeated."""
+    shape = list(x.shape)
+    shape[shape.index(1)] = count
+    return cs.asarray(x).broadcast_to(tuple(shape)), np.broadcast_to(x, shape)
+
+
+def guarded(shape: tuple[int, ...], dtype, first: int):
+    """A contiguous array of a shape inside of a larger one, which is returned, too."""
+    size = int(np.prod(shape))
+    whole = cs.asarray(np.full(size + 2 * GUARD, 99).astype(dtype))
+    return whole[first : first + size].reshape(shape), whole
+
+
+def check_around(whole, first: int, size: int) -> None:
+    rest = np.delete(np.asarray(whole), slice(first, first + size))
+    assert (rest == np.array(99).astype(rest.dtype)).all(), "nothing beside the results is written"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "cases"), [("int8", 2), *(pytest.param(t, 9, marks=pytest.mark.slow) for t in TYPES)]
+)
+def test_results_are_copied(dtype, cases, small, on_emulator):
+    for number, (shape, count) in enumerate(SPREAD[:cases]):
+        ours, theirs = repeated(data(shape, dtype), count)
+        kept, first = (shape.index(1) + 1) % len(shape), number % 17
+        wanted = scanned(theirs, axis=kept)
+        out, whole = guarded(wanted.shape, wanted.dtype, first)
+        same(np.asarray(cs.scan(ours, axis=kept, out=out)), wanted, f"{shape} {count}")
+        check_around(whole, first, wanted.size)
+        for form in ("uint8", "bits"):
+            same(
+                np.asarray(cs.flag_heads(ours, axis=kept, dtype=form)),
+                cs.reference.flag_heads(theirs, axis=kept, dtype=form),
+            )
+    assert len(small) == 3 * min(cases, len(SPREAD))
+
+
+def test_results_that_are_not_copied(small, on_emulator):
+    """With ``n=`` what lies behind the results stays; an output whose copies do not follow each other has none."""
+    ours, theirs = repeated(data((4, 1, 6), "int32"), 20)
+    out, wanted = cs.asarray(np.full((4, 20, 6), 99, np.int32)), np.full((4, 20, 6), 99)
+    wanted[..., :3] = np.cumsum(theirs[..., :3], 2)
+    same(np.asarray(cs.scan(ours, axis=2, n=3, out=out)), wanted.astype(np.int32))
+    turned = cs.asarray(np.zeros((20, 4, 12), np.int32))[:, :, ::2].transpose((1, 0, 2))
+    same(np.asarray(cs.scan(ours, axis=2, out=turned)), np.cumsum(theirs, 2, dtype=np.int32))
+    assert not small
+
+
+EQUAL = [((1,), 5000), ((1,), 70), ((3, 1), 71), ((9, 1), 333), ((1, 16), 40), ((1, 7), 300), ((3, 1, 24), 50)]
+WAYS = [{}, {"reverse": True}, {"exclusive": True}, {"exclusive": True, "reverse": True, "init": 3}, {"init": 2}]
+
+
+@pytest.mark.parametrize(("dtype", "step"), [("int8", 3), *(pytest.param(t, 1, marks=pytest.mark.slow) for t in TYPES)])
+def test_scans_of_equal_elements(dtype, step, on_emulator, monkeypatch):
+    used, choose = [], scan_plan.equal
+    monkeypatch.setattr(scan_plan, "equal", lambda *given: used.append(choose(*given)) or used[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    for number, (shape, count) in list(enumerate(EQUAL))[::step]:
+        ours, theirs = repeated(data(shape, dtype), count)
+        axis, first = shape.index(1), number % 17
+        for way in WAYS if step == 1 else WAYS[2:4]:
+            wanted = scanned(theirs, axis=axis, **way)
+            out, whole = guarded(wanted.shape, wanted.dtype, first)
+            same(np.asarray(cs.scan(ours, axis=axis, out=out, **way)), wanted, f"{shape} {count} {way}")
+            check_around(whole, first, wanted.size)
+    assert used and all(used)
+
+
+def test_operands_stay_in_order(on_emulator):
+    """Powers of one state commute, but not with the first operand."""
+    for shape, count in (((1,), 700), ((1, 5), 90)):
+        ours, theirs = repeated(brackets(shape), count)
+        for reverse in (False, True):
+            way = {"axis": 0, "reverse": reverse, "init": int(brackets((3,), 1)[2])}
+            same(np.asarray(cs.scan(ours, bicyclic, **way)), scanned(theirs, bicyclic, **way), f"{shape} {way}")
+
+
+def copies_are_right() -> bool:
+    ours, theirs = repeated(data((3, 1, 5), "int8"), 300)
+    with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=3, seed=2):
+        for name, value in (("MIN_BYTES", 1), ("MIN_SLICE_BYTES", 16)):
+            patch.setattr(spread, name, value)
+        patch.setattr(calls, "_plans", {})
+        same(np.asarray(cs.scan(ours, axis=2)), scanned(theirs, axis=2))
+    return True
+
+
+FAULTS = {
+    "the copies do not wait for the slice": TABLE["no wait for the launch before"],
+    "elements outside of the slices": (every(r"setp\.lt\.s32 ", "setp.le.s32 "), {RESULT, "race", "out-of-bounds"}),
+    "no store": (each(op(r"st\.global")), {RESULT, "uninitialised"}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_planted_fault_is_found(fault):
+    bench = Bench(copies_are_right)
+    bench.texts = [text for text in bench.texts if "cutesync_spread" in text]
+    bench.check(*FAULTS[fault])
