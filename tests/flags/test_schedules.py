@@ -120,6 +120,8 @@ STRIDED = {
     "stepped backwards": ("adjacent_difference", "int16", lambda x: x((900,))[::-2], {}),
     "rows with a pitch": ("flag_heads_and_tails", "int32", lambda x: x((3, 700))[:, 8:660], {"dtype": "bits"}),
     "the first n": ("flag_tails", "int32", lambda x: x((5, 100)), {"n": 77}),
+    "votes": ("flag_heads_and_tails", "int16", lambda x: x((3, 400))[:, ::-1], {"dtype": "bits"}),
+    "columns apart": ("flag_heads_and_tails", "int16", lambda x: x((9, 80))[:, ::2], {"axis": 0}),
 }
 
 
@@ -145,6 +147,12 @@ def test_strided_arrays_agree_under_schedules(name):
 
 
 STRIDED_FAULTS = {
+    "votes of items that there are not": (
+        "votes",
+        every(r"and\.pred( \t%p\d+), %p\d+, (%p\d+);(?=(?:\s*\.loc[^\n]*)*\s*vote)", r"mov.pred\1, \2;"),
+        {RESULT},
+    ),
+    "a neighbour too far": ("votes", every(r"(add\.s64 [^;]*), -1;", r"\1, -2;"), {RESULT}),
     "bytes of a tile in the wrong order": ("stored down", each(r"(prmt\.b32 [^;]*, )29538;", r"\g<1>29522;"), {RESULT}),
     "the row behind a tile, one too near": (
         "columns",

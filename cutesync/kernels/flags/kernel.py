@@ -198,11 +198,12 @@ class FlagKernel(Compare):
         """The elements of a vector, or its words."""
         if self.by_words and self.piece < words.KEYS:
             inside = (place > 0) & (place + 2 * words.KEYS <= run.length) if outermost else True
-            return [words.load_anywhere(run.x + place, inside)]
+            return [words.keys(words.load_anywhere(run.x + place, inside), self.marking.source)]
         vector = self.loaded(run.x + place, self.vector, self.piece)
         if self.by_words:
             keys = cute.recast_tensor(vector, Uint32)
-            return [Uint32(keys[i]) for i in range(self.vector // words.KEYS)]
+            source = self.marking.source
+            return [words.keys(Uint32(keys[i]), source) for i in range(self.vector // words.KEYS)]
         return self.lifted(vector, self.vector)
 
     def beside(self, run: Run, side: int, place, outermost: bool):

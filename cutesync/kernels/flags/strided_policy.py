@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
-from ..axes import NUMBER_BITS, divisor
-from ..policy import Policy
+from ..axes import NUMBER_BITS
 from .form import Form
 from .policy import (
     LANES,
@@ -22,8 +20,17 @@ from .policy import (
     alignment,
     vector_of,
 )
+from .strided_choice import (
+    THREADS,
+    BallotPolicy,
+    Facts,
+    FlatPolicy,
+    RowPolicy,
+    StridedChoice,
+    TilePolicy,
+    TransposedPolicy,
+)
 
-THREADS = 256
 ROWS_OF_BITS = 32  # flags in a word
 MAX_NARROW = (1 << NUMBER_BITS) - 1  # threads whose numbers are split in 32 bits
 TILE_BYTES = 64  # of input that a thread has in flight
@@ -37,124 +44,13 @@ WARPS = 4  # of a block that flags runs of rows
 LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
+MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter rows have no warps of their own
 SECTOR = 32  # bytes that memory delivers at once
 WIDE_BYTES = 128  # of a row of columns
+WORD_BYTES = 4
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
 MIN_TRANSPOSED = 1 << 18  # elements; with fewer, threads store what they have
 FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
-    that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
-    given, whether flags can be found by words of four keys."""
-
-    size: int
-    result: int
-    aligned: int
-    result_aligned: int
-    periodic: bool
-    counted: bool
-    by_words: bool = False
-
-
-@dataclass(frozen=True)
-class TilePolicy(Policy, kernel=".tiles:TileFlags"):
-    """Compile-time choices of the kernel: the digits of a thread's number, which of them are the flagged axis and that
-    of a tile's rows, the columns and rows of a tile, whether results are stored in vectors across the columns or down
-    the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
-    numbers of threads need 64 bits, whether the columns of a row are one element."""
-
-    digits: int
-    along: int
-    row: int
-    columns: int
-    rows: int
-    across: bool
-    down: bool
-    by_words: bool
-    periodic: bool
-    counted: bool
-    wide: bool
-    repeated: bool = False
-    threads: int = THREADS
-
-
-@dataclass(frozen=True)
-class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
-    """Tiles of blocks, which have ``lanes`` tiles of threads side by side. Whether results are stored ``in_words`` of
-    four bytes; one by one if not, or if they are as wide."""
-
-    lanes: int = LANES
-    in_words: bool = False
-
-
-@dataclass(frozen=True)
-class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
-    """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
-    no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
-    elements per load, and per load of neighbours, whether keys are compared by words; the rest as in TilePolicy."""
-
-    digits: int
-    vector: int
-    whole: bool
-    unit: bool
-    long: bool
-    adjacent: bool
-    piece: int
-    near: int
-    by_words: bool
-    periodic: bool
-    counted: bool
-    wide: bool
-    threads: int = THREADS
-
-
-@dataclass(frozen=True)
-class RowPolicy(Policy, kernel=".rows:RowFlags"):
-    """Compile-time choices of the kernel: the digits of a warp's number, and how a warp flags a run; the rest as in
-    TilePolicy."""
-
-    digits: int
-    run: FlagPolicy
-    counted: bool
-    wide: bool
-    threads: int
-
-    @property
-    def periodic(self) -> bool:
-        return self.run.periodic
-
-
-@dataclass(frozen=True)
-class StridedChoice:
-    """A policy and its launch: the axes of the digits, and how many values each digit has."""
-
-    policy: TilePolicy | FlatPolicy | RowPolicy
-    axes: tuple[Axis, ...]
-    counts: tuple[int, ...]
-
-    @property
-    def work(self) -> int:
-        return math.prod(self.counts) * (LANES if isinstance(self.policy, RowPolicy) else 1)
-
-    @property
-    def grid(self) -> int:
-        if isinstance(self.policy, TransposedPolicy):
-            return self.work
-        each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
-        return ceil_div(self.work, self.policy.threads * each)
-
-    @property
-    def values(self) -> dict[str, int]:
-        """The parameters of the launch that describe the axes."""
-        found = {"work": self.work}
-        for k, (axis, count) in enumerate(zip(self.axes, self.counts)):
-            factor, shift = divisor(count)
-            found |= {f"count{k}": count, f"factor{k}": factor, f"shift{k}": shift, f"extent{k}": axis.extent}
-            found |= {f"{name}{k}": step for name, step in zip(("x", "out", "other"), axis.steps)}
-        return found
 
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
@@ -163,7 +59,7 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     if rows is not None and (flat is None or _loads_more(rows, flat, facts)):
         return rows
     if flat is None:
-        return tiles
+        return choose_ballots(form, facts) or tiles
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
     distance = flat.axes[0].extent
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
@@ -201,6 +97,24 @@ def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
     count = runs * form.rows
     run = FlagPolicy(True, facts.periodic, vector, piece, unroll, WARPS)
     policy = RowPolicy(1 + len(others), run, facts.counted, count > MAX_NARROW, WARPS * LANES)
+    axes = (form.flagged, *others[::-1])
+    return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
+
+
+def choose_ballots(form: Form, facts: Facts) -> StridedChoice | None:
+    """Return the launch with a lane an item, or None if these are no neighbours, or have few words."""
+    length, others = form.flagged.extent, form.others
+    words = ceil_div(length, ROWS_OF_BITS)
+    pace = abs(form.flagged.steps[0])
+    near = pace > 0 and pace * facts.size < LINE_BYTES and all(pace <= _pace(axis) for axis in others)
+    if not form.bits or not near or words < MIN_BALLOTS:
+        return None
+    unroll = MAX_BALLOTS
+    while unroll > 1 and (unroll > words or form.rows * ceil_div(words, unroll) * LANES < FEW_THREADS):
+        unroll //= 2
+    runs = ceil_div(words, unroll)
+    wide = runs * form.rows * LANES > MAX_NARROW
+    policy = BallotPolicy(1 + len(others), unroll, facts.periodic, facts.counted, wide)
     axes = (form.flagged, *others[::-1])
     return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
 
@@ -244,6 +158,8 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     vector = min(SECTOR // facts.size, VECTOR_BYTES // facts.result)
     if inner.steps[0] == 0:  # a slice repeats one element
         vector = VECTOR_BYTES // facts.result
+    elif abs(inner.steps[0]) > 1:  # a warp's loads touch few lines each
+        vector = min(vector, WORD_BYTES // min(facts.result, WORD_BYTES))
     elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
         vector = min(vector, 4)
     if total <= ONE_VECTOR_THREADS and min(piece, near) * facts.size < 4:  # a short way counts, not the bytes of a load
@@ -285,18 +201,19 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     axes = (columns, *sorted((rows, *third, *others), key=_pace))
     row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
     down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and _pace_out(rows) < _pace_out(columns)
-    wide, across = _width(axes, facts, form, down)
+    wide, across, loads = _width(axes, facts, form, down)
     most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
     tall = _height(axes, row, facts, form.bits, most, wide)
+    if loads == "repeated" and row == 1 and not form.bits and columns.extent <= wide and rows.extent >= LANES:
+        tall = 1  # neighbouring threads have neighbouring rows
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
     block = None if form.bits or not down else _block(axes, row, facts, wide)
     if block is not None:
         lanes, tall = block
         each = 4 // facts.result
         in_words = each > 1 and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
-    repeated = columns.steps[0] == 0 and wide > 1
     by_words = (
-        not repeated
+        loads == "vector"
         and _by_words(facts, along, wide)
         and (form.bits or across or ((stored_down or block is not None) and tall % 4 == 0))
     )
@@ -311,7 +228,8 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         facts.periodic,
         facts.counted,
         math.prod(counts) > MAX_NARROW,
-        repeated,
+        loads,
+        form.flagged.steps[0] == 0,
     )
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
@@ -369,18 +287,29 @@ def _fits(unit: int, axis: Axis, axes: Sequence[Axis], count: int, size: int, al
     return all(step % count == 0 for other in others for step in other.steps[arrays])
 
 
-def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tuple[int, bool]:
-    """Return the columns of a tile, and whether their results are stored as a vector."""
+def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tuple[int, bool, str]:
+    """Return the columns of a tile, whether their results are stored as a vector, and how they are loaded."""
     columns = axes[0]
-    count = (4 if form.bits or down else VECTOR_BYTES) // max(facts.size, 1 if form.bits or down else facts.result)
+    stored_apart = form.bits or down
+    count = (4 if stored_apart else VECTOR_BYTES) // max(facts.size, 1 if stored_apart else facts.result)
+    if columns.steps[0] == 0 and not stored_apart:
+        count = VECTOR_BYTES // facts.result
     while count > 1:
         loads = _fits(1, columns, axes, count, facts.size, facts.aligned, slice(0, 1)) and columns.extent % count == 0
-        loads |= columns.steps[0] == 0
         stores = _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None))
-        if loads and (stores or form.bits or down):
-            return count, stores and not down
+        if (loads or columns.steps[0] == 0) and (stores or stored_apart):
+            return count, stores and not down, "repeated" if columns.steps[0] == 0 else "vector"
         count //= 2
-    return 1, False
+    count = WORD_BYTES // facts.result
+    if (
+        count > 1
+        and not stored_apart
+        and columns.extent % count == 0
+        and abs(columns.steps[0]) * facts.size < LINE_BYTES
+    ):
+        if _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None)):
+            return count, True, "each"  # whole lines of results are written
+    return 1, False, "vector"
 
 
 def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: int, columns: int) -> int:

@@ -42,7 +42,7 @@ class TileFlags(StridedKernel):
         self.sizes = [1] * policy.digits  # of a tile along each digit's axis
         self.sizes[0], self.sizes[policy.row] = policy.columns, policy.rows
         self.across, self.down = policy.across, policy.down
-        self.by_words, self.repeated = policy.by_words, policy.repeated
+        self.by_words, self.loads, self.equal = policy.by_words, policy.loads, policy.equal
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -80,28 +80,34 @@ class TileFlags(StridedKernel):
 
     def load(self, a: Arguments, x, left) -> list:
         """The elements of the tile at ``x``: a list for each row."""
-        return [self.load_row(x + self.row(a, j, left)) for j in range(self.rows)]
+        if self.equal and self.along == self.digit_of_rows:
+            return [self.load_row(a, x)] * self.rows
+        return [self.load_row(a, x + self.row(a, j, left)) for j in range(self.rows)]
 
-    def load_row(self, at) -> list:
+    def load_row(self, a: Arguments, at) -> list:
         """The elements of a row of the tile, or its words of four keys."""
         columns = self.columns
         if self.by_words:
             found = cute.recast_tensor(self.loaded(at, columns, columns), Uint32)
             return [words.keys(Uint32(found[i]), self.marking.source) for i in range(columns // words.KEYS)]
-        if columns == 1 or self.repeated:
+        if columns == 1 or self.loads == "repeated":
             return [self.get(at, 0)] * columns
+        if self.loads == "each":
+            return [self.get(at, a.steps[0][0] * i) for i in range(columns)]
         return self.lifted(self.loaded(at, columns, columns), columns)
 
     def neighbours(self, a: Arguments, side: int, x, tile, there, left, place) -> list:
         """The neighbour on a side of every element of the tile; anything where there is none. ``place`` is the tile's
         first position on the flagged axis, from which on it has ``there`` elements."""
+        if self.equal:
+            return tile
         step = a.steps[0][self.along]
         if side:  # the next tile's first element, or the last one that there is
             shift = least(Int64(self.sizes[self.along]), there - 1) * step
         else:
             shift = choose(place > 0, -step, Int64(0))
         if self.along == self.digit_of_rows:
-            line = self.load_row(x + shift)
+            line = self.load_row(a, x + shift)
             return [*tile[1:], line] if side else [line, *tile[:-1]]
         if self.along > 0:
             return self.load(a, x + shift, left)

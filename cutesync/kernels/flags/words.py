@@ -23,8 +23,8 @@ LOW_BITS = 0x7F7F7F7F
 
 
 def fit(marking, periodic: bool, vector: int) -> bool:
-    """Whether the flags of a vector of integers can be found so."""
-    return marking.compares_bytes and marking.source is not BOOL and not periodic and vector % KEYS == 0
+    """Whether the flags of a vector can be found so."""
+    return marking.compares_bytes and not periodic and vector % KEYS == 0
 
 
 def keys(word, source):

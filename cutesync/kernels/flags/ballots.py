@@ -1,0 +1,92 @@
+"""Flags as bits along the axis on which neighbours lie nearest, at any distance: reversed, stepped and short rows.
+
+A lane flags one item, so a warp reads items side by side, and a vote gives the word of 32 of them. A warp has
+``unroll`` words, which it stores side by side. No thread waits for another.
+"""
+
+from __future__ import annotations
+
+import cutlass
+from cutlass import Boolean, Int32, Int64, Uint32, cute
+
+from ...monoid import choose
+from ...warp import LANES
+from .strided import Arguments, StridedKernel
+
+
+class BallotFlags(StridedKernel):
+    """The kernel. Digit 0 of the number of a warp is that of its words in the row; the others are those of the row."""
+
+    def __init__(self, marking, policy) -> None:
+        super().__init__(marking, policy)
+        self.unroll = policy.unroll
+
+    @cute.jit
+    def mark(self, a: Arguments, number):
+        """Flag a run; its warp's threads have 32 numbers."""
+        digits, lane = self.split(a, number // LANES), Int32(number % LANES)
+        begin = digits[0] * (LANES * self.unroll)
+        if begin < a.n:
+            x = a.x + self.offset(digits[1:], a.steps[0][1:])
+            rows = [out + self.offset(digits[1:], steps[1:]) for out, steps in zip(a.outs, a.steps[1:])]
+            if self.is_inner(a, begin):
+                self.store_votes(a, rows, begin, lane, self.inner_flags(a, x, begin + lane))
+            else:
+                places = [begin + (u * LANES + lane) for u in range(self.unroll)]
+                items = [self.items(a, x, place) for place in places]
+                flags = [[self.flag(a, side, *pair) for pair in zip(places, items)] for side in self.sides]
+                self.store_votes(a, rows, begin, lane, flags)
+
+    def is_inner(self, a: Arguments, begin):
+        """Whether all items of a run have both neighbours in their row."""
+        return Boolean(False) if self.periodic else (begin > 0) & (begin + LANES * self.unroll < a.n)
+
+    def inner_flags(self, a: Arguments, x, place) -> list:
+        """The flags of such a run on each side; those of a lane are 32 items apart."""
+        step = a.steps[0][0]
+        starts = [x + place * step + step * shift for shift in (-1, 0, 1)]
+        wanted = self.looks[0], True, self.looks[1]
+        before, items, behind = (
+            [self.get(start, step * (u * LANES)) for u in range(self.unroll)] if needed else []
+            for start, needed in zip(starts, wanted)
+        )
+        found = []
+        for side in self.sides:
+            pairs = zip(items, behind) if side else zip(before, items)
+            indexes = [place + (u * LANES + side) for u in range(self.unroll)]
+            given = a.ends[side]
+            found.append([self.compared(side, *pair, None, i, given) for pair, i in zip(pairs, indexes)])
+        return found
+
+    @cute.jit
+    def store_votes(self, a: cutlass.Constexpr, rows: cutlass.Constexpr, begin, lane, flags: cutlass.Constexpr):
+        """Store the words of a run for each output. Each lane stores another word."""
+        for k, each in enumerate(flags):
+            votes = [Uint32(cute.arch.vote_ballot_sync(flag != 0)) for flag in each]
+            mine = votes[0]
+            for u in cutlass.range_constexpr(1, self.unroll):
+                mine = choose(lane == u, votes[u], mine)
+            if (lane < self.unroll) & (begin + lane * LANES < a.n):
+                self.put(rows[k], (begin // LANES + lane) * a.steps[1 + k][0], mine)
+
+    def items(self, a: Arguments, x, place) -> list:
+        """The item at a place, between its neighbours; the last item in place of what is not there."""
+        last, step = a.n - 1, a.steps[0][0]
+        wanted = self.looks[0], True, self.looks[1]
+        found = []
+        for at, needed in zip((place - 1, place, place + 1), wanted):
+            inside = cutlass.max(cutlass.min(at, last), Int64(0))
+            found.append(self.get(x, inside * step) if needed else None)
+        return found
+
+    def flag(self, a: Arguments, side: int, place, items):
+        """The flag of the item at a place; 0 where there is none."""
+        rest = Int64(place % a.period) if self.periodic else place
+        edge = rest == 0
+        if side:
+            edge = place + 1 >= a.n
+            edge = edge | (rest + 1 == a.period) if self.periodic else edge
+        pair = (items[1], items[2]) if side else (items[0], items[1])
+        outside = place >= a.n
+        flag = self.guarded(outside if self.called else None, side, pair, (edge, rest + side, a.ends[side]))
+        return choose(outside, Int32(0), Int32(flag))

@@ -1,0 +1,141 @@
+"""The kernels of strided arrays, as policies, and what they are chosen for. ``strided_policy`` chooses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...runtime.layout import Axis
+from ...sizes import ceil_div
+from ..axes import divisor
+from ..policy import Policy
+from .policy import LANES, FlagPolicy
+
+THREADS = 256
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
+    that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
+    given, whether flags can be found by words of four keys."""
+
+    size: int
+    result: int
+    aligned: int
+    result_aligned: int
+    periodic: bool
+    counted: bool
+    by_words: bool = False
+
+
+@dataclass(frozen=True)
+class TilePolicy(Policy, kernel=".tiles:TileFlags"):
+    """Compile-time choices of the kernel: the digits of a thread's number, which of them are the flagged axis and that
+    of a tile's rows, the columns and rows of a tile, whether results are stored in vectors across the columns or down
+    the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
+    numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
+    "repeated", or "each" by itself), whether all items of a row are equal."""
+
+    digits: int
+    along: int
+    row: int
+    columns: int
+    rows: int
+    across: bool
+    down: bool
+    by_words: bool
+    periodic: bool
+    counted: bool
+    wide: bool
+    loads: str = "vector"
+    equal: bool = False
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
+class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
+    """Tiles of blocks, which have ``lanes`` tiles of threads side by side. Whether results are stored ``in_words`` of
+    four bytes; one by one if not, or if they are as wide."""
+
+    lanes: int = LANES
+    in_words: bool = False
+
+
+@dataclass(frozen=True)
+class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
+    """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
+    no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
+    elements per load, and per load of neighbours, whether keys are compared by words; the rest as in TilePolicy."""
+
+    digits: int
+    vector: int
+    whole: bool
+    unit: bool
+    long: bool
+    adjacent: bool
+    piece: int
+    near: int
+    by_words: bool
+    periodic: bool
+    counted: bool
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
+class RowPolicy(Policy, kernel=".rows:RowFlags"):
+    """Compile-time choices of the kernel: the digits of a warp's number, and how a warp flags a run; the rest as in
+    TilePolicy."""
+
+    digits: int
+    run: FlagPolicy
+    counted: bool
+    wide: bool
+    threads: int
+
+    @property
+    def periodic(self) -> bool:
+        return self.run.periodic
+
+
+@dataclass(frozen=True)
+class BallotPolicy(Policy, kernel=".ballots:BallotFlags"):
+    """Compile-time choices of the kernel: the digits of a warp's number, words of a warp; the rest as in TilePolicy."""
+
+    digits: int
+    unroll: int
+    periodic: bool
+    counted: bool
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
+class StridedChoice:
+    """A policy and its launch: the axes of the digits, and how many values each digit has."""
+
+    policy: TilePolicy | FlatPolicy | RowPolicy | BallotPolicy
+    axes: tuple[Axis, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def work(self) -> int:
+        return math.prod(self.counts) * (LANES if isinstance(self.policy, (RowPolicy, BallotPolicy)) else 1)
+
+    @property
+    def grid(self) -> int:
+        if isinstance(self.policy, TransposedPolicy):
+            return self.work
+        each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
+        return ceil_div(self.work, self.policy.threads * each)
+
+    @property
+    def values(self) -> dict[str, int]:
+        """The parameters of the launch that describe the axes."""
+        found = {"work": self.work}
+        for k, (axis, count) in enumerate(zip(self.axes, self.counts)):
+            factor, shift = divisor(count)
+            found |= {f"count{k}": count, f"factor{k}": factor, f"shift{k}": shift, f"extent{k}": axis.extent}
+            found |= {f"{name}{k}": step for name, step in zip(("x", "out", "other"), axis.steps)}
+        return found
