@@ -238,7 +238,16 @@ class Monoid(Runs):
         if self.transform is not None:
             value = Boolean(value) if self.accumulate.kind == "b" else narrow(value)
             value = traced("transform", self.transform, (value,), narrow, self.accumulate)
+            if self._low_bits_count():
+                value = getattr(cutlass, f"Uint{value.width}")(
+                    value
+                )  # zeros above them cost less than copies of a sign
         return register_type(self.accumulate, wide=self.op.fn is None)(value)
+
+    def _low_bits_count(self) -> bool:
+        """Whether the result has the low bits of the state, which depend on nothing but the low bits of operands."""
+        narrow = self.accumulate.kind == "i" and self.accumulate.size < 4 and self.result is self.accumulate
+        return narrow and self.op.fn is None and self.op.name in ("add", "mul", "and", "or", "xor")
 
     def combine(self, a, b):
         return (self._binary(a[0], b[0]),)

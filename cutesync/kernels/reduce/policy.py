@@ -19,6 +19,7 @@ CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # a warp of SegmentReduce reduces this much
 SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
 MIN_WARP_ROW_BYTES = 2048  # a warp loads so much at once: shorter rows have a few lanes each
+MIN_WARP_ROWS = 32 * SMS  # fewer rows, a warp each, have too few loads in flight; a block each where each warp has some
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
@@ -195,7 +196,7 @@ def _segments(problem: Problem) -> Choice:
             1,
             problem.outer * splits,
         )
-    if problem.outer < 2 * SMS or chunks > 32:
+    if problem.outer < 2 * SMS or chunks > 32 or (problem.outer < MIN_WARP_ROWS and chunks >= 4):
         return Choice(SegmentPolicy("block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
     return Choice(SegmentPolicy("warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
 

@@ -24,6 +24,8 @@ FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results 
 MAX_STATE_WORDS = 16  # registers of the states of a thread
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
+MIN_BLOCKED_BYTES = 1 << 22  # of results: those of less stay in the L2 cache until their sectors are whole
+BLOCK_RESULTS, MIN_BLOCK_RESULTS = 1024, 64  # neighbours in the input of a block of results
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES = 128  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
@@ -44,7 +46,26 @@ def choose(problem: StridedProblem) -> StridedChoice:
     repeated = [i for i, axis in enumerate(kept) if not any(axis.steps[:inputs])]
     repeated.sort(key=lambda i: set(kept[i].steps[inputs:]) != {1})
     found = _copies(problem, repeated[0]) if repeated else None
-    return _choose(problem) if found is None else _copied(problem, repeated[0], *found)
+    return _choose(_blocked(problem)) if found is None else _copied(problem, repeated[0], *found)
+
+
+def _blocked(problem: StridedProblem) -> StridedProblem:
+    """Return the problem with another order of results where these lie in another order than elements: blocks of
+    neighbours in the input, and block after block along the axis of neighbours in the output. So the parts of a sector
+    of results are written soon after each other, and the L2 cache joins them."""
+    inputs, kept = problem.inputs, problem.form.kept
+    size = max(output.size for output in problem.outputs)
+    if len(kept) < 2 or problem.form.results * size < MIN_BLOCKED_BYTES:
+        return problem
+    *others, last = kept
+    near = [i for i, axis in enumerate(others) if abs(axis.steps[inputs]) == 1 and any(axis.steps[:inputs])]
+    most = next((n for n in range(BLOCK_RESULTS, MIN_BLOCK_RESULTS - 1, -1) if last.extent % n == 0), last.extent)
+    if not near or abs(last.steps[inputs]) * size < SECTOR_BYTES:
+        return problem
+    stored = others.pop(near[0])
+    outer = Axis(last.extent // most, tuple(step * most for step in last.steps))
+    axes = [*others, outer, stored, Axis(most, last.steps)]
+    return replace(problem, form=problem.form._replace(kept=tuple(axis for axis in axes if axis.extent > 1)))
 
 
 def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> StridedChoice:
