@@ -15,7 +15,7 @@ from ..kernels.select.spec import SelectSpec
 from ..kernels.topk.spec import TopKSpec
 from ..runtime import arrays
 from ..runtime.call import Family
-from . import by_key, flags, product as products, reduce, scan, select, topk
+from . import by_key, flags, product as products, reduce, scan, scan_by_key, select, topk
 from .sharded import Sharded
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _plan(family: Family, call: Callable, arguments: tuple, given: tuple, outs: 
     if isinstance(spec, SelectSpec):
         plan = select.plan_of(call, arguments, spec, xs)
     if isinstance(spec, SegmentsSpec):
-        plan = by_key.plan_of(spec, xs)
+        plan = by_key.plan_of(spec, xs) or scan_by_key.plan_of(spec, xs)
     if isinstance(spec, TopKSpec):
         plan = topk.plan_of(call, arguments, spec, xs)
     if isinstance(spec, MatmulSpec):

@@ -14,6 +14,7 @@ from ..identity import identify
 from ..kernels.reduce.spec import Reduction
 from ..ops import operator
 from ..runtime import arrays, backend, device, device_array, workspace
+from ..runtime.copy_engine import CopyEngine
 from .communicators import Communicator, MpiCommunicator, NcclCommunicator, TorchCommunicator
 from .exchange import Exchange, Side
 from .memory import MAX_RANKS, SymmetricMemory
@@ -36,6 +37,7 @@ class Group:
         self.place = backend.of(own)
         if team is None:
             self.place.connect(self.ordinals)
+        self._engine: CopyEngine | None = None
         self._memories: dict[Hashable, SymmetricMemory] = {}
         self.plans: dict[tuple, Any] = {}  # of calls, by what they depend on
 
@@ -213,6 +215,15 @@ class Group:
     def at_once(self) -> contextlib.AbstractContextManager[Callable[[int], None]]:
         """Return a context for launches that wait for each other (see ``Backend.at_once``)."""
         return self.place.at_once(self._contexts, None if self.team is None else self.team.meeting)
+
+    def copy_engine(self, streams: tuple[int, ...]) -> CopyEngine | None:
+        """Return what copies between the devices beside kernels; None where kernels copy: between processes, on the
+        emulator, and in captures of graphs."""
+        if self.team is not None or any(self.place.capture(stream) is not None for stream in streams):
+            return None
+        if self._engine is None:
+            self._engine = self.place.copy_engine(self.ordinals)
+        return self._engine
 
     def hosts(self, copy: Callable[[int], np.ndarray]) -> list[np.ndarray]:
         """Return ``copy(rank)`` of all ranks; each process makes its own and sends it to the others."""

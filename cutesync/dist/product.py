@@ -5,6 +5,7 @@ both rows of A and columns of B, A is gathered on every device first, and the re
 A or columns of B beside the other sharded along K, that other one is gathered first. With K sharded in A, in B (the
 other whole) or in both, each device multiplies its part of K, in float32; then each reads its rows of all sums and adds
 them in the order of ranks. The result has parts of rows, of columns if A is a vector.
+Large products are made in pieces (``overlap``).
 
 Parts of K of different lengths in A and B: B is spread as A is. The order of operations follows from the lengths of the
 parts, so the bits are the same in every run and on every device.
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 from ..dtypes import FLOAT8
 from ..errors import ArgumentValueError, explain
 from ..kernels.matmul.call import INPUTS, Arguments, MatmulSpec
+from . import overlap
 from .parts import Results, part_of
 from .sharded import Sharded
 from .work import Work
@@ -36,7 +38,12 @@ class Way(NamedTuple):
     partial: bool = False
 
 
-def plan_of(call: Callable, arguments: tuple, spec: MatmulSpec, given: tuple) -> ProductPlan | PartialPlan:
+GATHER_ROWS = Way(0, -1, 1)
+
+
+def plan_of(
+    call: Callable, arguments: tuple, spec: MatmulSpec, given: tuple
+) -> ProductPlan | PartialPlan | overlap.GatherPlan | overlap.RingPlan:
     """Return the plan of a call whose whole arrays have the Spec ``spec``. ``given`` has None for what is not given."""
     a, b, *terms = given
     way = _way(a, b)
@@ -45,9 +52,13 @@ def plan_of(call: Callable, arguments: tuple, spec: MatmulSpec, given: tuple) ->
     if not way.partial:
         _check_terms(terms, way.axis, (a, b)[way.like])
         axis = way.axis + len(spec.shape) if way.axis else None
+        if way == GATHER_ROWS and not Arguments(*arguments).pre_activation and overlap.gathers_rows(a, b, terms):
+            return overlap.GatherPlan(call, arguments, spec, (a, b))
         results = Results(axis, () if axis is None else (a, b)[way.like].lengths)
         return ProductPlan(call, arguments, way.gathered, results, given)
     _check_partial(Arguments(*arguments), spec, terms)
+    if overlap.is_ring(a, b, spec):
+        return overlap.RingPlan(arguments, spec, (a, b))
     return PartialPlan(call, arguments, spec, a)
 
 
@@ -59,7 +70,7 @@ def _way(a: Sharded, b: Sharded) -> Way:
         ("whole", "whole"): Way(None, 0),
         ("free", "whole"): Way(None, rows),
         ("whole", "free"): Way(None, -1, 1),
-        ("free", "free"): Way(0, -1, 1),
+        ("free", "free"): GATHER_ROWS,
         ("free", "k"): Way(1, rows),
         ("k", "free"): Way(0, -1, 1),
         ("k", "k"): Way(None, 0, partial=True),

@@ -110,6 +110,16 @@ def gather(x: Sharded, rank: int, stream: Any) -> Any:
     return found if x.group.rank in (None, rank) else None
 
 
+def shift(x: Sharded, streams: tuple[int, ...]) -> Sharded:
+    """Return on each device a copy of the part of the rank before it, sharded along the same axis."""
+    key = ("shift", x.key)
+    plan = x.group.plans.get(key)
+    if plan is None:
+        held = _boxes(x.shape, x.axis, x.lengths)
+        plan = x.group.plans[key] = PullPlan(x, held, [held[rank - 1] for rank in range(x.group.size)])
+    return Sharded.of_results(x.group, plan.run(x, streams, True), x.axis)
+
+
 def reduce_scatter(
     given: Sharded, what: tuple[Any, DType], axis: int, lengths: Sequence[int] | None, stream: Any
 ) -> Sharded:

@@ -16,6 +16,7 @@ from . import device
 
 if TYPE_CHECKING:
     from .compiler import Kernel
+    from .copy_engine import CopyEngine
     from .device_array import DeviceArray
     from .host_arguments import Block as Arguments
     from .host_code import HostCode
@@ -84,6 +85,10 @@ class Backend(Protocol):
 
     def open_shared(self, handle: bytes, ordinal: int) -> int:
         """Return the address at which kernels on device ``ordinal`` access shared memory of another rank."""
+        ...
+
+    def copy_engine(self, ordinals: Sequence[int]) -> CopyEngine | None:
+        """Return what copies between these devices beside kernels; None where nothing does."""
         ...
 
     def identity(self, ordinal: int) -> tuple[str, str]:

@@ -177,6 +177,10 @@ class _Emulator:
         return base
 
     @staticmethod
+    def copy_engine(ordinals: Sequence[int]) -> None:
+        """Kernels copy, which are checked."""
+
+    @staticmethod
     def identity(ordinal: int) -> tuple[str, str]:
         return shared.host(), f"{os.getpid()} {ordinal}"
 

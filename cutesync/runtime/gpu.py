@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import CaptureError, LaunchError, explain
 from . import device, forks, shared, tensor_map
 from .compiler import Kernel, alone, compiling, refuse_while_tracing
+from .copy_engine import CopyEngine
 from .host_code import HostCode
 
 _CLUSTER_DIMENSION, _PROGRAMMATIC_SERIALIZATION = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
@@ -201,6 +202,7 @@ class _Gpu:
         with device.uncaptured(), device.using(ordinal):
             return not int(device.driver().cuMemFree(base)[0])
 
+    copy_engine = CopyEngine
     make_shared = staticmethod(shared.make)
     open_shared = staticmethod(shared.open_handle)
     identity = staticmethod(shared.identity)

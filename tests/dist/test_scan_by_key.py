@@ -1,0 +1,104 @@
+"""Scans by segments that cross seams are those of the whole array."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.dist import Group
+from cutesync.errors import ArgumentValueError
+
+from .test_reduce import lengths
+
+
+def reference(keys: np.ndarray, x: np.ndarray, op, reverse: bool = False) -> np.ndarray:
+    same, out = keys[1:] == keys[:-1], x.copy()
+    if reverse:
+        for i in range(len(x) - 2, -1, -1):
+            out[i] = op(x[i], out[i + 1]) if same[i] else x[i]
+    else:
+        for i in range(1, len(x)):
+            out[i] = op(out[i - 1], x[i]) if same[i - 1] else x[i]
+    return out
+
+
+# call: what it returns for keys, values and a mask, and what it should
+CALLS = {
+    "sums": (lambda k, v, m: cs.scan_by_key(k, v), lambda k, v, m: reference(k, v, np.add)),
+    "last": (
+        lambda k, v, m: cs.scan_by_key(k, v, lambda a, b: b, reverse=True),
+        lambda k, v, m: reference(k, v, lambda a, b: b, True),
+    ),
+    "largest": (lambda k, v, m: cs.scan_by_key(k, v, "max"), lambda k, v, m: reference(k, v, np.maximum)),
+    "by an equality": (
+        lambda k, v, m: cs.scan_by_key(k, v, equal=lambda a, b: b - a <= 1),
+        lambda k, v, m: reference(np.r_[0, (k[1:] - k[:-1] > 1).cumsum()], v, np.add),
+    ),
+    "by a mask": (
+        lambda k, v, m: cs.segmented_scan(v, "add", heads=m),
+        lambda k, v, m: reference(m.cumsum(), v, np.add),
+    ),
+    "states": (
+        lambda k, v, m: cs.scan_by_key(
+            k, (v, v), lambda p, q: (p[0] + q[0], q[1]), finish=lambda s: s[0] - s[1], out_dtype="int64"
+        ),
+        lambda k, v, m: reference(k, v, np.add) - v,
+    ),
+    "a transform": (
+        lambda k, v, m: cs.scan_by_key(k, v, transform=lambda a: a * a),
+        lambda k, v, m: reference(k, v * v, np.add),
+    ),
+}
+QUICK = ("sums", "by a mask")
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=SLOW) for name in CALLS])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=SLOW)])
+def test_segments_across_seams(name, size):
+    call, expected = CALLS[name]
+    random = np.random.default_rng(size)
+    with cs.emulate(devices=size):
+        group = Group.local()
+        for turn in range(1 + 2 * (name not in QUICK)):
+            count = (300, 5, 40)[turn]
+            keys, x = np.sort(random.integers(0, 6, count)), random.integers(-5, 6, count)
+            mask, parts = random.integers(0, 9, count) == 0, lengths(random, count, size)
+            given = [group.shard(array, 0, parts) for array in (keys, x, mask)]
+            assert np.array_equal(np.asarray(call(*given)), expected(keys, x, mask)), parts
+
+
+@SLOW
+@pytest.mark.parametrize("size, schedules", [(2, 20), (8, 2)])
+def test_many_schedules(size, schedules):
+    keys, x = np.repeat(np.arange(4), 20), np.arange(80)
+    with cs.emulate(devices=size, schedules=schedules):
+        group = Group.local()
+        with group.together():
+            found = [cs.scan_by_key(group.shard(keys), group.shard(x), reverse=reverse) for reverse in (False, True)]
+        for reverse, y in enumerate(found):
+            assert np.array_equal(np.asarray(y), reference(keys, x, np.add, bool(reverse)))
+
+
+@SLOW
+def test_floats_that_are_nan():
+    keys, x = np.float32([np.nan, np.nan, 1, 1]), np.float16([1, 2, np.nan, 4])
+    with cs.emulate(devices=2):
+        group = Group.local()
+        found = np.asarray(cs.scan_by_key(group.shard(keys), group.shard(x), "min"))
+        assert found.dtype == np.float16 and np.array_equal(found, [1, 1, np.nan, np.nan], equal_nan=True)
+
+
+def test_what_is_refused():
+    x = np.ones(4, np.float32)
+    with cs.emulate(devices=2):
+        group = Group.local()
+        k, v = group.shard(x), group.shard(x)
+        for words, call in (
+            ("exclusive", lambda: cs.scan_by_key(k, v, exclusive=True, identity=0)),
+            ("init", lambda: cs.scan_by_key(k, v, init=1)),
+            ("n: ", lambda: cs.scan_by_key(k, v, n=2)),
+            ("keys of several parts", lambda: cs.scan_by_key((k, k), v)),
+            ("reverse", lambda: cs.segmented_scan(v, heads=group.shard(x > 0), reverse=True)),
+        ):
+            with pytest.raises(ArgumentValueError, match=words):
+                call()
