@@ -8,14 +8,18 @@ import numpy as np
 
 from ..dtypes import INT64
 from ..errors import ArgumentTypeError, explain, shown
+from ..runtime import arrays
 from ..runtime.view import View
 
 _ALLOWED = "None, an int, or a 0-d array of int64 on the device"
 _MOST = (1 << 63) - 1
 
 
-def split(n: Any) -> tuple[int | None, Any]:
-    """Return ``(number, array)``, at least one of which is None: ``n=`` as a number of 0 or more, or as an array."""
+def split(n: Any, on_host: bool = False) -> tuple[int | None, Any]:
+    """Return ``(number, array)``, at least one of which is None: ``n=`` as a number of 0 or more, or as an array. With
+    NumPy arrays (``on_host``), a 0-d one is a number."""
+    if on_host and isinstance(n, np.ndarray) and n.shape == ():
+        n = n[()]
     if n is None or hasattr(n, "__dlpack__") or hasattr(n, "__cuda_array_interface__"):
         if not isinstance(n, np.generic):
             return None, n
@@ -28,3 +32,13 @@ def check(view: View | None) -> None:
     """Raise unless the array is a 0-d one of int64, or None."""
     if view is not None and (view.shape or view.dtype is not INT64):
         raise ArgumentTypeError(explain("n", f"{view.dtype} of shape {view.shape}", _ALLOWED))
+
+
+def empty_beside(x: Any, stream: Any) -> Any:
+    """Return a new 0-d array of int64 of the library and on the device of ``x``, for a count."""
+    library = arrays.adapter(x)
+    if library is arrays.NUMPY:
+        return np.empty((), np.int64)
+    device = library.view(x).device
+    raw = library.stream(device) if stream is None else arrays.stream_handle(stream)
+    return library.allocator((), INT64, device)(raw, stream is not None)

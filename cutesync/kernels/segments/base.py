@@ -55,7 +55,11 @@ class SegmentKernel(TiledKernel):
         start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
         self.states.bind(start, args)
         nothing = nothing if self.states.start is None else tuple(self.states.start)
-        count = positions(length, length_at) if spec.counted else length
+        count = length
+        if spec.counted and spec.by_offsets:
+            segments = positions(segments, length_at)
+        elif spec.counted:
+            count = positions(length, length_at)
         heads, x, keys, out = groups
         return Arguments(
             *(heads, x, keys, out, found, fill, slots, counters, length, count, capacity),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...arguments import exact, flag
 from ...dtypes import scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
@@ -74,7 +72,7 @@ class Call:
         self.alone = not inputs.tuple_out
         inputs, given, init = with_first(inputs, given, options.init)
         self.on_host = arrays.adapter(given[0]) is arrays.NUMPY
-        number, count = split(n[()] if self.on_host and isinstance(n, np.ndarray) and n.shape == () else n)
+        number, count = split(n, self.on_host)
         if count is not None:
             inputs, given = inputs._replace(counted=True), (*given, count)
         names = tuple(f"{self.kind}[{i}]" for i in range(len(self.heads))) if self.packed else (self.kind,)
@@ -140,10 +138,12 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
     start = start_value(options.init, options.exclusive, options.identity, operation)
     nothing = None if options.identity is None else start_of(options.identity, "identity", operation)
     by_offsets = heads.kind == "offsets" and given.reduced
+    counted = segments if heads.kind == "offsets" else whole  # what ``n`` counts
+    counted = counted if given.n is None else min(given.n, counted)
     spec = SegmentsSpec(
         heads,
         operation,
-        whole if given.n is None else min(given.n, whole),
+        whole if heads.kind == "offsets" else counted,
         whole,
         reduced=given.reduced,
         exclusive=options.exclusive,
@@ -153,7 +153,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
         capacity=segments if by_offsets else whole if size is None else size,
         keyed=given.kind == "keys",
         args=given.inputs.numbers,
-        segments=segments,
+        segments=counted if heads.kind == "offsets" else 0,
         nothing=_nothing(operation, start or nothing) if by_offsets else None,
         strided=strided(read) if whole else None,
     )

@@ -90,11 +90,12 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     if not spec.by_offsets:
         return run, None
     cuts, offsets = _cuts(choice, spec, device, (offset_step, stream)), inputs.index("offsets")
+    count = inputs.index("n") if spec.counted else offsets
 
     def cut_first(addresses: tuple[int, ...], stream: int) -> None:
         with _cutting:  # another thread's launches on this stream come before these or after
             memory = workspace.scratch(device, stream, 8 * (choice.tiles + 1), "cuts")
-            cuts((addresses[offsets], memory.addresses[0]), stream)
+            cuts((addresses[offsets], memory.addresses[0], addresses[count]), stream)
             run((*addresses, memory.addresses[0]), stream)
 
     return cut_first, None
@@ -118,12 +119,15 @@ def _cuts(choice: Choice, spec: SegmentsSpec, device: int, where: tuple[int, int
 
         return Cuts(spec, choice.policy.tile)
 
-    parameters: tuple[Pointer | Scalar, ...] = (Pointer("offsets", spec.heads.offsets or INT64), Pointer("cuts", INT64))
+    kinds = spec.heads.offsets or INT64, INT64, INT64
+    parameters: tuple[Pointer | Scalar, ...] = tuple(map(Pointer, ("offsets", "cuts", "n"), kinds))
     parameters += tuple(Scalar(name, "Int64") for name in ("segments", "length", "tiles", "step"))
-    key = "segment_cuts", choice.policy.tile, str(spec.heads.offsets), spec.heads.ends, spec.reverse, spec.heads.stepped
+    heads = spec.heads
+    key = "segment_cuts", choice.policy.tile, str(heads.offsets), heads.ends, spec.reverse, heads.stepped, spec.counted
     values = {"step": step, "segments": spec.segments, "length": spec.length, "tiles": choice.tiles}
     grid = -(-(choice.tiles + 1) // CUT_THREADS)
-    return Launch(KernelSpec(key, parameters, make), device, grid, values, ("offsets", "cuts"), None, stream).run
+    names = "offsets", "cuts", "n"
+    return Launch(KernelSpec(key, parameters, make), device, grid, values, names, None, stream).run
 
 
 MASK = BY_NAME["uint8"]

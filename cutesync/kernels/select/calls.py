@@ -20,7 +20,7 @@ from ...runtime.indexing import axis_number
 from ...runtime.view import View, is_c_contiguous
 from .. import args as args_of
 from ..axes import NUMBER_BITS
-from ..count import check, split
+from ..count import check, empty_beside, split
 from ..layouts import strided
 from ..states import NO_ARGS, Argument, argument_type
 from .plan import plan
@@ -114,7 +114,7 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
         if args is not NO_ARGS and (type(args) is not tuple or args):
             raise ArgumentTypeError(explain("args", shown(args), "none without a callable"))
     on_host = arrays.adapter(xs[0]) is arrays.NUMPY
-    n, array = split(n[()] if on_host and isinstance(n, np.ndarray) and n.shape == () else n)
+    n, array = split(n, on_host)
     if array is not None:
         names.append("n")
         given.append(array)
@@ -141,9 +141,7 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
     if outs is None:
         *found, count = call(key, x, None, stream, tuple(others))
     else:
-        library, raw = arrays.adapter(x), None if stream is None else arrays.stream_handle(stream)
-        device = library.view(x).device
-        count = library.allocator((), INT64, device)(library.stream(device) if raw is None else raw, raw is not None)
+        count = empty_beside(x, stream)
         call(key, x, (*outs, count), stream, tuple(others))
         found = list(outs)
     return _result(wanted, found, count)

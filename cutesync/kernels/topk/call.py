@@ -80,9 +80,7 @@ def argtopk(
 
 
 def _made(values: bool, x: Any, k: Any, axis: Any, largest: Any, n: Any, out: Any, stream: Any) -> Any:
-    if n is not None and isinstance(n, np.ndarray) and n.shape == ():
-        n = n[()]
-    count, array = split(n) if n is not None else (None, None)
+    count, array = split(n, type(x) is np.ndarray)
     given = (values, k, axis, largest, count, exact(k, axis, largest))
     call = (_topk if values else _argtopk) if array is None else (_topk_counted if values else _argtopk_counted)
     return call(given, x, out, stream, () if array is None else (array,))
