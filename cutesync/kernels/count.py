@@ -34,11 +34,11 @@ def check(view: View | None) -> None:
         raise ArgumentTypeError(explain("n", f"{view.dtype} of shape {view.shape}", _ALLOWED))
 
 
-def empty_beside(x: Any, stream: Any) -> Any:
-    """Return a new 0-d array of int64 of the library and on the device of ``x``, for a count."""
+def empty_beside(x: Any, stream: Any, shape: tuple[int, ...] = ()) -> Any:
+    """Return a new array of int64 of the library and on the device of ``x``, for counts."""
     library = arrays.adapter(x)
     if library is arrays.NUMPY:
-        return np.empty((), np.int64)
+        return np.empty(shape, np.int64)
     device = library.view(x).device
     raw = library.stream(device) if stream is None else arrays.stream_handle(stream)
-    return library.allocator((), INT64, device)(raw, stream is not None)
+    return library.allocator(shape, INT64, device)(raw, stream is not None)

@@ -39,19 +39,19 @@ def select(
         DLPack or ``__cuda_array_interface__``, which is flattened in C order; or a tuple of arrays of one size, which
         are selected together. Element types: bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
     where : an array of bool, uint8 or int8 of the size of ``x``, which selects where it is not 0; an array of
-        ceil(size / 32) words of uint32, a bit an element, the first in the lowest bit (as ``flag_heads`` with
-        ``dtype="bits"`` returns); or a callable that the DSL can trace, of the elements of a position (one operand for
-        each array), and of its index (Int64) if it has one parameter more. It gets 16-bit floats as float32.
+        ceil(size / 32) words of uint32 (with ``axis``, so many for each row), a bit an element, the first in the lowest
+        bit (as ``flag_heads`` with ``dtype="bits"`` returns); or a callable that the DSL can trace, of the elements of
+        a position (one operand for each array), and of its index (Int64) if it has one parameter more. It gets 16-bit
+        floats as float32.
     indices : whether to return the indices of the selected elements (int64), too.
-    axis : None, or the axis of ``x`` whose rows are selected from, each by itself: all arrays have the shape of ``x``,
-        ``where`` is no array of bits, indices are those along the axis, and ``n`` counts along it. Results have the
-        shape of ``x`` without the axis, and at the end ``size``, or as many elements as the axis has.
+    axis : None, or the axis whose rows are selected from, each by itself: all arrays have one shape, indices are those
+        along the axis, and ``n`` counts along it. Results have that shape without the axis, then ``size`` elements.
     packed : with ``axis``, whether results have one axis, with what is selected of all rows one behind the other.
     size : the length of the results; what lies behind the selected elements is filled. If there are more selected
         elements, the results have the first ones. None: the results are as long as ``x``, and nothing is filled.
     fill_value : a number that fills values; indices are filled with -1.
     out : array of any length and stride that is written instead of a new one; a tuple of arrays if ``x`` is one, or
-        with ``indices``, whose array comes last. It does not overlap the inputs. None with ``axis``.
+        with ``indices``, whose array comes last. One more, of int64, gets the count. They do not overlap the inputs.
     n : only the first ``n`` elements of ``x`` count, at most all: an int, or a 0-d array of int64 on the device, which
         is read when the kernel runs (the ``count`` of another call, for example).
     args : run-time arguments of the callable: numbers, or arrays of one element on the device.
@@ -74,7 +74,7 @@ def select(
             found = call(key, x, None, stream, () if fn else (where,))
             return Selected(found[0], found[-1], indices=found[1]) if indices else Selected(found[0], found[-1])
     several, xs = _arrays(x)
-    rows = rows_of(axis, packed, out)
+    rows = rows_of(axis, packed)
     wanted = Wanted("select", len(xs), several, flag(indices, "indices"), True, True, axis=axis, rows=rows)
     return selected(wanted, xs, where, args, (size, fill_value, out, n), stream)
 

@@ -72,7 +72,7 @@ class Wanted(NamedTuple):
         )
 
 
-def rows_of(axis: Any, packed: Any, out: Any = None) -> str:
+def rows_of(axis: Any, packed: Any) -> str:
     """Return how the results of rows lie, after checking the arguments of a call by rows."""
     packed = flag(packed, "packed")
     if axis is None:
@@ -80,8 +80,6 @@ def rows_of(axis: Any, packed: Any, out: Any = None) -> str:
             raise ArgumentValueError(explain("packed", "True without an axis", "the axis of the rows", "axis=-1"))
         return ""
     integer(axis, "axis", -MAX_AXES, MAX_AXES)
-    if out is not None:
-        raise ArgumentTypeError(explain("out", "an array, with axis=", "None"))
     return "packed" if packed else "apart"
 
 
@@ -123,38 +121,37 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
     first = len(names)  # of the run-time arguments
     names += [f"args[{i}]" for i, number in enumerate(numbers) if number is None]
     given += memory
-    if size is None and on_host and wanted.rows == "apart":  # nothing is left unwritten
+    if size is None and on_host and out is None and wanted.rows == "apart":  # nothing is left unwritten
         size = _extent(xs[0], wanted.axis)
     if size is not None:
         size = integer(size, "size", 0, MAX_LENGTH)
-    outs = None if out is None else _outs(wanted, out)
-    for given_out in outs or ():
-        arrays.adapter(given_out, "out").view(given_out)
-    capacity = size if outs is None or size is not None else _length(outs[0], 1 + wanted.together)
+    outs = None if out is None else _outs(wanted, out, xs[0], stream)
+    capacity = size if outs is None or size is not None else _length(outs[0], wanted)
     filled = number(fill_value, "fill_value")  # checked also where it is not used
     fill = None if size is None else filled
     call, key = _known(wanted, where, (tuple(names), first), capacity, fill, n, numbers, (*exact(fill), *texts))
     x, *others = given
-    if on_host:
+    found = call(key, x, outs, stream, tuple(others))
+    if on_host and wanted.rows != "apart":
         known = min(x.size, x.size if n is None else n) if wanted.rejects else size
-        return _on_host(wanted, call(key, x, None, stream, tuple(others)), known, outs)
-    if outs is None:
-        *found, count = call(key, x, None, stream, tuple(others))
-    else:
-        count = empty_beside(x, stream)
-        call(key, x, (*outs, count), stream, tuple(others))
-        found = list(outs)
-    return _result(wanted, found, count)
+        return _exact(wanted, found, known)
+    return _result(wanted, list(found[:-1]), found[-1])
 
 
-def _outs(wanted: Wanted, out: Any) -> tuple:
-    """Return the arrays of ``out``."""
+def _outs(wanted: Wanted, out: Any, x: Any, stream: Any) -> tuple:
+    """Return the arrays of ``out``, and that of the count: a new one unless ``out`` has it, too."""
     alone = wanted.outputs == 1 and not wanted.packed
-    outs = (out,) if alone else out
-    if not isinstance(outs, (tuple, list)) or len(outs) != wanted.outputs:
+    outs = out if isinstance(out, (tuple, list)) or not alone else (out,)
+    if not isinstance(outs, (tuple, list)) or not wanted.outputs <= len(outs) <= wanted.outputs + 1:
         allowed = "an array" if alone else f"a tuple of {wanted.outputs} arrays"
-        raise ArgumentTypeError(explain("out", f"a {type(out).__name__}", allowed))
-    return tuple(outs)
+        raise ArgumentTypeError(
+            explain("out", f"a {type(out).__name__}", f"{allowed}, and that of the count, if wanted")
+        )
+    if len(outs) > wanted.outputs:
+        return tuple(outs)
+    shape = arrays.adapter(x).view(x).shape if wanted.rows == "apart" else ()
+    axis = axis_number(wanted.axis, len(shape), "axis") if shape else 0
+    return *outs, empty_beside(x, stream, (*shape[:axis], *shape[axis + 1 :]))
 
 
 def _extent(x: np.ndarray, axis: Any) -> int:
@@ -162,32 +159,26 @@ def _extent(x: np.ndarray, axis: Any) -> int:
     return x.shape[axis_number(axis, x.ndim, "axis")]
 
 
-def _length(out: Any, axes: int) -> int:
-    shape = getattr(out, "shape", None)
-    if shape is None:
-        shape = arrays.adapter(out, "out").view(out).shape
+def _length(out: Any, wanted: Wanted) -> int:
+    """Return the capacity of the results, by the first array of ``out``."""
+    shape = arrays.adapter(out, "out").view(out).shape
+    if wanted.rows == "apart" and shape:
+        return int(shape[-1])
+    axes = 1 + wanted.together
     if len(shape) != axes:
         allowed = "an array of one axis" if axes == 1 else f"an array of {axes} axes"
         raise ArgumentValueError(explain("out", f"shape {tuple(shape)}", allowed))
     return int(shape[0])
 
 
-def _on_host(wanted: Wanted, found: tuple, known: int | None, outs: tuple | None) -> Selected:
-    """Return the results for NumPy arrays: their exact parts, copied to ``outs`` if there are any. They are ``known``
-    elements long, or as many as are selected."""
+def _exact(wanted: Wanted, found: tuple, known: int | None) -> Selected:
+    """Return the results for NumPy arrays: their exact parts. They are ``known`` elements long, or as many as are
+    selected."""
     *values, count = found
-    if wanted.rows == "apart":
-        return _result(wanted, values, count)
     n = min(int(count) if known is None else known, len(values[0]))
     whole = {len(values) - 1} if wanted.rows else set()  # the results that are not cut
     whole |= {len(values) - 1 - len(whole) - (wanted.lengths is not None)} if wanted.inverse else set()
-    values = [value if i in whole else value[:n] for i, value in enumerate(values)]
-    for out, value in zip(outs or (), values):
-        same = isinstance(out, np.ndarray) and (out.dtype, out.ndim) == (value.dtype, value.ndim)
-        if not same or not out.flags.writeable:
-            raise ArgumentTypeError(explain("out", f"{shown(out)}", f"a writable NumPy array of {value.dtype}"))
-        out[:n] = value
-    return _result(wanted, values if outs is None else [out[:n] for out in outs], count)
+    return _result(wanted, [value if i in whole else value[:n] for i, value in enumerate(values)], count)
 
 
 def _result(wanted: Wanted, found: list, count: Any) -> Selected:
@@ -204,7 +195,7 @@ def _result(wanted: Wanted, found: list, count: Any) -> Selected:
 @functools.lru_cache(maxsize=256)
 def _front_end(names: tuple[str, ...], outputs: int, places: tuple[int, ...]) -> Callable:
     made = args_of.plan_with_numbers(plan, places, lambda spec: spec.selection.args) if places else plan
-    return front_end(Family("select", names, _parse, made, outputs=outputs, strided=True))
+    return front_end(Family("select", names, _parse, made, outputs=outputs, strided=True, partial=True))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -290,10 +281,12 @@ def _by_rows(wanted: Wanted, by_name: dict) -> tuple[dict, tuple[int, ...]]:
     found = dict(by_name)
     for name in list(by_name)[: wanted.arrays + (_mask_name(wanted) in by_name)]:
         other = by_name[name]
+        shape = view.shape
         if other.dtype is BY_NAME["uint32"] and name == _mask_name(wanted):
-            raise ArgumentTypeError(explain(name, "bits", f"{', '.join(MASKS)}, or a callable, with axis="))
-        if other.shape != view.shape:
-            raise ArgumentValueError(explain(name, f"shape {other.shape}", f"shape {view.shape}, that of {first}"))
+            shape = (*shape[:axis], -(-shape[axis] // 32), *shape[axis + 1 :])
+        if other.shape != shape:
+            allowed = f"shape {shape}, " + ("a bit each" if shape != view.shape else f"that of {first}")
+            raise ArgumentValueError(explain(name, f"shape {other.shape}", allowed))
         shape, steps = (tuple(of[i] for i in order) for of in (other.shape, other.steps))
         found[name] = replace(other, shape=shape, strides=steps, contiguous=is_c_contiguous(shape, steps))
     return found, tuple(view.shape[i] for i in order[:-1])
@@ -338,19 +331,19 @@ def _kind(given: Arguments, by_name: dict, length: int, args: int) -> tuple[str,
         return "nonzero", False, length
     name = _mask_name(wanted)
     view = by_name[name]
-    return (*_mask_kind(view, name, length, wanted.whole), min(length, view.size) if not wanted.whole else length)
+    return (*_mask_kind(view, name, length, wanted), min(length, view.size) if not wanted.whole else length)
 
 
-def _mask_kind(view: View, name: str, length: int, whole: bool) -> tuple[str, bool]:
-    if view.dtype is BY_NAME["uint32"] and whole:
-        if view.size != -(-length // 32):
+def _mask_kind(view: View, name: str, length: int, wanted: Wanted) -> tuple[str, bool]:
+    if view.dtype is BY_NAME["uint32"] and wanted.whole:
+        if view.size != -(-length // 32) and not wanted.rows:  # those of rows have been counted
             came = f"{view.size} words of uint32"
             raise ArgumentValueError(explain(name, came, f"{-(-length // 32)} for {length} elements: a bit each"))
         return "bits", False
     if view.dtype.name not in MASKS:
         kinds: tuple[DType | str, ...] = (*MASKS, "uint32 for bits")
         raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", ", ".join(map(str, kinds))))
-    if view.size != length if whole else view.size > length:
-        allowed = f"{length}" if whole else f"at most {length}"
+    if view.size != length if wanted.whole else view.size > length:
+        allowed = f"{length}" if wanted.whole else f"at most {length}"
         raise ArgumentValueError(explain(name, f"{view.size} elements", f"{allowed}, as x has"))
     return "mask", False

@@ -30,6 +30,7 @@ def unique_consecutive(
     packed: bool = False,
     size: int | None = None,
     fill_value: Scalar = 0,
+    out: Any = None,
     n: Any = None,
     stream: Stream = None,
 ) -> Any:
@@ -39,6 +40,7 @@ def unique_consecutive(
     ----------
     x, axis, packed, size, fill_value, n, stream : as for ``select``; with ``axis`` runs end where rows do. The elements
         of a tuple of arrays are keys of several parts. With ``size``, indices are filled with -1, and counts with 0.
+    out : as for ``select``: the arrays of the values, then one for each that is asked for, in that order.
     equal : None (equal by value), or a callable that the DSL can trace: ``equal(a, b)``, whether an element ``b``
         belongs to the run of its predecessor ``a``; of several arrays, it takes the elements of the one position, then
         those of the other.
@@ -60,7 +62,7 @@ def unique_consecutive(
     rows = axis, rows_of(axis, packed)
     lengths = _counts(dtype)
     wanted = _wanted("unique_consecutive", x, equal_nan, (index, inverse, lengths if counts else None), rows)
-    return _runs(wanted, x, equal, (size, fill_value, None, n), stream)
+    return _runs(wanted, x, equal, (size, fill_value, out, n), stream)
 
 
 def run_length_encode(
@@ -73,6 +75,7 @@ def run_length_encode(
     packed: bool = False,
     size: int | None = None,
     fill_value: Scalar = 0,
+    out: Any = None,
     n: Any = None,
     stream: Stream = None,
 ) -> Any:
@@ -81,7 +84,7 @@ def run_length_encode(
     ``unique_consecutive``."""
     rows = axis, rows_of(axis, packed)
     wanted = _wanted("run_length_encode", x, equal_nan, (False, False, _counts(dtype)), rows)
-    return _runs(wanted, x, equal, (size, fill_value, None, n), stream)
+    return _runs(wanted, x, equal, (size, fill_value, out, n), stream)
 
 
 def _wanted(name: str, x: Any, equal_nan: Any, asked: tuple[bool, bool, DType | None], rows: tuple) -> Wanted:
