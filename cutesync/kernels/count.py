@@ -8,7 +8,6 @@ import numpy as np
 
 from ..dtypes import INT64
 from ..errors import ArgumentTypeError, explain, shown
-from ..runtime import arrays
 from ..runtime.view import View
 
 _ALLOWED = "None, an int, or a 0-d array of int64 on the device"
@@ -32,13 +31,3 @@ def check(view: View | None) -> None:
     """Raise unless the array is a 0-d one of int64, or None."""
     if view is not None and (view.shape or view.dtype is not INT64):
         raise ArgumentTypeError(explain("n", f"{view.dtype} of shape {view.shape}", _ALLOWED))
-
-
-def empty_beside(x: Any, stream: Any, shape: tuple[int, ...] = ()) -> Any:
-    """Return a new array of int64 of the library and on the device of ``x``, for counts."""
-    library = arrays.adapter(x)
-    if library is arrays.NUMPY:
-        return np.empty(shape, np.int64)
-    device = library.view(x).device
-    raw = library.stream(device) if stream is None else arrays.stream_handle(stream)
-    return library.allocator(shape, INT64, device)(raw, stream is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -70,15 +71,15 @@ class Call:
             raise ArgumentValueError(explain(self.kind, "an empty tuple", "at least one array"))
         inputs, given = inputs_of(values, args, options.dtype, callables[1], options.out_dtype)
         self.alone = not inputs.tuple_out
-        inputs, given, init = with_first(inputs, given, options.init)
+        if options.init is not None:
+            inputs, given, init = with_first(inputs, given, options.init)
+            options = options._replace(init=init)
         self.on_host = arrays.adapter(given[0]) is arrays.NUMPY
-        number, count = split(n, self.on_host)
-        if count is not None:
-            inputs, given = inputs._replace(counted=True), (*given, count)
-        names = tuple(f"{self.kind}[{i}]" for i in range(len(self.heads))) if self.packed else (self.kind,)
-        self.inputs, self.given = inputs._replace(more=names), (*given, *self.heads)
-        self.op, self.options, self.n = identify(op), options._replace(init=init), number
-        self.callables = tuple(identify(fn, what) for fn, what in zip(callables, ("transform", "finish")))
+        self.n, count = split(n, self.on_host)
+        given = given if count is None else (*given, count)
+        self.inputs = _with_heads(inputs, count is not None, self.kind, len(self.heads), self.packed)
+        self.given, self.op, self.options = (*given, *self.heads), identify(op), options
+        self.callables = identify(callables[0], "transform"), identify(callables[1], "finish")
 
     def key(self, reduced: bool, equal: Any, equal_nan: Any, limits: tuple) -> Arguments:
         """What identifies the call."""
@@ -99,7 +100,7 @@ class Call:
     def reduced(self, equal: Any, equal_nan: Any, limits: tuple, stream: Any) -> Any:
         """Make the call: a result for each segment, as many as the kernel finds; the first of its keys with keys."""
         arguments, count = self.key(True, equal, equal_nan, limits), len(self.heads) if self.kind == "keys" else 0
-        inputs = self.inputs._replace(outputs=self.inputs.outputs + count + 1, tuple_out=True)
+        inputs = _with_results(self.inputs, count + 1)
         *found, total = call_of(_FAMILY, inputs, arguments, self.given, None, stream)
         keys, values = tuple(found[:count]), tuple(found[count:])
         own = values[0] if self.alone else values
@@ -107,6 +108,19 @@ class Call:
         if not self.on_host:
             return shown
         return shown.exact() if limits[0] is None else (shown.keys, shown.values)
+
+
+@functools.lru_cache(maxsize=1024)
+def _with_heads(inputs: Inputs, counted: bool, kind: str, count: int, several: bool) -> Inputs:
+    """Return the inputs with the arrays that say where segments begin."""
+    names = tuple(f"{kind}[{i}]" for i in range(count)) if several else (kind,)
+    return inputs._replace(counted=counted, more=names)
+
+
+@functools.lru_cache(maxsize=1024)
+def _with_results(inputs: Inputs, more: int) -> Inputs:
+    """Return the inputs of a call that has so many results more."""
+    return inputs._replace(outputs=inputs.outputs + more, tuple_out=True)
 
 
 def _equal(equal: Any, parts: int) -> Identity | None:

@@ -16,7 +16,7 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar as Number
 from ...runtime.launch import Launch, Run
 from ...runtime.view import View
 from ...types import Array, Scalar, Stream
-from ..count import check, empty_beside, split
+from ..count import check, split
 from ..layouts import Layout, Strided, strided
 from ..scan import cumsum
 from ..select import Selected
@@ -103,8 +103,9 @@ def run_length_decode(
         raise ArgumentValueError(explain("size", "None", "the length of the result, which only the device knows"))
     size, fill = integer(size, "size", 0, MAX_LENGTH), number(fill_value, "fill_value")
     others = (ends, count) if count is not None else () if alike else (ends,)
-    outs = None if out is None else (out, empty_beside(values, stream))
-    found, count = _call((size, fill, repr(fill), times, alike, runs), values, outs, stream, others)
+    found, count = _call(
+        (size, fill, repr(fill), times, alike, runs), values, None if out is None else (out, None), stream, others
+    )
     return found if on_host else Selected(found, count)
 
 
@@ -178,4 +179,6 @@ def _plan(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> tuple[Run
     return Launch(kernel, views[0].device, grid, values, given, None, stream).run, None
 
 
-_call = front_end(Family("run_length_decode", ("values", "lengths", "n"), _parse, _plan, outputs=2, strided=True))
+_call = front_end(
+    Family("run_length_decode", ("values", "lengths", "n"), _parse, _plan, outputs=2, strided=True, counting=True)
+)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ...runtime.indexing import axis_number
 from ...runtime.view import View, is_c_contiguous
 from .. import args as args_of
 from ..axes import NUMBER_BITS
-from ..count import check, empty_beside, split
+from ..count import check, split
 from ..layouts import strided
 from ..states import NO_ARGS, Argument, argument_type
 from .plan import plan
@@ -32,12 +32,16 @@ MAX_AXES = 64
 MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
 
 
-class Wanted(NamedTuple):
-    """What a public function asks for: its name, the number of arrays of ``x``, whether they came as a tuple, whether
-    to return indices and values, and whether ``where`` must be as long as ``x``. ``heads``: runs are selected, and
-    ``where`` is when elements are equal; whether to return each element's run, and the lengths in which type.
-    ``axes``: of how many axes coordinates are wanted, ``together`` in the rows of one array. ``rejects``: what is not
-    selected, behind what is. ``axis``: that of rows, whose results lie ``rows``: "apart" or "packed"."""
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a public function asks for; calls that ask for the same have one object.
+
+    It has the function's name, the number of arrays of ``x``, whether they came as a tuple, whether to return indices
+    and values, and whether ``where`` must be as long as ``x``. ``heads``: runs are selected, and ``where`` is when
+    elements are equal; whether to return each element's run, and the lengths in which type. ``axes``: of how many axes
+    coordinates are wanted, ``together`` in the rows of one array. ``rejects``: what is not selected, behind what is.
+    ``axis``: that of rows, whose results lie ``rows``: "apart" or "packed".
+    """
 
     name: str
     arrays: int
@@ -55,12 +59,12 @@ class Wanted(NamedTuple):
     axis: int | None = None
     rows: str = ""
 
-    @property
+    @functools.cached_property
     def places(self) -> int:
         """Arrays of indices."""
         return (self.axes if self.axes and not self.together else 1) if self.indices else 0
 
-    @property
+    @functools.cached_property
     def outputs(self) -> int:
         """Results, without the count."""
         return (
@@ -70,6 +74,28 @@ class Wanted(NamedTuple):
             + (self.lengths is not None)
             + (self.rows == "packed")
         )
+
+
+def wanted_by(make: Callable[..., Wanted], *asked: Any) -> Wanted:
+    """Return ``make(*asked)``, the same object as for the last call that asked so."""
+    try:
+        return _wanted_by(make, *asked)
+    except TypeError:  # an argument that cannot be hashed is none that is allowed
+        return make(*asked)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _wanted_by(make: Callable[..., Wanted], *asked: Any) -> Wanted:
+    return make(*asked)
+
+
+def arrays_of(x: Any) -> tuple:
+    """Return the arrays of ``x``, which is one or a tuple of them."""
+    if type(x) is not tuple:
+        return (x,)
+    if not x:
+        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    return x
 
 
 def rows_of(axis: Any, packed: Any) -> str:
@@ -99,47 +125,45 @@ class Arguments:
     numbers: tuple
 
 
+NOTHING = 0  # the default of ``fill_value``
+
+
 def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple, stream: Any) -> Selected:
     """Make a call. ``options`` are size, fill_value, out and n."""
     size, fill_value, out, n = options
-    names, given = [f"x[{i}]" for i in range(len(xs))] if wanted.packed else ["x"], list(xs)
-    where = identify(where, "where")
+    where, others, x, kinds = identify(where, "where"), xs[1:], xs[0], NO_ARGS
     if type(where) is not Identity:
         if wanted.values and not wanted.heads:
-            names.append(_mask_name(wanted))
-            given.append(where)
+            others = (*others, where)
         where = None
         if args is not NO_ARGS and (type(args) is not tuple or args):
             raise ArgumentTypeError(explain("args", shown(args), "none without a callable"))
-    on_host = arrays.adapter(xs[0]) is arrays.NUMPY
-    n, array = split(n, on_host)
-    if array is not None:
-        names.append("n")
-        given.append(array)
-    kinds, memory = args_of.split(args)
-    numbers, texts = args_of.alike(kinds)
-    first = len(names)  # of the run-time arguments
-    names += [f"args[{i}]" for i, number in enumerate(numbers) if number is None]
-    given += memory
+    on_host, array = arrays.adapter(x) is arrays.NUMPY, None
+    if n is not None:
+        n, array = split(n, on_host)
+        others = others if array is None else (*others, array)
+    if args is not NO_ARGS:
+        kinds, memory = args_of.split(args)
+        others = (*others, *memory)
     if size is None and on_host and out is None and wanted.rows == "apart":  # nothing is left unwritten
-        size = _extent(xs[0], wanted.axis)
+        size = _extent(x, wanted.axis)
     if size is not None:
         size = integer(size, "size", 0, MAX_LENGTH)
-    outs = None if out is None else _outs(wanted, out, xs[0], stream)
+    outs = None if out is None else _outs(wanted, out)
     capacity = size if outs is None or size is not None else _length(outs[0], wanted)
-    filled = number(fill_value, "fill_value")  # checked also where it is not used
-    fill = None if size is None else filled
-    call, key = _known(wanted, where, (tuple(names), first), capacity, fill, n, numbers, (*exact(fill), *texts))
-    x, *others = given
-    found = call(key, x, outs, stream, tuple(others))
+    if fill_value is not NOTHING:
+        fill_value = number(fill_value, "fill_value")  # checked also where it is not used
+    fill, text = (None, None) if size is None else (fill_value, exact(fill_value))
+    call, key = _known(wanted, where, array is not None, kinds, capacity, fill, n, text)
+    found = call(key, x, outs, stream, others)
     if on_host and wanted.rows != "apart":
         known = min(x.size, x.size if n is None else n) if wanted.rejects else size
         return _exact(wanted, found, known)
-    return _result(wanted, list(found[:-1]), found[-1])
+    return _result(wanted, found)
 
 
-def _outs(wanted: Wanted, out: Any, x: Any, stream: Any) -> tuple:
-    """Return the arrays of ``out``, and that of the count: a new one unless ``out`` has it, too."""
+def _outs(wanted: Wanted, out: Any) -> tuple:
+    """Return the arrays of ``out``, and that of the count, or None."""
     alone = wanted.outputs == 1 and not wanted.packed
     outs = out if isinstance(out, (tuple, list)) or not alone else (out,)
     if not isinstance(outs, (tuple, list)) or not wanted.outputs <= len(outs) <= wanted.outputs + 1:
@@ -147,11 +171,7 @@ def _outs(wanted: Wanted, out: Any, x: Any, stream: Any) -> tuple:
         raise ArgumentTypeError(
             explain("out", f"a {type(out).__name__}", f"{allowed}, and that of the count, if wanted")
         )
-    if len(outs) > wanted.outputs:
-        return tuple(outs)
-    shape = arrays.adapter(x).view(x).shape if wanted.rows == "apart" else ()
-    axis = axis_number(wanted.axis, len(shape), "axis") if shape else 0
-    return *outs, empty_beside(x, stream, (*shape[:axis], *shape[axis + 1 :]))
+    return tuple(outs) if len(outs) > wanted.outputs else (*outs, None)
 
 
 def _extent(x: np.ndarray, axis: Any) -> int:
@@ -161,7 +181,8 @@ def _extent(x: np.ndarray, axis: Any) -> int:
 
 def _length(out: Any, wanted: Wanted) -> int:
     """Return the capacity of the results, by the first array of ``out``."""
-    shape = arrays.adapter(out, "out").view(out).shape
+    library = arrays.adapter(out, "out")
+    shape = out.shape if hasattr(out, "shape") else library.view(out).shape
     if wanted.rows == "apart" and shape:
         return int(shape[-1])
     axes = 1 + wanted.together
@@ -178,43 +199,43 @@ def _exact(wanted: Wanted, found: tuple, known: int | None) -> Selected:
     n = min(int(count) if known is None else known, len(values[0]))
     whole = {len(values) - 1} if wanted.rows else set()  # the results that are not cut
     whole |= {len(values) - 1 - len(whole) - (wanted.lengths is not None)} if wanted.inverse else set()
-    return _result(wanted, [value if i in whole else value[:n] for i, value in enumerate(values)], count)
+    return _result(wanted, [*(value if i in whole else value[:n] for i, value in enumerate(values)), count])
 
 
-def _result(wanted: Wanted, found: list, count: Any) -> Selected:
+def _result(wanted: Wanted, found: Sequence) -> Selected:
+    """Return the results as users get them; the count comes last."""
+    if len(found) == 2:
+        return Selected(*found)
     if not wanted.values:
-        return Selected(tuple(found) if wanted.places > 1 else found[0], count)
-    offsets = found.pop() if wanted.rows == "packed" else None
-    lengths = found.pop() if wanted.lengths is not None else None
-    inverse = found.pop() if wanted.inverse else None
-    places = found.pop() if wanted.indices else None
-    more = {"indices": places, "inverse": inverse, "lengths": lengths, "offsets": offsets}
-    return Selected(tuple(found) if wanted.packed else found[0], count, **more)
+        return Selected(tuple(found[:-1]), found[-1])
+    *values, count = found
+    offsets = values.pop() if wanted.rows == "packed" else None
+    lengths = values.pop() if wanted.lengths is not None else None
+    inverse = values.pop() if wanted.inverse else None
+    places = values.pop() if wanted.indices else None
+    return Selected(tuple(values) if wanted.packed else values[0], count, places, inverse, lengths, offsets)
 
 
 @functools.lru_cache(maxsize=256)
 def _front_end(names: tuple[str, ...], outputs: int, places: tuple[int, ...]) -> Callable:
     made = args_of.plan_with_numbers(plan, places, lambda spec: spec.selection.args) if places else plan
-    return front_end(Family("select", names, _parse, made, outputs=outputs, strided=True, partial=True))
+    return front_end(Family("select", names, _parse, made, outputs=outputs, strided=True, partial=True, counting=True))
 
 
 @functools.lru_cache(maxsize=4096)
 def _known(
-    wanted: Wanted, where: Any, named: tuple, capacity: Any, fill: Any, n: Any, numbers: tuple, _: tuple
+    wanted: Wanted, where: Any, counted: bool, kinds: tuple, capacity: Any, fill: Any, n: Any, _: tuple | None
 ) -> tuple:
-    """Return the front end of a call, and what it identifies the call by. ``named`` are the names of the arrays, and
-    how many come before the run-time arguments. The last argument distinguishes numbers that are equal as keys."""
-    names, first = named
+    """Return the front end of a call, and what it identifies the call by. ``counted``: an array has the number of
+    elements; ``kinds`` are those of run-time arguments. The last argument distinguishes numbers that are equal as
+    keys."""
+    names = [f"x[{i}]" for i in range(wanted.arrays)] if wanted.packed else ["x"]
+    names += [_mask_name(wanted)] * (where is None and wanted.values and not wanted.heads) + ["n"] * counted
+    first, numbers = len(names), args_of.alike(kinds)[0]
+    names += [f"args[{i}]" for i, number in enumerate(numbers) if number is None]
     places = tuple(first + i for i, number in enumerate(numbers) if number is not None)
-    key = Arguments(wanted, where, names, capacity, fill, n, numbers)
-    return _front_end(names, wanted.outputs + 1, places), (key,)
-
-
-@functools.lru_cache(maxsize=1024)
-def usual(indices: bool, where: Identity | None) -> tuple:
-    """Return ``_known`` of a call of ``select`` with one array and no options."""
-    names = ("x",) if where else ("x", "where")
-    return _known(Wanted("select", 1, False, indices, True, True), where, (names, len(names)), None, None, None, (), ())
+    key = Arguments(wanted, where, tuple(names), capacity, fill, n, numbers)
+    return _front_end(tuple(names), wanted.outputs + 1, places), (key,)
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
