@@ -341,30 +341,40 @@ def _kind(given: Arguments, by_name: dict, length: int, args: int) -> tuple[str,
     """Return the kind of a selection, whether its callable takes the index, and how many positions there are."""
     wanted = given.wanted
     if given.where is not None and not wanted.heads:
-        operands = required_parameters(given.where.fn) - args
-        if operands not in (0, wanted.arrays, wanted.arrays + 1):
-            allowed = f"a callable of {wanted.arrays} or {wanted.arrays + 1} values and {args} of args"
-            raise ArgumentTypeError(explain("where", f"one of {operands + args} parameters", allowed))
-        return "callable", operands == wanted.arrays + 1, length
+        return "callable", takes_index(given.where, "where", wanted.arrays, args), length
     if wanted.heads:
         return "heads", False, length
     if not wanted.values:
         return "nonzero", False, length
     name = _mask_name(wanted)
     view = by_name[name]
-    return (*_mask_kind(view, name, length, wanted), min(length, view.size) if not wanted.whole else length)
+    kind = mask_kind(view, name, length, wanted.whole, bool(wanted.rows))
+    return kind, False, min(length, view.size) if not wanted.whole else length
 
 
-def _mask_kind(view: View, name: str, length: int, wanted: Wanted) -> tuple[str, bool]:
-    if view.dtype is BY_NAME["uint32"] and wanted.whole:
-        if view.size != -(-length // 32) and not wanted.rows:  # those of rows have been counted
+def takes_index(condition: Identity, name: str, count: int, args: int) -> bool:
+    """Return whether a callable of the elements of ``count`` arrays takes the index of their position, too."""
+    operands = required_parameters(condition.fn) - args
+    if operands not in (0, count, count + 1):
+        allowed = f"a callable of {count} or {count + 1} values and {args} of args"
+        raise ArgumentTypeError(explain(name, f"one of {operands + args} parameters", allowed))
+    return operands == count + 1
+
+
+def mask_kind(view: View | None, name: str, length: int, whole: bool = True, rows: bool = False) -> str:
+    """Return the kind of an array that selects: "mask" or "bits"; those of ``rows`` have been counted. It is as long as
+    ``x``, or if not ``whole`` at most so long."""
+    if view is None:
+        raise ArgumentTypeError(explain(name, "None", "a mask, bits or a callable"))
+    if view.dtype is BY_NAME["uint32"] and whole:
+        if view.size != -(-length // 32) and not rows:
             came = f"{view.size} words of uint32"
             raise ArgumentValueError(explain(name, came, f"{-(-length // 32)} for {length} elements: a bit each"))
-        return "bits", False
+        return "bits"
     if view.dtype.name not in MASKS:
         kinds: tuple[DType | str, ...] = (*MASKS, "uint32 for bits")
         raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", ", ".join(map(str, kinds))))
-    if view.size != length if wanted.whole else view.size > length:
-        allowed = f"{length}" if wanted.whole else f"at most {length}"
+    if view.size != length if whole else view.size > length:
+        allowed = f"{length}" if whole else f"at most {length}"
         raise ArgumentValueError(explain(name, f"{view.size} elements", f"{allowed}, as x has"))
-    return "mask", False
+    return "mask"
