@@ -48,6 +48,7 @@ class SegmentKernel(TiledKernel):
         if spec.heads.stepped:
             offsets, rest = Stepped(offsets, rest[0]), rest[1:]
         if spec.stepped:
+            groups[-2], rest = tuple(map(Stepped, groups[-2], rest)), rest[len(groups[-2]) :]
             groups[-1], rest = tuple(map(Stepped, groups[-1], rest)), rest[len(groups[-1]) :]
         if self.gather is not None:
             rest = self.gather.bind(rest)

@@ -42,7 +42,7 @@ class Options(NamedTuple):
 class Arguments(NamedTuple):
     """What identifies a call, except the arrays. ``kind`` says what the last ``heads`` arrays are: "keys", "heads" (a
     mask), "offsets", or "lengths" (where each segment ends). ``equal`` is the Identity of a callable or None,
-    ``limits`` are size and fill value."""
+    ``limits`` are size, fill value and the shape of ``out``."""
 
     kind: str
     reduced: bool
@@ -91,17 +91,23 @@ class Call:
 
     def scanned(self, equal: Any, equal_nan: Any, out: Any, stream: Any) -> Any:
         """Make the call: a result for each position."""
-        return call_of(_FAMILY, self.inputs, self.key(False, equal, equal_nan, (None, 0)), self.given, out, stream)
+        key = self.key(False, equal, equal_nan, (None, 0, None))
+        return call_of(_FAMILY, self.inputs, key, self.given, out, stream)
 
     def reduced_by_offsets(self, out: Any, stream: Any) -> Any:
         """Make the call: a result for each segment, of which the host knows the number."""
-        return call_of(_FAMILY, self.inputs, self.key(True, None, True, (None, 0)), self.given, out, stream)
+        return call_of(_FAMILY, self.inputs, self.key(True, None, True, (None, 0, None)), self.given, out, stream)
 
-    def reduced(self, equal: Any, equal_nan: Any, limits: tuple, stream: Any) -> Any:
-        """Make the call: a result for each segment, as many as the kernel finds; the first of its keys with keys."""
-        arguments, count = self.key(True, equal, equal_nan, limits), len(self.heads) if self.kind == "keys" else 0
-        inputs = _with_results(self.inputs, count + 1)
-        *found, total = call_of(_FAMILY, inputs, arguments, self.given, None, stream)
+    def reduced(self, equal: Any, equal_nan: Any, limits: tuple, stream: Any, out: Any = None) -> Any:
+        """Make the call: a result for each segment, as many as the kernel finds; the first of its keys with keys.
+        ``limits`` are size and fill value."""
+        count = len(self.heads) if self.kind == "keys" else 0
+        inputs, room = _with_results(self.inputs, count + 1), None
+        if out is not None:
+            out = _outs(out, inputs.outputs)
+            room = arrays.adapter(out[0], "out").view(out[0]).shape[0:1]
+        arguments = self.key(True, equal, equal_nan, (*limits, room))
+        *found, total = call_of(_COUNTING, inputs, arguments, self.given, out, stream)
         keys, values = tuple(found[:count]), tuple(found[count:])
         own = values[0] if self.alone else values
         shown = Reduced(keys if self.packed else keys[0] if keys else None, own, total)
@@ -121,6 +127,14 @@ def _with_heads(inputs: Inputs, counted: bool, kind: str, count: int, several: b
 def _with_results(inputs: Inputs, more: int) -> Inputs:
     """Return the inputs of a call that has so many results more."""
     return inputs._replace(outputs=inputs.outputs + more, tuple_out=True)
+
+
+def _outs(out: Any, count: int) -> tuple:
+    """Return the arrays of ``out``, the last of which is that of the count, or None."""
+    if not isinstance(out, (tuple, list)) or not count - 1 <= len(out) <= count:
+        allowed = f"a tuple of {count - 1} arrays, and that of the count, if wanted"
+        raise ArgumentTypeError(explain("out", f"a {type(out).__name__}", allowed))
+    return tuple(out) if len(out) == count else (*out, None)
 
 
 def _equal(equal: Any, parts: int) -> Identity | None:
@@ -148,7 +162,10 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
     if whole + segments > MAX_LENGTH:
         raise ArgumentValueError(explain(given.inputs.names[0], f"{whole} elements", f"at most {MAX_LENGTH}"))
     check(views[-1 - given.heads] if given.inputs.counted else None)
-    size, fill_value = given.limits
+    size, fill_value, room = given.limits
+    capacity = whole if size is None else size
+    if room is not None and size is None:
+        capacity = room[0] if room else 0  # results of no axes are refused as such
     start = start_value(options.init, options.exclusive, options.identity, operation)
     nothing = None if options.identity is None else start_of(options.identity, "identity", operation)
     by_offsets = heads.kind == "offsets" and given.reduced
@@ -164,7 +181,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
         reverse=options.reverse,
         start=start,
         counted=given.inputs.counted,
-        capacity=segments if by_offsets else whole if size is None else size,
+        capacity=segments if by_offsets else capacity,
         keyed=given.kind == "keys",
         args=given.inputs.numbers,
         segments=counted if heads.kind == "offsets" else 0,
@@ -212,3 +229,4 @@ def _heads(given: Arguments, views: Views, whole: int) -> tuple[Heads, int]:
 
 
 _FAMILY = Family("segments", (), _parse, plan, partial=True, strided=True)
+_COUNTING = _FAMILY._replace(counting=True)

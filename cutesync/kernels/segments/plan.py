@@ -41,7 +41,8 @@ def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
         numbers += [Scalar(name, t.dsl) for name, t in zip(numbered("fill", filled), filled)]
     nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
     numbers += [Scalar("offset_step", "Int64")] if spec.heads.stepped else []
-    numbers += [Scalar(name, "Int64") for name in (numbered("step", spec.operation.results) if spec.stepped else ())]
+    steps = numbered("step", (*spec.keys, *spec.operation.results)) if spec.stepped else ()
+    numbers += [Scalar(name, "Int64") for name in steps]
     numbers += spec.strided.layout.parameters if spec.strided else []
     numbers += [*start, *nothing, *args]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
@@ -70,7 +71,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
     values |= dict(zip(numbered("fill", results), spec.fill or ()))
     values |= spec.strided.values if spec.strided else {}
-    values |= {name: out.steps[0] for name, out in zip(numbered("step", outs), outs) if spec.stepped}
+    values |= {name: out.steps[0] for name, out in zip(numbered("step", results), outs) if spec.stepped}
     values["offset_step"] = offset_step = views[-1].steps[0] if spec.heads.stepped else 1
     inputs = [
         *numbered("x", operation.sources),
