@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import integer
+from ...arguments import exact, integer
 from ...dtypes import INT64, DType, number, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...runtime import arrays
@@ -91,20 +91,18 @@ def run_length_decode(
     runs, count = split(n, on_host)
     alike = isinstance(lengths, (int, np.integer))
     times = integer(lengths, "lengths", 0, MAX_LENGTH) if alike else 0
-    view = adapter.view(values)
+    view, fill = adapter.view(values), number(fill_value, "fill_value")
+    size = size if size is None else integer(size, "size", 0, MAX_LENGTH)
+    size = size if out is None else _length(out, size)
     ends, total = (None, min(view.size, view.size if runs is None else runs) * times) if alike else (None, None)
     if not alike:
-        ends, total = _ends(lengths, n if runs is None else runs, stream)
-    if out is not None:
-        size = _length(out, size)
-    elif size is None:
-        size = total
-    if size is None:
-        raise ArgumentValueError(explain("size", "None", "the length of the result, which only the device knows"))
-    size, fill = integer(size, "size", 0, MAX_LENGTH), number(fill_value, "fill_value")
+        if size is None and not on_host:
+            raise ArgumentValueError(explain("size", "None", "the length of the result, which only the device knows"))
+        ends, total = _ends(lengths, runs, count, stream)
+    size = integer(total if size is None else size, "size", 0, MAX_LENGTH)
     others = (ends, count) if count is not None else () if alike else (ends,)
     found, count = _call(
-        (size, fill, repr(fill), times, alike, runs), values, None if out is None else (out, None), stream, others
+        (size, fill, exact(fill), times, alike, runs), values, None if out is None else (out, None), stream, others
     )
     return found if on_host else Selected(found, count)
 
@@ -123,14 +121,14 @@ def repeat(
     return run_length_decode(x, repeats, size=size, fill_value=fill_value, n=n, out=out, stream=stream)
 
 
-def _ends(lengths: Any, n: Any, stream: Any) -> tuple[Any, int | None]:
-    """Return where each run ends, and where the last one does if the host knows."""
+def _ends(lengths: Any, n: int | None, count: Any, stream: Any) -> tuple[Any, int | None]:
+    """Return where each run ends, and where the last one does if the host knows. ``count`` is ``n`` on the device."""
     adapter = arrays.adapter(lengths, "lengths")
     view = adapter.view(lengths)
     if view.dtype.kind not in "iu":
         raise ArgumentTypeError(explain("lengths", f"an array of {view.dtype}", "an array of integers"))
     if adapter is not arrays.NUMPY:
-        return cumsum(lengths, axis=None, dtype="int64", n=n, stream=stream), None
+        return cumsum(lengths, axis=None, dtype="int64", n=n if count is None else count, stream=stream), None
     ends = np.cumsum(lengths, dtype=np.int64)
     last = min(len(ends), len(ends) if n is None else n)
     return ends, int(ends[last - 1]) if last else 0
