@@ -101,8 +101,9 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> TopKSpec:
     axis = int(axis) % len(x.shape)
     length = x.shape[axis] if n is None else min(n, x.shape[axis])
     k = whole(k, "k")
-    if not 0 <= k <= length:
-        raise ArgumentValueError(explain("k", shown(k), f"0 to {length}, the number of elements along the axis"))
+    if not 0 <= k <= x.shape[axis]:
+        allowed = f"0 to {x.shape[axis]}, the number of elements along the axis"
+        raise ArgumentValueError(explain("k", shown(k), allowed))
     if length > MAX_LENGTH or (x.size and x.size // x.shape[axis] > MAX_ROWS):
         raise ArgumentValueError(explain("x", f"shape {x.shape}", f"rows of at most {MAX_LENGTH}, 2**31 - 1 of them"))
     operation = TopK(x.dtype, flag(largest, "largest"), values, counted)
