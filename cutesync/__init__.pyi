@@ -57,12 +57,14 @@ from .kernels.segments import (
     segmented_scan as segmented_scan,
 )
 from .kernels.select import (
+    Partitioned as Partitioned,
     Selected as Selected,
     argwhere as argwhere,
     compress as compress,
     flatnonzero as flatnonzero,
     nonzero as nonzero,
     partition as partition,
+    partition3 as partition3,
     run_length_encode as run_length_encode,
     select as select,
     unique_consecutive as unique_consecutive,

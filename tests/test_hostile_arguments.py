@@ -108,6 +108,10 @@ CALLS = {
 CALLS |= {
     "linear_recurrence": (cs.linear_recurrence, (X, X)),
     "partition": (cs.partition, (X, X > 0)),
+    "partition3": (cs.partition3, (X, X > 0, X > 5)),
+    "searchsorted": (cs.searchsorted, (Y, X)),
+    "repeat": (cs.repeat, (X, X)),
+    "bincount": (cs.bincount, (Y,)),
     **{
         name: (functools.partial(getattr(cs, name), size=9), arguments)
         for name, arguments in {

@@ -80,3 +80,8 @@ def moved(pointers: Sequence, offsets: Sequence) -> list:
 def element(pointer):
     """What a pointer points to."""
     return cute.make_tensor(pointer, cute.make_layout((1,)))[0]
+
+
+def store(pointer, value) -> None:
+    """Store what a pointer points to."""
+    cute.make_tensor(pointer, cute.make_layout((1,)))[0] = value

@@ -14,8 +14,11 @@ _ALLOWED = "None, an int, or a 0-d array of int64 on the device"
 _MOST = (1 << 63) - 1
 
 
-def split(n: Any) -> tuple[int | None, Any]:
-    """Return ``(number, array)``, at least one of which is None: ``n=`` as a number of 0 or more, or as an array."""
+def split(n: Any, on_host: bool = False) -> tuple[int | None, Any]:
+    """Return ``(number, array)``, at least one of which is None: ``n=`` as a number of 0 or more, or as an array. With
+    NumPy arrays (``on_host``), a 0-d one is a number."""
+    if on_host and isinstance(n, np.ndarray) and n.shape == ():
+        n = n[()]
     if n is None or hasattr(n, "__dlpack__") or hasattr(n, "__cuda_array_interface__"):
         if not isinstance(n, np.generic):
             return None, n

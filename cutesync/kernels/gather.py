@@ -110,15 +110,23 @@ class Stepped(NamedTuple):
     def toint(self) -> Any:
         return self.pointer.toint()
 
+    def moved(self, offset) -> Stepped:
+        """The array whose first element lies so many elements of memory further on."""
+        return Stepped(self.pointer + offset, self.step)
+
 
 class At:
-    """An array of a ``Gather`` as a pointer to its elements in C order: ``at + index``."""
+    """An array of a ``Gather`` as a pointer to its elements in C order, from element ``first`` on: ``at + index``."""
 
-    def __init__(self, gather: Gather, array: int, pointer: cute.Pointer) -> None:
-        self.gather, self.array, self.pointer = gather, array, pointer
+    def __init__(self, gather: Gather, array: int, pointer: cute.Pointer, first: Any = 0) -> None:
+        self.gather, self.array, self.pointer, self.first = gather, array, pointer, first
 
     def __add__(self, index):
-        return self.pointer + self.gather.offsets(index)[self.array]
+        return self.pointer + self.gather.offsets(self.first + index)[self.array]
+
+    def begin(self, first) -> At:
+        """The same array from an element on."""
+        return At(self.gather, self.array, self.pointer, first)
 
 
 def coordinates(axes, index) -> list:

@@ -14,10 +14,11 @@ from .axes import NUMBER_BITS, numbers, parameters
 @dataclass(frozen=True)
 class Layout:
     """What a kernel knows of strided arrays: of each group of arrays, their numbers and how many axes they have.
-    ``wide``: positions are counted in 64 bits."""
+    ``wide``: positions are counted in 64 bits. ``name`` begins the names of its parameters."""
 
     groups: tuple[tuple[tuple[int, ...], int], ...]
     wide: bool
+    name: str = "axis"
 
     @property
     def parameters(self) -> list[Scalar]:
@@ -25,7 +26,7 @@ class Layout:
         return [p for g, (arrays, rank) in enumerate(self.groups) for p in self.of_group(g, rank, len(arrays))]
 
     def of_group(self, g: int, rank: int, arrays: int) -> list[Scalar]:
-        return parameters(f"axis{g}_", rank, arrays, self.wide)
+        return parameters(f"{self.name}{g}_", rank, arrays, self.wide)
 
 
 class Strided(NamedTuple):
@@ -43,7 +44,7 @@ class Strided(NamedTuple):
         return dict(zip((p.name for p in self.layout.parameters), found, strict=True))
 
 
-def strided(views: Views, always: bool = False) -> Strided | None:
+def strided(views: Views, always: bool = False, name: str = "axis") -> Strided | None:
     """Return the layout of arrays whose elements are counted in C order; None if all of them are contiguous, or have no
     elements, unless ``always``. Arrays of one shape are one group, so that their coordinates are found once."""
     if not always and all(view.contiguous or view.size == 0 for view in views):
@@ -57,4 +58,4 @@ def strided(views: Views, always: bool = False) -> Strided | None:
         groups.append((tuple(arrays), len(axes)))
         found.append(tuple(axes))
     wide = max((view.size for view in views), default=0) >= 1 << NUMBER_BITS
-    return Strided(Layout(tuple(groups), wide), tuple(found))
+    return Strided(Layout(tuple(groups), wide, name), tuple(found))

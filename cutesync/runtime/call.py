@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
 
 class More(NamedTuple):
-    """The rest of a plan. ``empties`` make the results on a stream, where ``out`` is not given. ``in_place`` is the
+    """The rest of a plan. ``empties`` make the results that are not given on a stream. ``in_place`` is the
     index of the input that the only output may be. With several outputs, ``pairs`` has what must not overlap."""
 
     empties: tuple[Callable[..., Any], ...]
@@ -89,7 +89,8 @@ class Family(NamedTuple):
     view of an input not given is None; an output not given is a View at address 0.
     With ``strided``, arrays may have any strides; with ``float8``, elements may be 8-bit floats. ``numbers`` are the
     inputs that a caller may give as numbers instead, for messages. With ``partial``, a call may leave elements of its
-    outputs as they are. ``keep(arguments, ordinal, stream)`` returns whether later calls may use the plan.
+    outputs as they are. With ``counting``, the last of several outputs is made if a caller gives None.
+    ``keep(arguments, ordinal, stream)`` returns whether later calls may use the plan.
     """
 
     name: str
@@ -101,23 +102,22 @@ class Family(NamedTuple):
     float8: bool = False
     numbers: tuple[str, ...] = ()
     partial: bool = False
+    counting: bool = False
     keep: Callable[..., bool] = lambda arguments, ordinal, stream: True
 
 
 def front_end(family: Family) -> Callable:
     """Return ``call(arguments, x, out, stream, others=())`` of a family; ``others`` are all inputs after the first, or
-    none of them. ``arguments`` is a tuple that is equal only for calls of the same meaning (see ``arguments.exact``).
-    ``out`` is None, an array, or with several outputs a sequence of them. The call returns what ``out`` would be."""
+    none. Equal ``arguments`` mean equal calls (``arguments.exact``). Several outputs are a sequence."""
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
     beside, strided, inputs, sharded = arrays.beside, family.strided, family.inputs, arrays.SHARDED
 
     def call(arguments: tuple, x: Any, out: Any, stream: Any, others: tuple = ()) -> Any:
         kind = type(x)
         addresses: tuple[int, ...]
-        key: tuple
         if kind is DeviceArray and type(out) is DeviceArray and not others:  # the fastest path: plain attributes
             adapter, pointer, target = own, x.ptr, out.ptr
-            key = (name, arguments, x.signature, pointer & 15, out.signature, target & 15)
+            key: tuple = (name, arguments, x.signature, pointer & 15, out.signature, target & 15)
             addresses = pointer, target
         else:
             adapter = adapters.get(kind) or arrays.adapter(x, inputs[0])
@@ -148,6 +148,8 @@ def front_end(family: Family) -> Callable:
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         if out is not None:
             if not single:
+                if out[-1] is None:
+                    out, addresses = _with_last(out, addresses, more.empties[0](raw, stream is not None), adapter)
                 _check_apart(family, addresses, more.pairs)
             elif before < pointer - target < behind and not (pointer == target and more.in_place == 0):
                 raise _overlap(family, 0, more.in_place)
@@ -164,6 +166,11 @@ def front_end(family: Family) -> Callable:
         return out if single else tuple(out)
 
     return call
+
+
+def _with_last(out: Any, addresses: tuple, last: Any, adapter: Any) -> tuple[tuple, tuple]:
+    """Return the outputs and the addresses of a call with its last output."""
+    return (*out[:-1], last), (*addresses[:-1], adapter.address(last))
 
 
 def _identify_all(family: Family, adapter: Any, kind: type, others: tuple, out: Any) -> tuple[tuple, tuple[int, ...]]:
@@ -188,7 +195,8 @@ def _identify_all(family: Family, adapter: Any, kind: type, others: tuple, out: 
 
 def _several(family: Family, outs: Any) -> tuple:
     """Return the outputs of a family of several."""
-    if not isinstance(outs, (tuple, list)) or len(outs) != family.outputs or any(y is None for y in outs):
+    several = isinstance(outs, (tuple, list)) and len(outs) == family.outputs
+    if not several or any(y is None for y in (outs[:-1] if family.counting else outs)):
         allowed = "a pair of arrays" if family.outputs == 2 else f"a tuple of {family.outputs} arrays"
         raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", allowed))
     return tuple(outs)
@@ -237,19 +245,21 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     )
     views += (None,) * (len(family.inputs) - len(views))
     view = views[0]
-    targets = () if out is None else (out,) if family.outputs == 1 else _several(family, out)
-    outs = tuple(arrays.checked(y, "out", writable=True, **accepted) for y in targets)
+    targets = (None,) * family.outputs if out is None else (out,) if family.outputs == 1 else _several(family, out)
+    outs: Views = tuple(None if y is None else arrays.checked(y, "out", writable=True, **accepted) for y in targets)
     for other, argument in (*zip(views[1:], family.inputs[1:]), *((y, "out") for y in outs)):
         if other is not None:
             arrays.same_device(view, other, argument)
-    spec = family.parse(arguments, views, outs[0] if outs else None)
+    spec = family.parse(arguments, views, outs[0])
     results = spec.results if len(spec.results) == family.outputs else spec.results * family.outputs
+    library, empties = arrays.adapter(first), []
     for y, (shape, dtype) in zip(outs, results):
-        _check_out(y, shape, dtype)
-    library = arrays.adapter(first)
-    empties = () if outs else tuple(library.allocator(shape, dtype, view.device) for shape, dtype in results)
+        if y is None:
+            empties.append(library.allocator(shape, dtype, view.device))
+        else:
+            _check_out(y, shape, dtype)
     raw = library.stream(view.device) if stream is None else arrays.stream_handle(stream)
-    outs = outs or tuple(View(0, shape, dtype, view.device, True) for shape, dtype in results)
+    outs = tuple(y or View(0, shape, dtype, view.device, True) for y, (shape, dtype) in zip(outs, results))
     run, in_place = family.plan(spec, views, outs, raw)
     pairs = _pairs(views[: len(given)], outs, spec.unread, in_place)
     reads: tuple = ()
@@ -257,7 +267,7 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
         reads, pairs = tuple((other, before, behind) for _, other, before, behind, _ in pairs), ()
     _, before, behind = reads[0] if reads and reads[0][0] == 0 else (0, 0, 0)
     reads = tuple(other for other in reads if other[0])
-    made = Plan(run, view.device, before, behind, reads, More(empties, in_place, pairs))
+    made = Plan(run, view.device, before, behind, reads, More(tuple(empties), in_place, pairs))
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     if not collecting() and family.keep(arguments, view.device, raw):
@@ -293,8 +303,8 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
             allowed = "a NumPy array, or a number" if argument in family.numbers else "a NumPy array"
             raise DeviceError(explain(argument, came, allowed))
     outs = () if out is None else (out,) if family.outputs == 1 else _several(family, out)
-    targets = [_like(y, family, given, raw) for y in outs]
-    if any(np.may_share_memory(a, b) for a, b in itertools.combinations(outs, 2)):
+    targets = [None if y is None else _like(y, family, given, raw) for y in outs]
+    if any(np.may_share_memory(a, b) for a, b in itertools.combinations([y for y in outs if y is not None], 2)):
         raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
     copies = [
         None if x is None else arrays.on_device(x, argument, raw, family.strided)
@@ -303,10 +313,12 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
     wanted = None if out is None else targets[0] if family.outputs == 1 else targets
     found = call(arguments, copies[0], wanted, raw, tuple(copies[1:]))
     results = [device_array.to_numpy(y, raw) for y in ((found,) if family.outputs == 1 else found)]
-    for y, result in zip(outs, results):
-        y[...] = result
+    for i, y in enumerate(outs):
+        if y is not None:
+            y[...] = results[i]
+            results[i] = y
     if family.outputs > 1:
-        return outs or tuple(results)
+        return tuple(results)
     return out if outs else results[0][()]
 
 

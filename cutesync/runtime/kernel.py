@@ -81,6 +81,15 @@ class KernelSpec:
     cluster: int = 1
     examples: Callable[[], Sequence] | None = None
 
+    @classmethod
+    def grouped(cls, key: tuple, groups: Sequence[Sequence[Parameter]], make: Callable[[], Any]) -> KernelSpec:
+        """Return a kernel whose ``__call__`` takes a tuple for each group of parameters."""
+
+        def examples() -> Sequence:
+            return tuple(tuple(p.example() for p in group if not isinstance(p, Packed)) for group in groups)
+
+        return cls(key, tuple(p for group in groups for p in group), make, examples=examples)
+
     @property
     def label(self) -> str:
         """The policy as text, for messages."""

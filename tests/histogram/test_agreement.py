@@ -50,6 +50,31 @@ def test_one_bin_and_many(name, monkeypatch):
         equal(cs.bincount(x), np.bincount(x))
 
 
+@pytest.mark.parametrize("weighted", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_lengths_that_only_the_device_knows(weighted):
+    """An int and a count on the device give the same bits, of arrays in any order."""
+    rng = np.random.default_rng(4)
+    x, w = rng.integers(0, 9, (7, 33)), rng.standard_normal((7, 33))
+    device, of_device = cs.asarray(x), cs.asarray(w)
+    for view in (np.ravel, np.transpose, lambda a: a[::-1, ::2]):
+        y, u = view(x), view(w) if weighted else None
+        z, v = (
+            a.reshape(-1) if view is np.ravel else a.T if view is np.transpose else view(a) for a in (device, of_device)
+        )
+        v = v if weighted else None
+        for n in (0, 5, y.size + 9):
+            one, two = y.reshape(-1)[:n], u.reshape(-1)[:n] if weighted else None
+            wanted = np.histogram(one, [0, 2, 5, 8], weights=two)[0]
+            found = [cs.histogram(z, [0, 2, 5, 8], weights=v, n=k)[0] for k in (n, cs.asarray(np.array(n)))]
+            equal(*found)
+            assert np.allclose(np.asarray(found[0]), wanted)
+            if n:
+                assert np.array_equal(cs.histogram(y, 5, n=n)[1], np.histogram(one, 5)[1])
+            if y.ndim == 1:
+                equal(cs.bincount(y, n=np.array(n)), np.bincount(one))
+                assert np.allclose(cs.bincount(z, v, length=9, n=cs.asarray(np.array(n))), np.bincount(one, two, 9))
+
+
 def test_elements_without_a_bin():
     x = np.array([3, -1, 2, 9, 3, 2**62, -(2**63), 2**32 + 3] * 20)
     equal(cs.bincount(cs.asarray(x), length=5), np.array([0, 0, 20, 40, 0]))

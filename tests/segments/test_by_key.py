@@ -190,3 +190,26 @@ def test_refused():
                 cs.reduce_by_key(options.pop("keys", keys), x, **options)
         with pytest.raises(ArgumentValueError):
             cs.scan_by_key(keys, x, "max", exclusive=True)
+
+
+def test_results_that_are_given(small):
+    """Keys, results and the count in arrays of any strides and of less room than there are segments."""
+    rng = np.random.default_rng(1)
+    keys = np.repeat(rng.integers(0, 5, 200), rng.integers(1, 6, 200)).astype(np.int16)
+    x = rng.integers(-9, 9, len(keys)).astype(np.int32)
+    wanted = cs.reduce_by_key(keys, x)
+    for room in (len(keys), 50, 0):
+        ours = np.full((room, 2), 77, np.int16), np.full((room, 3), 88, np.int32), np.zeros((), np.int64)
+        out = tuple(map(cs.asarray, ours))
+        found = cs.reduce_by_key(cs.asarray(keys), cs.asarray(x), out=(out[0][:, 1], out[1][:, 0], out[2]))
+        n = min(room, len(wanted[0]))
+        ours[0][:n, 1], ours[1][:n, 0], ours[2][()] = wanted[0][:n], wanted[1][:n], len(wanted[0])
+        assert found.count is out[2]
+        for one, other in zip(out, ours):
+            equal(one, other)
+    host = np.zeros(500, np.int16), np.zeros(500, np.int32)
+    for one, other in zip(cs.reduce_by_key(keys, x, out=host), wanted):
+        equal(one, other)
+    for wrong in (host[0], host[:1], (*host, *host), (host[0], host[1][:9]), (np.zeros(()), host[1])):
+        with pytest.raises((ArgumentTypeError, ArgumentValueError)):
+            cs.reduce_by_key(keys, x, out=wrong)

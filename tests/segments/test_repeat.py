@@ -34,6 +34,76 @@ def test_lengths_of_every_kind(emulated):
             equal(found.values, np.append(wanted, np.full(1600, -1, np.int32))[:size])
 
 
+VIEWS = (
+    lambda x: x,
+    lambda x: x.T,
+    lambda x: x[::-2, ::3],
+    lambda x: x[3],
+    lambda x: x[2, 3, ...],
+    lambda x: x[:0],
+)
+
+
+def count_of(n: int):
+    return cs.asarray(np.array(n))
+
+
+@pytest.mark.parametrize("view", [VIEWS[2], *(pytest.param(view, marks=pytest.mark.slow) for view in VIEWS)])
+def test_strided_values_and_counts(emulated, view):
+    """Values, lengths and results of any strides, of which ``n`` runs count; an int as the length of all runs."""
+    rng = np.random.default_rng(1)
+    x, lengths = rng.integers(-5, 9, (8, 50)).astype(np.int16), rng.integers(0, 4, (8, 50)).astype(np.int8)
+    device, of_device = cs.asarray(x), cs.asarray(lengths)
+    host, many = view(x).reshape(-1), view(lengths).reshape(-1)
+    equal(cs.repeat(view(x), view(lengths)), np.repeat(host, many))
+    for n in (0, 7, host.size + 5):
+        wanted = np.repeat(host[:n], many[:n])
+        filled = np.append(wanted, np.full(300, -1, np.int16))[:300]
+        equal(cs.repeat(view(x), view(lengths), n=np.array(n)), wanted)
+        out = cs.asarray(np.full((300, 2), 99, np.int16))
+        found = cs.repeat(view(device), view(of_device), n=count_of(n), out=out[:, 1], fill_value=-1)
+        assert int(found.count) == len(wanted)
+        equal(out, np.stack([np.full(300, 99, np.int16), filled], 1))
+        equal(cs.run_length_decode(view(device), view(of_device), n=n, size=300, fill_value=-1).values, filled)
+        for times in (0, 3):
+            wanted = np.repeat(host[:n], times)
+            equal(cs.repeat(view(x), times, n=n), wanted)
+            found = cs.repeat(view(device), times, n=count_of(n), fill_value=9)
+            equal(found.exact(), wanted)
+            equal(found.values, np.append(wanted, np.full(host.size * times, 9, np.int16))[: host.size * times])
+
+
+@pytest.mark.parametrize("view", [VIEWS[2], *(pytest.param(view, marks=pytest.mark.slow) for view in VIEWS)])
+def test_strided_searches_and_counts(emulated, view):
+    rng = np.random.default_rng(1)
+    pairs = np.sort(rng.integers(0, 40, (60, 2)), axis=0).astype(np.float32)
+    v = rng.integers(-1, 42, (9, 31)).astype(np.float32)
+    device, of_device = cs.asarray(pairs), cs.asarray(v)
+    for n in (None, 0, 5, 100):
+        wanted = np.searchsorted(pairs[:n, 1], view(v))
+        equal(cs.searchsorted(pairs[:, 1], view(v), n=n), wanted)
+        equal(cs.searchsorted(device[:, 1], view(of_device), n=None if n is None else count_of(n)), wanted)
+    mixed = pairs[rng.permutation(60), 1]
+    sorter = np.argsort(mixed, kind="stable")
+    out = np.zeros((9, 62), np.int64)
+    cs.searchsorted(mixed, v, "right", np.stack([sorter, sorter], 1)[:, 0], n=20, out=out[:, ::2])
+    equal(out[:, ::2], np.searchsorted(mixed[sorter[:20]], v, "right"))
+    assert not out[:, 1::2].any()
+
+
+def test_groups_without_a_wait(emulated):
+    """What run lengths give, the decoding and the reduction by lengths take, counts on the device included."""
+    rng = np.random.default_rng(2)
+    keys, values = rng.integers(0, 3, 500), rng.integers(0, 99, 500)
+    groups = cs.run_length_encode(cs.asarray(keys))
+    sums = cs.segmented_reduce(cs.asarray(values), lengths=groups.lengths, n=groups.count)
+    wanted = cs.reduce_by_key(keys, values)
+    equal(np.asarray(sums)[: len(groups)], wanted[1])
+    equal(cs.run_length_decode(groups.values, groups.lengths, n=groups.count, size=500).values, keys)
+    share = cs.run_length_decode(sums, groups.lengths, n=groups.count, size=500).values
+    equal(share, np.repeat(wanted[1], np.asarray(groups.lengths)[: len(groups)]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_type(emulated, dtype):
@@ -64,6 +134,10 @@ def test_refused(emulated):
     x = np.arange(3)
     for call in (
         lambda: cs.repeat(x, x * 1.0),
+        lambda: cs.repeat(x, True),
+        lambda: cs.repeat(x, 2.0),
+        lambda: cs.repeat(x, x, n=1.5),
+        lambda: cs.repeat(x, x, out=np.zeros(3, np.int8)),
         lambda: cs.searchsorted(x, x * 1.0),
         lambda: cs.searchsorted(x, x, "left", x[1:]),
     ):
@@ -71,6 +145,9 @@ def test_refused(emulated):
             call()
     for call in (
         lambda: cs.repeat(x, x[1:]),
+        lambda: cs.repeat(x, -1),
+        lambda: cs.repeat(x, x, size=3, out=np.zeros(4, x.dtype)),
+        lambda: cs.repeat(x, x, out=np.zeros((3, 1), x.dtype)),
         lambda: cs.repeat(cs.asarray(x), cs.asarray(x)),
         lambda: cs.searchsorted(x.reshape(3, 1), x),
         lambda: cs.searchsorted(x, x, "middle"),

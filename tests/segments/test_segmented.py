@@ -148,8 +148,32 @@ def test_refused():
         for options in ({}, {"offsets": offsets, "heads": x > 1}, {"offsets": x}, {"heads": x}, {"lengths": x}):
             with pytest.raises(ArgumentTypeError):
                 cs.segmented_reduce(x, **options)
-        for options in ({"offsets": offsets[:0]}, {"heads": x[1:] > 0}, {"offsets": offsets, "n": 3}):
+        for options in ({"offsets": offsets[:0]}, {"heads": x[1:] > 0}):
             with pytest.raises(ArgumentValueError):
                 cs.segmented_reduce(x, **options)
         with pytest.raises(ArgumentValueError):
             cs.segmented_reduce(x, "max", offsets=offsets)
+
+
+@pytest.mark.parametrize("form", ["lengths", slow("offsets")])
+def test_segments_that_only_the_device_counts(small, form):
+    """``n`` segments: an int, or a count on the device. What lies behind the last one is one more in a scan."""
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(0, 9, 60)
+    offsets = np.append(0, np.cumsum(lengths))
+    x = rng.integers(-5, 9, offsets[-1] + 7).astype(np.int32)
+    where = {form: cs.asarray({"lengths": lengths, "offsets": offsets}[form])}
+    wanted = np.array([x[first:stop].sum() for first, stop in zip(offsets, offsets[1:])], np.int32)
+    for n in (0, 13, 99):
+        m = min(n, 60)
+        parts = np.split(x, offsets[1 : m + 1])
+        for given in (n, cs.asarray(np.array(n))):
+            out = cs.asarray(np.full(60, 777, np.int32))
+            cs.segmented_reduce(cs.asarray(x), n=given, out=out, **where)
+            equal(out, np.append(wanted[:m], np.full(60 - m, 777, np.int32)))
+            equal(
+                cs.segmented_scan(cs.asarray(x), n=given, **where),
+                np.concatenate([p.cumsum(dtype=np.int32) for p in parts]),
+            )
+            found = cs.segmented_scan(cs.asarray(x), n=given, reverse=True, **where)
+            equal(found, np.concatenate([p[::-1].cumsum(dtype=np.int32)[::-1] for p in parts]))

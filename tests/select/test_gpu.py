@@ -54,6 +54,8 @@ def test_strided_arrays_and_coordinates_agree(torch):
             found = cs.partition(y, m, indices=True)
             assert torch.equal(found.values, torch.cat([y[m], y[~m]]))
             assert torch.equal(y.reshape(-1)[found.indices], found.values)
+            found = cs.partition3(y, m, lambda v: v > 3)
+            assert torch.equal(found.values, torch.cat([y[m], y[~m & (y > 3)], y[~m & (y <= 3)]]))
             runs = cs.unique_consecutive(y, return_inverse=True, return_counts=True).exact()
             wanted = torch.unique_consecutive(y.reshape(-1), return_inverse=True, return_counts=True)
             assert all(torch.equal(one.reshape(-1), other) for one, other in zip(runs, wanted, strict=True))

@@ -98,6 +98,64 @@ def test_results_of_a_given_size(small, n):
     equal(packed.offsets, np.append(0, np.cumsum(mask[:, :n].sum(1))))
 
 
+@pytest.mark.parametrize(
+    "shape, axis", [slow((5, 70), 1), slow((5, 70), 0), ((3, 50, 4), 1), slow((0, 5), 1), slow((5, 0), 1)]
+)
+def test_bits(small, shape, axis):
+    """Rows of bits, as flags along the axis are."""
+    x, mask = sample(shape, "int16"), np.random.default_rng(2).random(shape) < 0.5
+    of_device = cs.asarray(mask.view(np.uint8))
+    bits = cs.flag_heads(of_device, lambda a, b: b != 0, predecessor=0, dtype="bits", axis=axis)
+    for packed in (False, True):
+        found, wanted = (cs.select(cs.asarray(x), m, axis=axis, packed=packed) for m in (bits, cs.asarray(mask)))
+        for one, other in zip(found.exact(), wanted.exact()):
+            equal(one, other)
+
+
+@pytest.mark.parametrize("shape, axis", [slow((5, 70), 1), slow((70,), 0), ((3, 50, 4), 1)])
+def test_results_that_are_given(small, shape, axis):
+    """Results and counts of any strides; what lies between and behind them stays as it is."""
+    x, mask = sample(shape, "int16"), np.random.default_rng(2).random(shape) < 0.5
+    outer, room = np.moveaxis(x, axis, -1).shape[:-1], 20
+    values, places = np.full((*outer, room, 3), 77, np.int16), np.full((room, *outer), 55)
+    counts, first = np.zeros((*outer, 2), np.int64), range(1, len(outer) + 1)
+    held = [cs.asarray(a) for a in (values, places, counts)]
+    cs.select(
+        cs.asarray(x),
+        cs.asarray(mask),
+        axis=axis,
+        indices=True,
+        out=(held[0][..., 1], held[1].transpose(*first, 0), held[2][..., 0]),
+    )
+    host = np.full((room, *outer), 77, np.int16)
+    cs.select(x, mask, axis=axis, out=host.transpose(*first, 0))
+    for i, (row, m) in zip(np.ndindex(outer), zip(rows_of(x, axis), rows_of(mask, axis))):
+        n = min(m.sum(), room)
+        values[i][:n, 1], places[(slice(n), *i)], counts[(*i, 0)] = row[m][:n], np.flatnonzero(m)[:n], m.sum()
+    for found, wanted in zip((*held, host), (values, places, counts, np.moveaxis(values[..., 1], -1, 0))):
+        equal(found, wanted)
+
+
+@pytest.mark.parametrize("packed", [slow(False), True])
+def test_runs_that_are_given(small, packed):
+    x, asked = sample((4, 3, 60), "int16"), {"return_index": True, "return_inverse": True, "return_counts": True}
+    room = (x.size,) if packed else x.shape
+
+    def apart(shape, dtype=np.int64):
+        return cs.asarray(np.zeros((*shape, 2), dtype))[..., 0]
+
+    out = apart(room, np.int16), apart(room), apart(x.shape), apart(room), *([apart((13,))] if packed else [])
+    found = cs.unique_consecutive(cs.asarray(x), axis=2, packed=packed, out=out, **asked)
+    wanted = cs.unique_consecutive(cs.asarray(x), axis=2, packed=packed, **asked)
+    assert found.values is out[0]
+    for one, other in zip(found.exact(), wanted.exact()):
+        check(one, other) if isinstance(one, list) else equal(one, other)
+    lengths = np.zeros(x.size, int), np.zeros((), int)
+    encoded = cs.run_length_encode(x, out=(np.zeros(x.size, np.int16), *lengths))
+    check(encoded, cs.run_length_encode(x))
+    assert lengths[1] == len(encoded[0])
+
+
 @pytest.mark.slow
 def test_numpy_arrays_and_segments(small):
     """The offsets of packed rows are those of ``segmented_reduce``."""
@@ -177,9 +235,10 @@ def test_refused():
             ({"axis": 1.5}, ArgumentTypeError),
             ({"packed": True}, ArgumentValueError),
             ({"axis": 1, "packed": 3}, ArgumentTypeError),
-            ({"axis": 1, "out": x}, ArgumentTypeError),
+            ({"axis": 1, "out": x[:3]}, ArgumentValueError),
+            ({"axis": 1, "out": x[0]}, ArgumentValueError),
             ({"axis": 1, "where": np.zeros(20, bool)}, ArgumentValueError),
-            ({"axis": 1, "where": np.zeros((4, 5), np.uint32)}, ArgumentTypeError),
+            ({"axis": 1, "where": np.zeros((4, 5), np.uint32)}, ArgumentValueError),
         ):
             with pytest.raises(error):
                 cs.select(x, **{"where": x > 0} | options)

@@ -10,49 +10,39 @@ import cutlass.cute as cute
 from cutlass import Boolean, Float64, Int32, Int64
 from cutlass.memory import SmemAllocator
 
-from ...sync.overlap import await_launches, let_next_start
-from ..coordinates import element
+from ...sync.overlap import let_next_start
+from ..coordinates import element, store
 from ..gather import Gather, Stepped
+from ..plain import PlainKernel
+from ..tiled import positions
 from .policy import CountPolicy
 from .spec import Counting
 
 # A launch's arguments: ``length`` elements ``x`` and their ``weights``, ``bins`` bins, whose edges are ``low + i /
 # scale`` if they are at equal distances. ``out`` and ``out_edges`` have the results. ``words`` are the sums of results
-# that are made of them, ``digits`` and ``exponent`` the form of such sums (see ``weights``).
-Arguments = namedtuple("Arguments", "x weights edges out out_edges words length bins digits exponent low scale")
+# that are made of them, ``digits`` and ``exponent`` the form of such sums (see ``weights``). ``n`` points to how many
+# elements count, if that is in memory.
+Arguments = namedtuple("Arguments", "x weights edges out out_edges words n length bins digits exponent low scale")
 
 
-class HistogramKernel:
+class HistogramKernel(PlainKernel):
     """A compiled kernel. A subclass defines ``body``, which gets the ``Arguments``."""
 
-    body: Any
+    name = "histogram"
 
     def __init__(self, counting: Counting, policy: Any) -> None:
+        super().__init__(policy.threads, policy.smem, policy.blocks_per_sm)
         self.counting, self.policy = counting, policy
-        self.threads, self.smem = policy.threads, policy.smem
         self.gather: Any = None if counting.layout is None else Gather(counting.layout)
 
-    @cute.jit
-    def __call__(self, arrays: tuple, numbers: tuple, grid: Int32, stream):
-        self.kernel.set_name_prefix("cutesync_histogram", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(arrays, numbers).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=self.policy.blocks_per_sm,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(self, arrays: tuple, numbers: tuple):
-        await_launches()
-        x, weights, edges, out, out_edges, words = arrays
+    def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
+        x, weights, edges, out, out_edges, words, n = arrays
         length, bins, digits, exponent, low, scale, out_step, edges_step, *rest = numbers
-        if cutlass.const_expr(self.gather is not None):
+        if self.gather is not None:
             self.gather.bind(rest)
         results = Stepped(out, out_step), Stepped(out_edges, edges_step)
-        self.body(Arguments(x, weights, edges, *results, words, length, bins, digits, exponent, low, scale))
+        return Arguments(x, weights, edges, *results, words, n, length, bins, digits, exponent, low, scale)
 
     def bin_of(self, value, a: Arguments):
         """The bin of an element (Int32), and whether it has one."""
@@ -102,6 +92,8 @@ class Privatized(HistogramKernel):
     @cute.jit
     def body(self, a: Arguments):
         thread = cute.arch.thread_idx()[0]
+        if cutlass.const_expr(self.counting.counted):
+            a = a._replace(length=positions(a.length, a.n))
         if cutlass.const_expr(self.policy.shared > 0):
             mine = SmemAllocator().allocate_array(self.word, self.words * self.policy.shared, byte_alignment=16)
             for i in cutlass.range(thread, self.words * a.bins, self.threads, unroll=1):
@@ -154,8 +146,3 @@ def agree(found, counts):
     leader = 31 - Int32(cute.arch.clz(ballot & -ballot))
     same = Int32(cute.arch.shuffle_sync(found, leader & 31)) == found
     return Boolean(cute.arch.vote_all_sync(same | cutlass.not_(counts))), leader
-
-
-def store(pointer, value) -> None:
-    """Store what a pointer points to."""
-    cute.make_tensor(pointer, cute.make_layout((1,)))[0] = value

@@ -16,6 +16,7 @@ from ...runtime import arrays, device_array
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View, is_c_contiguous
 from ...types import Array, Stream
+from ..count import check, split
 from ..layouts import strided
 from .plan import plan
 from .spec import FLOAT64, Counting, CountSpec
@@ -30,6 +31,7 @@ def bincount(
     minlength: int = 0,
     *,
     length: int | None = None,
+    n: Any = None,
     out: Array = None,
     stream: Stream = None,
 ) -> Any:
@@ -50,6 +52,8 @@ def bincount(
         element for every number up to the largest, and a negative element is an ArgumentValueError.
     length : the length of the result, which only the device could find out for arrays on it: they need it. Elements
         that are negative, or not below it, are not counted.
+    n : only the first ``n`` elements of ``x`` count: an int, or a 0-d array of int64 on the device, which is read when
+        the kernel runs. Both give the same bits.
     out : array of the result's length and type, of any stride, that is written instead of a new one.
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
@@ -62,15 +66,17 @@ def bincount(
     shared memory); for types wider than float16 and, among very many elements, int64, this takes two passes.
     """
     minlength = integer(minlength, "minlength", 0, MAX_BINS)
+    number, array = split(n, isinstance(x, np.ndarray))
     if length is not None:
         length = integer(length, "length", 0, MAX_BINS)
     elif isinstance(x, np.ndarray) and x.dtype.kind in "biu":
-        if x.size and x.min() < 0:
-            raise ArgumentValueError(explain("x", f"the element {x.min()}", "elements of 0 and more"))
-        length = integer(max(minlength, int(x.max()) + 1 if x.size else 0), "length", 0, MAX_BINS)
+        counted = _first(x, number)
+        if counted.size and counted.min() < 0:
+            raise ArgumentValueError(explain("x", f"the element {counted.min()}", "elements of 0 and more"))
+        length = integer(max(minlength, int(counted.max()) + 1 if counted.size else 0), "length", 0, MAX_BINS)
     else:
         length = 0 if arrays.adapter(x) is arrays.NUMPY else None
-    return _bincount((length,), x, out, stream, () if weights is None else (weights,))
+    return _bincount((length, number), x, out, stream, _others(weights, array))
 
 
 def histogram(
@@ -80,6 +86,7 @@ def histogram(
     density: bool = False,
     weights: Array = None,
     *,
+    n: Any = None,
     out: Any = None,
     stream: Stream = None,
 ) -> tuple[Any, Any]:
@@ -98,6 +105,7 @@ def histogram(
     density : True: results are divided by the widths of their bins and by the sum of all; NaN if that is 0.
     weights : array of the shape of ``x``, of any strides: the result is the sum of the weights of a bin's elements, as
         in ``bincount``, converted to the type of the weights (floats of 16 bits by way of float32; integers saturate).
+    n : as for ``bincount``; it counts elements of the flattened ``x``.
     out : a pair of arrays that are written instead of new ones, of any strides: results, and edges of float64.
     stream : as for ``bincount``.
 
@@ -109,15 +117,25 @@ def histogram(
     Errors: ``cutesync.errors``.
     """
     density = flag(density, "density")
-    edges, uniform = _edges(x, bins, range, weights)
     on_host = isinstance(x, np.ndarray)
+    number, array = split(n, on_host)
+    edges, uniform = _edges(_first(x, number), bins, range, _first(weights, number))
     if on_host:
         given: Any = edges
     else:
         given = _on_device(edges.tobytes(), arrays.adapter(x).view(x).device)
     line = (float(edges[0]), float(edges[-1])) if uniform else None
-    others = (given,) if weights is None else (given, weights)
-    return _histogram((line, density, exact(line)), x, out, stream, others)
+    return _histogram((line, density, exact(line), number), x, out, stream, (given, *_others(weights, array)))
+
+
+def _others(weights: Any, n: Any) -> tuple:
+    """Return the weights and ``n``, as far as a call has them."""
+    return (weights, n) if n is not None else () if weights is None else (weights,)
+
+
+def _first(x: Any, n: int | None) -> Any:
+    """Return the first ``n`` elements of a NumPy array, for edges; anything else as it is."""
+    return x.reshape(-1)[:n] if n is not None and isinstance(x, np.ndarray) else x
 
 
 def _edges(x: Any, bins: Any, range: Any, weights: Any) -> tuple[np.ndarray, bool]:
@@ -151,7 +169,7 @@ def _on_device(edges: bytes, ordinal: int) -> device_array.DeviceArray:
 
 def _parse_index(arguments: tuple, views: Views, out: View | None) -> CountSpec:
     """Check the arguments of ``bincount`` against the arrays, and return the Spec of the call."""
-    (length,), (x, weights) = arguments, views
+    (length, n), (x, weights, count) = arguments, views
     if x.dtype.kind == "f":
         raise ArgumentTypeError(explain("x", f"an array of {x.dtype}", "integers or bool"))
     if len(x.shape) != 1:
@@ -160,31 +178,37 @@ def _parse_index(arguments: tuple, views: Views, out: View | None) -> CountSpec:
         came = "none for an array on the device"
         raise ArgumentValueError(explain("length", came, "the length of the result", "cs.max(x) + 1 is enough"))
     result = INT64 if weights is None else FLOAT64
-    return _checked(CountSpec(Counting(x.dtype, "index", result=result), x.size, length), x, weights)
+    counting = Counting(x.dtype, "index", result=result)
+    return _checked(CountSpec(counting, _length(x, n), x.size, length), x, weights, count)
 
 
 def _parse_edges(arguments: tuple, views: Views, out: View | None) -> CountSpec:
     """As ``_parse_index``, for ``histogram``."""
-    (line, density, _), (x, edges, weights) = arguments, views
+    (line, density, _, n), (x, edges, weights, count) = arguments, views
     result = FLOAT64 if density else INT64 if weights is None else weights.dtype
     counting = Counting(x.dtype, "edges" if line is None else "uniform", result=result, density=density)
-    return _checked(CountSpec(counting, x.size, edges.size - 1, *(line or ())), x, weights)
+    return _checked(CountSpec(counting, _length(x, n), x.size, edges.size - 1, *(line or ())), x, weights, count)
 
 
-def _checked(spec: CountSpec, x: View, weights: View | None) -> CountSpec:
-    """Return the Spec with the weights and the layout of the arrays."""
+def _length(x: View, n: int | None) -> int:
+    return x.size if n is None else min(n, x.size)
+
+
+def _checked(spec: CountSpec, x: View, weights: View | None, count: View | None) -> CountSpec:
+    """Return the Spec with the weights, the count and the layout of the arrays."""
+    check(count)
     if spec.length > MAX_LENGTH:
         raise ArgumentValueError(explain("x", f"{spec.length} elements", "at most 2**38"))
-    if weights is None:
-        layout = strided(_in_memory_order((x,)))
-        counting = spec.counting
-    else:
+    counting = replace(spec.counting, counted=count is not None)
+    read: tuple[View, ...] = (x,)
+    if weights is not None:
         if weights.shape != x.shape:
             raise ArgumentValueError(explain("weights", f"shape {weights.shape}", f"shape {x.shape}, that of x"))
-        layout = strided(_in_memory_order((x, weights)))
-        counting = replace(spec.counting, weights=weights.dtype)
-    counting = replace(counting, layout=None if layout is None else layout.layout)
-    return replace(spec, counting=counting, strided=layout)
+        read = x, weights
+        counting = replace(counting, weights=weights.dtype)
+    everything = count is None and spec.length == spec.whole  # then the order does not matter
+    layout = strided(_in_memory_order(read) if everything else read)
+    return replace(spec, counting=replace(counting, layout=layout.layout if layout else None), strided=layout)
 
 
 def _in_memory_order(views: tuple[View, ...]) -> tuple[View, ...]:
@@ -199,5 +223,5 @@ def _in_memory_order(views: tuple[View, ...]) -> tuple[View, ...]:
     return tuple(found)
 
 
-_bincount = front_end(Family("bincount", ("x", "weights"), _parse_index, plan, strided=True))
-_histogram = front_end(Family("histogram", ("x", "bins", "weights"), _parse_edges, plan, outputs=2, strided=True))
+_bincount = front_end(Family("bincount", ("x", "weights", "n"), _parse_index, plan, strided=True))
+_histogram = front_end(Family("histogram", ("x", "bins", "weights", "n"), _parse_edges, plan, outputs=2, strided=True))

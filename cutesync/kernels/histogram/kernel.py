@@ -19,8 +19,8 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...monoid import choose
-from ..coordinates import element
-from .base import Arguments, Elements, HistogramKernel, Privatized, agree, store
+from ..coordinates import element, store
+from .base import Arguments, Elements, HistogramKernel, Privatized, agree
 from .policy import VECTOR_BYTES, CountPolicy
 from .spec import Counting
 

@@ -3,7 +3,6 @@ those that make results of sums."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ...dtypes import INT64
@@ -33,29 +32,25 @@ WORDS = 3  # of 64 bits for a bin with weights: two sums, an exponent and bits
 
 def kernel_spec(policy: Any, counting: Counting) -> KernelSpec:
     """Return the kernel of a policy."""
-    types = counting.dtype, counting.weights or INT64, FLOAT64, counting.result, FLOAT64, INT64
-    names = "x", "weights", "edges", "out", "out_edges", "words"
+    types = counting.dtype, counting.weights or INT64, FLOAT64, counting.result, FLOAT64, INT64, INT64
+    names = "x", "weights", "edges", "out", "out_edges", "words", "n"
     arrays = [Pointer(name, kind) for name, kind in zip(names, types)]
     numbers = [Scalar(name, kind) for name, kind in zip(NUMBERS, KINDS)]
     numbers += [] if counting.layout is None else counting.layout.parameters
-
-    def examples() -> Sequence:
-        return tuple(tuple(p.example() for p in group) for group in (arrays, numbers))
-
-    key = ("histogram", policy, *counting.key)
-    return KernelSpec(key, (*arrays, *numbers), lambda: policy.make(counting), examples=examples)
+    return KernelSpec.grouped(("histogram", policy, *counting.key), (arrays, numbers), lambda: policy.make(counting))
 
 
 def plan(spec: CountSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
-    """Prepare the launches of a call. The inputs are ``x``, the edges if there are any, and the weights."""
+    """Prepare the launches of a call. The inputs are ``x``, the edges if there are any, the weights, and ``n``."""
     counting, bins = spec.counting, spec.bins
     with_edges = counting.form != "index"
     if bins == 0:
         return nothing, None
-    given = ["x", *(["edges"] if with_edges else []), *([] if counting.weights is None else ["weights"])]
+    given = ["x", *(["edges"] if with_edges else [])]
+    given += ["weights", "n"] if counting.counted else [] if counting.weights is None else ["weights"]
     names = [*given, "out", *(["out_edges"] if with_edges else []), *(["words"] if counting.finished else [])]
     words = bins * WORDS if counting.weights is not None else bins
-    form = None if counting.weights is None else window(counting.weights, spec.length)
+    form = None if counting.weights is None else window(counting.weights, spec.whole)
     cleared = words if counting.finished else bins
     scale = bins / (spec.high - spec.low) if spec.high > spec.low else 0.0
     steps = [(view.steps or (1,))[0] for view in outs]

@@ -15,7 +15,8 @@ FLOAT64 = BY_NAME["float64"]
 class Counting:
     """Elements of type ``dtype`` are counted, or their ``weights`` of this type are added. ``form`` says how a bin is
     found: "index" (the element is its number), "uniform" (edges at equal distances) or "edges". ``result`` is the type
-    of the results. With a ``layout`` elements and weights are strided."""
+    of the results. With a ``layout`` elements and weights are strided. ``counted``: how many elements count is in
+    memory."""
 
     dtype: DType
     form: str
@@ -23,6 +24,7 @@ class Counting:
     result: DType = INT64
     density: bool = False
     layout: Layout | None = None
+    counted: bool = False
 
     @property
     def finished(self) -> bool:
@@ -33,16 +35,18 @@ class Counting:
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         weights = None if self.weights is None else self.weights.name
-        return self.dtype.name, self.form, weights, self.result.name, self.density, self.layout
+        return self.dtype.name, self.form, weights, self.result.name, self.density, self.layout, self.counted
 
 
 @dataclass(frozen=True)
 class CountSpec(Spec):
-    """A call: ``length`` elements, ``bins`` bins; ``low`` and ``high`` are the first and the last edge, if they are at
-    equal distances. ``strided`` has the axes of the elements and the weights, unless both are contiguous."""
+    """A call: the first ``length`` of ``whole`` elements, ``bins`` bins. Edges at equal distances lie between ``low``
+    and ``high``. ``strided`` has the axes of the elements and the weights, unless both are contiguous.
+    """
 
     counting: Counting
     length: int
+    whole: int
     bins: int
     low: float = 0.0
     high: float = 0.0

@@ -27,8 +27,8 @@ from cutlass import Boolean, Float32, Float64, Int32, Int64
 from ...block.reduce import Reduce
 from ...monoid import choose, convert, nonzero
 from ...warp import reduce_commutative
-from ..coordinates import element
-from .base import Arguments, Elements, HistogramKernel, agree, store
+from ..coordinates import element, store
+from .base import Arguments, Elements, HistogramKernel, agree
 from .policy import BIAS
 
 FRACTION_BITS, SPECIAL = 52, 2047  # of float64

@@ -48,6 +48,7 @@ class SegmentKernel(TiledKernel):
         if spec.heads.stepped:
             offsets, rest = Stepped(offsets, rest[0]), rest[1:]
         if spec.stepped:
+            groups[-2], rest = tuple(map(Stepped, groups[-2], rest)), rest[len(groups[-2]) :]
             groups[-1], rest = tuple(map(Stepped, groups[-1], rest)), rest[len(groups[-1]) :]
         if self.gather is not None:
             rest = self.gather.bind(rest)
@@ -55,7 +56,11 @@ class SegmentKernel(TiledKernel):
         start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
         self.states.bind(start, args)
         nothing = nothing if self.states.start is None else tuple(self.states.start)
-        count = positions(length, length_at) if spec.counted else length
+        count = length
+        if spec.counted and spec.by_offsets:
+            segments = positions(segments, length_at)
+        elif spec.counted:
+            count = positions(length, length_at)
         heads, x, keys, out = groups
         return Arguments(
             *(heads, x, keys, out, found, fill, slots, counters, length, count, capacity),

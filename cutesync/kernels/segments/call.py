@@ -28,6 +28,7 @@ def reduce_by_key(
     args: tuple = NO_ARGS,
     size: int | None = None,
     fill_value: Scalar = 0,
+    out: Any = None,
     n: Any = None,
     stream: Stream = None,
 ) -> Any:
@@ -47,6 +48,8 @@ def reduce_by_key(
     init : None, or a state that comes before the first element of each segment: a number, or a tuple of them.
     size : the length of the results; what lies behind the segments is filled with ``fill_value``. None: they are as
         long as ``keys``, and nothing is filled.
+    out : a tuple of arrays of one axis, of any length and stride, that are written instead of new ones: those of the
+        keys, then of the results; one more, of int64 and no axes, gets the count. They do not overlap the inputs.
     n : only the first ``n`` positions count: an int, or a 0-d array of int64 on the device.
     stream : None (the current one of the library of ``keys``), a handle as an int, or an object with
         ``__cuda_stream__``.
@@ -61,7 +64,7 @@ def reduce_by_key(
     options = Options(False, False, init, dtype, identity, out_dtype)
     limits = None if size is None else integer(size, "size", 0, MAX_LENGTH), number(fill_value, "fill_value")
     call = Call(("keys", keys), values, op, (transform, finish), args, options, n)
-    return call.reduced(equal, equal_nan, limits, stream)
+    return call.reduced(equal, equal_nan, limits, stream, out)
 
 
 def scan_by_key(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from ...arguments import exact, flag
 from ...dtypes import scalar
@@ -43,7 +42,7 @@ class Options(NamedTuple):
 class Arguments(NamedTuple):
     """What identifies a call, except the arrays. ``kind`` says what the last ``heads`` arrays are: "keys", "heads" (a
     mask), "offsets", or "lengths" (where each segment ends). ``equal`` is the Identity of a callable or None,
-    ``limits`` are size and fill value."""
+    ``limits`` are size, fill value and the shape of ``out``."""
 
     kind: str
     reduced: bool
@@ -72,15 +71,15 @@ class Call:
             raise ArgumentValueError(explain(self.kind, "an empty tuple", "at least one array"))
         inputs, given = inputs_of(values, args, options.dtype, callables[1], options.out_dtype)
         self.alone = not inputs.tuple_out
-        inputs, given, init = with_first(inputs, given, options.init)
+        if options.init is not None:
+            inputs, given, init = with_first(inputs, given, options.init)
+            options = options._replace(init=init)
         self.on_host = arrays.adapter(given[0]) is arrays.NUMPY
-        number, count = split(n[()] if self.on_host and isinstance(n, np.ndarray) and n.shape == () else n)
-        if count is not None:
-            inputs, given = inputs._replace(counted=True), (*given, count)
-        names = tuple(f"{self.kind}[{i}]" for i in range(len(self.heads))) if self.packed else (self.kind,)
-        self.inputs, self.given = inputs._replace(more=names), (*given, *self.heads)
-        self.op, self.options, self.n = identify(op), options._replace(init=init), number
-        self.callables = tuple(identify(fn, what) for fn, what in zip(callables, ("transform", "finish")))
+        self.n, count = split(n, self.on_host)
+        given = given if count is None else (*given, count)
+        self.inputs = _with_heads(inputs, count is not None, self.kind, len(self.heads), self.packed)
+        self.given, self.op, self.options = (*given, *self.heads), identify(op), options
+        self.callables = identify(callables[0], "transform"), identify(callables[1], "finish")
 
     def key(self, reduced: bool, equal: Any, equal_nan: Any, limits: tuple) -> Arguments:
         """What identifies the call."""
@@ -92,23 +91,50 @@ class Call:
 
     def scanned(self, equal: Any, equal_nan: Any, out: Any, stream: Any) -> Any:
         """Make the call: a result for each position."""
-        return call_of(_FAMILY, self.inputs, self.key(False, equal, equal_nan, (None, 0)), self.given, out, stream)
+        key = self.key(False, equal, equal_nan, (None, 0, None))
+        return call_of(_FAMILY, self.inputs, key, self.given, out, stream)
 
     def reduced_by_offsets(self, out: Any, stream: Any) -> Any:
         """Make the call: a result for each segment, of which the host knows the number."""
-        return call_of(_FAMILY, self.inputs, self.key(True, None, True, (None, 0)), self.given, out, stream)
+        return call_of(_FAMILY, self.inputs, self.key(True, None, True, (None, 0, None)), self.given, out, stream)
 
-    def reduced(self, equal: Any, equal_nan: Any, limits: tuple, stream: Any) -> Any:
-        """Make the call: a result for each segment, as many as the kernel finds; the first of its keys with keys."""
-        arguments, count = self.key(True, equal, equal_nan, limits), len(self.heads) if self.kind == "keys" else 0
-        inputs = self.inputs._replace(outputs=self.inputs.outputs + count + 1, tuple_out=True)
-        *found, total = call_of(_FAMILY, inputs, arguments, self.given, None, stream)
+    def reduced(self, equal: Any, equal_nan: Any, limits: tuple, stream: Any, out: Any = None) -> Any:
+        """Make the call: a result for each segment, as many as the kernel finds; the first of its keys with keys.
+        ``limits`` are size and fill value."""
+        count = len(self.heads) if self.kind == "keys" else 0
+        inputs, room = _with_results(self.inputs, count + 1), None
+        if out is not None:
+            out = _outs(out, inputs.outputs)
+            room = arrays.adapter(out[0], "out").view(out[0]).shape[0:1]
+        arguments = self.key(True, equal, equal_nan, (*limits, room))
+        *found, total = call_of(_COUNTING, inputs, arguments, self.given, out, stream)
         keys, values = tuple(found[:count]), tuple(found[count:])
         own = values[0] if self.alone else values
         shown = Reduced(keys if self.packed else keys[0] if keys else None, own, total)
         if not self.on_host:
             return shown
         return shown.exact() if limits[0] is None else (shown.keys, shown.values)
+
+
+@functools.lru_cache(maxsize=1024)
+def _with_heads(inputs: Inputs, counted: bool, kind: str, count: int, several: bool) -> Inputs:
+    """Return the inputs with the arrays that say where segments begin."""
+    names = tuple(f"{kind}[{i}]" for i in range(count)) if several else (kind,)
+    return inputs._replace(counted=counted, more=names)
+
+
+@functools.lru_cache(maxsize=1024)
+def _with_results(inputs: Inputs, more: int) -> Inputs:
+    """Return the inputs of a call that has so many results more."""
+    return inputs._replace(outputs=inputs.outputs + more, tuple_out=True)
+
+
+def _outs(out: Any, count: int) -> tuple:
+    """Return the arrays of ``out``, the last of which is that of the count, or None."""
+    if not isinstance(out, (tuple, list)) or not count - 1 <= len(out) <= count:
+        allowed = f"a tuple of {count - 1} arrays, and that of the count, if wanted"
+        raise ArgumentTypeError(explain("out", f"a {type(out).__name__}", allowed))
+    return tuple(out) if len(out) == count else (*out, None)
 
 
 def _equal(equal: Any, parts: int) -> Identity | None:
@@ -136,24 +162,29 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
     if whole + segments > MAX_LENGTH:
         raise ArgumentValueError(explain(given.inputs.names[0], f"{whole} elements", f"at most {MAX_LENGTH}"))
     check(views[-1 - given.heads] if given.inputs.counted else None)
-    size, fill_value = given.limits
+    size, fill_value, room = given.limits
+    capacity = whole if size is None else size
+    if room is not None and size is None:
+        capacity = room[0] if room else 0  # results of no axes are refused as such
     start = start_value(options.init, options.exclusive, options.identity, operation)
     nothing = None if options.identity is None else start_of(options.identity, "identity", operation)
     by_offsets = heads.kind == "offsets" and given.reduced
+    counted = segments if heads.kind == "offsets" else whole  # what ``n`` counts
+    counted = counted if given.n is None else min(given.n, counted)
     spec = SegmentsSpec(
         heads,
         operation,
-        whole if given.n is None else min(given.n, whole),
+        whole if heads.kind == "offsets" else counted,
         whole,
         reduced=given.reduced,
         exclusive=options.exclusive,
         reverse=options.reverse,
         start=start,
         counted=given.inputs.counted,
-        capacity=segments if by_offsets else whole if size is None else size,
+        capacity=segments if by_offsets else capacity,
         keyed=given.kind == "keys",
         args=given.inputs.numbers,
-        segments=segments,
+        segments=counted if heads.kind == "offsets" else 0,
         nothing=_nothing(operation, start or nothing) if by_offsets else None,
         strided=strided(read) if whole else None,
     )
@@ -198,3 +229,4 @@ def _heads(given: Arguments, views: Views, whole: int) -> tuple[Heads, int]:
 
 
 _FAMILY = Family("segments", (), _parse, plan, partial=True, strided=True)
+_COUNTING = _FAMILY._replace(counting=True)

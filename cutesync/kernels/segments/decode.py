@@ -7,78 +7,82 @@ where many are empty, its lanes search for themselves.
 
 from __future__ import annotations
 
+from collections import namedtuple
+from typing import Any
+
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...monoid import choose
-from ...sync.overlap import await_launches
 from ...warp import LANES
-from ..coordinates import element
+from ..coordinates import element, store
+from ..gather import At, Gather, Stepped
+from ..plain import PlainKernel
+from ..tiled import positions
+from .repeat import Decoding
 
 ROWS = 32
 WARPS = 8
 RESULTS = WARPS * ROWS * LANES  # of a block
 
 
-class Decode:
-    """The kernel. ``ends`` has where each of ``runs`` runs ends; results from their end on, up to ``size``, are
-    ``fill``."""
+# A launch's arguments: ``ends`` has where each of ``runs`` runs of ``values`` ends, unless each has ``times`` results;
+# those from the end of all on, up to ``size``, are ``fill``. ``count`` gets where the last run ends.
+Arguments = namedtuple("Arguments", "values ends out count fill runs size times")
 
-    threads, smem = WARPS * LANES, 0
+
+class Decode(PlainKernel):
+    """The kernel."""
+
+    name = "decode"
+
+    def __init__(self, decoding: Decoding) -> None:
+        super().__init__(WARPS * LANES)
+        self.decoding = decoding
+        self.gather: Any = None if decoding.layout is None else Gather(decoding.layout)
+
+    def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
+        values, ends, n, out, count = arrays
+        fill, runs, size, times, step, *rest = numbers
+        if self.gather is not None:
+            self.gather.bind(rest)
+            values = At(self.gather, 0, values)
+        runs = positions(runs, n) if self.decoding.counted else runs
+        return Arguments(values, ends, Stepped(out, step), count, fill, runs, size, times)
 
     @cute.jit
-    def __call__(
-        self,
-        values: cute.Pointer,
-        ends: cute.Pointer,
-        out: cute.Pointer,
-        count: cute.Pointer,
-        runs: Int64,
-        size: Int64,
-        fill: cutlass.Numeric,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_decode", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(values, ends, out, count, runs, size, fill).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        values: cute.Pointer,
-        ends: cute.Pointer,
-        out: cute.Pointer,
-        count: cute.Pointer,
-        runs: Int64,
-        size: Int64,
-        fill: cutlass.Numeric,
-    ):
-        await_launches()
+    def body(self, a: Arguments):
         lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
         first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * (ROWS * LANES)
-        total = Int64(0)
-        if runs > 0:
-            total = cutlass.max(Int64(element(ends + (runs - 1))), Int64(0))
+        total = a.runs * a.times
+        if cutlass.const_expr(not self.decoding.alike):
+            if a.runs > 0:
+                total = cutlass.max(Int64(element(a.ends + (a.runs - 1))), Int64(0))
         if first + lane == 0:
-            cute.make_tensor(count, cute.make_layout((1,)))[0] = total
-        stop = cutlass.min(total, size)
+            store(a.count, total)
+        stop = cutlass.min(total, a.size)
         run = Int64(0)
         if first < stop:
-            run = search_by_warp(ends, first, runs, lane)
+            run = self.begin(a, first, lane)
         for row in cutlass.range(ROWS, unroll=1):
             base = first + row * LANES
-            value = fill
+            value = a.fill
             if base < stop:
-                run = find(ends, base, run, runs, lane)
-                value = type(fill)(element(values + cutlass.min(run, runs - 1)))
+                run = self.find(a, base, run, lane)
+                value = type(a.fill)(element(a.values + cutlass.min(run, a.runs - 1)))
                 run = Int64(cute.arch.shuffle_sync(run, LANES - 1))
-            if base + lane < size:
-                cute.make_tensor(out + (base + lane), cute.make_layout((1,)))[0] = choose(
-                    base + lane < stop, value, fill
-                )
+            if base + lane < a.size:
+                store(a.out + (base + lane), choose(base + lane < stop, value, a.fill))
+
+    def begin(self, a: Arguments, first, lane):
+        """A run that does not lie behind that of position ``first``."""
+        return Int64(0) if self.decoding.alike else search_by_warp(a.ends, first, a.runs, lane)
+
+    def find(self, a: Arguments, base, run, lane):
+        """The run of position ``base + lane``; that of ``base`` is ``run`` or a later one."""
+        return (base + lane) // a.times if self.decoding.alike else find(a.ends, base, run, a.runs, lane)
 
 
 @cute.jit

@@ -17,6 +17,7 @@ from cutlass import Int32, Int64
 from ...block.merge_path import merge_path
 from ...sync.overlap import await_launches
 from ..gather import Stepped
+from ..tiled import positions
 from .plan import CUT_THREADS
 from .spec import SegmentsSpec
 
@@ -65,13 +66,14 @@ class Cuts:
 
     def __init__(self, spec: SegmentsSpec, size: int) -> None:
         self.ends, self.reverse, self.stepped = spec.heads.ends, spec.reverse, spec.heads.stepped
-        self.size, self.threads, self.smem = size, CUT_THREADS, 0
+        self.counted, self.size, self.threads, self.smem = spec.counted, size, CUT_THREADS, 0
 
     @cute.jit
     def __call__(
         self,
         offsets: cute.Pointer,
         cuts: cute.Pointer,
+        n: cute.Pointer,
         segments: Int64,
         length: Int64,
         tiles: Int64,
@@ -80,15 +82,23 @@ class Cuts:
         stream,
     ):
         self.kernel.set_name_prefix("cutesync_segment_cuts", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(offsets, cuts, segments, length, tiles, step).launch(
+        self.kernel(offsets, cuts, n, segments, length, tiles, step).launch(
             grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream
         )
 
     @cute.kernel
     def kernel(
-        self, offsets: cute.Pointer, cuts: cute.Pointer, segments: Int64, length: Int64, tiles: Int64, step: Int64
+        self,
+        offsets: cute.Pointer,
+        cuts: cute.Pointer,
+        n: cute.Pointer,
+        segments: Int64,
+        length: Int64,
+        tiles: Int64,
+        step: Int64,
     ):
         await_launches()
+        segments = positions(segments, n) if self.counted else segments
         tile = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
         if tile <= tiles:
             member = cutlass.min(tile * self.size, length + segments)

@@ -41,7 +41,8 @@ def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
         numbers += [Scalar(name, t.dsl) for name, t in zip(numbered("fill", filled), filled)]
     nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
     numbers += [Scalar("offset_step", "Int64")] if spec.heads.stepped else []
-    numbers += [Scalar(name, "Int64") for name in (numbered("step", spec.operation.results) if spec.stepped else ())]
+    steps = numbered("step", (*spec.keys, *spec.operation.results)) if spec.stepped else ()
+    numbers += [Scalar(name, "Int64") for name in steps]
     numbers += spec.strided.layout.parameters if spec.strided else []
     numbers += [*start, *nothing, *args]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
@@ -70,7 +71,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
     values |= dict(zip(numbered("fill", results), spec.fill or ()))
     values |= spec.strided.values if spec.strided else {}
-    values |= {name: out.steps[0] for name, out in zip(numbered("step", outs), outs) if spec.stepped}
+    values |= {name: out.steps[0] for name, out in zip(numbered("step", results), outs) if spec.stepped}
     values["offset_step"] = offset_step = views[-1].steps[0] if spec.heads.stepped else 1
     inputs = [
         *numbered("x", operation.sources),
@@ -90,11 +91,12 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     if not spec.by_offsets:
         return run, None
     cuts, offsets = _cuts(choice, spec, device, (offset_step, stream)), inputs.index("offsets")
+    count = inputs.index("n") if spec.counted else offsets
 
     def cut_first(addresses: tuple[int, ...], stream: int) -> None:
         with _cutting:  # another thread's launches on this stream come before these or after
             memory = workspace.scratch(device, stream, 8 * (choice.tiles + 1), "cuts")
-            cuts((addresses[offsets], memory.addresses[0]), stream)
+            cuts((addresses[offsets], memory.addresses[0], addresses[count]), stream)
             run((*addresses, memory.addresses[0]), stream)
 
     return cut_first, None
@@ -118,12 +120,15 @@ def _cuts(choice: Choice, spec: SegmentsSpec, device: int, where: tuple[int, int
 
         return Cuts(spec, choice.policy.tile)
 
-    parameters: tuple[Pointer | Scalar, ...] = (Pointer("offsets", spec.heads.offsets or INT64), Pointer("cuts", INT64))
+    kinds = spec.heads.offsets or INT64, INT64, INT64
+    parameters: tuple[Pointer | Scalar, ...] = tuple(map(Pointer, ("offsets", "cuts", "n"), kinds))
     parameters += tuple(Scalar(name, "Int64") for name in ("segments", "length", "tiles", "step"))
-    key = "segment_cuts", choice.policy.tile, str(spec.heads.offsets), spec.heads.ends, spec.reverse, spec.heads.stepped
+    heads = spec.heads
+    key = "segment_cuts", choice.policy.tile, str(heads.offsets), heads.ends, spec.reverse, heads.stepped, spec.counted
     values = {"step": step, "segments": spec.segments, "length": spec.length, "tiles": choice.tiles}
     grid = -(-(choice.tiles + 1) // CUT_THREADS)
-    return Launch(KernelSpec(key, parameters, make), device, grid, values, ("offsets", "cuts"), None, stream).run
+    names = "offsets", "cuts", "n"
+    return Launch(KernelSpec(key, parameters, make), device, grid, values, names, None, stream).run
 
 
 MASK = BY_NAME["uint8"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import integer
+from ...arguments import exact, integer
 from ...dtypes import INT64, DType, number, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...runtime import arrays
@@ -16,6 +16,8 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar as Number
 from ...runtime.launch import Launch, Run
 from ...runtime.view import View
 from ...types import Array, Scalar, Stream
+from ..count import check, split
+from ..layouts import Layout, Strided, strided
 from ..scan import cumsum
 from ..select import Selected
 from .calls import MAX_LENGTH
@@ -24,31 +26,57 @@ RESULTS = 8 * 32 * 32  # of a block
 
 
 @dataclass(frozen=True)
-class DecodeSpec(Spec):
-    """A call: ``runs`` values of type ``dtype`` make ``size`` results."""
+class Decoding:
+    """What a kernel repeats: values of type ``dtype``, read as ``layout`` says (None: they are contiguous), as often as
+    an array says, or with ``alike`` all of them as often as a number says. ``counted``: how many values there are is in
+    device memory."""
 
     dtype: DType
+    alike: bool
+    counted: bool
+    layout: Layout | None
+
+
+@dataclass(frozen=True)
+class DecodeSpec(Spec):
+    """A call: the first ``runs`` values make ``size`` results, each of them ``times`` ones if they are alike."""
+
+    decoding: Decoding
     runs: int
     size: int
     fill: Any
+    times: int
+    strided: Strided | None
 
     @property
     def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        return ((self.size,), self.dtype), ((), INT64)
+        return ((self.size,), self.decoding.dtype), ((), INT64)
 
 
 def run_length_decode(
-    values: Any, lengths: Array, *, size: int | None = None, fill_value: Scalar = 0, stream: Stream = None
+    values: Any,
+    lengths: Any,
+    *,
+    size: int | None = None,
+    fill_value: Scalar = 0,
+    n: Any = None,
+    out: Array = None,
+    stream: Stream = None,
 ) -> Any:
     """Return each of ``values`` as often as ``lengths`` says. The time does not depend on how long runs are.
 
     Parameters
     ----------
-    values : C-contiguous array of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray,
-        DLPack or ``__cuda_array_interface__``, which is flattened.
-    lengths : array of integers, none of which is negative, of the size of ``values``.
-    size : the length of the result; it must be given unless arrays are NumPy's, as only the device knows how many
-        elements there are. What lies behind them is filled with ``fill_value``.
+    values : array of any strides of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray,
+        DLPack or ``__cuda_array_interface__``, which is flattened in C order.
+    lengths : array of integers of any strides, none of which is negative, of the size of ``values``; or an int, the
+        length of every run.
+    size : the length of the result. It must be given, as only the device knows how many elements there are, unless
+        arrays are NumPy's, ``lengths`` is an int, or there is ``out``. What lies behind the elements is filled.
+    fill_value : a number that fills the result.
+    n : only the first ``n`` of ``values`` and ``lengths`` count: an int, or a 0-d array of int64 on the device (the
+        ``count`` of ``run_length_encode``, for example).
+    out : array of one axis, of any length and stride, that is written instead of a new one; its length is ``size``.
     stream : as for ``select``.
 
     Returns
@@ -58,52 +86,97 @@ def run_length_decode(
 
     Errors: ``cutesync.errors``.
     """
-    adapter = arrays.adapter(lengths, "lengths")
-    kind = adapter.view(lengths).dtype
-    if kind.kind not in "iu":
-        raise ArgumentTypeError(explain("lengths", f"an array of {kind}", "an array of integers"))
-    if adapter is arrays.NUMPY:
-        ends: Any = np.cumsum(lengths, dtype=np.int64)
-        size = (int(ends[-1]) if len(ends) else 0) if size is None else size
-    else:
-        if size is None:
+    adapter = arrays.adapter(values, "values")
+    on_host = adapter is arrays.NUMPY
+    runs, count = split(n, on_host)
+    alike = isinstance(lengths, (int, np.integer))
+    times = integer(lengths, "lengths", 0, MAX_LENGTH) if alike else 0
+    view, fill = adapter.view(values), number(fill_value, "fill_value")
+    size = size if size is None else integer(size, "size", 0, MAX_LENGTH)
+    size = size if out is None else _length(out, size)
+    ends, total = (None, min(view.size, view.size if runs is None else runs) * times) if alike else (None, None)
+    if not alike:
+        if size is None and not on_host:
             raise ArgumentValueError(explain("size", "None", "the length of the result, which only the device knows"))
-        ends = cumsum(lengths, dtype="int64", stream=stream)
-    size, fill = integer(size, "size", 0, MAX_LENGTH), number(fill_value, "fill_value")
-    found, count = _call((size, fill, repr(fill)), values, None, stream, (ends,))
-    return found if adapter is arrays.NUMPY else Selected(found, count)
+        ends, total = _ends(lengths, runs, count, stream)
+    size = integer(total if size is None else size, "size", 0, MAX_LENGTH)
+    others = (ends, count) if count is not None else () if alike else (ends,)
+    found, count = _call(
+        (size, fill, exact(fill), times, alike, runs), values, None if out is None else (out, None), stream, others
+    )
+    return found if on_host else Selected(found, count)
 
 
-def repeat(x: Any, repeats: Array, *, size: int | None = None, fill_value: Scalar = 0, stream: Stream = None) -> Any:
+def repeat(
+    x: Any,
+    repeats: Any,
+    *,
+    size: int | None = None,
+    fill_value: Scalar = 0,
+    n: Any = None,
+    out: Array = None,
+    stream: Stream = None,
+) -> Any:
     """As ``run_length_decode``, by NumPy's name: each element of the flattened ``x``, ``repeats`` times."""
-    return run_length_decode(x, repeats, size=size, fill_value=fill_value, stream=stream)
+    return run_length_decode(x, repeats, size=size, fill_value=fill_value, n=n, out=out, stream=stream)
+
+
+def _ends(lengths: Any, n: int | None, count: Any, stream: Any) -> tuple[Any, int | None]:
+    """Return where each run ends, and where the last one does if the host knows. ``count`` is ``n`` on the device."""
+    adapter = arrays.adapter(lengths, "lengths")
+    view = adapter.view(lengths)
+    if view.dtype.kind not in "iu":
+        raise ArgumentTypeError(explain("lengths", f"an array of {view.dtype}", "an array of integers"))
+    if adapter is not arrays.NUMPY:
+        return cumsum(lengths, axis=None, dtype="int64", n=n if count is None else count, stream=stream), None
+    ends = np.cumsum(lengths, dtype=np.int64)
+    last = min(len(ends), len(ends) if n is None else n)
+    return ends, int(ends[last - 1]) if last else 0
+
+
+def _length(out: Any, size: int | None) -> int:
+    """Return the length of ``out``."""
+    shape = arrays.adapter(out, "out").view(out).shape
+    if len(shape) != 1 or (size is not None and shape[0] != size):
+        allowed = "an array of one axis" if size is None else f"shape ({size},), as size says"
+        raise ArgumentValueError(explain("out", f"shape {tuple(shape)}", allowed))
+    return int(shape[0])
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> DecodeSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
-    size, fill, _ = arguments
-    values, ends = views
-    if values.size != ends.size:
+    size, fill, _, times, alike, runs = arguments
+    values, ends, count = views
+    if ends is not None and values.size != ends.size:
         raise ArgumentValueError(explain("lengths", f"{ends.size} elements", f"{values.size}, as values has"))
-    return DecodeSpec(values.dtype, values.size, size, scalar(fill, values.dtype, "fill_value"))
+    check(count)
+    layout = strided((values,))
+    decoding = Decoding(values.dtype, alike, count is not None, layout.layout if layout else None)
+    runs = values.size if runs is None else min(runs, values.size)
+    return DecodeSpec(decoding, runs, size, scalar(fill, values.dtype, "fill_value"), times, layout)
 
 
 def _plan(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
     """Prepare the launch of a call; at least one block, which stores the count."""
+    decoding = spec.decoding
 
     def make() -> Any:
         from .decode import Decode
 
-        return Decode()
+        return Decode(decoding)
 
-    parameters = (
-        *(Pointer("values", spec.dtype), Pointer("ends", INT64), Pointer("out", spec.dtype), Pointer("count", INT64)),
-        *(Number("runs", "Int64"), Number("size", "Int64"), Number("fill", spec.dtype.dsl)),
-    )
-    kernel = KernelSpec(("decode", spec.dtype.name), parameters, make)
-    values = {"runs": spec.runs, "size": spec.size, "fill": spec.fill}
+    names = "values", "ends", "n", "out", "count"
+    pointers = [Pointer(k, decoding.dtype if k in ("values", "out") else INT64) for k in names]
+    numbers = [Number("fill", decoding.dtype.dsl), *(Number(k, "Int64") for k in ("runs", "size", "times", "step"))]
+    numbers += decoding.layout.parameters if decoding.layout else []
+    kernel = KernelSpec.grouped(("decode", decoding), (pointers, numbers), make)
+    values = {"runs": spec.runs, "size": spec.size, "fill": spec.fill, "times": spec.times}
+    values |= {"step": outs[0].steps[0], **(spec.strided.values if spec.strided else {})}
+    given = [*names[: 3 if decoding.counted else 1 if decoding.alike else 2], *names[3:]]
     grid = max(1, -(-spec.size // RESULTS))
-    return Launch(kernel, views[0].device, grid, values, ("values", "ends", "out", "count"), None, stream).run, None
+    return Launch(kernel, views[0].device, grid, values, given, None, stream).run, None
 
 
-_call = front_end(Family("run_length_decode", ("values", "lengths"), _parse, _plan, outputs=2))
+_call = front_end(
+    Family("run_length_decode", ("values", "lengths", "n"), _parse, _plan, outputs=2, strided=True, counting=True)
+)

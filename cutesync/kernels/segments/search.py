@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from ...arguments import choice
 from ...dtypes import INT64, DType
@@ -13,20 +15,32 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from ...runtime.view import View
 from ...types import Array, Stream
+from ..count import check, split
+from ..layouts import Layout, strided
 
 THREADS = 256
 
 
 @dataclass(frozen=True)
-class SearchSpec(Spec):
-    """A call: ``length`` elements of type ``dtype`` are searched for elements of ``shape``; ``right``: behind equal
-    ones. ``sorter``: another array has the order of the elements."""
+class Searching:
+    """What a kernel searches: elements of type ``dtype``; ``right``: behind equal ones. ``sorter``: another array has
+    the order of the elements. ``counted``: how many there are is in device memory. ``layout`` says how what is searched
+    for is read, and how results are stored (None: both are contiguous); the plan fills it in."""
 
-    shape: tuple[int, ...]
     dtype: DType
-    length: int
     right: bool
     sorter: bool
+    counted: bool
+    layout: Layout | None = None
+
+
+@dataclass(frozen=True)
+class SearchSpec(Spec):
+    """A call: ``searching`` among ``length`` elements for elements of ``shape``."""
+
+    searching: Searching
+    shape: tuple[int, ...]
+    length: int
 
     @property
     def result(self) -> tuple[tuple[int, ...], DType]:
@@ -34,17 +48,26 @@ class SearchSpec(Spec):
 
 
 def searchsorted(
-    a: Any, v: Any, side: str = "left", sorter: Array = None, *, out: Array = None, stream: Stream = None
+    a: Any,
+    v: Any,
+    side: str = "left",
+    sorter: Array = None,
+    *,
+    n: Any = None,
+    out: Array = None,
+    stream: Stream = None,
 ) -> Any:
     """Return the index in the sorted array ``a`` before which each element of ``v`` belongs, as NumPy does.
 
     Parameters
     ----------
-    a : C-contiguous array of one axis, in ascending order, NaN last.
-    v : array of the same library and type, of any shape.
+    a : array of one axis, of any stride, in ascending order, NaN last.
+    v : array of the same library and type, of any shape and strides.
     side : "left": the lowest such index; "right": the highest one.
     sorter : None, or an array of int64 of the size of ``a``: ``a[sorter]`` is in ascending order.
-    out : array of int64 of the shape of ``v`` that is written and returned.
+    n : only the first ``n`` elements of ``a`` (with ``sorter``, of that) count: an int, or a 0-d array of int64 on the
+        device.
+    out : array of int64 of the shape of ``v``, of any strides, that is written and returned.
     stream : as for ``select``.
 
     Returns
@@ -53,12 +76,14 @@ def searchsorted(
 
     Errors: ``cutesync.errors``.
     """
-    return _call((choice(side, "side", ("left", "right")),), a, out, stream, (v, sorter))
+    number, count = split(n, type(a) is np.ndarray)
+    others = (v,) if sorter is None and count is None else (v, sorter, count)
+    return _call((choice(side, "side", ("left", "right")), number), a, out, stream, others)
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> SearchSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
-    (side,), (a, v, sorter) = arguments, views
+    (side, n), (a, v, sorter, count) = arguments, views
     if len(a.shape) != 1:
         raise ArgumentValueError(explain("a", f"shape {a.shape}", "an array of one axis"))
     if v.dtype is not a.dtype:
@@ -66,29 +91,33 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SearchSpec:
     if sorter is not None and (sorter.dtype is not INT64 or sorter.shape != a.shape):
         came = f"{sorter.dtype} of shape {sorter.shape}"
         raise ArgumentTypeError(explain("sorter", came, f"int64 of shape {a.shape}"))
-    return SearchSpec(v.shape, a.dtype, a.size, side == "right", sorter is not None)
+    check(count)
+    searching = Searching(a.dtype, side == "right", sorter is not None, count is not None)
+    return SearchSpec(searching, v.shape, a.size if n is None else min(n, a.size))
 
 
 def _plan(spec: SearchSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
     """Prepare the launch of a call."""
-    count = views[1].size
-    if count == 0:
+    a, v, sorter, _ = views
+    if v.size == 0:
         return nothing, None
+    layout = strided((v, outs[0]))
+    searching = replace(spec.searching, layout=layout.layout if layout else None)
 
     def make() -> Any:
         from .searching import Search
 
-        return Search(spec, THREADS)
+        return Search(searching, THREADS)
 
-    pointers = Pointer("a", spec.dtype), Pointer("v", spec.dtype), Pointer("sorter", INT64), Pointer("out", INT64)
-    kernel = KernelSpec(
-        ("searchsorted", spec.dtype.name, spec.right, spec.sorter),
-        (*pointers, Scalar("length", "Int64"), Scalar("count", "Int64")),
-        make,
-    )
-    values = {"length": spec.length, "count": count}
-    names = ("a", "v", "sorter", "out")
-    return Launch(kernel, views[0].device, -(-count // THREADS), values, names, None, stream).run, None
+    names = "a", "v", "sorter", "n", "out"
+    pointers = [Pointer(k, searching.dtype if k in ("a", "v") else INT64) for k in names]
+    numbers = [Scalar(k, "Int64") for k in ("length", "count", "step", "sorter_step")]
+    numbers += searching.layout.parameters if searching.layout else []
+    kernel = KernelSpec.grouped(("searchsorted", searching), (pointers, numbers), make)
+    values = {"length": spec.length, "count": v.size, "step": a.steps[0], **(layout.values if layout else {})}
+    values |= {"sorter_step": sorter.steps[0]} if sorter else {}
+    given = names if searching.sorter or searching.counted else ("a", "v", "out")
+    return Launch(kernel, a.device, -(-v.size // THREADS), values, given, None, stream).run, None
 
 
-_call = front_end(Family("searchsorted", ("a", "v", "sorter"), _parse, _plan))
+_call = front_end(Family("searchsorted", ("a", "v", "sorter", "n"), _parse, _plan, strided=True))

@@ -2,62 +2,64 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+from typing import Any
+
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
+from cutlass import Boolean, Int64
 
-from ...sync.overlap import await_launches
-from ..coordinates import element
-from .search import SearchSpec
+from ..coordinates import element, store
+from ..gather import At, Gather, Stepped
+from ..plain import PlainKernel
+from ..tiled import positions
+from .search import Searching
+
+# A launch's arguments: ``count`` elements ``v`` are searched for among the first ``length`` of ``a``.
+Arguments = namedtuple("Arguments", "a v sorter out length count")
 
 
-class Search:
+class Search(PlainKernel):
     """The kernel, in blocks of ``threads``."""
 
-    def __init__(self, spec: SearchSpec, threads: int) -> None:
-        self.spec, self.threads, self.smem = spec, threads, 0
+    name = "searchsorted"
+
+    def __init__(self, searching: Searching, threads: int) -> None:
+        super().__init__(threads)
+        self.searching = searching
+        self.gather: Any = None if searching.layout is None else Gather(searching.layout)
+
+    def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
+        a, v, sorter, n, out = arrays
+        length, count, step, sorter_step, *rest = numbers
+        if self.gather is not None:
+            self.gather.bind(rest)
+            v, out = At(self.gather, 0, v), At(self.gather, 1, out)
+        length = positions(length, n) if self.searching.counted else length
+        return Arguments(Stepped(a, step), v, Stepped(sorter, sorter_step), out, length, count)
 
     @cute.jit
-    def __call__(
-        self,
-        a: cute.Pointer,
-        v: cute.Pointer,
-        sorter: cute.Pointer,
-        out: cute.Pointer,
-        length: Int64,
-        count: Int64,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_searchsorted", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(a, v, sorter, out, length, count).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream
-        )
-
-    @cute.kernel
-    def kernel(
-        self, a: cute.Pointer, v: cute.Pointer, sorter: cute.Pointer, out: cute.Pointer, length: Int64, count: Int64
-    ):
-        await_launches()
+    def body(self, a: Arguments):
         place = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
-        if place < count:
-            wanted = self.value(element(v + place))
-            low, high = Int64(0), Int64(length)
+        if place < a.count:
+            wanted = self.value(element(a.v + place))
+            low, high = Int64(0), Int64(a.length)
             while low < high:
                 middle = (low + high) // 2
-                index = Int64(element(sorter + middle)) if self.spec.sorter else middle
-                if self.before(self.value(element(a + index)), wanted):
+                index = Int64(element(a.sorter + middle)) if self.searching.sorter else middle
+                if self.before(self.value(element(a.a + index)), wanted):
                     low = middle + 1
                 else:
                     high = middle
-            cute.make_tensor(out + place, cute.make_layout((1,)))[0] = low
+            store(a.out + place, low)
 
     def value(self, loaded):
-        return self.spec.dtype.cutlass(loaded)
+        return self.searching.dtype.cutlass(loaded)
 
     def before(self, found, wanted) -> Boolean:
         """Whether the result lies behind an element of the array; NaN comes last."""
-        if self.spec.dtype.kind != "f":
-            return found <= wanted if self.spec.right else found < wanted
-        if self.spec.right:
+        if self.searching.dtype.kind != "f":
+            return found <= wanted if self.searching.right else found < wanted
+        if self.searching.right:
             return (found <= wanted) | (wanted != wanted)
         return (found < wanted) | ((wanted != wanted) & (found == found))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...arguments import flag
-from ...errors import ArgumentTypeError, ArgumentValueError, explain
+from ...errors import ArgumentTypeError, explain
 from ...runtime import arrays
 from ...types import Array, DTypeLike, Operator, Scalar, Stream
 from ..scan import cumsum
@@ -51,7 +51,9 @@ def segmented_reduce(
     init : None, or a state that comes before the first element of each segment: a number, or a tuple of them. It is the
         result of an empty segment, which is else that of ``identity``, or of the operator's identity.
     out : with offsets or lengths, an array that is written and returned, of the length of the result.
-    n : with heads or keys, only the first ``n`` positions count: an int, or a 0-d array of int64 on the device.
+    n : an int, or a 0-d array of int64 on the device. With heads or keys, only the first ``n`` positions count. With
+        offsets or lengths, only the first ``n`` segments are there (the ``count`` of ``run_length_encode``, for
+        example): results from ``n`` on are not written.
 
     Returns
     -------
@@ -60,9 +62,8 @@ def segmented_reduce(
 
     The order of operations depends on lengths, types and offsets alone. Errors: ``cutesync.errors``.
     """
-    where = _where(offsets, lengths, heads, keys, stream)
+    where = _where(offsets, lengths, heads, keys, n, stream)
     options = Options(False, False, init, dtype, identity, out_dtype)
-    _check_n(where[0], n)
     call = Call(where, x, op, (transform, finish), args, options, n)
     if where[0] in ("offsets", "lengths"):
         return call.reduced_by_offsets(out, stream)
@@ -104,13 +105,12 @@ def segmented_scan(
 
     Errors: ``cutesync.errors``.
     """
-    where = _where(offsets, lengths, heads, keys, stream)
+    where = _where(offsets, lengths, heads, keys, n, stream)
     options = Options(flag(exclusive, "exclusive"), flag(reverse, "reverse"), init, dtype, identity, out_dtype)
-    _check_n(where[0], n)
     return Call(where, x, op, (transform, finish), args, options, n).scanned(None, True, out, stream)
 
 
-def _where(offsets: Any, lengths: Any, heads: Any, keys: Any, stream: Any) -> tuple[str, Any]:
+def _where(offsets: Any, lengths: Any, heads: Any, keys: Any, n: Any, stream: Any) -> tuple[str, Any]:
     """Return which of the arguments says where segments are, and its array; of lengths, where segments end."""
     given = {"offsets": offsets, "lengths": lengths, "heads": heads, "keys": keys}
     named = [(name, value) for name, value in given.items() if value is not None]
@@ -126,9 +126,4 @@ def _where(offsets: Any, lengths: Any, heads: Any, keys: Any, stream: Any) -> tu
         raise ArgumentTypeError(explain("lengths", f"an array of {kind}", "an array of integers"))
     if adapter is arrays.NUMPY:
         return name, np.cumsum(array, dtype=np.int64)
-    return name, cumsum(array, dtype="int64", stream=stream)
-
-
-def _check_n(name: str, n: Any) -> None:
-    if n is not None and name in ("offsets", "lengths"):
-        raise ArgumentValueError(explain("n", "a length", f"None with {name}=", f"give {name} of the first elements"))
+    return name, cumsum(array, axis=None, dtype="int64", n=n, stream=stream)

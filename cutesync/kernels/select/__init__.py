@@ -6,14 +6,17 @@ from .call import compress, partition, select
 from .nonzero import argwhere, flatnonzero, nonzero
 from .result import Selected
 from .runs import run_length_encode, unique_consecutive
+from .three import Partitioned, partition3
 
 __all__ = [
+    "Partitioned",
     "Selected",
     "argwhere",
     "compress",
     "flatnonzero",
     "nonzero",
     "partition",
+    "partition3",
     "run_length_encode",
     "select",
     "unique_consecutive",

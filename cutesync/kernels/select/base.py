@@ -37,6 +37,7 @@ class SelectKernel(TiledKernel):
         self.selection = selection
         self.where = Where(selection)
         self.gather: Any = None if selection.layout is None else Gather(selection.layout)
+        self.outer: Any = None if selection.outer is None else Gather(selection.outer)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
@@ -52,19 +53,21 @@ class SelectKernel(TiledKernel):
         steps, rest = rest[: chosen.steps], rest[chosen.steps :]
         axes = [tuple(rest[3 * i : 3 * i + 3]) for i in range(chosen.axes)]
         rest = rest[3 * chosen.axes :]
+        if self.outer is not None:
+            rest = self.outer.bind(rest)
         if self.gather is not None:
             rest = self.gather.bind(rest)
             where = At(self.gather, len(x), where) if chosen.kind == "bits" else where
         self.where.bind(rest)
         count = positions(length, length_at) if chosen.counted else length
-        out, places_of, lengths = self.results(out, given, lengths, steps)
+        out, places_of, ranks, lengths, starts = self.results(out, given, (ranks, lengths, starts), steps)
         return Arguments(
             *(x, where, out, Places(places_of, axes), ranks, lengths, found),
             *(fill, slots, counters, length, count, capacity, rows, pitch, starts),
         )
 
-    def results(self, out: tuple, places: list, lengths, steps: list) -> tuple:
-        """The arrays of results with their steps: elements, indices, lengths."""
+    def results(self, out: tuple, places: list, more: tuple, steps: list) -> tuple:
+        """The arrays of results with their steps: elements, indices, then ``more``: ranks, lengths, starts."""
         chosen, steps = self.selection, list(steps)
         if chosen.stepped:
             out = tuple(Stepped(array, steps.pop(0)) for array in out)
@@ -73,6 +76,7 @@ class SelectKernel(TiledKernel):
             places = [Stepped(places[0] + d * apart, step) for d in range(chosen.axes)]
         elif chosen.stepped and chosen.indices:
             places = [Stepped(array, steps.pop(0)) for array in places]
-        if chosen.stepped and chosen.lengths is not None:
-            lengths = Stepped(lengths, steps.pop(0))
-        return out, tuple(places) if chosen.indices else (), lengths
+        if chosen.stepped:
+            there = chosen.inverse, chosen.lengths is not None, chosen.rows == "packed"
+            more = tuple(Stepped(a, steps.pop(0)) if asked else a for a, asked in zip(more, there))
+        return out, tuple(places) if chosen.indices else (), *more

@@ -10,6 +10,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int64
 
+from ...warp import LANES
+from ..gather import Gather
 from .base import Arguments
 from .fill import fill_rest
 from .spec import Selection
@@ -17,19 +19,31 @@ from .store import put_last_length, put_long
 from .tally import Before
 
 
-def of_row(a: Arguments, selection: Selection, row) -> Arguments:
-    """The arguments of a row: arrays that are not gathered, and results that lie apart, begin at it."""
+def of_row(a: Arguments, selection: Selection, outer: Gather | None, row) -> Arguments:
+    """The arguments of a row: arrays that are not gathered, and results that lie apart, begin at it. ``outer`` knows
+    where the rows of results begin, unless they lie side by side."""
     first = row * a.pitch
-    a = a._replace(ranks=a.ranks + first)
     if selection.layout is None:
-        where = a.where + first if selection.kind == "mask" else a.where
-        a = a._replace(x=tuple(array + first for array in a.x), where=where)
+        a = a._replace(x=tuple(array + first for array in a.x))
+    if selection.kind == "bits":
+        word = row * ((a.pitch + LANES - 1) // LANES)
+        a = a._replace(where=a.where + word if selection.layout is None else a.where.begin(word))
+    elif selection.kind == "mask" and selection.layout is None:
+        a = a._replace(where=a.where + first)
     if selection.rows == "packed":
-        return a
-    first = row * a.capacity
-    places = a.places._replace(arrays=tuple(array + first for array in a.places.arrays))
-    out = tuple(array + first for array in a.out)
-    return a._replace(out=out, places=places, lengths=a.lengths + first, found=a.found + row)
+        return a._replace(ranks=a.ranks + first if outer is None else a.ranks.moved(outer.offsets(row)[0]))
+    results = [*a.out, *a.places.arrays, *([a.ranks] if selection.inverse else [])]
+    results += [] if selection.lengths is None else [a.lengths]
+    if outer is None:
+        offsets = [row * (a.pitch if array is a.ranks else a.capacity) for array in results] + [row]
+        moved = [array + offset for array, offset in zip(results, offsets)]
+    else:
+        offsets = list(outer.offsets(row).values())
+        moved = [array.moved(offset) for array, offset in zip(results, offsets)]
+    lengths = a.lengths if selection.lengths is None else moved.pop()
+    ranks = moved.pop() if selection.inverse else a.ranks
+    out, places = tuple(moved[: len(a.out)]), a.places._replace(arrays=tuple(moved[len(a.out) :]))
+    return a._replace(out=out, places=places, ranks=ranks, lengths=lengths, found=a.found + offsets[-1])
 
 
 def begin_row(selection: Selection, before: Before, summed, base) -> tuple:

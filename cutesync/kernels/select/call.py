@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 
 from ...arguments import flag
-from ...errors import ArgumentValueError, explain
-from ...identity import Identity, identify
 from ...types import Array, Scalar, Stream
 from ..states import NO_ARGS
-from .calls import Wanted, rows_of, selected, usual
+from .calls import Wanted, arrays_of, rows_of, selected, wanted_by
 from .result import Selected
-
-NOTHING = 0  # of ``fill_value``
 
 
 def select(
@@ -39,19 +35,19 @@ def select(
         DLPack or ``__cuda_array_interface__``, which is flattened in C order; or a tuple of arrays of one size, which
         are selected together. Element types: bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
     where : an array of bool, uint8 or int8 of the size of ``x``, which selects where it is not 0; an array of
-        ceil(size / 32) words of uint32, a bit an element, the first in the lowest bit (as ``flag_heads`` with
-        ``dtype="bits"`` returns); or a callable that the DSL can trace, of the elements of a position (one operand for
-        each array), and of its index (Int64) if it has one parameter more. It gets 16-bit floats as float32.
+        ceil(size / 32) words of uint32 (with ``axis``, so many for each row), a bit an element, the first in the lowest
+        bit (as ``flag_heads`` with ``dtype="bits"`` returns); or a callable that the DSL can trace, of the elements of
+        a position (one operand for each array), and of its index (Int64) if it has one parameter more. It gets 16-bit
+        floats as float32.
     indices : whether to return the indices of the selected elements (int64), too.
-    axis : None, or the axis of ``x`` whose rows are selected from, each by itself: all arrays have the shape of ``x``,
-        ``where`` is no array of bits, indices are those along the axis, and ``n`` counts along it. Results have the
-        shape of ``x`` without the axis, and at the end ``size``, or as many elements as the axis has.
+    axis : None, or the axis whose rows are selected from, each by itself: all arrays have one shape, indices are those
+        along the axis, and ``n`` counts along it. Results have that shape without the axis, then ``size`` elements.
     packed : with ``axis``, whether results have one axis, with what is selected of all rows one behind the other.
     size : the length of the results; what lies behind the selected elements is filled. If there are more selected
         elements, the results have the first ones. None: the results are as long as ``x``, and nothing is filled.
     fill_value : a number that fills values; indices are filled with -1.
     out : array of any length and stride that is written instead of a new one; a tuple of arrays if ``x`` is one, or
-        with ``indices``, whose array comes last. It does not overlap the inputs. None with ``axis``.
+        with ``indices``, whose array comes last. One more, of int64, gets the count. They do not overlap the inputs.
     n : only the first ``n`` elements of ``x`` count, at most all: an int, or a 0-d array of int64 on the device, which
         is read when the kernel runs (the ``count`` of another call, for example).
     args : run-time arguments of the callable: numbers, or arrays of one element on the device.
@@ -65,26 +61,14 @@ def select(
 
     Errors: ``cutesync.errors``.
     """
-    usually = size is None and out is None and n is None and axis is None and packed is False
-    if usually and args is NO_ARGS and type(indices) is bool and fill_value is NOTHING:
-        where = identify(where, "where")
-        fn = where if type(where) is Identity else None
-        if type(x) is not tuple and type(x) is not np.ndarray:  # the usual call makes no object but its result
-            call, key = usual(indices, fn)
-            found = call(key, x, None, stream, () if fn else (where,))
-            return Selected(found[0], found[-1], indices=found[1]) if indices else Selected(found[0], found[-1])
-    several, xs = _arrays(x)
-    rows = rows_of(axis, packed, out)
-    wanted = Wanted("select", len(xs), several, flag(indices, "indices"), True, True, axis=axis, rows=rows)
+    xs = arrays_of(x)
+    wanted = wanted_by(_selection, len(xs), xs is x, indices, axis, packed)
     return selected(wanted, xs, where, args, (size, fill_value, out, n), stream)
 
 
-def _arrays(x: Any) -> tuple[bool, tuple]:
-    """Return whether ``x`` is a tuple of arrays, and the arrays."""
-    xs = x if type(x) is tuple else (x,)
-    if not xs:
-        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
-    return type(x) is tuple, xs
+def _selection(count: int, several: bool, indices: Any, axis: Any, packed: Any) -> Wanted:
+    rows = rows_of(axis, packed)
+    return Wanted("select", count, several, flag(indices, "indices"), True, True, axis=axis, rows=rows)
 
 
 def compress(
@@ -99,8 +83,7 @@ def compress(
 ) -> Any:
     """Return the elements of the flattened ``x`` where ``condition``, an array of bool, uint8 or int8 of at most the
     size of ``x``, is not 0: an array for NumPy arrays, otherwise ``Selected``. The arguments are ``select``'s."""
-    wanted = Wanted("compress", 1, False, False, True, False)
-    found = selected(wanted, (x,), condition, NO_ARGS, (size, fill_value, out, n), stream)
+    found = selected(_COMPRESSION, (x,), condition, NO_ARGS, (size, fill_value, out, n), stream)
     return found.values if type(found.values) is np.ndarray else found
 
 
@@ -135,6 +118,13 @@ def partition(
 
     Errors: ``cutesync.errors``.
     """
-    several, xs = _arrays(x)
-    wanted = Wanted("partition", len(xs), several, flag(indices, "indices"), True, True, rejects=True)
+    xs = arrays_of(x)
+    wanted = wanted_by(_partition, len(xs), xs is x, indices)
     return selected(wanted, xs, where, args, (None, 0, out, n), stream)
+
+
+def _partition(count: int, several: bool, indices: Any) -> Wanted:
+    return Wanted("partition", count, several, flag(indices, "indices"), True, True, rejects=True)
+
+
+_COMPRESSION = Wanted("compress", 1, False, False, True, False)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,12 +32,16 @@ MAX_AXES = 64
 MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
 
 
-class Wanted(NamedTuple):
-    """What a public function asks for: its name, the number of arrays of ``x``, whether they came as a tuple, whether
-    to return indices and values, and whether ``where`` must be as long as ``x``. ``heads``: runs are selected, and
-    ``where`` is when elements are equal; whether to return each element's run, and the lengths in which type.
-    ``axes``: of how many axes coordinates are wanted, ``together`` in the rows of one array. ``rejects``: what is not
-    selected, behind what is. ``axis``: that of rows, whose results lie ``rows``: "apart" or "packed"."""
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a public function asks for; calls that ask for the same have one object.
+
+    It has the function's name, the number of arrays of ``x``, whether they came as a tuple, whether to return indices
+    and values, and whether ``where`` must be as long as ``x``. ``heads``: runs are selected, and ``where`` is when
+    elements are equal; whether to return each element's run, and the lengths in which type. ``axes``: of how many axes
+    coordinates are wanted, ``together`` in the rows of one array. ``rejects``: what is not selected, behind what is.
+    ``axis``: that of rows, whose results lie ``rows``: "apart" or "packed".
+    """
 
     name: str
     arrays: int
@@ -55,12 +59,12 @@ class Wanted(NamedTuple):
     axis: int | None = None
     rows: str = ""
 
-    @property
+    @functools.cached_property
     def places(self) -> int:
         """Arrays of indices."""
         return (self.axes if self.axes and not self.together else 1) if self.indices else 0
 
-    @property
+    @functools.cached_property
     def outputs(self) -> int:
         """Results, without the count."""
         return (
@@ -72,7 +76,29 @@ class Wanted(NamedTuple):
         )
 
 
-def rows_of(axis: Any, packed: Any, out: Any = None) -> str:
+def wanted_by(make: Callable[..., Wanted], *asked: Any) -> Wanted:
+    """Return ``make(*asked)``, the same object as for the last call that asked so."""
+    try:
+        return _wanted_by(make, *asked)
+    except TypeError:  # an argument that cannot be hashed is none that is allowed
+        return make(*asked)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _wanted_by(make: Callable[..., Wanted], *asked: Any) -> Wanted:
+    return make(*asked)
+
+
+def arrays_of(x: Any) -> tuple:
+    """Return the arrays of ``x``, which is one or a tuple of them."""
+    if type(x) is not tuple:
+        return (x,)
+    if not x:
+        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    return x
+
+
+def rows_of(axis: Any, packed: Any) -> str:
     """Return how the results of rows lie, after checking the arguments of a call by rows."""
     packed = flag(packed, "packed")
     if axis is None:
@@ -80,8 +106,6 @@ def rows_of(axis: Any, packed: Any, out: Any = None) -> str:
             raise ArgumentValueError(explain("packed", "True without an axis", "the axis of the rows", "axis=-1"))
         return ""
     integer(axis, "axis", -MAX_AXES, MAX_AXES)
-    if out is not None:
-        raise ArgumentTypeError(explain("out", "an array, with axis=", "None"))
     return "packed" if packed else "apart"
 
 
@@ -101,62 +125,53 @@ class Arguments:
     numbers: tuple
 
 
+NOTHING = 0  # the default of ``fill_value``
+
+
 def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple, stream: Any) -> Selected:
     """Make a call. ``options`` are size, fill_value, out and n."""
     size, fill_value, out, n = options
-    names, given = [f"x[{i}]" for i in range(len(xs))] if wanted.packed else ["x"], list(xs)
-    where = identify(where, "where")
+    where, others, x, kinds = identify(where, "where"), xs[1:], xs[0], NO_ARGS
     if type(where) is not Identity:
         if wanted.values and not wanted.heads:
-            names.append(_mask_name(wanted))
-            given.append(where)
+            others = (*others, where)
         where = None
         if args is not NO_ARGS and (type(args) is not tuple or args):
             raise ArgumentTypeError(explain("args", shown(args), "none without a callable"))
-    on_host = arrays.adapter(xs[0]) is arrays.NUMPY
-    n, array = split(n[()] if on_host and isinstance(n, np.ndarray) and n.shape == () else n)
-    if array is not None:
-        names.append("n")
-        given.append(array)
-    kinds, memory = args_of.split(args)
-    numbers, texts = args_of.alike(kinds)
-    first = len(names)  # of the run-time arguments
-    names += [f"args[{i}]" for i, number in enumerate(numbers) if number is None]
-    given += memory
-    if size is None and on_host and wanted.rows == "apart":  # nothing is left unwritten
-        size = _extent(xs[0], wanted.axis)
+    on_host, array = arrays.adapter(x) is arrays.NUMPY, None
+    if n is not None:
+        n, array = split(n, on_host)
+        others = others if array is None else (*others, array)
+    if args is not NO_ARGS:
+        kinds, memory = args_of.split(args)
+        others = (*others, *memory)
+    if size is None and on_host and out is None and wanted.rows == "apart":  # nothing is left unwritten
+        size = _extent(x, wanted.axis)
     if size is not None:
         size = integer(size, "size", 0, MAX_LENGTH)
     outs = None if out is None else _outs(wanted, out)
-    for given_out in outs or ():
-        arrays.adapter(given_out, "out").view(given_out)
-    capacity = size if outs is None or size is not None else _length(outs[0], 1 + wanted.together)
-    filled = number(fill_value, "fill_value")  # checked also where it is not used
-    fill = None if size is None else filled
-    call, key = _known(wanted, where, (tuple(names), first), capacity, fill, n, numbers, (*exact(fill), *texts))
-    x, *others = given
-    if on_host:
+    capacity = size if outs is None or size is not None else _length(outs[0], wanted)
+    if fill_value is not NOTHING:
+        fill_value = number(fill_value, "fill_value")  # checked also where it is not used
+    fill, text = (None, None) if size is None else (fill_value, exact(fill_value))
+    call, key = _known(wanted, where, array is not None, kinds, capacity, fill, n, text)
+    found = call(key, x, outs, stream, others)
+    if on_host and wanted.rows != "apart":
         known = min(x.size, x.size if n is None else n) if wanted.rejects else size
-        return _on_host(wanted, call(key, x, None, stream, tuple(others)), known, outs)
-    if outs is None:
-        *found, count = call(key, x, None, stream, tuple(others))
-    else:
-        library, raw = arrays.adapter(x), None if stream is None else arrays.stream_handle(stream)
-        device = library.view(x).device
-        count = library.allocator((), INT64, device)(library.stream(device) if raw is None else raw, raw is not None)
-        call(key, x, (*outs, count), stream, tuple(others))
-        found = list(outs)
-    return _result(wanted, found, count)
+        return _exact(wanted, found, known)
+    return _result(wanted, found)
 
 
 def _outs(wanted: Wanted, out: Any) -> tuple:
-    """Return the arrays of ``out``."""
+    """Return the arrays of ``out``, and that of the count, or None."""
     alone = wanted.outputs == 1 and not wanted.packed
-    outs = (out,) if alone else out
-    if not isinstance(outs, (tuple, list)) or len(outs) != wanted.outputs:
+    outs = out if isinstance(out, (tuple, list)) or not alone else (out,)
+    if not isinstance(outs, (tuple, list)) or not wanted.outputs <= len(outs) <= wanted.outputs + 1:
         allowed = "an array" if alone else f"a tuple of {wanted.outputs} arrays"
-        raise ArgumentTypeError(explain("out", f"a {type(out).__name__}", allowed))
-    return tuple(outs)
+        raise ArgumentTypeError(
+            explain("out", f"a {type(out).__name__}", f"{allowed}, and that of the count, if wanted")
+        )
+    return tuple(outs) if len(outs) > wanted.outputs else (*outs, None)
 
 
 def _extent(x: np.ndarray, axis: Any) -> int:
@@ -164,68 +179,63 @@ def _extent(x: np.ndarray, axis: Any) -> int:
     return x.shape[axis_number(axis, x.ndim, "axis")]
 
 
-def _length(out: Any, axes: int) -> int:
-    shape = getattr(out, "shape", None)
-    if shape is None:
-        shape = arrays.adapter(out, "out").view(out).shape
+def _length(out: Any, wanted: Wanted) -> int:
+    """Return the capacity of the results, by the first array of ``out``."""
+    library = arrays.adapter(out, "out")
+    shape = out.shape if hasattr(out, "shape") else library.view(out).shape
+    if wanted.rows == "apart" and shape:
+        return int(shape[-1])
+    axes = 1 + wanted.together
     if len(shape) != axes:
         allowed = "an array of one axis" if axes == 1 else f"an array of {axes} axes"
         raise ArgumentValueError(explain("out", f"shape {tuple(shape)}", allowed))
     return int(shape[0])
 
 
-def _on_host(wanted: Wanted, found: tuple, known: int | None, outs: tuple | None) -> Selected:
-    """Return the results for NumPy arrays: their exact parts, copied to ``outs`` if there are any. They are ``known``
-    elements long, or as many as are selected."""
+def _exact(wanted: Wanted, found: tuple, known: int | None) -> Selected:
+    """Return the results for NumPy arrays: their exact parts. They are ``known`` elements long, or as many as are
+    selected."""
     *values, count = found
-    if wanted.rows == "apart":
-        return _result(wanted, values, count)
     n = min(int(count) if known is None else known, len(values[0]))
     whole = {len(values) - 1} if wanted.rows else set()  # the results that are not cut
     whole |= {len(values) - 1 - len(whole) - (wanted.lengths is not None)} if wanted.inverse else set()
-    values = [value if i in whole else value[:n] for i, value in enumerate(values)]
-    for out, value in zip(outs or (), values):
-        same = isinstance(out, np.ndarray) and (out.dtype, out.ndim) == (value.dtype, value.ndim)
-        if not same or not out.flags.writeable:
-            raise ArgumentTypeError(explain("out", f"{shown(out)}", f"a writable NumPy array of {value.dtype}"))
-        out[:n] = value
-    return _result(wanted, values if outs is None else [out[:n] for out in outs], count)
+    return _result(wanted, [*(value if i in whole else value[:n] for i, value in enumerate(values)), count])
 
 
-def _result(wanted: Wanted, found: list, count: Any) -> Selected:
+def _result(wanted: Wanted, found: Sequence) -> Selected:
+    """Return the results as users get them; the count comes last."""
+    if len(found) == 2:
+        return Selected(*found)
     if not wanted.values:
-        return Selected(tuple(found) if wanted.places > 1 else found[0], count)
-    offsets = found.pop() if wanted.rows == "packed" else None
-    lengths = found.pop() if wanted.lengths is not None else None
-    inverse = found.pop() if wanted.inverse else None
-    places = found.pop() if wanted.indices else None
-    more = {"indices": places, "inverse": inverse, "lengths": lengths, "offsets": offsets}
-    return Selected(tuple(found) if wanted.packed else found[0], count, **more)
+        return Selected(tuple(found[:-1]), found[-1])
+    *values, count = found
+    offsets = values.pop() if wanted.rows == "packed" else None
+    lengths = values.pop() if wanted.lengths is not None else None
+    inverse = values.pop() if wanted.inverse else None
+    places = values.pop() if wanted.indices else None
+    return Selected(tuple(values) if wanted.packed else values[0], count, places, inverse, lengths, offsets)
 
 
 @functools.lru_cache(maxsize=256)
 def _front_end(names: tuple[str, ...], outputs: int, places: tuple[int, ...]) -> Callable:
     made = args_of.plan_with_numbers(plan, places, lambda spec: spec.selection.args) if places else plan
-    return front_end(Family("select", names, _parse, made, outputs=outputs, strided=True))
+    return front_end(Family("select", names, _parse, made, outputs=outputs, strided=True, partial=True, counting=True))
 
 
 @functools.lru_cache(maxsize=4096)
 def _known(
-    wanted: Wanted, where: Any, named: tuple, capacity: Any, fill: Any, n: Any, numbers: tuple, _: tuple
+    wanted: Wanted, where: Any, counted: bool, kinds: tuple, capacity: Any, fill: Any, n: Any, _: tuple | None
 ) -> tuple:
-    """Return the front end of a call, and what it identifies the call by. ``named`` are the names of the arrays, and
-    how many come before the run-time arguments. The last argument distinguishes numbers that are equal as keys."""
-    names, first = named
+    """Return the front end of a call, and what it identifies the call by. ``counted``: an array has the number of
+    elements; ``kinds`` are those of run-time arguments. The last argument distinguishes numbers that are equal as
+    keys."""
+    names = [f"x[{i}]" for i in range(wanted.arrays)] if wanted.packed else ["x"]
+    names += [_mask_name(wanted)] * (where is None and wanted.values and not wanted.heads) + ["n"] * counted
+    first, numbers = len(names), args_of.alike(kinds)[0]
+    names += [f"args[{i}]" for i, number in enumerate(numbers) if number is None]
     places = tuple(first + i for i, number in enumerate(numbers) if number is not None)
-    key = Arguments(wanted, where, names, capacity, fill, n, numbers)
-    return _front_end(names, wanted.outputs + 1, places), (key,)
-
-
-@functools.lru_cache(maxsize=1024)
-def usual(indices: bool, where: Identity | None) -> tuple:
-    """Return ``_known`` of a call of ``select`` with one array and no options."""
-    names = ("x",) if where else ("x", "where")
-    return _known(Wanted("select", 1, False, indices, True, True), where, (names, len(names)), None, None, None, (), ())
+    key = Arguments(wanted, where, tuple(names), capacity, fill, n, numbers)
+    return _front_end(tuple(names), wanted.outputs + 1, places), (key,)
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
@@ -292,10 +302,12 @@ def _by_rows(wanted: Wanted, by_name: dict) -> tuple[dict, tuple[int, ...]]:
     found = dict(by_name)
     for name in list(by_name)[: wanted.arrays + (_mask_name(wanted) in by_name)]:
         other = by_name[name]
+        shape = view.shape
         if other.dtype is BY_NAME["uint32"] and name == _mask_name(wanted):
-            raise ArgumentTypeError(explain(name, "bits", f"{', '.join(MASKS)}, or a callable, with axis="))
-        if other.shape != view.shape:
-            raise ArgumentValueError(explain(name, f"shape {other.shape}", f"shape {view.shape}, that of {first}"))
+            shape = (*shape[:axis], -(-shape[axis] // 32), *shape[axis + 1 :])
+        if other.shape != shape:
+            allowed = f"shape {shape}, " + ("a bit each" if shape != view.shape else f"that of {first}")
+            raise ArgumentValueError(explain(name, f"shape {other.shape}", allowed))
         shape, steps = (tuple(of[i] for i in order) for of in (other.shape, other.steps))
         found[name] = replace(other, shape=shape, strides=steps, contiguous=is_c_contiguous(shape, steps))
     return found, tuple(view.shape[i] for i in order[:-1])
@@ -329,30 +341,40 @@ def _kind(given: Arguments, by_name: dict, length: int, args: int) -> tuple[str,
     """Return the kind of a selection, whether its callable takes the index, and how many positions there are."""
     wanted = given.wanted
     if given.where is not None and not wanted.heads:
-        operands = required_parameters(given.where.fn) - args
-        if operands not in (0, wanted.arrays, wanted.arrays + 1):
-            allowed = f"a callable of {wanted.arrays} or {wanted.arrays + 1} values and {args} of args"
-            raise ArgumentTypeError(explain("where", f"one of {operands + args} parameters", allowed))
-        return "callable", operands == wanted.arrays + 1, length
+        return "callable", takes_index(given.where, "where", wanted.arrays, args), length
     if wanted.heads:
         return "heads", False, length
     if not wanted.values:
         return "nonzero", False, length
     name = _mask_name(wanted)
     view = by_name[name]
-    return (*_mask_kind(view, name, length, wanted.whole), min(length, view.size) if not wanted.whole else length)
+    kind = mask_kind(view, name, length, wanted.whole, bool(wanted.rows))
+    return kind, False, min(length, view.size) if not wanted.whole else length
 
 
-def _mask_kind(view: View, name: str, length: int, whole: bool) -> tuple[str, bool]:
+def takes_index(condition: Identity, name: str, count: int, args: int) -> bool:
+    """Return whether a callable of the elements of ``count`` arrays takes the index of their position, too."""
+    operands = required_parameters(condition.fn) - args
+    if operands not in (0, count, count + 1):
+        allowed = f"a callable of {count} or {count + 1} values and {args} of args"
+        raise ArgumentTypeError(explain(name, f"one of {operands + args} parameters", allowed))
+    return operands == count + 1
+
+
+def mask_kind(view: View | None, name: str, length: int, whole: bool = True, rows: bool = False) -> str:
+    """Return the kind of an array that selects: "mask" or "bits"; those of ``rows`` have been counted. It is as long as
+    ``x``, or if not ``whole`` at most so long."""
+    if view is None:
+        raise ArgumentTypeError(explain(name, "None", "a mask, bits or a callable"))
     if view.dtype is BY_NAME["uint32"] and whole:
-        if view.size != -(-length // 32):
+        if view.size != -(-length // 32) and not rows:
             came = f"{view.size} words of uint32"
             raise ArgumentValueError(explain(name, came, f"{-(-length // 32)} for {length} elements: a bit each"))
-        return "bits", False
+        return "bits"
     if view.dtype.name not in MASKS:
         kinds: tuple[DType | str, ...] = (*MASKS, "uint32 for bits")
         raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", ", ".join(map(str, kinds))))
     if view.size != length if whole else view.size > length:
         allowed = f"{length}" if whole else f"at most {length}"
         raise ArgumentValueError(explain(name, f"{view.size} elements", f"{allowed}, as x has"))
-    return "mask", False
+    return "mask"

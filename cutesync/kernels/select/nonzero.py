@@ -10,7 +10,7 @@ from ...errors import ArgumentValueError, explain
 from ...runtime import arrays
 from ...types import Array, Stream
 from ..states import NO_ARGS
-from .calls import Wanted, selected
+from .calls import Wanted, selected, wanted_by
 
 
 def flatnonzero(
@@ -18,7 +18,7 @@ def flatnonzero(
 ) -> Any:
     """Return the indices (int64) of the elements of the flattened ``x`` that are not 0: an array for NumPy arrays,
     otherwise ``Selected``, whose values they are. NaN is not 0. The arguments are those of ``select``."""
-    return _found(Wanted("flatnonzero", 1, False, True, False, True), x, (size, fill_value, out, n), stream)
+    return _found(wanted_by(_flat), x, (size, fill_value, out, n), stream)
 
 
 def nonzero(
@@ -34,8 +34,7 @@ def nonzero(
     axes = _axes(x)
     if axes == 0:
         raise ArgumentValueError(explain("x", "an array of no axes", "at least one axis", "x.reshape(1)"))
-    wanted = Wanted("nonzero", 1, False, True, False, True, axes=axes if axes > 1 else 0)
-    found = _found(wanted, x, (size, fill_value, out, n), stream)
+    found = _found(wanted_by(_apart, axes), x, (size, fill_value, out, n), stream)
     return (found,) if type(found) is np.ndarray else found
 
 
@@ -52,9 +51,19 @@ def argwhere(
     axes = _axes(x)
     if axes == 0:
         raise ArgumentValueError(explain("x", "an array of no axes", "at least one axis", "x.reshape(1)"))
-    return _found(
-        Wanted("argwhere", 1, False, True, False, True, axes=axes, together=True), x, (size, fill_value, out, n), stream
-    )
+    return _found(wanted_by(_together, axes), x, (size, fill_value, out, n), stream)
+
+
+def _flat() -> Wanted:
+    return Wanted("flatnonzero", 1, False, True, False, True)
+
+
+def _apart(axes: int) -> Wanted:
+    return Wanted("nonzero", 1, False, True, False, True, axes=axes if axes > 1 else 0)
+
+
+def _together(axes: int) -> Wanted:
+    return Wanted("argwhere", 1, False, True, False, True, axes=axes, together=True)
 
 
 def _axes(x: Any) -> int:

@@ -166,7 +166,7 @@ class PipelineSelect(SelectKernel):
         if a.rows is None:
             return a, number
         tiles = self.tiles_of_row(a)
-        return of_row(a, self.selection, Int64(number // tiles)), number % tiles
+        return of_row(a, self.selection, self.outer, Int64(number // tiles)), number % tiles
 
     def base(self, a: Arguments, number):
         """The index of the first position of a tile's row."""
@@ -231,7 +231,7 @@ class PipelineSelect(SelectKernel):
             for chunk in cutlass.range(counter, self.warps, self.policy.count_warps, unroll=1):
                 inside = chunk * self.policy.chunk
                 place = Place(firsts, inside, Int64(number) * self.tile + inside, a.count)
-                tally = self.counter.count(place, a.where, self.words_of(shared, at.stage, chunk), lane)
+                tally = self.counter.count(place, own.where, self.words_of(shared, at.stage, chunk), lane)
                 if lane == 0:
                     tallies[at.stage * self.warps + chunk] = tally
             shared.counted[at.stage].arrive_once()

@@ -13,7 +13,9 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...runtime.layout import Axis
+from ...runtime.view import View, is_c_contiguous
 from ..axes import numbers as numbers_of, parameters
+from ..layouts import strided
 from ..states import numbered
 from .policy import PipelinePolicy, Problem, choose
 from .spec import Selection, SelectSpec
@@ -40,6 +42,7 @@ def kernel_spec(policy: PipelinePolicy, selection: Selection) -> KernelSpec:
         numbers += [] if selection.lengths is None else [Scalar("fill_length", selection.lengths.dsl)]
     numbers += [Scalar(f"step{i}", "Int64") for i in range(selection.steps)]
     numbers += parameters("axis", selection.axes, 0, selection.wide)
+    numbers += [] if selection.outer is None else selection.outer.parameters
     numbers += [] if selection.layout is None else selection.layout.parameters
     numbers += [a.parameter(name) for name, a in zip(numbered("arg", selection.args), selection.args)]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
@@ -58,6 +61,19 @@ def places_of(selection: Selection, parameters: bool = False) -> tuple[str, ...]
     return numbered("places", range(selection.axes)) if several else ("places",) * (parameters or selection.indices)
 
 
+def _by_rows(selection: Selection, outs: Views) -> Views:
+    """Return the results that have a row, or a count, for each row of a selection by rows."""
+    if selection.rows == "packed" and selection.inverse:
+        return (outs[len(selection.results) + selection.places],)
+    return outs if selection.rows == "apart" else ()
+
+
+def _rows_of(out: View, axes: int) -> View:
+    """Return the view of where the rows of a result begin, along its first ``axes`` axes."""
+    shape, steps = out.shape[:axes], out.steps[:axes]
+    return replace(out, shape=shape, strides=steps, contiguous=is_c_contiguous(shape, steps))
+
+
 def plan(spec: SelectSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
     """Prepare the launches of a call."""
     if spec.selection.rows == "apart" and spec.rows == 0:
@@ -74,7 +90,11 @@ def plan(spec: SelectSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
 def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
     """Prepare a launch. The inputs are the arrays of elements, then ``where``, ``n`` and run-time
     arguments, as far as there are any."""
-    selection = replace(spec.selection, stepped=not all(out.contiguous for out in outs))
+    selection, outer = replace(spec.selection, stepped=not all(out.contiguous for out in outs)), None
+    by_rows = _by_rows(selection, outs)
+    if selection.stepped and by_rows:
+        outer = strided(tuple(_rows_of(out, len(spec.outer)) for out in by_rows), True, "outer")
+        selection = replace(selection, outer=outer.layout if outer else None)
     names = list(numbered("x", selection.sources))
     names += ["where"] if selection.kind in ("mask", "bits") else []
     names += ["n"] if selection.counted else []
@@ -95,7 +115,9 @@ def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
     fills = [*numbered("fill", selection.results), *["fill_place"] * selection.indices, *["fill_length"] * len(lengths)]
     values |= dict(zip(fills, spec.fill))
     if selection.stepped:
-        values |= {f"step{i}": step for i, step in enumerate(step for out in outs[:-1] for step in out.steps)}
+        steps = [step for out in outs[:-1] for step in out.steps[-1 - selection.together :]]
+        values |= {f"step{i}": step for i, step in enumerate(steps)}
+        values |= outer.values if outer else {}
     axes = [Axis(extent, ()) for extent in spec.shape[len(spec.shape) - selection.axes :]]
     coordinates = parameters("axis", selection.axes, 0, selection.wide)
     values |= dict(zip((p.name for p in coordinates), numbers_of(axes, selection.axes, 0, selection.wide)))

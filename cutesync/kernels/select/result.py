@@ -28,9 +28,17 @@ class Selected:
 
     __slots__ = ("count", "indices", "inverse", "lengths", "offsets", "values")
 
-    def __init__(self, values: Any, count: Any, **more: Any) -> None:
+    def __init__(
+        self,
+        values: Any,
+        count: Any,
+        indices: Any = None,
+        inverse: Any = None,
+        lengths: Any = None,
+        offsets: Any = None,
+    ) -> None:
         self.values, self.count = values, count
-        self.indices, self.inverse, self.lengths, self.offsets = (more.get(name) for name in _MORE)
+        self.indices, self.inverse, self.lengths, self.offsets = indices, inverse, lengths, offsets
 
     @property
     def more(self) -> tuple:

@@ -9,12 +9,12 @@ import numpy as np
 
 from ...arguments import flag
 from ...dtypes import BY_NAME, DType, dtype as parse_dtype
-from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from ...errors import ArgumentTypeError, explain, shown
 from ...identity import Identity, identify
 from ...ops import required_parameters
 from ...types import DTypeLike, Scalar, Stream
 from ..states import NO_ARGS
-from .calls import Wanted, rows_of, selected
+from .calls import Wanted, arrays_of, rows_of, selected, wanted_by
 
 
 def unique_consecutive(
@@ -30,6 +30,7 @@ def unique_consecutive(
     packed: bool = False,
     size: int | None = None,
     fill_value: Scalar = 0,
+    out: Any = None,
     n: Any = None,
     stream: Stream = None,
 ) -> Any:
@@ -39,6 +40,7 @@ def unique_consecutive(
     ----------
     x, axis, packed, size, fill_value, n, stream : as for ``select``; with ``axis`` runs end where rows do. The elements
         of a tuple of arrays are keys of several parts. With ``size``, indices are filled with -1, and counts with 0.
+    out : as for ``select``: the arrays of the values, then one for each that is asked for, in that order.
     equal : None (equal by value), or a callable that the DSL can trace: ``equal(a, b)``, whether an element ``b``
         belongs to the run of its predecessor ``a``; of several arrays, it takes the elements of the one position, then
         those of the other.
@@ -55,12 +57,8 @@ def unique_consecutive(
 
     Errors: ``cutesync.errors``.
     """
-    asked = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
-    index, inverse, counts = (flag(value, name) for name, value in asked.items())
-    rows = axis, rows_of(axis, packed)
-    lengths = _counts(dtype)
-    wanted = _wanted("unique_consecutive", x, equal_nan, (index, inverse, lengths if counts else None), rows)
-    return _runs(wanted, x, equal, (size, fill_value, None, n), stream)
+    asked = equal_nan, return_index, return_inverse, return_counts, dtype, axis, packed
+    return _runs("unique_consecutive", asked, x, equal, (size, fill_value, out, n), stream)
 
 
 def run_length_encode(
@@ -73,21 +71,23 @@ def run_length_encode(
     packed: bool = False,
     size: int | None = None,
     fill_value: Scalar = 0,
+    out: Any = None,
     n: Any = None,
     stream: Stream = None,
 ) -> Any:
     """Return the first element and the length of each run of equal neighbours: ``Selected`` with ``values``, ``count``
     and ``lengths``, or a tuple ``(values, lengths)`` for NumPy arrays. The arguments are those of
     ``unique_consecutive``."""
-    rows = axis, rows_of(axis, packed)
-    wanted = _wanted("run_length_encode", x, equal_nan, (False, False, _counts(dtype)), rows)
-    return _runs(wanted, x, equal, (size, fill_value, None, n), stream)
+    asked = equal_nan, False, False, True, dtype, axis, packed
+    return _runs("run_length_encode", asked, x, equal, (size, fill_value, out, n), stream)
 
 
-def _wanted(name: str, x: Any, equal_nan: Any, asked: tuple[bool, bool, DType | None], rows: tuple) -> Wanted:
-    several, nan, (index, inverse, counts) = type(x) is tuple, flag(equal_nan, "equal_nan"), asked
-    wanted = Wanted(name, len(x) if several else 1, several, index, True, True, True, inverse, counts, nan)
-    return wanted._replace(axis=rows[0], rows=rows[1])
+def _wanted(name: str, count: int, several: bool, *asked: Any) -> Wanted:
+    nan, index, inverse, counts, dtype, axis, packed = asked
+    kind, nan, rows = _counts(dtype), flag(nan, "equal_nan"), rows_of(axis, packed)
+    index, inverse = flag(index, "return_index"), flag(inverse, "return_inverse")
+    lengths = kind if flag(counts, "return_counts") else None
+    return Wanted(name, count, several, index, True, True, True, inverse, lengths, nan, axis=axis, rows=rows)
 
 
 def _counts(dtype: Any) -> DType:
@@ -97,10 +97,9 @@ def _counts(dtype: Any) -> DType:
     return found
 
 
-def _runs(wanted: Wanted, x: Any, equal: Any, options: tuple, stream: Any) -> Any:
-    xs = x if wanted.packed else (x,)
-    if not xs:
-        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+def _runs(name: str, asked: tuple, x: Any, equal: Any, options: tuple, stream: Any) -> Any:
+    xs = arrays_of(x)
+    wanted = wanted_by(_wanted, name, len(xs), xs is x, *asked)
     if equal is not None:
         equal = identify(equal, "equal")
         if type(equal) is not Identity:

@@ -28,7 +28,8 @@ class Selection:
     the lengths of runs, in this type. ``counted``: the number of positions is in device memory. ``filled``: what lies
     behind the selected elements is filled.
     ``layout``: how strided arrays are read (those of ``sources``, then ``where``); None: all are contiguous.
-    ``stepped``: elements of results do not lie side by side. ``rejects``: the elements that are not selected come
+    ``stepped``: elements of results do not lie side by side; ``outer`` is then how the rows of results that lie apart
+    are found, and the count of each. ``rejects``: the elements that are not selected come
     behind the others; how many are selected is known. ``rows``: of a selection by rows, what is selected of each goes
     to the start of a row of the results ("apart"), or behind that of the row before ("packed").
     """
@@ -52,6 +53,7 @@ class Selection:
     stepped: bool = False
     rejects: bool = False
     rows: str = ""
+    outer: Layout | None = None
 
     @property
     def results(self) -> tuple[DType, ...]:
@@ -67,7 +69,8 @@ class Selection:
     def steps(self) -> int:
         """How many steps of results the kernel takes."""
         places = 2 if self.together else self.places
-        return self.stepped * (len(self.results) + places + (self.lengths is not None))
+        more = self.inverse + (self.lengths is not None) + (self.rows == "packed")
+        return self.stepped * (len(self.results) + places + more)
 
     @property
     def fills(self) -> int:
@@ -79,7 +82,7 @@ class Selection:
         """Identifies the machine code in caches."""
         fn = "" if self.fn is None else identify(self.fn).key
         flags = self.values, self.indices, self.counted, self.filled, self.takes_index, self.inverse, self.equal_nan
-        form = self.axes, self.together, self.wide, self.layout, self.stepped, self.rejects, self.rows
+        form = self.axes, self.together, self.wide, self.layout, self.stepped, self.rejects, self.rows, self.outer
         args = tuple((a.dtype.name, a.in_memory) for a in self.args)
         return (self.kind, tuple(t.name for t in self.sources), *flags, str(self.lengths), fn, args, form)
 

@@ -80,9 +80,7 @@ def argtopk(
 
 
 def _made(values: bool, x: Any, k: Any, axis: Any, largest: Any, n: Any, out: Any, stream: Any) -> Any:
-    if n is not None and isinstance(n, np.ndarray) and n.shape == ():
-        n = n[()]
-    count, array = split(n) if n is not None else (None, None)
+    count, array = split(n, type(x) is np.ndarray)
     given = (values, k, axis, largest, count, exact(k, axis, largest))
     call = (_topk if values else _argtopk) if array is None else (_topk_counted if values else _argtopk_counted)
     return call(given, x, out, stream, () if array is None else (array,))
@@ -103,8 +101,9 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> TopKSpec:
     axis = int(axis) % len(x.shape)
     length = x.shape[axis] if n is None else min(n, x.shape[axis])
     k = whole(k, "k")
-    if not 0 <= k <= length:
-        raise ArgumentValueError(explain("k", shown(k), f"0 to {length}, the number of elements along the axis"))
+    if not 0 <= k <= x.shape[axis]:
+        allowed = f"0 to {x.shape[axis]}, the number of elements along the axis"
+        raise ArgumentValueError(explain("k", shown(k), allowed))
     if length > MAX_LENGTH or (x.size and x.size // x.shape[axis] > MAX_ROWS):
         raise ArgumentValueError(explain("x", f"shape {x.shape}", f"rows of at most {MAX_LENGTH}, 2**31 - 1 of them"))
     operation = TopK(x.dtype, flag(largest, "largest"), values, counted)
