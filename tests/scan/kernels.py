@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cutesync.kernels.scan import plan, strided_policy
-from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy, group_slots
+from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnStripPolicy, ColumnTilePolicy, group_slots
 from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.policy import (
     LANES,
@@ -135,6 +135,17 @@ def column_tiles(width: int, lanes: int, groups: int, height: int, group: int, b
             return Choice(policy, 1, chains)
         slots = problem.rows * group_slots(tiles, group) * problem.inner
         return Choice(policy, tiles, min(blocks, chains * tiles), slots)
+
+    return choose
+
+
+def column_strips(width: int, lanes: int, groups: int, height: int, stages: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
+        items, _ = problem.vector(problem.inner)
+        each = min(width, items)
+        policy = ColumnStripPolicy(each, lanes, groups, height, stages, 1, problem.aligned(each) == 0)
+        strips = problem.rows * _ceil(problem.inner // each, lanes)
+        return Choice(policy, _ceil(problem.length, groups * height), strips)
 
     return choose
 

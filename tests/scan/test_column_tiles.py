@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy, group_slots
+from cutesync.kernels.scan.column_policy import (
+    MIN_STRIPS,
+    ColumnPolicy,
+    ColumnStripPolicy,
+    ColumnTilePolicy,
+    group_slots,
+)
 from cutesync.kernels.scan.policy import choose
 from cutesync.kernels.scan.problem import SMS, Choice, Problem
 
 from ..cases import DTYPES, check_scan, data, same, scanned
-from .kernels import column_tiles, force
+from .kernels import column_strips, column_tiles, force
 
 SMEM, RESERVED = 228 << 10, 1 << 10  # bytes of an SM, and those of them that each block takes for itself
 
@@ -44,7 +50,7 @@ def test_every_alignment(offset, shift, on_emulator, monkeypatch):
 
 def test_in_place(on_emulator, monkeypatch):
     x = data((2, 43, 10), "int32")
-    for choice in (column_tiles(2, 3, 2, 5, 2, 2), column_tiles(2, 3, 8, 6, 2, 2)):
+    for choice in (column_tiles(2, 3, 2, 5, 2, 2), column_tiles(2, 3, 8, 6, 2, 2), column_strips(2, 3, 2, 5, 2)):
         force(monkeypatch, choice)
         array = cs.asarray(x)
         assert cs.scan(array, axis=1, out=array, reverse=True) is array
@@ -57,11 +63,11 @@ def after(a, b):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("blocks", [1, 3, 0])
 def test_states_of_several_values(reverse, blocks, monkeypatch):
     """A linear recurrence from elements of two types, one of which is loaded and one copied; the index counts along the
     axis."""
-    force(monkeypatch, column_tiles(1, 4, 3, 4, 2, blocks))
+    force(monkeypatch, column_tiles(1, 4, 3, 4, 2, blocks) if blocks else column_strips(1, 4, 3, 4, 3))
     factors, terms = data((2, 43, 7), "int16"), data((2, 43, 7), "int32")
     with cs.emulate(schedules=4, seed=blocks):
         found = cs.scan(
@@ -106,14 +112,27 @@ def test_as_many_blocks_fit_an_sm_as_the_policy_says(size, words):
     for rows, length, inner in ((1, 1 << 15, 4096), (3, 20_000, 77), (1, 9716, 72), (2, 100, 5000), (1, 1 << 20, 130)):
         choice = chosen(rows, length, inner, size, words, inputs)
         policy = choice.policy
-        assert isinstance(policy, ColumnTilePolicy)
+        strips = isinstance(policy, ColumnStripPolicy)
+        assert strips or isinstance(policy, ColumnTilePolicy)
         threads = -(-policy.lanes * policy.groups // 32) * 32
-        elements = 2 * threads * policy.width * (policy.height * size * inputs + 4 * words)
+        elements = threads * policy.width * (max(2, policy.stages) * policy.height * size * inputs + 8 * words)
         assert policy.blocks_per_sm * (elements + 64 * (inputs + words) + RESERVED) <= SMEM
-        assert threads <= 256 and inner % policy.width == 0
-        if not policy.alone:
+        assert threads <= (512 if strips else 256) and inner % policy.width == 0
+        if strips:
+            assert choice.grid >= MIN_STRIPS and not choice.slots
+        elif not policy.alone:
             assert choice.slots == rows * inner * group_slots(choice.tiles, policy.group)
             assert choice.grid <= SMS * policy.blocks_per_sm
+
+
+def test_strips_of_states_of_several_values_fill_the_gpu():
+    """A line of memory each, also in slices; not of single values, nor of few columns, of short ones or of ones whose
+    lines two strips would share."""
+    for rows, inner, strips in ((1, 4096, 128), (4, 1024, 128), (1, 50_080, 1565)):
+        choice = chosen(rows, 1 << 15, inner, 4, 2, 2)
+        assert isinstance(choice.policy, ColumnStripPolicy) and choice.grid == strips
+    for rows, length, inner, words in ((1, 1 << 15, 4096, 1), (1, 1 << 15, 2048, 2), (1, 600, 4096, 2), (1, 1 << 15, 5000, 2)):
+        assert isinstance(chosen(rows, length, inner, 4, words, words).policy, ColumnTilePolicy)
 
 
 def test_few_rows_and_many_columns_need_no_tiles():

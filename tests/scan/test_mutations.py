@@ -16,7 +16,7 @@ from cutesync.runtime import device
 from .. import faults
 from ..cases import data, scanned
 from ..faults import each, every, only
-from .kernels import StridedTiles, column_tiles, force, outer_slices, pipeline, rows, runs, slabs, wave
+from .kernels import StridedTiles, column_strips, column_tiles, force, outer_slices, pipeline, rows, runs, slabs, wave
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +28,7 @@ KERNELS = {
     "wave": (wave(2, 1), (1203,), 0),
     "columns in one tile": (column_tiles(2, 4, 8, 2, 3, 2), (15, 12), 0),
     "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5), (101, 12), 0),
+    "strips of columns": (column_strips(2, 4, 8, 2, 3), (101, 12), 0),
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
 from .problem import MAX_CHUNK_WORDS, SMS, Choice, Problem
 
+LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
 TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
 THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 8, 64
@@ -19,6 +21,10 @@ WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fe
 MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
 MAX_PAIR_BYTES = 16
 MIN_CHAINS = 16
+# Strips: without a look-back, a recurrence down (2**15, 2**12) takes 441 us (H200; in tiles 485 us). Sums take as long
+# as in tiles, (32768, 8192) int16 370 us and 344 us. Where two strips share each line, as in (50000, 3500), it takes twice as long.
+STRIP_THREADS, STRIP_HEIGHT, STRIP_BLOCKS = 512, 8, 3
+MIN_STRIPS, MIN_STRIP_TILES, MIN_STRIP_STAGES, MAX_STRIP_STAGES = SMS * 3 // 4, 8, 3, 4
 MIN_TILE_BYTES = 16  # of columns of strided arrays: tiles of fewer touch as many lines as they have rows
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
@@ -66,6 +72,27 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     alone: bool
     aligned_out: bool
 
+    @property
+    def stages(self) -> int:
+        """How many tiles a block has in shared memory."""
+        return 1 if self.alone else 2
+
+
+@dataclass(frozen=True)
+class ColumnStripPolicy(Policy, kernel=".column_strips:ColumnStripScan"):
+    """The same, with a block for each strip of ``lanes`` threads with ``width`` columns, which walks down its strip with
+    ``stages`` tiles in shared memory."""
+
+    width: int
+    lanes: int
+    groups: int
+    height: int
+    stages: int
+    blocks_per_sm: int
+    aligned_out: bool
+    group: ClassVar[int] = 1  # nobody looks back
+    alone: ClassVar[bool] = False
+
 
 def group_slots(tiles: int, group: int) -> int:
     """Return the number of slots of a column of ``tiles`` tiles: one for each tile of each group, and one for what
@@ -77,7 +104,7 @@ def columns(problem: Problem) -> Choice:
     """Return the policy and the launch of a scan of several columns."""
     items = _vector(problem)
     if not _alone(problem, items):
-        return _tiles(problem)
+        return (_strips(problem) if problem.several else None) or _tiles(problem)
     units = problem.inner // items
     lanes = min(power_of_two(units), COLUMN_LANES)
     tiles = ceil_div(units, lanes)
@@ -124,6 +151,26 @@ def _alone(problem: Problem, items: int) -> bool:
     """Return whether a thread scans ``items`` columns alone."""
     few = problem.length > MAX_UNROLLED_ROWS and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS
     return not few and problem.length <= (MAX_SMALL_ROWS if problem.wide <= SMALL_BYTES else MAX_ROWS)
+
+
+def _strips(problem: Problem) -> Choice | None:
+    """Return the same for strips of a line of memory of the smallest elements, if these fill the GPU and are long, and
+    no line belongs to two strips."""
+    most, _ = problem.vector(problem.inner)
+    width = max(1, WORD_BYTES // problem.source)
+    strips = problem.rows * ceil_div(problem.inner, TILE_LANES * width)
+    blocks = min(STRIP_BLOCKS, ceil_div(strips, SMS))
+    groups = STRIP_THREADS // TILE_LANES // blocks
+    tile = groups * STRIP_HEIGHT
+    row = TILE_LANES * width * sum(problem.sources)
+    states = 2 * TILE_LANES * groups * width * 4 * problem.words
+    stages = min(MAX_STRIP_STAGES, (SMEM_BYTES // blocks - RESERVED_BYTES - states) // (row * tile))
+    short = strips < MIN_STRIPS or problem.length < MIN_STRIP_TILES * tile or stages < MIN_STRIP_STAGES
+    if width > most or short or any(problem.inner * size % LINE_BYTES for size in problem.sources):
+        return None
+    aligned_out = problem.aligned(width) == 0
+    policy = ColumnStripPolicy(width, TILE_LANES, groups, STRIP_HEIGHT, stages, blocks, aligned_out)
+    return Choice(policy, ceil_div(problem.length, tile), strips)
 
 
 def _tiles(problem: Problem) -> Choice:

@@ -42,7 +42,7 @@ from ...sync.gather import Entry, enter
 from ...warp import Maybe, prepend
 from ..arrays import pointers_of
 from .base import Arguments, Scan
-from .column_policy import ColumnTilePolicy
+from .column_policy import ColumnStripPolicy, ColumnTilePolicy
 from .columns import ThreadColumns
 from .groups import TileGroups
 
@@ -71,7 +71,7 @@ class ColumnTileScan(ThreadColumns):
 
     copies_for_others = False
 
-    def __init__(self, scan: Scan, policy: ColumnTilePolicy) -> None:
+    def __init__(self, scan: Scan, policy: ColumnTilePolicy | ColumnStripPolicy) -> None:
         self.width, self.lanes, self.groups, self.height = policy.width, policy.lanes, policy.groups, policy.height
         self.group, self.alone, self.aligned_out = policy.group, policy.alone, policy.aligned_out
         threads = -(-policy.lanes * policy.groups // 32) * 32
@@ -80,7 +80,7 @@ class ColumnTileScan(ThreadColumns):
         row = policy.width * sum(dtype.size for dtype in scan.monoid.sources)
         self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // row)))
         self.stage = policy.height * self.states  # elements of an input
-        self.stages = 1 if policy.alone else 2
+        self.stages = policy.stages
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
         self.positions = 0 if policy.alone else self.tile
@@ -254,13 +254,14 @@ class ColumnTileScan(ThreadColumns):
 
     @cute.jit
     def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
-        """``(prefix, total)`` of a tile: what comes before a thread's rows in it, and its columns' aggregates. Those of
-        a short tile, the last of its outer slice, have no meaning; nobody uses them."""
+        """The same once the copies are there."""
         cute.arch.cp_async_wait_group(0)
         return self.reduce_rows(shared, a, me, part, stage)
 
     @cute.jit
     def reduce_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        """``(prefix, total)`` of a tile: what comes before a thread's rows in it, and its columns' aggregates. Those of
+        a short tile, the last of its outer slice, have no meaning; nobody uses them."""
         states = self.nothing()
         for first in cutlass.range(0, self.height, self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)

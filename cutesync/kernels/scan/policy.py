@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from . import column_policy
-from .column_policy import columns, group_slots
+from .column_policy import LINE_BYTES, columns, group_slots
 from .problem import SMS, VECTOR_BYTES, Choice, Problem
 from .slice_policy import single, slices
 
-LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
 ROW_WARPS = 8  # per block of rows.py
 # One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles
