@@ -2,7 +2,8 @@
 
     python perf/dist.py [--sizes 12 20 28] [--only messages families copies products] [--json FILE]
 
-Times are microseconds a call: of a CUDA graph on each GPU with many calls, the slower GPU counts. "host" is the time
+Times are microseconds a call: of a CUDA graph on each GPU with many calls, of products of calls outside a graph (where
+copy engines work beside kernels); the slower GPU counts. "host" is the time
 that a call takes before it returns, with the driver (``perf/dist_host.py`` has it without). Every result is compared
 with torch's first. A call or a rival that fails leaves its row to NaN and is named.
 """
@@ -73,18 +74,32 @@ class Bench:
         for _ in range(2):
             call()
         self.synchronize()
-        graphs, best = self.graphs(call, calls), float("inf")
+        graphs = self.graphs(call, calls)
+
+        def launch() -> None:
+            for raw, graph in zip(self.raw, graphs):
+                checked(driver.cuGraphLaunch(graph, driver.CUstream(raw)))
+
+        return self.measured(launch) / calls
+
+    def time_calls(self, call: Callable, calls: int = 8) -> float:
+        """Return the microseconds of a call, of ``calls`` one after the other outside a graph: of long ones."""
+        call()
+        return self.measured(lambda: [call() for _ in range(calls)]) / calls
+
+    def measured(self, launch: Callable) -> float:
+        """Return the least microseconds of what is launched on all streams; the slower GPU counts."""
+        best = float("inf")
         for _ in range(REPEATS + 1):
             events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in self.ranks]
             for rank, (start, _) in enumerate(events):
                 start.record(self.streams[rank])
-            for raw, graph in zip(self.raw, graphs):
-                checked(driver.cuGraphLaunch(graph, driver.CUstream(raw)))
+            launch()
             for rank, (_, end) in enumerate(events):
                 end.record(self.streams[rank])
             self.synchronize()
             best = min(best, max(start.elapsed_time(end) for start, end in events))
-        return best * 1e3 / calls
+        return best * 1e3
 
     def host(self, call: Callable, calls: int = 100) -> float:
         """Return the microseconds of the host for a call that it does not wait for."""
@@ -295,15 +310,15 @@ def gathered_product(bench: Bench, m: int, n: int, k: int) -> tuple:
     for part, right in zip(found.parts, b):
         expected = (left @ right.to("cuda:0").float()).bfloat16()
         assert torch.equal(part.to("cuda:0"), expected), "all-gather + product"
-    bare = bench.time(lambda: [cs.matmul(x, y) for x, y in zip(whole, b)], 4)
-    ours = bench.time(lambda: cs.matmul(rows, columns), 4)
+    bare = bench.time_calls(lambda: [cs.matmul(x, y) for x, y in zip(whole, b)])
+    ours = bench.time_calls(lambda: cs.matmul(rows, columns))
 
     def rival() -> None:
         torch.cuda.nccl.all_gather(a, whole)
         for x, y in zip(whole, b):
             torch.matmul(x, y)
 
-    return bare, ours, attempt(bench.time, rival, 4)
+    return bare, ours, attempt(bench.time_calls, rival)
 
 
 def scattered_product(bench: Bench, m: int, n: int, k: int) -> tuple:
@@ -315,13 +330,13 @@ def scattered_product(bench: Bench, m: int, n: int, k: int) -> tuple:
     expected = sum((x.to("cuda:0").float() @ y.to("cuda:0").float()) for x, y in zip(a, b)).bfloat16()
     assert torch.equal(torch.cat([part.to("cuda:0") for part in found.parts]), expected), "product + reduce-scatter"
     assert all(torch.equal(x, y) for x, y in zip(found.parts, again.parts)), "other bits"
-    bare = bench.time(lambda: [cs.matmul(x, y) for x, y in zip(a, b)], 4)
-    ours = bench.time(lambda: cs.matmul(left, right), 4)
+    bare = bench.time_calls(lambda: [cs.matmul(x, y) for x, y in zip(a, b)])
+    ours = bench.time_calls(lambda: cs.matmul(left, right))
     out = [torch.empty(m // size, n, dtype=torch.bfloat16, device=f"cuda:{rank}") for rank in bench.ranks]
     return (
         bare,
         ours,
-        attempt(bench.time, lambda: torch.cuda.nccl.reduce_scatter([torch.matmul(x, y) for x, y in zip(a, b)], out), 4),
+        attempt(bench.time_calls, lambda: torch.cuda.nccl.reduce_scatter([x @ y for x, y in zip(a, b)], out)),
     )
 
 

@@ -88,7 +88,8 @@ class GatherPlan:
         self.call(self.arguments, a, out, stream, (b,))
 
     def run_beside(self, engine: CopyEngine, xs: tuple[Sharded, ...], found: list, work: Work) -> None:
-        """Copies first, then the products of own rows, then those of the others as their rows come."""
+        """Copies first, then the products of own rows, then those of the others as their rows come, on another stream:
+        their blocks take the multiprocessors that the first ones leave."""
         (a, b), at, streams, ranks = xs, work.at, work.streams, range(len(found))
         wholes = []
         for rank, (_, empty) in enumerate(self.like):
@@ -110,7 +111,6 @@ class GatherPlan:
             self.multiply(a.parts[rank], b.parts[rank], found[rank][self.rows[rank]], streams[rank])
         for rank in ranks:
             at(rank)
-            engine.wait(("ready", rank), engine.kernels[rank])
             for other in _others(rank, len(found)):
                 engine.wait(("landed", rank, other), engine.kernels[rank])
                 rows = self.rows[other]
@@ -152,7 +152,7 @@ class RingPlan:
                         work.at(rank)
                         carrier.arrived((turn, half), rank)
                         c = received[half][rank] if turn else None
-                        sums.append(self.multiply(xs, (rank, turn, half), c, found, streams[rank]))
+                        sums.append(self.multiply(xs, (rank, turn, half), c, found, carrier.stream(half, rank)))
                     if turn < group.size - 1:
                         received[half] = carrier.carry((turn + 1, half), Sharded.of_results(group, sums, 0))
             carrier.end()
@@ -178,50 +178,67 @@ class ByKernels:
     def __init__(self, work: Work) -> None:
         self.work = work
 
+    def stream(self, half: int, rank: int) -> int:
+        """Return the stream on which a device multiplies a half of the rows."""
+        return self.work.streams[rank]
+
     def carry(self, name: tuple[int, int], sums: Sharded) -> tuple:
-        """Return the sums of the device before each."""
+        """Return the sums of the device before each; ``name`` has the turn in which they are needed, and the half."""
         return shift(sums, self.work.streams).parts
 
     def arrived(self, name: tuple[int, int], rank: int) -> None:
         """Let the next launch on a device wait for what is carried."""
 
     def end(self) -> None:
-        """Let later work on all devices wait until all is carried."""
+        """Let later work on all devices wait for all that this has begun."""
 
 
 class ByCopies(ByKernels):
-    """Sends sums to the next device by copy engines."""
+    """Sends sums to the next device by copy engines. The halves are multiplied on different streams, so that blocks of
+    one take the multiprocessors that those of the other have left."""
 
     def __init__(self, engine: CopyEngine, work: Work) -> None:
         super().__init__(work)
-        self.engine = engine
+        self.engine, self.turn = engine, 0
+        self.held: list = []  # until later work waits for all copies: its memory could be used again before
+        for rank, stream in enumerate(work.streams):
+            work.at(rank)
+            engine.record(("ready", rank), stream)
+            engine.wait(("ready", rank), engine.kernels[rank])
+
+    def stream(self, half: int, rank: int) -> int:
+        return self.engine.kernels[rank] if half else self.work.streams[rank]
 
     def carry(self, name: tuple[int, int], sums: Sharded) -> tuple:
-        engine, streams, received = self.engine, self.work.streams, []
-        for rank, part in enumerate(sums.parts):
+        engine, received = self.engine, []  # type: CopyEngine, list
+        self.held += [sums, received]
+        self.turn, half = name
+        for rank, view in enumerate(sums.views):
             self.work.at(rank)
-            view = sums.views[rank - 1]
-            empty = _maker(part, view.shape, view.dtype, sums.views[rank].device)
-            received.append(empty(streams[rank], self.work.explicit))
-            engine.record(("sums", rank, *name), streams[rank])
+            before, stream = sums.views[rank - 1], self.stream(half, rank)
+            received.append(_maker(sums.parts[rank], before.shape, before.dtype, view.device)(stream, True))
+            engine.record(("sums", rank, *name), stream)
         for rank, target in enumerate(received):
             self.work.at(rank)
             for sender in (rank, (rank - 1) % len(received)):  # its memory is there, and the sums are
                 engine.wait(("sums", sender, *name), engine.copies[rank])
             view = sums.views[rank - 1]
-            address = arrays.adapter(target).address(target)
-            engine.copy(rank, address, view.ptr, view.size * view.dtype.size)
+            engine.copy(rank, arrays.adapter(target).address(target), view.ptr, view.size * view.dtype.size)
             engine.record(("carried", rank, *name), engine.copies[rank])
-        self.name = name
         return tuple(received)
 
     def arrived(self, name: tuple[int, int], rank: int) -> None:
         if name[0]:
-            self.engine.wait(("carried", rank, *name), self.work.streams[rank])
+            self.engine.wait(("carried", rank, *name), self.stream(name[1], rank))
 
     def end(self) -> None:
-        for rank, stream in enumerate(self.work.streams):  # memory of sums may be used again
-            self.engine.wait(("carried", (rank + 1) % len(self.work.streams), *self.name), stream)
+        engine, ranks = self.engine, len(self.work.streams)
+        for rank, stream in enumerate(self.work.streams):
+            self.work.at(rank)
+            # memory of sums may be used again
+            engine.wait(("carried", (rank + 1) % ranks, self.turn, HALVES - 1), engine.kernels[rank])
+            engine.record(("done", rank), engine.kernels[rank])
+            engine.wait(("done", rank), stream)
 
 
 def _others(rank: int, size: int) -> list[int]:

@@ -77,7 +77,7 @@ class Ensemble(Machine):
         waiting = [f for f in self.fragments() if f.state is POLL]
         if not waiting or self.pending or time.monotonic() >= self.until:
             return super().stalled()
-        time.sleep(0.0005)
+        time.sleep(0.002)
         for f in waiting:
             self.resume(f, POLL)
         return True

@@ -81,6 +81,7 @@ def test_what_is_made_whole(monkeypatch):
     assert made.count(overlap.RingPlan) == 1 and overlap.GatherPlan not in made
 
 
+@pytest.mark.slow
 def test_the_order_of_a_ring_is_that_of_its_devices():
     """Sums of one, a number that swallows it, and its opposite, differ by order: device d + 1 first, d last."""
     big = 2.0**12

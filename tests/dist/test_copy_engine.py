@@ -1,0 +1,108 @@
+"""The order of launches and copies on several streams: every two that touch the same memory are ordered by streams and
+events, and no wait can be left out."""
+
+import pytest
+
+import cutesync as cs
+from cutesync.dist import Group, Sharded, overlap
+from cutesync.dtypes import BY_NAME, FLOAT32
+from cutesync.runtime import device, device_array
+from cutesync.runtime.kernel import collect
+
+HALF = BY_NAME["float16"]
+
+
+class Unordered(Exception):
+    pass
+
+
+class Engine:
+    """Stands for a CopyEngine, and knows what happens before what. ``left_out`` is the number of a wait that is."""
+
+    def __init__(self, size: int, left_out: int | None) -> None:
+        self.copies, self.kernels = range(100, 100 + size), range(200, 200 + size)
+        self.clocks: dict[int, dict[int, int]] = {}
+        self.events: dict = {}
+        self.done: list[tuple] = []
+        self.waits, self.left_out = 0, left_out
+
+    def record(self, name, stream) -> None:
+        self.events[name] = dict(self.clocks.get(stream, {}))
+
+    def wait(self, name, stream) -> None:
+        self.waits += 1
+        if self.waits - 1 != self.left_out:
+            own = self.clocks.setdefault(stream, {})
+            for other, count in self.events[name].items():
+                own[other] = max(own.get(other, 0), count)
+
+    def copy(self, rank, to, source, size) -> None:
+        self.do(self.copies[rank], [(source, source + size)], [(to, to + size)])
+
+    def do(self, stream: int, reads: list, writes: list) -> None:
+        """Something on a stream that reads and writes memory."""
+        clock = self.clocks.setdefault(stream, {})
+        clock[stream] = clock.get(stream, 0) + 1
+        for other, count, theirs, written in self.done:
+            if count > clock.get(other, 0) and (meet(writes, theirs + written) or meet(reads, written)):
+                raise Unordered
+        self.done.append((stream, clock[stream], reads, writes))
+
+
+def meet(some: list, others: list) -> bool:
+    return any(a < d and c < b for a, b in some for c, d in others)
+
+
+def spans(*arrays) -> list:
+    return [array.view.span for array in arrays if array is not None]
+
+
+def run(kind: str, size: int, left_out: int | None, patch) -> int:
+    """A product on streams 1, 2, ...; the number of its waits. Memory belongs to the stream that it is made on: it is
+    used there before, and again when all is done."""
+    engine, made = Engine(size, left_out), []
+
+    def maker(part, shape, dtype, ordinal):
+        def empty(stream, explicit):
+            array = device_array.allocate(shape, dtype, device.DRY)
+            engine.do(stream, [], spans(array))
+            made.append((stream, array))
+            return array
+
+        return empty
+
+    def multiply(a, b, c=None, *, out=None, stream, **options):
+        out = maker(a, (a.shape[0], b.shape[1]), FLOAT32, 0)(stream, True) if out is None else out
+        engine.do(stream, spans(a, b, c), spans(out))
+        return out
+
+    patch.setattr(overlap, "MIN_PIECE", 0)
+    patch.setattr(overlap, "_maker", maker)
+    patch.setattr(overlap, "matmul", multiply)
+    patch.setattr(overlap.GatherPlan, "multiply", lambda plan, a, b, y, stream: multiply(a, b, out=y, stream=stream))
+    with collect():
+        group = Group((device.DRY,) * size)
+        patch.setattr(group, "copy_engine", lambda streams: engine)
+        shapes = [((24, 24), 0), ((24, 24), 1)] if kind == "gather" else [((24 * size, 24), 1), ((24, 24), 0)]
+        given = [
+            Sharded(group, [maker(None, shape, HALF, 0)(1 + rank, True) for rank in range(size)], axis)
+            for shape, axis in shapes
+        ]
+        y = cs.matmul(*given, stream=list(range(1, size + 1)))
+        for stream, array in [*made, *((1 + rank, part) for rank, part in enumerate(y.parts))]:
+            engine.do(stream, [], spans(array))
+    return engine.waits
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("kind", ["gather", "ring"])
+def test_copies_and_launches_are_ordered(kind, size, monkeypatch):
+    waits, spare = run(kind, size, None, monkeypatch), []
+    assert waits
+    for number in range(waits):
+        try:
+            run(kind, size, number, monkeypatch)
+            spare.append(number)
+        except Unordered:
+            pass
+    assert not spare, f"of {waits} waits: {spare}"
