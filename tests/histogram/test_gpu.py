@@ -78,3 +78,11 @@ def test_strided_arrays_and_densities_agree(torch):
         assert torch.equal(weights, cs.histogram(flat, 100, (-3, 3), weights=flat)[0])
     density, edges = cs.histogram(x, 100, (-3, 3), density=True)
     assert abs(float((density * edges.diff()).sum()) - 1) < 1e-12
+
+
+def test_a_length_on_the_device(torch):
+    x = torch.randint(0, 300, (3_000_017,), device="cuda", dtype=torch.int32)
+    n = torch.tensor(1_000_003, device="cuda")
+    assert torch.equal(cs.bincount(x, length=300, n=n), torch.bincount(x[:1_000_003], minlength=300))
+    weights = torch.rand(len(x), device="cuda", dtype=torch.float64)
+    assert torch.equal(cs.bincount(x, weights, length=300, n=n), cs.bincount(x, weights, length=300, n=1_000_003))

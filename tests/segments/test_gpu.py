@@ -105,3 +105,20 @@ def test_group_by_in_a_graph_with_changing_counts(torch):
         assert torch.equal(found, wanted)
         group = torch.arange(len(sizes), device="cuda").repeat_interleave(sizes)
         assert torch.equal(values, torch.zeros_like(wanted).index_add_(0, group, x[kept]))
+
+
+def test_counts_on_the_device(torch):
+    """What run lengths give, decoding, reductions by lengths and searches take; strided values, ints as lengths."""
+    x = torch.randint(0, 3, (3_000_017,), device="cuda", dtype=torch.int32)
+    groups, sums = cs.run_length_encode(x), cs.reduce_by_key(x, x)
+    count = int(groups.count)
+    assert torch.equal(cs.run_length_decode(groups.values, groups.lengths, n=groups.count, size=len(x)).values, x)
+    found = cs.segmented_reduce(x, lengths=groups.lengths, n=groups.count)
+    assert torch.equal(found[:count], sums.values[:count])
+    given = torch.empty_like(x), torch.empty_like(x), torch.zeros((), dtype=torch.int64, device="cuda")
+    cs.reduce_by_key(x, x, out=given)
+    assert int(given[2]) == count and torch.equal(given[1][:count], sums.values[:count])
+    assert torch.equal(cs.repeat(x[::2], 3).values, torch.repeat_interleave(x[::2], 3))
+    a, v = x.sort().values[::2], x[::3]
+    found = cs.searchsorted(a, v, n=torch.tensor(1_000_000, device="cuda"))
+    assert torch.equal(found, torch.searchsorted(a[:1_000_000].contiguous(), v.contiguous()))

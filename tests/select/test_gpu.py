@@ -142,3 +142,50 @@ def test_coordinates_and_strides_of_more_than_two_to_the_31_elements(torch):
         assert torch.equal(found.values[:4], wanted)
     assert torch.equal(cs.select(x, lambda v: v > 0, axis=1, size=2).count, torch.tensor([2, 1, 1], device="cuda"))
     assert int(cs.partition(x, lambda v: v > 0).values[:4].sum()) == 20
+
+
+def test_rows_take_bits_and_results(torch):
+    x = torch.randint(-9, 9, (3000, 1001), device="cuda", dtype=torch.int32)
+    mask = torch.rand(x.shape, device="cuda") < 0.4
+    for axis in (0, 1):
+        bits = cs.flag_heads(mask.to(torch.uint8), lambda a, b: b != 0, predecessor=0, dtype="bits", axis=axis)
+        found, wanted = (cs.select(x, where, axis=axis, packed=True).exact() for where in (bits, mask))
+        assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+        out = torch.full((x.shape[1 - axis], 500, 2), 77, device="cuda", dtype=torch.int32)
+        count = cs.select(x, mask, axis=axis, out=out[..., 1]).count
+        filled = cs.select(x, mask, axis=axis, size=500, fill_value=77)
+        assert torch.equal(out[..., 1], filled.values) and torch.equal(count, filled.count)
+        assert bool((out[..., 0] == 77).all())
+
+
+def test_select_sum_scan_select_in_a_graph(torch):
+    """Nothing is allocated in the graph, and nothing waits: every result is given, the counts, too."""
+    x = torch.zeros(1 << 20, dtype=torch.int32, device="cuda")
+    kept, running, even = torch.empty_like(x), torch.empty_like(x).long(), torch.empty_like(x).long()
+    count, total, last = (torch.zeros((), dtype=torch.int64, device="cuda") for _ in range(3))
+
+    def chain():
+        cs.select(x, positive, out=(kept, count))
+        cs.sum(kept, axis=0, n=count, out=total)
+        cs.cumsum(kept, axis=0, n=count, out=running)
+        cs.select(running, lambda v: v % 2 == 0, n=count, out=(even, last))
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        chain()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.cuda.graph(graph):
+            chain()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for low, high in ((-50, 5), (1, 3), (-9, 0), (-3, 100)):
+        x.copy_(torch.randint(low, high, x.shape, device="cuda", dtype=torch.int32))
+        graph.replay()
+        wanted = x[x > 0].cumsum(0)
+        assert int(total) == int(x[x > 0].sum())
+        wanted = wanted[wanted % 2 == 0]
+        assert int(last) == len(wanted) and torch.equal(even[: len(wanted)], wanted)
