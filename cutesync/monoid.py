@@ -324,10 +324,25 @@ class ArgMonoid(Runs):
         return tuple(choose(wins, y, x) for x, y in zip(a, b))
 
     def fold(self, words, index):
+        if self.source.kind == "b":
+            return self._first_of(words, index)
         elements = cute.recast_tensor(words, self.source.cutlass)
         states = [self.lift(elements[i], Int32(i)) for i in range(cute.size(elements))]
         value, position = tree(states, self.combine)
         return (value, index + position)
+
+    def _first_of(self, words, index):
+        """The state of a vector of bools: the first that is true, or for the least false; else the first of all."""
+        place, found = Int32(0), Boolean(False)
+        for k in reversed(range(cute.size(words))):
+            word = Uint32(words[k])
+            marks = ((word & 0x7F7F7F7F) + 0x7F7F7F7F | word) & 0x80808080  # the highest bit of each that is true
+            marks = marks if self.largest else marks ^ 0x80808080
+            lowest = Int32(cute.arch.clz(cute.arch.brev(marks)))
+            here = marks != 0
+            place, found = choose(here, (lowest >> 3) + 4 * k, place), found | here
+        value = choose(found, Int32(1), Int32(0)) if self.largest else choose(found, Int32(0), Int32(1))
+        return (self.types[0](value), index + place)
 
     def nothing(self):
         return (self.types[0](0), Int32(0))

@@ -3,6 +3,8 @@ go on from powers of one state (``scan.equal``). They agree with NumPy, and noth
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,15 @@ from .faults import RESULT, TABLE, Bench, each, every, op
 
 TYPES = ("int8", "int16", "float64")
 GUARD = 37  # elements before and behind the results
-SPREAD = [((3, 1, 5), 77), ((2, 1, 16), 40), ((50, 1), 7), ((4, 1, 3, 2), 30), ((1, 9), 33), ((3, 1, 4), 700)]
+SPREAD = [
+    ((3, 1, 5), 77),
+    ((2, 1, 16), 40),
+    ((50, 1), 7),
+    ((4, 1, 3, 2), 30),
+    ((1, 9), 33),
+    ((3, 1, 4), 700),
+    ((90, 7, 1), 64),
+]
 
 
 @pytest.fixture
@@ -108,13 +118,13 @@ def test_operands_stay_in_order(on_emulator):
             same(np.asarray(cs.scan(ours, bicyclic, **way)), scanned(theirs, bicyclic, **way), f"{shape} {way}")
 
 
-def copies_are_right() -> bool:
-    ours, theirs = repeated(data((3, 1, 5), "int8"), 300)
+def copies_are_right(shape: tuple[int, ...] = (3, 1, 5), count: int = 300) -> bool:
+    ours, theirs = repeated(data(shape, "int8"), count)
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=3, seed=2):
         for name, value in (("MIN_BYTES", 1), ("MIN_SLICE_BYTES", 16)):
             patch.setattr(spread, name, value)
         patch.setattr(calls, "_plans", {})
-        same(np.asarray(cs.scan(ours, axis=2)), scanned(theirs, axis=2))
+        same(np.asarray(cs.scan(ours, axis=shape.index(1) - 1)), scanned(theirs, axis=shape.index(1) - 1))
     return True
 
 
@@ -130,3 +140,12 @@ def test_every_planted_fault_is_found(fault):
     bench = Bench(copies_are_right)
     bench.texts = [text for text in bench.texts if "cutesync_spread" in text]
     bench.check(*FAULTS[fault])
+
+
+def test_short_slices_are_loaded_before_they_are_stored(small):
+    """A block stores over slices that other threads of it read."""
+    right = functools.partial(copies_are_right, (40, 3, 1), 64)
+    bench = Bench(right)
+    assert small[-1][0].copies == 64
+    bench.texts = [text for text in bench.texts if "cutesync_spread" in text]
+    bench.check(each(op(r"bar\.sync")), {"race"})

@@ -24,19 +24,20 @@ from .policy import Policy
 THREADS = 256
 VECTOR_BYTES = 16
 UNROLL = 2  # vectors of a thread
-# A second launch takes about 1 us; an H200 copies 2 MB in it. The first one does 1 / MIN_COPIES of the work.
-MIN_COPIES, MIN_BYTES = 4, 1 << 20
-MIN_SLICE_BYTES = 1 << 8  # a result and its copies; less is a few vectors, most of them not whole
+# A second launch takes about 1 us, in which an H200 copies 2 MB (int32 (32, 32768) from one row: 5.2 us, so 4.2).
+MIN_COPIES, MIN_BYTES = 4, 1 << 23
+MIN_SLICE_BYTES, MIN_SHORT_BYTES = 256, 64  # a result and its copies; less is a few vectors, which must be whole
 
 
 @dataclass(frozen=True)
 class SpreadPolicy(Policy, kernel=".spread_kernel:Spread"):
     """Compile-time choices of the kernel: bytes of an element, the axes of slices, whether each slice is
-    whole vectors on their boundaries."""
+    whole vectors on their boundaries, whether a slice and its copies are few whole vectors, which a block has."""
 
     size: int
     rank: int
     whole: bool
+    short: bool
 
 
 class Spread(NamedTuple):
@@ -71,12 +72,21 @@ def _along(axis: int, outs: Views) -> Spread | None:
         return None
     inner = math.prod(each.extent for each in inside)
     size, total = min(out.dtype.size for out in outs), outs[0].size
-    if inner != pace or copies * inner * size < MIN_SLICE_BYTES or total * size < MIN_BYTES:
-        return None
-    if total >= 1 << NUMBER_BITS:
-        return None  # the kernel counts in 32 bits
     outer = [each for i, each in enumerate(axes) if i != axis and not 0 < each.steps[0] < pace]
-    return Spread(axis, copies, inner, tuple(merged(outer)))
+    found = Spread(axis, copies, inner, tuple(merged(outer)))
+    few = copies * inner * size < MIN_SLICE_BYTES and not all(_is_short(found, k, out) for k, out in enumerate(outs))
+    if inner != pace or few or total * size < MIN_BYTES:
+        return None
+    return found if total < 1 << NUMBER_BITS else None  # the kernel counts in 32 bits
+
+
+def _is_short(spread: Spread, k: int, out: View) -> bool:
+    """Return whether the slices of output ``k`` with their copies are a power of two of whole vectors, at most those
+    of a block."""
+    vector, length = VECTOR_BYTES // out.dtype.size, spread.copies * spread.inner
+    apart = out.ptr % VECTOR_BYTES or any(axis.steps[k] % vector for axis in spread.outer)
+    large = length * out.dtype.size >= MIN_SHORT_BYTES
+    return not apart and large and length // vector <= THREADS and not length & (length - 1)
 
 
 def first_slices(views: Views, axis: int) -> Views:
@@ -98,12 +108,13 @@ def then_copied(run: Run, spread: Spread, views: Views, outs: Views, stream: int
 def _launch(spread: Spread, k: int, out: View, stream: int) -> Launch:
     """Prepare the launch that copies the results of output ``k``."""
     size, vector = out.dtype.size, VECTOR_BYTES // out.dtype.size
-    span = (spread.copies - 1) * spread.inner
-    units = ceil_div(span, vector) + 1  # the first and the last need not be whole
+    short = _is_short(spread, k, out)
+    span = (spread.copies - (not short)) * spread.inner  # with the slice itself, or without it
+    units = span // vector if short else ceil_div(span, vector) + 1  # the first and the last need not be whole
     axes = [*(Axis(axis.extent, (axis.steps[k], 0)) for axis in spread.outer), Axis(units, (0, vector))]
     steps = [spread.inner, *(axis.steps[k] for axis in spread.outer)]
     whole = out.ptr % VECTOR_BYTES == 0 and not any(step % vector for step in steps)
-    policy = SpreadPolicy(size, power_of_two(len(axes)), whole)
+    policy = SpreadPolicy(size, power_of_two(len(axes)), whole, short)
     names = [p.name for p in parameters("axis", policy.rank, 2, False)]
     values = dict(zip(names, numbers(axes, policy.rank, 2, False)))
     factor, shift = divisor(spread.inner)

@@ -3,6 +3,9 @@
 A slice of ``inner`` neighbours is followed by ``span`` elements, which repeat it. A thread stores vectors of 16 bytes
 on their boundaries; the first and the last of a span may be partly outside of it, and are stored element by element.
 The elements of a slice that is whole vectors are loaded as vectors, else one by one, out of the caches.
+
+Short slices would have few whole vectors behind them. There the span includes the slice itself, all of it in one block,
+which stores after a barrier what it has loaded.
 """
 
 from __future__ import annotations
@@ -59,21 +62,40 @@ class Spread:
         first = cute.arch.block_idx()[0] * (THREADS * UNROLL) + cute.arch.thread_idx()[0]
         numbers = [first + u * THREADS for u in range(UNROLL)]
         units = [self.unit(a, cutlass.min(number, count - 1)) for number in numbers]
-        whole = numbers[-1] < count
+        if cutlass.const_expr(self.policy.short):
+            self.store_short(a, numbers, units)
+        else:
+            self.store_long(a, numbers, units)
+
+    @cute.jit
+    def store_short(self, a: cutlass.Constexpr, numbers: cutlass.Constexpr, units: cutlass.Constexpr):
+        """Store vectors over the slices that they are loaded from."""
+        loaded = [self.load(a, unit) for unit in units]
+        cute.arch.sync_threads()
+        for number, unit, registers in zip(numbers, units, loaded):
+            if number < a.count:
+                cute.autovec_copy(registers, self.aligned(unit.slice + unit.place))
+
+    @cute.jit
+    def store_long(self, a: cutlass.Constexpr, numbers: cutlass.Constexpr, units: cutlass.Constexpr):
+        """Store vectors behind the slices."""
+        whole = numbers[-1] < a.count
         for unit in units:
-            whole = whole & (unit.place >= 0) & (unit.place + self.vector <= span)
+            whole = whole & (unit.place >= 0) & (unit.place + self.vector <= a.span)
         if whole:
             loaded = [self.load(a, unit) for unit in units]
             for unit, registers in zip(units, loaded):
-                cute.autovec_copy(registers, self.aligned(unit.slice + (unit.place + inner)))
+                cute.autovec_copy(registers, self.aligned(unit.slice + (unit.place + a.inner)))
         else:
             for number, unit in zip(numbers, units):
-                self.store_some(a, unit, number < count)
+                self.store_some(a, unit, number < a.count)
 
     def unit(self, a: Arguments, number) -> Unit:
         """The vector of a number. Vectors begin on the last boundary before the span."""
         far, place = a.axes.offsets(number)
         start = a.out + far
+        if self.policy.short:
+            return Unit(start, Int32(place))
         head = (start + a.inner).toint() // self.policy.size % self.vector
         return Unit(start, Int32(place) - Int32(head))
 

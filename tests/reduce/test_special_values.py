@@ -107,3 +107,14 @@ def test_the_truth_of_init_counts_in_any_and_all(place, init):
                 cs.reference.reduce(x, op, axis=1, init=init),
             )
         same(cs.reduce(cs.asarray(np.zeros(0, dtype)), op, init=init), np.bool_(init), "nothing but init")
+
+
+def test_the_first_bool(place):
+    """Bools are searched a word at a time: any byte that is not zero is true."""
+    rng = np.random.default_rng(3)
+    for share in (0, 0.002, 0.5, 0.998):
+        bytes_of = np.where(rng.random((3, 2003)) < share, rng.choice([1, 2, 128, 255], (3, 2003)), 0).astype(np.uint8)
+        for x in (bytes_of.view(bool), bytes_of[:, :48].copy().view(bool)):
+            for name in ("argmax", "argmin"):
+                found = getattr(cs, name)(x, axis=1)
+                assert np.array_equal(found, getattr(np, name)(x.view(np.uint8) != 0, axis=1)), (name, share, x.shape)

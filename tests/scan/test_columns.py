@@ -114,3 +114,16 @@ def test_where_columns_lie_apart():
     assert not chosen(9, 3, 551_012, 1)[1].policy.apart  # words of four columns
     assert not chosen(9, 40, 551_011, 1)[1].policy.apart  # enough bytes in flight
     assert not chosen(1, 3, 100_001, 1)[1].policy.apart  # too few threads
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_few_tiles_are_narrower(reverse, on_emulator, launched):
+    """A thread has fewer rows then, and a column more threads."""
+    x = segments((120, 32), 0)
+    same(
+        np.asarray(cs.scan(cs.asarray(x), adjacent, axis=0, reverse=reverse)),
+        scanned(x, adjacent, axis=0, reverse=reverse),
+    )
+    (policy,) = launched
+    assert isinstance(policy, ColumnTilePolicy) and policy.alone
+    assert (policy.lanes, policy.groups, policy.height) == (16, 16, 8)

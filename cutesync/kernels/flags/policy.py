@@ -93,7 +93,9 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     several = rows > 1
     # A warp divides to find its row. With rows of bits it stores little, so it does more work for each division.
     most = 4 if several and problem.flag == 0 else 2
-    unroll = unroll or (1 if vectors <= ONE_VECTOR_THREADS else most) * min(narrow, 8)
+    if not unroll:
+        few = vectors <= ONE_VECTOR_THREADS
+        unroll = 1 if few and rows * length <= ONE_VECTOR_THREADS else (1 if few else most) * min(narrow, 8)
     while several and unroll > 1 and 2 * LANES * unroll * vector > length:
         unroll //= 2  # only runs that end within the row have no bounds checks
     moved = 4 * LANES * unroll * vector * (problem.size + problem.flag)  # bytes, by a block of four warps

@@ -166,6 +166,9 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector = 1
     elif total <= ONE_VECTOR_THREADS * vector:
         vector = min(vector, narrow)
+        pieces = narrow > 4 or min(piece, near) * facts.size < VECTOR_BYTES
+        while pieces and vector * facts.size > WORD_BYTES and total <= ONE_VECTOR_THREADS * vector and vector > 1:
+            vector //= 2  # (H200, fewer than 2**17 elements: vectors of 8 and 16 1.6 to 2.7 us, of 1 and 4 1.0 to 1.4)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
     by_words = by_words and vector % 4 == 0
@@ -291,7 +294,9 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
     """Return the columns of a tile, whether their results are stored as a vector, and how they are loaded."""
     columns = axes[0]
     stored_apart = form.bits or down
-    count = (4 if stored_apart else VECTOR_BYTES) // max(facts.size, 1 if stored_apart else facts.result)
+    short = form.bits and form.flagged.extent <= MAX_ROWS
+    most = VECTOR_BYTES if short or not stored_apart else WORD_BYTES
+    count = most // max(facts.size, 1 if stored_apart else facts.result)
     if columns.steps[0] == 0 and not stored_apart:
         count = VECTOR_BYTES // facts.result
     while count > 1:

@@ -19,7 +19,10 @@ CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # a warp of SegmentReduce reduces this much
 SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
 MIN_WARP_ROW_BYTES = 2048  # a warp loads so much at once: shorter rows have a few lanes each
-MIN_WARP_ROWS = 32 * SMS  # fewer rows, a warp each, have too few loads in flight; a block each where each warp has some
+MIN_WARP_ROWS, MIN_BLOCK_CHUNKS = (
+    16 * SMS,
+    8,
+)  # fewer rows, a warp each, have too few loads in flight; a block each where each warp has some
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
@@ -196,7 +199,7 @@ def _segments(problem: Problem) -> Choice:
             1,
             problem.outer * splits,
         )
-    if problem.outer < 2 * SMS or chunks > 32 or (problem.outer < MIN_WARP_ROWS and chunks >= 4):
+    if problem.outer < 2 * SMS or chunks > 32 or (problem.outer < MIN_WARP_ROWS and chunks >= MIN_BLOCK_CHUNKS):
         return Choice(SegmentPolicy("block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
     return Choice(SegmentPolicy("warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
 

@@ -53,10 +53,10 @@ def _blocked(problem: StridedProblem) -> StridedProblem:
     """Return the problem with another order of results where these lie in another order than elements: blocks of
     neighbours in the input, and block after block along the axis of neighbours in the output. So the parts of a sector
     of results are written soon after each other, and the L2 cache joins them."""
-    inputs, kept = problem.inputs, problem.form.kept
+    inputs, form, kept = problem.inputs, problem.form, problem.form.kept
     size = max(output.size for output in problem.outputs)
-    if len(kept) < 2 or problem.form.results * size < MIN_BLOCKED_BYTES:
-        return problem
+    if len(kept) < 2 or form.results * size < MIN_BLOCKED_BYTES or _smallest(kept) < _smallest(form.reduced):
+        return problem  # a thread that has several neighbours in the input gains nothing
     *others, last = kept
     near = [i for i, axis in enumerate(others) if abs(axis.steps[inputs]) == 1 and any(axis.steps[:inputs])]
     most = next((n for n in range(BLOCK_RESULTS, MIN_BLOCK_RESULTS - 1, -1) if last.extent % n == 0), last.extent)
@@ -65,7 +65,7 @@ def _blocked(problem: StridedProblem) -> StridedProblem:
     stored = others.pop(near[0])
     outer = Axis(last.extent // most, tuple(step * most for step in last.steps))
     axes = [*others, outer, stored, Axis(most, last.steps)]
-    return replace(problem, form=problem.form._replace(kept=tuple(axis for axis in axes if axis.extent > 1)))
+    return replace(problem, form=form._replace(kept=tuple(axis for axis in axes if axis.extent > 1)))
 
 
 def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> StridedChoice:

@@ -28,6 +28,8 @@ MIN_STRIPS, MIN_STRIP_TILES, MIN_STRIP_STAGES, MAX_STRIP_STAGES = SMS * 3 // 4, 
 MIN_TILE_BYTES = 16  # of columns of strided arrays: tiles of fewer touch as many lines as they have rows
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
+# Where few tiles have all rows, they are narrower (H200, threads of 8, 16, 32, 64 rows: 1.5, 2.3, 4.5 to 6, 7 us).
+FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
 MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
 # Tiles are made lower for more of them, up to about one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for
 # each, 9.6 us).
@@ -202,6 +204,11 @@ def _tiles(problem: Problem) -> Choice:
         return ceil_div(problem.length, groups * height)
 
     alone = tiles_of(height) == 1
+    while alone and chains < FEW_CHAINS and lanes > MIN_FEW_LANES and lanes % 8 == 0:
+        if groups * 2 > MAX_TILE_GROUPS or problem.length <= groups * MIN_TILE_HEIGHT:
+            break
+        lanes, groups = lanes // 2, groups * 2  # more blocks, and fewer rows of a thread
+        chains = problem.rows * ceil_div(problem.inner // width, lanes)
     # Lower tiles, unless several would have to share the rows for it
     while height > 1 and (
         tiles_of(height // 2) == 1 if alone else height > MIN_TILE_HEIGHT and chains * tiles_of(height) < ENOUGH_TILES
