@@ -4,7 +4,7 @@ Counted are the elements. Groups: ``topk`` (dtype x k of one array), ``rows`` (k
 ascending order, and equal elements: the slowest for a limit that rises), ``bincount`` (bins, and elements that all
 fall into one) and ``weights`` (the same with float32 weights, which torch and CuPy add in any order). The bar of a
 top-k is the time of ``cutesync.max`` over the same array in the same run, that of a count the time of CUB's histogram
-(32-bit counters), of torch's and of CuPy's.
+(32-bit counters), of torch's and of CuPy's. CUB's top-k, where the headers have one, gives values alone, in any order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def case(group: str, k: int, shape: tuple[int, ...], dtype: str, order: str = "r
     out = (*shape[:-1], k)
     name = f"k={k} {dtype} {' x '.join(map(power, shape))}" + ("" if order == "random" else f" {order}")
     bars = (Bar(MAX, bar),) if bar else ()
-    rivals = ("torch",) if len(shape) > 1 or group == "orders" else LIBRARIES
+    rivals = ("torch",) if len(shape) > 1 else ("cub", "torch") if group == "orders" else RIVALS
     outputs = ((out, dtype), (out, "int64"), (shape[:-1] or (1,), dtype))
     contestants = (OURS, *BASELINES, *ROOFS, *rivals)
     return Case(
@@ -105,10 +105,13 @@ def reference(case: Case, hosts: list[np.ndarray]) -> np.ndarray:
 
 
 def accuracy(expected: np.ndarray, got: np.ndarray) -> tuple[float, bool]:
-    """How many values differ; of sums, which rivals round to float32, the largest relative difference."""
+    """How many values differ, in whatever order CUB has them; of sums, which rivals round to float32, the largest
+    relative difference."""
     if expected.dtype == np.float64:
         worst = float(np.max(np.abs(expected - got) / np.maximum(expected, 1)))
         return worst, worst < 1e-3
+    if (expected[..., :-1] >= expected[..., 1:]).all():
+        got = np.sort(got, axis=-1)[..., ::-1]
     different = float(np.count_nonzero(expected.ravel() != got.ravel()))
     return different, different == 0
 
@@ -164,7 +167,12 @@ def cupy(case, slot, libraries):
 
 
 def cub(case, slot, libraries):
-    """Counts of 32 bits, in the memory of the second output."""
+    """Values; or counts of 32 bits, in the memory of the second output."""
+    if case.group != "bincount":
+        name = f"topk_{case.op.split()[0]}_{case.dtype}"
+        if not libraries.cub.has(name):
+            return None
+        return libraries.cub.call(name, [slot.inputs[0].pointer, slot.outputs[0].pointer], case.size)
     name, spare = f"counts_{case.op.split()[0]}", slot.outputs[1]
     counts = Array(spare.pointer, spare.shape, "int32")
     count = libraries.cub.call(name, [slot.inputs[0].pointer, counts.pointer], case.size)

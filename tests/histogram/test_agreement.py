@@ -80,6 +80,8 @@ def test_elements_without_a_bin():
     equal(cs.bincount(cs.asarray(x), length=5), np.array([0, 0, 20, 40, 0]))
     unsigned = np.array([3, 2**64 - 1, 2**63], np.uint64)
     equal(cs.bincount(cs.asarray(unsigned), length=4), np.array([0, 0, 0, 1]))
+    negative = np.array([-1, -128, 127, 5], np.int8)
+    equal(cs.bincount(cs.asarray(negative), length=300), np.bincount([5, 127], minlength=300))
     y = np.array([np.nan, -np.inf, np.inf, 0.0, -0.0, 1.0, 2.0, 2.5] * 9, np.float32)
     equal(cs.histogram(y, 4, (0, 2))[0], np.histogram(y, 4, (0, 2))[0])
     equal(cs.histogram(y, [0, 1, 2, 2])[0], np.histogram(y, [0, 1, 2, 2])[0])

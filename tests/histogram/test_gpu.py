@@ -11,7 +11,7 @@ pytestmark = pytest.mark.gpu
 
 def test_chosen_kernels_agree(torch):
     for n in (1, 1000, (1 << 20) + 7, 10**7 + 19):
-        for bins in (2, 256, 5000, 30_000, 65_536, 10**6):
+        for bins in (2, 256, 5000, 30_000, 65_536, 300_000, 10**6):
             x = torch.randint(0, bins, (n + 1,), device="cuda", dtype=torch.int32)
             for part in (x[:-1], x[1:], x[:-1] // bins):
                 assert torch.equal(cs.bincount(part, length=bins), torch.bincount(part, minlength=bins))
@@ -23,7 +23,8 @@ def test_edges_agree(torch):
         counts, edges = cs.histogram(x, bins, (-3, 3))
         wanted = torch.histogram(x.cpu(), bins, range=(-3, 3))
         assert (counts.cpu() - wanted.hist).abs().sum() <= bins  # torch rounds edges in its own way
-        assert torch.allclose(edges.cpu().float(), wanted.bin_edges)
+        # torch makes edges in float32: near 0 they are off by the rounding of numbers as large as the range
+        assert torch.allclose(edges.cpu().float(), wanted.bin_edges, atol=1e-6)
     inside = [-2.0, -1.5, 0.0, 0.1, 3.0]
     counts, _ = cs.histogram(x, inside)
     assert int(counts.sum()) == int(((x >= -2) & (x <= 3)).sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutesync.kernels.topk import plan
+from cutesync.kernels.topk import plan, policy
 from cutesync.kernels.topk.policy import Choice, Problem, TopKPolicy
 from cutesync.runtime import call
 
@@ -27,12 +27,23 @@ def force(monkeypatch, name: str = "three blocks", wide: bool = False) -> None:
         room = capacity
         while room < max(2 * keep, keep + 32 * unroll * width):
             room *= 2
-        seed = not problem.after and 2 * problem.wanted <= threads
+        groups = threads * max(1, unroll * width // policy.GROUP)
+        seed = None if problem.after else policy.seeding(problem.wanted, splits, groups)
         key_bytes = 8 if problem.size == 8 else 4
-        policy = TopKPolicy(
-            threads, unroll, room, problem.neighbours, splits > 1, wide, seed, problem.after, 1, key_bytes
+        sizes = TopKPolicy(
+            threads,
+            unroll,
+            room,
+            problem.neighbours,
+            splits > 1,
+            wide,
+            seed,
+            problem.after,
+            problem.wanted > 64,
+            1,
+            key_bytes,
         )
-        return Choice(policy, splits, problem.rows * splits)
+        return Choice(sizes, splits, problem.rows * splits)
 
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(call, "_plans", {})

@@ -17,14 +17,24 @@ def agrees(torch, x, k: int, axis: int = -1, largest: bool = True) -> None:
     assert torch.equal(values.nan_to_num(7), wanted.values.narrow(axis, 0, k).nan_to_num(7))
 
 
-def test_chosen_kernels_agree(torch):
-    for dtype in (torch.int8, torch.float16, torch.bfloat16, torch.float32, torch.int32, torch.int64, torch.float64):
-        for n in (1, 100, 5000, (1 << 20) + 7, 10**7 + 19):
-            x = (torch.randn(n + 1, device="cuda") * 100).to(dtype)
-            for part in (x[:-1], x[1:]):
-                for k in {1, min(64, n), min(2048, n), min(5000, n)}:
-                    agrees(torch, part, k)
-            agrees(torch, x, min(64, n), largest=False)
+# a type takes a kernel for each length and number of results, and a second or two for each
+TYPES = ["int8", "float16", "float32", "int64"]
+TYPES += [pytest.param(name, marks=pytest.mark.slow) for name in ("bfloat16", "int32", "float64")]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_chosen_kernels_agree(torch, dtype):
+    for n in (1, 5000, (1 << 20) + 7):
+        x = (torch.randn(n + 1, device="cuda") * 100).to(getattr(torch, dtype))
+        for part in (x[:-1], x[1:]):
+            for k in {1, min(64, n), min(2048, n)}:
+                agrees(torch, part, k)
+
+
+def test_many_results_and_the_smallest_agree(torch):
+    x = torch.randn(10**7 + 19, device="cuda")
+    agrees(torch, x, 5000)
+    agrees(torch, x, 64, largest=False)
 
 
 def test_orders_agree(torch):

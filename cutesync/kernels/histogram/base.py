@@ -7,7 +7,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Float64, Int32, Int64
+from cutlass import Boolean, Float64, Int32, Int64, Uint32, Uint64
 from cutlass.memory import SmemAllocator
 
 from ...sync.overlap import let_next_start
@@ -21,8 +21,11 @@ from .spec import Counting
 # A launch's arguments: ``length`` elements ``x`` and their ``weights``, ``bins`` bins, whose edges are ``low + i /
 # scale`` if they are at equal distances. ``out`` and ``out_edges`` have the results. ``words`` are the sums of results
 # that are made of them, ``digits`` and ``exponent`` the form of such sums (see ``weights``). ``n`` points to how many
-# elements count, if that is in memory.
-Arguments = namedtuple("Arguments", "x weights edges out out_edges words n length bins digits exponent low scale")
+# elements count, if that is in memory. A block updates ``width`` bins from ``first`` on, and is number ``block`` of the
+# ``blocks`` that do.
+Arguments = namedtuple(
+    "Arguments", "x weights edges out out_edges words n length bins digits exponent low scale first width block blocks"
+)
 
 
 class HistogramKernel(PlainKernel):
@@ -42,16 +45,30 @@ class HistogramKernel(PlainKernel):
         if self.gather is not None:
             self.gather.bind(rest)
         results = Stepped(out, out_step), Stepped(out_edges, edges_step)
-        return Arguments(x, weights, edges, *results, words, n, length, bins, digits, exponent, low, scale)
+        fixed = x, weights, edges, *results, words, n, length, bins, digits, exponent, low, scale
+        return Arguments(*fixed, *self.part(bins))
+
+    def part(self, bins) -> tuple:
+        """The bins of this block, and its number among the blocks that have these."""
+        block, blocks, parts = cute.arch.block_idx()[0], cute.arch.grid_dim()[0], self.policy.parts
+        if parts == 1:
+            return Int32(0), bins, block, blocks
+        width = (bins + parts - 1) // parts
+        first = block % parts * width
+        return first, cutlass.min(width, bins - first), block // parts, blocks // parts
 
     def bin_of(self, value, a: Arguments):
-        """The bin of an element (Int32), and whether it has one."""
+        """The number of an element's bin behind ``a.first`` (Int32), and whether it is a bin of this block."""
         if self.counting.form == "index":
-            number = Int64(value)  # the largest of uint64 become negative
-            return Int32(number), Boolean((number >= 0) & (number < a.bins))
+            if self.counting.dtype.size < 8:
+                place = Uint32(Int32(value)) - Uint32(a.first)  # numbers below 0 become large
+                return Int32(place), Boolean(place < Uint32(a.width))
+            number = Uint64(value) - Uint64(a.first)
+            return Int32(number), Boolean(number < Uint64(a.width))
         wide = Float64(value)
         counts = (wide >= element(a.edges)) & (wide <= element(a.edges + a.bins))
-        return self.search(wide, counts, a.edges, a.bins, (a.low, a.scale)), Boolean(counts)
+        place = self.search(wide, counts, a.edges, a.bins, (a.low, a.scale)) - a.first
+        return place, Boolean(counts & (Uint32(place) < Uint32(a.width)))
 
     @cute.jit
     def search(self, value, counts, edges, bins, line: tuple):
@@ -80,7 +97,7 @@ class Privatized(HistogramKernel):
     """A kernel that updates words of bins: of its block in shared memory, which are added to the others in the end, or
     of all in global memory. A subclass defines ``word``, their type, and ``words``, how many a bin has; ``visit_all(a,
     memory)``, which updates them; ``whole(a)``, those in global memory; and ``flush(a, i, found)``, which adds word i
-    of a block, if it is not 0."""
+    of a block, if it is not 0, to the others. It may define ``direct(a)``, all of this without a block's own words."""
 
     policy: CountPolicy
     word: Any = Int32
@@ -96,18 +113,22 @@ class Privatized(HistogramKernel):
             a = a._replace(length=positions(a.length, a.n))
         if cutlass.const_expr(self.policy.shared > 0):
             mine = SmemAllocator().allocate_array(self.word, self.words * self.policy.shared, byte_alignment=16)
-            for i in cutlass.range(thread, self.words * a.bins, self.threads, unroll=1):
+            for i in cutlass.range(thread, self.words * a.width, self.threads, unroll=1):
                 store(mine + i, self.word(0))
             cute.arch.sync_threads()
             self.visit_all(a, mine)
             cute.arch.sync_threads()
             let_next_start()
-            for i in cutlass.range(thread, self.words * a.bins, self.threads, unroll=1):
+            for i in cutlass.range(thread, self.words * a.width, self.threads, unroll=1):
                 found = self.word(element(mine + i))
                 if found != 0:
                     self.flush(a, i, found)
         else:
-            self.visit_all(a, self.whole(a))
+            self.direct(a)
+
+    def direct(self, a: Arguments) -> None:
+        """Update all words where they are."""
+        self.visit_all(a, self.whole(a))
 
 
 class Elements(Privatized):
@@ -119,8 +140,8 @@ class Elements(Privatized):
     @cute.jit
     def visit_all(self, a: Arguments, memory):
         """Visit this thread's elements."""
-        number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
-        all_threads = Int64(cute.arch.grid_dim()[0]) * self.threads
+        number = Int64(a.block) * self.threads + cute.arch.thread_idx()[0]
+        all_threads = Int64(a.blocks) * self.threads
         unroll = self.policy.unroll
         for step in cutlass.range((a.length + unroll * all_threads - 1) // (unroll * all_threads), unroll=1):
             loaded = []
@@ -130,13 +151,13 @@ class Elements(Privatized):
                 self.visit(a, memory, item)
 
     def load(self, a: Arguments, index) -> tuple:
-        """An element, its weight in float64 (0 without weights), and whether there is one."""
+        """An element, its weight (0 without weights), and whether there is one."""
         exists, index = index < a.length, cutlass.min(index, a.length - 1)
         weights = self.counting.weights
         arrays = [(a.x, self.counting.dtype)] + ([] if weights is None else [(a.weights, weights)])
         offsets = {0: index, 1: index} if self.gather is None else self.gather.offsets(index)
         value, *rest = (dtype.cutlass(element(pointer + offsets[k])) for k, (pointer, dtype) in enumerate(arrays))
-        return value, Float64(rest[0] if rest else 0), exists
+        return value, rest[0] if rest else Float64(0), exists
 
 
 @cute.jit

@@ -3,26 +3,34 @@
     block    clears its counters -- barrier -- counts its elements -- barrier -- adds its counters to the result
 
 A thread loads some vectors, or elements of strided arrays, and then counts them by atomics of shared memory; the
-hardware combines lanes that add 1 to the same counter. With more bins than shared memory has room for, elements are
-added to the result in global memory, one atomic for a warp whose elements have the same bin. All sums are of integers,
-so their order does not matter.
+hardware combines lanes that add 1 to the same counter, so the time does not depend on the data. If shared memory has
+room for a part of the bins only, some blocks read the same elements at about the same time, most of them from L2, and
+each counts those of its part. With still more bins, elements are added to the result in global memory, but for those
+of bins that a block meets early (``Slots``): the frequent ones are among these. All sums are of integers, so their
+order does not matter.
 
 Elements without a bin are not counted: outside the edges, NaN, or a number that is negative or too large.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Boolean, Int32, Int64, Uint32
+from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
+from ...sync.overlap import let_next_start
 from ..coordinates import element, store
-from .base import Arguments, Elements, HistogramKernel, Privatized, agree
+from .base import Arguments, Elements, HistogramKernel, Privatized
 from .policy import VECTOR_BYTES, CountPolicy
 from .spec import Counting
+
+FREE = -1  # no bin
+GOLDEN_RATIO = 0x9E3779B1  # times 2**32: multiplicative hashing (Knuth 1973)
 
 
 class ClearCounts(HistogramKernel):
@@ -42,31 +50,76 @@ class ClearCounts(HistogramKernel):
                 store(a.out_edges + at, element(a.edges + at))
 
 
+# Slots of a block: bins, their counts, and an odd factor: bins that meet in a slot do not in all blocks.
+Held = namedtuple("Held", "bins counts factor")
+
+
+class Slots:
+    """Counts of as many bins as there are slots in shared memory: a slot counts the first bin that comes to it."""
+
+    def __init__(self, slots: int, threads: int) -> None:
+        self.slots, self.threads = slots, threads
+
+    @cute.jit
+    def make(self, block) -> Held:
+        """Free slots. A block barrier."""
+        bins, counts = (SmemAllocator().allocate_array(Int32, self.slots, byte_alignment=16) for _ in range(2))
+        for i in cutlass.range(cute.arch.thread_idx()[0], self.slots, self.threads, unroll=1):
+            store(bins + i, Int32(FREE))
+            store(counts + i, Int32(0))
+        cute.arch.sync_threads()
+        return Held(bins, counts, Uint32(GOLDEN_RATIO) + Uint32(2 * block))
+
+    @cute.jit
+    def count(self, held: Held, found) -> Boolean:
+        """Count an element of a bin, if that has a slot; whether it has."""
+        slot = Int32((Uint32(found) * held.factor) >> Uint32(33 - self.slots.bit_length()))
+        owner = Int32(cute.arch.load(held.bins + slot, Int32, sem="relaxed", scope="cta"))
+        if owner == FREE:
+            owner = Int32(
+                cute.arch.atomic_cas(held.bins + slot, cmp=Int32(FREE), val=Int32(found), sem="relaxed", scope="cta")
+            )
+            owner = choose(owner == FREE, Int32(found), owner)
+        if owner == found:
+            cute.arch.atomic_add(held.counts + slot, Int32(1), sem="relaxed", scope="cta")
+        return Boolean(owner == found)
+
+
 class Counter(Privatized):
     """Counts of a block of 32 bits, and of all of 64."""
+
+    def __init__(self, counting: Counting, policy: CountPolicy) -> None:
+        super().__init__(counting, policy)
+        self.slots = Slots(policy.slots, policy.threads)
 
     def whole(self, a: Arguments):
         return a.words if self.counting.finished else a.out
 
     def flush(self, a: Arguments, i, found) -> None:
-        cute.arch.atomic_add(self.whole(a) + i, Int64(found) & 0xFFFFFFFF, sem="relaxed", scope="gpu")
+        cute.arch.atomic_add(self.whole(a) + (a.first + i), Int64(found) & 0xFFFFFFFF, sem="relaxed", scope="gpu")
+
+    @cute.jit
+    def direct(self, a: Arguments):
+        """Count in slots, and in the result where there is none."""
+        held = self.slots.make(a.block)
+        self.visit_all(a, held)
+        cute.arch.sync_threads()
+        let_next_start()
+        for i in cutlass.range(cute.arch.thread_idx()[0], self.policy.slots, self.threads, unroll=1):
+            count = Int32(element(held.counts + i))
+            if count != 0:
+                self.flush(a, Int32(element(held.bins + i)), count)
 
     @cute.jit
     def count(self, a: Arguments, counters, value, exists):
         """Count an element, if it exists and has a bin. All lanes of a warp call."""
         found, counts = self.bin_of(value, a)
-        counts = counts & exists
-        if cutlass.const_expr(self.policy.shared > 0):
-            if counts:
+        if counts & exists:
+            if cutlass.const_expr(self.policy.shared > 0):
                 cute.arch.atomic_add(counters + found, Int32(1), sem="relaxed", scope="cta")
-        else:
-            same, leader = agree(found, counts)
-            if same:
-                number = Int64(cute.arch.popc(cute.arch.vote_ballot_sync(counts)))
-                if Int32(cute.arch.lane_idx()) == leader:
-                    cute.arch.atomic_add(counters + found, number, sem="relaxed", scope="gpu")
-            elif counts:
-                cute.arch.atomic_add(counters + found, Int64(1), sem="relaxed", scope="gpu")
+            else:
+                if cutlass.not_(self.slots.count(counters, found)):
+                    cute.arch.atomic_add(self.whole(a) + found, Int64(1), sem="relaxed", scope="gpu")
 
 
 class StridedCount(Counter, Elements):
@@ -87,8 +140,8 @@ class CountKernel(Counter):
     @cute.jit
     def visit_all(self, a: Arguments, counters):
         """Count this thread's elements: vectors in turn, then the elements before and behind the whole vectors."""
-        number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
-        all_threads = Int64(cute.arch.grid_dim()[0]) * self.threads
+        number = Int64(a.block) * self.threads + cute.arch.thread_idx()[0]
+        all_threads = Int64(a.blocks) * self.threads
         size = self.counting.dtype.size
         skew = Int32(a.x.toint() & (VECTOR_BYTES - 1)) // size
         head = cutlass.min(Int64((self.vector - skew) % self.vector), a.length)

@@ -14,9 +14,13 @@ LOAD_BYTES = {1: 32}  # that a thread has on their way, by the size of an elemen
 MOST_LOAD_BYTES = 64
 ELEMENTS = 4  # that a thread has on their way, if they are loaded one by one
 THREADS = 512, 1024  # of a block, where two or one fit a multiprocessor: 64 registers a thread
-COUNTER_BYTES, SUM_BYTES = 4, 16
-SHARED_BINS = (256, 2048, 12 << 10, 48 << 10)  # counters in shared memory; with the last, one block a multiprocessor
-SHARED_SUMS = (256, 2048, 6 << 10, 12 << 10)  # likewise
+COUNTER_BYTES, SUM_WORDS = 4, 4  # words of 32 bits: two sums of 64 bits
+SHARED_BINS = (256, 2048, 12 << 10, 56 << 10)  # counters in shared memory; with the last, one block a multiprocessor
+MAX_PARTS = {"index": 8, "uniform": 2, "edges": 1}  # of bins, each of which costs a pass; the last two search for bins
+MAX_SUM_PARTS = 2  # likewise, of sums: three parts take as long as atomics of global memory
+MAX_COUNTED = 1 << 38  # elements that blocks of one part count, so that 32 bits hold the counts of one
+SLOTS = 8192  # of frequent bins
+SHARED_SUMS = ((256, 32), (880, 16), (3328, 4), (11500, 1))  # bins and copies of their sums in shared memory
 BIAS = 1022  # of exponents: a float64 is below 2**(its exponent field - BIAS)
 LAST_BIT = -1074  # the exponent of the least float64: sums have no bits below
 SUM_BITS = 62  # of the sum of either half of fixed-point weights
@@ -27,7 +31,7 @@ class Simple:
     """What kernels without counters have in common."""
 
     smem = 0
-    blocks_per_sm = 1
+    blocks_per_sm = parts = 1
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class TotalPolicy(Policy, kernel=".weights:Total"):
 
     threads: int = 1024
     blocks_per_sm: int = 1
+    parts = 1
 
     @property
     def smem(self) -> int:
@@ -67,17 +72,22 @@ class DensityPolicy(Simple, Policy, kernel=".weights:Density"):
 @dataclass(frozen=True)
 class CountPolicy(Policy, kernel=".kernel:CountKernel"):
     """Blocks of ``threads``, which load ``unroll`` vectors at a time. With ``shared``, the number of counters in shared
-    memory, a block adds them to the result in the end; without, every element is added to it."""
+    memory, a block adds them to the result in the end; with ``parts``, a block reads all that as many blocks read, and
+    counts in one of so many parts of the bins. Without, it adds to the result all elements but those of frequent bins,
+    which have ``slots`` in shared memory."""
 
     threads: int
     unroll: int
     shared: int
     blocks_per_sm: int
+    parts: int = 1
+    slots: int = 0
 
     @property
     def smem(self) -> int:
         """The bytes of shared memory."""
-        return COUNTER_BYTES * self.shared + 16 if self.shared else 0
+        words = self.shared + 2 * self.slots
+        return COUNTER_BYTES * words + 16 if words else 0
 
 
 @dataclass(frozen=True)
@@ -92,11 +102,13 @@ class ExponentPolicy(CountPolicy, kernel=".weights:Exponents"):
 
 @dataclass(frozen=True)
 class SumPolicy(CountPolicy, kernel=".weights:Sums"):
-    """The sums of weights; as ``StridedPolicy``, of pairs of sums instead of counters."""
+    """The sums of weights; as ``StridedPolicy``, of exponents and ``copies`` of pairs of sums instead of counters."""
+
+    copies: int = 1
 
     @property
     def smem(self) -> int:
-        return SUM_BYTES * self.shared + 16 if self.shared else 0
+        return COUNTER_BYTES * (SUM_WORDS * self.copies + 1) * self.shared + 32 if self.shared else 0
 
 
 @dataclass(frozen=True)
@@ -107,18 +119,38 @@ class Choice:
     grid: int
 
 
-def choose(kind: type[CountPolicy], length: int, size: int, bins: int) -> Choice:
-    """Return the policy of a ``kind`` for ``length`` elements of ``size`` bytes."""
-    rooms = SHARED_SUMS if kind is SumPolicy else SHARED_BINS
-    shared = next((room for room in rooms if bins <= room), 0)
-    alone = shared == rooms[-1]
+def choose(kind: type[CountPolicy], form: str, length: int, size: int, bins: int) -> Choice:
+    """Return the policy of a ``kind`` for ``length`` elements of ``size`` bytes, whose bins are found by their ``form``
+    (``Counting``)."""
+    if kind is SumPolicy:
+        return _choose_sums(form, length, bins)
+    parts = ceil_div(bins, SHARED_BINS[-1])
+    if parts > MAX_PARTS[form] or parts * length > MAX_COUNTED:
+        parts = 1
+    shared = next((room for room in SHARED_BINS if ceil_div(bins, parts) <= room), 0)
+    alone = shared == SHARED_BINS[-1]
     unroll, each = ELEMENTS, ELEMENTS
     if kind is CountPolicy:
         unroll = LOAD_BYTES.get(size, MOST_LOAD_BYTES) // VECTOR_BYTES
         each = unroll * VECTOR_BYTES // size
-    policy = kind(THREADS[alone], unroll, shared, 1 if alone else 2)
+    slots = 0 if shared or kind is ExponentPolicy else SLOTS
+    return _launch(kind(THREADS[alone], unroll, shared, 1 if alone else 2, parts, slots), length, each)
+
+
+def _choose_sums(form: str, length: int, bins: int) -> Choice:
+    """As ``choose``."""
+    parts = ceil_div(bins, SHARED_SUMS[-1][0])
+    parts = parts if parts <= min(MAX_SUM_PARTS, MAX_PARTS[form]) else 1
+    shared, copies = next((room for room in SHARED_SUMS if ceil_div(bins, parts) <= room[0]), (0, 1))
+    threads, blocks_per_sm = (THREADS[1], 1) if shared else (THREADS[0], 2)
+    return _launch(SumPolicy(threads, ELEMENTS, shared, blocks_per_sm, parts, copies=copies), length, ELEMENTS)
+
+
+def _launch(policy: CountPolicy, length: int, each: int) -> Choice:
+    """A policy and its grid; a thread has ``each`` elements on their way."""
     blocks = ceil_div(length, policy.threads * each)
-    return Choice(policy, max(1, min(blocks, policy.blocks_per_sm * SMS)))
+    most = policy.blocks_per_sm * SMS // policy.parts
+    return Choice(policy, policy.parts * max(1, min(blocks, most)))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 code.
 
     exponents   the largest exponent of a bin's weights            (not for types of few bits)
-    sums        each weight as two integers, added to the bin's     in shared or global memory, by atomics
+    sums        each weight as two integers, added to the bin's     in shared or global memory, by atomics; for few bins
+                                                                    lanes of a warp have sums of their own
     finish      the two sums as one number, rounded once
 
 A weight w of a bin whose weights are below 2**e is rounded to ``(high * 2**d + low) * 2**(e - 2d)``: ``high`` is the
@@ -22,16 +23,22 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Float32, Float64, Int32, Int64
+from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32
+from cutlass.memory import SmemAllocator
 
 from ...block.reduce import Reduce
 from ...monoid import choose, convert, nonzero
+from ...sync.overlap import let_next_start
 from ...warp import reduce_commutative
 from ..coordinates import element, store
+from ..tiled import positions
 from .base import Arguments, Elements, HistogramKernel, agree
-from .policy import BIAS
+from .policy import BIAS, SUM_BITS, SUM_WORDS, SumPolicy
 
 FRACTION_BITS, SPECIAL = 52, 2047  # of float64
+SHORT_FRACTION_BITS, SHORT_SPECIAL, SHORT_BIAS = 23, 255, 127  # of float32
+EXPONENT_BIAS = 1023  # of float64, as stored
+ENOUGH_COPIES = 8  # of sums: with fewer, a warp whose elements have one bin adds them first
 UP, DOWN, NONE = 1, 2, 4  # a bin has +infinity, -infinity, NaN
 
 
@@ -58,6 +65,16 @@ def notes(a: Arguments) -> Any:
     return cute.make_ptr(Int32, address, cute.AddressSpace.gmem, assumed_align=4)
 
 
+def is_short(weights: Any) -> bool:
+    """Whether weights are float32, or converted to that without a loss."""
+    return weights.kind == "f" and weights.size <= 4
+
+
+def short_field(weight) -> Any:
+    """The exponent of a float32 as it is stored."""
+    return (Int32(Float32(weight).bitcast(Int32)) >> SHORT_FRACTION_BITS) & SHORT_SPECIAL
+
+
 class Exponents(Elements):
     """The largest exponent of the finite weights of each bin."""
 
@@ -65,58 +82,153 @@ class Exponents(Elements):
         return notes(a)
 
     def flush(self, a: Arguments, i, found) -> None:
-        cute.arch.atomic_max(notes(a) + 2 * Int64(i), found, sem="relaxed", scope="gpu")
+        cute.arch.atomic_max(notes(a) + 2 * Int64(a.first + i), found, sem="relaxed", scope="gpu")
 
     @cute.jit
     def visit(self, a: Arguments, largest, item: tuple):
         value, weight, exists = item
         found, counts = self.bin_of(value, a)
-        exponent = exponent_of(weight)
+        exponent = self.exponent(weight)
         if counts & exists & (exponent > 0) & (exponent < SPECIAL):
-            if cutlass.const_expr(self.policy.shared > 0):
-                cute.arch.atomic_max(largest + found, exponent, sem="relaxed", scope="cta")
-            else:
-                cute.arch.atomic_max(largest + 2 * Int64(found), exponent, sem="relaxed", scope="gpu")
+            scope: Any = "cta" if self.policy.shared else "gpu"
+            place = largest + (found if self.policy.shared else 2 * Int64(found))
+            if exponent > Int32(cute.arch.load(place, Int32, sem="relaxed", scope=scope)):  # so few atomics meet
+                cute.arch.atomic_max(place, exponent, sem="relaxed", scope=scope)
+
+    @cute.jit
+    def exponent(self, weight):
+        """The biased exponent of a weight in float64; ``SPECIAL`` if it is not finite."""
+        exponent = Int32(SPECIAL)
+        if cutlass.const_expr(is_short(self.counting.weights)):
+            field = short_field(weight)
+            if field == 0:  # few of them
+                exponent = exponent_of(Float64(weight))
+            elif field < SHORT_SPECIAL:
+                exponent = field + (EXPONENT_BIAS - SHORT_BIAS)
+        else:
+            exponent = exponent_of(Float64(weight))
+        return exponent
 
 
 class Sums(Elements):
-    """The sums of weights, as pairs of integers."""
+    """The sums of weights, as pairs of integers. In shared memory, where atomics have 32 bits, a sum is two words: an
+    addition to the lower one tells whether it carries. Lanes of a warp may have ``copies`` of sums, so that those of a
+    frequent bin do not meet."""
 
-    word, words = Int64, 2
-
-    def whole(self, a: Arguments):
-        return a.words
-
-    def flush(self, a: Arguments, i, found) -> None:
-        cute.arch.atomic_add(a.words + i, found, sem="relaxed", scope="gpu")
+    policy: SumPolicy
 
     @cute.jit
-    def visit(self, a: Arguments, sums, item: tuple):
+    def body(self, a: Arguments):
+        thread, copies = cute.arch.thread_idx()[0], self.policy.copies
+        if cutlass.const_expr(self.counting.counted):
+            a = a._replace(length=positions(a.length, a.n))
+        if cutlass.const_expr(self.policy.shared > 0):
+            size = self.policy.shared
+            words = SmemAllocator().allocate_array(Int32, SUM_WORDS * copies * size, byte_alignment=16)
+            exponents = SmemAllocator().allocate_array(Int32, size, byte_alignment=16)
+            for i in cutlass.range(thread, SUM_WORDS * copies * size, self.threads, unroll=1):
+                store(words + i, Int32(0))
+            for i in cutlass.range(thread, a.width, self.threads, unroll=1):
+                store(exponents + i, self.exponent(a, i))
+            cute.arch.sync_threads()
+            self.visit_all(a, (words, exponents))
+            cute.arch.sync_threads()
+            let_next_start()
+            for i in cutlass.range(thread, a.width, self.threads, unroll=1):
+                for half in cutlass.range_constexpr(2):
+                    self.add(a, a.first + i, half, self.total(words, i, half))
+        else:
+            self.visit_all(a, ())
+
+    def exponent(self, a: Arguments, i):
+        """The exponent of the sums of this block's bin ``i``."""
+        return cutlass.max(Int32(a.exponent), Int32(element(notes(a) + 2 * Int64(a.first + i))))
+
+    @cute.jit
+    def visit(self, a: Arguments, memory: tuple, item: tuple):
         value, weight, exists = item
         found, counts = self.bin_of(value, a)
         counts = counts & exists
-        numbers = notes(a) + 2 * Int64(found)
         exponent = Int32(a.exponent)
         if counts:
-            exponent = cutlass.max(exponent, Int32(element(numbers)))
-        if counts & (exponent_of(weight) == SPECIAL):
+            if cutlass.const_expr(self.policy.shared > 0):
+                exponent = Int32(element(memory[1] + found))
+            else:
+                exponent = self.exponent(a, found)
+        if counts & (weight - weight != 0):
             kind = choose(weight != weight, Int32(NONE), choose(weight > 0, Int32(UP), Int32(DOWN)))
-            cute.arch.atomic_or(numbers + 1, kind, sem="relaxed", scope="gpu")
-        counts = counts & (exponent_of(weight) < SPECIAL) & (weight != 0)
-        weight = scaled(choose(counts, weight, Float64(0)), a.digits + BIAS - exponent)
-        high = nearest(weight)
-        low = nearest(scaled(weight - Float64(high), a.digits))
-        same, leader = agree(found, counts)
-        if same:
-            high, low = reduce_commutative((high, low), lambda u, v: (u[0] + v[0], u[1] + v[1]))
-            counts = Boolean(Int32(cute.arch.lane_idx()) == leader)
+            cute.arch.atomic_or(notes(a) + (2 * Int64(a.first + found) + 1), kind, sem="relaxed", scope="gpu")
+            counts = Boolean(False)
+        weight = choose(counts, weight, type(weight)(0))
+        high, low = self.fixed(weight, a.digits + BIAS - exponent, a.digits)
+        if cutlass.const_expr(self.policy.copies < ENOUGH_COPIES):
+            same, leader = agree(found, counts)
+            if same:
+                high, low = reduce_commutative((high, low), lambda u, v: (u[0] + v[0], u[1] + v[1]))
+                counts = Boolean(Int32(cute.arch.lane_idx()) == leader)
         if counts:
-            self.add(sums + found, high)
-            self.add(sums + (Int64(a.bins) + found), low)
+            if cutlass.const_expr(self.policy.shared > 0):
+                self.add_shared(memory[0], found, 0, high)
+                self.add_shared(memory[0], found, 1, low)
+            else:
+                self.add(a, found, 0, high)
+                self.add(a, found, 1, low)
 
-    def add(self, pointer, number) -> None:
-        scope: Any = "cta" if self.policy.shared else "gpu"
-        cute.arch.atomic_add(pointer, number, sem="relaxed", scope=scope)
+    @cute.jit
+    def fixed(self, weight, scale, digits):
+        """A finite weight times ``2**scale`` as two integers, the nearest one and that of ``2**digits`` times the
+        rest."""
+        if cutlass.const_expr(is_short(self.counting.weights)):
+            bits, field = Int32(Float32(weight).bitcast(Int32)), short_field(weight)
+            fraction = bits & ((1 << SHORT_FRACTION_BITS) - 1)
+            fraction = choose(field != 0, fraction | (1 << SHORT_FRACTION_BITS), fraction)
+            shift = cutlass.max(field, Int32(1)) - (SHORT_BIAS + SHORT_FRACTION_BITS) + scale
+            magnitude = Int64(fraction) << Int64(cutlass.min(cutlass.max(shift, Int32(0)), Int32(SUM_BITS)))
+            high, low = choose(bits < 0, -magnitude, magnitude), Int64(0)
+            if (shift < 0) & (fraction != 0):  # few of them
+                high, low = self.rounded(Float64(weight), scale, digits)
+        else:
+            high, low = self.rounded(Float64(weight), scale, digits)
+        return high, low
+
+    def rounded(self, weight, scale, digits) -> tuple:
+        """As ``fixed``."""
+        weight = scaled(weight, scale)
+        high = nearest(weight)
+        return high, nearest(scaled(weight - Float64(high), digits))
+
+    def place(self, i, half: int):
+        """The index of the lower word of this lane's copy of a sum in shared memory, and how far the upper one is."""
+        size = self.policy.shared * self.policy.copies
+        copy = Int32(cute.arch.lane_idx()) & (self.policy.copies - 1)
+        return i * self.policy.copies + copy + 2 * half * size, size
+
+    @cute.jit
+    def add_shared(self, words, found, half: cutlass.Constexpr, number):
+        """Add a number to a sum in shared memory."""
+        if number != 0:
+            place, size = self.place(found, half)
+            lower, upper = Uint32(number & 0xFFFFFFFF), Int32(number >> 32)
+            before = Uint32(cute.arch.atomic_add(words + place, Int32(lower), sem="relaxed", scope="cta"))
+            upper += Int32(before + lower < lower)
+            cute.arch.atomic_add(words + (place + size), upper, sem="relaxed", scope="cta")
+
+    @cute.jit
+    def total(self, words, i, half: cutlass.Constexpr):
+        """The sum of all copies of a sum."""
+        place, size = self.place(i, half)
+        found = Int64(0)
+        for turn in cutlass.range_constexpr(self.policy.copies):
+            one = place ^ turn  # each lane begins with its own copy
+            found += (Int64(element(words + (one + size))) << 32) + (Int64(element(words + one)) & 0xFFFFFFFF)
+        return found
+
+    @cute.jit
+    def add(self, a: Arguments, i, half: cutlass.Constexpr, number):
+        """Add a number to a sum in global memory."""
+        if number != 0:
+            place = a.words + (Int64(a.bins) * half + i)
+            cute.arch.atomic_add(place, number, sem="relaxed", scope="gpu")
 
 
 class Finish(HistogramKernel):

@@ -6,7 +6,7 @@
     one a row    sort, store
     several      publish the rest --> the block that arrives last streams what all published --> sort, store
 
-The warps run freely through their chunks, dealt in turn. They meet only when a warp finds no room for a chunk's
+The warps run freely through their chunks (``turns``). They meet only when a warp finds no room for a chunk's
 candidates, and at milestones. A block of several tells the others two facts when it raises its limit, each one word: it
 has ``wanted`` elements that are not below a key, and it has its share of them, ``wanted`` over the number of blocks,
 that are not below a higher key. The greatest first word and the least second one bound the result: the blocks of random
@@ -14,9 +14,6 @@ rows hold only a few candidates each in the end. A word that is not there yet, o
 
 Counters, zero before and after a launch: for each row the number of published candidates, the blocks that have arrived,
 and two words for each block. A word is a key's upper 32 bits, and 1 in the upper half.
-
-Cost of orders that defeat the limit (ascending, for the largest): every pool of candidates is cut back once, so the
-time is linear, but many times that of random order.
 """
 
 from __future__ import annotations
@@ -34,10 +31,11 @@ from ...warp import LANES
 from ..coordinates import Axes, element
 from .order import Order
 from .policy import FIRST_MILESTONE, MILESTONE_PARTS, MILESTONE_STEP, TopKPolicy
-from .pool import Limit, Pools, any_of_block, slack, within
+from .pool import Limit, Pools, any_of_block, loose, slack, within
 from .published import Published, Shared
 from .rows import At, Row, Rows
 from .spec import TopK
+from .turns import Turns
 
 # A row's arguments: ``wanted`` results are stored from ``values`` and ``indices`` on. The three arrays have ``steps``.
 Arguments = namedtuple("Arguments", "x values indices length wanted steps scratch counters")
@@ -54,6 +52,7 @@ class TopKKernel:
         self.order = Order(operation.dtype, operation.largest)
         self.rows = Rows(self.order, policy.unroll, policy.vectors, self.index)
         self.pools = Pools(self.order, self.index, policy.threads, policy.capacity)
+        self.turns = Turns(self.warps)
         self.published = Published(self.pools, self.rows.each)
 
     @cute.jit
@@ -129,112 +128,116 @@ class TopKKernel:
         """Append the candidates of this block's share of a row; the limit in the end."""
         lane = thread % LANES
         begin, end = share(row.chunks, shared.split, shared.splits)
-        chunk = begin + thread // LANES
-        keys, limit = self.rows.registers(), self.pools.none()
-        at = At(row.length, row.length, Int32(0), self.index(0))
-        if chunk < end:
-            at = self.rows.load(keys, row, chunk, lane)
-        if cutlass.const_expr(self.policy.seed):
-            limit = self.seed(pool, keys, limit, (begin + self.warps <= cutlass.min(end, row.full)), shared, thread)
-        part, stop = Int32(0), self.milestone(begin, end, Int32(0))
+        visit = self.turns.visit(begin, end, thread // LANES)
+        turn = self.turns.first(visit)
+        held, limit = self.rows.registers(), self.pools.none()
+        at = At(row.length, row.length, Int32(0), self.index(0), Boolean(False))
+        if turn < visit.size:
+            at = self.rows.load(held, row, self.turns.chunk(visit, turn), lane)
+        if cutlass.const_expr(self.policy.seed is not None):
+            whole = begin + self.warps <= cutlass.min(end, row.full)
+            limit = self.seed(pool, held, limit, whole, shared, thread)
+        part, stop = Int32(0), self.milestone(visit.size, Int32(0))
         busy = Boolean(True)
         while busy:
             failed: Any = Boolean(False)
-            while (chunk < stop) & cutlass.not_(failed) & cutlass.not_(self.pools.is_full(pool)):
-                if self.may_pass(keys, at, limit):
-                    failed = cutlass.not_(self.append(pool, keys, at, limit, row, lane))
+            while (turn < stop) & cutlass.not_(failed) & cutlass.not_(self.pools.is_full(pool)):
+                if self.may_pass(held, at, limit):
+                    failed = cutlass.not_(self.append(pool, held, at, limit, row, lane))
                 if cutlass.not_(failed):
-                    chunk += self.warps
-                    if chunk < end:
-                        at = self.rows.load(keys, row, chunk, lane)
+                    turn = self.turns.next(visit, turn)
+                    if turn < visit.size:
+                        at = self.rows.load(held, row, self.turns.chunk(visit, turn), lane)
             busy = any_of_block(failed)
-            if cutlass.not_(busy) & (stop < end):
+            if cutlass.not_(busy) & (stop < visit.size):
                 part += 1
-                stop = self.milestone(begin, end, part)
+                stop = self.milestone(visit.size, part)
                 busy = Boolean(True)
             limit = self.cut_back(pool, limit, shared, thread)
         return limit
 
-    def milestone(self, begin, end, part):
-        """Where part ``part`` of a block's chunks ends."""
+    def milestone(self, size, part):
+        """Before which turn of ``size`` the blocks of a row exchange bounds for time ``part``."""
         if not self.policy.split:
-            return end
+            return size
         parts = cutlass.min(FIRST_MILESTONE + part * MILESTONE_STEP, Int32(MILESTONE_PARTS))
-        return begin + Int32(Int64(end - begin) * parts // MILESTONE_PARTS)
+        return cutlass.max(Int32(Int64(size) * parts // MILESTONE_PARTS), Int32(1))
 
     @cute.jit
-    def seed(self, pool, keys, limit: Limit, whole, shared: Shared, thread):
-        """The limit from the greatest key of each thread's first chunk, where all of these are whole."""
+    def seed(self, pool, held, limit: Limit, whole, shared: Shared, thread):
+        """The limit from the greatest keys of the groups of the first chunks, where all of these are whole; or what is
+        told of them to the other blocks."""
         key, index = limit
         if whole:
-            held = cute.make_rmem_tensor((1,), self.order.type)
-            held[0] = self.greatest(keys)
-            key, _ = self.pools.bisect(pool, held, Int32(self.threads), key, shared.wanted, thread)
+            groups = self.rows.groups
+            greatest = cute.make_rmem_tensor((len(groups),), self.order.type)
+            for group, first in enumerate(groups):
+                greatest[group] = self.order.key(self.rows.greatest(held, first, self.rows.group))
+            count = Int32(self.threads * len(groups))
+            if cutlass.const_expr(self.policy.seed == "limit"):
+                key, _ = self.pools.bisect(pool, greatest, count, key, loose(shared.wanted), thread)
+            else:
+                self.published.tell_part(pool, greatest, count, key, shared, thread)
         return Limit(key, index)
 
-    def greatest(self, keys):
-        """The greatest of a lane's keys."""
-        found = self.order.type(keys[0])
-        for j in range(1, self.rows.each):
-            found = cutlass.max(found, self.order.type(keys[j]))
-        return found
-
-    def may_pass(self, keys, at: At, limit: Limit) -> Boolean:
+    def may_pass(self, held, at: At, limit: Limit) -> Boolean:
         """Whether an element of the warp's chunk may not come after the limit."""
-        return Boolean(cute.arch.vote_any_sync(within(limit, self.greatest(keys), at.first)))
+        greatest = self.order.key(self.rows.greatest(held, 0, self.rows.each))
+        return Boolean(cute.arch.vote_any_sync(within(limit, greatest, at.first)))
 
-    def append(self, pool, keys, at: At, limit: Limit, row: Row, lane):
-        """Append a chunk's candidates; whether there was room."""
-
-        def candidate(j):
-            place = self.rows.place(at, j)
-            exists = place < at.limit
-            if row.bound is not None:
-                exists = exists & cutlass.not_(within(Limit(*row.bound), self.order.type(keys[j]), place))
-            return exists, place
-
-        found = [(self.order.type(keys[j]), lambda j=j: candidate(j)) for j in range(self.rows.each)]
-        return self.pools.append(pool, limit, found, lane)
+    def append(self, pool, held, at: At, limit: Limit, row: Row, lane):
+        """Append a chunk's candidates; whether there was room. Of those with the key of the limit, some may come after
+        it."""
+        chosen = self.rows.reaching(held, row, at, self.order.floor(limit.key))
+        return self.pools.append(pool, chosen, lambda j: self.rows.candidate(row, at, j), lane)
 
     @cute.jit
     def cut_back(self, pool, limit: Limit, shared: Shared, thread):
         """Raise the limit, and drop the candidates that come after it. After a block barrier."""
-        count, key, index = self.pools.held(pool), limit.key, limit.index
+        count = self.pools.held(pool)
         if cutlass.const_expr(self.policy.split):
-            held = self.pools.keys_of(pool, count, thread)
-            limit = self.pools.raised(pool, held, count, limit, shared.wanted, thread)
-            limit = self.published.exchange(pool, held, count, limit, shared, thread)
-            key, index = limit
+            limit = self.published.hear(pool, limit, shared, thread)
             self.pools.drop(pool, count, limit, thread)
-        elif count > slack(shared.wanted):
-            key, index = self.pools.cut_back(pool, count, limit, shared.wanted, thread)
-        return Limit(key, index)
+            cute.arch.sync_threads()
+            count = self.pools.held(pool)
+            held = self.pools.keys_of(pool, count, thread)
+            raised = self.pools.raised(pool, held, count, limit, loose(shared.wanted), thread)
+            self.published.tell(pool, held, count, raised, shared, thread)
+        else:
+            held = self.pools.keys_of(pool, count, thread)
+            raised = self.pools.raised(pool, held, count, limit, loose(shared.wanted), thread)
+        if count > slack(shared.wanted):
+            self.pools.drop(pool, count, raised, thread)
+        return raised
 
     @cute.jit
     def collect(self, pool, shared: Shared, count, limit: Limit, thread):
         """Append what all blocks of the row published, ``count`` candidates."""
         self.pools.clear(pool, thread)
         lane, first = thread % LANES, thread // LANES * self.published.elements
-        keys, places = self.published.registers()
         at = Int32(0)
         busy = Boolean(True)
         while busy:
             failed: Any = Boolean(False)
             while (first < count) & cutlass.not_(failed) & cutlass.not_(self.pools.is_full(pool)):
                 at = first + lane
-                self.published.load(keys, places, shared, at, count)
-                failed = cutlass.not_(self.published.append(pool, keys, places, at, count, limit, lane))
+                failed = cutlass.not_(self.published.append(pool, shared, at, count, limit, lane))
                 if cutlass.not_(failed):
                     first += self.warps * self.published.elements
             busy = any_of_block(failed)
             held = self.pools.held(pool)
             if held > slack(shared.wanted):
-                limit = self.pools.cut_back(pool, held, limit, shared.wanted, thread)
+                limit = self.pools.cut_back(pool, held, limit, loose(shared.wanted), thread)
 
     @cute.jit
     def finish(self, pool, row: Row, a: Arguments, thread):
         """Sort the candidates, and store the first ``wanted`` of them. After a block barrier."""
         count = self.pools.held(pool)
+        if cutlass.const_expr(self.policy.exact):
+            if count > a.wanted:
+                cute.arch.sync_threads()  # candidates that others have put elsewhere
+                self.pools.cut_back(pool, count, self.pools.none(), (a.wanted, a.wanted), thread)
+                count = a.wanted
         self.pools.sort(pool, count, thread)
         _, value_step, index_step = a.steps
         for j in cutlass.range(thread, a.wanted, self.threads, unroll=1):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import cutlass
+import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64
 
 from ...dtypes import DType
@@ -23,6 +25,41 @@ class Order:
         self.dtype, self.largest = dtype, largest
         self.type: Any = Int64 if dtype.size == 8 else Int32
         self.lowest, self.highest = int(self.type.min), int(self.type.max)
+        self.floats = dtype.kind == "f" and dtype.size <= 4
+        self.held: Any = Float32 if self.floats else self.type
+
+    def hold(self, element) -> Any:
+        """A loaded element as it is held in registers, in type ``held``: keys of many elements are never needed."""
+        return Float32(element) if self.floats else self.of(element)
+
+    def missing(self) -> Any:
+        """What is held where there is no element: none comes after it, NaN aside."""
+        return Float32(float("-inf" if self.largest else "inf")) if self.floats else self.type(self.lowest)
+
+    def first(self, a, b) -> Any:
+        """The one of two held elements that comes first; of two NaN, or zeros, any."""
+        if not self.floats:
+            return cutlass.max(a, b)
+        return cute.arch.fmax(a, b, nan=True) if self.largest else cute.arch.fmin(a, b)
+
+    def key(self, held) -> Any:
+        """The key of a held element."""
+        return self._of_float(held) if self.floats else held
+
+    def floor(self, key) -> Any:
+        """The held element of a key."""
+        if not self.floats:
+            return key
+        magnitude = cutlass.min(cutlass.max(key, -key), self.type(INFINITY[4]))  # the lowest key is its own negative
+        magnitude = choose(key == self.type(self.lowest), self.type(INFINITY[4]), magnitude)
+        negative = key < 0 if self.largest else key > 0
+        return choose(negative, magnitude | self.type(self.lowest), magnitude).bitcast(Float32)
+
+    def reaches(self, held, floor) -> Any:
+        """Whether a held element does not come after another one; true where one is NaN."""
+        if not self.floats:
+            return held >= floor
+        return cutlass.not_(held < floor) if self.largest else cutlass.not_(held > floor)
 
     def of(self, element) -> Any:
         """The key of a loaded element."""

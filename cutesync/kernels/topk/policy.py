@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...sizes import power_of_two, power_of_two_below
+from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
 VECTOR_BYTES = 16
+GROUP = 4  # elements of a lane that are looked at together
 MAX_WANTED = 2048  # results of a launch: more take several launches, each of which reads the rows
-MAX_HELD = 16  # candidates a thread has in registers, in small blocks
+MANY = 512  # results: a sort of up to twice as many takes longer than to find these
+MAX_HELD = 18  # candidates a thread has in registers, in small blocks
 THREADS, HEAVY_THREADS, WIDE_THREADS = 512, 384, 320  # two blocks on a multiprocessor: 64, 80, 96 registers a thread
 LIGHT_THREADS = 256  # smaller blocks have 80 registers a thread
+ROW_THREADS = 64  # of a block that has a row for itself, where there are many rows: few threads wait at barriers
+ROW_UNROLL = {1: 2, 2: 4, 4: 8, 8: 8}  # vectors of a lane there, by the size of an element: up to 32 elements
+RESIDENT_THREADS = 1024  # of a multiprocessor, at least, where rows are few
 MAX_BLOCKS = 16
 FIRST_MILESTONE, MILESTONE_STEP, MILESTONE_PARTS = (
     1,
@@ -41,8 +46,10 @@ class Problem:
 class TopKPolicy(Policy, kernel=".kernel:TopKKernel"):
     """Blocks of ``threads`` with room for ``capacity`` candidates; a lane loads ``unroll`` vectors of a chunk, or so
     many elements without ``vectors``. ``split``: several blocks share a row. ``wide``: indexes have 64 bits.
-    ``seed``: the first chunks bound the result before any candidate is kept. ``bounded``: elements count behind the
-    last result of the launch before. Rows are numbered along ``rank`` axes."""
+    ``seed``: the first chunks give a "limit" before any candidate is kept, or tell a "share" of the wanted elements to
+    the other blocks of the row (None: neither). ``bounded``: elements count behind the last result of the launch
+    before. ``exact``: candidates are cut back to as many as are wanted before they are sorted. Rows are numbered along
+    ``rank`` axes."""
 
     threads: int
     unroll: int
@@ -50,8 +57,9 @@ class TopKPolicy(Policy, kernel=".kernel:TopKKernel"):
     vectors: bool
     split: bool
     wide: bool
-    seed: bool
+    seed: str | None
     bounded: bool
+    exact: bool
     blocks_per_sm: int
     key_bytes: int
     rank: int = 1
@@ -82,11 +90,17 @@ def choose(problem: Problem) -> Choice:
     most = WIDE_THREADS if size != 4 or wide else HEAVY_THREADS if heavy else THREADS
     chunks = problem.length // (LANES * width * unroll)
     splits = min(max(1, 2 * SMS // problem.rows), chunks // (MIN_CHUNKS * most // LANES))
-    threads = most if splits > 1 else max(LANES, min(most // 2, power_of_two_below(chunks // 2) * LANES))
+    threads = most
+    if splits <= 1:
+        unroll = ROW_UNROLL[size] if vectors else unroll
+        chunks = problem.length // (LANES * width * unroll)
+        enough = max(ROW_THREADS, power_of_two_below(RESIDENT_THREADS * SMS // problem.rows))
+        threads = max(LANES, min(enough, most // 2, power_of_two_below(chunks // 2) * LANES))
     if vectors and chunks < 2:
         unroll = 1
-    capacity = power_of_two(max(keep + LANES * width * unroll, 4 * threads))
-    threads = max(threads, min(most, power_of_two(capacity // MAX_HELD)))
+    room = max(keep + LANES * width * unroll, power_of_two(keep))  # for a chunk, and for a sort
+    threads = max(threads, min(most, power_of_two(ceil_div(room, MAX_HELD))))
+    capacity = ceil_div(max(room, 4 * threads), threads) * threads
     each = 2 * most if heavy else 768 if threads < LIGHT_THREADS else 1024
     policy = TopKPolicy(
         threads,
@@ -95,9 +109,17 @@ def choose(problem: Problem) -> Choice:
         vectors,
         splits > 1,
         wide,
-        not problem.after and 2 * problem.wanted <= threads,
+        None if problem.after else seeding(problem.wanted, splits, threads * max(1, unroll * width // GROUP)),
         problem.after,
+        problem.wanted >= MANY,
         min(MAX_BLOCKS, each // threads),
         8 if size == 8 else 4,
     )
     return Choice(policy, max(1, splits), problem.rows * max(1, splits))
+
+
+def seeding(wanted: int, splits: int, groups: int) -> str | None:
+    """What the greatest keys of so many groups can tell."""
+    if 2 * wanted <= groups:
+        return "limit"
+    return "share" if splits > 1 and 2 * ceil_div(wanted, splits) <= groups else None

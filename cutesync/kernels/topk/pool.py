@@ -7,8 +7,8 @@ not to. It only rises. Which candidates a pool holds depends on timing; which wi
     warps    append their candidates, a whole chunk's or none; one that finds no room raises the flag ``full``
     block    meets, raises the limit, and drops the candidates that come after it
 
-The limit is found by bisection of the keys' range: each step counts the keys that are not below the middle, in
-registers and through shared memory, and costs one block barrier. It ends as soon as the count is at most a quarter
+The limit is found by division of the keys' range: each step counts the keys that are not below each of three quarters,
+in registers and through shared memory, and costs one block barrier. It ends as soon as the count is at most a quarter
 above what is wanted. If more keys than that are equal to the last one, the indexes of these are bisected, too.
 """
 
@@ -26,6 +26,7 @@ from cutlass.memory import SmemAllocator
 from ...block.reduce import get, put, state_array
 from ...warp import LANES, broadcast, reduce_commutative, scan_states
 
+SUM_BITS = 21  # of a sum among several
 COUNT, ROOM, FULL, NOTE = range(4)  # the words: candidates, those of the first chunk without room, the flag, any use
 
 # What is held in shared memory: ``keys`` and ``places`` of candidates, ``words``, and two numbers of each warp.
@@ -46,6 +47,11 @@ def word(pool: Pool, which: int):
 def slack(wanted):
     """How many candidates may be kept where so many are wanted."""
     return wanted + wanted // 4
+
+
+def loose(wanted) -> tuple:
+    """From how many to how many candidates are kept where so many are wanted."""
+    return wanted, slack(wanted)
 
 
 class Pools:
@@ -93,13 +99,10 @@ class Pools:
 
     # All 32 lanes call.
     @cute.jit
-    def append(self, pool: Pool, limit: Limit, found: cutlass.Constexpr, lane):
-        """Append the candidates among ``found``, pairs of a key and a function that returns whether it exists, and its
-        index; whether there was room for all of them. If not, none is appended."""
-        mine = Int32(0)
-        for key, candidate in found:
-            exists, place = candidate()
-            mine = mine + Int32(exists & within(limit, key, place))
+    def append(self, pool: Pool, chosen, candidate: cutlass.Constexpr, lane):
+        """Append elements of the lanes; whether there was room for all of them. If not, none is appended. ``chosen``
+        has a bit for each of a lane's elements, and ``candidate(j)`` returns the key and the index of one."""
+        mine = Int32(cute.arch.popc(chosen))
         (through,) = scan_states((mine,), _add, lane)
         total = broadcast((through,), LANES - 1)[0]
         base = Int32(0)
@@ -109,27 +112,28 @@ class Pools:
         fits = base + total <= self.capacity
         if fits:
             at = base + through - mine
-            for key, candidate in found:
-                exists, place = candidate()
-                at = self.put_if(pool, exists & within(limit, key, place), at, (key, place))
+            while chosen != 0:
+                put(pool[:2], at, candidate(31 - Int32(cute.arch.clz(chosen & -chosen))))
+                chosen = chosen & (chosen - 1)
+                at += 1
         elif lane == 0:
             cute.arch.atomic_min(word(pool, ROOM), base, sem="relaxed", scope="cta")
             cute.arch.store(word(pool, FULL), Int32(1), sem="relaxed", scope="cta")
         return fits
-
-    @cute.jit
-    def put_if(self, pool: Pool, condition, at, candidate):
-        """Store a candidate if the condition holds; the place of the next one."""
-        if condition:
-            put(pool[:2], at, candidate)
-            at += 1
-        return at
 
     # All threads call; what they get is the same in all of them.
     def sum(self, pool: Pool, value, turn, thread):
         """The sum of an Int32 over the block. ``turn``, a number that counts calls, tells neighbouring calls apart: one
         block barrier each."""
         return self._over_warps(pool, Int32(cute.arch.warp_redux_sync(Int32(value), "add")), turn, thread, _add)
+
+    def sums(self, pool: Pool, values: list, turn, thread) -> list:
+        """The sums of some Int32 below 2**20, as ``sum``."""
+        packed = Int64(0)
+        for i, value in enumerate(values):
+            packed = packed | (Int64(Int32(cute.arch.warp_redux_sync(value, "add"))) << (SUM_BITS * i))
+        packed = self._over_warps(pool, packed, turn, thread, _add)
+        return [Int32(packed >> (SUM_BITS * i)) & ((1 << SUM_BITS) - 1) for i in range(len(values))]
 
     def greatest(self, pool: Pool, value, turn, thread):
         """The greatest of the threads' keys, as ``sum``."""
@@ -162,38 +166,45 @@ class Pools:
                 held[e] = self.key(pool.keys[thread + e * self.threads])
 
     @cute.jit
-    def bisect(self, pool: Pool, held, count, low, wanted, thread):
+    def bisect(self, pool: Pool, held, count, low, between: tuple, thread):
         """``(key, number)``: a key such that ``number`` of the ``count`` held keys are not below it, from ``wanted`` to
-        ``slack(wanted)`` of them if possible. ``low`` is such a key that none is below; ``wanted`` is at most
+        ``most`` of them (``between``) if possible. ``low`` is such a key that none is below; ``wanted`` is at most
         ``count``. If too many keys are equal, the number is larger. After a block barrier."""
+        wanted, most = between
         size = cute.size(held)
         top = self.key(held[0])
         for e in cutlass.range_constexpr(1, size):
             top = cutlass.max(top, self.key(held[e]))
         high = cutlass.max(self.greatest(pool, top, Int32(0), thread), low)
         number, turn = count, Int32(1)
-        while (number > slack(wanted)) & (low < high):
-            middle = self.middle(low, high)
-            mine = Int32(0)
+        while (number > most) & (low < high):
+            quarters = self.quarters(low, high)
+            mine = [Int32(0)] * len(quarters)
             for e in cutlass.range_constexpr(size):
-                mine += Int32(self.key(held[e]) >= middle)
-            reached = self.sum(pool, mine, turn, thread)
+                mine = [one + Int32(self.key(held[e]) >= quarter) for one, quarter in zip(mine, quarters)]
+            reached = self.sums(pool, mine, turn, thread)
             turn += 1
-            if reached >= wanted:
-                low, number = middle, reached
-            else:
-                high = middle - 1
+            start, stop = low, high
+            high = quarters[0] - 1
+            for at in cutlass.range_constexpr(len(quarters)):
+                if reached[at] >= wanted:
+                    start, number = quarters[at], reached[at]
+                    high = stop if at + 1 == len(quarters) else quarters[at + 1] - 1
+            low = start
         return low, number
 
-    def middle(self, low, high):
-        """A key above ``low`` and not above ``high`` > ``low``, halfway."""
+    def quarters(self, low, high) -> list:
+        """Three keys above ``low`` and not above ``high`` > ``low``, in order, which divide what is between."""
         unsigned = Uint64 if self.key.width == 64 else Uint32
-        return low + self.key((unsigned(high) - unsigned(low) - unsigned(1)) >> unsigned(1)) + 1
+        span = unsigned(high) - unsigned(low) - unsigned(1)
+        quarter, half = self.key(span >> unsigned(2)), self.key(span >> unsigned(1))
+        return [low + quarter + 1, low + half + 1, low + half + quarter + 1]
 
     @cute.jit
-    def bisect_ties(self, pool: Pool, count, key, wanted, thread):
-        """An index such that from ``wanted`` to ``slack(wanted)`` of ``count`` candidates do not come after it and
+    def bisect_ties(self, pool: Pool, count, key, between: tuple, thread):
+        """An index such that from ``wanted`` to ``most`` (``between``) of ``count`` candidates do not come after it and
         ``key``; without ties, ``wanted`` of them have at least this key."""
+        wanted, most = between
         cute.arch.sync_threads()
         low, high = self.index(0), self.index(int(self.index.max))
         turn = Int32(0)
@@ -208,27 +219,29 @@ class Pools:
             turn += 1
             if reached >= wanted:
                 high = middle
-                if reached <= slack(wanted):
+                if reached <= most:
                     low = middle
             else:
                 low = middle + 1
         return high
 
     @cute.jit
-    def raised(self, pool: Pool, held, count, limit: Limit, wanted, thread):
-        """The limit raised as far as ``count`` candidates allow."""
+    def raised(self, pool: Pool, held, count, limit: Limit, between: tuple, thread):
+        """The limit raised so that from ``wanted`` to ``most`` (``between``) of ``count`` candidates do not come after
+        it, or as many as there are."""
         key, index = limit.key, limit.index
-        if count > slack(wanted):
-            low, number = self.bisect(pool, held, count, key, wanted, thread)
+        most = between[1]
+        if count > most:
+            low, number = self.bisect(pool, held, count, key, between, thread)
             if low > key:
                 key, index = low, self.index(int(self.index.max))
-            if number > slack(wanted):
-                index = self.bisect_ties(pool, count, key, wanted, thread)
+            if number > most:
+                index = self.bisect_ties(pool, count, key, between, thread)
         return Limit(key, index)
 
-    def cut_back(self, pool: Pool, count, limit: Limit, wanted, thread) -> Limit:
+    def cut_back(self, pool: Pool, count, limit: Limit, between: tuple, thread) -> Limit:
         """Raise the limit, and drop the candidates that come after it, of ``count``."""
-        limit = self.raised(pool, self.keys_of(pool, count, thread), count, limit, wanted, thread)
+        limit = self.raised(pool, self.keys_of(pool, count, thread), count, limit, between, thread)
         self.drop(pool, count, limit, thread)
         return limit
 
@@ -266,7 +279,7 @@ class Pools:
             distance = run // 2
             while distance > 0:
                 for pair in cutlass.range(thread, size // 2, self.threads, unroll=1):
-                    low = 2 * distance * (pair // distance) + pair % distance
+                    low = 2 * pair - (pair & (distance - 1))
                     self.compare(pool, low, low + distance, (low & run) == 0)
                 cute.arch.sync_threads()
                 distance = distance // 2

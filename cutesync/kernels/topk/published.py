@@ -9,7 +9,7 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
 from ...warp import LANES
-from .pool import NOTE, Limit, Pools, slack
+from .pool import NOTE, Limit, Pools, loose, slack, within
 
 MAX_UNROLL = 8  # candidates that a lane loads at once
 COUNTER_WORDS = 2  # of a row, of 32 bits: candidates, arrivals; then two words of 64 bits for each block
@@ -55,16 +55,30 @@ class Published:
         return shared.scratch + (first + at) * words
 
     @cute.jit
-    def exchange(self, pool, held, count, limit: Limit, shared: Shared, thread):
-        """Tell the other blocks what this one has, and raise the limit by what they have told."""
-        bounds = self.bounds(shared)
+    def tell(self, pool, held, count, limit: Limit, shared: Shared, thread):
+        """Tell the other blocks what this one has: ``count`` candidates, none of which comes after the limit. A block
+        barrier."""
         if count >= shared.wanted:
-            self.tell(bounds + 2 * shared.split, limit.key, thread)
-        part = (shared.wanted + shared.splits - 1) // shared.splits
-        if count >= part:
-            cute.arch.sync_threads()  # the words of the sums may be in use
-            key, _ = self.pools.bisect(pool, held, count, limit.key, part, thread)
-            self.tell(bounds + (2 * shared.split + 1), key, thread)
+            self.tell_word(self.bounds(shared) + 2 * shared.split, limit.key, thread)
+        cute.arch.sync_threads()  # all have read how many; the words of the sums may be in use
+        if count >= self.part(shared):
+            self.tell_part(pool, held, count, limit.key, shared, thread)
+
+    def part(self, shared: Shared):
+        """This block's share of the elements that are wanted."""
+        return (shared.wanted + shared.splits - 1) // shared.splits
+
+    @cute.jit
+    def tell_part(self, pool, held, count, low, shared: Shared, thread):
+        """Tell the other blocks a key, not below ``low``, that this block's share of the wanted are not below, of
+        ``count`` held keys."""
+        key, _ = self.pools.bisect(pool, held, count, low, loose(self.part(shared)), thread)
+        self.tell_word(self.bounds(shared) + (2 * shared.split + 1), key, thread)
+
+    @cute.jit
+    def hear(self, pool, limit: Limit, shared: Shared, thread):
+        """The limit raised by what the other blocks have told. After a block barrier."""
+        bounds = self.bounds(shared)
         most, least = Int32(Int32.min), Int32(Int32.max)
         for other in cutlass.range(thread, shared.splits, self.pools.threads, unroll=1):
             most = cutlass.max(most, self.told(bounds + 2 * other))
@@ -80,14 +94,13 @@ class Published:
         most = Int32(cute.arch.warp_redux_sync(most, "max"))
         least = Int32(cute.arch.warp_redux_sync(least, "min"))
         # ~ turns the order around: both are maxima
-        cute.arch.sync_threads()
         most = self.pools.greatest(pool, self.key(most), Int32(0), thread)
         least = self.pools.greatest(pool, self.key(least ^ -1), Int32(1), thread) ^ self.key(-1)
         found = cutlass.max(most, least)
         return found << 32 if self.key.width == 64 else found
 
     @cute.jit
-    def tell(self, address, key, thread):
+    def tell_word(self, address, key, thread):
         if thread == 0:
             upper = Int64(key) >> (self.key.width - 32)
             told = (Int64(1) << 32) | (upper & 0xFFFFFFFF)
@@ -135,23 +148,17 @@ class Published:
         if self.wide:
             store(address + 1, Int64(place))
 
-    def registers(self) -> tuple:
-        """Where candidates are put that a lane loads."""
-        return tuple(cute.make_rmem_tensor((self.unroll,), kind) for kind in self.pools.types)
+    def entry_of(self, shared: Shared, at) -> tuple:
+        """The key and the index of a published candidate."""
+        entry = cute.make_tensor(self.entry(shared, at), cute.make_layout((2,)))
+        if self.wide:
+            return self.key(entry[0]), self.index(entry[1])
+        return Int32(Int64(entry[0]) >> 32), Int32(Int64(entry[0]) & 0xFFFFFFFF)
 
-    @cute.jit
-    def load(self, keys, places, shared: Shared, at, count):
-        """Load candidates ``at``, ``at`` + 32, ... below ``count``."""
-        for u in cutlass.range_constexpr(self.unroll):
-            entry = cute.make_tensor(self.entry(shared, cutlass.min(at + u * LANES, count - 1)), cute.make_layout((2,)))
-            if cutlass.const_expr(self.wide):
-                keys[u], places[u] = self.key(entry[0]), self.index(entry[1])
-            else:
-                keys[u], places[u] = Int32(Int64(entry[0]) >> 32), Int32(Int64(entry[0]) & 0xFFFFFFFF)
-
-    def append(self, pool, keys, places, at, count, limit: Limit, lane) -> Boolean:
-        """Append loaded candidates; whether there was room."""
-        found = [
-            (self.key(keys[u]), lambda u=u: (at + u * LANES < count, self.index(places[u]))) for u in range(self.unroll)
-        ]
-        return self.pools.append(pool, limit, found, lane)
+    def append(self, pool, shared: Shared, at, count, limit: Limit, lane) -> Boolean:
+        """Append candidates ``at``, ``at`` + 32, ... below ``count``; whether there was room."""
+        chosen = Int32(0)
+        found = [self.entry_of(shared, cutlass.min(at + u * LANES, count - 1)) for u in range(self.unroll)]
+        for u, one in enumerate(found):
+            chosen = chosen | (Int32((at + u * LANES < count) & within(limit, *one)) << u)
+        return self.pools.append(pool, chosen, lambda u: self.entry_of(shared, at + u * LANES), lane)
