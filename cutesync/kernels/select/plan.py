@@ -140,9 +140,9 @@ def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
     if not selection.columns:
         return prepared(choose(problem))
     assert spec.strided is not None
-    *outer, across, down = spec.strided.axes[0]
-    columns = math.prod(axis.extent for axis in (*outer, across))
-    groups = math.prod(axis.extent for axis in outer) * ceil_div(across.extent, LANES)
+    *others, across, down = spec.strided.axes[0]
+    columns = math.prod(axis.extent for axis in (*others, across))
+    groups = math.prod(axis.extent for axis in others) * ceil_div(across.extent, LANES)
     counts, selects = choose_columns(problem, lambda chunk: groups * ceil_div(down.extent, chunk))
     names.append("starts")
     chunks = columns * ceil_div(down.extent, selects.policy.chunk)
