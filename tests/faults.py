@@ -257,7 +257,7 @@ TABLE: dict[str, tuple[Edit, set[str]]] = {
     "constant parity": (each(_WAIT, r"\g<1>0\3"), {"barrier", "uninitialised", "race", "deadlock"}),
     "parity not flipped on wrap": (
         each(r"(selp\.b32 \t(%r\d+), 1, 0, %p\d+;\n\s*)xor\.b32 \t(%r\d+), (%r\d+), \2;", r"\1mov.b32 \3, \4;"),
-        {"barrier", "race"},
+        {"barrier", "race", "uninitialised"},
     ),
     "one stage fewer than declared": (each(_WRAP, plus(-1)), {"deadlock", "barrier", "race"}),
     "one stage more than declared": (each(_WRAP, plus(1)), {"barrier", "out-of-bounds", "race", RESULT}),

@@ -61,10 +61,14 @@ def take_tiles(
     turn: tuple,
     bring: cutlass.Constexpr,
     lane,
+    ahead: cutlass.Constexpr = None,
 ):
     """A warp takes tiles until there are no more of ``everything``: ``bring(cursor, number)`` fills a stage with each.
     Its turn is ``(first, step)``: its stages are ``first``, ``first + step``, ... of the ring. Lane 0 stores the
-    launch's tag at ``first``. Return the cursor of the next stage, which is empty, and the last entry."""
+    launch's tag at ``first``. Return the cursor of the next stage, which is empty, and the last entry.
+
+    ``ahead(cursor)``, if given, waits until it depends on this block alone that the stage becomes empty: a tile is then
+    asked for while its stage is being emptied."""
     first, step = turn
     word, number = Int64(0), Int32(0)
     if lane == 0:
@@ -76,9 +80,14 @@ def take_tiles(
     while number < everything:
         bring(at, number)
         at = ring.next(at, step)
-        ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
+        if cutlass.const_expr(ahead is not None):
+            ahead(at)
+        else:
+            ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
         if lane == 0:
             entry = enter(counters)
             word, number = entry.word, entry.arrived
         number = Int32(cute.arch.shuffle_sync(number, 0))
+        if cutlass.const_expr(ahead is not None):
+            ring.acquire_alone(at)
     return at, Entry(word, number)

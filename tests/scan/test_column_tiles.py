@@ -131,7 +131,12 @@ def test_strips_of_states_of_several_values_fill_the_gpu():
     for rows, inner, strips in ((1, 4096, 128), (4, 1024, 128), (1, 50_080, 1565)):
         choice = chosen(rows, 1 << 15, inner, 4, 2, 2)
         assert isinstance(choice.policy, ColumnStripPolicy) and choice.grid == strips
-    for rows, length, inner, words in ((1, 1 << 15, 4096, 1), (1, 1 << 15, 2048, 2), (1, 600, 4096, 2), (1, 1 << 15, 5000, 2)):
+    for rows, length, inner, words in (
+        (1, 1 << 15, 4096, 1),
+        (1, 1 << 15, 2048, 2),
+        (1, 600, 4096, 2),
+        (1, 1 << 15, 5000, 2),
+    ):
         assert isinstance(chosen(rows, length, inner, 4, words, words).policy, ColumnTilePolicy)
 
 

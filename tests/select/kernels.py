@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from cutesync.kernels.select import plan
-from cutesync.kernels.select.policy import Choice, PipelinePolicy, Problem, chosen, fitted
+from cutesync.kernels.select import plan, policy as policies
+from cutesync.kernels.select.policy import Choice, ColumnPolicy, PipelinePolicy, Problem, chosen
 from cutesync.runtime import call
 
 # name: (policy, blocks)
 KERNELS = {
-    "three blocks": (PipelinePolicy(2, 2, 2, 4, 4, ()), 3),
-    "two blocks": (PipelinePolicy(2, 2, 2, 4, 4, ()), 2),
-    "one block": (PipelinePolicy(1, 1, 3, 8, 2, ()), 1),
-    "three teams, chunks of more rows than lanes": (PipelinePolicy(3, 1, 1, 40, 6, ()), 2),
+    "three blocks": (PipelinePolicy(2, 2, 2, 2, 4, 4), 3),
+    "two blocks": (PipelinePolicy(2, 1, 2, 2, 4, 4), 2),
+    "one block": (PipelinePolicy(1, 2, 1, 3, 8, 2), 1),
+    "three teams": (PipelinePolicy(3, 1, 1, 2, 16, 6), 2),
 }
 
 
@@ -25,9 +25,21 @@ def force(monkeypatch, name: str = "three blocks") -> None:
 
     def choose(problem: Problem) -> Choice:
         sizes = replace(policy, gather_warps=2 if problem.strided else 0)
-        return chosen(fitted(sizes, problem), problem, blocks)
+        return chosen(sizes, problem, blocks)
 
     monkeypatch.setattr(plan, "choose", choose)
+    monkeypatch.setattr(call, "_plans", {})
+
+
+def force_columns(monkeypatch) -> None:
+    """Make selections of this test read arrays in columns where they can, in small chunks and few blocks."""
+    small = ColumnPolicy(teams=1, compact_warps=1, store_warps=2, chunks=32, rows=1, stages=2, gather_warps=2)
+    monkeypatch.setattr(policies, "COLUMNS", small)
+    monkeypatch.setattr(policies, "MAX_STAGES", 2)
+    for name in ("MIN_LENGTH", "MIN_COLUMN", "MIN_COLUMNS"):
+        monkeypatch.setattr(plan, name, 2)
+    made = plan.choose_columns
+    monkeypatch.setattr(plan, "choose_columns", lambda problem, tiles: made(problem, tiles, blocks=2))
     monkeypatch.setattr(call, "_plans", {})
 
 

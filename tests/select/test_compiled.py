@@ -32,7 +32,6 @@ def calls(n: int) -> dict:
     x, mask = dry((n,), "int32"), dry((n,), "bool")
     return masked | {
         "indices, filled": lambda: cs.select(x, mask, indices=True, size=1000),
-        "misaligned": lambda: cs.select(dry((n,), "int8", 1), dry((n,), "bool", 3)),
         "bits": lambda: cs.select(x, dry((-(-n // 32),), "uint32")),
         "callable": lambda: cs.select(x, odd),
         "two arrays": lambda: cs.select((x, dry((n,), "float64")), mask),

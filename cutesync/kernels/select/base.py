@@ -20,7 +20,7 @@ from .where import Where
 # elements; ``ranks`` has the number of each position's run. ``found`` points to the number of selected elements, and
 # ``fill`` has the number that each result is filled with. Of ``rows`` (None: there are none), which lie ``pitch``
 # elements apart, lengths, counts and capacities are those of each, and ``starts`` points to where what is selected of
-# each begins in packed results.
+# each begins in packed results; of columns, to how many elements are selected up to the end of each chunk.
 Arguments = namedtuple(
     "Arguments",
     "x where out places ranks lengths found fill slots counters length count capacity rows pitch starts",
@@ -45,7 +45,7 @@ class SelectKernel(TiledKernel):
         sources, fills = len(chosen.sources), chosen.filled * chosen.fills
         where, length_at, *rest = arrays
         given, (ranks, found, lengths, *rest) = rest[: max(chosen.places, 1)], rest[max(chosen.places, 1) :]
-        starts, rest = (rest[0], rest[1:]) if chosen.rows == "packed" else (None, rest)
+        starts, rest = (rest[0], rest[1:]) if chosen.begins else (None, rest)
         x, out = tuple(rest[:sources]), tuple(rest[sources:])
         length, capacity, *rest = numbers
         rows, pitch, *rest = rest if chosen.rows else (None, None, *rest)

@@ -1,33 +1,36 @@
-"""A chunk of a tile, which a warp compacts in shared memory and stores in whole vectors. All 32 lanes call.
+"""A chunk of a tile: a warp puts its selected elements side by side, in place in shared memory. All 32 lanes call.
 
-    word r of a chunk      bits of positions 32 r to 32 r + 31, and in the upper half the tally of those before them
+Row r of a chunk has its positions 32 r to 32 r + 31, a lane each. A lane reads its elements of all rows first, so an
+element of which ``rank`` selected ones come before goes to place ``rank`` at once: no place is written that is unread.
+A row takes one ballot, of which a lane's rank follows.
 
-An element of the chunk's results that has rank q (so many selected elements are before it) goes to ``begin - shift +
-q * size`` in shared memory: ``shift``, of 0 to 15 bytes, makes that address as far from a multiple of 16 as its address
-in the result. The elements before the first such multiple are stored from registers, those behind the last one by one.
-An element never moves up, so a warp that reads its rows in order before it writes them overwrites nothing unread.
+    values   the selected elements; in a partition, the others behind them
+    places   where in the chunk each of these was, modulo 256, if indices or lengths are asked for: the first ``near``
+             of them were among the first 256
+    words    of each row, which positions are selected, and the tally of those before it, if ranks are asked for
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterator
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint32
+from cutlass import Int32, Int64, Uint8, Uint32
 
+from ...monoid import choose
 from ...warp import LANES
-from ..gather import WORDS, Stepped
-from .tally import count_of
-from .where import below
+from .tally import pack
+from .where import Where, word_of_bits
 
 VECTOR_BYTES = 16
-UNROLL = {1: 8, 2: 4, 4: 4}  # loads that a lane has on their way, by the elements of one
+NEAR_ROWS = 8  # those of the first 256 places
+UNROLL = 8  # rows whose elements are loaded together
 
-# The part of a result that a chunk gives: ``stop`` elements at index ``offset``; selected elements of a higher rank do
-# not fit the result. ``words`` points to the chunk's words (Int64).
-Part = namedtuple("Part", "words offset stop")
+# Where a chunk lies: ``begins`` are the addresses in shared memory of its elements of each array; its places and words
+# are at addresses, too. It begins at ``position`` of an array, whose positions stop at ``length``.
+Chunk = namedtuple("Chunk", "begins position length places words")
 
 
 def cells(kind, address, count: int, space=cute.AddressSpace.smem, align: int = 0):
@@ -41,108 +44,131 @@ def put(kind, address, value, space=cute.AddressSpace.smem) -> None:
     cells(kind, address, 1, space)[0] = value
 
 
-def put_if(condition, kind, address, value) -> None:
-    """Store one element at an address of shared memory if ``condition`` (an Int32) is not 0, without a branch."""
-    width, register = kind.width, Int64 if kind.width == 64 else Int32
-    text = f"{{ .reg .pred p; setp.ne.b32 p, {{$r0}}, 0; @p st.shared.b{width} [{{$r1}}], {{$r2}}; }}"
-    cute.arch.inline_ptx(text, read_only_args=[condition, Int32(address), register(value)])
+@cute.jit
+def put_if(condition, kind: cutlass.Constexpr, address, value):
+    """Store one element at an address of shared memory where ``condition`` (a Boolean) holds."""
+    if condition:
+        put(kind, address, value)
 
 
-def row_of(part: Part, row):
-    """``(word, tally)`` of a row of the chunk: which of its positions are selected, and what comes before them."""
-    pair = cells(Int64, (part.words + row).toint(), 1)[0]
-    return Uint32(Int32(pair & 0xFFFFFFFF)), Int32(pair >> 32)
+def place_at(places, near, rank) -> Any:
+    """Where in a chunk its element of a rank was; ``places`` and ``near`` are those of the chunk."""
+    return Int32(cells(Uint8, places + rank, 1)[0]) + choose(rank < near, Int32(0), Int32(256))
 
 
-class ChunkMover:
-    """Moves the selected elements of one array, ``size`` bytes each, in chunks of ``rows`` rows of 32 positions. A lane
-    loads ``unit`` of them at a time."""
+def popc(word) -> Any:
+    return Int32(cute.arch.popc(Int32(word)))
 
-    def __init__(self, size: int, unit: int, rows: int) -> None:
-        self.size, self.unit, self.steps = size, unit, rows // unit
-        self.kind = WORDS[size]
-        self.load_kind = WORDS[size * unit]
-        self.unroll = min(UNROLL[unit], self.steps)
-        while self.steps % self.unroll:
-            self.unroll -= 1
+
+class ChunkCompactor:
+    """Compacts chunks of ``rows`` rows."""
+
+    def __init__(self, where: Where, rows: int) -> None:
+        self.where, self.selection, self.rows = where, where.selection, rows
+        self.chunk = rows * LANES
+        # the mask comes last
+        self.read = self.selection.sources if self.selection.values or self.selection.of_elements else ()
 
     @cute.jit
-    def move(self, begin, out, part: Part, lane):
-        """Store the selected elements of the chunk that begins at address ``begin`` of shared memory."""
-        size = self.size
-        target = out.toint() + part.offset * size
-        shift = Int32((begin - target) & (VECTOR_BYTES - 1))
-        # this many elements come before the first whole vector
-        head = (((begin + VECTOR_BYTES - 1) & -VECTOR_BYTES) - begin + shift) // size
-        low = begin - shift
-        for step in cutlass.range(0, self.steps, self.unroll, unroll=1):
-            self.scatter(begin, low, target, head, part, step, lane)
+    def compact(self, at: Chunk, bits: cute.Pointer, lane):
+        """Compact a chunk, some of whose positions exist: ``(tally, near)``. ``bits`` are in global memory."""
+        tally, near = Int32(0), Int32(0)
+        if at.position + self.chunk <= at.length:
+            tally, near = self.compact_rows(at, bits, None, lane)
+        else:
+            tally, near = self.compact_rows(at, bits, Int32(at.length - at.position), lane)
+        return tally, near
+
+    def compact_rows(self, at: Chunk, bits, stop, lane) -> tuple:
+        """``stop``: how many positions exist; None: all of them."""
+        word = self.word(at, bits, lane) if self.selection.kind == "bits" else None
+        elements: list[list] = []
+        ballots: list = []
+        for first in range(0, self.rows, UNROLL):
+            rows = range(first, min(first + UNROLL, self.rows))
+            loaded = [self.load(at, self.existing(r * LANES + lane, stop)) for r in rows]
+            elements += [mine for mine, _ in loaded]
+            if word is not None:
+                ballots += [Uint32(cute.arch.shuffle_sync(word, r)) for r in rows]
+                continue
+            for r, (mine, other) in zip(rows, loaded):
+                place = r * LANES + lane
+                flag = self.holds(mine, other, at.position + place)
+                if self.selection.kind == "heads" and r == 0:
+                    flag = flag | (at.position + lane == 0)
+                flag = flag if stop is None else flag & (place < stop)
+                ballots.append(Uint32(cute.arch.vote_ballot_sync(flag)))
+        before = [Int32(0)]  # each row
+        for ballot in ballots:
+            before.append(before[-1] + popc(ballot))
+        cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
+        self.put_all(at, elements, ballots, before, lane)
+        total, near = before[-1], before[min(NEAR_ROWS, self.rows)]
+        return pack(total, self.last(at, total, near) if self.selection.lengths is not None else 0), near
+
+    def existing(self, place, stop) -> Any:
+        """A place, or the last one of those that exist."""
+        return place if stop is None else cutlass.max(cutlass.min(place, stop - 1), 0)
+
+    def load(self, at: Chunk, place) -> tuple:
+        """The elements of a place, and its byte of a mask, or the elements before it."""
+        if self.selection.kind == "mask":
+            return self.elements(at, place), cells(Uint8, at.begins[-1] + place, 1)[0]
+        return self.elements(at, place), self.elements(at, place - 1) if self.selection.kind == "heads" else None
+
+    def holds(self, elements: list, other: Any, position) -> Any:
+        """Whether the position is selected of which ``load`` returned this."""
+        if self.selection.kind == "mask":
+            return other != Uint8(0)
+        if self.selection.kind == "heads":
+            return self.where.differ(other, elements)
+        return self.where.holds(elements, position)
+
+    def elements(self, at: Chunk, place) -> list:
+        """The elements of a place of the chunk, or of the one before it."""
+        return [cells(t.cutlass, begin + place * t.size, 1)[0] for t, begin in zip(self.read, at.begins)]
+
+    def put_all(self, at: Chunk, elements: list, ballots: list, before: list, lane) -> None:
+        """Store what is kept of a chunk."""
+        chosen, bit = self.selection, Uint32(1) << Uint32(lane)
+        kinds = [source.cutlass for source in chosen.results]
+        for r, ballot in enumerate(ballots):
+            holds, place = (ballot & bit) != Uint32(0), r * LANES + lane
+            to = self.target(r, holds, bit, ballots, before, lane)
+            kept, moves = holds | chosen.rejects, holds | chosen.rejects
+            if chosen.kind == "heads" and r == self.rows - 1:
+                moves = holds & (to < place)  # the next chunk may be comparing its first element with the last one
+            for kind, begin, value in zip(kinds, at.begins, elements[r]):
+                put_if(moves, kind, begin + to * (kind.width // 8), value)
+            if chosen.located:
+                put_if(kept, Uint8, at.places + to, Uint8(place & 0xFF))
+        if chosen.inverse:
+            self.put_words(at, ballots, before, lane)
+
+    def target(self, r: int, holds, bit, ballots: list, before: list, lane) -> Any:
+        """Where the lane's element of row ``r`` goes, which is selected if ``holds``."""
+        rank = before[r] + popc(ballots[r] & (bit - Uint32(1)))
+        return choose(holds, rank, before[-1] + (r * LANES + lane) - rank) if self.selection.rejects else rank
+
+    def put_words(self, at: Chunk, ballots: list, before: list, lane) -> None:
+        word, tally = Int32(0), Int32(0)
+        for r, ballot in enumerate(ballots):
+            word, tally = choose(lane == r, Int32(ballot), word), choose(lane == r, before[r], tally)
+        put_if(lane < self.rows, Int64, at.words + lane * 8, (Int64(tally) << 32) | (Int64(word) & 0xFFFFFFFF))
+
+    @cute.jit
+    def last(self, at: Chunk, total, near):
+        """The last place of a chunk with ``total`` ones, counted from 1; 0: there is none."""
         cute.arch.sync_warp()
-        self.store(low, target, head, part.stop, lane)
+        place = Int32(0)
+        if total > 0:
+            place = place_at(at.places, near, total - 1) + 1
+        return place
 
     @cute.jit
-    def move_apart(self, begin, out: Stepped, part: Part, lane):
-        """The same for a result whose elements do not lie side by side."""
-        for step in cutlass.range(0, self.steps, self.unroll, unroll=1):
-            self.scatter(begin, begin, out.toint(), Int32(0), part, step, lane)
-        cute.arch.sync_warp()
-        for rank in cutlass.range(lane, part.stop, LANES, unroll=4):
-            value = cells(self.kind, begin + rank * self.size, 1)[0]
-            put(self.kind, (out + (part.offset + rank)).toint(), value, cute.AddressSpace.gmem)
-
-    @cute.jit
-    def scatter(self, begin, low, target, head, part: Part, step, lane):
-        """Read ``unroll`` units a lane, and put the selected elements where they are stored from."""
-        unit, size = self.unit, self.size
-        shift = (lane * unit) % LANES
-        units = []
-        for u in cutlass.range_constexpr(self.unroll):
-            word, tally = row_of(part, (step + u) * unit + lane * unit // LANES)
-            bits = Int32(word >> Uint32(shift)) & ((1 << unit) - 1)
-            rank = count_of(tally) + Int32(cute.arch.popc(Int32(word & below(shift))))
-            place = begin + ((step + u) * LANES + lane) * (unit * size)
-            units.append((bits, rank, self.load(place, bits)))
-        cute.arch.sync_warp()  # the elements may overwrite those that other lanes have read
-        for chosen, rank, value in self.elements(units):
-            put_if(chosen & Int32(rank >= head), self.kind, low + rank * size, value)
-        if count_of(row_of(part, step * unit)[1]) < head:
-            for chosen, rank, value in self.elements(units):
-                self.put_early(chosen, rank, value, target, cutlass.min(head, part.stop))
-
-    def elements(self, units) -> Iterator:
-        """Yield of each element of some units ``(chosen, rank, value)``."""
-        for bits, rank, loaded in units:
-            for v in range(self.unit):
-                chosen = (bits >> v) & 1
-                yield chosen, rank, self.kind(loaded >> type(loaded)(8 * self.size * v)) if self.unit > 1 else loaded
-                rank = rank + chosen
-
-    @cute.jit
-    def load(self, place, bits):
-        """The unit at ``place``; any value if none of its elements is selected."""
-        value = self.load_kind(0)
-        if bits != 0:
-            value = self.load_kind(cells(self.load_kind, place, 1)[0])
-        return value
-
-    @cute.jit
-    def put_early(self, chosen, rank, value, target, head):
-        """Store an element that comes before the first whole vector."""
-        if (chosen != 0) & (rank < head):
-            put(self.kind, target + rank * self.size, value, cute.AddressSpace.gmem)
-
-    @cute.jit
-    def store(self, low, target, head, stop, lane):
-        """Store the elements from ``head`` on: in whole vectors, then one by one."""
-        size = self.size
-        vectors = cutlass.max(stop - head, 0) * size // VECTOR_BYTES
-        source = low + head * size
-        sink = target + head * size
-        for v in cutlass.range(lane, vectors, LANES, unroll=4):
-            held = cells(Int32, source + v * VECTOR_BYTES, 4, align=VECTOR_BYTES)
-            there = cells(Int32, sink + v * VECTOR_BYTES, 4, cute.AddressSpace.gmem, VECTOR_BYTES)
-            cute.autovec_copy(held, there)
-        last = head + vectors * (VECTOR_BYTES // size) + lane
-        if last < stop:
-            value = cells(self.kind, low + last * size, 1)[0]
-            put(self.kind, target + last * size, value, cute.AddressSpace.gmem)
+    def word(self, at: Chunk, bits: cute.Pointer, lane):
+        """Lane r: the word of row r."""
+        word, first = Int32(0), at.position + lane * LANES
+        if (lane < self.rows) & (first < at.length):
+            word = word_of_bits(bits, first, at.length)
+        return word

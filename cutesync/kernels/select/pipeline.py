@@ -1,42 +1,39 @@
 """Selection in one pass: resident blocks of ``teams`` teams, each a pipeline of warps with one job.
 
     load        takes tile numbers from an atomic and copies tiles into the team's stages of a ring in shared memory
-    count       finds the words of each chunk of a tile (``chunk``), and its tally: how many elements are selected
-    publish     publishes the tile's tally
+    compact     puts the selected elements of a chunk of a tile side by side (``chunk``); its tally: how many there are
+    publish     adds up the tallies of a tile's chunks, and publishes that of the tile
     look ahead  adds up the published tallies of all teams: where each of this team's tiles goes
-    move        compact a chunk a warp in place, and store it
+    store       copies the chunks' elements to the results
 
     barrier          completed by                                      waited for by
-    full[stage]      load: 1 arrival and the tile's bytes              count, publish, look ahead, move
-    counted[stage]   one lane of each count warp                       publish, move
-    ready[stage]     one lane of look ahead                            move
-    empty[stage]     one lane of each move warp, and of publish        load
+    full[stage]      load: 1 arrival and the tile's bytes              compact, publish, look ahead, store
+    counted[stage]   one lane of each compact warp                     publish
+    ready[stage]     one lane of publish, and of look ahead            store
+    empty[stage]     one lane of each store warp                       load
 
 Of strided arrays, no copy brings tiles: a stage is full when it has the tile's number.
 
     gather      read the elements of a tile one by one, and put them in its stage
 
-    gathered[stage]  one lane of each gather warp                      count
+    gathered[stage]  one lane of each gather warp                      compact
 
-A tile's count is published before the tile is compacted, and a warp that publishes never waits for other tiles: the
-reasons and the progress are those of ``scan.pipeline``. The answer of the atomic takes as long as a small tile may:
-hence several teams, which share nothing but the block. Bytes: every element, and its mask, is read once, and every
-selected element is written once.
+A warp that publishes never waits for other tiles: the reasons and the progress are those of ``scan.pipeline``. The
+answer of the atomic takes as long as a small tile may: hence several teams, which share nothing but the block. Bytes:
+every element, and its mask, is read once, and every selected element is written once.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from typing import Any
+from dataclasses import replace
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint8
 from cutlass.memory import SmemAllocator
 
-from ...dtypes import BY_NAME
+from ...dtypes import BY_NAME, DType
 from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
 from ...sync.gather import Slots
@@ -48,67 +45,52 @@ from ..gather import Tile
 from ..tiled import take_tiles
 from .base import Arguments, SelectKernel
 from .by_rows import begin_row, of_row, report_row
-from .chunk import ChunkMover, Part, cells, put
-from .count import ChunkCounter, Place
+from .chunk import Chunk, ChunkCompactor, cells, put
 from .fill import fill_rest
 from .policy import PipelinePolicy
+from .shared import Control, Shared, tensor
 from .spec import Selection
-from .store import put_last_length, put_long, store_indices, store_lengths, store_ranks, store_rejects
-from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, join_chunks, join_lanes
+from .store import (
+    Part,
+    put_last_length,
+    put_long,
+    store_indices,
+    store_lengths,
+    store_ranks,
+    store_rejects,
+    store_values,
+)
+from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, join_lanes, scan_chunks
 from .window import TileBuffer, as_copy
 
 MASK = BY_NAME["uint8"]
 
 
-@dataclass(frozen=True)
-class Shared:
-    """Shared memory: the tiles' bytes, the ring, the roles' barriers, the teams' tags of the launch, the chunks' words
-    and tallies (those of a stage side by side), and what comes before each stage's tile."""
-
-    buffers: tuple
-    tiles: TileRing
-    counted: Barriers
-    ready: Barriers
-    words: Any
-    tags: cute.Tensor
-    tallies: cute.Tensor
-    before: Before
-    gathered: Barriers | None
-
-
-def tensor(kind, count: int) -> cute.Tensor:
-    return cute.make_tensor(SmemAllocator().allocate_array(kind, count), cute.make_layout((count,)))
-
-
-class Control(IntEnum):
-    """The warps of a team's role "control", each of which has one job."""
-
-    LOAD = 0
-    PUBLISH = 1
-    LOOK_AHEAD = 2
-
-
 class PipelineSelect(SelectKernel):
     """The kernel, with the sizes of a policy."""
 
+    looks_ahead = True
+
     def __init__(self, selection: Selection, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
-        self.warps, self.teams = policy.warps_per_team, policy.teams
+        self.teams, self.chunks, self.chunk = policy.teams, policy.chunks, policy.chunk
         if policy.stages % policy.teams:  # else a warp could wait for a parity that the phase two before has, too
             raise ArgumentValueError(explain("policy", f"{policy.stages} stages", f"a multiple of {policy.teams}"))
         masked = selection.kind == "mask"
         self.fills_at_end = selection.filled and selection.rows != "apart"
-        self.places, self.heads = selection.lengths is not None, selection.kind == "heads"
+        self.lengths, self.heads = selection.lengths is not None, selection.kind == "heads"
         held = (*selection.sources, *((MASK,) * masked))
-        self.buffers = tuple(TileBuffer(dtype, self.tile, self.heads) for dtype in held)
-        warps = {"control": len(Control), "count": policy.count_warps, "move": policy.warps_per_team}
+        pitches = {dtype: self.chunk + self.padding(dtype) for dtype in held}
+        self.buffers = tuple(TileBuffer(dtype, self.chunks * pitches[dtype], self.heads) for dtype in held)
+        warps = {"control": len(Control), "compact": policy.compact_warps, "store": policy.store_warps}
         warps |= {"gather": policy.gather_warps} if selection.layout else {}
         self.roles = Roles(*(Role(name, self.teams * each) for name, each in warps.items()))
-        words = self.tile // LANES * 8
-        smem = sum(buffer.stage_bytes for buffer in self.buffers) + words + 4 * self.warps + 64
+        # of a stage: places, and words of rows
+        self.places, self.words = self.tile * selection.located, self.tile // LANES * selection.inverse
+        smem = sum(buffer.stage_bytes for buffer in self.buffers) + self.places + 8 * self.words
+        smem += 12 * self.chunks + 68
         super().__init__(selection, self.roles.threads, self.stages * smem + 128 * (len(self.buffers) + 2))
-        self.counter = ChunkCounter(self.where, policy)
-        self.movers = [ChunkMover(t.size, unit, policy.rows) for t, unit in zip(selection.results, policy.units)]
+        self.compactor = ChunkCompactor(self.where, policy.rows)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -121,21 +103,29 @@ class PipelineSelect(SelectKernel):
         )
         shared = Shared(
             buffers,
-            TileRing.make(stages, consumers=self.warps + 1),
-            Barriers.make(stages, self.policy.count_warps, name="counted"),
-            Barriers.make(stages, 1, name="ready"),
-            SmemAllocator().allocate_array(Int64, stages * (self.tile // LANES), byte_alignment=16),
+            TileRing.make(stages, consumers=self.policy.store_warps),
+            Barriers.make(stages, self.policy.compact_warps, name="counted"),
+            Barriers.make(stages, 1 + self.looks_ahead, name="ready"),
+            SmemAllocator().allocate_array(Uint8, max(stages * self.places, 1)),
+            SmemAllocator().allocate_array(Int64, max(stages * self.words, 1)),
             tensor(Int32, self.teams),
-            tensor(Int32, stages * self.warps),
+            tensor(Int32, stages * self.chunks),
+            tensor(Int32, stages * self.chunks),
+            tensor(Int32, stages * (self.chunks + 1)),
             Before(tensor(Int64, stages), tensor(Int64, stages)),
             Barriers.make(stages, self.policy.gather_warps, name="gathered") if self.gather else None,
         )
         cute.arch.sync_threads()
+        compact, store, gather = self.policy.compact_warps, self.policy.store_warps, self.policy.gather_warps
         self.roles.run(
             control=lambda warp: self.control(shared, a, warp // len(Control), warp % len(Control)),
-            count=lambda warp: self.count(shared, a, warp // self.policy.count_warps, warp % self.policy.count_warps),
-            move=lambda warp: self.move(shared, a, warp // self.warps, warp % self.warps),
-            **({"gather": lambda warp: self.bring_strided(shared, a, warp)} if self.gather else {}),
+            compact=lambda warp: self.compact(shared, a, warp // compact, warp % compact),
+            store=lambda warp: self.store(shared, a, warp // store, warp % store),
+            **(
+                {"gather": lambda warp: self.bring_strided(shared, a, warp // gather, warp % gather)}
+                if self.gather
+                else {}
+            ),
         )
 
     @cute.jit
@@ -145,7 +135,7 @@ class PipelineSelect(SelectKernel):
             in_role("load", self.load, shared, a, team, lane)
         elif warp == Control.PUBLISH:
             in_role("publish", self.publish, shared, a, team, lane)
-        else:
+        elif cutlass.const_expr(self.looks_ahead):
             in_role("look ahead", self.look_ahead, shared, a, team, lane)
 
     def arrays(self, a: Arguments) -> tuple:
@@ -174,10 +164,12 @@ class PipelineSelect(SelectKernel):
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
-        """A tile's number is asked for when there is an empty stage for it: all blocks wait for a tile that waits."""
+        """A tile's number is asked for when a stage for it is stored: all blocks wait for a tile that waits."""
         ring, everything = shared.tiles.ring, self.tiles(a)
         bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
-        at, entry = take_tiles(ring, shared.tags, a.counters, everything, (team, self.teams), bring, lane)
+        ahead = lambda at: shared.ready.await_phase(at.stage, at.parity)  # noqa: E731  # what is left is to store
+        turn = team, self.teams
+        at, entry = take_tiles(ring, shared.tags, a.counters, everything, turn, bring, lane, ahead)
         if lane == 0:
             self.hand_over(shared, at, Int32(DONE), [])
             blocks, _, _ = cute.arch.grid_dim()
@@ -201,16 +193,16 @@ class PipelineSelect(SelectKernel):
         shared.tiles.ring.load_alone(at, copies)
 
     @cute.jit
-    def bring_strided(self, shared: cutlass.Constexpr, a: Arguments, warp):
+    def bring_strided(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
         """A team's warp: its share of each tile of the team."""
         warps, sizes = self.policy.gather_warps, tuple(buffer.dtype.size for buffer in self.buffers)
-        at = shared.tiles.first(warp // warps)
+        at = shared.tiles.first(team)
         while at.number != DONE:
             first = Int64(self.inside(a, at.number)[1]) * self.tile
             tile = Tile(first, cutlass.min(first + self.tile, a.count), a.count, self.base(a, at.number), False)
             firsts = [buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(a))]
             store = functools.partial(self.put, firsts)
-            self.gather.fill(self.arrays(a), sizes, store, tile, -1 if self.heads else 0, warp % warps, warps)
+            self.gather.fill(self.arrays(a), sizes, store, tile, -1 if self.heads else 0, warp, warps)
             shared.gathered[at.stage].arrive_once()
             at = shared.tiles.next(at, self.teams)
 
@@ -219,26 +211,49 @@ class PipelineSelect(SelectKernel):
         put(type(word), firsts[k] + place * self.buffers[k].dtype.size, word)
 
     @cute.jit
-    def count(self, shared: cutlass.Constexpr, a: Arguments, team, counter):
-        """Chunks ``counter``, ``counter + count_warps``, ... of each tile of the team."""
-        lane, tallies = cute.arch.lane_idx(), shared.tallies
+    def compact(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
+        """A team's warp: chunks ``warp``, ``warp + compact_warps``, ... of each tile of the team."""
+        lane, tallies, nears = cute.arch.lane_idx(), shared.tallies, shared.nears
         at = shared.tiles.first(team)
         while at.number != DONE:
             if cutlass.const_expr(self.gather is not None):
                 shared.gathered.await_phase(at.stage, at.parity)
             own, number = self.inside(a, at.number)
-            firsts = tuple(buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(own)))
-            for chunk in cutlass.range(counter, self.warps, self.policy.count_warps, unroll=1):
-                inside = chunk * self.policy.chunk
-                place = Place(firsts, inside, Int64(number) * self.tile + inside, a.count)
-                tally = self.counter.count(place, own.where, self.words_of(shared, at.stage, chunk), lane)
+            for chunk in cutlass.range(warp, self.existing(a, number), self.policy.compact_warps, unroll=1):
+                begins = self.begins(shared, self.arrays(own), at.stage, chunk)
+                here = Chunk(begins, *self.extent(a, number, chunk), *self.places_of(shared, at.stage, chunk))
+                tally, near = self.compactor.compact(here, own.where, lane)
                 if lane == 0:
-                    tallies[at.stage * self.warps + chunk] = tally
+                    tallies[at.stage * self.chunks + chunk] = tally
+                    nears[at.stage * self.chunks + chunk] = near
             shared.counted[at.stage].arrive_once()
             at = shared.tiles.next(at, self.teams)
 
-    def words_of(self, shared, stage, chunk):
-        return shared.words + (stage * self.warps + chunk) * self.policy.rows
+    def existing(self, a: Arguments, number):
+        """How many chunks of a tile, by its number in the row, have positions that exist."""
+        rest = cutlass.min(cutlass.max(a.count - Int64(number) * self.tile, Int64(0)), Int64(self.tile))
+        return (Int32(rest) + (self.chunk - 1)) // self.chunk
+
+    def extent(self, a: Arguments, number, chunk) -> tuple:
+        """Where a chunk of a tile begins, and where its positions stop."""
+        return Int64(number) * self.tile + chunk * self.chunk, a.count
+
+    def padding(self, dtype: DType) -> int:
+        """How many elements there are between chunks in shared memory."""
+        return 0
+
+    def begins(self, shared, arrays: tuple, stage, chunk) -> tuple:
+        """The addresses of the elements of a chunk in shared memory, of each array."""
+        pairs = zip(shared.buffers, arrays)
+        return tuple(
+            b.first(stage, x) + chunk * ((self.chunk + self.padding(b.dtype)) * b.dtype.size) for b, x in pairs
+        )
+
+    def places_of(self, shared, stage, chunk) -> tuple:
+        """The addresses of the places and the words of a chunk."""
+        places = Int32(shared.places.toint()) + (stage * self.chunks + chunk) * self.chunk
+        words = Int32(shared.words.toint()) + (stage * self.chunks + chunk) * (self.policy.rows * 8)
+        return places, words
 
     def slots(self, a: Arguments, shared, team) -> Slots:
         """The tiles' tallies. The team's loader has stored the launch's tag."""
@@ -246,25 +261,27 @@ class PipelineSelect(SelectKernel):
 
     @cute.jit
     def publish(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
+        tallies, known, chunks = shared.tallies, shared.inside, self.chunks
         at = shared.tiles.first(team)
         while at.number != DONE:
             shared.counted.await_phase(at.stage, at.parity)
-            tally = self.tally(shared, at.stage, Int32(self.warps))
-            cute.arch.sync_warp()
+            tally = Int32(0)
+            if lane < self.existing(a, self.inside(a, at.number)[1]):
+                tally = tallies[at.stage * chunks + lane]
+            before, through = scan_chunks(tally, lane, self.chunk, self.lengths)
             slots = self.slots(a, shared, team)
-            if lane == 0:
-                slots.publish(at.number, (tally,))
-                shared.tiles.ring.empty[at.stage].arrive()  # it has read no byte that a copy brought: no fence
+            if lane < chunks:
+                known[at.stage * (chunks + 1) + lane] = before
+            if lane == chunks - 1:
+                known[at.stage * (chunks + 1) + chunks] = through
+                slots.publish(at.number, (through,))
+            shared.ready[at.stage].arrive_once()
             at = shared.tiles.next(at, self.teams)
-
-    def tally(self, shared, stage, stop):
-        """The tally of the first ``stop`` chunks of a tile."""
-        tallies = [shared.tallies[stage * self.warps + k] for k in range(self.warps)]
-        return join_chunks(tallies, self.policy.chunk, stop, self.places)
 
     @cute.jit
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
-        """A team's warp: what comes before each tile, and at the end before the rest that is filled."""
+        """A team's warp: what comes before each tile, and at the end before the rest that is filled. Then it arrives
+        for the warp that publishes, too."""
         before, summed, over = Before.nothing(), Int32(0), Int32(0)
         counts, lasts = shared.before
         at = shared.tiles.first(team)
@@ -279,32 +296,78 @@ class PipelineSelect(SelectKernel):
                 if base > summed:
                     before, summed = begin_row(self.selection, before, summed, base)
             while summed < tile:
-                before = add_tiles(slots, before, summed, tile, base, self.tile, self.places, lane)
+                before = add_tiles(slots, before, summed, tile, base, self.tile, self.lengths, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
-            known = join_lanes(before, self.places)
+            known = join_lanes(before, self.lengths)
             if lane == 0:
                 counts[at.stage] = known.count
                 lasts[at.stage] = known.last
-            shared.ready[at.stage].arrive_once()
+            cute.arch.sync_warp()  # its lanes have read the tile's number
+            if lane == 0:
+                shared.ready[at.stage].arrive(1 + over)
             if over == 0:
                 at = shared.tiles.next(at, self.teams)
 
     @cute.jit
-    def move(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
-        """A team's warp: its chunk of each tile of the team. Its release also covers the reads of the count warps."""
-        at = shared.tiles.first(team)
+    def store(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
+        """A team's warp: chunks ``warp``, ``warp + store_warps``, ... of each tile of the team. Its release also covers
+        what the compact warps did."""
+        at, warps = shared.tiles.first(team), self.policy.store_warps
         while at.number != DONE:
-            shared.counted.await_phase(at.stage, at.parity)
             shared.ready.await_phase(at.stage, at.parity)
-            self.move_chunk(shared, a, at, warp, cute.arch.lane_idx())
+            self.store_tile(shared, a, at, warp, cute.arch.lane_idx())
             shared.tiles.ring.release(at)
             at = shared.tiles.next(at, self.teams)
         if cutlass.const_expr(self.fills_at_end):
-            shared.ready.await_phase(at.stage, at.parity)
+            if cutlass.const_expr(self.looks_ahead):
+                shared.ready.await_phase(at.stage, at.parity)
             blocks, _, _ = cute.arch.grid_dim()
-            worker = (cute.arch.block_idx()[0] * self.teams + team) * self.warps + warp
-            total, lane = Int64(shared.before.count[at.stage]), cute.arch.lane_idx()
-            fill_rest(a, self.selection, total, worker, blocks * self.teams * self.warps, lane)
+            worker = (cute.arch.block_idx()[0] * self.teams + team) * warps + warp
+            total, lane = self.total(shared, a, at.stage), cute.arch.lane_idx()
+            fill_rest(a, self.selection, total, worker, blocks * self.teams * warps, lane)
+
+    def total(self, shared, a: Arguments, stage):
+        """How many elements are selected in all, once there are no more tiles."""
+        return Int64(shared.before.count[stage])
+
+    @cute.jit
+    def store_tile(self, shared: cutlass.Constexpr, a: Arguments, at, warp, lane):
+        before = Before(Int64(shared.before.count[at.stage]), Int64(shared.before.last[at.stage]))
+        own, number = self.inside(a, at.number)
+        position = Int64(number) * self.tile
+        if cutlass.const_expr(a.rows is not None):
+            self.close_row(shared, a, own, (at, number), before, warp, lane)
+        elif cutlass.const_expr(not self.selection.rejects):
+            if (at.number == self.tiles(a) - 1) & (warp == 0) & (lane == 0):
+                report(a, add_tile(before, self.tally(shared, at.stage), position, self.lengths), self.lengths)
+        room = Int32(cutlass.max(cutlass.min(a.capacity - before.count, Int64(self.tile)), Int64(-1)))
+        for chunk in cutlass.range(warp, self.existing(a, number), self.policy.store_warps, unroll=1):
+            inside = shared.inside[at.stage * (self.chunks + 1) + chunk]
+            here = add_tile(before, inside, position, self.lengths)
+            count, rest = count_of(shared.tallies[at.stage * self.chunks + chunk]), room - count_of(inside)
+            stop = cutlass.min(cutlass.max(rest, 0), count)
+            extent = self.extent(a, number, chunk)
+            near = shared.nears[at.stage * self.chunks + chunk]
+            part = Part(here.count, count, rest, stop, near, *extent, *self.places_of(shared, at.stage, chunk))
+            self.store_chunk(own, part, self.begins(shared, own.x, at.stage, chunk), here.last, lane)
+
+    def tally(self, shared, stage):
+        """The tally of a tile."""
+        return shared.inside[stage * (self.chunks + 1) + self.chunks]
+
+    def store_chunk(self, a: Arguments, part: Part, begins: tuple, last, lane) -> None:
+        """Store what is known of a chunk. ``begins`` are the addresses of its elements, and ``last`` the place of the
+        selected element before it, counted from 1."""
+        for out, source, begin in zip(a.out, self.selection.results, begins):
+            store_values(out, source.size, begin, part.offset, part.stop, lane)
+        if self.selection.indices:
+            store_indices(a.places, part, lane)
+        if self.selection.inverse:
+            store_ranks(a.ranks, part, a.count, self.policy.rows, lane)
+        if self.lengths:
+            store_lengths(a.lengths, part, last, lane)
+        if self.selection.rejects:
+            store_rejects(a, part, begins, self.chunk, lane)
 
     @cute.jit
     def close_row(self, shared: cutlass.Constexpr, a: Arguments, own: Arguments, tile, before: Before, warp, lane):
@@ -316,41 +379,9 @@ class PipelineSelect(SelectKernel):
             if (number == 0) & (warp == 0) & (lane == 0):
                 put_long(a.starts, Int64(at.number // tiles), before.count)
         if number == tiles - 1:
-            everything = self.tally(shared, at.stage, Int32(self.warps))
-            total = add_tile(before, everything, Int64(number) * self.tile, self.places)
-            report_row(a, own, self.selection, total, at.number == self.tiles(a) - 1, warp, self.warps, lane)
-
-    @cute.jit
-    def move_chunk(self, shared: cutlass.Constexpr, a: Arguments, at, warp, lane):
-        before = Before(Int64(shared.before.count[at.stage]), Int64(shared.before.last[at.stage]))
-        everyone, (a, number) = a, self.inside(a, at.number)
-        position = Int64(number) * self.tile
-        if cutlass.const_expr(a.rows is not None):
-            self.close_row(shared, everyone, a, (at, number), before, warp, lane)
-        elif cutlass.const_expr(not self.selection.rejects):
-            if (at.number == self.tiles(a) - 1) & (warp == 0) & (lane == 0):
-                everything = self.tally(shared, at.stage, Int32(self.warps))
-                report(a, add_tile(before, everything, position, self.places), self.places)
-        before = add_tile(before, self.tally(shared, at.stage, warp), position, self.places)
-        count = count_of(shared.tallies[at.stage * self.warps + warp])
-        stop = Int32(cutlass.min(cutlass.max(a.capacity - before.count, Int64(0)), Int64(count)))
-        part = Part(self.words_of(shared, at.stage, warp), before.count, stop)
-        first, rows = position + warp * self.policy.chunk, self.policy.rows
-        if cutlass.const_expr(self.selection.indices):
-            store_indices(a.places, part, first, rows, lane)
-        if cutlass.const_expr(self.selection.inverse):
-            store_ranks(a.ranks, part, first, a.count, rows, lane)
-        if cutlass.const_expr(self.places):
-            packed = self.selection.rows == "packed"
-            store_lengths(a.lengths, part, first, before.last, a.capacity, rows, packed, lane)
-        if cutlass.const_expr(self.selection.rejects):
-            begins = [buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, a.x)]
-            begins = [begin + warp * (self.policy.chunk * mover.size) for begin, mover in zip(begins, self.movers)]
-            store_rejects(a, part, first, begins, rows, lane)
-        for mover, buffer, array, out in zip(self.movers, shared.buffers, a.x, a.out):
-            begin = buffer.first(at.stage, array) + warp * (self.policy.chunk * mover.size)
-            move = mover.move_apart if self.selection.stepped else mover.move
-            move(begin, out, part, lane)
+            total = add_tile(before, self.tally(shared, at.stage), Int64(number) * self.tile, self.lengths)
+            last = at.number == self.tiles(a) - 1
+            report_row(a, own, self.selection, total, last, warp, self.policy.store_warps, lane)
 
 
 @cute.jit

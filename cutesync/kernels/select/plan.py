@@ -3,34 +3,51 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...dtypes import BY_NAME, INT32, INT64
+from ...ops import operator
 from ...runtime import workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...runtime.layout import Axis
 from ...runtime.view import View, is_c_contiguous
+from ...sizes import ceil_div
 from ..axes import numbers as numbers_of, parameters
-from ..layouts import strided
-from ..states import numbered
-from .policy import PipelinePolicy, Problem, choose
+from ..layouts import Strided, strided
+from ..scan.plan import plan as plan_scan
+from ..scan.spec import ScanSpec
+from ..states import Single, numbered
+from .policy import (
+    LANES,
+    MIN_COLUMN,
+    MIN_COLUMNS,
+    MIN_LENGTH,
+    Choice,
+    ColumnCountPolicy,
+    PipelinePolicy,
+    Problem,
+    choose,
+    choose_columns,
+)
 from .spec import Selection, SelectSpec
 
+ALIGNED = 256  # an address of temporaries
 GROUP = 128  # tiles per group of sync.lookback: there is a multiple of this many slots
 
 
-def kernel_spec(policy: PipelinePolicy, selection: Selection) -> KernelSpec:
+def kernel_spec(policy: PipelinePolicy | ColumnCountPolicy, selection: Selection) -> KernelSpec:
     """Return the kernel of a policy."""
     results = selection.results
     arrays = [
         Pointer("where", BY_NAME["uint32" if selection.kind == "bits" else "uint8"]),
         *(Pointer(name, INT64) for name in ("n", *places_of(selection, True), "ranks", "count")),
         Pointer("lengths", selection.lengths or INT64),
-        *([Pointer("starts", INT64)] if selection.rows == "packed" else []),
+        *([Pointer("starts", INT64)] if selection.begins else []),
         *(Pointer(name, t) for name, t in zip(numbered("x", selection.sources), selection.sources)),
         *(Pointer(name, t) for name, t in zip(numbered("out", results), results)),
     ]
@@ -88,32 +105,57 @@ def plan(spec: SelectSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
 
 
 def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
-    """Prepare a launch. The inputs are the arrays of elements, then ``where``, ``n`` and run-time
+    """Prepare the launches that select. The inputs are the arrays of elements, then ``where``, ``n`` and run-time
     arguments, as far as there are any."""
     selection, outer = replace(spec.selection, stepped=not all(out.contiguous for out in outs)), None
     by_rows = _by_rows(selection, outs)
     if selection.stepped and by_rows:
         outer = strided(tuple(_rows_of(out, len(spec.outer)) for out in by_rows), True, "outer")
-        selection = replace(selection, outer=outer.layout if outer else None)
+    selection = replace(selection, outer=outer.layout if outer else None, columns=in_columns(spec))
     names = list(numbered("x", selection.sources))
     names += ["where"] if selection.kind in ("mask", "bits") else []
     names += ["n"] if selection.counted else []
     names += numbered("arg", selection.args)
-    by_name = dict(zip(names, views))
+    ranks, lengths = ["ranks"] * selection.inverse, ["lengths"] * (selection.lengths is not None)
+    names += [*numbered("out", selection.results), *places_of(selection), *ranks, *lengths]
+    names += ["starts", "count"] if selection.rows == "packed" else ["count"]
+    values, device = _values(spec, selection, outs, outer), views[0].device
     problem = Problem(
         spec.length,
         tuple(source.size for source in selection.sources),
-        tuple(view.ptr for view in views[: len(selection.sources)]),
-        by_name["where"].ptr if selection.kind == "mask" else None,
+        selection.kind == "mask",
         selection.layout is not None,
+        selection.kind == "heads",
+        selection.located,
+        selection.inverse,
         spec.rows if selection.rows else None,
-        spec.whole,
     )
-    choice = choose(problem)
+
+    def prepared(choice: Choice) -> Run:
+        claim = functools.partial(workspace.counters_and_slots, slots=-(-choice.tiles // GROUP) * GROUP)
+        kernel = kernel_spec(choice.policy, selection)
+        claimed = claim if isinstance(choice.policy, PipelinePolicy) else None
+        return Launch(kernel, device, choice.grid, values, names, claimed, stream).run
+
+    if not selection.columns:
+        return prepared(choose(problem))
+    assert spec.strided is not None
+    *others, across, down = spec.strided.axes[0]
+    columns = math.prod(axis.extent for axis in (*others, across))
+    groups = math.prod(axis.extent for axis in others) * ceil_div(across.extent, LANES)
+    counts, selects = choose_columns(problem, lambda chunk: groups * ceil_div(down.extent, chunk))
+    names.append("starts")
+    chunks = columns * ceil_div(down.extent, selects.policy.chunk)
+    every = tuple(range(len(names)))
+    steps = [(prepared(counts), every), (_summed(chunks, device, stream), every[-1:] * 2), (prepared(selects), every)]
+    return in_turn(steps, (8 * chunks,), device)
+
+
+def _values(spec: SelectSpec, selection: Selection, outs: Views, outer: Strided | None) -> dict[str, Any]:
+    """Return the constant parameters of a launch."""
     values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity, "rows": spec.rows, "pitch": spec.whole}
-    ranks, lengths = ["ranks"] * selection.inverse, ["lengths"] * (selection.lengths is not None)
-    fills = [*numbered("fill", selection.results), *["fill_place"] * selection.indices, *["fill_length"] * len(lengths)]
-    values |= dict(zip(fills, spec.fill))
+    fills = [*numbered("fill", selection.results), *["fill_place"] * selection.indices]
+    values |= dict(zip((*fills, *["fill_length"] * (selection.lengths is not None)), spec.fill))
     if selection.stepped:
         steps = [step for out in outs[:-1] for step in out.steps[-1 - selection.together :]]
         values |= {f"step{i}": step for i, step in enumerate(steps)}
@@ -121,9 +163,25 @@ def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
     axes = [Axis(extent, ()) for extent in spec.shape[len(spec.shape) - selection.axes :]]
     coordinates = parameters("axis", selection.axes, 0, selection.wide)
     values |= dict(zip((p.name for p in coordinates), numbers_of(axes, selection.axes, 0, selection.wide)))
-    values |= spec.strided.values if spec.strided else {}
-    names += [*numbered("out", selection.results), *places_of(selection), *ranks, *lengths]
-    names += ["starts", "count"] if selection.rows == "packed" else ["count"]
-    claim = functools.partial(workspace.counters_and_slots, slots=-(-choice.tiles // GROUP) * GROUP)
-    kernel = kernel_spec(choice.policy, selection)
-    return Launch(kernel, views[0].device, choice.grid, values, names, claim, stream).run
+    return values | (spec.strided.values if spec.strided else {})
+
+
+def in_columns(spec: SelectSpec) -> bool:
+    """Whether arrays are read in columns: elements are neighbours in memory along the last axis but one."""
+    chosen = spec.selection
+    if spec.strided is None or chosen.rows:
+        return False
+    layout, (axes, *more) = spec.strided
+    if chosen.kind not in ("mask", "callable", "nonzero") or not (chosen.values or chosen.indices):
+        return False
+    if more or layout.wide or len(axes) < 2 or spec.length < MIN_LENGTH:
+        return False
+    (across, steps), (down, others) = axes[-2:]
+    return abs(steps[0]) == 1 != abs(others[0]) and across >= MIN_COLUMNS and down >= MIN_COLUMN
+
+
+def _summed(length: int, device: int, stream: int) -> Run:
+    """Prepare a launch that adds up an array of int64, in place."""
+    add = Single(operator("add"), INT64, INT64, INT64)
+    view = View(ALIGNED, (length,), INT64, device, True)
+    return plan_scan(ScanSpec(add, False, False, shape=(length,), lengths=(length,)), (view,), (view,), stream)[0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div, power_of_two_below
@@ -10,45 +12,48 @@ from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
-WORD_BYTES = 8  # of shared memory for 32 positions: which are selected, and how many before them
+PLACE_BYTES = 1  # of shared memory for a position whose place is kept
+WORD_BYTES = 8  # for 32 positions: which are selected, and how many before them
 STAGE_BYTES, RING_BYTES = 28 << 10, 216 << 10  # most of a tile, and of all tiles in the ring
 MAX_STAGES = 12
 MAX_TILE = 1 << 14  # positions: a tally counts those of a tile in 15 bits
-MIN_ROWS = 4  # of a chunk: one-byte elements are moved four to a lane
+MAX_WORDS = 16  # registers of a lane for the elements of a chunk
+MIN_ROWS = 4  # of a chunk, if their elements fit
 
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` positions with elements of ``sizes`` bytes. ``addresses`` are those of the arrays of elements,
-    ``mask`` is the address of a mask (None: there is none). ``strided``: elements are gathered. Of a selection by
-    rows, ``length`` is that of each of ``rows``, which lie ``pitch`` elements apart."""
+    """``length`` positions with elements of ``sizes`` bytes, and a ``mask``. ``strided``: elements are gathered.
+    ``heads``: the first elements of runs are selected. ``located``: the places of selected elements are kept;
+    ``inverse``: the words of rows, too. Of a selection by rows, ``length`` is that of each of ``rows``."""
 
     length: int
     sizes: tuple[int, ...]
-    addresses: tuple[int, ...]
-    mask: int | None = None
+    mask: bool = False
     strided: bool = False
+    heads: bool = False
+    located: bool = False
+    inverse: bool = False
     rows: int | None = None
-    pitch: int = 0
+
+    @property
+    def bytes(self) -> float:
+        """The shared memory for a position."""
+        return sum(self.sizes) + self.mask + PLACE_BYTES * self.located + WORD_BYTES / LANES * self.inverse
 
 
 @dataclass(frozen=True)
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
-    """Resident blocks of ``teams`` teams, which share a ring of ``stages`` tiles. In a team, ``count_warps`` warps
-    count the selected elements of each tile, and ``warps_per_team`` warps move them, a chunk of ``rows`` times 32
-    positions each.
-
-    ``units``: for each array, how many elements a lane moves at once. ``mask_aligned``: masks begin on 16 bytes.
-    ``gather_warps`` warps of a team bring the tiles of strided arrays, if there are any.
-    """
+    """Resident blocks of ``teams`` teams, which share a ring of ``stages`` tiles of ``chunks`` chunks of ``rows`` times
+    32 positions. In a team, ``compact_warps`` warps compact chunks, and ``store_warps`` warps store them;
+    ``gather_warps`` warps bring the tiles of strided arrays, if there are any."""
 
     teams: int
-    count_warps: int
-    warps_per_team: int
+    compact_warps: int
+    store_warps: int
+    chunks: int
     rows: int
     stages: int
-    units: tuple[int, ...]
-    mask_aligned: bool = True
     gather_warps: int = 0
 
     @property
@@ -59,43 +64,54 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     @property
     def tile(self) -> int:
         """Positions of a tile."""
-        return self.chunk * self.warps_per_team
+        return self.chunk * self.chunks
+
+
+P = TypeVar("P", bound=PipelinePolicy)
+
+
+@dataclass(frozen=True)
+class ColumnPolicy(PipelinePolicy, kernel=".columns:ColumnSelect"):
+    """The same for arrays whose neighbours in memory are in columns side by side: ``chunks`` is 32."""
+
+
+@dataclass(frozen=True)
+class ColumnCountPolicy(Policy, kernel=".columns:ColumnCounts"):
+    """Blocks of ``warps`` warps, each of which counts the selected elements of 32 chunks of ``chunk`` positions."""
+
+    warps: int
+    chunk: int
 
 
 @dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``tiles`` at most."""
 
-    policy: PipelinePolicy
+    policy: PipelinePolicy | ColumnCountPolicy
     tiles: int
     grid: int
 
 
-# H200, 2**28 int32 and a mask: 507 us; with one team of as many warps 646 us, with three of 4 warps 617 us.
-PIPELINE = PipelinePolicy(teams=2, count_warps=4, warps_per_team=8, rows=32, stages=4, units=())
-# Elements of one byte take more time of the warps: 2**28 int8 and a mask 249 us, with the teams above 279 us.
-NARROW = replace(PIPELINE, teams=3, count_warps=2, warps_per_team=4)
-# Strided arrays: one team, as most of the warps bring elements. Not measured on a GPU.
-GATHERED = replace(PIPELINE, teams=1, count_warps=4, gather_warps=8)
+# H200, 2**28 int32: a callable that selects half 430 us, a mask 489 us, run lengths (runs of 8) 470 us. The time
+# follows the bytes of the ring: a tile keeps its stage for some 9 us, from its ticket to its last store. Tiles of half
+# the size take 630 us, of twice the size 508 us.
+PIPELINE = PipelinePolicy(teams=2, compact_warps=4, store_warps=4, chunks=8, rows=16, stages=4)
+ONE_TEAM = replace(PIPELINE, teams=1, compact_warps=8, store_warps=8)
+RUNS_BYTES = 56 << 10  # of a tile where runs are all that is asked for: 354 us with one team instead of 390
+# Strided arrays: one team, as most of the warps bring elements.
+GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=8)
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner.
-SMALL = replace(PIPELINE, teams=1, count_warps=8)
-
-
+SMALL = replace(PIPELINE, teams=1, compact_warps=8)
+# Columns of at least so many positions, in arrays of at least so many: two launches more.
+MIN_COLUMN, MIN_COLUMNS, MIN_LENGTH = 64, 8, 1 << 16
+COUNT_WARPS = 8
+COLUMNS = ColumnPolicy(teams=1, compact_warps=4, store_warps=4, chunks=LANES, rows=4, stages=4, gather_warps=16)
 # Rows of up to so many positions: more teams of fewer warps, as a tile has one row at most. Not measured on a GPU.
 SHORT_ROWS = (
-    (128, replace(PIPELINE, teams=4, count_warps=1, warps_per_team=1)),
-    (512, replace(PIPELINE, teams=4, count_warps=1, warps_per_team=2)),
-    (2048, NARROW),
+    (128, replace(PIPELINE, teams=4, compact_warps=1, store_warps=1)),
+    (512, replace(PIPELINE, teams=4, compact_warps=2, store_warps=1)),
+    (2048, replace(PIPELINE, teams=3, compact_warps=4, store_warps=2)),
 )
-
-
-def fitted(policy: PipelinePolicy, problem: Problem) -> PipelinePolicy:
-    """Return the policy for the alignment of a problem: a lane moves the elements of a 4-byte word at once if words are
-    aligned, in every row."""
-    pitch = 0 if problem.rows is None or problem.strided else problem.pitch
-    aligned = lambda at, size, unit: at % unit == 0 and pitch * size % unit == 0  # noqa: E731
-    units = tuple(max(1, 4 // n) if aligned(at, n, 4) else 1 for n, at in zip(problem.sizes, problem.addresses))
-    return replace(policy, units=units, mask_aligned=aligned(problem.mask or 0, 1, 16))
 
 
 def chosen(policy: PipelinePolicy, problem: Problem, blocks: int = SMS) -> Choice:
@@ -106,22 +122,49 @@ def chosen(policy: PipelinePolicy, problem: Problem, blocks: int = SMS) -> Choic
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
-    masked = problem.mask is not None
-    each = sum(problem.sizes) + masked + WORD_BYTES / LANES  # bytes of shared memory for a position
-    base = GATHERED if problem.strided else NARROW if masked and problem.sizes == (1,) else PIPELINE
+    base, stage = GATHERED if problem.strided else PIPELINE, STAGE_BYTES
+    if problem.heads and not problem.located and not problem.strided:
+        base, stage = ONE_TEAM, RUNS_BYTES
+    elif problem.mask and problem.located and not problem.strided:
+        base = ONE_TEAM  # there are few stages: elements, a mask and indices 870 us instead of 1013
     spread = max(problem.length // SMS, 1)  # a tile for each multiprocessor
     if problem.rows is not None:
         base = next((policy for length, policy in SHORT_ROWS if problem.length <= length), base)
         base = replace(base, gather_warps=2) if problem.strided and base is not GATHERED else base
         spread = problem.length * 2 - 1  # as a power of two below: a tile for each row
-    unit = base.warps_per_team * LANES
-    most = min(power_of_two_below(int(STAGE_BYTES / each)), MAX_TILE) // unit
-    spread = power_of_two_below(max(spread, 1)) // unit
+    most = min(power_of_two_below(int(stage / problem.bytes)), MAX_TILE)
+    spread = power_of_two_below(spread)
     if spread <= most and not problem.strided and problem.rows is None:
-        base = replace(SMALL, warps_per_team=base.warps_per_team)
-    rows = max(MIN_ROWS, min(most, spread))
-    stages = min(MAX_STAGES, int(RING_BYTES / (each * rows * unit))) // base.teams * base.teams
+        base = SMALL
+    return chosen(sized(base, problem, min(most, spread)), problem)
+
+
+def choose_columns(problem: Problem, tiles: Callable[[int], int], blocks: int = SMS) -> tuple[Choice, Choice]:
+    """Return the policies and launches of a problem in columns: one counts, and one selects. ``tiles`` is the number of
+    tiles of chunks of a length."""
+    policy = with_stages(replace(COLUMNS, rows=min(COLUMNS.rows, most_rows(problem))), problem)
+    counts = ColumnCountPolicy(COUNT_WARPS, policy.chunk)
+    number = tiles(policy.chunk)
+    return Choice(counts, number, ceil_div(number, counts.warps)), Choice(policy, number, min(blocks, number))
+
+
+def sized(policy: PipelinePolicy, problem: Problem, tile: int) -> PipelinePolicy:
+    """Return the policy with chunks and stages for tiles of some ``tile`` positions."""
+    rows = min(most_rows(problem), max(MIN_ROWS, tile // (policy.compact_warps * LANES)))
+    chunks = min(LANES, max(policy.compact_warps, tile // (rows * LANES)))
+    return with_stages(replace(policy, rows=rows, chunks=chunks), problem)
+
+
+def most_rows(problem: Problem) -> int:
+    """Return the most rows of a chunk whose elements a warp can hold."""
+    words = sum(max(1, size // 4) for size in problem.sizes) or 1
+    return power_of_two_below(max(1, MAX_WORDS // words))
+
+
+def with_stages(policy: P, problem: Problem) -> P:
+    """Return the policy with as many stages as there is shared memory for."""
+    stages = min(MAX_STAGES, int(RING_BYTES / (problem.bytes * policy.tile))) // policy.teams * policy.teams
     if stages == 0:
-        allowed = f"elements of at most {int(RING_BYTES / (MIN_ROWS * unit * base.teams))} bytes in all"
+        allowed = f"elements of at most {int(RING_BYTES / (policy.tile * policy.teams))} bytes in all"
         raise ArgumentValueError(explain("x", f"{sum(problem.sizes)} bytes at each position", allowed))
-    return chosen(fitted(replace(base, rows=rows, stages=stages), problem), problem)
+    return replace(policy, stages=stages)

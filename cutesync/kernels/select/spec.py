@@ -31,7 +31,8 @@ class Selection:
     ``stepped``: elements of results do not lie side by side; ``outer`` is then how the rows of results that lie apart
     are found, and the count of each. ``rejects``: the elements that are not selected come
     behind the others; how many are selected is known. ``rows``: of a selection by rows, what is selected of each goes
-    to the start of a row of the results ("apart"), or behind that of the row before ("packed").
+    to the start of a row of the results ("apart"), or behind that of the row before ("packed"). ``columns``: neighbours
+    in memory lie along the last axis but one.
     """
 
     kind: str
@@ -54,11 +55,27 @@ class Selection:
     rejects: bool = False
     rows: str = ""
     outer: Layout | None = None
+    columns: bool = False
 
     @property
     def results(self) -> tuple[DType, ...]:
         """The types of the arrays of elements that are written."""
         return self.sources if self.values else ()
+
+    @property
+    def of_elements(self) -> bool:
+        """Whether the elements say which positions are selected."""
+        return self.kind in ("callable", "nonzero", "heads")
+
+    @property
+    def begins(self) -> bool:
+        """Whether there is an array of where parts of the results begin."""
+        return self.rows == "packed" or self.columns
+
+    @property
+    def located(self) -> bool:
+        """Whether results follow from the places of selected elements."""
+        return self.indices or self.lengths is not None
 
     @property
     def places(self) -> int:
@@ -82,9 +99,10 @@ class Selection:
         """Identifies the machine code in caches."""
         fn = "" if self.fn is None else identify(self.fn).key
         flags = self.values, self.indices, self.counted, self.filled, self.takes_index, self.inverse, self.equal_nan
-        form = self.axes, self.together, self.wide, self.layout, self.stepped, self.rejects, self.rows, self.outer
+        form = self.axes, self.together, self.wide, self.layout, self.stepped, self.rejects
+        rows = self.rows, self.outer, self.columns
         args = tuple((a.dtype.name, a.in_memory) for a in self.args)
-        return (self.kind, tuple(t.name for t in self.sources), *flags, str(self.lengths), fn, args, form)
+        return (self.kind, tuple(t.name for t in self.sources), *flags, str(self.lengths), fn, args, form, rows)
 
 
 @dataclass(frozen=True)

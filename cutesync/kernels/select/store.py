@@ -1,26 +1,32 @@
-"""What is stored of a chunk's words alone: indices of selected positions, ranks of all, lengths of runs.
+"""What is stored of a chunk: elements, indices, lengths of runs, ranks of all positions.
 
-All 32 lanes of a warp call; a lane looks at one position of each row, and neighbouring results go to neighbouring
-addresses.
+All 32 lanes of a warp call. Results of a chunk lie side by side in the arrays: a warp stores whole lines of 128 bytes.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import NamedTuple
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 
-from ...monoid import choose
 from ...warp import LANES
 from ..coordinates import element
-from ..gather import WORDS, coordinates
-from .chunk import Part, cells, put, row_of
-from .tally import Before, count_of, last_of
+from ..gather import WORDS, Stepped, coordinates
+from .chunk import NEAR_ROWS, cells, place_at, popc, put
+from .tally import Before
 from .where import below
 
 UNROLL = 4
+WORD_BYTES = 4
+LINE_BYTES = LANES * WORD_BYTES
+
+# What a compacted chunk has: ``count`` selected elements, which begin at index ``offset`` of the results. There is room
+# for ``room`` elements from there (-1: nor for the one before), and for ``stop`` of the chunk's. The chunk begins at
+# ``position`` of the array, whose positions stop at ``end``; its places and words (``chunk``) at these addresses.
+Part = namedtuple("Part", "offset count room stop near position end places words")
 
 
 class Places(NamedTuple):
@@ -54,68 +60,96 @@ def put_last_length(a, total: Before) -> None:
     put_length(a.lengths, total.count - 1, a.count - (total.last - 1))
 
 
-def selects(word, lane):
-    """Whether the lane's position of a row is selected."""
-    return ((word >> Uint32(lane)) & Uint32(1)) != Uint32(0)
+@cute.jit
+def store_by_rank(load: cutlass.Constexpr, store: cutlass.Constexpr, skew, stop, lane):
+    """``store(rank, load(rank))`` for the ranks below ``stop``, a lane each; those of lane 0 are ``skew`` (0 to 31)
+    less than a multiple of 32."""
+    first = lane - skew
+    if (first >= 0) & (first < stop):
+        store(first, load(first))
+    for rank in cutlass.range(first + LANES, stop, LANES, unroll=UNROLL):
+        store(rank, load(rank))
 
 
-def rank_of(word, tally, lane):
-    """How many positions of the chunk before the lane's are selected."""
-    return count_of(tally) + Int32(cute.arch.popc(Int32(word & below(lane))))
+def store_values(out, size: int, begin, offset, stop, lane) -> None:
+    """Store ``stop`` elements of ``size`` bytes, which begin at address ``begin`` of shared memory, to index ``offset``
+    of a result and on."""
+    kind = WORDS[size]
+    if size < WORD_BYTES and not isinstance(out, Stepped):
+        store_narrow(kind, begin, out.toint() + offset * size, stop, lane)
+        return
+    space, target = cute.AddressSpace.gmem, out.toint() + offset * size
+
+    def store(rank, value) -> None:
+        address = (out + (offset + rank)).toint() if isinstance(out, Stepped) else target + rank * size
+        put(kind, address, value, space)
+
+    load = lambda rank: cells(kind, begin + rank * size, 1)[0]  # noqa: E731
+    store_by_rank(load, store, Int32(offset & (LANES - 1)), stop, lane)
 
 
 @cute.jit
-def store_indices(places: Places, part: Part, first, rows: cutlass.Constexpr, lane):
-    """Store the indices of the selected positions of a chunk; ``first`` is that of its first position."""
-    for row in cutlass.range(0, rows, 1, unroll=UNROLL):
-        word, tally = row_of(part, row)
-        rank = rank_of(word, tally, lane)
-        if selects(word, lane) & (rank < part.stop):
-            places.store(part.offset + rank, first + row * LANES + lane)
+def store_narrow(kind: cutlass.Constexpr, begin, target, stop, lane):
+    """Store ``stop`` elements of one or two bytes, in words of which a lane puts together the elements."""
+    size = kind.width // 8
+    unit = WORD_BYTES // size
+    skew = Int32(target & (LINE_BYTES - 1)) // size
+    for rank in cutlass.range(lane * unit - skew, stop, LANES * unit, unroll=1):
+        if (rank >= 0) & (rank + unit <= stop):
+            word = Uint32(0)
+            for k in cutlass.range_constexpr(unit):
+                word = word | (Uint32(cells(kind, begin + (rank + k) * size, 1)[0]) << (8 * size * k))
+            put(Uint32, target + rank * size, word, cute.AddressSpace.gmem)
+        else:
+            for k in cutlass.range_constexpr(unit):
+                if (rank + k >= 0) & (rank + k < stop):
+                    value = cells(kind, begin + (rank + k) * size, 1)[0]
+                    put(kind, target + (rank + k) * size, value, cute.AddressSpace.gmem)
 
 
-@cute.jit
-def store_rejects(a, part: Part, first, begins: list, rows: cutlass.Constexpr, lane):
+def store_indices(places: Places, part: Part, lane) -> None:
+    """Store the indices of the selected positions of a chunk."""
+    store = lambda rank, place: places.store(part.offset + rank, part.position + place)  # noqa: E731
+    store_by_rank(
+        lambda rank: place_at(part.places, part.near, rank), store, Int32(part.offset & (LANES - 1)), part.stop, lane
+    )
+
+
+def store_rejects(a, part: Part, begins: tuple, chunk: int, lane) -> None:
     """Store the elements of a chunk that are not selected behind all selected ones, and their indices. ``begins`` are
-    the addresses of the chunk's elements in shared memory, whose order is changed only afterwards."""
-    kinds = [WORDS[out.dtype.width // 8] for out in a.out]
-    total = Int64(element(a.found))
-    for row in cutlass.range(0, rows, 1, unroll=UNROLL):
-        word, tally = row_of(part, row)
-        position = first + row * LANES + lane
-        place = total + position - (part.offset + rank_of(word, tally, lane))
-        if cutlass.not_(selects(word, lane)) & (position < a.count):
-            for kind, begin, out in zip(kinds, begins, a.out):
-                value = cells(kind, begin + (row * LANES + lane) * (kind.width // 8), 1)[0]
-                put(kind, (out + place).toint(), value, cute.AddressSpace.gmem)
-            if cutlass.const_expr(len(a.places.arrays) > 0):
-                a.places.store(place, position)
-    cute.arch.sync_warp()
+    the addresses of the chunk's elements in shared memory."""
+    rejects = Int32(cutlass.min(part.end - part.position, Int64(chunk))) - part.count
+    first = Int64(element(a.found)) + part.position - part.offset
+    for out, begin in zip(a.out, begins):
+        size = out.dtype.width // 8
+        store_values(out, size, begin + part.count * size, first, rejects, lane)
+    if a.places.arrays:
+        near = min(NEAR_ROWS * LANES, chunk) - part.near
+        behind = part._replace(offset=first, stop=rejects, near=near, places=part.places + part.count)
+        store_indices(a.places, behind, lane)
 
 
 @cute.jit
-def store_ranks(out: cute.Pointer, part: Part, first, length, rows: cutlass.Constexpr, lane):
+def store_ranks(out: cute.Pointer, part: Part, length, rows: cutlass.Constexpr, lane):
     """Store for every position of a chunk how many positions before it are selected; itself does not count if the one
     at index 0 is selected, so a head's run gets the head's rank."""
     for row in cutlass.range(0, rows, 1, unroll=UNROLL):
-        word, tally = row_of(part, row)
-        rank = rank_of(word, tally, lane) + Int32(selects(word, lane)) - 1
-        place = first + row * LANES + lane
+        pair = cells(Int64, part.words + row * 8, 1)[0]
+        word, before = Uint32(Int32(pair & 0xFFFFFFFF)), Int32(pair >> 32)
+        rank = before + popc(word & below(lane)) + Int32((word >> Uint32(lane)) & Uint32(1)) - 1
+        place = part.position + row * LANES + lane
         if place < length:
             put_long(out, place, part.offset + rank)
 
 
 @cute.jit
-def store_lengths(out, part: Part, first, last, capacity, rows: cutlass.Constexpr, packed: cutlass.Constexpr, lane):
+def store_lengths(out, part: Part, last, lane):
     """Store the length of each run that ends before a selected position of the chunk; ``last`` is the place of the
-    selected position before the chunk, counted from 1 in the array."""
-    gap = first - (last - 1)  # from that position to the chunk; the first of a row has none before it
-    for row in cutlass.range(0, rows, 1, unroll=UNROLL):
-        word, tally = row_of(part, row)
-        run = part.offset + rank_of(word, tally, lane) - 1
-        lower, place = Int32(word & below(lane)), row * LANES + lane
-        begin = choose(lower != 0, row * LANES + 31 - Int32(cute.arch.clz(lower)), last_of(tally) - 1)
-        length = choose(begin >= 0, Int64(place - begin), gap + place)
-        behind = (begin >= 0) | (last > 0) if packed else run >= 0
-        if selects(word, lane) & behind & (run < capacity):
-            put_length(out, run, length)
+    selected position before the chunk, counted from 1 in the array; 0: there is none."""
+    stop = cutlass.min(part.room + 1, part.count)
+    if (lane == 0) & (stop > 0) & (last > 0):
+        put_length(out, part.offset - 1, part.position + place_at(part.places, part.near, 0) - (last - 1))
+    place = lambda rank: place_at(part.places, part.near, rank)  # noqa: E731
+    load = lambda rank: place(rank + 1) - place(rank)  # noqa: E731
+    store = lambda rank, length: put_length(out, part.offset + rank, length)  # noqa: E731
+    store_by_rank(load, store, Int32(part.offset & (LANES - 1)), stop - 1, lane)

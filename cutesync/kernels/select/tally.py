@@ -15,7 +15,7 @@ from cutlass import Int32, Int64
 
 from ...monoid import choose
 from ...sync.gather import Slots
-from ...warp import LANES, reduce_commutative
+from ...warp import LANES, reduce_commutative, scan_states, select, shift_up, zeros
 
 MAX_POSITIONS = 1 << 15
 TYPES = (Int32,)  # of what a tile publishes: its tally
@@ -46,14 +46,18 @@ class Before(NamedTuple):
         return cls(Int64(0), Int64(0))
 
 
-def join_chunks(tallies, chunk: int, stop, places: bool) -> Any:
-    """The tally of the first ``stop`` chunks of a tile, of ``chunk`` positions each."""
-    count, last = Int32(0), Int32(0)
-    for k, tally in enumerate(tallies):
-        count = count + choose(k < stop, count_of(tally), Int32(0))
-        if places:
-            last = choose((k < stop) & (last_of(tally) > 0), last_of(tally) + k * chunk, last)
-    return pack(count, last)
+def scan_chunks(tally, lane, chunk: int, places: bool) -> Any:
+    """Lane k has the tally of chunk k of a tile, of ``chunk`` positions each: ``(before, through)`` it, of the tile."""
+    last = choose(last_of(tally) > 0, last_of(tally) + lane * chunk, Int32(0))
+    state = (count_of(tally), last) if places else (count_of(tally),)
+    through = scan_states(state, later, lane)
+    before = select(lane > 0, shift_up(through), zeros((Int32,) * len(state)))
+    return pack(*before), pack(*through)
+
+
+def later(a, b):
+    """Two runs of chunks: their counts, and the place of the last selected position, if known."""
+    return (a[0] + b[0], *(cutlass.max(x, y) for x, y in zip(a[1:], b[1:])))
 
 
 @cute.jit

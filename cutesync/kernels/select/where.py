@@ -12,9 +12,6 @@ from ...dtypes import BOOL, DType
 from ...monoid import choose, nonzero, traced
 from ..coordinates import element
 
-ONES, LOW_BITS = 0x01010101, 0x7F7F7F7F
-GATHER = 0x10204080  # the product of a word of flags, 0 or 1 a byte, has the flag of byte k at bit 28 + k
-
 
 def presented(value: Any, dtype: DType):
     """A loaded element as callables get it: bool as a Boolean, 16-bit floats as Float32."""
@@ -63,16 +60,6 @@ class Where:
                 differs = differs & Int32((a == a) | (b == b))
             found = found | differs
         return found != 0
-
-
-def word_of_bytes(words) -> Any:
-    """The word of 32 bytes of a mask, given as eight 32-bit words. Every byte that is not 0 selects."""
-    found = Uint32(0)
-    for k, word in enumerate(words):
-        # a byte's top bit gets a carry unless its lower bits are 0, and no byte carries into the next
-        flags = ((((word & LOW_BITS) + LOW_BITS) | word) >> 7) & ONES
-        found = found | (((flags * GATHER) >> 28) << (4 * k))
-    return Int32(found)
 
 
 def word_of_bits(bits: cute.Pointer, first, count):
