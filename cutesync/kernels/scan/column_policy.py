@@ -21,8 +21,9 @@ WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fe
 MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
 MAX_PAIR_BYTES = 16
 MIN_CHAINS = 16
-# Strips: without a look-back, a recurrence down (2**15, 2**12) takes 441 us (H200; in tiles 485 us). Sums take as long
-# as in tiles, (32768, 8192) int16 370 us and 344 us. Where two strips share each line, as in (50000, 3500), it takes twice as long.
+# Strips: without a look-back, a recurrence down (2**15, 2**12) takes 441 us (H200; in tiles 485 us). Sums do not gain:
+# (32768, 8192) int16 370 us, in tiles 344 us. Where two strips share each line, as in (50000, 3500), it takes twice as
+# long.
 STRIP_THREADS, STRIP_HEIGHT, STRIP_BLOCKS = 512, 8, 3
 MIN_STRIPS, MIN_STRIP_TILES, MIN_STRIP_STAGES, MAX_STRIP_STAGES = SMS * 3 // 4, 8, 3, 4
 MIN_TILE_BYTES = 16  # of columns of strided arrays: tiles of fewer touch as many lines as they have rows
@@ -82,7 +83,7 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
 
 @dataclass(frozen=True)
 class ColumnStripPolicy(Policy, kernel=".column_strips:ColumnStripScan"):
-    """The same, with a block for each strip of ``lanes`` threads with ``width`` columns, which walks down its strip with
+    """The same, with a block for each strip of ``lanes`` threads with ``width`` columns. It walks down its strip, with
     ``stages`` tiles in shared memory."""
 
     width: int

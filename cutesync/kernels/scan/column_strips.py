@@ -47,11 +47,11 @@ class ColumnStripScan(ColumnTileScan):
             self.load_tile(shared, a, me, strip + tile * chains, tile < a.tiles, Int32(tile))
         before = self.start(a, self.part(strip, a, me))
         exchanges = (shared.partials, shared.found)
-        for pair in cutlass.range(0, (a.tiles + 1) // 2, unroll=1):
+        for pair in cutlass.range(0, (a.tiles + 1) // 2, 1, unroll=1):
             for turn in cutlass.range_constexpr(2):
-                tile = Int32(2 * pair + turn)
-                if tile < a.tiles:
-                    number, coming = strip + tile * chains, tile + (self.stages - 1)
+                at = Int32(2 * pair + turn)
+                if at < a.tiles:
+                    number, coming = strip + at * chains, at + (self.stages - 1)
                     self.load_tile(shared, a, me, strip + coming * chains, coming < a.tiles, free)
                     cute.arch.cp_async_wait_group(self.stages - 1)
                     part = self.part(number, a, me)
