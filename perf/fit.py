@@ -1,12 +1,13 @@
-"""Fit the matmul model's coefficients to times of random products, and write them into the package.
+"""Fit the matmul model to times of random products, and write its coefficients and its correction into the package.
 
     python perf/sweep.py matmul --cases random --brute --seed 1 --json perf/results/FILE.json      gathers times
-    python perf/fit.py perf/results/FILE.json ... [--held-out FILE.json ...] [--write]             fits
+    python perf/fit.py perf/results/FILE.json ... [--write]                                        fits
 
-A product with a ``weight`` counts as so many, and is never held out: one of the table that must not be lost.
-Coefficients are logarithms. First clocks are brought near the times, by least squares; then a random search makes the
-choice better. Without ``--held-out`` every fourth product is held out. Printed is the regret, time of the choice
-over the best configuration timed, mean and 95th percentile, before and after, by class.
+A product with a ``weight`` counts as so many, and its regret is not held out: one of the table that must not be lost.
+The correction's trees are grown (see ``boost``); with ``--coefficients`` those of the model are fitted before. They are
+logarithms. First clocks are brought near the times, by least squares; then a random search makes the choice better.
+Printed is the regret, time of the choice over the best configuration timed, mean and 95th percentile, by
+class: before, fitted to all products, and held out: of each fifth of the shapes by what is fitted to the others.
 """
 
 from __future__ import annotations
@@ -15,22 +16,29 @@ import json
 import math
 import re
 from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+import boost
 import numpy as np
 import script
 from matmul_brute import is_full, is_promoted, workload
 from matmul_random import CLASSES, Random
 
 from cutesync.kernels.matmul import coefficients
-from cutesync.kernels.matmul.coefficients import COEFFICIENTS, Coefficients
-from cutesync.kernels.matmul.model import Access, Workload, cost, table
+from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED, Coefficients
+from cutesync.kernels.matmul.correction import features
+from cutesync.kernels.matmul.model import LONG, Access, Table, Workload, copy_cost, cost, table
 from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
+from cutesync.kernels.matmul.trees import TREES
 
 NEAR = 0.2  # configurations that take so much longer than the best, in proportion, count e times less
+FAR = 0.7  # those that take so much longer, in time and by the model, do not take part
+FOLDS = 5  # of the products, by shapes: each is held out once
 CLOCK, ABSOLUTE = 1750.0, 0.3  # clocks a microsecond; weight of the distance to it, and the most
-PRIOR, STEPS, NUDGE = 0.15, 40, 1e-2  # of the least squares: weight of the old coefficients; steps; for differences
+PRIOR, STEPS, NUDGE = 0.1, 10, 1e-2  # of the least squares: weight of the old coefficients; steps; for differences
 SHARPNESS = 0.03  # of the soft minimum: clocks so much more, in proportion, count e times less
 MOST_LONGER = 0.6  # that counts
 WEIGHT = 0.15  # of the distance between clocks and times
@@ -55,12 +63,28 @@ def policy_of(words: str, promoted: bool) -> MatmulPolicy:
     )
 
 
-class Times(namedtuple("Times", "of load starts us groups")):
+class Times(namedtuple("Times", "of load starts us groups weight")):
     """All configurations of all products in one table: their numbers, the products' fields repeated for each, where a
-    product's begin, the times, and the class of each product."""
+    product's begin, the times, the class of each product, and the weights, which sum up to 1 for a product: what is
+    fast, or what the model takes for fast, counts."""
 
 
 def times(records: list[dict]) -> Times:
+    """Of the configurations that are not ``FAR`` from the best in time and by the model."""
+    data = _all_times(records)
+    clocks = cost(data.of, data.load, COEFFICIENTS)
+    longer = [values / of_products(np.minimum, values, data)[1] - 1 for values in (data.us, clocks)]
+    near = np.minimum(*longer)
+    keep, weight = near < FAR, np.exp(-near / NEAR)
+    access = Access(*(column[keep] for column in data.load.access))
+    load = Workload(*(column if name == "access" else column[keep] for name, column in data.load._asdict().items()))
+    starts = np.cumsum(np.append(0, of_products(np.add, keep.astype(int), data)[0]))[:-1]
+    of = Table(*(column[keep] for column in data.of))
+    data = Times(of, load._replace(access=access), starts, data.us[keep], data.groups, weight[keep])
+    return data._replace(weight=data.weight / of_products(np.add, data.weight, data)[1])
+
+
+def _all_times(records: list[dict]) -> Times:
     policies, loads, starts, us, groups = [], [], [], [], []
     for record in records:
         product, columns = Random(*record["product"]), record.get("columns", True)
@@ -74,7 +98,9 @@ def times(records: list[dict]) -> Times:
             us.append(taken)
     access = Access(*(np.array(column) for column in zip(*(load.access for load in loads))))
     rest = {name: np.array([getattr(load, name) for load in loads]) for name in Workload._fields if name != "access"}
-    return Times(table(policies, SMS), Workload(**rest, access=access), np.array(starts), np.array(us), groups)
+    return Times(
+        table(policies, SMS), Workload(**rest, access=access), np.array(starts), np.array(us), groups, np.ones(len(us))
+    )
 
 
 def of_products(function: np.ufunc, values: np.ndarray, data: Times) -> tuple[np.ndarray, np.ndarray]:
@@ -83,23 +109,47 @@ def of_products(function: np.ufunc, values: np.ndarray, data: Times) -> tuple[np
     return reduced, np.repeat(reduced, np.diff([*data.starts, len(values)]))
 
 
-def lost(data: Times, by: Coefficients) -> np.ndarray:
-    """How much longer than the best the model's choice takes, of each product, in proportion."""
+class Fitted(NamedTuple):
+    """Coefficients, and the trees of the correction."""
+
+    by: Coefficients
+    trees: tuple[boost.Tree, ...]
+
+
+def expected(data: Times, of: Fitted) -> np.ndarray:
+    """Clocks, as the package computes them: long products have coefficients of their own, and no correction."""
+    clocks, numbers = clocks_and_features(data, of.by)
+    clocks = clocks * np.exp(boost.sums(of.trees, numbers))
+    long = data.load.batch * data.load.m * data.load.n * data.load.k_tiles >= LONG
+    return np.where(long, cost(data.of, data.load, SUSTAINED), clocks)
+
+
+def clocks_and_features(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray]:
+    """Of each configuration; the copies of operands before are no part of what the features know."""
     clocks = cost(data.of, data.load, by)
+    return clocks, features(data.of, data.load, clocks - copy_cost(data.load.copies, data.load.copied, by))
+
+
+def grown(data: Times, by: Coefficients) -> tuple[boost.Tree, ...]:
+    """The trees that bring the clocks nearer to the times, in proportion to each other within a product."""
+    _, numbers = clocks_and_features(data, by)
+    return boost.grown(numbers, -away(data, by)[0], data.weight)
+
+
+def lost(data: Times, of: Fitted) -> np.ndarray:
+    """How much longer than the best the model's choice takes, of each product, in proportion."""
+    clocks = expected(data, of)
     least = of_products(np.minimum, clocks, data)[1]
     chosen = np.where(clocks == least, data.us, np.inf)
     return of_products(np.minimum, chosen, data)[0] / of_products(np.minimum, data.us, data)[0] - 1
 
 
-def away(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How far the logarithms of clocks and times are apart: each configuration's from its product's mean, the products'
-    means, and the weights, which sum up to 1 for a product."""
-    best = of_products(np.minimum, data.us, data)[1]
-    weight = np.exp(-(data.us / best - 1) / NEAR)
-    weight = weight / of_products(np.add, weight, data)[1]
+def away(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray]:
+    """How far the logarithms of clocks and times are apart: each configuration's from its product's mean, and the
+    products' means."""
     apart = np.log(cost(data.of, data.load, by)) - np.log(data.us)
-    means, mean = of_products(np.add, weight * apart, data)
-    return apart - mean, means, weight
+    means, mean = of_products(np.add, data.weight * apart, data)
+    return apart - mean, means
 
 
 def loss(data: Times, by: Coefficients) -> float:
@@ -108,8 +158,8 @@ def loss(data: Times, by: Coefficients) -> float:
     longer = np.minimum(data.us / of_products(np.minimum, data.us, data)[1] - 1, MOST_LONGER)
     preferred = np.exp((of_products(np.minimum, clocks, data)[1] - clocks) / SHARPNESS)
     soft = of_products(np.add, preferred * longer, data)[0] / of_products(np.add, preferred, data)[0]
-    apart, _, weight = away(data, by)
-    spread = of_products(np.add, weight * apart**2, data)[0]
+    apart, _ = away(data, by)
+    spread = of_products(np.add, data.weight * apart**2, data)[0]
     return float(soft.mean() + WEIGHT * np.sqrt(spread).mean())
 
 
@@ -119,9 +169,9 @@ def least_squares(data: Times, begin: Coefficients) -> Coefficients:
     origin = np.log(np.array(begin))
 
     def residuals(point: np.ndarray) -> np.ndarray:
-        apart, means, weight = away(data, Coefficients(*np.exp(point)))
+        apart, means = away(data, Coefficients(*np.exp(point)))
         absolute = np.clip(ABSOLUTE * (means - math.log(CLOCK)), -ABSOLUTE, ABSOLUTE)
-        return np.concatenate([np.sqrt(weight) * apart, absolute, PRIOR * (point - origin)])
+        return np.concatenate([np.sqrt(data.weight) * apart, absolute, PRIOR * (point - origin)])
 
     at, damping, found = origin, 1.0, residuals(origin)
     for _ in range(STEPS):
@@ -156,10 +206,9 @@ def refined(data: Times, begin: Coefficients, rounds: int) -> Coefficients:
     return Coefficients(*(float(f"{number:.3g}") for number in np.exp(at)))
 
 
-def described(data: Times, by: Coefficients) -> list[str]:
+def described(groups: np.ndarray, regret: np.ndarray) -> list[str]:
     """Lines: the regret of each class and of all."""
-    regret, groups = lost(data, by), np.array(data.groups)
-    rows = [(group, regret[groups == group]) for group in CLASSES if group in data.groups] + [("all", regret)]
+    rows = [(group, regret[groups == group]) for group in CLASSES if group in groups] + [("all", regret)]
     return [
         f"{name:10} {len(of):4}  mean {of.mean():6.2%}  95th percentile {np.quantile(of, 0.95):6.1%}"
         for name, of in rows
@@ -175,35 +224,52 @@ def written(by: Coefficients) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def folds(records: list[dict]) -> np.ndarray:
+    """The fold of each product: those of equal extents are in one."""
+    numbers: dict[tuple, int] = {}
+    found = [numbers.setdefault(tuple(sorted(record["product"][1:4])), len(numbers)) for record in records]
+    return np.random.default_rng(0).permutation(len(numbers))[found] % FOLDS
+
+
+def held_out(records: list[dict], fitted: Callable[[Times], Fitted]) -> list[str]:
+    """Lines: the regret of each product by what is fitted to the other folds."""
+    of, groups, regret = folds(records), [], []
+    for fold in range(FOLDS):
+        by = fitted(times([record for record, its in zip(records, of) if its != fold]))
+        data = _all_times([record for record, its in zip(records, of) if its == fold and "weight" not in record])
+        groups += data.groups
+        regret += lost(data, by).tolist()
+    return described(np.array(groups), np.array(regret))
+
+
 def main(argv=None) -> None:
     parser = script.parser(__doc__)
     parser.add_argument("json", type=Path, nargs="+", help="results of sweep.py matmul --cases random --brute")
-    parser.add_argument("--held-out", type=Path, nargs="+", default=[], help="results that are not fitted to")
-    parser.add_argument("--rounds", type=int, default=1500, help="of the search")
-    parser.add_argument("--write", action="store_true", help="put the coefficients into the package")
+    parser.add_argument("--rounds", type=int, default=400, help="of the search")
+    parser.add_argument("--coefficients", action="store_true", help="also the coefficients, not only the correction")
+    parser.add_argument("--write", action="store_true", help="put what is fitted into the package")
+    parser.add_argument("--no-folds", action="store_true", help="do not fit without each fold in turn")
     chosen = parser.parse_args(argv)
+    records = []
+    for path in chosen.json:
+        with script.reading(path) as report:
+            columns = {name: report.get(name, True) for name in ("columns", "parts")}
+            enough = [record for record in report["products"] if len(record["times"]) > 1]
+            records += [record | columns for record in enough for _ in range(record.get("weight", 1))]
 
-    def records(paths: list[Path]) -> list[dict]:
-        found = []
-        for path in paths:
-            with script.reading(path) as report:
-                columns = {name: report.get(name, True) for name in ("columns", "parts")}
-                enough = [record for record in report["products"] if len(record["times"]) > 1]
-                found += [record | columns for record in enough for _ in range(record.get("weight", 1))]
-        return found
+    def fitted(data: Times) -> Fitted:
+        by = refined(data, least_squares(data, COEFFICIENTS), chosen.rounds) if chosen.coefficients else COEFFICIENTS
+        return Fitted(by, grown(data, by))
 
-    known, unknown = records(chosen.json), records(chosen.held_out)
-    if not unknown:
-        random = [record for record in known if "weight" not in record]
-        unknown = random[::4]
-        known = [record for record in known if record not in unknown]
-    fit_to, held = times(known), times(unknown)
-    by = refined(fit_to, least_squares(fit_to, COEFFICIENTS), chosen.rounds)
-    for name, data in (("fitted", fit_to), ("held out", held)):
-        print(f"{name}, before:", *described(data, COEFFICIENTS), f"{name}, after:", *described(data, by), sep="\n")
-    print(json.dumps(by._asdict()))
+    found, data = fitted(times(records)), _all_times(records)
+    for name, one in (("before", Fitted(COEFFICIENTS, TREES)), ("fitted", found)):
+        print(f"{name}:", *described(np.array(data.groups), lost(data, one)), sep="\n")
+    print(json.dumps(found.by._asdict()), flush=True)
     if chosen.write:
-        written(by)
+        written(found.by)
+        boost.written(found.trees)
+    if not chosen.no_folds:
+        print(f"held out, in {FOLDS} folds:", *held_out(records, fitted), sep="\n")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from cutesync.kernels.matmul.model import (
     Table,
     Workload,
     coefficients_of,
+    corrected,
     cost,
     possible,
     table,
@@ -83,6 +84,7 @@ def workload(product: Random, config: MatmulPolicy, columns: bool = True) -> Wor
         parts=is_full(product) and config.parts,
         copies=a.copies + b.copies,
         copied=a.copied + b.copied,
+        activation="gelu" in product.op,
     )
 
 
@@ -144,7 +146,8 @@ def ranked(product: Random, policies: tuple[MatmulPolicy, ...] | None = None) ->
         if load.own:
             given = tuple(config for config in given if config.can_load_own())
         of = _table(given)
-        clocks = np.where(possible(of, load), cost(of, load, coefficients_of(load)), np.inf)
+        clocks = corrected(of, load, cost(of, load, coefficients_of(load)))
+        clocks = np.where(possible(of, load), clocks, np.inf)
         found += [
             (float(of_one), replace(config, swap_ab=swapped, load_a=loads[0], load_b=loads[1]))
             for of_one, config in zip(clocks, given)

@@ -8,8 +8,11 @@ import pytest
 
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.candidates import CANDIDATES
-from cutesync.kernels.matmul.model import raster
+from cutesync.kernels.matmul.coefficients import COEFFICIENTS
+from cutesync.kernels.matmul.correction import FEATURES, UNIT, factor, features
+from cutesync.kernels.matmul.model import Workload, corrected, cost, raster, table
 from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, SMEM_BYTES, SMS, MatmulPolicy
+from cutesync.kernels.matmul.trees import TREES
 
 from .kernels_order import tiles_in_order
 from .support import choose
@@ -121,6 +124,24 @@ def test_the_model_prefers_full_waves():
         (100000, 100000, 1000),
     ):
         assert choose(m, n, k_tiles, 1, 2) in CANDIDATES
+
+
+def test_the_correction_adds_up_the_leaves_that_the_answers_lead_to():
+    load = Workload(300, 500, 70, 1, 2)
+    of = table(CANDIDATES, SMS)
+    clocks = cost(of, load, COEFFICIENTS)
+    numbers, found = features(of, load, clocks), factor(of, load, clocks)
+    assert numbers.shape == (len(FEATURES), len(CANDIDATES)) and np.isfinite(numbers).all()
+    for i, value in enumerate(found):
+        log = 0
+        for questions, limits, leaves in TREES:
+            answers = [numbers[q, i] > np.float32(limit) for q, limit in zip(questions, limits)]
+            log += leaves[sum(yes << level for level, yes in enumerate(answers))]
+        assert math.isclose(value, math.exp(log / UNIT), rel_tol=1e-5)
+    long = Workload(8192, 8192, 128, 1, 2)
+    assert np.array_equal(corrected(of, long, clocks), clocks) and np.array_equal(
+        corrected(of, load, clocks), clocks * found
+    )
 
 
 def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group: int):

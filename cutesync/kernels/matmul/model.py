@@ -18,14 +18,16 @@ import numpy as np
 from . import policy
 from .candidates import CANDIDATES, OWN, PARTS, PROMOTED, PROMOTED_OWN
 from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
-from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MatmulPolicy
+from .correction import factor
+from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_STAGES, MatmulPolicy
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the clock that the power limit leaves
 L2_BYTES = 30e6  # operands of repeated products stay in the L2, at the fitted memory rate; larger ones do not
 STREAM_RATE = 2400  # bytes a clock that memory gives to others, of the whole GPU (4.2 TB/s)
 SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clocks, and bytes a clock beside them
-OWN_MARGIN = 1.15  # that loads by the producer's threads must be faster than copies: their coefficients are estimates
+BEST = 12  # policies of the least clocks that the correction chooses among
+FEW_STAGES = 8  # more take time at the start
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 
 
@@ -43,13 +45,14 @@ class Access(NamedTuple):
 class Workload(
     namedtuple(
         "Workload",
-        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts copies copied",
-        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False, 0, 0),
+        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts copies copied activation",
+        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False),
     )
 ):
     """What the model knows of a problem; ``split`` says whether K may be cut, ``accumulators`` how many a thread may
     have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the kernel, ``copies``
-    how many operands are packed before, and ``copied`` the bytes that this reads and writes."""
+    how many operands are packed before, ``copied`` the bytes that this reads and writes, and ``activation`` whether the
+    results pass a function."""
 
     @property
     def own(self) -> bool:
@@ -61,12 +64,13 @@ class Table(
     namedtuple(
         "Table",
         "tile_m tile_n peers_m peers_n splits cooperative promoted cluster_split cluster_size slots accumulators "
-        "stage_bytes exchange_bytes share box room parts",
+        "stage_bytes exchange_bytes share box room parts stages sure",
     )
 ):
     """The numbers of some policies, an array each. ``box`` is how many boxes a row of B that is contiguous along N
     takes (as wide as the swizzle that divides the tile); ``room`` how many cluster tiles run at a time with K whole;
-    ``share`` the part of a tile that a block stores."""
+    ``share`` the part of a tile that a block stores; ``stages`` those of 16-bit results; ``sure`` how many clusters run
+    at a time on every H200."""
 
 
 def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
@@ -88,30 +92,36 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             128 // math.gcd(2 * config.tile[1], 128),
             replace(config, splits=1).slots(multiprocessors),
             config.parts,
+            config.stages or min(config.fitting_stages(2), MAX_STAGES),
+            policy.SURE_SLOTS[config.cluster_size],
         )
         for config in policies
     ]
     return Table(*np.array(rows, np.float64).T)
 
 
-class Fixed(namedtuple("Fixed", "loaded compute store deferred hidden")):
+class Fixed(namedtuple("Fixed", "loaded compute store deferred hidden start")):
     """What of the cost does not depend on the extents, for each policy: bytes that a k-tile loads, in whole cache
     lines; clocks of a k-tile without its loads; of storing a tile; whether the epilogue may be deferred; whether the
-    other warpgroup hides it."""
+    other warpgroup hides it; clocks before the first k-tile and after the last store."""
 
 
 def fixed(of: Table, load: Any, by: Coefficients) -> Fixed:
     """``Fixed`` for a ``Workload``'s types and strides."""
     store = of.tile_m * of.tile_n * load.out_bytes / np.where(load.by_tma, by.epilogue_rate, by.direct_epilogue_rate)
     store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / np.gcd(of.tile_n.astype(int), 128 // load.out_bytes)
+    store = store + by.activation * load.activation * of.tile_m * of.tile_n
     partial = 4 * of.tile_m * of.tile_n * (1 + of.splits) / by.turnstile_rate
     exchange = np.where(of.cluster_split > 0, of.exchange_bytes / by.cluster_split_rate, by.turnstile + partial)
     store = store * of.share + np.where(of.splits > 1, exchange, 0.0)
     compute = np.maximum(_multiply(of, by), of.stage_bytes / by.arrival_rate)
+    compute = compute + by.peer * (of.peers_m + of.peers_n - 2)
     own = load.access.own_a * of.tile_m + load.access.own_b * of.tile_n  # each of 128 threads has a vector of 16 rows
     compute = np.maximum(compute, np.where(own > 0, by.own_k_tile + by.own_instruction / 16 * own, 0.0))
     deferred = defers(of, load.out_bytes) & (own == 0)
-    return Fixed(_loaded(of, load.access, by), compute, store, deferred, of.cooperative == 0)
+    one_way = (of.peers_m == 1) | (of.peers_n == 1)
+    start = by.start + by.cluster * (of.cluster_size > 1) + by.stage * one_way * np.maximum(of.stages - FEW_STAGES, 0)
+    return Fixed(_loaded(of, load.access, by), compute, store, deferred, of.cooperative == 0, start)
 
 
 def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> np.ndarray:
@@ -122,22 +132,29 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
     k_tiles = np.ceil(load.k_tiles / of.splits)
     tiles = np.ceil(load.m / (of.tile_m * of.peers_m)) * np.ceil(load.n / (of.tile_n * of.peers_n)) * load.batch
     blocks, slots = tiles * (of.splits * of.peers_m * of.peers_n), of.slots * of.cluster_size
-    full = blocks / slots
+    full, active = blocks / slots, np.minimum(blocks, slots)
     waves = np.ceil(full)
     deferred = known.deferred & (waves > 1)
     waves = waves - by.ragged * (waves - np.maximum(full, 1))
-    loads = known.loaded * np.maximum(1 / by.l2_rate, np.minimum(blocks, slots) / by.l2_total_rate)
+    loads = known.loaded * np.maximum(1 / by.l2_rate, active / by.l2_total_rate)
     mainloop = k_tiles * (np.maximum(known.compute, loads) + by.unhidden * loads)
     memory = load.batch * (K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes)
     memory = memory / np.where(memory > L2_BYTES, min(by.dram_rate, STREAM_RATE), by.dram_rate)
+    memory = memory * (1 + by.few_blocks * np.maximum(1 - active / policy.SMS, 0))
     # while both warpgroups of a cooperative block store, its tensor cores idle
     between = np.where(deferred | known.hidden, np.maximum(known.store - mainloop, 0), known.store)
     between = between + np.where(deferred, by.deferred_tile, by.tile)
     work = waves * mainloop + (waves - 1) * between
     memory_bound = memory + (by.l2_share / by.dram_rate) * blocks * k_tiles * known.loaded
     found = np.maximum(work, memory_bound) + by.unhidden_memory * np.minimum(work, memory)
-    found = found + known.store + (by.start + by.cluster * (of.cluster_size > 1))
+    crowded = active > of.sure * of.cluster_size
+    found = found + known.store + known.start + by.crowded * crowded * mainloop
     return found + copy_cost(load.copies, load.copied, by)
+
+
+def corrected(of: Table, load: Workload, clocks: np.ndarray) -> np.ndarray:
+    """The clocks with what times of random products say beyond them; long products keep theirs."""
+    return clocks if _is_long(load) else clocks * factor(of, load, clocks)
 
 
 def defers(of: Table, out_bytes: Any) -> np.ndarray:
@@ -174,7 +191,11 @@ def _multiply(of: Table, by: Coefficients) -> np.ndarray:
 
 def coefficients_of(load: Workload) -> Coefficients:
     """Those of long products, or of all others."""
-    return SUSTAINED if load.batch * load.m * load.n * load.k_tiles >= LONG else COEFFICIENTS
+    return SUSTAINED if _is_long(load) else COEFFICIENTS
+
+
+def _is_long(load: Workload) -> bool:
+    return load.batch * load.m * load.n * load.k_tiles >= LONG
 
 
 def vector_instructions(load: str, size: int) -> int:
@@ -199,11 +220,12 @@ def copy_cost(copies: Any, moved: Any, by: Coefficients = COEFFICIENTS) -> Any:
 
 
 @lru_cache(maxsize=16)
-def _candidates(promoted: bool, parts: bool, own: bool, multiprocessors: int) -> tuple[tuple[MatmulPolicy, ...], Table]:
-    """All candidates and their numbers."""
+def _candidates(promoted: bool, parts: bool, own: bool, multiprocessors: int) -> tuple:
+    """All candidates, and their numbers as a table and in one array."""
     of_tma = PARTS if parts else PROMOTED if promoted else CANDIDATES
     found = (PROMOTED_OWN if promoted else OWN) if own else of_tma
-    return found, table(found, multiprocessors)
+    of = table(found, multiprocessors)
+    return found, of, np.array(of)
 
 
 def possible(of: Table, load: Workload) -> np.ndarray:
@@ -229,15 +251,18 @@ def _fixed(load: Workload, by: Coefficients, multiprocessors: int) -> Fixed:
 def shortlist(load: Workload, count: int = 1) -> tuple[tuple[float, MatmulPolicy], ...]:
     """``(clocks, policy)`` of the ``count`` policies with the least modelled cost, best first; of equal ones those that
     are listed first."""
-    policies, of = _candidates(load.promoted, load.parts, load.own, policy.SMS)
+    policies, of, numbers = _candidates(load.promoted, load.parts, load.own, policy.SMS)
     by, access = (
         coefficients_of(load),
         load.access._replace(pitch_a=_even(load.access.pitch_a), pitch_b=_even(load.access.pitch_b)),
     )
     known = _fixed(load._replace(m=0, n=0, k_tiles=0, batch=0, access=access, copies=0, copied=0), by, policy.SMS)
     clocks = np.where(possible(of, load), cost(of, load, by, known), np.inf)
-    order = [int(clocks.argmin())] if count == 1 else np.argsort(clocks, kind="stable")[:count].tolist()
-    return tuple((float(clocks[i]), policies[i]) for i in order if clocks[i] < np.inf)
+    best = np.argsort(clocks, kind="stable")[: max(BEST, count)]
+    best = best[clocks[best] < np.inf]
+    clocks = corrected(Table(*np.take(numbers, best, 1)), load, clocks[best])
+    order = np.argsort(clocks, kind="stable")[:count].tolist()
+    return tuple((float(clocks[i]), policies[best[i]]) for i in order)
 
 
 def raster(config: MatmulPolicy, m: int, n: int) -> tuple[bool, int]:

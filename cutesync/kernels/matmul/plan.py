@@ -21,7 +21,7 @@ from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from ..states import numbered
 from . import policy
-from .model import Access, Workload, coefficients_of, cost, raster, shortlist, table, vector_instructions
+from .model import Access, Workload, coefficients_of, corrected, cost, raster, shortlist, table, vector_instructions
 from .parameters import MAPS, PRE_MAPS, SOURCE, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
@@ -101,6 +101,7 @@ class Problem:
             most,
             self.terms.by_tma,
             self.parts,
+            activation=self.terms.activation is not None,
         )
 
     def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
@@ -111,8 +112,8 @@ class Problem:
         """Clocks that the model expects with this configuration, or with its own choice."""
         if config is None:
             return shortlist(self.load, 1)[0][0]  # the key that the choice itself looks up
-        load = self.load
-        return float(cost(table([self.settled(config)], policy.SMS), load, coefficients_of(load))[0])
+        load, of = self.load, table([self.settled(config)], policy.SMS)
+        return float(corrected(of, load, cost(of, load, coefficients_of(load)))[0])
 
     def settled(self, config: MatmulPolicy) -> MatmulPolicy:
         """The configuration with what the operands decide."""

@@ -44,6 +44,7 @@ MAX_DEFERRED_REGISTERS = 192  # of the accumulators and of a pending tile beside
 MAX_SPLITS = 64
 MAX_CLUSTER_BLOCKS = 8  # that every GPU of sm_90 can run
 CLUSTER_SLOTS = (0, 132, 66, 39, 30, 22, 17, 15, 15)  # clusters of so many blocks that an H200 runs at a time
+SURE_SLOTS = (0, 132, 66, 39, 28, 22, 17, 15, 14)  # the same on every H200 timed: of one more some wait for others
 MIN_SPLIT_COLUMNS = 16  # of a sub-tile: a row of 32 bytes of 16-bit results
 MAX_EXCHANGE_BESIDE = 32768  # bytes of partial sums beside the stages; more lie in the stages (see ``split``)
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
@@ -283,11 +284,15 @@ class MatmulPolicy:
         barriers = (16 + 8 * self.parts) * self.stages
         return self.stages * self.stage_room() + self.buffer_bytes(out_bytes) + barriers + split
 
+    def fitting_stages(self, out_bytes: int) -> int:
+        """How many stages the shared memory has room for."""
+        room = SMEM_BYTES - _BARRIER_BYTES - self.buffer_bytes(out_bytes) - self.exchange_beside(out_bytes)
+        return room // self.stage_room()
+
     def decided(self, out_bytes: int, several: bool = True) -> MatmulPolicy:
         """The same with the number of stages decided, and whether the epilogue is deferred: if not given, where blocks
         have ``several`` tiles."""
-        room = SMEM_BYTES - _BARRIER_BYTES - self.buffer_bytes(out_bytes) - self.exchange_beside(out_bytes)
-        fits = room // self.stage_room()
+        fits = self.fitting_stages(out_bytes)
         exchanged = self.exchange_bytes(out_bytes) if self.exchange_in_stages(out_bytes) else 0
         if self.stages and self.stages * self.stage_room() < exchanged:
             raise ArgumentValueError(

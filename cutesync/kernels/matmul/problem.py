@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...runtime.view import View
-from .model import OWN_MARGIN, Workload, copy_cost, least_own, shortlist, vector_instructions
+from .model import Workload, copy_cost, least_own, shortlist, vector_instructions
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
 
@@ -65,8 +65,7 @@ class Step:
         """Clocks that the model expects with this configuration, or with its own choice."""
         size = self.problem.elements[0].size
         moved = [size * (job.items * job.rows * job.inner + job.elements) for job in self.packs if job]
-        margin = OWN_MARGIN if self.problem.load.own else 1.0
-        return margin * self.problem.cost(config) + copy_cost(len(moved), sum(moved))
+        return self.problem.cost(config) + copy_cost(len(moved), sum(moved))
 
     def loads(self, config: MatmulPolicy | None) -> list[tuple[bool, bool]]:
         """Which operands that are packed the producer's threads may load instead: all ways that ``config`` allows.
@@ -84,7 +83,7 @@ class Step:
     def own_loads_may_pay(self) -> bool:
         """Whether they are not at once seen to be slower than the copies: then no time is spent on their model."""
         instructions = vector_instructions("vectors", self.problem.elements[0].size)
-        return OWN_MARGIN * least_own(self.problem.load, instructions) < self.cost(None)
+        return least_own(self.problem.load, instructions) < self.cost(None)
 
     def with_own_loads(self, which: tuple[bool, bool]) -> Step:
         """The same launch, where the producer's threads load these operands if TMA refuses them."""
@@ -145,9 +144,9 @@ def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[
     ways = (False, True) if config is None or config.swap_ab is None else (config.swap_ab,)
     if product.tf32x3 and not product.split:
         ways = (True,)  # which small product is added first follows from it
-    found = []
+    found, operands = [], _operands(product)
     for split, swapped in itertools.product(_parts(product, config), ways):
-        steps = steps_of(product, swapped, split)
+        steps = steps_of(product, operands, swapped, split)
         for which in steps[0].loads(config):
             found.append((swapped, [step.with_own_loads(which) for step in steps]))
     return min(found, key=lambda way: way[1][0].cost(config)) if len(found) > 1 else found[0]
@@ -175,10 +174,10 @@ def _parts_of_any_rows(product: Product) -> bool:
     return shortlist(in_kernel)[0][0] <= shortlist(before)[0][0]
 
 
-def steps_of(product: Product, swapped: bool, parts: bool) -> list[Step]:
-    """The launches of a call whose result is not empty; ``swapped``: of its transpose; ``parts``: float32 operands are
-    split in the kernel."""
-    batch, (left, right, d, c, pre) = _operands(product)
+def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> list[Step]:
+    """The launches of a call whose result is not empty and whose ``_operands`` are these; ``swapped``: of its
+    transpose; ``parts``: float32 operands are split in the kernel."""
+    batch, (left, right, d, c, pre) = operands
     elements, terms = product.elements, product.terms
     if swapped:
         left, right, d, c, pre = (x.transposed for x in (right, left, d, c, pre))

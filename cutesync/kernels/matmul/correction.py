@@ -1,0 +1,95 @@
+"""What times say beyond the model's clocks: a factor, by small trees of questions about a problem and a policy.
+
+Each tree of ``trees.TREES`` asks ``DEPTH`` questions, whether a feature is above a limit; the answers are the bits of
+the number of its leaf. The leaves of all trees add up to the logarithm of the factor. ``python perf/fit.py`` makes
+them, by gradient boosting (Friedman, 2001) with the same question at a level (as in CatBoost).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .policy import K_TILE_BYTES, SMS
+from .trees import TREES
+
+DEPTH = 4
+UNIT = 1000  # of a leaf: its number is a logarithm in thousandths
+OF_POLICY = (
+    "tile_m",
+    "tile_n",
+    "peers_m",
+    "peers_n",
+    "splits",
+    "cooperative",
+    "cluster_split",
+    "cluster_size",
+    "stages",
+    "loaded",
+)
+OF_BOTH = ("clocks", "k_tiles", "full", "active", "idle", "clusters", "memory", "padding_m", "padding_n")
+OF_PROBLEM = ("m", "n", "results", "all_k_tiles", "pitch_a", "pitch_b", "by_tma", "activation", "promoted", "own")
+FEATURES = OF_POLICY + OF_BOTH + OF_PROBLEM
+
+
+class Trees(NamedTuple):
+    """Trees as arrays: features and limits (levels, trees); leaves, a tree behind the other, and where each begins."""
+
+    questions: np.ndarray
+    limits: np.ndarray
+    leaves: np.ndarray
+    first: np.ndarray
+
+
+def arrays(trees: Sequence) -> Trees:
+    """Of (features, limits, leaves in ``UNIT``)."""
+    questions, limits, leaves = (np.array([tree[i] for tree in trees]) for i in range(3))
+    first = np.arange(len(trees))[:, None] << DEPTH
+    leaves = (leaves.ravel() / UNIT).astype(np.float32)
+    return Trees(questions.T, limits.T[:, :, None].astype(np.float32), leaves, first)
+
+
+_TREES = arrays(TREES)
+
+
+def features(of: Any, load: Any, clocks: np.ndarray) -> np.ndarray:
+    """(``FEATURES``, policies): numbers of a ``model.Table`` and a ``Workload`` (or one whose fields are arrays), and
+    the model's clocks; extents as logarithms of base 2."""
+    rows, columns, access = of.tile_m * of.peers_m, of.tile_n * of.peers_n, load.access
+    tiles_m, tiles_n = np.ceil(load.m / rows), np.ceil(load.n / columns)
+    slots = of.slots * of.cluster_size
+    blocks = tiles_m * tiles_n * (load.batch * of.splits * of.peers_m * of.peers_n)
+    full, active = blocks / slots, np.minimum(blocks, slots)
+    memory = load.batch * (K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes)
+    found = np.empty((len(FEATURES), len(clocks)), np.float32)
+    found[: len(OF_POLICY)] = (
+        *(of.tile_m, of.tile_n, of.peers_m, of.peers_n, of.splits, of.cooperative, of.cluster_split),
+        *(of.cluster_size, of.stages, of.tile_m / of.peers_n + of.tile_n / of.peers_m),
+    )
+    found[len(OF_POLICY) : -len(OF_PROBLEM)] = (
+        *np.log2((clocks, np.ceil(load.k_tiles / of.splits))),
+        *(full, active / SMS, 1 - full / np.ceil(full), active / of.cluster_size, memory / clocks),
+        *(tiles_m * rows / load.m, tiles_n * columns / load.n),
+    )
+    own = access.own_a + access.own_b
+    extents = np.log2((load.m, load.n, load.batch * load.m * load.n, load.k_tiles))
+    rest = np.array((*np.gcd((access.pitch_a, access.pitch_b), K_TILE_BYTES), load.by_tma, load.activation))
+    of_problem = np.concatenate((extents, rest, np.array((load.promoted, own))))
+    found[-len(OF_PROBLEM) :] = of_problem.reshape(len(OF_PROBLEM), -1)
+    return found
+
+
+def factor(of: Any, load: Any, clocks: np.ndarray) -> np.ndarray:
+    """By how much the clocks of each policy are to be multiplied."""
+    return np.exp(answered(features(of, load, clocks), _TREES))
+
+
+def answered(numbers: np.ndarray, trees: Trees) -> np.ndarray:
+    """The sum of the leaves that each column of features reaches."""
+    above = (numbers.take(trees.questions, 0) > trees.limits).view(np.uint8)
+    leaf = above[0]
+    for level in range(1, DEPTH):
+        leaf = leaf | above[level] << level
+    return trees.leaves.take(leaf + trees.first).sum(0)
