@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
@@ -221,7 +221,10 @@ def _run_all(launch: Launch | Several, device: Device, how: Settings, close, fou
             return error
         return None
 
+    kept = [launch.program.kept] if isinstance(launch, Launch) else []
     try:
+        for each in kept:
+            each.begin()
         for error in _in_turn(how, one) if how.jobs == 1 else _side_by_side(how, one):
             if error is not None and found is None:
                 raise error
@@ -232,6 +235,8 @@ def _run_all(launch: Launch | Several, device: Device, how: Settings, close, fou
             rewind.restore()
             _run_unchecked(launch, device, how, rewind, found)
     finally:
+        for each in kept:
+            each.end()
         rewind.close()
 
 
@@ -249,6 +254,8 @@ def _side_by_side(how: Settings, one: Callable[[int, Settings], EmulationError |
     yield one(0, how)
 
     def work(number: int) -> tuple[Report | None, list[Report], int]:
+        global _collected
+        _collected = inf, 0.0  # garbage of the process that forked this one (MLIR's, say) must not be finalized here
         own = replace(how, findings=Findings(), outer=(), steps=0, launches=0)
         error = one(number, own)
         return None if error is None else error.report, list(own.findings), own.steps
