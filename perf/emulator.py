@@ -3,8 +3,9 @@
     python perf/emulator.py [--examples FOLDER] [--profile] [word ...]
 
 ``--examples`` is a checkout of CUTLASS's ``examples/python/CuTeDSL``: its scripts run unmodified, without torch too.
-Words choose cases by their names. Each launch runs under every policy: once to be counted, then ``--repeats`` times,
-checked and unchecked, of which the fastest counts. ``--profile`` prints where the time of the checked runs goes.
+Words choose cases by their names. Each launch runs under all policies in turn, as a check does: once to be counted,
+then ``--repeats`` times, checked and unchecked, of which the fastest counts. ``--profile`` prints where the time of the
+checked runs goes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -80,22 +80,19 @@ class Meter:
     def measure(self, launch: Launch, device: Any) -> None:
         before = {region: region.data.copy() for region in device.memory.regions if region.writable}
 
-        def once(policy: str, sanitize: bool = True) -> float:
+        def once(sanitize: bool = True) -> float:
             for region, data in before.items():
                 region.data[:] = data
+            how = Settings(None, 1, len(POLICIES), sanitize=sanitize, unseen_launches=False, initcheck=False)
             start = process_time()
-            RUN_LAUNCH(launch, device, Settings(policy, 1, sanitize=sanitize, unseen_launches=False, initcheck=False))
+            RUN_LAUNCH(launch, device, how)
             return process_time() - start
 
-        count, checked, unchecked = 0, 0.0, 0.0
-        for policy in POLICIES:
-            once(policy)  # the first run of a program compiles its segments
-            count += instructions(launch.program, partial(once, policy))
-            if self.profile is not None:
-                self.profile.runcall(once, policy)
-            checked += min(once(policy) for _ in range(self.repeats))
-            once(policy, False)
-            unchecked += min(once(policy, False) for _ in range(self.repeats))
+        once()  # the first run of a program compiles its segments
+        count = instructions(launch.program, once)
+        if self.profile is not None:
+            self.profile.runcall(once)
+        checked, unchecked = (min(once(sanitize) for _ in range(self.repeats)) for sanitize in (True, False))
         for region, data in before.items():
             region.data[:] = data
         self.rows.append((launch.program.function.name, count, checked, unchecked))

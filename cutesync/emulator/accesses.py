@@ -6,9 +6,6 @@ moves as one number. Everything else (several regions, faults) is resolved lane 
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 import numpy as np
 
 from .memory import ONES, UNITS, UNSIGNED, Place, Port
@@ -31,57 +28,60 @@ def packed(*elements: np.ndarray) -> np.ndarray:
     return out.view(UNITS[len(elements) * first.itemsize]).reshape(32)
 
 
-class Reader:
+def reader(port: Port, order: Order = ORDINARY, unread: tuple[int, ...] = (), whole: bool = False):
     """One load instruction: ``read(f, lanes, address)`` gives the units that these lanes load, checked.
 
-    Elements of a unit that are ``unread`` are not checked.
+    Elements of a unit that are ``unread`` are not checked. ``whole``: it gives a vector over all 32 lanes, or a list of
+    such vectors, one an element.
     """
+    machine, size, find, strong = port.machine, port.size, port.find, order.scope
+    check = None if port.space == "local" or machine.sanitizer is None else checker(port, order, unread)
+    elements = machine.program.kept.elements if whole and port.count > 1 and not strong else {}
+    width = port.width
 
-    def __init__(self, port: Port, order: Order = ORDINARY, unread: tuple[int, ...] = ()):
-        self.port, self.order, machine = port, order, port.machine
-        self.machine, self.site, self.count, self.size = machine, port.site, port.count, port.size
-        self.sanitizer: Any = None if port.space == "local" else machine.sanitizer
-        self.access = Access(port.site, port.width if unread else port.size, "read", order)
-        self.elements = tuple(i for i in range(port.count) if i not in unread) if unread else (None,)  # None: the whole
-
-    def read(self, f, lanes, address: np.ndarray) -> np.ndarray:
-        region, rows = self.port.find(f, lanes, address)
+    def read(f, lanes, address: np.ndarray):
+        region, rows = find(f, lanes, address)
+        places = elements.get(id(rows)) if elements else None
         try:
-            values = region.units[self.size][rows]
+            if places is None:
+                values = region.units[size][rows]
+            else:
+                units = region.units[width]
+                values = [units[place] for place in places]
         except (AttributeError, IndexError):  # no region, or not all of it
-            return self.read_by_lane(f, lanes, address)
-        if self.sanitizer is not None:
-            self.check(f, lanes, region, rows)
-        if self.order.scope or self.machine.quiet:
-            f.polled(region, rows, self.size, values)
-        return values
+            values = read_by_lane(f, lanes, address)
+        else:
+            if check is not None:
+                check(f, lanes, region, rows)
+            if strong or machine.quiet:
+                f.polled(region, rows, size, region.units[size][rows])
+        return spread(lanes, values) if whole and lanes is not None else values
 
-    def read_by_lane(self, f, lanes, address: np.ndarray) -> np.ndarray:
-        values = np.zeros(32 if lanes is None else len(lanes), UNITS[self.size])
-        groups = self.port.by_lane(f, lanes, address)
+    def read_by_lane(f, lanes, address: np.ndarray) -> np.ndarray:
+        values = np.zeros(32 if lanes is None else len(lanes), UNITS[size])
+        groups = port.by_lane(f, lanes, address)
         for region, rows, who, positions in groups:
-            values[positions] = region.units[self.size][rows]
-            if self.sanitizer is not None:
-                self.check(f, who, region, rows)
-            if len(groups) == 1 and (self.order.scope or self.machine.quiet):
-                f.polled(region, rows, self.size, values)
+            values[positions] = region.units[size][rows]
+            if check is not None:
+                check(f, who, region, rows)
+            if len(groups) == 1 and (strong or machine.quiet):
+                f.polled(region, rows, size, values)
         return values
 
-    def check(self, f, lanes, region, rows: np.ndarray) -> None:
-        access, size = self.access, self.access.size
-        for element in self.elements:
-            units = rows if element is None else rows * self.count + element
-            if region.valid is not None and 0 in region.valid_units[size][units].tobytes():
-                self.unwritten(f, size, region, units, lanes)
-            self.sanitizer.load(access, f, lanes, region, units)
+    return read
 
-    def unwritten(self, f, size: int, region, rows: np.ndarray, lanes) -> None:
-        """Some lane reads a byte that nobody has written."""
-        whole = region.valid_units[size][rows].view(np.uint8).reshape(len(rows), size).all(1)
-        bad = int(np.flatnonzero(~whole)[0])
-        lane = bad if lanes is None else int(lanes[bad])
-        title = f"reads {size} bytes that nobody has written, at byte {int(rows[bad]) * size - region.low} of "
-        self.machine.unwritten(region, title + region.name, f.warp, [lane], self.site)
+
+def checker(port: Port, order: Order, unread: tuple[int, ...]):
+    """``check(f, lanes, region, rows)``: what a load instruction reads has been written, and nothing races with it."""
+    if not unread:
+        return port.machine.sanitizer.loads(Access(port.site, port.size, "read", order))
+    check = port.machine.sanitizer.loads(Access(port.site, port.width, "read", order))
+
+    def check_elements(f, lanes, region, rows: np.ndarray) -> None:
+        for element in (i for i in range(port.count) if i not in unread):
+            check(f, lanes, region, rows * port.count + element)
+
+    return check_elements
 
 
 def load(machine, access: tuple[int, str, int, int, Place], order: Order, unread: tuple[int, ...]):
@@ -90,21 +90,14 @@ def load(machine, access: tuple[int, str, int, int, Place], order: Order, unread
     ``access`` are the arguments of ``Port``.
     """
     port = Port(machine, *access)
-    read, count, element = Reader(port, order, unread).read, port.count, np.dtype(UNSIGNED[port.width])
+    read = reader(port, order, unread, whole=True)
+    count, element = port.count, np.dtype(UNSIGNED[port.width])
 
-    def run(f, lanes, address):
+    def read_vector(f, lanes, address):
         values = read(f, lanes, address)
-        return values if lanes is None else spread(lanes, values)
+        return values if type(values) is list else values.view(element).reshape(32, count).T.copy()
 
-    def run_vector(f, lanes, address):
-        return run(f, lanes, address).view(element).reshape(32, count).T.copy()
-
-    return run if count == 1 else run_vector
-
-
-def unchanged(old: np.ndarray, data: np.ndarray) -> np.ndarray:
-    """Which units hold what is about to be stored there."""
-    return (old.view(np.uint8) == np.ascontiguousarray(data).view(np.uint8)).reshape(len(old), -1).all(1)
+    return read if count == 1 else read_vector
 
 
 def store(machine, access: tuple[int, str, int, int, Place], order: Order = ORDINARY):
@@ -113,13 +106,14 @@ def store(machine, access: tuple[int, str, int, int, Place], order: Order = ORDI
     ``access`` are the arguments of ``Port``.
     """
     port = Port(machine, *access)
-    site, size = port.site, port.size
+    site, size, find, strong = port.site, port.size, port.find, order.scope
     event, one = Access(site, size, "write", order), ONES[size]
     sanitizer = None if port.space == "local" else machine.sanitizer
+    check = None if sanitizer is None else sanitizer.stores(event)
 
     def run(f, lanes, address, values):
         data = values if lanes is None else values[lanes]
-        region, rows = port.find(f, lanes, address)
+        region, rows = find(f, lanes, address)
         try:
             old = region.units[size][rows]
         except (AttributeError, IndexError):
@@ -133,10 +127,10 @@ def store(machine, access: tuple[int, str, int, int, Place], order: Order = ORDI
         if region.sealed:
             region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
         view = region.units[size]
-        if sanitizer is not None:
-            sanitizer.store(event, f, who, region, rows, partial(unchanged, old, data))
+        if check is not None:
+            check(f, who, region, rows, (old, data))
         view[rows] = data
-        if sanitizer is not None and not order.scope and view[rows].tobytes() != data.tobytes():
+        if sanitizer is not None and not strong and view[rows].tobytes() != data.tobytes():
             sanitizer.lost_store(event, f, who, region, rows)
         if region.valid is not None:
             region.valid_units[size][rows] = one

@@ -62,7 +62,8 @@ class Operation(Issue):
         self.pieces: list[Callable[[], None]] = []
         self.second: list[Callable[[], None]] = []
         self.after: list = []  # operations that must be over first
-        self.blocks: set[int] = set()
+        self.blocks: set[int] = set()  # those whose shared memory it uses
+        self.source: int | None = None  # the one whose shared memory it reads
         self.watchers: list = []
         self.reads_done = self.done = False
 

@@ -11,8 +11,10 @@ from . import source
 from .async_copy import Issue
 from .clocks import ACTORS, Clock
 from .report import actor
+from .shadow import BLOCK_AT, SITE_MASK
 
 CTA_SCOPE, CLUSTER_SCOPE = 1, 2
+MARK = 0x6D62_6172_7269_6572  # what lies in the bytes of an mbarrier until something else is written there
 _ARRIVE, _DROP = "{who} arrives ({}), {} to come", "{who} drops ({}), {} to come"
 
 
@@ -184,6 +186,19 @@ class MBarrier:
         label = source.stage_of(loc.chain, self.place, self.block.inits[loc])
         where = f"shared byte {self.offset} of block {self.block.coordinates}"
         return f"mbarrier {label} ({where})" if label else f"mbarrier at {where}"
+
+    def overwritten_by(self) -> list[str]:
+        """Where its bytes have been overwritten, as far as that is known."""
+        shadow = self.machine.sanitizer.shadow(self.block.shared)
+        first, last = self.offset // shadow.granule, (self.offset + 7) // shadow.granule
+        key, advice = (
+            int(shadow.writes[first : last + 1].max()),
+            "hint: its bytes belong to a variable or a copy as well",
+        )
+        if not key & int(SITE_MASK):
+            return [advice]
+        program = self.machine.program_of((key >> BLOCK_AT) - 1)
+        return [f"  at {program.sites[(key & int(SITE_MASK)) - 1].where()}", advice]
 
     # --- arriving -----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,14 @@ def _threads(warp: Any) -> tuple[np.ndarray, ...]:
     return thread % x, thread // x % y, thread // (x * y)
 
 
+@lru_cache(maxsize=4096)
+def _keys(first: int) -> tuple[np.ndarray, np.ndarray]:
+    """Block and actor of each lane of a warp, whose first lane has ``first``; and their place in keys of shadow
+    memory."""
+    actors = np.arange(first, first + 32, dtype=_I64)
+    return actors, actors << np.int64(ACTOR_AT)
+
+
 _TRIPLES: dict[str, Callable[[Any], tuple]] = {
     "tid": _threads,
     "ntid": lambda warp: warp.machine.block,
@@ -54,13 +62,14 @@ class Warp:
         self.block, self.index, self.machine = block, index, machine
         self.R = list(machine.program.initial)
         self.live = (1 << threads) - 1
+        self.identity = 0, index, block.ordinal, (index, block.ordinal)  # for values that do not depend on all of it
         self.clock = WarpClock(block.number, index, block.warp_count, machine.start_of_time)
         first = (block.number + 1 << BLOCK_AT - ACTOR_AT) + index * ACTORS
-        self.actor_keys = np.arange(first, first + 32, dtype=_I64)  # block and actor of each lane, as in shadow memory
-        self.key_base = self.actor_keys << np.int64(ACTOR_AT)
+        self.actor_keys, self.key_base = _keys(first)
         row = index + block.number * 3
         self.read_rows = row % READ_ROWS, row % GLOBAL_ROWS  # for its reads of shared and of global memory
         self.fence_acquires: dict[int, Clock] = {}  # by lane: read by relaxed loads, known after the next fence
+        self.sequential: dict[int, Clock] = {}  # the same, known after the next fence.sc
         self.fence_releases: dict[int, tuple[Clock, int]] = {}  # by lane: clock and scope of its last fence
         self.groups: defaultdict[tuple[str, int], Groups] = defaultdict(Groups)  # by kind and lane
         self.located: dict = {}  # by register and size of access: its value, and the region and rows there
@@ -162,6 +171,8 @@ class Block:
     def __init__(self, machine: Machine, coordinates: tuple[int, int, int], number: int):
         self.machine, self.coordinates, self.number = machine, coordinates, number
         c = machine.cluster
+        x, y, _ = machine.grid
+        self.ordinal = coordinates[0] + x * (coordinates[1] + y * coordinates[2])  # in the grid
         self.in_cluster = tuple(a % b for a, b in zip(self.coordinates, c))
         self.rank = self.in_cluster[0] + c[0] * (self.in_cluster[1] + c[1] * self.in_cluster[2])
         threads = machine.block[0] * machine.block[1] * machine.block[2]

@@ -9,8 +9,8 @@ A clock has three parts:
 
 - ``known``: events that are over and whose writes are visible.
 - ``proxied``: the events of ``known`` that have also crossed a proxy fence. One table for each state space (``SHARED``,
-  ``GLOBAL``), since a ``fence.proxy.async`` may name one, and one (``MAPS``) for the writes of tensor maps that a
-  ``fence.proxy.tensormap::generic.release`` has followed.
+  ``GLOBAL``), since a ``fence.proxy.async`` may name one, one (``MAPS``) for the writes of tensor maps that a
+  ``fence.proxy.tensormap::generic.release`` has followed, and one (``SEQUENTIAL``) for a ``fence.sc``.
 - ``invisible``: a clock of events that are only known to be over, without their writes being visible: an arrival from
   another block of the cluster at block scope. That is enough to overwrite what the other block has read (the ring's
   empty barriers rely on it), or a copy that it has waited for, and not enough to read what it wrote. Its ``proxied`` is
@@ -30,7 +30,7 @@ ACTORS = 40
 LANES = 32
 TENSOR = ACTORS - 1
 PRECEDING = -1  # no block has this number
-SHARED, GLOBAL, MAPS = 0, 1, 2
+SHARED, GLOBAL, MAPS, SEQUENTIAL = 0, 1, 2, 3
 Table = dict[int, np.ndarray]
 
 
@@ -49,7 +49,7 @@ class Clock:
         invisible: Clock | None = None,
     ):
         self.known: Table = known if known is not None else {}
-        self.proxied: tuple[Table, ...] = proxied if proxied is not None else ({}, {}, {})
+        self.proxied: tuple[Table, ...] = proxied if proxied is not None else ({}, {}, {}, {})
         self.invisible = invisible
 
     def copy(self) -> Clock:

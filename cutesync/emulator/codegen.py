@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import gate, lanes, syntax
+from . import gate, lanes, steady, syntax
 from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
 from .instructions.registry import unknown
@@ -63,8 +63,10 @@ class Program:
         self.variables: dict[str, tuple[syntax.Variable, np.ndarray]] = {}
         self.accumulators, fragments = _tensor_registers(function)
         self.tensor_registers = self.accumulators | fragments
-        self.uses = Counter(name for instr in function.code for name in _register_names(instr))
+        self.uses = Counter(name for instr in function.code for name in steady.used(instr))
         self.bases = Counter(_bases(function))
+        self.steady = steady.steady_registers(function, {r.name for r in self.tensor_registers})
+        self.kept = steady.Kept()
         self._place_variables()
         self.segments = self._cut()
         self.starts = {start: i for i, (start, _) in enumerate(self.segments)}
@@ -194,6 +196,7 @@ class Program:
 
     def bind_launch(self, machine) -> None:
         """Point every memory and synchronization operation of the generated code at this launch's machine."""
+        self.kept.settle()
         for name, (maker, static) in self.factories.items():
             self.names[name] = maker(machine, *static)
 
@@ -202,25 +205,55 @@ class Program:
     def _emit(self, index: int, full: bool, run_on: bool) -> Emitter:
         """The text of a segment; with ``run_on`` the segments behind joints follow in the same function."""
         e = Emitter(self, full)
-        while True:
-            e.index = index
-            start, end = self.segments[index]
-            with gate.reported(
-                lambda fault: unknown(e.instr, f"its form or operands ({type(fault).__name__}: {fault})")
-            ):
-                for instr in self.function.code[start:end]:
-                    e.instr = instr
-                    self._guard(e, instr)
-                    if self.tensor_registers:
-                        self._watch(e, instr)
-                    emitter(instr)(e, instr)
+        start, end = self.segments[index]
+        last = self._last(index) if run_on else index
+        done = self._steady_first(e, start, last) if full and run_on else set()
+        for e.index in range(index, last + 1):
+            start, end = self.segments[e.index]
+            for at in range(start, end):
+                if at not in done:
+                    self._emit_one(e, self.function.code[at])
             e.guard = None
-            if e.ended:
-                return e
+        if not e.ended:
+            e.jump(last + 1)
+        return e
+
+    def _last(self, index: int) -> int:
+        """The last of the segments that the full form of this one runs through."""
+        while self.segments[index][1] in self.joints:
             index += 1
-            if not run_on or end not in self.joints:
-                e.jump(index)
-                return e
+        return index
+
+    def _emit_one(self, e: Emitter, instr) -> None:
+        e.instr = instr
+        with gate.reported(lambda fault: unknown(instr, f"its form or operands ({type(fault).__name__}: {fault})")):
+            self._guard(e, instr)
+            if self.tensor_registers:
+                self._watch(e, instr)
+            emitter(instr)(e, instr)
+
+    def _steady_first(self, e: Emitter, start: int, last: int) -> set[int]:
+        """Compute the steady values of a segment, as a group of their own. Returns the places of their instructions."""
+        code = self.function.code[start : self.segments[last][1]]
+        first = steady.first_ones(code, self.steady, self.bases)
+        if not first:
+            return set()
+        inner = Emitter(self, True)
+        for i in first:
+            self._emit_one(inner, code[i])
+        inner.guard = None
+        live = self.live_out[last] if self.live_out is not None else set()
+        needed = live.union(*(steady.used(code[i]) for i in set(range(len(code))) - set(first)))
+        results = [reg for name, reg in inner.writes.items() if name in needed]
+        names = "".join(f"{inner.register(reg, 'u')}, " for reg in results)
+        lines = ["def steady_values(f):", "    R = f.warp.R", *inner.lines, f"    return ({names})", ""]
+        compute = gate.function("\n".join(lines), "steady_values", self.names)
+        addresses = [i for i, reg in enumerate(results) if self.bases[reg.name]]
+        slots = [self.slots[name] for name in sorted(inner.reads)]
+        values = self.kept.group(steady.Group([code[i] for i in first], compute, slots, addresses))
+        e.line(f"{names}= {e.name(values, 'steady')}(f)" if names else "pass")
+        e.take(results)
+        return {start + i for i in first}
 
     @staticmethod
     def _guard(e: Emitter, instr) -> None:
@@ -249,8 +282,7 @@ class Program:
 
     def instructions(self, index: int, full: bool) -> int:
         """How many instructions the function of a segment holds."""
-        last = self._emit(index, full, run_on=full).index
-        return self.segments[last][1] - self.segments[index][0]
+        return self.segments[self._last(index) if full else index][1] - self.segments[index][0]
 
     def _lazy(self, index: int, full: bool):
         def first_time(f):
@@ -259,10 +291,6 @@ class Program:
             return function(f)
 
         return first_time
-
-
-def _register_names(instr: syntax.Instr) -> set[str]:
-    return {r.name for r in instr.registers()} | ({instr.pred.name} if instr.pred is not None else set())
 
 
 def _bases(function: syntax.Function) -> Iterator[str]:

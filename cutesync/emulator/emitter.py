@@ -7,7 +7,7 @@ to an ``Emitter`` only.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -192,6 +192,12 @@ class Emitter:
             del self.have[key]
         self.have[(reg.name, kind)] = name
         self.writes[reg.name] = reg
+
+    def take(self, registers: Iterable[syntax.Reg]) -> None:
+        """These registers have been computed: locals of their names hold them, unsigned."""
+        for reg in registers:
+            self.have[reg.name, "u"] = self.program.local(reg)
+            self.writes[reg.name] = reg
 
     def set_pair(self, destination, first: str, second: str, bits: int | None = None, kind: str = "u") -> None:
         """Set ``p|q``, or ``p`` alone; ``kind`` and ``bits`` are those of the first expression."""

@@ -228,6 +228,8 @@ class Machine:
 
     def block_done(self, block: Block) -> None:
         """All warps of a block have exited; its cluster ends when all its blocks have."""
+        for operation in self.pending:
+            self.check_copy(block, operation, operation.source == block.number)
         if any(peer.live_warps for peer in block.peers):
             return
         for peer in block.peers:
@@ -254,12 +256,14 @@ class Machine:
             if barrier.arrived:  # PTX does not forbid it; the next block starts with fresh barriers
                 title = f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived"
                 self.note("note", "barrier", title, (None, (), barrier.first_site))
-        for operation in self.pending if self.sanitizer is not None else ():
-            if block.number in operation.blocks and not operation.reads_done:  # later only global memory is written
-                who = f"block {block.coordinates}"
-                operation.fail(
-                    "barrier", f"{who} has exited with an asynchronous operation under way in its shared memory"
-                )
+        for operation in self.pending:
+            self.check_copy(block, operation, block.number in operation.blocks)
+
+    def check_copy(self, block: Block, operation: Operation, uses: bool) -> None:
+        """An operation under way when a block has exited; ``uses`` its shared memory until its reads are over."""
+        if uses and not operation.reads_done and self.sanitizer is not None:
+            who = f"block {block.coordinates}"
+            operation.fail("barrier", f"{who} has exited with an asynchronous operation under way in its shared memory")
 
     def finish_products(self, warpgroup: list[Warp]) -> None:
         """A ``wgmma`` is over once one warp of its warpgroup has waited for it."""

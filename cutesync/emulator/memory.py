@@ -224,10 +224,11 @@ class Memory:
 
 class Place(NamedTuple):
     """Where the address of an instruction comes from: ``offset`` bytes behind a register, which is in ``slot`` if
-    other instructions use it as well."""
+    other instructions use it as well. ``steady``: see that module."""
 
     slot: int | None = None
     offset: int = 0
+    steady: bool = False
 
 
 DIRECT = Place()
@@ -249,11 +250,20 @@ class Port:
         self.shift, self.multiples = _SHIFTS[self.size], _MULTIPLES[self.size]
         self.region: Region | None = None  # the last one, if it is global
         self.rows = shared_rows(self.size) if space == "shared::cta" else None
+        steady = place.steady and space in ("global", "shared::cta")
+        self.known: Any = machine.program.kept.rows if steady else None  # rows by the identity of addresses, by site
 
     def find(self, f, lanes, address: np.ndarray) -> tuple[Any, Any]:
         """A region, and the units of ``size`` bytes that these lanes (None: all) access, if they all lie there. Rows
         that the region's units do not have (IndexError), or None for the region, mean that ``by_lane`` must resolve
         the addresses. ``address`` is that of the register."""
+        known = None if self.known is None else self.known.get(id(address))
+        if known is not None:
+            region, rows = known.get(self.site) or self.remember(f, address, known)
+            if region is not None:
+                if self.rows is not None:
+                    region = f.warp.block.shared
+                return region, rows if lanes is None else rows[lanes]
         if self.kept:
             located = f.warp.located
             held = located.get(self.key)
@@ -264,6 +274,13 @@ class Port:
                 rows = rows + self.step if self.offset else rows
                 return region, rows if lanes is None else rows[lanes]
         return self.rows_of(f, self.active(lanes, address))
+
+    def remember(self, f, address: np.ndarray, known: dict[int, tuple]) -> tuple[Any, Any]:
+        """Look steady addresses up, and keep what is found."""
+        found = self.rows_of(f, self.active(None, address))
+        if found[0] is not None:
+            self.machine.program.kept.add_rows(known, self.site, found, self.count)
+        return found
 
     def active(self, lanes, address: np.ndarray) -> np.ndarray:
         """The addresses that these lanes access."""

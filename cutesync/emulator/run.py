@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -17,7 +15,7 @@ import numpy as np
 
 from ..errors import ArgumentValueError, CutesyncError, explain
 from ..runtime import compiler, forks
-from . import limits, minimal, overlap, ptx
+from . import garbage, limits, minimal, overlap, ptx
 from .codegen import Program
 from .device import DEVICE, Device
 from .driver import Executable, Launch
@@ -221,7 +219,10 @@ def _run_all(launch: Launch | Several, device: Device, how: Settings, close, fou
             return error
         return None
 
+    kept = [launch.program.kept] if isinstance(launch, Launch) else []
     try:
+        for each in kept:
+            each.begin()
         for error in _in_turn(how, one) if how.jobs == 1 else _side_by_side(how, one):
             if error is not None and found is None:
                 raise error
@@ -232,6 +233,8 @@ def _run_all(launch: Launch | Several, device: Device, how: Settings, close, fou
             rewind.restore()
             _run_unchecked(launch, device, how, rewind, found)
     finally:
+        for each in kept:
+            each.end()
         rewind.close()
 
 
@@ -249,6 +252,7 @@ def _side_by_side(how: Settings, one: Callable[[int, Settings], EmulationError |
     yield one(0, how)
 
     def work(number: int) -> tuple[Report | None, list[Report], int]:
+        garbage.leave()
         own = replace(how, findings=Findings(), outer=(), steps=0, launches=0)
         error = one(number, own)
         return None if error is None else error.report, list(own.findings), own.steps
@@ -355,7 +359,7 @@ def run_once(
     if trace is not None:
         trace.begin(machine)
     try:
-        with _old_objects_left_alone():
+        with garbage.old_objects_left_alone():
             machine.run()
         if not how.unseen_launches:
             overlap.SEEN.ran(machine.name, regions)
@@ -375,24 +379,3 @@ def _machine(
     if isinstance(launch, Several):
         return Ensemble(launch, device.memory, schedule, how)
     return Machine(launch, device.memory, schedule, how, trace)
-
-
-@contextlib.contextmanager
-def _old_objects_left_alone() -> Iterator[None]:
-    """Inside, the garbage collector passes over the objects that there were before. As these then count as old, it
-    would not look for garbage among them for long; so that is done here, in at most a twentieth of the time."""
-    global _collected
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        ended, took = _collected
-        start = time.perf_counter()
-        if gc.isenabled() and start - ended > 20 * took:
-            gc.collect()
-            now = time.perf_counter()
-            _collected = now, now - start
-
-
-_collected = 0.0, 0.0  # when garbage was looked for last, and how long that took

@@ -5,8 +5,6 @@ write and recent reads. An access is fine if its thread's clock knows the earlie
 whose scopes include each other. Of each granule the last read of each warp is remembered, in global memory modulo 8: so
 readers of one granule in many blocks may hide one another; a hidden pair shows under another schedule.
 
-Release and acquire work for each location: a release leaves the releaser's clock there, an acquire in scope joins it.
-
 A generic access and one of the async proxy (bulk and tensor copies, wgmma) to the same bytes need more than order:
 PTX carries causality from one proxy to another only through a fence ("proxy-preserved base causality order"; a read
 before a write is no exception, and NVIDIA's own code fences there: CUTLASS's epilogue before it releases C, CCCL
@@ -20,19 +18,19 @@ generic access that follows an asynchronous one, completion alone is enough (PTX
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import hints, proxies
 from .async_copy import Issue, Side
 from .block import Warp
-from .clocks import ACTORS, LANES, Clock, each
+from .clocks import ACTORS, LANES
 from .fragment import Fragment
 from .lanes import count_nonzero as cnz
 from .memory import SHARED_START, Region
-from .preceding import Preceding
 from .proxies import AsyncAccess
+from .releases import Releases
 from .report import lane_list, warp_name
 from .shadow import (
     ACTOR_AT,
@@ -54,27 +52,32 @@ from .shadow import (
     TIME_MASK,
     TIME_SHIFT,
     Access,
-    Order,
     Shadow,
     happened,
 )
 
-Unchanged = Callable[[], np.ndarray]
+Values = tuple[np.ndarray, np.ndarray]
 _ONE = np.array(1)
+_NOTHING = bytes(8192)  # no accesses: the keys of one instruction
 
 
 class Earlier(NamedTuple):
-    """Accesses (keys), all reads or all writes. ``unchanged()``: where the later write leaves the value as it is."""
+    """Accesses (keys), all reads or all writes. ``values``: of a later write, what is there and what is stored."""
 
     keys: np.ndarray
     verb: str
-    unchanged: Unchanged | None = None
+    values: Values | None = None
+
+    def unchanged(self) -> np.ndarray:
+        """Which places the later write leaves as they are."""
+        if self.values is None:
+            return np.zeros(len(self.keys), bool)
+        old, new = (np.ascontiguousarray(v).view(np.uint8) for v in self.values)
+        return (old == new).reshape(len(self.keys), -1).all(1)
 
 
-class Sanitizer(Preceding):
+class Sanitizer(Releases):
     """One launch's happens-before state. Every method that checks reports through ``machine.fail``, which raises."""
-
-    device = 0  # among devices that run at the same time (see ``several``)
 
     def __init__(self, machine):
         super().__init__(machine)
@@ -139,58 +142,80 @@ class Sanitizer(Preceding):
 
     # --- accesses of threads ------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def keys(access: Access, f: Fragment, lanes) -> np.ndarray:
-        warp = f.warp
-        tail = np.array(warp.clock.time << TIME_AT | access.tail)
-        return warp.key_base + tail if lanes is None else warp.key_base[lanes] + tail
+    def loads(self, access: Access) -> Callable[[Fragment, Any, Region, np.ndarray], None]:
+        """``load(f, lanes, region, rows)`` checks and records the reads of one instruction."""
+        size, tail, strong, programmatic = access.size, access.tail, access.order.scope, self.programmatic
 
-    def load(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
-        warp = f.warp
-        if self.programmatic:
-            self.check_preceding(warp, lanes, region, access.site, rows, access.size, False)
-        shadow = region.shadow or self.shadow(region)
-        if shadow.written:
-            index = rows if access.size == shadow.granule else shadow.index(rows, access.size)  # may refine the table
-            earlier = shadow.writes[index]
-            if cnz(earlier):
-                self.check(access, f, lanes, region, rows, Earlier(earlier, "write"))
-        base = warp.key_base if lanes is None else warp.key_base[lanes]
-        row = warp.read_rows[region.base > SHARED_START]
-        shadow.log.append((row, access.size, rows, base, warp.clock.time << TIME_AT | access.tail))
-        if len(shadow.log) > MAX_LOG:
-            shadow.flush()
-        if access.order.scope:
-            self.acquire(access, f, lanes, shadow, rows)
+        def load(f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
+            warp = f.warp
+            if region.valid is not None and 0 in region.valid_units[size][rows].tobytes():
+                self.unwritten(access, f, lanes, region, rows)
+            if programmatic:
+                self.check_preceding(warp, lanes, region, access.site, rows, size, False)
+            shadow = region.shadow or self.shadow(region)
+            if shadow.written:
+                index = rows if size == shadow.granule else shadow.index(rows, size)  # may refine the table
+                earlier = shadow.writes[index]
+                if not _NOTHING.startswith(earlier.tobytes()):
+                    self.check(access, f, lanes, region, rows, Earlier(earlier, "write"))
+            base = warp.key_base if lanes is None else warp.key_base[lanes]
+            row = warp.read_rows[region.base > SHARED_START]
+            shadow.log.append((row, size, rows, base, warp.clock.time << TIME_AT | tail))
+            if len(shadow.log) > MAX_LOG:
+                shadow.flush()
+            if strong:
+                self.acquire(access, f, lanes, shadow, rows)
 
-    def store(
-        self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray, unchanged: Unchanged | None = None
-    ) -> None:
-        """``unchanged()``: which places hold the value already that is stored there."""
-        if self.programmatic:
-            self.check_preceding(f.warp, lanes, region, access.site, rows, access.size, True)
-        shadow = region.shadow or self.shadow(region)
-        if shadow.log:
-            shadow.flush()
-        index = rows if access.size == shadow.granule else shadow.index(rows, access.size)
-        if shadow.written:
-            earlier = shadow.writes[index]
-            if cnz(earlier):
-                self.check(access, f, lanes, region, rows, Earlier(earlier, "write", unchanged))
-        for reads in shadow.reads.values():
-            earlier = reads[index]
-            if cnz(earlier):
-                self.check(access, f, lanes, region, rows, Earlier(earlier, "read"))
-        keys = self.keys(access, f, lanes)
-        shadow.writes[index] = keys if index.ndim == 1 else keys[:, None]
-        shadow.written = True
-        if access.order.scope or shadow.released:
-            self.release(access, f, lanes, shadow, rows)
+        return load
 
-    def atomic(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
-        """A read-modify-write: a strong access that continues the release sequence at its location."""
-        self.acquire(access, f, lanes, region.shadow or self.shadow(region), rows)
-        self.store(access, f, lanes, region, rows)
+    def unwritten(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
+        """Some lane reads a byte that nobody has written."""
+        size = access.size
+        whole = region.valid_units[size][rows].view(np.uint8).reshape(len(rows), size).all(1)
+        bad = int(np.flatnonzero(~whole)[0])
+        lane = bad if lanes is None else int(lanes[bad])
+        title = f"reads {size} bytes that nobody has written, at byte {int(rows[bad]) * size - region.low} of "
+        self.machine.unwritten(region, title + region.name, f.warp, [lane], access.site)
+
+    def stores(self, access: Access) -> Callable[..., None]:
+        """``store(f, lanes, region, rows, values)`` checks and records the writes of one instruction. ``values``: what
+        is there, and what is stored."""
+        size, tail, strong, programmatic = access.size, access.tail, access.order.scope, self.programmatic
+
+        def store(f: Fragment, lanes, region: Region, rows: np.ndarray, values: Values | None = None) -> None:
+            warp = f.warp
+            if programmatic:
+                self.check_preceding(warp, lanes, region, access.site, rows, size, True)
+            shadow = region.shadow or self.shadow(region)
+            if shadow.log:
+                shadow.flush()
+            index = rows if size == shadow.granule else shadow.index(rows, size)
+            if shadow.written:
+                earlier = shadow.writes[index]
+                if not _NOTHING.startswith(earlier.tobytes()):
+                    self.check(access, f, lanes, region, rows, Earlier(earlier, "write", values))
+            for reads in shadow.reads.values():
+                earlier = reads[index]
+                if not _NOTHING.startswith(earlier.tobytes()):
+                    self.check(access, f, lanes, region, rows, Earlier(earlier, "read"))
+            base = warp.key_base if lanes is None else warp.key_base[lanes]
+            keys = base + np.array(warp.clock.time << TIME_AT | tail)
+            shadow.writes[index] = keys if index.ndim == 1 else keys[:, None]
+            shadow.written = True
+            if strong or shadow.released:
+                self.release(access, f, lanes, shadow, rows)
+
+        return store
+
+    def atomics(self, access: Access) -> Callable[[Fragment, Any, Region, np.ndarray], None]:
+        """The same of read-modify-writes: strong accesses that continue the release sequences at their locations."""
+        store = self.stores(access)
+
+        def update(f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
+            self.acquire(access, f, lanes, region.shadow or self.shadow(region), rows)
+            store(f, lanes, region, rows)
+
+        return update
 
     def check(
         self,
@@ -202,7 +227,7 @@ class Sanitizer(Preceding):
         before: Earlier,
     ) -> None:
         """Report a race with one of the earlier accesses to these rows. Two writes of the same value are a warning."""
-        earlier, verb, unchanged = before
+        earlier, verb, _ = before
         warp, key = f.warp, earlier.item(0)
         if not warp.clock.single:
             known = warp.clock.common.known
@@ -220,7 +245,7 @@ class Sanitizer(Preceding):
             if cnz(bad):
                 where = np.argwhere(bad)
                 numbers = where[:, 0] if positions is None else positions[where[:, 0]]
-                same = np.zeros(len(where), bool) if unchanged is None else unchanged()[numbers]
+                same = before.unchanged()[numbers]
                 at = int(np.argmin(same))  # the first that differs, if one does
                 position = int(numbers[at])
                 lane = position if lanes is None else int(lanes[position])
@@ -274,61 +299,6 @@ class Sanitizer(Preceding):
         else:
             machine.earlier = block, actor // ACTORS
             machine.fail("race", f"{access.verb} and {before} {title}", *at, lines, first)
-
-    # --- release and acquire ------------------------------------------------------------------------------------------
-
-    def release(self, access: Access, f: Fragment, lanes, shadow: Shadow, rows: np.ndarray) -> None:
-        """A store at these places. A read-modify-write continues the release sequence, any other store ends it."""
-        warp = f.warp
-        block = warp.block.number
-        for lane, place in zip(each(lanes), (rows * access.size).tolist()):
-            clock, scope = None, access.order.scope
-            if scope and access.order.releases:
-                clock = warp.clock.release(np.array([lane]))
-            elif scope and lane in warp.fence_releases:
-                clock, reach = warp.fence_releases[lane]
-                scope = min(scope, reach)
-            if not access.update or not scope:
-                shadow.released.pop(place, None)
-            if clock is not None:
-                group = {CTA: block, CLUSTER: block // self.machine.cluster_size}.get(scope, self.device)
-                here = shadow.released.setdefault(place, {})
-                if (scope, group) in here:
-                    clock = clock.copy()
-                    clock.join(here[scope, group])
-                here[scope, group] = clock
-
-    def acquire(self, access: Access, f: Fragment, lanes, shadow: Shadow, rows: np.ndarray) -> None:
-        """A load at these places learns what was released there, now (acquire) or at its next fence."""
-        if not shadow.released:
-            return
-        block, cluster = f.warp.block.number, f.warp.block.number // self.machine.cluster_size
-        for lane, place in zip(each(lanes), (rows * access.size).tolist()):
-            for (kind, number), clock in shadow.released.get(place, {}).items():
-                if (kind == CTA and number != block) or (kind == CLUSTER and number != cluster):
-                    continue
-                if access.order.scope == CTA and kind != CTA:
-                    clock = clock.only({block})
-                self.hear(f, lane, access.order, (kind, number), clock)
-
-    def hear(self, f: Fragment, lane: int, order: Order, source: tuple[int, int], clock: Clock) -> None:
-        """A lane has read what was released by ``source`` (scope, and block, cluster or device of that scope)."""
-        if order.acquires:
-            f.warp.learn(np.array([lane]), clock)
-        else:
-            f.warp.fence_acquires.setdefault(lane, Clock()).join(clock)
-
-    def fence(self, f: Fragment, lanes, scope: int) -> None:
-        """``fence.acq_rel`` / ``fence.sc``: earlier relaxed loads now acquire, later relaxed stores release."""
-        warp = f.warp
-        for lane in each(lanes):
-            acquired = warp.fence_acquires.pop(lane, None)
-            if acquired is not None:
-                warp.learn(np.array([lane]), acquired.only({warp.block.number}) if scope == CTA else acquired)
-        for lane in each(lanes):
-            warp.fence_releases[lane] = (warp.clock.release(np.array([lane])), scope)
-            warp.clock.time -= 1
-        warp.clock.time += 1
 
     # --- accesses of the async proxy ----------------------------------------------------------------------------------
 

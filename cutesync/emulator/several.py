@@ -242,9 +242,9 @@ class SystemSanitizer(Sanitizer):
             else:
                 self.far.setdefault((f.warp, lane), Clock()).join(clock)
 
-    def fence(self, f: Fragment, lanes: Any, scope: int) -> None:
+    def fence(self, f: Fragment, lanes: Any, scope: int, sequential: bool = False) -> None:
         for lane in range(32) if lanes is None else lanes.tolist():
             clock = self.far.pop((f.warp, lane), None) if scope == SYS else None
             if clock is not None:
                 f.warp.learn(np.array([lane]), clock)
-        super().fence(f, lanes, scope)
+        super().fence(f, lanes, scope, sequential)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .clocks import Clock
+from .lanes import count_nonzero as cnz
 
 SITE_BITS, SCOPE_BITS, TIME_BITS, ACTOR_BITS = 12, 3, 20, 11
 TIME_AT = SITE_BITS + SCOPE_BITS
@@ -117,4 +118,17 @@ class Shadow:
             _, _, units, bases, tails = zip(*entries)
             keys = np.concatenate(bases) + np.repeat(np.array(tails), [len(base) for base in bases])
             index = self.index(np.concatenate(units), size)
-            self.read_table(row)[index] = keys if index.ndim == 1 else keys[:, None]
+            keys = keys if index.ndim == 1 else np.broadcast_to(keys[:, None], index.shape)
+            table = self.read_table(row)
+            before = table[index]
+            table[index] = keys
+            for earlier in (before, keys):
+                self.keep_another(row, index, earlier, table[index])
+
+    def keep_another(self, row: int, index: np.ndarray, earlier: np.ndarray, last: np.ndarray) -> None:
+        """Of each granule a read by another lane than the last one is kept, too: if that one writes there next, its own
+        read hides nothing."""
+        another = (earlier ^ last) >> ACTOR_SHIFT != NO_KEY
+        another &= earlier != NO_KEY
+        if cnz(another):
+            self.read_table(~row)[index[another]] = earlier[another]

@@ -48,6 +48,17 @@ def others(members: list[Fragment]) -> str:
     return warps + (f" of {len(blocks)} blocks" if len(blocks) > 1 else "")
 
 
+def not_started(machine) -> list[str]:
+    """What to say of blocks that could only start when others have ended."""
+    left = machine.schedule.clusters_left
+    if not left:
+        return []
+    return [
+        f"hint: {left} blocks or clusters have not started, since those that wait hold their places: only those of a "
+        "cooperative launch all run at the same time. Others may wait for those that a ticket says have started"
+    ]
+
+
 def report(machine) -> None:
     """Fail with what the fragments wait for."""
     fragments = machine.fragments()
@@ -58,6 +69,7 @@ def report(machine) -> None:
     lines = groups(fragments)
     for line in dict.fromkeys(line for f in fragments for line in hints.of_waiting(f)):
         lines.append(f"hint: {line}")
+    lines += not_started(machine)
     for thing in [t for t in things if hasattr(t, "history_lines")][:_MAX_BARRIERS]:
         lines += thing.history_lines()
     kind, title = "deadlock", "every thread left waits for something that cannot happen any more"

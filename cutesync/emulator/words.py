@@ -25,7 +25,7 @@ _TEXT = (
     # state spaces, order, caches
     "global shared local const param generic entry func weak relaxed acquire release acq_rel sc volatile mmio gpu sys "
     "ca cg cs lu cv wb wt nc unified L1 L2 evict_normal evict_unchanged evict_first evict_last no_allocate cache_hint "
-    "fractional range cvt proxy alias async tensormap mbarrier_init sync_restrict acc vec ld_reduce st ld "
+    "gl fractional range cvt proxy alias async tensormap mbarrier_init sync_restrict acc vec ld_reduce st ld "
     # barriers and asynchronous copies
     "mbarrier init inval arrive_drop test_wait try_wait parity pending_count expect_tx complete_tx noinc noComplete "
     "bytes one layout "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..async_copy import Issue
-from ..barriers import CLUSTER_SCOPE, CTA_SCOPE, ClusterBarrier, MBarrier, NamedBarrier
+from ..barriers import CLUSTER_SCOPE, CTA_SCOPE, MARK, ClusterBarrier, MBarrier, NamedBarrier
 from ..clocks import ACTORS, each
 from ..lanes import count_nonzero as cnz
 from ..memory import RANK_SHIFT, SHARED_BITS, SHARED_START
@@ -133,6 +133,8 @@ def find_barrier(warp, lanes, address: int, site: int) -> MBarrier:
         )
     if machine.sanitizer is not None:
         check_initialised(warp, lanes, barrier, site)
+        if block.shared.units[8].item(barrier.offset // 8) != MARK:
+            machine.fail("barrier", f"{barrier.name} has been overwritten", warp, lanes, site, barrier.overwritten_by())
     return barrier
 
 
@@ -188,6 +190,7 @@ def init(site: int, f, lanes, address, count) -> None:
         if not 1 <= int(count[lane]) < 1 << 20:
             issue.fail("barrier", f"an mbarrier cannot expect {int(count[lane])} arrivals")
         block.shared.mark_valid(offset, offset + 8)
+        block.shared.units[8][offset // 8] = MARK
         block.mbarriers[offset] = MBarrier(machine, block, offset, int(count[lane]), f, lane, site)
     f.warp.clock.time += 1
     machine.effects += 1

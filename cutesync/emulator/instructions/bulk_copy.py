@@ -66,6 +66,7 @@ def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind:
             )
         block = operation.warp.block
         operation.blocks.add(block.number)
+        operation.source = block.number
         return side_of_block(operation, block, address & 0xFFFFFF, size)
 
     def run(f, lanes, destination, source, size, barrier, mask):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import wgmma as rules
-from ..accesses import Reader, store
+from ..accesses import reader, store
 from ..async_copy import Issue, Side
 from ..memory import SHARED_START, UNITS, Place, Port
 from ..syntax import Vec, items
@@ -50,7 +50,7 @@ def _row_lanes(count: int):
 
 
 def load_matrix_maker(machine, site: int, count: int, transposed: bool, place: Place):
-    read, lanes = Reader(Port(machine, site, "shared::cta", 8, 2, place)).read, _row_lanes(count)
+    read, lanes = reader(Port(machine, site, "shared::cta", 8, 2, place)), _row_lanes(count)
 
     def run(f, address):
         return matrix.load_matrices(read(f, lanes, address).view(np.uint8).reshape(-1, 16), transposed)

@@ -54,7 +54,9 @@ def placed(e, instr, mem: Mem, space: str) -> tuple[str, Place]:
         return address_of(e, instr, mem, space), DIRECT
     shared = e.program.bases[mem.base.name] > 1
     base = Mem(mem.base, 0)
-    return address_of(e, instr, base, space), Place(e.program.slot(mem.base) if shared else None, mem.offset)
+    return address_of(e, instr, base, space), Place(
+        e.program.slot(mem.base) if shared else None, mem.offset, mem.base.name in e.program.steady
+    )
 
 
 def call_parameter(mem: Mem) -> bool:
@@ -194,7 +196,8 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, ord
     width = SIZES[kind]
     size = width * count
     port, access = Port(machine, site, space, width, count), Access(site, size, "write", order, update=True)
-    combine, sanitizer = combiner(name, kind, space), machine.sanitizer
+    combine = combiner(name, kind, space)
+    check = None if machine.sanitizer is None else machine.sanitizer.atomics(access)
     integer, stored = (wide_integer, wide_value) if width == 16 else (int, int)
 
     def run(f, lanes, address, operand, other=None):
@@ -207,8 +210,8 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, ord
             if region.valid is not None and 0 in region.valid_units[size][rows].tobytes():
                 title = f"an atomic operation on {width} bytes of {region.name} that nobody has written"
                 machine.unwritten(region, title, f.warp, [int(numbers[0])], site)
-            if sanitizer is not None:
-                sanitizer.atomic(access, f, who, region, rows)
+            if check is not None:
+                check(f, who, region, rows)
             view = region.view(width, count)
             pairs = list(zip((numbers if who is None else who).tolist(), rows.tolist()))
             if len(pairs) > 1:
@@ -247,9 +250,9 @@ def atom(e, instr):
 # --- fences -----------------------------------------------------------------------------------------------------------
 
 
-def thread_fence(scope: int, f, lanes) -> None:
+def thread_fence(scope: int, f, lanes, sequential: bool = False) -> None:
     if f.warp.machine.sanitizer is not None:
-        f.warp.machine.sanitizer.fence(f, lanes, scope)
+        f.warp.machine.sanitizer.fence(f, lanes, scope, sequential)
 
 
 def async_fence(spaces: tuple[int, ...], f, lanes) -> None:
@@ -285,5 +288,6 @@ def proxy_fence(e, instr):
 def fence(e, instr):
     if "mbarrier_init" in instr.parts:
         e.effect(e.bound(fence_barriers))
-    elif "proxy" not in instr.parts:
-        e.effect(e.bound(thread_fence, scope_of(instr)))
+    elif "proxy" not in instr.parts:  # membar is fence.sc (PTX ISA 9.7.13.4)
+        sequential = instr.parts[0] == "membar" or not {"acq_rel", "acquire", "release"} & set(instr.parts)
+        e.effect(e.bound(thread_fence, scope_of(instr)), str(sequential))

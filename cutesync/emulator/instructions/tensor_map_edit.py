@@ -156,7 +156,7 @@ def put(issue: Issue, f, region: Region, offset: int, data) -> None:
     issue.about_to_write(region)
     if machine.sanitizer is not None:
         access = Access(issue.site, UNIT, "write")
-        machine.sanitizer.store(access, f, np.full(len(rows), issue.lane), region, rows)
+        machine.sanitizer.stores(access)(f, np.full(len(rows), issue.lane), region, rows)
     region.data[offset : offset + _BYTES] = data
     region.mark_valid(offset, offset + _BYTES)
     region.changed(machine, rows, UNIT)
@@ -181,7 +181,7 @@ def copy_fenced(site: int, scope: int, f, lanes, destination, source) -> None:
     far, stop = place(issue, "global", int(destination[issue.lane]))
     if issue.machine.sanitizer is not None:
         read = Access(site, UNIT, "read")
-        issue.machine.sanitizer.load(read, f, np.full(len(_UNITS), issue.lane), near, start // UNIT + _UNITS)
+        issue.machine.sanitizer.loads(read)(f, np.full(len(_UNITS), issue.lane), near, start // UNIT + _UNITS)
     put(issue, f, far, stop, near.data[start : start + _BYTES].copy())
     release_maps(scope, f, lanes)
 

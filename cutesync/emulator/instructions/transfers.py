@@ -140,6 +140,7 @@ def start_store(
     if map_at is not None:
         announce_map_read(operation, map_at)
     operation.blocks.add(warp.block.number)
+    operation.source = warp.block.number
     if target is None:
         operation.pieces = [lambda: None]
     else:

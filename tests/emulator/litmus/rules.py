@@ -1,6 +1,6 @@
 """Rules of the sanitizer that allow something: what they allow must not go wrong on a GPU.
 
-No answers are stored for these yet: the test of them that is marked ``gpu`` asks for them.
+An H200 was asked for each of them, and nothing went wrong.
 """
 
 from collections.abc import Iterator
