@@ -17,8 +17,8 @@ STAGES, MIN_STAGES = 12, 4
 # Multiples of four elements are read in vectors, and odd multiples of these by different banks; 17 and 18 leave room
 # for more stages. The bits of a run are one word.
 RUNS = (20, 18, 17, 12, 4)
-# Warps that count segments, too, read the numbers of all tiles: more of them slow each other (H200, ``reduce_by_key`` of
-# 2**28 int32 in runs of 8: two 756 us, four 865).
+# Warps that count segments, too, read the numbers of all tiles: more of them slow each other (H200, ``reduce_by_key``
+# of 2**28 int32 in runs of 8: two 756 us, four 865).
 LOOK_AHEADS, LOOK_AHEADS_THAT_COUNT = 4, 2
 MAX_RUN_WORDS = 48  # registers of a lane's run
 
