@@ -87,7 +87,6 @@ OF_DECODE = {
     "no sync_warp": (faults.each(faults.op(r"bar\.warp\.sync"), after=DECODE), {"race", *WRONG}),
     "an empty run that counts": (faults.first(r"setp\.gt\.s32", "setp.ge.s32", after=DECODE), WRONG),
     "a result too many": (faults.last(r"setp\.ge\.u32", "setp.gt.u32", after=DECODE), WRONG),
-    "a fill too many": (faults.last(r"setp\.le\.s64", "setp.lt.s64", after=DECODE), WRONG),
 }
 OF_SEARCH = {
     "the other side": (

@@ -80,7 +80,7 @@ class Decode(PlainKernel):
             self.make_tile(a, first, total, warp, lane)
 
     @cute.jit
-    def divide(self, a: Arguments, first, stop, lane):
+    def divide(self, a: cutlass.Constexpr, first, stop, lane):
         """Store a tile of runs of the same length."""
         for row in cutlass.range(LANES, unroll=1):
             place = first + (row * LANES + lane)
@@ -91,7 +91,7 @@ class Decode(PlainKernel):
                 store(a.out + place, value)
 
     @cute.jit
-    def make_tile(self, a: Arguments, first, total, warp, lane):
+    def make_tile(self, a: cutlass.Constexpr, first, total, warp, lane):
         elements = SmemAllocator().allocate_array(self.kind, RESULTS, byte_alignment=VECTOR_BYTES)
         words = SmemAllocator().allocate_array(Uint32, WARPS * LANES, byte_alignment=VECTOR_BYTES)
         stop = Int32(cutlass.min(cutlass.max(cutlass.min(total, a.size) - first, Int64(0)), Int64(TILE)))
@@ -112,7 +112,7 @@ class Decode(PlainKernel):
             self.store_each(a, held, word, tally, first, stop, lane)
 
     @cute.jit
-    def mark(self, a: Arguments, held, bits: cute.Pointer, first, stop, lane):
+    def mark(self, a: cutlass.Constexpr, held, bits: cute.Pointer, first, stop, lane):
         """Put the elements of the runs of ``stop`` positions in shared memory, and a bit where each begins."""
         run, begin, found, last = search_by_warp(a.ends, first, Int64(0), a.runs, lane), Int32(0), Int32(0), a.runs - 1
         while (begin < stop) & (run < a.runs):
@@ -156,17 +156,23 @@ class Decode(PlainKernel):
             cute.autovec_copy(row, there)
 
     @cute.jit
-    def store_each(self, a: Arguments, held, word, tally, first, stop, lane):
+    def store_each(self, a: cutlass.Constexpr, held, word, tally, first, stop, lane):
         """Store a tile of ``stop`` results one by one, and what fills the rest."""
+        fill, size, out = bits_of(a.fill, self.kind), a.size, a.out
         for row in cutlass.range(LANES, unroll=1):
             of_row, rank = broadcast((word, tally), row)
             rank = rank + Int32(cute.arch.popc(of_row & Int32(below(lane) | (Uint32(1) << Uint32(lane)))))
             place = row * LANES + lane
-            if first + place < a.size:
-                value = a.fill.bitcast(self.kind) if cutlass.const_expr(type(a.fill).is_float) else self.kind(a.fill)
+            if first + place < size:
+                value = fill
                 if place < stop:
                     value = self.kind(cells(self.kind, held + (rank - 1) * self.size, 1)[0])
-                put(self.kind, (a.out + (first + place)).toint(), value, cute.AddressSpace.gmem)
+                put(self.kind, (out + (first + place)).toint(), value, cute.AddressSpace.gmem)
+
+
+def bits_of(number, kind):
+    """The bits of a number in an integer register of type ``kind``."""
+    return number.bitcast(kind) if type(number).is_float else kind(number)
 
 
 @cute.jit

@@ -122,24 +122,14 @@ class MergedPipeline(SegmentPipeline):
         shared.more[2].await_phase(at.stage, at.parity)
 
     @cute.jit
-    def emit_segments(
-        self,
-        shared: cutlass.Constexpr,
-        a: Arguments,
-        at,
-        part: Part,
-        values,
-        turn,
-        targets: cutlass.Constexpr,
-        whole,
-        lane,
-    ):
+    def emit_segments(self, shared: cutlass.Constexpr, a: Arguments, at, part: Part, values, turn, lane):
         """``turn``: which warp of which squad it is."""
         warp, squad = turn
         first = warp * self.policy.chunk + lane * self.policy.run
         ends = self.bits(shared, at.stage, first + 1)
         if cute.arch.vote_any_sync(ends != 0):
-            self.runs.emit_ends(part, values, ends, targets, whole, lane)
+            targets = self.targets(shared, a, at, warp, squad)
+            self.runs.emit_ends(part, values, ends, targets, self.runs.is_whole(part, lane), lane)
         self.meet(squad)
         span, tile = self.span(shared, a, at.stage, at.number), self.targets(shared, a, at, 0, squad)
         low, high = self.segments(shared, at.stage)

@@ -370,11 +370,10 @@ class SegmentPipeline(SegmentKernel):
         else:
             values = self.before_lane(shared, place, prefix, lane)
             part = part._replace(bits=shared.bits[place * LANES + lane])
-            whole = self.runs.is_whole(part, lane)
             if cutlass.const_expr(self.spec.reduced):
-                self.emit_segments(shared, a, at, part, values, (warp, squad), targets, whole, lane)
+                self.emit_segments(shared, a, at, part, values, (warp, squad), lane)
             else:
-                self.runs.emit_positions(part, a, values, targets, whole, lane)
+                self.runs.emit_positions(part, a, values, targets, self.runs.is_whole(part, lane), lane)
         shared.tiles.ring.release(at)
 
     @cute.jit
@@ -387,6 +386,6 @@ class SegmentPipeline(SegmentKernel):
             values = prepend((earlier == 0) & prefix.valid, values, mine, self.states.ordered)
         return values
 
-    def emit_segments(self, shared, a: Arguments, at, part: Part, values, turn, targets, whole, lane) -> None:
+    def emit_segments(self, shared, a: Arguments, at, part: Part, values, turn, lane) -> None:
         """Store the results of segments that offsets give: a subclass does."""
         raise NotImplementedError
