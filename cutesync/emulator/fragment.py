@@ -37,7 +37,9 @@ class Fragment:
         self.waits: str | None = None
         self.site = 0  # the instruction it is blocked at
         self.waits_on: Any = None
-        self.poll: tuple | None = None
+        self.poll: tuple | None = None  # what it has polled last: where, with what result, at which instruction
+        self.polls: dict[int, tuple] = {}  # and at each instruction, since it has done anything else
+        self.found_again: set[int] = set()  # the instructions that have found the same again, one after the other
         self.sleep_on: Any = None
         self.watched: tuple[int, int] | None = None  # the bytes of ``sleep_on`` that it polls; None for all
         self.lagging = False
@@ -82,15 +84,23 @@ class Fragment:
 
     def polled(self, region, rows, size: int, values) -> None:
         """Record a strong load of units of ``size`` bytes. The same result again is polling: sleep then."""
+        last = self.poll
         self.note_poll(region, (rows.tobytes(), values.tobytes()))
-        if self.sleep_on is not None:
+        if self.sleep_on is not None and self.poll == last:
             self.watched = (int(rows.min()) * size, int(rows.max()) * size + size)
 
     def note_poll(self, source, value) -> None:
+        """Sleep if one load has found the same again, or each of several loads of ``source`` that take turns has."""
         seen = (source, value, self.pc)
-        if self.poll == seen:
+        if self.poll is None:
+            self.polls, self.found_again = {}, set()
+        if self.polls.get(self.pc) != seen:
+            self.found_again.clear()
+        elif self.poll == seen or self.pc in self.found_again:
             self.sleep_on, self.watched = source, None
-        self.poll = seen
+        elif all(self.polls[pc][0] is source for pc in self.found_again):
+            self.found_again.add(self.pc)
+        self.poll = self.polls[self.pc] = seen
 
     def block_on(self, why: str, thing, pc: int, site: int) -> int:
         """Stop running until woken; go on at ``pc`` then."""

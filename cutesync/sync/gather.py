@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Float64, Int32, Int64
+from cutlass import Boolean, Float32, Float64, Int32, Int64
 from cutlass.memory import SmemAllocator
 
 from ..warp import Maybe, zeros
@@ -139,6 +139,16 @@ class Slots:
         found = [_await_word(self.start, self._word(w, place), word, self.tag) for w, word in enumerate(reads)]
         return join_state(found, self.types)
 
+    def wait_together(self, places, reads, needed):
+        """The words ``reads`` of several places, once those of the ``needed`` ones are published. All lanes of a warp
+        call. They read all again until then: in turns, each place that was not published at first would cost a trip to
+        memory of its own."""
+        return _wait_together(self, tuple(places), tuple(reads), tuple(needed))
+
+    def join(self, reads):
+        """The state of which these are the words, published."""
+        return join_state([Int32(word & 0xFFFFFFFF) for word in reads], self.types)
+
     def collect(self, at, count, step, combine, width: int = 1, batch: int = 8) -> Maybe:
         """Combine the states at places ``at, at + step, ...`` (``count`` of them) in order, and wait for each.
 
@@ -182,6 +192,29 @@ def _collect(
                 collected = collected.append(states, merge)
         done += batch
     return collected
+
+
+@cute.jit
+def _wait_together(slots: cutlass.Constexpr, places: tuple, reads: tuple, needed: tuple):
+    each = words(slots.types)
+    if cutlass.const_expr(bounded()):
+        for j in cutlass.range_constexpr(len(places)):
+            if needed[j]:
+                slots.wait(places[j], reads[j * each : (j + 1) * each])
+        reads = tuple(word for place in places for word in slots.read(place))
+    else:
+        while cute.arch.vote_any_sync(_missing(slots, reads, needed)):
+            reads = tuple(word for place in places for word in slots.read(place))
+    return reads
+
+
+def _missing(slots: Slots, reads: tuple, needed: tuple):
+    """Whether a needed place is not published."""
+    each, found = len(reads) // len(needed), Boolean(False)
+    for j, wanted in enumerate(needed):
+        for word in reads[j * each : (j + 1) * each]:
+            found = found | (wanted & (Int32(word >> 32) != slots.tag))
+    return found
 
 
 def _load(address):

@@ -39,9 +39,12 @@ def read_group(slots: Slots, at, lane):
 def reduce_group(slots: cutlass.Constexpr, at: Int64, reads, count: Int32, combine: cutlass.Constexpr, lane: Int32):
     """The aggregate of the group's first ``count`` > 0 tiles, in lane 0 at least; waits for them."""
     each = words(slots.types)
+    reads = slots.wait_together(
+        [at + (j * LANES + lane) for j in range(EACH)], reads, [lane * EACH + j < count for j in range(EACH)]
+    )
     state = zeros(slots.types)
     for j in cutlass.range_constexpr(EACH):
         if lane * EACH + j < count:
-            mine = slots.wait(at + j * LANES + lane, reads[j * each : (j + 1) * each])
+            mine = slots.join(reads[j * each : (j + 1) * each])
             state = combine(state, mine) if j > 0 else mine
     return reduce_valid(state, (count + EACH - 1) // EACH, combine, lane)

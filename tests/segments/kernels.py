@@ -10,7 +10,7 @@ from cutesync.runtime import call
 
 # name: (policy, blocks)
 KERNELS = {
-    "three blocks": (PipelinePolicy(reduce_warps=4, squads=2, warps=2, run=3, stages=4, look_aheads=4), 3),
+    "three blocks": (PipelinePolicy(reduce_warps=4, squads=2, warps=2, run=4, stages=4, look_aheads=4), 3),
     "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3, look_aheads=1, loaders=1), 2),
     "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1, loaders=1), 1),
     "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3, loaders=1), 2),

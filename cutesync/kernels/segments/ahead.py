@@ -73,7 +73,7 @@ class LookAhead:
             last, found = group, Int32(0)
             while (last > at.known) & (found == 0):
                 last -= 1
-                heads = self.heads_of(slots, last, self.read_heads(slots, last, lane), lane)
+                heads = self.heads_of(slots, last, self.read_heads(slots, last, lane), last + 1, lane)
                 found = Int32(cute.arch.vote_any_sync(heads > 0))
             if found != 0:
                 first = last
@@ -107,23 +107,21 @@ class LookAhead:
         return read_group(self.numbers(slots), Int64(group) * GROUP, lane)
 
     @cute.jit
-    def heads_of(self, slots: cutlass.Constexpr, group, reads, lane):
-        """How many segments begin in a lane's tiles of a group; waits for them."""
-        numbers, count = self.numbers(slots), self.states.types[0](0)
-        each = len(reads) // EACH
-        for j in cutlass.range_constexpr(EACH):
-            place = Int64(group) * GROUP + (j * LANES + lane)
-            (found,) = numbers.wait(place, reads[j * each : (j + 1) * each])
-            count = count + cutlass.max(found, self.states.types[0](0))
+    def heads_of(self, slots: cutlass.Constexpr, first, reads, stop, lane):
+        """How many segments begin in a lane's tiles of the groups that ``reads`` are of, from group ``first`` on and
+        before ``stop``; waits for them."""
+        numbers, none = self.numbers(slots), self.states.types[0](0)
+        each, count = words(self.states.types[:1]), none
+        tiles = [(k, j) for k in range(len(reads) // (each * EACH)) for j in range(EACH)]
+        places = [Int64(cutlass.min(first + k, stop - 1)) * GROUP + (j * LANES + lane) for k, j in tiles]
+        reads = numbers.wait_together(places, reads, [first + k < stop for k, _ in tiles])
+        for t, (k, _) in enumerate(tiles):
+            (found,) = numbers.join(reads[t * each : (t + 1) * each])
+            count = count + choose(first + k < stop, cutlass.max(found, none), none)
         return count
 
-    @cute.jit
-    def heads_of_some(self, slots: cutlass.Constexpr, first, stop, lane):
-        """The same of up to ``BATCH`` groups before ``stop``."""
-        count = self.states.types[0](0)
+    def heads_of_some(self, slots: Slots, first, stop, lane):
+        """The same of up to ``BATCH`` groups before ``stop``, which are read together."""
         groups = [cutlass.min(first + k, stop - 1) for k in range(BATCH)]
-        reads = [self.read_heads(slots, group, lane) for group in groups]
-        for k in cutlass.range_constexpr(BATCH):
-            if first + k < stop:
-                count = count + self.heads_of(slots, groups[k], reads[k], lane)
-        return count
+        reads = tuple(word for group in groups for word in self.read_heads(slots, group, lane))
+        return self.heads_of(slots, first, reads, stop, lane)

@@ -1,8 +1,14 @@
 """Elements that are repeated as often as an array of counts says. Device code.
 
-A warp writes ``ROWS`` rows of 32 neighbouring results. It searches for the run of the first one, and then looks at the
-ends of the next 32 runs for each row: a lane's run is found by shuffles. Only where more than 32 runs end in a row, as
-where many are empty, its lanes search for themselves.
+A warp makes a tile of ``TILE`` neighbouring results. It searches for the run of the first one, then reads the ends of
+the runs from there on, many at once, until one lies behind the tile:
+
+    values    the elements of the tile's runs that are not empty, in order, in shared memory
+    bits      32 words: where each of these runs begins in the tile
+
+The run of a position is the number of bits up to it. Where no run of those read together has a result, as where many
+are empty, the warp searches again, so the time does not depend on how long runs are. Where all runs have the same
+length, a division finds the run of a position.
 """
 
 from __future__ import annotations
@@ -12,19 +18,23 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, Uint32
+from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
-from ...warp import LANES
+from ...warp import LANES, broadcast, scan_states
 from ..coordinates import element, store
-from ..gather import At, Gather, Stepped
+from ..gather import WORDS, At, Gather, Stepped
 from ..plain import PlainKernel
+from ..select.chunk import VECTOR_BYTES, cells, put
+from ..select.where import below
 from ..tiled import positions
 from .repeat import Decoding
 
-ROWS = 32
 WARPS = 8
-RESULTS = WARPS * ROWS * LANES  # of a block
+TILE = LANES * 32  # a bit in a word of each lane
+RESULTS = WARPS * TILE  # of a block
+BATCH = 4  # runs that a lane reads at once
 
 
 # A launch's arguments: ``ends`` has where each of ``runs`` runs of ``values`` ends, unless each has ``times`` results;
@@ -38,8 +48,10 @@ class Decode(PlainKernel):
     name = "decode"
 
     def __init__(self, decoding: Decoding) -> None:
-        super().__init__(WARPS * LANES)
-        self.decoding = decoding
+        size = decoding.dtype.size
+        super().__init__(WARPS * LANES, 0 if decoding.alike else RESULTS * size + WARPS * LANES * 4 + 2 * VECTOR_BYTES)
+        self.decoding, self.kind, self.size = decoding, WORDS[size], size
+        self.each = VECTOR_BYTES // size  # results that a lane stores at once
         self.gather: Any = None if decoding.layout is None else Gather(decoding.layout)
 
     def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
@@ -55,69 +67,118 @@ class Decode(PlainKernel):
     @cute.jit
     def body(self, a: Arguments):
         lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
-        first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * (ROWS * LANES)
+        first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * TILE
         total = a.runs * a.times
         if cutlass.const_expr(not self.decoding.alike):
             if a.runs > 0:
                 total = cutlass.max(Int64(element(a.ends + (a.runs - 1))), Int64(0))
         if first + lane == 0:
             store(a.count, total)
-        stop = cutlass.min(total, a.size)
-        run = Int64(0)
-        if first < stop:
-            run = self.begin(a, first, lane)
-        for row in cutlass.range(ROWS, unroll=1):
-            base = first + row * LANES
-            value = a.fill
-            if base < stop:
-                run = self.find(a, base, run, lane)
-                value = type(a.fill)(element(a.values + cutlass.min(run, a.runs - 1)))
-                run = Int64(cute.arch.shuffle_sync(run, LANES - 1))
-            if base + lane < a.size:
-                store(a.out + (base + lane), choose(base + lane < stop, value, a.fill))
-
-    def begin(self, a: Arguments, first, lane):
-        """A run that does not lie behind that of position ``first``."""
-        return Int64(0) if self.decoding.alike else search_by_warp(a.ends, first, a.runs, lane)
-
-    def find(self, a: Arguments, base, run, lane):
-        """The run of position ``base + lane``; that of ``base`` is ``run`` or a later one."""
-        return (base + lane) // a.times if self.decoding.alike else find(a.ends, base, run, a.runs, lane)
-
-
-@cute.jit
-def find(ends: cute.Pointer, base, run, runs, lane):
-    """The run of position ``base + lane``; that of ``base`` is ``run`` or a later one."""
-    end = Int32(cutlass.min(Int64(element(ends + cutlass.min(run + lane, runs - 1))) - base, Int64(2 * LANES)))
-    found = run
-    if Int32(cute.arch.shuffle_sync(end, LANES - 1)) >= LANES:
-        before = Int32(0)  # of the 32 ends, those at the position or before it
-        for log in cutlass.range_constexpr(LANES.bit_length() - 1):
-            step = LANES >> (log + 1)
-            other = Int32(cute.arch.shuffle_sync(end, before + (step - 1)))
-            before = choose(other <= lane, before + step, before)
-        found = run + before
-    else:
-        found = search(ends, base + lane, run, runs)
-    return found
-
-
-@cute.jit
-def search(ends: cute.Pointer, position, low, high):
-    """How many ends, of which the first ``low`` are, lie at ``position`` or before it."""
-    while low < high:
-        middle = (low + high) // 2
-        if Int64(element(ends + middle)) <= position:
-            low = middle + 1
+        if cutlass.const_expr(self.decoding.alike):
+            self.divide(a, first, cutlass.min(total, a.size), lane)
         else:
-            high = middle
-    return low
+            self.make_tile(a, first, total, warp, lane)
+
+    @cute.jit
+    def divide(self, a: cutlass.Constexpr, first, stop, lane):
+        """Store a tile of runs of the same length."""
+        for row in cutlass.range(LANES, unroll=1):
+            place = first + (row * LANES + lane)
+            value = a.fill
+            if place < stop:
+                value = type(a.fill)(element(a.values + place // a.times))
+            if place < a.size:
+                store(a.out + place, value)
+
+    @cute.jit
+    def make_tile(self, a: cutlass.Constexpr, first, total, warp, lane):
+        elements = SmemAllocator().allocate_array(self.kind, RESULTS, byte_alignment=VECTOR_BYTES)
+        words = SmemAllocator().allocate_array(Uint32, WARPS * LANES, byte_alignment=VECTOR_BYTES)
+        stop = Int32(cutlass.min(cutlass.max(cutlass.min(total, a.size) - first, Int64(0)), Int64(TILE)))
+        held, bits = (elements + warp * TILE).toint(), words + warp * LANES
+        store(bits + lane, Uint32(0))
+        cute.arch.sync_warp()
+        if stop > 0:
+            self.mark(a, held, bits, first, stop, lane)
+        cute.arch.sync_warp()
+        word = Int32(element(bits + lane))
+        here = Int32(cute.arch.popc(word))
+        tally = scan_states((here,), lambda a, b: (a[0] + b[0],), lane)[0] - here
+        sink = (a.out + first).toint()
+        side_by_side = (a.out + (first + 1)).toint() - sink == self.size
+        if (stop == TILE) & side_by_side & (sink % VECTOR_BYTES == 0):
+            self.store_vectors(held, word, tally, sink, lane)
+        else:
+            self.store_each(a, held, word, tally, first, stop, lane)
+
+    @cute.jit
+    def mark(self, a: cutlass.Constexpr, held, bits: cute.Pointer, first, stop, lane):
+        """Put the elements of the runs of ``stop`` positions in shared memory, and a bit where each begins."""
+        run, begin, found, last = search_by_warp(a.ends, first, Int64(0), a.runs, lane), Int32(0), Int32(0), a.runs - 1
+        while (begin < stop) & (run < a.runs):
+            places = [cutlass.min(run + (b * LANES + lane), last) for b in range(BATCH)]
+            read = [(Int64(element(a.ends + place)), self.value(a, place)) for place in places]
+            known = begin
+            for b in cutlass.range_constexpr(BATCH):
+                end = Int32(cutlass.min(cutlass.max(read[b][0] - first, Int64(0)), Int64(TILE)))
+                before = choose(lane == 0, known, Int32(cute.arch.shuffle_sync_up(end, 1)))
+                counts = (end > before) & (before < stop)
+                ballot = cute.arch.vote_ballot_sync(counts)
+                rank = found + Int32(cute.arch.popc(ballot & Int32(below(lane))))
+                if counts:
+                    put(self.kind, held + cutlass.min(rank, TILE - 1) * self.size, read[b][1])
+                    cute.arch.atomic_or(bits + before // LANES, Uint32(1) << Uint32(before % LANES), scope="cta")
+                found = found + Int32(cute.arch.popc(ballot))
+                (known,) = broadcast((end,), LANES - 1)
+            run += BATCH * LANES
+            if (known <= begin) & (run < a.runs):
+                run = search_by_warp(a.ends, first + begin, run, a.runs, lane)
+            begin = cutlass.max(known, begin)
+
+    def value(self, a: Arguments, place):
+        """The bits of the element at a place."""
+        return self.kind(cells(self.kind, (a.values + place).toint(), 1, cute.AddressSpace.gmem)[0])
+
+    @cute.jit
+    def store_vectors(self, held, word, tally, sink, lane):
+        """Store a whole tile to address ``sink``, in vectors of neighbouring results."""
+        for step in cutlass.range(TILE // (LANES * self.each), unroll=1):
+            place = (step * LANES + lane) * self.each
+            of_row, rank = broadcast((word, tally), place // LANES)
+            shift = place % LANES
+            rank = rank + Int32(cute.arch.popc(of_row & Int32(below(shift))))
+            rest = Uint32(of_row) >> Uint32(shift)
+            row = cute.make_rmem_tensor((self.each,), self.kind)
+            for i in cutlass.range_constexpr(self.each):
+                rank = rank + Int32((rest >> i) & 1)
+                row[i] = cells(self.kind, held + (rank - 1) * self.size, 1)[0]
+            there = cells(self.kind, sink + place * self.size, self.each, cute.AddressSpace.gmem, VECTOR_BYTES)
+            cute.autovec_copy(row, there)
+
+    @cute.jit
+    def store_each(self, a: cutlass.Constexpr, held, word, tally, first, stop, lane):
+        """Store a tile of ``stop`` results one by one, and what fills the rest."""
+        fill, size, out = bits_of(a.fill, self.kind), a.size, a.out
+        for row in cutlass.range(LANES, unroll=1):
+            of_row, rank = broadcast((word, tally), row)
+            rank = rank + Int32(cute.arch.popc(of_row & Int32(below(lane) | (Uint32(1) << Uint32(lane)))))
+            place = row * LANES + lane
+            if first + place < size:
+                value = fill
+                if place < stop:
+                    value = self.kind(cells(self.kind, held + (rank - 1) * self.size, 1)[0])
+                put(self.kind, (out + (first + place)).toint(), value, cute.AddressSpace.gmem)
+
+
+def bits_of(number, kind):
+    """The bits of a number in an integer register of type ``kind``."""
+    return number.bitcast(kind) if type(number).is_float else kind(number)
 
 
 @cute.jit
-def search_by_warp(ends: cute.Pointer, position, runs, lane):
-    """As ``search``, by the lanes together: each step looks at 32 ends."""
-    low, high = Int64(0), Int64(runs)
+def search_by_warp(ends: cute.Pointer, position, first, runs, lane):
+    """How many ends, of which the ``first`` first are, lie at ``position`` or before it. Each step looks at 32."""
+    low, high = Int64(first), Int64(runs)
     while low < high:
         step = (high - low + LANES - 1) // LANES
         probe = cutlass.min(low + lane * step + (step - 1), high - 1)

@@ -21,7 +21,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 from cutlass.memory import SmemAllocator
 
-from ...block.reduce import get, load_partial, state_array
+from ...block.reduce import load_partial
 from ...sync.barrier import Barriers
 from ...sync.named_barrier import NamedBarrier
 from ...sync.tiles import DONE
@@ -54,13 +54,12 @@ class MergedPipeline(SegmentPipeline):
 
     def more_shared(self):
         """The first position of each stage's tile and that of the next, its first segment and that of the next, its
-        bits, and the states of a squad's tile."""
+        bits, and the barriers of these."""
         stages = self.stages
         longs = SmemAllocator().allocate_array(Int64, 4 * stages, byte_alignment=16)
         bits = SmemAllocator().allocate_array(Uint32, stages * self.words, byte_alignment=16)
-        staged = state_array(self.states.monoid.types, self.squads * self.tile if self.spec.reduced else 1)
         marked = Barriers.make(stages, 1, name="marked")
-        return cute.make_tensor(longs, cute.make_layout((4 * stages,))), bits, staged, marked
+        return cute.make_tensor(longs, cute.make_layout((4 * stages,))), bits, marked
 
     def tiles(self, a: Arguments):
         return cutlass.max(Int32((a.count + a.segments + self.tile - 1) // self.tile), 1)
@@ -98,7 +97,7 @@ class MergedPipeline(SegmentPipeline):
     @cute.jit
     def mark(self, shared: cutlass.Constexpr, a: Arguments, first, lane):
         """A warp that marks: where segments begin in each tile of its turn, the position behind the tile included."""
-        marked = shared.more[3]
+        marked = shared.more[2]
         at = shared.tiles.first(first)
         while at.number != DONE:
             words = shared.more[1] + at.stage * self.words
@@ -120,38 +119,38 @@ class MergedPipeline(SegmentPipeline):
         in_role("mark", self.mark, shared, a, warp, lane)
 
     def await_heads(self, shared, at) -> None:
-        shared.more[3].await_phase(at.stage, at.parity)
+        shared.more[2].await_phase(at.stage, at.parity)
 
     @cute.jit
-    def emit_segments(self, shared: cutlass.Constexpr, a: Arguments, at, part: Part, before, place, lane):
-        """``place`` is that of the warp's chunk in a squad's tile, and of the squad's tile in all of them."""
-        inside, base = place
-        types, staged = self.states.monoid.types, shared.more[2]
-        first = inside + lane * self.policy.run
+    def emit_segments(self, shared: cutlass.Constexpr, a: Arguments, at, part: Part, values, turn, lane):
+        """``turn``: which warp of which squad it is."""
+        warp, squad = turn
+        first = warp * self.policy.chunk + lane * self.policy.run
         ends = self.bits(shared, at.stage, first + 1)
         if cute.arch.vote_any_sync(ends != 0):
-            self.runs.emit_ends(part, before, ends, staged, base + first, lane)
-        self.meet(base)
-        span = self.span(shared, a, at.stage, at.number)
+            targets = self.targets(shared, a, at, warp, squad)
+            self.runs.emit_ends(part, values, ends, targets, self.runs.is_whole(part, lane), lane)
+        self.meet(squad)
+        span, tile = self.span(shared, a, at.stage, at.number), self.targets(shared, a, at, 0, squad)
         low, high = self.segments(shared, at.stage)
-        offsets, out = self.offsets(a), a.out
+        offsets = self.offsets(a)
         entry = load_partial(shared.before, at.stage, self.states.types).state
-        for segment in cutlass.range(low + inside // self.policy.run + lane, high, self.warps * LANES, unroll=1):
+        for segment in cutlass.range(low + warp * LANES + lane, high, self.warps * LANES, unroll=1):
             begin, end = offsets[segment], offsets[segment + 1]
             state = a.nothing
             if end > begin:
                 state = entry[1:]
                 if end > span.first:
                     held = cutlass.min(Int32(end - 1 - span.first), self.tile - 1)
-                    state = get(staged, base + held, types)
-            for target, value in zip(out, self.states.monoid.results_of(state)):
-                cute.make_tensor(target + segment, cute.make_layout((1,)))[0] = value
-        self.meet(base)
+                    state = self.runs.numbers(tile, held)
+            self.runs.store_all(a.out, segment, self.states.monoid.results_of(state))
+        if cutlass.const_expr(any(self.spec.apart)):
+            self.meet(squad)  # else the release of the stage says that all have read
 
     @cute.jit
-    def meet(self, base):
-        """The warps of the squad whose states begin at ``base`` wait for each other."""
-        if base == 0:
+    def meet(self, squad):
+        """The warps of a squad wait for each other."""
+        if squad == 0:
             NamedBarrier(Squad.FIRST, self.warps * LANES).sync()
         else:
             NamedBarrier(Squad.SECOND, self.warps * LANES).sync()

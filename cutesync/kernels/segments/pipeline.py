@@ -3,16 +3,18 @@
     load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory;
                 ``loaders`` warps, each with its own part of the stages and of the warps of the other roles
     reduce      finds the state of each lane's run of positions, and of each chunk of a tile (``run``); teams of as many
-                warps as a tile has chunks take tiles in turn
+                warps as a tile has chunks take tiles in turn. Where segments are reduced and their number is not known,
+                they go on and pack the chunk's segments, without what comes before the chunk
     publish     combines the chunks' states and publishes the tile's
     look ahead  combines the published tiles of all blocks, in order: the state before each of this block's tiles;
                 ``look_aheads`` warps, which take tiles in turn and hide each other's trips to memory
-    emit        ``squads`` squads, a tile each in turn: go through the lanes' runs again with the state before them, and
-                store results for each position, or for each segment
+    emit        ``squads`` squads, a tile each in turn: store packed segments, the first with what comes before it; or
+                go through the lanes' runs again with the state before them, and store results
 
     barrier          completed by                                      waited for by
     full[stage]      load: 1 arrival and the tile's bytes              reduce, publish, look ahead, emit
     reduced[stage]   one lane of each reduce warp of a team            publish, emit
+    packed[stage]    the same, when segments are packed                emit
     ready[stage]     one lane of look ahead                            emit
     empty[stage]     one lane of each warp of a squad, and of publish  load
 
@@ -37,7 +39,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint8
 from cutlass.memory import SmemAllocator
 
-from ...block.reduce import load_partial, partial_array, store_partial
+from ...block.reduce import get, load_partial, partial_array, put, state_array, store_partial
 from ...block.warps import scan_partials
 from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
@@ -46,15 +48,17 @@ from ...sync.lookback import place_of, slots_of
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
-from ...warp import LANES
+from ...warp import LANES, Maybe, prepend
 from ..gather import Tile
-from ..select.chunk import put
+from ..select.chunk import put as put_at
 from ..select.fill import fill_result
+from ..select.where import below
 from ..select.window import as_copy
 from ..tiled import take_tiles
 from .ahead import LookAhead
 from .base import Arguments, SegmentKernel
 from .policy import PipelinePolicy
+from .room import Room
 from .run import ChunkRuns, Part
 from .spec import SegmentsSpec
 from .window import Span, TileBuffer
@@ -63,8 +67,9 @@ from .window import Span, TileBuffer
 @dataclass(frozen=True)
 class Shared:
     """Shared memory: the tiles' bytes (of heads, then of inputs) and their ring, the roles' barriers, the partials of
-    each stage's chunks, what comes before each lane's run and before the stage's tile, where each squad's warps put
-    results together, and what a subclass adds."""
+    each stage's chunks, where segments begin in each lane's run and what comes before it, what comes before the stage's
+    tile, room for what takes the place of no element, and what a subclass adds. Where segments are packed, there are
+    bits for each chunk instead, and nothing of lanes."""
 
     buffers: tuple
     tiles: TileRing
@@ -73,9 +78,11 @@ class Shared:
     ready: Barriers
     gathered: Barriers | None
     totals: tuple
+    packed: Barriers | None
+    bits: cute.Tensor
     lanes: tuple
     before: tuple
-    staged: tuple
+    areas: tuple
     more: tuple
 
 
@@ -108,6 +115,7 @@ class SegmentPipeline(SegmentKernel):
         self.buffers = tuple(TileBuffer(dtype, self.tile, spec.reverse) for dtype in sources)
         self.ahead = LookAhead(self.states, spec.found)
         self.runs = ChunkRuns(spec, self.states, policy, self.buffers)
+        self.room = Room(spec, self.states, self.tile, policy.stages if spec.found else policy.squads)
 
     def more_shared(self) -> tuple:
         """What a subclass keeps in shared memory besides."""
@@ -122,21 +130,20 @@ class SegmentPipeline(SegmentKernel):
             )
             for buffer in self.buffers
         )
-        emitters = self.squads * self.warps
+        found, runs = self.spec.found, stages * self.warps * (1 if self.spec.found else LANES)
         shared = Shared(
             buffers,
             TileRing.make(stages, consumers=self.warps + 1),
             cute.make_tensor(SmemAllocator().allocate_array(Int32, self.loaders), cute.make_layout((self.loaders,))),
-            Barriers.make(stages, self.policy.reduce_warps // self.teams, name="reduced"),
+            Barriers.make(stages, self.warps, name="reduced"),
             Barriers.make(stages, 1, name="ready"),
             Barriers.make(stages, self.policy.gathers, name="gathered") if self.gather else None,
             partial_array(types, stages * self.warps),
-            partial_array(types, stages * self.warps * LANES),
+            Barriers.make(stages, self.warps, name="packed") if found else None,
+            cute.make_tensor(SmemAllocator().allocate_array(Int32, runs), cute.make_layout((runs,))),
+            () if found else state_array(types[1:], runs),
             partial_array(types, stages),
-            tuple(
-                SmemAllocator().allocate_array(dtype.cutlass, emitters * self.policy.chunk, byte_alignment=16)
-                for dtype in self.runs.results
-            ),
+            self.room.allocate(),
             self.more_shared(),
         )
         cute.arch.sync_threads()
@@ -220,25 +227,48 @@ class SegmentPipeline(SegmentKernel):
     def put(self, shared, a: Arguments, stage, span: Span, k: int, place, word) -> None:
         """Store the element of array ``k`` at a place of the tile in a stage."""
         array = (*a.heads, *a.x)[k]
-        put(type(word), shared.buffers[k].position(stage, array, span.first, a.count, place), word)
+        put_at(type(word), shared.buffers[k].position(stage, array, span.first, a.count, place), word)
 
     @cute.jit
     def reduce(self, shared: cutlass.Constexpr, a: Arguments, warp):
         """A team's warp: the states of its chunks of each tile of the team, and what comes before each lane's run."""
-        lane, width = cute.arch.lane_idx(), self.policy.reduce_warps // self.teams
-        at = shared.tiles.first(warp // width)
+        lane = cute.arch.lane_idx()
+        at = shared.tiles.first(warp // self.warps)
         while at.number != DONE:
             self.await_heads(shared, at)
             if cutlass.const_expr(self.gather is not None):
                 shared.gathered.await_phase(at.stage, at.parity)
-            for chunk in cutlass.range(warp % width, self.warps, width, unroll=1):
-                place = at.stage * self.warps + chunk
-                partial, total = self.runs.reduce(self.part(shared, a, at, chunk, lane), lane)
-                store_partial(shared.lanes, place * LANES + lane, partial)
-                if lane == LANES - 1:
-                    store_partial(shared.totals, place, total)
-            shared.reduced[at.stage].arrive_once()
+            self.reduce_chunk(shared, a, at, warp % self.warps, lane)
             at = shared.tiles.next(at, self.teams)
+
+    @cute.jit
+    def reduce_chunk(self, shared: cutlass.Constexpr, a: Arguments, at, chunk, lane):
+        """The state of a chunk; its segments packed, or what comes before each lane's run."""
+        place, part = at.stage * self.warps + chunk, self.part(shared, a, at, chunk, lane)
+        whole = self.runs.is_whole(part, lane)
+        held, places = self.runs.hold(part, whole), shared.bits
+        bits, before, total = self.runs.reduce(part, held, whole, lane)
+        if lane == LANES - 1:
+            store_partial(shared.totals, place, total)
+        if cutlass.const_expr(self.spec.found):
+            shared.reduced[at.stage].arrive_once()
+            self.runs.pack(part._replace(bits=bits), held, before, self.targets(shared, a, at, chunk, 0), whole, lane)
+            if lane == 0:
+                places[place] = bits
+            shared.packed[at.stage].arrive_once()
+        else:
+            places[place * LANES + lane] = bits
+            put(shared.lanes, place * LANES + lane, before.state[1:])
+            shared.reduced[at.stage].arrive_once()
+
+    def targets(self, shared, a: Arguments, at, chunk, squad) -> tuple:
+        """Where the keys and values of a chunk of the tile in hand are put in shared memory."""
+        first = self.span(shared, a, at.stage, at.number).first
+        homes = [
+            (b, functools.partial(b.position, at.stage, x, first, a.count))
+            for b, x in zip(shared.buffers, (*a.heads, *a.x))
+        ]
+        return self.room.targets(homes, shared.areas, at.stage if self.spec.found else squad, chunk * self.policy.chunk)
 
     def await_heads(self, shared, at) -> None:
         """Wait until it is known where segments begin in a tile, where a subclass finds out."""
@@ -324,24 +354,38 @@ class SegmentPipeline(SegmentKernel):
     @cute.jit
     def emit_chunk(self, shared: cutlass.Constexpr, a: Arguments, at, squad, warp, lane):
         types, combine, place = self.states.types, self.states.combine, at.stage * self.warps + warp
+        part, targets = self.part(shared, a, at, warp, lane), self.targets(shared, a, at, warp, squad)
         shared.reduced.await_phase(at.stage, at.parity)
         prefix, _ = self.chunks(shared, at.stage, warp, lane)
-        mine = load_partial(shared.lanes, place * LANES + lane, types)
+        if cutlass.const_expr(self.spec.found):
+            shared.packed.await_phase(at.stage, at.parity)
         shared.ready.await_phase(at.stage, at.parity)
         prefix = load_partial(shared.before, at.stage, types).then(prefix, combine)
-        begun = prefix.state[0]
-        before = prefix.then(mine, combine)
-        part = self.part(shared, a, at, warp, lane)
-        first = (squad * self.warps + warp) * self.policy.chunk
-        staged = tuple(array + first for array in shared.staged)
-        if cutlass.const_expr(self.spec.reduced and self.spec.by_offsets):
-            self.emit_segments(shared, a, at, part, before.state, (warp * self.policy.chunk, squad * self.tile), lane)
-        elif cutlass.const_expr(self.spec.reduced):
-            self.runs.emit_segments(part, a, before.state, begun, staged, lane)
+        if cutlass.const_expr(self.spec.found):
+            total = load_partial(shared.totals, place, types)
+            self.runs.store_segments(a, prefix, total, shared.bits[place] & 1 != 0, targets, lane)
+            first, last = part.position - lane * self.policy.run, cutlass.max(part.count - 1, Int64(0))
+            if (last >= first) & (last < first + self.policy.chunk):
+                self.runs.report(a, prefix.then(total, combine).state, lane)
         else:
-            self.runs.emit_positions(part, a, before.state, staged, lane)
+            values = self.before_lane(shared, place, prefix, lane)
+            part = part._replace(bits=shared.bits[place * LANES + lane])
+            if cutlass.const_expr(self.spec.reduced):
+                self.emit_segments(shared, a, at, part, values, (warp, squad), lane)
+            else:
+                self.runs.emit_positions(part, a, values, targets, self.runs.is_whole(part, lane), lane)
         shared.tiles.ring.release(at)
 
-    def emit_segments(self, shared, a: Arguments, at, part: Part, before, place, lane) -> None:
+    @cute.jit
+    def before_lane(self, shared: cutlass.Constexpr, place, prefix: Maybe, lane):
+        """The values before a lane's run; ``prefix`` is the state before its chunk, number ``place`` of all stages."""
+        earlier = cute.arch.vote_ballot_sync(shared.bits[place * LANES + lane] != 0) & Int32(below(lane))
+        values = prefix.state[1:]
+        if lane > 0:
+            mine = get(shared.lanes, place * LANES + lane, self.states.monoid.types)
+            values = prepend((earlier == 0) & prefix.valid, values, mine, self.states.ordered)
+        return values
+
+    def emit_segments(self, shared, a: Arguments, at, part: Part, values, turn, lane) -> None:
         """Store the results of segments that offsets give: a subclass does."""
         raise NotImplementedError

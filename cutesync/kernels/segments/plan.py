@@ -105,10 +105,8 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
 def _problem(spec: SegmentsSpec) -> Problem:
     operation = spec.operation
     sources = tuple(t.size for t in (*spec.heads.sources, *operation.sources))
-    staged = tuple(t.size for t in (*spec.keys, *operation.results))
-    if spec.by_offsets and spec.reduced:
-        staged = tuple(Scalar("", kind).size for kind in operation.registers)
-    return Problem(spec.length, sources, staged, spec.words, spec.segments, spec.by_offsets, spec.strided is not None)
+    offsets, strided = spec.by_offsets, spec.strided is not None
+    return Problem(spec.length, sources, spec.apart, spec.words, spec.found, spec.segments, offsets, strided)
 
 
 def _cuts(choice: Choice, spec: SegmentsSpec, device: int, where: tuple[int, int]) -> Run:

@@ -12,24 +12,29 @@ SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every
 LANES = 32
 VECTOR_BYTES = 16
 SHARED_BYTES = 226 << 10
-# A tile stays in the ring for some 8 us, so many small ones are better than few large ones (H200, 2**28 int32 keys and
-# values, runs of 8: 8 tiles of 2688 positions 757 us, 4 of 4224 positions 1057 us).
-STAGES, MIN_STAGES = 8, 4
-RUNS = (65, 49, 33, 21, 15, 9, 5, 3)  # odd: lanes that read elements of their runs use different banks
-MERGED_RUNS = (31, 21, 15, 9, 5, 3)  # the bits of a run are one word
-MAX_RUN_WORDS = 160  # words of a lane's run: it is unrolled
+# More bytes in flight are faster (H200, the same: 8 tiles of 2304 positions 1123 us, 12 of them 865).
+STAGES, MIN_STAGES = 12, 4
+# Multiples of four elements are read in vectors, and odd multiples of these by different banks; 17 and 18 leave room
+# for more stages. The bits of a run are one word.
+RUNS = (20, 18, 17, 12, 4)
+# Warps that count segments, too, read the numbers of all tiles: more of them slow each other (H200, ``reduce_by_key``
+# of 2**28 int32 in runs of 8: two 756 us, four 865).
+LOOK_AHEADS, LOOK_AHEADS_THAT_COUNT = 4, 2
+MAX_RUN_WORDS = 48  # registers of a lane's run
 
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` positions with elements of ``sources`` bytes, results of ``results`` bytes, and states of ``words``
-    words of 32 bits. With ``offsets``, there are ``segments`` segments. ``results`` are then the bytes of what is put
-    together in shared memory. ``strided``: elements are gathered."""
+    """``length`` positions with elements of ``sources`` bytes, of which ``held`` words are in a lane's registers, and
+    states of ``words`` words of 32 bits. ``apart`` are the bytes that a position has in shared memory besides its
+    elements. ``found``: the number of segments is. With ``offsets``, there are ``segments`` segments. ``strided``:
+    elements are gathered."""
 
     length: int
     sources: tuple[int, ...]
-    results: tuple[int, ...]
+    apart: tuple[int, ...]
     words: int
+    found: bool = False
     segments: int = 0
     offsets: bool = False
     strided: bool = False
@@ -66,10 +71,11 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     def bytes(self, problem: Problem) -> int:
         """Upper bound of the shared memory."""
         held = sum(size * self.tile + 3 * VECTOR_BYTES for size in problem.sources)
-        partials = (self.warps * (LANES + 1) + 1) * 4 * (problem.words + 1) + 80
-        staged = self.squads * self.warps * self.chunk * sum(problem.results)
-        padding = 128 * (len(problem.sources) + 1) + 16 * (len(problem.results) + 3 * (problem.words + 1))
-        return self.stages * (held + partials + 8 * (self.gathers > 0)) + staged + padding
+        runs = self.warps * (4 if problem.found else LANES * 4 * problem.words)  # bits, and values before each lane
+        partials = (self.warps + 1) * 4 * (problem.words + 1) + 88
+        apart = (self.stages if problem.found else self.squads) * self.tile * sum(problem.apart)
+        padding = 128 * (len(problem.sources) + 1) + 16 * (len(problem.apart) + 3 * (problem.words + 1))
+        return self.stages * (held + runs + partials + 8 * (self.gathers > 0)) + apart + padding
 
 
 @dataclass(frozen=True)
@@ -115,12 +121,13 @@ WARPS = ((4, _usual), (8, _fewer), (1 << 10, _fewest))
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
-    words = sum(problem.sources) / 4 + problem.words
+    words = sum(max(size, 4) // 4 for size in problem.sources)
     members = problem.length + problem.segments
-    kind, runs = (MergedPolicy, MERGED_RUNS) if problem.offsets else (PipelinePolicy, RUNS)
+    kind = MergedPolicy if problem.offsets else PipelinePolicy
     few = next(warps for words, warps in WARPS if problem.words <= words)
-    for run in runs:
-        policy = few(kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES))
+    for run in RUNS:
+        ahead = LOOK_AHEADS_THAT_COUNT if problem.found else LOOK_AHEADS
+        policy = few(kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES, look_aheads=ahead))
         if problem.strided:
             policy = _gathered(policy)
         many = ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
@@ -129,7 +136,7 @@ def choose(problem: Problem) -> Choice:
     if policy.bytes(problem) > SHARED_BYTES:
         policy = replace(policy, stages=MIN_STAGES)
     if policy.bytes(problem) > SHARED_BYTES:
-        came = f"{sum(problem.sources) + sum(problem.results)} bytes at each position"
+        came = f"{sum(problem.sources) + sum(problem.apart)} bytes at each position"
         raise ArgumentValueError(explain("x", came, "fewer, or smaller states"))
     tiles = max(1, ceil_div(members, policy.tile))
     return Choice(policy, tiles, min(SMS, tiles), policy.bytes(problem))

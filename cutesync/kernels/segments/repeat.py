@@ -22,7 +22,7 @@ from ..scan import cumsum
 from ..select import Selected
 from .calls import MAX_LENGTH
 
-RESULTS = 8 * 32 * 32  # of a block
+RESULTS = 8 * 32 * 32  # of a block of ``decode``
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,41 @@
 """A chunk of a tile, of which each lane goes through a run of neighbouring positions. Device code; all 32 lanes call.
 
-Lanes read their elements in shared memory one by one. An operator is called about twice a position, once to reduce and
-once to emit, and lanes exchange states once a chunk. Results are put together in shared memory and stored by whole
-rows of lanes:
+A lane reads its run from shared memory once a role, in vectors where the array allows it, and keeps it in registers. An
+operator is called about twice a position, once to reduce and once to emit; lanes exchange states once a chunk. Results
+take the place of elements in shared memory that are in registers, or have room of their own (``Target``):
 
-    positions  a result at the place of each position of the chunk
-    segments   result k of the chunk is that of the segment that ends where the chunk's segment k begins: so the first
-               belongs to a segment of an earlier chunk, and the last segment of all is stored by the lane that has the
-               last position
+    positions  a result at the place of each position of the chunk, stored to the result in whole vectors
+    segments   the chunk's heads are *packed*: place k of the chunk has the keys of its segment k, and the state of the
+               segment that ends where that begins. The first of these states lacks what comes before the chunk, which
+               is added when that is known; all others are complete. A head never moves up, and the one at the last
+               position stays, as the next chunk's warp reads it
+    ends       the state at each position where a segment ends
 """
 
 from __future__ import annotations
 
+import math
 from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
-from ...block.reduce import put
-from ...warp import LANES, Maybe, broadcast, combine_valid, scan_states, select, shift_up, zeros
-from ..select.chunk import cells
+from ...monoid import choose
+from ...warp import LANES, Maybe, combine_valid, prepend, scan_states, select, shift_up, zeros
+from ..gather import WORDS
+from ..select.chunk import VECTOR_BYTES, cells, put, put_if
+from ..select.where import below
 from .base import Arguments
 from .policy import PipelinePolicy
 from .spec import SegmentsSpec
 from .states import SegmentStates
 
-UNROLL = 4  # rows of results that are loaded together
+UNROLL = 4  # results of a lane that are loaded together
 
 # A lane's run: the addresses of its first position in the buffers of heads and inputs, the position among all, how many
 # of its positions exist (0 or less: none), where the tile stops, and how many positions there are in all. ``bits`` says
-# where segments begin, if a call gives their offsets: bit i belongs to position i of the run.
+# where segments begin, once that is known: bit i belongs to position i of the run, higher ones mean nothing.
 Part = namedtuple("Part", "at position exists stop count bits")
 
 
@@ -39,9 +44,8 @@ class ChunkRuns:
 
     def __init__(self, spec: SegmentsSpec, states: SegmentStates, policy: PipelinePolicy, buffers: tuple) -> None:
         self.spec, self.states, self.run, self.chunk = spec, states, policy.run, policy.chunk
-        self.buffers, self.keys = buffers, len(spec.heads.sources)
-        staged = not (spec.reduced and spec.by_offsets)
-        self.results = (*spec.keys, *spec.operation.results) if staged else ()
+        self.buffers, self.keys, self.reverse = buffers, len(spec.heads.sources), spec.reverse
+        self.types = states.monoid.types
 
     # Positions
 
@@ -49,194 +53,329 @@ class ChunkRuns:
         """Whether all positions of the chunk exist."""
         return part.position + ((LANES - lane) * self.run) <= part.stop
 
-    def elements(self, part: Part, i, first: int = 0, last: int | None = None) -> list:
-        """The elements at position ``i`` of the run, of some of the buffers."""
-        pairs = list(zip(self.buffers, part.at))[first:last]
-        return [b.dtype.cutlass(cells(b.dtype.cutlass, at + i * b.step, 1)[0]) for b, at in pairs]
+    def hold(self, part: Part, whole, first: int = 0) -> list:
+        """The elements of a run in registers, of the buffers from number ``first`` on."""
+        pairs = list(zip(self.buffers, part.at))[first:]
+        return [load_run(b.dtype.cutlass, at, b.step, self.run, part.exists, whole) for b, at in pairs]
 
-    def head(self, part: Part, i, before: list, elements: list) -> Boolean:
-        """Whether position ``i`` of the run begins a segment. The first of all does."""
-        if self.spec.heads.kind == "offsets":
-            begins = (part.bits >> i) & 1 != 0
-        else:
-            begins = self.states.begins(before, elements)
-        if isinstance(i, int) and i > 0:
-            return begins
-        return begins | (part.position + i == 0)
+    def elements(self, held: list, i: int, first: int = 0, last: int | None = None) -> tuple:
+        """The elements at position ``i`` of a run, of some of the arrays held."""
+        place = in_memory(i, self.run, self.reverse)
+        return tuple(registers[place] for registers in held[first:last])
 
-    def value(self, part: Part, i):
-        """The value of the operation at position ``i`` of the run."""
+    def index(self, part: Part, i):
+        """The index in the arrays of position ``i`` of the run."""
         position = part.position + i
-        index = part.count - 1 - position if self.spec.reverse else position
-        return self.states.lift(self.elements(part, i, self.keys), index)
+        return part.count - 1 - position if self.reverse else position
 
-    def walk(self, part: Part):
-        """Yield of each position of a whole run ``(i, head, keys)``."""
-        before = self.elements(part, -1, 0, self.keys)
-        for i in range(self.run):
-            keys = self.elements(part, i, 0, self.keys)
-            yield i, self.head(part, i, before, keys), keys
-            before = keys
+    def head(self, part: Part, i) -> Boolean:
+        return (part.bits >> i) & 1 != 0
 
-    def visit(self, part: Part, i):
-        """``(head, keys)`` of one position."""
-        keys = self.elements(part, i, 0, self.keys)
-        return self.head(part, i, self.elements(part, i - 1, 0, self.keys), keys), keys
+    # Where segments begin
+
+    @cute.jit
+    def heads(self, part: Part, held: cutlass.Constexpr, whole: cutlass.Constexpr):
+        """The bits of a run. The first position of all begins a segment."""
+        bits = part.bits | Int32(part.position == 0)
+        if cutlass.const_expr(self.spec.heads.kind != "offsets"):
+            before = tuple(b.dtype.cutlass(0) for b in self.buffers[: self.keys])
+            if part.exists > 0:
+                before = tuple(
+                    b.dtype.cutlass(cells(b.dtype.cutlass, at - b.step, 1)[0])
+                    for b, at in zip(self.buffers[: self.keys], part.at)
+                )
+            for i in cutlass.range_constexpr(self.run):
+                keys = self.elements(held, i, 0, self.keys)
+                begins = Boolean(True)
+                if cutlass.const_expr(whole):
+                    begins = self.states.begins(before, keys)
+                else:
+                    begins = self.begins_if(part.exists > i, before, keys)
+                bits = bits | (Int32(begins) << i)
+                before = keys
+        exist = Int32(self.run) if whole else cutlass.min(cutlass.max(part.exists, 0), self.run)
+        return bits & Int32(below(exist))
+
+    @cute.jit
+    def begins_if(self, exists: Boolean, before: tuple, keys: tuple):
+        found = Boolean(False)
+        if exists:
+            found = Boolean(self.states.begins(before, keys))
+        return found
 
     # Reducing
 
     @cute.jit
-    def reduce(self, part: Part, lane):
-        """``(before, total)``: the state of the lanes before a lane (``Maybe``), and in the last lane that of all."""
-        inclusive = (*zeros(self.states.types), Int32(0))
-        if self.is_whole(part, lane):
-            inclusive = (*scan_states(self.reduce_run(part), self.states.combine, lane), Int32(1))
+    def reduce(self, part: Part, held: cutlass.Constexpr, whole, lane):
+        """``(bits, before, total)``: where segments begin in the run, the state of the lanes before a lane (``Maybe``),
+        and in the last lane that of all."""
+        bits, inclusive = Int32(0), (*zeros(self.states.types), Int32(0))
+        if whole:
+            bits = self.heads(part, held, True)
+            state = (self.count(bits), *self.reduce_run(part._replace(bits=bits), held))
+            inclusive = (*scan_states(state, self.states.combine, lane), Int32(1))
         else:
+            bits = self.heads(part, held, False)
+            packed = self.reduce_rest(part._replace(bits=bits), held)
             merge = lambda a, b: combine_valid(a, b, self.states.combine)  # noqa: E731
-            inclusive = scan_states(self.reduce_rest(part), merge, lane)
+            inclusive = scan_states((self.count(bits), *packed), merge, lane)
         before = Maybe.unpack(shift_up(inclusive))
-        return Maybe(before.state, before.valid & (lane > 0)), Maybe.unpack(inclusive)
+        return bits, Maybe(before.state, before.valid & (lane > 0)), Maybe.unpack(inclusive)
 
-    def reduce_run(self, part: Part):
-        """The state of a whole run."""
-        state = None
-        for i, head, _ in self.walk(part):
-            value = self.value(part, i)
-            state = self.states.one(head, value) if state is None else self.states.append(state, head, value)
-        return state
+    def count(self, bits):
+        return self.states.types[0](cute.arch.popc(bits))
+
+    def reduce_run(self, part: Part, held: list):
+        """The values behind a whole run."""
+        values = self.states.begin(self.head(part, 0), self.value(part, held, 0))
+        for i in range(1, self.run):
+            values = self.states.follow(values, self.head(part, i), self.value(part, held, i))
+        return values
+
+    def reduce_rest(self, part: Part, held: list):
+        """The packed values behind the positions of a run that exist."""
+        packed = (*zeros(self.types), Int32(0))
+        for i in range(self.run):
+            packed = self.extend(part.exists > i, packed, self.head(part, i), self.operands(part, held, i))
+        return packed
+
+    def operands(self, part: Part, held: list, i) -> tuple:
+        """The elements at a position, and its index."""
+        return (*self.elements(held, i, len(held) - len(self.spec.operation.sources)), self.index(part, i))
+
+    def value(self, part: Part, held: list, i):
+        """The value of the operation at position ``i`` of the run."""
+        return self.lift(self.operands(part, held, i))
+
+    def lift(self, operands: tuple):
+        return self.states.lift(operands[:-1], operands[-1])
 
     @cute.jit
-    def reduce_rest(self, part: Part):
-        """The packed state of the positions of a run that exist."""
-        packed = (*zeros(self.states.types), Int32(0))
-        for i in cutlass.range(part.exists, unroll=1):
-            head, _ = self.visit(part, i)
-            one = Maybe.of(self.states.one(head, self.value(part, i)))
-            packed = combine_valid(packed, one.pack(), self.states.combine)
+    def extend(self, exists: Boolean, packed: tuple, head: Boolean, operands: tuple):
+        """Packed values followed by a position, if it exists."""
+        if exists:
+            value = self.states.begin(head, self.lift(operands))
+            goes_on = (packed[-1] != 0) & cutlass.not_(head)
+            packed = (*prepend(goes_on, packed[:-1], value, self.states.ordered), Int32(1))
         return packed
+
+    # Packing segments
+
+    @cute.jit
+    def pack(self, part: Part, held: cutlass.Constexpr, before: Maybe, targets: cutlass.Constexpr, whole, lane):
+        """Pack the chunk's heads in ``targets`` (of keys, then of values); ``before`` is the state of the lanes before
+        a lane."""
+        if cute.arch.vote_any_sync(part.bits != 0):
+            if whole:
+                self.pack_run(part, held, before, targets, True, lane)
+            else:
+                self.pack_run(part, held, before, targets, False, lane)
+
+    def pack_run(self, part: Part, held: list, before: Maybe, targets: tuple, whole: bool, lane) -> None:
+        rank = choose(before.valid, Int32(before.state[0]), Int32(0))
+        places, last = [t.address + rank * t.step for t in targets], self.run - 1
+        values, valid = before.state[1:], Int32(before.valid)
+        for i in range(self.run):
+            head, bit = self.head(part, i), part.bits & (1 << i)
+            keys = self.elements(held, i, 0, len(targets) - len(values))
+            for k, (target, number) in enumerate(zip(targets, (*keys, *values))):
+                chosen = bit
+                if i == last and k < len(keys):
+                    stays = places[k] == target.address + (lane * self.run + i) * target.step
+                    chosen = choose(stays, Int32(0), bit)
+                put_if(chosen, WORDS[target.kind.width // 8], places[k], bits_of(number))
+            places = [place + choose(head, Int32(t.step), Int32(0)) for t, place in zip(targets, places)]
+            if whole and i > 0:
+                values = self.states.follow(values, head, self.value(part, held, i))
+            else:
+                exists = Boolean(True) if whole else part.exists > i
+                *values, valid = self.extend(exists, (*values, valid), head, self.operands(part, held, i))
+                values = tuple(values)
+
+    @cute.jit
+    def store_segments(
+        self, a: Arguments, before: Maybe, total: Maybe, opens: Boolean, targets: cutlass.Constexpr, lane
+    ):
+        """Store the keys of the segments that begin in the chunk, and the results of those before them. ``before`` is
+        the state before the chunk, ``total`` its own; ``opens``: a segment begins at its first position."""
+        begun, count, keys = before.state[0], Int32(choose(total.valid, total.state[0], 0)), len(a.keys)
+        values = targets[keys:]
+        if (lane == 0) & (count > 0):
+            state = prepend(before.valid, before.state[1:], self.numbers(values, 0), self.states.ordered)
+            self.put_numbers(values, select(opens, before.state[1:], state))
+        first = Int64(begun)
+        rooms = Int32(cutlass.min(cutlass.max(a.capacity - first, Int64(-1)), Int64(self.chunk)))
+        nobody = Int32(first == 0)  # the first segment of all has none before it
+        for k in cutlass.range(lane, cutlass.min(count, rooms + 1), LANES, unroll=UNROLL):
+            if k < rooms:
+                self.store_all(a.keys, first + k, self.numbers(targets[:keys], k))
+            if k >= nobody:
+                self.store_all(a.out, first + k - 1, self.states.monoid.results_of(self.numbers(values, k)))
+
+    def numbers(self, targets: tuple, place) -> tuple:
+        """The numbers at a place of targets."""
+        return tuple(t.kind(cells(t.kind, t.address + place * t.step, 1)[0]) for t in targets)
+
+    def put_numbers(self, targets: tuple, numbers, place=0) -> None:
+        for target, number in zip(targets, numbers):
+            put(target.kind, target.address + place * target.step, number)
+
+    @cute.jit
+    def report(self, a: Arguments, state, lane):
+        """The warp that has the last position: store how many segments there are, and the result of the last one."""
+        if lane == 0:
+            count = Int64(state[0])
+            cells(Int64, a.found.toint(), 1, cute.AddressSpace.gmem)[0] = count
+            if (count > 0) & (count <= a.capacity):
+                self.store_all(a.out, count - 1, self.states.monoid.results_of(state[1:]))
 
     # A result for each position
 
     @cute.jit
-    def emit_positions(self, part: Part, a: Arguments, state, staged: cutlass.Constexpr, lane):
-        """Store a result for each position of the chunk; ``state`` is the one before the lane's run."""
-        whole = self.is_whole(part, lane)
+    def emit_positions(self, part: Part, a: Arguments, values, targets: cutlass.Constexpr, whole, lane):
+        """Store a result for each position of the chunk; ``values`` are those before the lane's run."""
+        held = self.hold(part, whole, self.keys)
         if whole:
-            for i, head, _ in self.walk(part):
-                state = self.emit_position(part, i, head, state, staged, lane)
+            self.show_run(part, held, values, targets, lane)
         else:
-            for i in cutlass.range(part.exists, unroll=1):
-                head, _ = self.visit(part, i)
-                state = self.emit_position(part, i, head, state, staged, lane)
+            for i in cutlass.range_constexpr(self.run):
+                values = self.show_if(part.exists > i, part, i, values, self.operands(part, held, i), targets, lane)
         cute.arch.sync_warp()
         first = part.position - lane * self.run  # of the chunk
-        if whole:
-            for row in cutlass.range(0, self.run, UNROLL, unroll=1):
-                for u in cutlass.range_constexpr(UNROLL):
-                    self.store_position(a, first, (row + u) * LANES + lane, self.chunk, staged)
-        else:
-            stop = Int32(part.stop - first)
-            for row in cutlass.range(self.run, unroll=1):
-                self.store_position(a, first, row * LANES + lane, stop, staged)
+        lowest = part.count - first - self.chunk if self.reverse else first
+        for k in cutlass.range_constexpr(len(targets)):
+            self.store_positions(a.out[k], targets[k], lowest, whole, part.stop - first, lane)
 
-    def emit_position(self, part: Part, i, head, state, staged, lane):
-        """Put the result of a position in shared memory; the state behind it."""
-        following = self.states.append(state, head, self.value(part, i))
-        shown = following[1:]
+    def show_run(self, part: Part, held: list, values, targets: tuple, lane) -> None:
+        """Put the results of a whole run in shared memory."""
+        shown = [cute.make_rmem_tensor(run_layout(self.run, t.kind.width // 8), t.kind) for t in targets]
+        for i in range(self.run):
+            values, results = self.show(self.head(part, i), values, self.value(part, held, i))
+            for registers, result in zip(shown, results):
+                registers[in_memory(i, self.run, self.reverse)] = result
+        for registers, target in zip(shown, targets):
+            store_run(registers, target.kind, target.address + lane * self.run * target.step, target.step, self.run)
+
+    def show(self, head: Boolean, values, value):
+        """The values behind a position, and its results."""
+        following = self.states.follow(values, head, value)
+        shown = following
         if self.spec.exclusive:
-            shown = select(head, self.states.start, state[1:])
-        self.put(staged, lane * self.run + i, self.states.monoid.results_of(shown))
-        return following
+            shown = select(head, self.states.start, values)
+        return following, self.states.monoid.results_of(shown)
 
     @cute.jit
-    def store_position(self, a: Arguments, first, place, stop, staged: cutlass.Constexpr):
-        """Store the result at ``place`` < ``stop`` of the chunk whose first position is ``first``."""
-        if place < stop:
-            index = a.count - 1 - (first + place) if self.spec.reverse else first + place
-            self.store(a.out, index, staged, place)
-
-    # A result for each segment
+    def show_if(self, exists: Boolean, part: Part, i, values: tuple, operands: tuple, targets: cutlass.Constexpr, lane):
+        """The values behind position ``i`` of the run; if it exists, its results are put in shared memory."""
+        if exists:
+            values, results = self.show(self.head(part, i), values, self.lift(operands))
+            self.put_numbers(targets, results, lane * self.run + i)
+        return values
 
     @cute.jit
-    def emit_segments(self, part: Part, a: Arguments, state, begun, staged: cutlass.Constexpr, lane):
-        """Store the keys of the segments that begin in the chunk, and the results of those before them; ``state`` is
-        the one before the lane's run, and ``begun`` segments begin before the chunk."""
-        if self.is_whole(part, lane):
-            for i, head, keys in self.walk(part):
-                state = self.emit_segment(part, i, head, keys, state, begun, staged)
+    def store_positions(self, out, target: cutlass.Constexpr, lowest, whole, stop, lane):
+        """Store the results of a chunk to ``out``, from index ``lowest`` on; the first ``stop`` exist."""
+        size = target.kind.width // 8
+        source = target.address + (self.chunk - 1) * target.step if self.reverse else target.address
+        sink = (out + lowest).toint()
+        if whole & self.lies_even(out, source, sink):
+            for v in cutlass.range(lane, self.chunk * size // VECTOR_BYTES, LANES, unroll=UNROLL):
+                held = cells(Int32, source + v * VECTOR_BYTES, 4, align=VECTOR_BYTES)
+                there = cells(Int32, sink + v * VECTOR_BYTES, 4, cute.AddressSpace.gmem, VECTOR_BYTES)
+                cute.autovec_copy(held, there)
         else:
-            for i in cutlass.range(part.exists, unroll=1):
-                head, keys = self.visit(part, i)
-                state = self.emit_segment(part, i, head, keys, state, begun, staged)
-        self.report(part, a, state, lane)
-        count = Int32(broadcast((state[0],), LANES - 1)[0] - begun)
-        cute.arch.sync_warp()
-        first, keys = Int64(begun), len(a.keys)
-        for k in cutlass.range(lane, count, LANES, unroll=UNROLL):
-            if first + k < a.capacity:
-                self.store(a.keys, first + k, staged[:keys], k)
-            if (first + k > 0) & (first + k <= a.capacity):
-                self.store(a.out, first + k - 1, staged[keys:], k)
+            begin = Int32(cutlass.max(self.chunk - stop, Int64(0))) if self.reverse else Int32(0)
+            end = Int32(self.chunk) if self.reverse else Int32(cutlass.min(stop, Int64(self.chunk)))
+            for place in cutlass.range(begin + lane, end, LANES, unroll=UNROLL):
+                self.store(out, lowest + place, target.kind(cells(target.kind, source + place * size, 1)[0]))
 
-    def emit_segment(self, part: Part, i, head, keys, state, begun, staged):
-        """Where a segment begins, put its keys and the result of the one before it in shared memory; the state behind
-        the position."""
-        self.put_segment(head, keys, state, begun, staged)
-        return self.states.append(state, head, self.value(part, i))
+    def lies_even(self, out, source, sink) -> Boolean:
+        """Whether a chunk's results can be stored in vectors."""
+        if self.spec.stepped:
+            return Boolean(False)
+        return (source % VECTOR_BYTES == 0) & (sink % VECTOR_BYTES == 0)
 
-    @cute.jit
-    def put_segment(self, head, keys, state, begun, staged: cutlass.Constexpr):
-        place, count = Int32(state[0] - begun), len(self.spec.keys)
-        if head:
-            self.put(staged[:count], place, keys[:count])
-        if head & (state[0] > 0):
-            self.put(staged[count:], place, self.states.monoid.results_of(state[1:]))
+    def store(self, out, index, value) -> None:
+        cute.make_tensor(out + index, cute.make_layout((1,)))[0] = value
 
-    @cute.jit
-    def report(self, part: Part, a: Arguments, state, lane):
-        """The lane that has the last position: store how many segments there are, and the result of the last one."""
-        if (part.exists > 0) & (part.position + part.exists == part.count):
-            count = Int64(state[0])
-            cells(Int64, a.found.toint(), 1, cute.AddressSpace.gmem)[0] = count
-            if count <= a.capacity:
-                for out, value in zip(a.out, self.states.monoid.results_of(state[1:])):
-                    cute.make_tensor(out + (count - 1), cute.make_layout((1,)))[0] = value
-        elif (part.count == 0) & (part.position == 0):
-            cells(Int64, a.found.toint(), 1, cute.AddressSpace.gmem)[0] = Int64(0)
+    def store_all(self, outs, index, values) -> None:
+        for out, value in zip(outs, values):
+            self.store(out, index, value)
 
     # States at the ends of segments
 
     @cute.jit
-    def emit_ends(self, part: Part, state, ends, staged: cutlass.Constexpr, first, lane):
-        """Put the states at the positions that the bits ``ends`` of the run name in shared memory, from place ``first``
-        on."""
-        if self.is_whole(part, lane):
-            for i, head, _ in self.walk(part):
-                state = self.emit_end(part, i, head, state, ends, staged, first)
+    def emit_ends(self, part: Part, values, ends, targets: cutlass.Constexpr, whole, lane):
+        """Put the values behind the positions that the bits ``ends`` of the run name in shared memory."""
+        held = self.hold(part, whole, self.keys)
+        if whole:
+            for i in cutlass.range_constexpr(self.run):
+                values = self.end(part, i, values, self.operands(part, held, i), ends, targets, lane)
         else:
-            for i in cutlass.range(part.exists, unroll=1):
-                head, _ = self.visit(part, i)
-                state = self.emit_end(part, i, head, state, ends, staged, first)
+            for i in cutlass.range_constexpr(self.run):
+                values = self.end_if(part, i, values, self.operands(part, held, i), ends, targets, lane)
 
-    def emit_end(self, part: Part, i, head, state, ends, staged, first):
-        """Put the state of a position in shared memory if a segment ends there; the state behind it."""
-        following = self.states.append(state, head, self.value(part, i))
-        self.put_end((ends >> i) & 1 != 0, following[1:], staged, first + i)
-        return following
+    def end(self, part: Part, i, values, operands: tuple, ends, targets: tuple, lane):
+        """The values behind position ``i`` of the run, which are put in shared memory if a segment ends there."""
+        values = self.states.follow(values, self.head(part, i), self.lift(operands))
+        for target, number in zip(targets, values):
+            kind = WORDS[target.kind.width // 8]
+            put_if((ends >> i) & 1, kind, target.address + (lane * self.run + i) * target.step, bits_of(number))
+        return values
 
     @cute.jit
-    def put_end(self, ends: Boolean, values, staged: cutlass.Constexpr, place):
-        if ends:
-            put(staged, place, values)
+    def end_if(self, part: Part, i, values: tuple, operands: tuple, ends, targets: cutlass.Constexpr, lane):
+        if part.exists > i:
+            values = self.end(part, i, values, operands, ends, targets, lane)
+        return values
 
-    # Shared memory
 
-    def put(self, staged, place, values) -> None:
-        for array, value in zip(staged, values):
-            cute.make_tensor(array + place, cute.make_layout((1,)))[0] = value
+def bits_of(number):
+    """The bits of a number in an integer register."""
+    return number.bitcast(WORDS[number.width // 8]) if type(number).is_float else number
 
-    def store(self, outs, index, staged, place) -> None:
-        """Store one result of each array."""
-        for out, array in zip(outs, staged):
-            value = cute.make_tensor(array + place, cute.make_layout((1,)))[0]
-            cute.make_tensor(out + index, cute.make_layout((1,)))[0] = value
+
+def in_memory(i: int, run: int, reverse: bool) -> int:
+    """Where position ``i`` of a run lies in memory, counted from its lowest one."""
+    return run - 1 - i if reverse else i
+
+
+def run_layout(run: int, size: int):
+    """Of the registers of a run whose elements have ``size`` bytes: vectors, as long as they divide a run."""
+    each = max(math.gcd(run * size, VECTOR_BYTES) // size, 1)
+    return cute.make_layout((each, run // each))
+
+
+@cute.jit
+def load_run(kind: cutlass.Constexpr, address, step: cutlass.Constexpr, run: cutlass.Constexpr, exists, whole):
+    """The elements of a run, whose first position in scan order is at ``address``, in memory order. Those that do not
+    exist are 0."""
+    size = kind.width // 8
+    held = cute.make_rmem_tensor(run_layout(run, size), kind)
+    width = size * run_layout(run, size).shape[0]
+    lowest = address + (run - 1) * step if step < 0 else address
+    if whole & (lowest % width == 0):
+        for v in cutlass.range_constexpr(run * size // width):
+            cute.autovec_copy(cells(kind, lowest + v * width, width // size, align=width), held[(None, v)])
+    else:
+        for i in cutlass.range_constexpr(run):
+            held[in_memory(i, run, step < 0)] = kind(0)
+            if exists > i:
+                held[in_memory(i, run, step < 0)] = cells(kind, address + i * step, 1)[0]
+    return held
+
+
+@cute.jit
+def store_run(
+    held: cutlass.Constexpr, kind: cutlass.Constexpr, address, step: cutlass.Constexpr, run: cutlass.Constexpr
+):
+    """The counterpart of ``load_run``."""
+    size = kind.width // 8
+    width = size * run_layout(run, size).shape[0]
+    lowest = address + (run - 1) * step if step < 0 else address
+    if lowest % width == 0:
+        for v in cutlass.range_constexpr(run * size // width):
+            cute.autovec_copy(held[(None, v)], cells(kind, lowest + v * width, width // size, align=width))
+    else:
+        for i in cutlass.range_constexpr(run):
+            put(kind, lowest + i * size, held[i])

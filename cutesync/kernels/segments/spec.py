@@ -100,6 +100,16 @@ class SegmentsSpec(Spec):
         return (*arrays, ((), INT64)) if self.found else arrays
 
     @property
+    def apart(self) -> tuple[int, ...]:
+        """The bytes of each number that is put in shared memory for a position, 0 where it takes the place of an
+        element of the operation, of which it has the size: states where segments are reduced, results in scans."""
+        sizes = [t.size for t in self.operation.results]
+        if self.reduced:
+            sizes = [4 * words_of((kind,)) for kind in self.operation.registers]
+        sources = [t.size for t in self.operation.sources]
+        return tuple(0 if k < len(sources) and sources[k] == size else size for k, size in enumerate(sizes))
+
+    @property
     def counter(self) -> str:
         """The name of the DSL type in which segments are counted."""
         return "Int64" if self.found and self.whole >= MANY else "Int32"

@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 import cutlass
-from cutlass import Boolean, Int32, Uint8
+from cutlass import Boolean, Uint8
 
 from ...monoid import choose
-from ...warp import Maybe, prepend, select
+from ...warp import Maybe, prepend, prepend_between_states, select
 from ..select.where import Where
 from .spec import SegmentsSpec
 
@@ -66,15 +66,13 @@ class SegmentStates:
     def lift(self, elements, index):
         return self.monoid.lift(*elements, index)
 
-    def one(self, head: Boolean, value):
-        """The state of one position."""
-        if self.start is not None:
-            value = prepend(head, self.start, value, self.ordered)
-        return (self.types[0](Int32(head)), *value)
+    def begin(self, head: Boolean, value):
+        """The values behind a position before which there are none."""
+        return value if self.start is None else prepend(head, self.start, value, self.ordered)
 
-    def append(self, state, head: Boolean, value):
-        """A state followed by one position."""
-        count = state[0] + self.types[0](Int32(head))
+    def follow(self, values, head: Boolean, value):
+        """The values behind a position; ``values`` are those before it."""
         if self.start is None:
-            return (count, *prepend(cutlass.not_(head), state[1:], value, self.ordered))
-        return (count, *self.ordered(select(head, self.start, state[1:]), value))
+            goes_on: Any = cutlass.not_(head)
+            return prepend_between_states(goes_on, values, value, self.ordered)
+        return self.ordered(select(head, self.start, values), value)
