@@ -175,7 +175,7 @@ class TopKKernel:
                 greatest[group] = self.order.key(self.rows.greatest(held, first, self.rows.group))
             count = Int32(self.threads * len(groups))
             if cutlass.const_expr(self.policy.seed == "limit"):
-                key, _ = self.pools.bisect(pool, greatest, count, key, loose(shared.wanted), thread)
+                key, _, _ = self.pools.bisect(pool, greatest, count, key, loose(shared.wanted), thread)
             else:
                 self.published.tell_part(pool, greatest, count, key, shared, thread)
         return Limit(key, index)

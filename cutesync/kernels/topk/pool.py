@@ -167,9 +167,10 @@ class Pools:
 
     @cute.jit
     def bisect(self, pool: Pool, held, count, low, between: tuple, thread):
-        """``(key, number)``: a key such that ``number`` of the ``count`` held keys are not below it, from ``wanted`` to
-        ``most`` of them (``between``) if possible. ``low`` is such a key that none is below; ``wanted`` is at most
-        ``count``. If too many keys are equal, the number is larger. After a block barrier."""
+        """``(key, number, turn)``: a key such that ``number`` of the ``count`` held keys are not below it, from
+        ``wanted`` to ``most`` of them (``between``) if possible; if too many keys are equal, the number is larger.
+        ``low`` is such a key that none is below; ``wanted`` is at most ``count``. ``turn`` is that of the next sum.
+        After a block barrier."""
         wanted, most = between
         size = cute.size(held)
         top = self.key(held[0])
@@ -191,7 +192,7 @@ class Pools:
                     start, number = quarters[at], reached[at]
                     high = stop if at + 1 == len(quarters) else quarters[at + 1] - 1
             low = start
-        return low, number
+        return low, number, turn
 
     def quarters(self, low, high) -> list:
         """Three keys above ``low`` and not above ``high`` > ``low``, in order, which divide what is between."""
@@ -201,13 +202,11 @@ class Pools:
         return [low + quarter + 1, low + half + 1, low + half + quarter + 1]
 
     @cute.jit
-    def bisect_ties(self, pool: Pool, count, key, between: tuple, thread):
+    def bisect_ties(self, pool: Pool, count, key, between: tuple, turn, thread):
         """An index such that from ``wanted`` to ``most`` (``between``) of ``count`` candidates do not come after it and
         ``key``; without ties, ``wanted`` of them have at least this key."""
         wanted, most = between
-        cute.arch.sync_threads()
         low, high = self.index(0), self.index(int(self.index.max))
-        turn = Int32(0)
         while low < high:
             middle = low + (high - low) // 2
             mine = Int32(0)
@@ -232,11 +231,11 @@ class Pools:
         key, index = limit.key, limit.index
         most = between[1]
         if count > most:
-            low, number = self.bisect(pool, held, count, key, between, thread)
+            low, number, turn = self.bisect(pool, held, count, key, between, thread)
             if low > key:
                 key, index = low, self.index(int(self.index.max))
             if number > most:
-                index = self.bisect_ties(pool, count, key, between, thread)
+                index = self.bisect_ties(pool, count, key, between, turn, thread)
         return Limit(key, index)
 
     def cut_back(self, pool: Pool, count, limit: Limit, between: tuple, thread) -> Limit:

@@ -72,7 +72,7 @@ class Published:
     def tell_part(self, pool, held, count, low, shared: Shared, thread):
         """Tell the other blocks a key, not below ``low``, that this block's share of the wanted are not below, of
         ``count`` held keys."""
-        key, _ = self.pools.bisect(pool, held, count, low, loose(self.part(shared)), thread)
+        key, _, _ = self.pools.bisect(pool, held, count, low, loose(self.part(shared)), thread)
         self.tell_word(self.bounds(shared) + (2 * shared.split + 1), key, thread)
 
     @cute.jit
