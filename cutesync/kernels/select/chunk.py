@@ -53,7 +53,8 @@ def put_if(condition, kind: cutlass.Constexpr, address, value):
 
 def place_at(places, near, rank) -> Any:
     """Where in a chunk its element of a rank was; ``places`` and ``near`` are those of the chunk."""
-    return Int32(cells(Uint8, places + rank, 1)[0]) + choose(rank < near, Int32(0), Int32(256))
+    low = Int32(Uint32(cells(Uint8, places + rank, 1)[0])) & 0xFF
+    return low + choose(rank < near, Int32(0), Int32(256))
 
 
 def popc(word) -> Any:
