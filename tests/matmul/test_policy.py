@@ -138,6 +138,7 @@ def test_the_correction_adds_up_the_leaves_that_the_answers_lead_to():
             answers = [numbers[q, i] > np.float32(limit) for q, limit in zip(questions, limits)]
             log += leaves[sum(yes << level for level, yes in enumerate(answers))]
         assert math.isclose(value, math.exp(log / UNIT), rel_tol=1e-5)
+    assert np.isfinite(features(of, load._replace(k_tiles=0), clocks)).all(), "no K"
     long = Workload(8192, 8192, 128, 1, 2)
     assert np.array_equal(corrected(of, long, clocks), clocks) and np.array_equal(
         corrected(of, load, clocks), clocks * found

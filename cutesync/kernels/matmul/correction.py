@@ -69,12 +69,12 @@ def features(of: Any, load: Any, clocks: np.ndarray) -> np.ndarray:
         *(of.cluster_size, of.stages, of.tile_m / of.peers_n + of.tile_n / of.peers_m),
     )
     found[len(OF_POLICY) : -len(OF_PROBLEM)] = (
-        *np.log2((clocks, np.ceil(load.k_tiles / of.splits))),
+        *np.log2((clocks, np.maximum(np.ceil(load.k_tiles / of.splits), 1))),
         *(full, active / SMS, 1 - full / np.ceil(full), active / of.cluster_size, memory / clocks),
         *(tiles_m * rows / load.m, tiles_n * columns / load.n),
     )
     own = access.own_a + access.own_b
-    extents = np.log2((load.m, load.n, load.batch * load.m * load.n, load.k_tiles))
+    extents = np.log2((load.m, load.n, load.batch * load.m * load.n, np.maximum(load.k_tiles, 1)))
     rest = np.array((*np.gcd((access.pitch_a, access.pitch_b), K_TILE_BYTES), load.by_tma, load.activation))
     of_problem = np.concatenate((extents, rest, np.array((load.promoted, own))))
     found[-len(OF_PROBLEM) :] = of_problem.reshape(len(OF_PROBLEM), -1)
