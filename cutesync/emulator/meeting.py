@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ArgumentValueError, LaunchError, explain
+from ..runtime import forks
 from .settings import settings
 
 PATIENCE = 60.0  # s
@@ -25,7 +26,7 @@ class Meeting:
         self.barrier = threading.Barrier(size)
         self.brought: list[tuple[int, Any]] = []
         self.error: BaseException | None = None
-        self.lock = threading.Lock()
+        self.lock = forks.lock()
 
     def run(self, launches: Sequence[tuple[int, Any]], run: Run) -> None:
         """Wait for the launches of the other threads. The last thread calls ``run`` with those of all."""
@@ -57,7 +58,7 @@ class Meeting:
 
 
 _meetings: weakref.WeakValueDictionary[str, Meeting] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 class Alone:
