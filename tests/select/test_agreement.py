@@ -192,3 +192,14 @@ def test_lengths_on_the_device():
         equal(cs.select(a, positive, n=cs.asarray(np.int64(n))), (y := x[: max(n, 0)])[y > 0])
     for n in (300, np.int64(300), np.array(300), 9999, -1):
         equal(cs.select(x, x > 0, n=n).values, (y := x[: max(int(n), 0)])[y > 0])
+
+
+@pytest.mark.parametrize("name", ["one block", "three teams"])
+def test_places_that_a_byte_does_not_hold_as_a_signed_number(name, monkeypatch):
+    """Chunks of 256 and of 512 positions: indices, and lengths of runs."""
+    force(monkeypatch, name)
+    x = data((2600,), "int32")
+    values, _, places = cs.select(x, x % 3 != 0, indices=True)
+    assert np.array_equal(values, x[x % 3 != 0]) and np.array_equal(places, np.flatnonzero(x % 3 != 0))
+    keys = np.repeat(np.arange(200), 13).astype(np.int32)
+    assert np.array_equal(cs.run_length_encode(keys)[1], np.full(200, 13))
