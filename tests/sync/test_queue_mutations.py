@@ -1,7 +1,7 @@
 """Faults planted in ``try_give`` and ``try_take`` of the concurrent queue, of one slot and of two, are found.
 
 Each thread gives a number and takes one, and tries again until both have worked. A mutant that loses an item makes them
-try for ever, which the emulator reports as a livelock.
+try for ever: a livelock, or a deadlock where all find the same again and sleep.
 """
 
 import pytest
@@ -105,7 +105,8 @@ HARMLESS = {
 def test_every_planted_fault_is_found(fault):
     edit, kinds = FAULTS[fault]
     found = {kind for log in (0, 1) for kind in queue(log).finds(edit)}
-    assert found - {""} and found <= {"", *kinds}, found
+    endless = {"deadlock"} if "livelock" in kinds else set()
+    assert found - {""} and found <= {"", *kinds, *endless}, found
 
 
 @pytest.mark.parametrize("change", HARMLESS)
