@@ -158,4 +158,4 @@ def test_what_is_refused():
         with pytest.raises(ArgumentValueError, match="sharded"):
             cs.reduce_by_key(keys, group.shard(x, 0, [1, 11]))
         with pytest.raises(ArgumentTypeError, match="Sharded"):
-            cs.scan_by_key(keys, keys)
+            cs.segmented_reduce(group.shard(x), heads=group.shard(x > 5))
