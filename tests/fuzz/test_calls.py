@@ -14,7 +14,7 @@ from .draw import EMULATOR, draw
 from .libraries import Library, Own
 from .play import Tally, draw_seeds, play
 
-CALLS, SEED = 100, 2_000_400  # in CI
+CALLS, SEED = 60, 2_000_400  # in CI
 
 
 def pytest_generate_tests(metafunc) -> None:

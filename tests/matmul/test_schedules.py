@@ -53,6 +53,9 @@ KERNELS = {
 
 
 SLOW = {
+    "pingpong, B multicast",
+    "cooperative, one block",
+    "cluster split in 3, multicast",
     "cluster split in 3",
     "deferred, fewer k-tiles than sub-tiles",
     "pingpong, A multicast",
