@@ -254,7 +254,7 @@ class ColumnTileScan(ThreadColumns):
 
     @cute.jit
     def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
-        """The same once the copies are there."""
+        """As ``reduce_rows``, once the copies are there."""
         cute.arch.cp_async_wait_group(0)
         return self.reduce_rows(shared, a, me, part, stage)
 
