@@ -82,6 +82,14 @@ class TestRecurrence:
             found = cs.linear_recurrence(cs.asarray(a), cs.asarray(b), axis, **options)
             same(np.asarray(found), reference.linear_recurrence(a, b, axis, **options), f"{shape} along {axis}")
 
+    @pytest.mark.gpu
+    def test_down_strips(self, reverse):
+        """Of lines of memory, as calls cut arrays of this many rows and columns."""
+        for shape in ((1061, 3200), (4099, 4096), (2, 1024, 3168)):
+            a, b = data(shape, "float32", "mul"), data(shape, "float32")
+            found = cs.linear_recurrence(cs.asarray(a), cs.asarray(b), -2, reverse=reverse)
+            same(np.asarray(found), reference.linear_recurrence(a, b, -2, reverse=reverse), str(shape))
+
     @pytest.mark.parametrize("types", [("int32", "int32"), ("float64", "float32"), ("float16", "float16")])
     def test_types(self, place, reverse, types):
         a, b = (np.random.default_rng(i).integers(-1, 2, 600).astype(t) for i, t in enumerate(types))
