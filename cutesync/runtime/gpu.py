@@ -118,10 +118,10 @@ class _Gpu:
     @staticmethod
     def host_launcher(code: HostCode, ordinal: int, block: Any, stream: int) -> Callable:
         entry, name = _host_entry(code, ordinal, stream), code.function_name
-        lock, put, packed, result = forks.lock(), block.put, block.packed, block.result
+        lock, put, packed, result = forks.lock(), block.put, ctypes.byref(block.packed), block.result
         several = device.count() > 1
 
-        def run(addresses: Sequence[int], numbers: Sequence, stream: int) -> None:
+        def run(addresses: Sequence[int], numbers: Sequence, stream: int, alive: Any = block) -> None:
             if compiling[0]:
                 refuse_while_tracing()
             with lock:
