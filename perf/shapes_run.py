@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import math
 import multiprocessing
 import os
@@ -31,7 +30,6 @@ import shapes_report
 from shapes import OPS, SIZES, Drawn, draw
 
 CASES_PER_SECOND = 12  # at most so many are timed
-WARM_UP = 20  # cases that are planned once before
 COMPILING = 0.45  # of the seconds, at most
 L2S = 2.5  # sizes of the L2 that the buffers of a case have, if they are small
 MOST_SLOTS, SPARE_BYTES = 12, 8 << 30
@@ -72,26 +70,31 @@ def kernels_of(case: Drawn) -> dict:
     return found
 
 
-def needed(cases: list[Drawn]) -> tuple[list[tuple[Drawn, int]], dict[int, str], collections.Counter, list[float]]:
-    """The kernels to compile, as a case and their number in it; the cases that are refused and why; how many kernels
-    each type has; and the microseconds of CPU time of each plan, without what the first calls of a process import."""
-    jobs, refused, kinds, took = {}, {}, collections.Counter(), []
-    for case in cases[:WARM_UP]:
-        with contextlib.suppress(Exception):
-            kernels_of(case)
+def needed(cases: list[Drawn]) -> tuple[list[tuple[Drawn, int]], dict[int, str], collections.Counter]:
+    """The kernels to compile, as a case and their number in it; the cases that are refused and why; and how many
+    kernels each type has."""
+    jobs, refused, kinds = {}, {}, collections.Counter()
     for case in cases:
-        begin = time.process_time()
         try:
             found = kernels_of(case)
         except Exception as error:  # a call that the family refuses is part of the report
             refused[case.number] = f"{type(error).__name__}: {error}".splitlines()[0][:150]
             continue
-        took.append(1e6 * (time.process_time() - begin))
         for number, key in enumerate(found):
             if key not in jobs:
                 jobs[key] = case, number
                 kinds[case.dtype] += 1
-    return list(jobs.values()), refused, kinds, sorted(took)
+    return list(jobs.values()), refused, kinds
+
+
+def plan_times(cases: list[Drawn]) -> list[float]:
+    """Microseconds of CPU time of each plan, of cases that were planned before: nothing is imported."""
+    found = []
+    for case in cases:
+        begin = time.process_time()
+        kernels_of(case)
+        found.append(1e6 * (time.process_time() - begin))
+    return sorted(found)
 
 
 def compiled(job: tuple[Drawn, int]) -> str:
@@ -288,7 +291,8 @@ def main(argv: list[str]) -> int:
     started = time.monotonic()
     chosen = arguments(argv)
     cases = draw(chosen.family, chosen.seed, chosen.cases or int(CASES_PER_SECOND * chosen.seconds))
-    jobs, refused, kinds, plans = needed(cases)
+    jobs, refused, kinds = needed(cases)
+    plans = plan_times([case for case in cases if case.number not in refused])
     planned = time.monotonic() - started
     summary = {
         "family": chosen.family,

@@ -11,6 +11,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,11 +106,12 @@ class Each(NamedTuple):
     instructions: np.ndarray
 
     @staticmethod
-    def of(loads: Sequence[Workload]) -> Each:
-        return Each(*np.array([[getattr(x, name) for name in Each._fields] for x in loads], float).T)
+    def rows(loads: Sequence[Workload]) -> np.ndarray:
+        """A row for each field, a column for each workload."""
+        return np.array([_fields(load) for load in loads], float).T
 
-    def repeated(self, counts: Sequence[int]) -> Each:
-        return Each(*np.array(self).repeat(counts, 1))
+
+_fields = attrgetter(*Each._fields)
 
 
 class Table(
@@ -341,8 +343,8 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
     """The shortlists of workloads that are all long, or none."""
     kinds = tuple((load.promoted, load.parts, load.own) for load in loads)
     policies, of, numbers, counts = _candidates(kinds, policy.SMS)
-    by, each = coefficients_of(loads[0]), Each.of(loads)
-    load = each.repeated(counts)
+    by, rows = coefficients_of(loads[0]), Each.rows(loads)
+    load = Each(*rows.repeat(counts, 1))
     known = _fixed(tuple(map(_without_extents, loads)), by, policy.SMS)
     clocks = np.where(possible(of, load), cost(of, load, by, known), np.inf)
     best, first = [], 0
@@ -354,8 +356,8 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
     clocks = clocks[which]
     if not _is_long(loads[0]):
         taken = tuple(map(len, best))
-        problem = of_problem(each).repeat(taken, 1)
-        clocks = clocks * factor(Table(*numbers.take(which, 1)), each.repeated(taken), clocks, problem)
+        problem = of_problem(Each(*rows)).repeat(taken, 1)
+        clocks = clocks * factor(Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), clocks, problem)
     found, first = [], 0
     for least in best:
         of_load = clocks[first : first + len(least)]
