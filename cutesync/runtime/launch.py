@@ -122,6 +122,8 @@ def bits(value: int | float, kind: str) -> int:
     if kind == "BFloat16":  # which NumPy may not have: the upper half of a float32, rounded to even
         word = bits(value, "Float32")
         return 0x7FC0 if value != value else (word + 0x7FFF + (word >> 16 & 1)) >> 16
+    if size == 4:
+        return ctypes.c_uint32.from_buffer(ctypes.c_float(value)).value
     with np.errstate(over="ignore"):
         return int(np.asarray(value, f"f{size}").view(f"u{size}"))
 

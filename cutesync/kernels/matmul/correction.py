@@ -16,6 +16,7 @@ from .policy import SMS
 from .trees import TREES
 
 DEPTH = 4
+_BITS = (1 << np.arange(DEPTH, dtype=np.uint8))[:, None, None]  # of the number of a leaf, one a level
 UNIT = 1000  # of a leaf: its number is a logarithm in thousandths
 OF_POLICY = (
     "tile_m",
@@ -86,7 +87,5 @@ def factor(of: Any, load: Any, clocks: np.ndarray, problem: np.ndarray | None = 
 def answered(numbers: np.ndarray, trees: Trees) -> np.ndarray:
     """The sum of the leaves that each column of features reaches."""
     above = (numbers.take(trees.questions, 0) > trees.limits).view(np.uint8)
-    leaf = above[0]
-    for level in range(1, DEPTH):
-        leaf = leaf | above[level] << level
+    leaf = (above * _BITS).sum(0, dtype=np.uint8)
     return trees.leaves.take(leaf + trees.first).sum(0)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...runtime.view import View
-from .model import Workload, copy_cost, least_own, shortlist, shortlists, vector_instructions
+from .model import Workload, copy_cost, least_own, shortlists, vector_instructions
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
@@ -189,7 +189,8 @@ def _parts_of_any_rows(product: Product) -> bool:
     in_kernel = Workload(n, m, k_tiles, 1, out_bytes, True, False, parts=True)
     moved = (m + n) * (k * size + 3 * k_tiles * K_TILE_BYTES)
     before = Workload(n, m, 3 * k_tiles, 1, out_bytes, True, False, copies=2, copied=moved)
-    return shortlist(in_kernel)[0][0] <= shortlist(before)[0][0]
+    in_kernel_best, before_best = shortlists((in_kernel, before))
+    return in_kernel_best[0][0] <= before_best[0][0]
 
 
 def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> list[Step]:
