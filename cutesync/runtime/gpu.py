@@ -39,7 +39,8 @@ class _Attribute(ctypes.Structure):
 @functools.lru_cache(maxsize=64)
 def _attributes(cluster: tuple[int, int, int]) -> Any:
     """Return the attributes of a launch, which the driver only reads; the last is the cluster."""
-    return (_Attribute * 2)(_Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, cluster))
+    serialization = _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,))
+    return (_Attribute * 2)(serialization, _Attribute(_CLUSTER_DIMENSION, 0, cluster))
 
 
 @functools.lru_cache(maxsize=1)

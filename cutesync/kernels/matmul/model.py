@@ -69,11 +69,11 @@ class Workload(
     @property
     def grain_a(self) -> Any:
         """The largest power of two, up to a cache line, that divides the pitch of A."""
-        return np.gcd(self.access.pitch_a, K_TILE_BYTES)
+        return _grain(self.access.pitch_a)
 
     @property
     def grain_b(self) -> Any:
-        return np.gcd(self.access.pitch_b, K_TILE_BYTES)
+        return _grain(self.access.pitch_b)
 
     @property
     def instructions(self) -> Any:
@@ -84,6 +84,10 @@ class Workload(
     def moved(self) -> Any:
         """Bytes of the operands and the results."""
         return self.batch * (K_TILE_BYTES * self.k_tiles * (self.m + self.n) + self.m * self.n * self.out_bytes)
+
+
+def _grain(pitch: Any) -> Any:
+    return math.gcd(pitch, K_TILE_BYTES) if isinstance(pitch, int) else np.gcd(pitch, K_TILE_BYTES)
 
 
 class Each(NamedTuple):
@@ -302,11 +306,6 @@ def possible(of: Table, load: Any) -> np.ndarray:
     return fits & (of.accumulators <= load.accumulators)
 
 
-def _even(pitch: int) -> int:
-    """A pitch whose rows cost as much."""
-    return math.gcd(pitch, 128)
-
-
 @lru_cache(maxsize=1024)
 def _fixed(loads: tuple[Workload, ...], by: Coefficients, multiprocessors: int) -> Fixed:
     """``fixed`` of the candidates of workloads without their extents, one workload behind the other."""
@@ -316,7 +315,7 @@ def _fixed(loads: tuple[Workload, ...], by: Coefficients, multiprocessors: int) 
 
 def _without_extents(load: Workload) -> Workload:
     a = load.access
-    access = Access(a.b_k_major, _even(a.pitch_a), _even(a.pitch_b), a.own_a, a.own_b)
+    access = Access(a.b_k_major, load.grain_a, load.grain_b, a.own_a, a.own_b)  # rows of such pitches cost as much
     return load._replace(m=0, n=0, k_tiles=0, batch=0, access=access, copies=0, copied=0)
 
 
