@@ -47,7 +47,7 @@ def test_sum_of_ten_million_and_nineteen(dtype):
 @everywhere(
     "dtype, op",
     [(d, o) for d in DTYPES for o in NAMES if has_meaning(o, d)],
-    emulator=lambda dtype, op: dtype in STAND_FOR_ALL,
+    emulator=lambda dtype, op: dtype == "int8" or (dtype in STAND_FOR_ALL and op in ("add", "max", "all")),
 )
 def test_every_operator_on_every_type(place, dtype, op):
     for n in place.sizes([37, 2500, 70001]):
@@ -110,7 +110,7 @@ def test_every_combination_of_axes(place, shape):
         for axes in combinations(range(len(shape)), count):
             check(x, axis=axes)
             check(x, axis=axes, keepdims=True)
-    for axis in range(-len(shape), len(shape)):
+    for axis in range(-len(shape), 0):
         check(x, axis=axis)
 
 
@@ -142,7 +142,7 @@ def test_rows_and_columns(shape, dtype):
         check(x, axis=axis)
 
 
-@everywhere("columns", range(2, 18), emulator=lambda columns: columns in (2, 3, 5, 8, 13, 16, 17))
+@everywhere("columns", range(2, 18), emulator=lambda columns: columns in (2, 3, 8, 13, 17))
 def test_few_columns(place, columns):
     """Arrays of few columns have kernels of their own: each width, reduced down and across."""
     for rows in place.sizes([1, 2, 33, 150, 5000]):
@@ -181,7 +181,7 @@ def test_init_comes_first(place, dtype):
         ("int64", "int16"),
         ("uint16", "uint64"),
     ],
-    emulator=lambda source, result: source in ("int8", "bool", "float16", "float32", "int64"),
+    emulator=lambda source, result: source in ("int8", "float32", "int64") or (source, result) == ("bool", "float32"),
 )
 def test_dtype_is_the_type_of_the_operation(place, source, result):
     for shape, axis in (((2500,), None), ((45, 20), 0), ((45, 20), 1)):
@@ -196,7 +196,7 @@ def test_dtype_is_the_type_of_the_operation(place, source, result):
         for op in ("min", "max", "any")
         for types in (("int32", "int8"), ("int16", "uint8"), ("int64", "int32"), ("float32", "float16"))
     ],
-    emulator=lambda op, source, result: source in ("int32", "float32"),
+    emulator=lambda op, source, result: source == {"min": "int32", "max": "float32", "any": "int32"}[op],
 )
 def test_values_are_converted_before_they_are_compared(place, op, source, result):
     """300 is 44 as an int8, and that is what takes part."""
@@ -239,11 +239,11 @@ def test_out_is_written_and_returned(place):
 @everywhere(
     "name, dtype",
     product(["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"], ["bool", "int8", "uint16", "float32"]),
-    emulator=lambda name, dtype: dtype == "int8",
+    emulator=lambda name, dtype: dtype == ("int8" if "m" in name else "uint16"),
 )
 def test_numpys_names_follow_numpys_promotion(place, name, dtype):
     x = data((21, 50), dtype, {"sum": "add", "prod": "mul"}.get(name, name))
-    for axis, keepdims in product((None, 0, 1), (False, True)):
+    for axis, keepdims in place.some(product((None, 0, 1), (False, True)), 3, len(name)):
         actual = getattr(cs, name)(cs.asarray(x), axis=axis, keepdims=keepdims)
         same(actual, getattr(reference, name)(x, axis=axis, keepdims=keepdims), f"{name} axis={axis}")
         assert np.asarray(actual).dtype == getattr(np, name)(x, axis=axis).dtype
