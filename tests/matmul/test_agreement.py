@@ -7,6 +7,7 @@ import cutesync as cs
 from cutesync.dtypes import element_type
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
+from ..cases import with_slow
 from .support import SMALL, agrees, integers, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
@@ -62,7 +63,15 @@ PRODUCTS = {
 }
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+SLOW = {
+    "(2, 3, 4, 8) and (2, 3, 8, 8)",
+    "(3, 20, 33) and (33, 70)",
+    "odd leading dimensions, NN",
+    "(2, 3, 0) and (0, 9)",
+}
+
+
+@pytest.mark.parametrize("name", with_slow(PRODUCTS, SLOW))
 def test_products(name):
     a, b, terms = PRODUCTS[name]
     multiplied(a, b, config=CONFIG, **terms)

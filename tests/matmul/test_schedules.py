@@ -8,7 +8,7 @@ import cutesync as cs
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from ..cases import with_slow
-from .support import agrees_under_schedules, few_blocks, integers, multiplied, operand
+from .support import QUICK, SCHEDULES, agrees_under_schedules, few_blocks, integers, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
@@ -77,7 +77,7 @@ SLOW = {
 @pytest.mark.parametrize("name", with_slow(KERNELS, SLOW))
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     """Tails in M, N and K; several tiles a block, so that the ring and the buffers go round."""
-    agrees_under_schedules(monkeypatch, name, *KERNELS[name])
+    agrees_under_schedules(monkeypatch, name, *KERNELS[name], SCHEDULES if name in SLOW else QUICK)
 
 
 EXCHANGES = {

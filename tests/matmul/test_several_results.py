@@ -113,12 +113,12 @@ def test_refusals(c, options, error, words):
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize("options", [{"pre_activation": True}, {"amax": True}])
-def test_int32_stands_alone(options):
+def test_int32_stands_alone():
     a, b = integers(4, 6, dtype="int8"), integers(6, 8, dtype="int8")
-    with pytest.raises(ArgumentValueError, match="out_dtype='?float32'?|'float32'"):
-        cs.matmul(a, b, **options)
-    agree(a, b, **options, out_dtype="uint8")
+    for option in BOTH:
+        with pytest.raises(ArgumentValueError, match="out_dtype='?float32'?|'float32'"):
+            cs.matmul(a, b, **{option: True})
+    agree(a, b, **BOTH, out_dtype="uint8")
 
 
 def test_results_that_overlap_are_refused():
@@ -185,7 +185,7 @@ def test_the_largest_magnitude_alone(out, monkeypatch):
     agree(a, b, config=config, activation=lambda v: 100.0 - v * 0.125, amax=True, out_dtype=out)
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 40), (40, 1), (3, 200), (200, 5)])
+@pytest.mark.parametrize(("m", "n"), [(1, 40), (200, 5)])
 def test_few_rows_and_columns(m, n):
     """Computed as their transposes where rows are few, whose C and second result are transposed, too."""
     agree(integers(m, 40), integers(40, n), integers(m, n, seed=2), None, activation=gate, out_dtype="float32", **BOTH)
