@@ -163,12 +163,12 @@ def test_the_index_of_a_position(shape, axis, on_emulator):
     value, place = cs.reduce(x, later, **how)
     assert np.array_equal(place, x.argmax(axis)) and np.array_equal(value, x.max(axis))
     if x.size < 10_000:
-        for reverse in (False, True):
-            value, place = cs.scan(x, later, reverse=reverse, **how)
-            turned = np.flip(x, axis) if reverse else x
-            wanted = np.maximum.accumulate(turned, axis)
-            assert np.array_equal(value, np.flip(wanted, axis) if reverse else wanted)
-            assert np.array_equal(np.take_along_axis(x, place, axis), value)
+        reverse = axis == 0
+        value, place = cs.scan(x, later, reverse=reverse, **how)
+        turned = np.flip(x, axis) if reverse else x
+        wanted = np.maximum.accumulate(turned, axis)
+        assert np.array_equal(value, np.flip(wanted, axis) if reverse else wanted)
+        assert np.array_equal(np.take_along_axis(x, place, axis), value)
 
 
 @pytest.mark.parametrize("choice", [pipeline(4, 2, 4, 1, 2, 2), runs(1, 2, 2)])

@@ -107,7 +107,7 @@ SHAPES = [
 def test_every_combination_of_axes(place, shape):
     x = data(shape, "int32")
     for count in range(len(shape) + 1):
-        for axes in combinations(range(len(shape)), count):
+        for axes in place.some(combinations(range(len(shape)), count)):
             check(x, axis=axes)
             check(x, axis=axes, keepdims=True)
     for axis in range(-len(shape), 0):
@@ -184,7 +184,7 @@ def test_init_comes_first(place, dtype):
     emulator=lambda source, result: source in ("int8", "float32", "int64") or (source, result) == ("bool", "float32"),
 )
 def test_dtype_is_the_type_of_the_operation(place, source, result):
-    for shape, axis in (((2500,), None), ((45, 20), 0), ((45, 20), 1)):
+    for shape, axis in place.some((((2500,), None), ((45, 20), 0), ((45, 20), 1)), first=len(source)):
         x = np.abs(data(shape, source)) if source.startswith(("float", "bf")) else data(shape, source)
         check(x, axis=axis, dtype=result)
 
@@ -299,7 +299,7 @@ LEVELS = [1, 31, 4095, 4097, 32767, 32768, 32769, 70001, 2**21 + 5]
     emulator=lambda algorithm, dtype: dtype == "int32" or (algorithm, dtype) == ("atomic", "float64"),
 )
 def test_the_other_rungs_agree(place, algorithm, dtype):
-    for op, n in product(("add", "max", "min", "xor"), place.sizes(LEVELS)):
+    for op, n in place.some(product(("add", "max", "min", "xor"), place.sizes(LEVELS)), first=1):
         if op == "add" or (has_meaning(op, dtype) and not (algorithm == "atomic" and dtype.startswith("float"))):
             x = data(n, dtype, op)
             same(
