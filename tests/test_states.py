@@ -53,7 +53,14 @@ def agree(got, wanted) -> None:
 
 def few(name: str, kind: str) -> bool:
     """On the emulator, states of four values are for two kernels."""
-    if (name, kind) in (("short rows", "segments"), ("pipeline", "bool segments"), ("runs", "maps")):
+    if (name, kind) in (
+        ("short rows", "segments"),
+        ("rows", "maps"),
+        ("wave", "bool segments"),
+        ("pipeline", "bool segments"),
+        ("runs", "maps"),
+        ("columns", "bool segments"),
+    ):
         return False
     return kind != "matrices" or name in ("rows", "wave of rows", "columns")
 

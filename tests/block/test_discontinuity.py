@@ -81,7 +81,7 @@ class TestTheSourceDocument:
 SHAPES = [((32,), 15), ((96,), 1), ((96,), 4), ((8, 12), 10), ((4, 4, 6), 2), ((5, 32), 4), ((256,), 1)]
 
 
-@pytest.mark.parametrize(("block_dim", "items"), SHAPES, ids=str)
+@everywhere("block_dim, items", SHAPES, emulator=lambda block_dim, items: (block_dim, items) not in SHAPES[2::4])
 def test_blocks_and_items(place, block_dim, items):
     count = int(np.prod(block_dim)) * items
     check(place, sorted_keys(count), AllForms(cutlass.Int32, block_dim, items), ends=(3, 5))
@@ -127,7 +127,11 @@ def test_types(place, dtype, op):
     check(place, x, AllForms(getattr(cutlass, TYPES[dtype]), (96,), 2, op=op), ends=(values[0], values[1]), schedules=5)
 
 
-@pytest.mark.parametrize("flag", ["Boolean", "Int8", "Uint8", "Uint16", "Int64"])
+@everywhere(
+    "flag",
+    ["Boolean", "Int8", "Uint8", "Uint16", "Int64"],
+    emulator=lambda flag: flag in ("Boolean", "Uint8", "Int64"),
+)
 def test_flag_types(place, flag):
     check(
         place,
