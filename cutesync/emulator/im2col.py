@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .formats import require
-from .tensor_map import Tensor, TensorMap, Transfer, encode
+from .tensor_map import Tensor, TensorMap, Transfer, encode, wrapped
 from .wgmma import swizzle as swizzle_addresses
 
 CORNER_BITS = {1: 16, 2: 8, 3: 5}
@@ -79,7 +79,7 @@ class Im2colMap(Tensor):
             (channel >= 0) & (channel < (self.tiled.stored_extent if store else self.extents[0]))
         )
         addresses = (
-            self.address + (positions @ np.array(self.strides, np.int64))[:, None] + channel * self.element_bytes
+            wrapped(self.address) + (positions @ np.array(self.strides, np.int64))[:, None] + channel * self.element_bytes
         )
         row = self.swizzle or self.channels * self.element_bytes
         shared = (

@@ -48,6 +48,12 @@ IM2COL = 1
 TF32_BIT, NAN_BIT = 16, 15
 
 
+def wrapped(address: int) -> int:
+    """An address modulo 2**64, as int64. Maps of ragged tensors start far outside of them, and their largest
+    coordinates lead back by overflow."""
+    return (address + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 @dataclass(frozen=True)
 class Transfer:
     """One tile between global and shared memory, element by element, in the order of the box (dimension 0 fastest).
@@ -192,7 +198,7 @@ class TensorMap(Tensor):
         self.check_corner(coordinates, store)
         relative, shared_offsets = _box_offsets(self)
         pitches = (self.element_bytes, *self.strides)
-        origin = self.address + sum(c * p for c, p in zip(coordinates, pitches, strict=True))
+        origin = wrapped(self.address + sum(c * p for c, p in zip(coordinates, pitches, strict=True)))
         in_bounds = np.ones(self.tile, bool)
         extents = (self.stored_extent, *self.extents[1:]) if store else self.extents
         for dimension, (start, extent, step) in enumerate(zip(coordinates, extents, self._steps, strict=True)):

@@ -280,3 +280,15 @@ def test_misuse_of_a_transfer_is_refused():
         m.transfer((0,), 0)
     with pytest.raises(ArgumentValueError, match="128"):
         m.transfer((0, 0), 64)
+
+
+def test_addresses_wrap_around():
+    """The map of a ragged tensor: rows 20 to 22 of an array, as the last three of 2**30 rows of a dimension whose
+    stride, times 2**30, is a multiple of 2**64; the base may lie outside of all buffers."""
+    big, row, rows = 1 << 30, 64, 3
+    shifted = TensorMap("u32", (1 << 64) - big * row, (16, big, 1 << 31), (row, row), (16, 8, 1))
+    inverse = TensorMap("u32", 0, (16, big, 1 << 31, 1 << 31), (row, (1 << 34) - row, row), (16, 8, 1, 1))
+    for m, start in ((shifted, (0, big - rows, 20 + rows)), (inverse, (0, big - rows, big, 20 + rows))):
+        copy = decode(encode(m)).transfer(start, 0)
+        assert copy.in_bounds.reshape(8, 16).sum(1).tolist() == [16] * rows + [0] * (8 - rows)
+        assert np.array_equal(copy.global_addresses[copy.in_bounds], 20 * row + 4 * np.arange(rows * 16))

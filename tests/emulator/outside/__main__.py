@@ -62,7 +62,7 @@ def main(folder: Path, words: list[str]) -> None:
                 for f in some:
                     if f["run"] and not f["kind"]:
                         why = HARMLESS.get((Path(kernel.script).name, fault, f["place"]), "NOT EXPLAINED")
-                        missed.append(f"{kernel.script}: {fault}, place {f['place']} of {f['of']}, {f['line']}: {why}")
+                        missed.append(f"{kernel.script}: {fault}, place {f['place']} of {f['of']}, {f['lines'][-1]}: {why}")
     print("\nversions: " + ", ".join(f"{name} {version(folder, name)}" for name in {k.project for k in wanted}))
     print("\n".join(["run and not reported:", *missed]) if missed else "all that run are reported")
 

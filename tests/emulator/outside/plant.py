@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cutesync.emulator import POLICIES, EmulationError, Settings, ptx
+from cutesync.emulator import POLICIES, EmulationError, Settings, chains, ptx
 from cutesync.emulator.codegen import Program
 from cutesync.emulator.script import child
 from cutesync.emulator.script.session import Options, Session
@@ -82,13 +82,16 @@ def reached(launch: Any, text: str, changed: str, run: Any, right: dict) -> bool
     return verdict(trapped, run, right)[0] == "trap"
 
 
-def line_of(text: str, changed: str) -> str:
-    """The file and line of source of the first difference between two texts."""
+def lines_of(text: str, changed: str) -> list[str]:
+    """The lines of source of the first difference between two texts: the kernel's, that of what it calls there, and so
+    on."""
     at = next(i for i, (a, b) in enumerate(zip(text, changed)) if a != b)
-    places = re.findall(r"\.loc\s+(\d+)\s+(\d+)", text[:at])
-    file, line = places[-1] if places else ("0", "0")
-    path = re.search(rf'\.file\s+{file}\s+"([^"]+)"', text)
-    return f"{Path(path[1]).name if path else '?'}:{line}"
+    places = re.findall(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)", text[:at])
+    number, line, column = places[-1] if places else ("0", "0", "0")
+    path = re.search(rf'\.file\s+{number}\s+"([^"]+)"', text)
+    file = path[1] if path else "?"
+    calls = chains.of(file, int(line), int(column)).calls
+    return [f"{Path(file).name}:{line}" for file, line in (*calls, (file, line))]
 
 
 def plant(launch: Any, before: dict, out: Path) -> None:
@@ -106,7 +109,7 @@ def plant(launch: Any, before: dict, out: Path) -> None:
                 start, module = time.perf_counter(), ptx.parse(every[number])
                 wrong = replace(launch, program=Program(module.functions[name], module))
                 kind, report = verdict(wrong, run, right)
-                facts = {"fault": fault, "place": number, "of": len(every), "line": line_of(text, every[number])}
+                facts = {"fault": fault, "place": number, "of": len(every), "lines": lines_of(text, every[number])}
                 facts["run"] = bool(kind) or reached(launch, text, every[number], run, right)
                 facts |= {"kind": kind, "report": report, "seconds": round(time.perf_counter() - start, 2)}
                 with out.open("a") as file:
