@@ -16,6 +16,7 @@ from .shadow import BLOCK_AT, SITE_MASK
 CTA_SCOPE, CLUSTER_SCOPE = 1, 2
 MARK = 0x6D62_6172_7269_6572  # what lies in the bytes of an mbarrier until something else is written there
 _ARRIVE, _DROP = "{who} arrives ({}), {} to come", "{who} drops ({}), {} to come"
+_LANDED = "{} bytes land, {} outstanding"
 
 
 class NamedBarrier:
@@ -236,7 +237,11 @@ class MBarrier:
     def complete_bytes(self, size: int, clock: Clock | None, issue: Issue) -> None:
         """``size`` bytes of an asynchronous operation have landed; ``clock``: and with them the whole of it."""
         self.tx -= size
-        self.note("{} bytes land, {} outstanding", None, (), 0, size, self.tx)
+        last, *_, values = self.history[-1]
+        if last is _LANDED:  # one more piece of a copy, or of several
+            self.history.pop()
+            size += values[0]
+        self.note(_LANDED, None, (), 0, size, self.tx)
         if clock is not None:
             self.arrived.append(Arrival(clock, CLUSTER_SCOPE, issue.warp.block.number, landed=True))
         self.check_tx(issue.warp, [issue.lane], issue.site)

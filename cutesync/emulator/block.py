@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import route
 from .async_copy import Groups
 from .clocks import ACTORS, Clock, WarpClock
 from .fragment import CONVERGE, RUN, Fragment
@@ -75,6 +76,7 @@ class Warp:
         self.located: dict = {}  # by register and size of access: its value, and the region and rows there
         self.stores: dict = {}  # the last copy to global memory of each instruction, which lanes share
         self.tiles: dict = {}  # accumulators that are not in registers, by their slots
+        self.route = route.empty()
         self.budgets: list = []  # setmaxnreg so far: (site, registers)
         self.fragments = [Fragment(self, 0, self.live)]
         self.priority = 0.0

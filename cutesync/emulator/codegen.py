@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import gate, lanes, steady, syntax
+from . import gate, lanes, route, steady, syntax
 from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
 from .instructions.registry import unknown
@@ -230,6 +230,8 @@ class Program:
             self._guard(e, instr)
             if self.tensor_registers:
                 self._watch(e, instr)
+            if route.synchronizes(instr):
+                e.effect(e.bound(route.passed, e.site()))
             emitter(instr)(e, instr)
 
     def _steady_first(self, e: Emitter, start: int, last: int) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import route
 from .barriers import ClusterBarrier, MBarrier, NamedBarrier
 from .clocks import ACTORS, LANES, Clock
 from .report import actor, lane_list
@@ -98,7 +99,7 @@ def _named(barrier: NamedBarrier) -> list[str]:
 def _phase(f, barrier: MBarrier) -> list[str]:
     came = barrier.count - barrier.pending
     if barrier.phase == 0 and not came and not barrier.tx and "parity 0" in (f.waits or ""):
-        return [
+        return _not_released(f, barrier) or [
             f"nobody has arrived at {barrier.name} yet. If its first wait is to pass (a stage that is empty at first), "
             "that wait is for parity 1"
         ]
@@ -106,5 +107,24 @@ def _phase(f, barrier: MBarrier) -> list[str]:
         if came and barrier.count == came * lanes:
             return [f"{barrier.name} counts {barrier.count} arrivals, and one lane of each {what} arrives: {came}"]
     if barrier.pending:
-        return [f"{barrier.name} lacks {barrier.pending} of {barrier.count} arrivals: its count, or a path without one"]
+        return [
+            f"{barrier.name} lacks {barrier.pending} of {barrier.count} arrivals: its count, or a path without one",
+            *_not_released(f, barrier),
+        ]
+    return []
+
+
+def _not_released(f, barrier: MBarrier) -> list[str]:
+    """A warp that has waited for a stage of a pipeline and not arrived at the barrier of its release since."""
+    machine, name = f.warp.machine, barrier.name.partition(" (shared")[0]
+    full = name.replace(".empty[", ".full[") + " (shared"
+    for twin in barrier.block.mbarriers.values():
+        if twin is barrier or not twin.name.startswith(full):
+            continue
+        for (block, number), (_, time) in sorted(twin.knows.items(), key=lambda known: known[0]):
+            late = route.warp_of(machine, block, number)
+            if late not in (None, f.warp) and (block, number) not in barrier.knows:
+                steps = "; it ".join(["", *map(str.strip, route.since_time(late, time, waits=True))])
+                who = f"warp {number} of {machine.name_of(block)}"
+                return [f"{who} has waited for {twin.name} and not arrived at {name} since{steps}"]
     return []

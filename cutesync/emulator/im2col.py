@@ -78,9 +78,8 @@ class Im2colMap(Tensor):
         in_bounds = exists[:, None] & (
             (channel >= 0) & (channel < (self.tiled.stored_extent if store else self.extents[0]))
         )
-        addresses = (
-            wrapped(self.address) + (positions @ np.array(self.strides, np.int64))[:, None] + channel * self.element_bytes
-        )
+        pixels = wrapped(self.address) + positions @ np.array(self.strides, np.int64)
+        addresses = pixels[:, None] + channel * self.element_bytes
         row = self.swizzle or self.channels * self.element_bytes
         shared = (
             shared_address

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import CutesyncError
-from . import stuck
+from . import route, stuck
 from .async_copy import Operation
 from .block import MAX_BLOCKS, Block, Warp
 from .clocks import ACTORS
@@ -310,6 +310,8 @@ class Machine:
             head.append(actor(warp, lanes, self.program.sites[site - 1].loc if site else None))
         if site:
             head.append(f"  at {self.program.sites[site - 1].where()}")
+        if warp is not None and severity != "note":
+            head += route.before(warp, site)
         body = head + list(lines)
         if len(body) > _MAX_LINES:
             body = [*body[:_MAX_LINES], f"... and {len(body) - _MAX_LINES} more lines"]

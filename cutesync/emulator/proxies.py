@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from . import route
 from .async_copy import Issue
 from .clocks import ACTORS, GLOBAL, LANES, SHARED
 from .lanes import count_nonzero as cnz
@@ -140,6 +141,7 @@ class AsyncAccess:
         ]
         if other:
             lines.append(f"  at {self.issue.machine.program_of((key >> BLOCK_AT) - 1).sites[other - 1].where()}")
+        lines += route.since_access(self.issue.machine, key)
         fence = "fence.proxy.async" + ("" if self.space == SHARED else " (without .shared, for this is global memory)")
         lines.append(f"a {fence} must stand between them: {where}")
         self.issue.fail(kind, f"no fence.proxy.async between {what}", lines)

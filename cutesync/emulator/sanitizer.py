@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import hints, proxies
+from . import hints, proxies, route
 from .async_copy import Issue, Side
 from .block import Warp
 from .clocks import ACTORS, LANES
@@ -292,6 +292,7 @@ class Sanitizer(Releases):
         ]
         if first:
             lines.append(f"  at {first.where()}")
+        lines += route.since_access(machine, key)
         lines += [f"hint: {line}" for line in hints.of_race(machine, warp, lane, key, before)]
         title, at = "of the same bytes with nothing to order them", (warp, [lane], access.site)
         if harmless:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
-from . import hints
+from . import hints, route
 from .barriers import MBarrier, NamedBarrier
 from .fragment import CONVERGE, POLL, Fragment, mask_of
 from .report import actor, lane_list
 
 _MAX_BARRIERS, _MAX_GROUPS = 4, 12
+_ANY_BLOCK = re.compile(r"block \([\d, ]+\)")  # alike barriers of several blocks are told once
 
 
 def waiting(f: Fragment) -> str:
@@ -36,10 +39,15 @@ def groups(fragments: list[Fragment]) -> list[str]:
         first = members[0]
         more = f" (and {len(members) - 1} more like it: {others(members)})" if len(members) > 1 else ""
         who = actor(first.warp, np.flatnonzero(first.mask), first.where().loc)
-        lines += [f"{who}{more} {waiting(first)}", f"  at {place}"]
+        lines += [f"{who}{more} {waiting(first)}", f"  at {place}", *came(first)]
     if len(alike) > _MAX_GROUPS:
         lines.append(f"... and {len(alike) - _MAX_GROUPS} more places")
     return lines
+
+
+def came(f: Fragment) -> list[str]:
+    """By which steps a fragment has come to where it waits."""
+    return route.before(f.warp, f.warp.machine.program.site(f.where()))
 
 
 def others(members: list[Fragment]) -> str:
@@ -67,10 +75,11 @@ def report(machine) -> None:
         if isinstance(barrier, MBarrier):
             barrier.blame_bytes()
     lines = groups(fragments)
-    for line in dict.fromkeys(line for f in fragments for line in hints.of_waiting(f)):
-        lines.append(f"hint: {line}")
+    advice = {_ANY_BLOCK.sub("", line): line for f in reversed(fragments) for line in reversed(hints.of_waiting(f))}
+    lines += [f"hint: {line}" for line in reversed(advice.values())]
     lines += not_started(machine)
-    for thing in [t for t in things if hasattr(t, "history_lines")][:_MAX_BARRIERS]:
+    told = {_ANY_BLOCK.sub("", t.name): t for t in reversed(things) if hasattr(t, "history_lines")}
+    for thing in list(reversed(told.values()))[:_MAX_BARRIERS]:
         lines += thing.history_lines()
     kind, title = "deadlock", "every thread left waits for something that cannot happen any more"
     if all(f.state is CONVERGE for f in fragments):

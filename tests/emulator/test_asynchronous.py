@@ -180,7 +180,8 @@ def test_equal_copies_to_the_same_bytes_are_a_warning():
 \tmov.u32 %r1, smem;
 \tand.b32 %r9, %r0, 31;
 \tmad.lo.u32 %r3, %r0, 16, %r1;
-\tst.shared.v4.b32 [%r3], {{%r9, {value}, %r9, %r9}};
+\tmov.u32 %r8, 0x7FF80000;  // with it, the upper 8 bytes are a NaN
+\tst.shared.v4.b32 [%r3], {{%r9, {value}, %r9, %r8}};
 \tfence.proxy.async.shared::cta;
 \tbar.warp.sync -1;
 \tsetp.eq.u32 %p1, %r9, 0;

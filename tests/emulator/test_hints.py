@@ -8,6 +8,7 @@ import pytest
 
 from cutesync import emulator
 from cutesync.emulator import source
+from cutesync.emulator.settings import Settings
 from cutesync.emulator.syntax import Loc
 
 from .bugs import BUGS
@@ -26,6 +27,45 @@ HINTS = {
 def test_the_cause_is_named(name):
     text = reported(BUGS[name].kinds, HINTS[name], BUGS[name].run, False)
     assert "hint: " in text and len(text.split("\n")) < 40
+
+
+def test_the_steps_before_and_behind_an_access():
+    """Between which synchronizing instructions the missing one belongs: warp 1 reads what warp 0 writes, behind a flag
+    that orders nothing. What polls is one step."""
+    body = """
+    .file 1 "steps.py"
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, smem;
+    setp.lt.u32 %p1, %r1, 32;
+    @%p1 st.shared.u32 [%r2+4], 0;
+    .loc 1 3 0
+    bar.sync 0;
+    @!%p1 bra READ;
+    .loc 1 5 0
+    st.shared.u32 [%r2], 7;
+    .loc 1 6 0
+    bar.warp.sync -1;
+    .loc 1 7 0
+    fence.acq_rel.cta;
+    st.relaxed.cta.shared.u32 [%r2+4], 1;
+    ret;
+    READ: ld.relaxed.cta.shared.u32 %r4, [%r2+4];
+    .loc 1 9 0
+    fence.proxy.async;
+    setp.eq.u32 %p2, %r4, 0;
+    @%p2 bra READ;
+    .loc 1 10 0
+    ld.shared.u32 %r5, [%r2];"""
+    text = kernel_text(body, 1, shared=16)
+    how: dict = {"block": (64, 1, 1), "settings": Settings("round_robin")}
+    lines = reported("race", "", launch, text, np.zeros(1, np.uint32), **how).split("\n")
+    steps = {
+        "at steps.py:10": "came from steps.py:3 (bar.sync), :9 (fence.proxy.async)",
+        "at steps.py:5": "went on to steps.py:6 (bar.warp.sync), :7 (fence.acq_rel.cta)",
+    }
+    for access, told in steps.items():
+        place = next(i for i, line in enumerate(lines) if access in line)
+        assert lines[place + 1].strip() == told
 
 
 def test_functions_and_barriers_have_the_names_of_the_source():

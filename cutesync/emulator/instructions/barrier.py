@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import route
 from ..async_copy import Issue
 from ..barriers import CLUSTER_SCOPE, CTA_SCOPE, MARK, ClusterBarrier, MBarrier, NamedBarrier
 from ..clocks import ACTORS, each
@@ -163,7 +164,10 @@ def check_initialised(warp, lanes, barrier: MBarrier, site: int) -> None:
                 warp,
                 others,
                 site,
-                [f"initialised at {warp.machine.program.sites[barrier.site - 1].where()}"],
+                [
+                    f"initialised at {warp.machine.program.sites[barrier.site - 1].where()}",
+                    *route.since_time(owner, time),
+                ],
             )
     if others and not warp.clock.single:
         barrier.known_to.add((warp.block.number, warp.index))

@@ -115,7 +115,8 @@ def sharing(f, lanes, site: int, operator: str, *operands):
 
 def unchanged(source: Side, target: Side, keep, granules: np.ndarray, size: int) -> bool:
     """Whether ``target`` holds at these granules what a copy of ``source`` brings, as both are now."""
-    differ = (source.read(slice(None)) != target.read(slice(None))).reshape(len(target.offsets), -1).any(1)
+    new, old = (np.ascontiguousarray(side.read(slice(None))).view(np.uint8) for side in (source, target))
+    differ = (new != old).reshape(len(target.offsets), -1).any(1)
     units = np.sort(target.offsets[differ if keep is None else differ & keep])
     last = np.searchsorted(units, granules + size) - 1  # the last of these units that begins before a granule's end
     return not ((last >= 0) & (units[last] + target.unit > granules)).any() if len(units) else True

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .harmless import HARMLESS
 from .kernels import KERNELS, Outside
+from .lines import leads_to
 
 _TIMEOUT = 900
 
@@ -45,7 +46,7 @@ def planted(folder: Path, kernel: Outside, scratch: Path) -> list[dict]:
 
 def main(folder: Path, words: list[str]) -> None:
     wanted = [k for k in KERNELS if (folder / k.project).is_dir() and (not words or any(w in k.script for w in words))]
-    print("| kernel | fault | places | planted | not run | reported | as |\n|---|---|---|---|---|---|---|")
+    print("| kernel | fault | places | planted | not run | reported | near | between | as |\n" + 9 * "|---" + "|")
     missed = []
     with tempfile.TemporaryDirectory() as name:
         for kernel in wanted:
@@ -57,12 +58,14 @@ def main(folder: Path, words: list[str]) -> None:
                 text = ", ".join(f"`{kind}` {count}" for kind, count in kinds.most_common())
                 reported = sum(bool(f["kind"]) for f in some)
                 count = sum(f["of"] for f in some if f["place"] == 0)
-                row = kernel.script, fault, count, len(some), idle, reported, text
+                led = Counter(leads_to(f["report"], f["lines"]) for f in some if f["kind"])
+                row = kernel.script, fault, count, len(some), idle, reported, led["near"], led["between"], text
                 print(f"| {' | '.join(map(str, row))} |", flush=True)
                 for f in some:
                     if f["run"] and not f["kind"]:
                         why = HARMLESS.get((Path(kernel.script).name, fault, f["place"]), "NOT EXPLAINED")
-                        missed.append(f"{kernel.script}: {fault}, place {f['place']} of {f['of']}, {f['lines'][-1]}: {why}")
+                        line = f["lines"][-1]
+                        missed.append(f"{kernel.script}: {fault}, place {f['place']} of {f['of']}, {line}: {why}")
     print("\nversions: " + ", ".join(f"{name} {version(folder, name)}" for name in {k.project for k in wanted}))
     print("\n".join(["run and not reported:", *missed]) if missed else "all that run are reported")
 
