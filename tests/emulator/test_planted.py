@@ -12,6 +12,7 @@ from cutesync.emulator import EmulationError
 from ..faults import each, op, plus
 from .bugs import BUGS, CONTROL, Bug
 from .bugs.kit import START
+from .outside.lines import leads_to
 
 WAIT = r"mbarrier\.try_wait[^\n;]*, (?P<n>[01]);"
 ANY = "any kind"
@@ -81,3 +82,17 @@ def test_every_planted_fault_is_found(fault):
                 assert kinds == ANY or kind in kinds.split(), (name, number, report)
                 assert re.search(word, report), (name, number, report)
     assert places and survivors == list(HARMLESS.get(fault, {}))
+
+
+@pytest.mark.parametrize(
+    "line,led", [(894, "near"), (817, "near"), (840, "between"), (865, "between"), (750, ""), (880, "")]
+)
+def test_which_lines_a_report_leads_to(line, led):
+    report = """race: write and read of the same bytes with nothing to order them
+  block (0, 0, 0) warp 0 lane 0
+    at /a/gemm.py:894 in kernel (cp.async.bulk.tensor [%r1], [%r2])
+    came from other.py:8 (fence.proxy.async), gemm.py:904 (bar.sync)
+  unordered with the read by block (0, 0, 0) warp 4
+    at /a/gemm.py:812 in kernel (wgmma.mma_async)
+    went on to gemm.py:855 (mbarrier.try_wait), :872 (mbarrier.arrive)"""
+    assert leads_to(report, ["helper.py:840", f"gemm.py:{line}"]) == led
