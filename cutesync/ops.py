@@ -68,7 +68,7 @@ class Operator:
         """Apply the operator to NumPy values, element by element."""
         if self.fn is not None:
             return on_arrays(self.fn, a, b, *index)
-        return _NUMPY[self.name](a, b)
+        return UFUNCS[self.name](a, b)
 
 
 def on_arrays(fn: Callable, *arrays: Any) -> Any:
@@ -84,7 +84,7 @@ def on_arrays(fn: Callable, *arrays: Any) -> Any:
     return np.array(found).reshape(given[0].shape)
 
 
-_NUMPY = {
+UFUNCS = {
     "add": np.add,
     "mul": np.multiply,
     "min": np.minimum,

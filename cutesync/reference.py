@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .dtypes import BOOL, FLOAT8, dtype, element_type, sum_dtype
-from .ops import on_arrays, operator, required_parameters
+from .ops import UFUNCS, on_arrays, operator, required_parameters
 from .reference_flags import (  # noqa: F401 (part of this module's names)
     adjacent_difference,
     flag_heads,
@@ -50,17 +50,7 @@ def _reduce_named(values, parsed, accumulate, axes, keepdims, init):
     if parsed.name in ("add", "mul") and accumulate.kind == "f":
         values = values.astype(np.float64)
     name = {"add": "any", "mul": "all"}.get(parsed.name, parsed.name) if accumulate.kind == "b" else parsed.name
-    ufunc = {
-        "add": np.add,
-        "mul": np.multiply,
-        "min": np.minimum,
-        "max": np.maximum,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-        "any": np.logical_or,
-        "all": np.logical_and,
-    }[name]
+    ufunc = UFUNCS[name]
     options = {} if init is None else {"initial": init}
     element = {} if name in ("any", "all", "min", "max") else {"dtype": values.dtype}
     if name in ("any", "all"):

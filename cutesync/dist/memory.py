@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..runtime import backend
+from ..runtime import backend, workspace
 
 if TYPE_CHECKING:
     from .team import Team
@@ -48,7 +48,7 @@ class SymmetricMemory:
     is gone, unless it is that of a graph, which may be replayed for ever, or other processes have it."""
 
     def __init__(self, ordinals: tuple[int, ...], of_graph: bool, team: Team | None = None) -> None:
-        _free_what_is_given_up()
+        workspace.free(_given_up)
         self.ordinals, self.team = ordinals, team
         self.lasts = of_graph or team is not None
         self._staged: tuple[int, tuple[int, ...]] = 0, ()  # bytes, and addresses
@@ -73,13 +73,3 @@ class SymmetricMemory:
     def __del__(self, given_up: list = _given_up) -> None:
         if hasattr(self, "bases") and not self.lasts:
             given_up.extend(zip(self.ordinals, self.bases))
-
-
-def _free_what_is_given_up() -> None:
-    """Free memory that no launch can use any more. What the driver cannot free now is tried again next time."""
-    left = []
-    while _given_up:
-        ordinal, base = _given_up.pop()
-        if not backend.of(ordinal).free_workspace(base, ordinal):
-            left.append((ordinal, base))
-    _given_up.extend(left)

@@ -88,7 +88,7 @@ def forget(ordinal: int, stream: int) -> None:
     with _lock:
         for key in [key for key in _by_stream if key[:2] == (ordinal, number)]:
             del _by_stream[key]
-        _free_what_is_given_up()
+        free(_given_up)
 
 
 def _keep(table: dict, key: tuple, size: int, cleared: int) -> Workspace:
@@ -112,7 +112,7 @@ def _make(table: dict, key: tuple, size: int, cleared: int) -> Workspace:
     else:
         if table.pop(key, None) is None:
             _make_room(key)
-        _free_what_is_given_up()
+        free(_given_up)
     _made += 1
     table[key] = made = Workspace(key[0], size, cleared)
     return made
@@ -137,11 +137,11 @@ def _make_room(key: tuple) -> None:
     _most[ordinal] = most
 
 
-def _free_what_is_given_up() -> None:
-    """Free memory that no caller holds. What the driver cannot free now is tried again next time."""
+def free(given_up: list[tuple[int, int]]) -> None:
+    """Free memory that nobody holds: pairs of device and address. What the driver cannot free now stays in the list."""
     left = []
-    while _given_up:
-        ordinal, base = _given_up.pop()
+    while given_up:
+        ordinal, base = given_up.pop()
         if not backend.of(ordinal).free_workspace(base, ordinal):
             left.append((ordinal, base))
-    _given_up.extend(left)
+    given_up.extend(left)
