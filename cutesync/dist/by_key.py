@@ -27,8 +27,7 @@ from ..runtime.view import View
 from .exchange import Exchange, Side
 from .parts import Key
 from .reduce import full_ranks
-from .select import Ragged
-from .sharded import Sharded
+from .sharded import Ragged, Sharded
 from .work import Work
 
 
@@ -115,10 +114,10 @@ class ByKeyPlan:
                     x, *others = values[rank]
                     one = self.finish(self.finish_key, x, None, stream if explicit else None, tuple(others))
                     values[rank] = one if isinstance(one, tuple) else (one,)
-        counts, offsets, totals = (Sharded.of_results(self.group, of, None) for of in zip(*numbers))
+        counts, offsets, totals = zip(*numbers)
         results = [(*made[: self.keys], *own) for made, own in zip(found, values)]
         ragged = [Ragged(Sharded.of_results(self.group, parts, 0), counts, offsets) for parts in zip(*results)]
-        return *ragged, totals
+        return *ragged, Sharded.of_results(self.group, totals, None)
 
     def _edges(self, keys: list[View]) -> list[int]:
         """Return the addresses of the first elements of a part's keys, then of the last ones; 0 of an empty part."""

@@ -16,7 +16,8 @@ from ..kernels.topk.spec import TopKSpec
 from ..runtime import arrays
 from ..runtime.call import Family
 from . import by_key, flags, product as products, reduce, scan, scan_by_key, select, topk
-from .sharded import Sharded
+from .inputs import Inputs, check_whole, is_whole
+from .sharded import Ragged, Sharded
 
 if TYPE_CHECKING:
     from .group import Group
@@ -26,15 +27,19 @@ _MOST_PLANS = 1024
 
 def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple, out: Any, stream: Any) -> Any:
     """Make a call of a family; ``call`` is its front end, and ``given`` are its inputs."""
+    ragged = None
+    if type(given[0]) is Ragged:
+        ragged, given = given[0], _rooms(family, given)
     if len(given) == 1:
         ((first,), xs) = given, given
-        key: tuple = (family.name, arguments, first.key)
+        key: tuple = (family.name, arguments, ragged is None, first.key)
     else:
-        first, xs = given[0], tuple([x for x in given if x is not None])
+        first, xs = given[0], given
         for x, name in zip(given, family.inputs):
             if x is not None and type(x) is not Sharded:
-                raise ArgumentTypeError(explain(name, f"a {type(x).__name__} beside a Sharded", "a Sharded"))
-        key = (family.name, arguments, *[None if x is None else x.key for x in given])
+                came, allowed = f"a {type(x).__name__} beside a Sharded", "a Sharded"
+                raise ArgumentTypeError(explain(name, came, allowed, "group.shard(x, axis=None) copies it to each"))
+        key = (family.name, arguments, ragged is None, *[None if x is None else x.key for x in given])
     group, outs = first.group, None
     if out is not None:
         outs = _outs(family, group, out)
@@ -44,16 +49,31 @@ def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple,
     except TypeError:  # an unhashable argument: the plan is used once
         plan, key = None, ()
     if plan is None:
-        plan = _plan(family, call, arguments, given, outs)
+        plan = _plan(family, call, arguments, given, outs, ragged)
         if len(group.plans) >= _MOST_PLANS:
             group.plans.clear()
         if key:
             group.plans[key] = plan
+    if ragged is not None:
+        return plan.run(xs, group.streams(first, stream), stream is not None, None, ragged)
     if outs is None:
         return plan.run(xs, group.streams(first, stream), stream is not None)
-    _check_apart(xs, outs, in_place=getattr(plan, "in_place", False))
+    _check_apart(tuple(x for x in xs if x is not None), outs, in_place=getattr(plan, "in_place", False))
     plan.run(xs, group.streams(first, stream), stream is not None, outs)
     return out
+
+
+def _rooms(family: Family, given: tuple) -> tuple:
+    """Return the inputs of a call, with the Sharded that has the values of each Ragged."""
+    first, found = given[0], []
+    for x, name in zip(given, family.inputs):
+        if type(x) is Ragged and x.counts is not first.counts:
+            allowed = f"values that lie as those of {family.inputs[0]} do"
+            raise ArgumentValueError(explain(name, repr(x), allowed, "select both in one call"))
+        if type(x) is Sharded and not is_whole(name):
+            raise ArgumentTypeError(explain(name, "a Sharded beside a Ragged", "a Ragged"))
+        found.append(x.room if type(x) is Ragged else x)
+    return tuple(found)
 
 
 def _outs(family: Family, group: Group, out: Any) -> tuple[Sharded, ...]:
@@ -99,15 +119,25 @@ def _check_apart(xs: tuple[Sharded, ...], outs: tuple[Sharded, ...], in_place: b
                     raise ArgumentValueError(explain("out", "memory that overlaps another array of the call", allowed))
 
 
-def _plan(family: Family, call: Callable, arguments: tuple, given: tuple, outs: tuple[Sharded, ...] | None) -> Any:
+def _plan(
+    family: Family,
+    call: Callable,
+    arguments: tuple,
+    given: tuple,
+    outs: tuple[Sharded, ...] | None,
+    ragged: Ragged | None,
+) -> Any:
     """Check the arguments, and return the plan of a call."""
     spec = _spec(family, arguments, given, outs)
     xs = tuple(x for x in given if x is not None)
     plan: Any = None
+    if ragged is not None and (outs is not None or not isinstance(spec, (ReduceSpec, ScanSpec)) or type(spec.n) is int):
+        came = f"a Ragged, for {family.name}" + (" with out=" if outs else " with n= that is a number")
+        raise ArgumentTypeError(explain(family.inputs[0], came, "a Sharded", "np.asarray(x) copies it"))
     if isinstance(spec, ReduceSpec):
-        plan = reduce.plan_of(call, arguments, spec, xs)
+        plan = reduce.plan_of(call, arguments, spec, given, Inputs(family.inputs, given, ragged is not None))
     if isinstance(spec, ScanSpec):
-        plan = scan.plan_of(call, arguments, spec, xs)
+        plan = scan.plan_of(call, arguments, spec, given, Inputs(family.inputs, given, ragged is not None))
     if isinstance(spec, FlagSpec):
         plan = flags.plan_of(call, arguments, spec, xs)
     if isinstance(spec, SelectSpec):
@@ -132,6 +162,9 @@ def _spec(family: Family, arguments: tuple, given: tuple, outs: tuple[Sharded, .
     for x, name in zip(given[1:], family.inputs[1:]):
         if x is None or (product and x.group is first.group):
             continue
+        if x.group is first.group and is_whole(name):
+            check_whole(x, name, first)
+            continue
         if x.group is not first.group or x.axis != first.axis or x.offsets != first.offsets:
             raise ArgumentValueError(explain(name, repr(x), f"an array sharded as {family.inputs[0]} is, {first!r}"))
     views = tuple(None if x is None else x.view for x in given)
@@ -139,5 +172,5 @@ def _spec(family: Family, arguments: tuple, given: tuple, outs: tuple[Sharded, .
     return family.parse(arguments, padded, outs[0].view if outs else None)
 
 
-arrays.ADAPTERS[Sharded] = arrays.SHARDED
+arrays.ADAPTERS[Sharded] = arrays.ADAPTERS[Ragged] = arrays.SHARDED
 arrays.SHARDED.calls = call_sharded

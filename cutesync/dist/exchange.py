@@ -23,7 +23,7 @@ THREADS = 256  # of a block, an element each
 @dataclass(frozen=True)
 class Side:
     """One device's part in an exchange: whether it has states, a bit for each rank whose states it combines, and its
-    run-time arguments."""
+    run-time arguments, None for those that each call gives."""
 
     own: bool
     take: int
@@ -45,7 +45,9 @@ class Exchange:
     ) -> None:
         self.group, self.operation, self.count, self.sides, self.init = group, operation, count, tuple(sides), init
         self.where = None if init is None else "last" if last else "first"
-        self.steps = tuple(t.size for t in (*operation.sources, *operation.results))
+        sizes = [[t.size for t in types] for types in (operation.sources, operation.results)]
+        self.given = [name for name, value in zip(numbered("arg", operation.args), sides[0].args) if value is None]
+        self.steps = (*sizes[0], *[0] * len(self.given), *sizes[1])
         self._launches: dict[SymmetricMemory, list[tuple[int, tuple[Run, ...]]]] = {}
 
     def prepare(self, memory: SymmetricMemory) -> list[tuple[int, tuple[Run, ...]]]:
@@ -72,8 +74,8 @@ class Exchange:
             self.launch(work.memory, rank, addresses[rank], stream)
 
     def launch(self, memory: SymmetricMemory, rank: int, addresses: tuple[int, ...], stream: int) -> None:
-        """Launch on one device. ``addresses`` are those of the values of its states (0, if it has none), then those of
-        its results."""
+        """Launch on one device. ``addresses`` are those of the values of its states (0, if it has none), then the
+        run-time arguments of the call, then the addresses of its results."""
         for start, runs in self.prepare(memory):
             places = tuple(p + start * step for p, step in zip(addresses, self.steps)) if start else addresses
             runs[rank](places, stream)
@@ -85,7 +87,7 @@ class Exchange:
         shared = {"count": count, "capacity": memory.capacity, "signature": signature}
         shared |= {f"peer{rank}": base for rank, base in enumerate(memory.bases)}
         shared |= dict(zip(numbered("init", operation.registers), self.init or ()))
-        names = (*numbered("x", operation.sources), *numbered("out", operation.results))
+        names = (*numbered("x", operation.sources), *self.given, *numbered("out", operation.results))
         made = []
         for rank, (ordinal, side) in enumerate(zip(self.group.ordinals, self.sides)):
             values = shared | {"rank": rank, "take": side.take, "own": int(side.own)}
@@ -115,10 +117,12 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
 
     def make() -> Any:
         from .by_key_kernel import RunSeamKernel
+        from .counted_kernel import CountedExchangeKernel
         from .exchange_kernel import ExchangeKernel
         from .seam_kernel import SeamKernel
 
-        kernel: Any = {"seam": SeamKernel, "run seam": RunSeamKernel}.get(operation.key[0], ExchangeKernel)
+        kernels: dict[Any, Any] = {"seam": SeamKernel, "run seam": RunSeamKernel, "counted": CountedExchangeKernel}
+        kernel = kernels.get(operation.key[0], ExchangeKernel)
         return kernel(operation.monoid(), ranks, where, single)
 
     parameters = (*inputs, *outputs, *start, *args, *peers, *numbers)

@@ -86,13 +86,19 @@ class ExchangeKernel:
         state, late = link.combined(self.monoid, at)
         link.stop_if(late)
         if link.call.take != 0:
-            if cutlass.const_expr(self.start == "first"):
-                state = self.monoid.combine(init, state)
-            if cutlass.const_expr(self.start == "last"):
-                state = self.monoid.combine(state, init)
+            if cutlass.const_expr(self.start is not None):
+                state = self.started(init, state)
             self.save(x, out, at, state)
         elif cutlass.const_expr(self.start is not None):
-            self.save(x, out, at, init)
+            self.save(x, out, at, self.alone(init))
+
+    def started(self, init, state):
+        """The state together with ``init``."""
+        return self.monoid.combine(*((init, state) if self.start == "first" else (state, init)))
+
+    def alone(self, init):
+        """The state of ``init`` where no rank has one."""
+        return init
 
     def save(self, x, out, at, state) -> None:
         for pointer, result in zip(pointers_of(out), self.monoid.results_of(state)):

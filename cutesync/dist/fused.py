@@ -3,7 +3,6 @@ sends its state to the other devices, waits for theirs, and stores the result of
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,9 +72,9 @@ class FusedReduce:
         self.choices = [_choice(spec.reduction, xs, rank) for rank in range(self.group.size)]
         self._launches: dict[SymmetricMemory, tuple[Run, ...]] = {}
 
-    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[int], work: Work) -> None:
+    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[int], work: Work, more: None = None) -> None:
         """Launch on all devices. ``targets`` are the addresses of the results: all of the first device, then all of
-        the next."""
+        the next. A call has no other inputs."""
         runs = self._launches.get(work.memory)
         if runs is None:  # all are made, and their kernels loaded, before one runs
             ranks = range(self.group.size)
@@ -97,13 +96,6 @@ class FusedReduce:
         own = {"counters": base + GATHER, "scratch": base + memory.gather_slots}
         extents, ordinal = (1, self.lengths[rank], 1), self.group.ordinals[rank]
         return launch(self.choices[rank], self.fused, extents, None, ordinal, 0, args, own).run
-
-
-def can_fuse(spec: ReduceSpec, xs: tuple[Sharded, ...], full: list[int]) -> bool:
-    """Return whether one launch a device will do: of parts with elements, contiguous and aligned, to one result."""
-    if len(full) < xs[0].group.size or spec.init is not None or math.prod(spec.results[0][0]) != 1:
-        return False
-    return all(view.contiguous for x in xs for view in x.views) and None not in spec.args
 
 
 def _choice(first: Reduction | States, xs: tuple[Sharded, ...], rank: int) -> Choice:

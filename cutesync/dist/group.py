@@ -103,10 +103,12 @@ class Group:
     def __repr__(self) -> str:
         return f"Group({self.size} devices)"
 
-    def shard(self, x: Any, axis: int = 0, lengths: Sequence[int] | None = None) -> Sharded:
+    def shard(self, x: Any, axis: int | None = 0, lengths: Sequence[int] | None = None) -> Sharded:
         """Copy a NumPy array to the devices, spread along ``axis``: in parts of ``lengths``, by default as equal as
-        ``np.array_split`` makes them."""
+        ``np.array_split`` makes them. With ``axis`` None each device gets the whole array."""
         host = np.asarray(x)
+        if axis is None:
+            return Sharded(self, [self.put(host, rank) for rank in range(self.size)], None)
         axis = axis_number(axis, host.ndim)
         pieces = np.split(host, np.cumsum(self.lengths(host.shape[axis], lengths))[:-1], axis)
         return Sharded(self, [self.put(piece, rank) for rank, piece in enumerate(pieces)], axis)

@@ -56,7 +56,7 @@ class Apart:
         group, found = xs[0].group, []
         with group.together() as work:
             for rank, stream in enumerate(streams):
-                x, *others = (y.parts[rank] for y in xs)
+                x, *others = (None if y is None else y.parts[rank] for y in xs)
                 work.at(rank)
                 raw = stream if explicit else None
                 found.append(self.call(self.arguments, x, part_of(outs, rank), raw, tuple(others)))

@@ -16,19 +16,24 @@ from typing import Any
 
 from ..dtypes import INT64
 from ..errors import ArgumentValueError, explain
+from ..kernels.args import plan_with_numbers
 from ..kernels.named import Named
+from ..kernels.reduce.named import Arguments as NamedArguments
 from ..kernels.reduce.plan import places, plan
-from ..kernels.reduce.spec import ReduceSpec, Reduction
+from ..kernels.reduce.spec import IN_MEMORY, ReduceSpec, Reduction
+from ..kernels.reduce.strided_plan import of_nothing
 from ..kernels.states import Argument, States
 from ..ops import Operator
 from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
+from .counted import Counted as CountedStates, with_nothing
 from .exchange import Exchange, Side
 from .fused import FusedReduce
+from .inputs import Inputs, More, bits_of, places_of
 from .leading import Counted, leading, leading_lengths
 from .parts import Apart, Key, Results
-from .sharded import Sharded
+from .sharded import Ragged, Sharded
 from .work import Work
 
 
@@ -54,22 +59,29 @@ class ReducePlan:
 
     results = Results(None)
 
-    def __init__(self, spec: ReduceSpec, xs: tuple[Sharded, ...], full: list[int]) -> None:
+    def __init__(self, spec: ReduceSpec, xs: tuple[Sharded, ...], full: list[int], inputs: Inputs | None) -> None:
         first = xs[0]
-        self.group, take = first.group, sum(1 << rank for rank in full)
+        self.group, take, self.inputs = first.group, sum(1 << rank for rank in full), inputs
         self.like = list(zip(*(self.group.allocators(first, shape, dtype) for shape, dtype in spec.results)))
         self.count = len(spec.results)
         sides = [Side(rank in full, take, _args(spec, first, rank)) for rank in range(self.group.size)]
-        self.passes = passes_of(spec, _last(spec), xs, sides)
+        self.passes = passes_of(spec, _last(spec), xs, sides, counted=inputs is not None and inputs.counted)
 
     def run(
-        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
+        self,
+        xs: tuple[Sharded, ...],
+        streams: tuple[int, ...],
+        explicit: bool,
+        outs: tuple[Sharded, ...] | None = None,
+        ragged: Ragged | None = None,
     ) -> Any:
-        group, results, targets = self.group, [], []
+        group, results, targets, more = self.group, [], [], None
         with Work(group, streams, explicit) as work:
+            if self.inputs is not None:
+                xs, more = self.inputs.data(xs), self.inputs.more(xs, ragged, work)
             if outs is not None:
                 targets = [at for of_rank in zip(*[y.pointers for y in outs]) for at in of_rank]
-                self.passes.launch_all(xs, targets, work)
+                self.passes.launch_all(xs, targets, work, more)
                 return outs
             at = work.at
             for rank, like in enumerate(self.like):
@@ -78,7 +90,7 @@ class ReducePlan:
                     y = empty(streams[rank], explicit)
                     results.append(y)
                     targets.append(library.address(y))
-            self.passes.launch_all(xs, targets, work)
+            self.passes.launch_all(xs, targets, work, more)
         count = self.count
         if count == 1:
             return Sharded.of_results(group, results, None)
@@ -86,34 +98,54 @@ class ReducePlan:
 
 
 def passes_of(
-    spec: ReduceSpec, last: Reduction | States, xs: tuple[Sharded, ...], sides: list[Side], backward: bool = False
+    spec: ReduceSpec,
+    last: Reduction | States,
+    xs: tuple[Sharded, ...],
+    sides: list[Side],
+    backward: bool = False,
+    counted: bool = False,
 ) -> FusedReduce | TwoPasses:
     """Return what reduces each part to states and exchanges them: one launch a device where that is possible. ``last``
-    is the operation on the states; ``init`` comes behind them if ``backward``."""
+    is the operation on the states; ``init`` comes behind them if ``backward``. ``counted``: only the devices know how
+    many elements of each part count; without ``init``, the result of none is the operator's identity, if it has one."""
     one = math.prod(spec.results[0][0]) == 1 and spec.init is None and None not in spec.args
+    if counted:
+        init = spec.init or spec.reduction.identity()
+        operation: Any = CountedStates(last, spec.init is not None)
+        sides = [replace(side, args=(*side.args, None)) for side in sides]
+        spec = replace(spec, reduction=with_nothing(spec.reduction, init), n=IN_MEMORY)
+        exchange = Exchange(xs[0].group, operation, math.prod(spec.results[0][0]), sides, init, backward)
+        return TwoPasses(Partials(spec, xs, [rank for rank, side in enumerate(sides) if side.own]), exchange, spec)
     if one and all(side.own for side in sides) and all(view.contiguous for x in xs for view in x.views):
         return FusedReduce(part_spec(spec.reduction, spec.shape, spec.axes, spec.args), last, xs, sides)
     exchange = Exchange(xs[0].group, last, math.prod(spec.results[0][0]), sides, spec.init, backward)
-    return TwoPasses(Partials(spec, xs, [rank for rank, side in enumerate(sides) if side.own]), exchange)
+    return TwoPasses(Partials(spec, xs, [rank for rank, side in enumerate(sides) if side.own]), exchange, spec)
 
 
 class TwoPasses:
     """Two launches a device."""
 
-    def __init__(self, partials: Partials, exchange: Exchange) -> None:
+    def __init__(self, partials: Partials, exchange: Exchange, spec: ReduceSpec) -> None:
         self.partials, self.exchange = partials, exchange
+        self.operation, self.args = spec.reduction, spec.args
 
-    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[int], work: Work) -> None:
+    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[int], work: Work, more: More | None = None) -> None:
         """Launch on all devices. ``targets`` are the addresses of the results: all of the first device, then all of
         the next."""
         held, addresses = [], []  # until the exchange that reads them is enqueued
         count = len(targets) // len(work.streams)
         for rank, stream in enumerate(work.streams):
             work.at(rank)
-            values, partials = self.partials.launch(rank, xs, stream if work.explicit else None)
+            values, partials = self.partials.launch(rank, xs, stream if work.explicit else None, more)
             held.append(partials)
-            addresses.append((*values, *targets[rank * count : (rank + 1) * count]))
+            given = () if more is None else self._given(more, rank)
+            addresses.append((*values, *given, *targets[rank * count : (rank + 1) * count]))
         self.exchange.launch_all(addresses, work)
+
+    def _given(self, more: More, rank: int) -> list[int]:
+        """Return what the exchange takes of the call's other inputs."""
+        found = bits_of(self.operation, self.args, more.args[rank])
+        return found if more.counts is None else [*found, arrays.adapter(more.counts[rank]).address(more.counts[rank])]
 
 
 class Partials:
@@ -121,22 +153,26 @@ class Partials:
 
     def __init__(self, spec: ReduceSpec, xs: tuple[Sharded, ...], full: list[int]) -> None:
         self.values = 2 if isinstance(spec.reduction.op, str) else len(spec.reduction.values)
-        self.call = _front_end(len(xs), self.values)
-        self.key, self.full = (Key(spec.reduction, spec.axes, spec.args),), full
+        places = places_of(spec.reduction, spec.args)
+        inputs = len(xs) + spec.args.count(None) - len(places) + (spec.n is not None)
+        self.call = _front_end(inputs, self.values, places)
+        self.key, self.full = (Key(spec.reduction, spec.axes, spec.args, spec.n),), full
 
-    def launch(self, rank: int, xs: tuple[Sharded, ...], stream: int | None) -> tuple[tuple[int, ...], Any]:
+    def launch(
+        self, rank: int, xs: tuple[Sharded, ...], stream: int | None, more: More | None
+    ) -> tuple[tuple[int, ...], Any]:
         """Launch the reduction of one part; ``stream`` None is the current one. Return the addresses of the values, and
         the arrays that hold them."""
         if rank not in self.full:
             return (0,) * self.values, None
         x, *others = (y.parts[rank] for y in xs)
-        found = self.call(self.key, x, None, stream, tuple(others))
+        found = self.call(self.key, x, None, stream, (*others, *(() if more is None else more.of(rank))))
         address = arrays.adapter(x).address
         return tuple(map(address, found if isinstance(found, tuple) else (found,))), found
 
 
 def plan_of(
-    call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...]
+    call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...], inputs: Inputs
 ) -> ReducePlan | Apart | Counted:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
     first = xs[0]
@@ -145,9 +181,15 @@ def plan_of(
         reduced = sum(other < axis for other in spec.axes) if axis is not None and not spec.keepdims else 0
         return Apart(call, arguments, Results(None) if axis is None else Results(axis - reduced, first.lengths))
     _check(spec, axis)
+    if inputs.ragged and spec.n is None and isinstance(spec.reduction, Named) and spec.args:
+        spec = replace(spec, args=(float(NamedArguments(*arguments).ddof),))  # subtracted from what counts
+    if inputs.counted:
+        of_nothing(replace(spec, n=IN_MEMORY))
+    if not full:
+        return Apart(call, arguments, Results(None))
     if isinstance(spec.n, int):
-        return _counted(call, arguments, spec, xs)
-    return ReducePlan(spec, xs, full) if full else Apart(call, arguments, Results(None))
+        return _counted(call, arguments, spec, inputs.data(xs))
+    return ReducePlan(spec, inputs.data(xs), full, inputs if inputs.counted or None in spec.args else None)
 
 
 def _counted(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Sharded, ...]) -> Counted | Apart:
@@ -160,7 +202,8 @@ def _counted(call: Callable, arguments: tuple, spec: ReduceSpec, xs: tuple[Shard
     full = full_ranks(taken[0])
     if not full:
         return Apart(call, arguments, Results(None))
-    return Counted(ReducePlan(replace(spec, shape=taken[0].shape, args=args, n=None), taken, full), first, lengths)
+    spec = replace(spec, shape=taken[0].shape, args=args, n=None)
+    return Counted(ReducePlan(spec, taken, full, None), first, lengths)
 
 
 def full_ranks(x: Sharded) -> list[int]:
@@ -170,13 +213,11 @@ def full_ranks(x: Sharded) -> list[int]:
 
 def _check(spec: ReduceSpec, axis: int) -> None:
     """Raise for what is not done along the sharded axis."""
-    what, allowed = f"along the sharded axis {axis}", "that of each device alone"
-    if spec.n is not None and not isinstance(spec.n, int):
-        raise ArgumentValueError(explain("n", f"an array, {what}", "a number"))
+    what = f"along the sharded axis {axis}"
     if spec.algorithm != "auto":
         raise ArgumentValueError(explain("algorithm", f"{spec.algorithm!r} of a Sharded", "'auto'"))
-    if None in spec.args:
-        raise ArgumentValueError(explain("args", what, allowed))
+    if isinstance(spec.n, int) and None in spec.args:
+        raise ArgumentValueError(explain("n", f"a number, with args, {what}", "an array"))
     operation = spec.reduction
     if getattr(operation, "takes_index", False):
         raise ArgumentValueError(explain("transform", f"one that takes the index, {what}", "one of the element alone"))
@@ -187,19 +228,28 @@ def _check(spec: ReduceSpec, axis: int) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _front_end(inputs: int, outputs: int) -> Callable:
+def _front_end(inputs: int, outputs: int, places: tuple[int, ...]) -> Callable:
+    """Return the front end of parts; ``places`` are those of run-time arguments that are numbers."""
     names = tuple(f"x{i or ''}" for i in range(inputs))
-    return front_end(Family(f"part of a reduction to {outputs}", names, _parse, plan, outputs=outputs, strided=True))
+    made = plan_with_numbers(plan, places, lambda spec: spec.reduction.args) if places else plan
+    what = f"part of a reduction to {outputs}, numbers at {places}"
+    return front_end(Family(what, names, _parse, made, outputs=outputs, strided=True))
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
-    reduction, axes, args = arguments[0].given
-    return part_spec(reduction, views[0].shape, axes, args)
+    reduction, axes, args, n = arguments[0].given
+    return part_spec(reduction, views[0].shape, axes, args, n)
 
 
-def part_spec(reduction: Reduction | States, shape: tuple[int, ...], axes: frozenset[int], args: tuple) -> ReduceSpec:
+def part_spec(
+    reduction: Reduction | States,
+    shape: tuple[int, ...],
+    axes: frozenset[int],
+    args: tuple,
+    n: str | None = None,
+) -> ReduceSpec:
     """Return the Spec of the reduction of a part to states."""
-    spec = ReduceSpec(reduction, shape, axes, False, None, args=args)
+    spec = ReduceSpec(reduction, shape, axes, False, None, args=args, n=n)
     if isinstance(reduction.op, str):
         spec = places(spec)
     return replace(spec, reduction=first_pass(spec.reduction))

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ArgumentValueError, explain
+from ..kernels.args import plan_with_numbers
 from ..kernels.reduce.spec import ReduceSpec, Reduction
 from ..kernels.scan.plan import plan
 from ..kernels.scan.spec import ScanSpec, along, start_rows
@@ -27,11 +28,12 @@ from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .exchange import Side
+from .inputs import Inputs, places_of
 from .leading import Counted, leading, leading_lengths
 from .parts import Apart, Key, Results, part_of
 from .reduce import first_pass, full_ranks, passes_of
 from .resume import resume
-from .sharded import Sharded
+from .sharded import Ragged, Sharded
 from .work import Work
 
 
@@ -40,8 +42,10 @@ class ScanPlan:
 
     in_place = True
 
-    def __init__(self, spec: ScanSpec, xs: tuple[Sharded, ...]) -> None:
-        first, operation = xs[0], reduction_of(spec.operation)
+    def __init__(self, spec: ScanSpec, xs: tuple[Sharded, ...], inputs: Inputs | None = None) -> None:
+        first, operation, self.inputs = xs[0], reduction_of(spec.operation), inputs
+        counted = inputs is not None and inputs.counted
+        spec = replace(spec, n=None, n_in_memory=counted)
         self.results = Results(spec.axis or 0, first.lengths)
         self.spec, self.group, self.operation, self.first = spec, first.group, operation, spec.start is not None
         axes = frozenset(range(first.ndim) if spec.axis is None else [spec.axis])
@@ -57,39 +61,54 @@ class ScanPlan:
         ]
         self.like = list(zip(*(self.group.allocators(first, self.shape, t) for t in operation.values)))
         of_parts = ReduceSpec(operation, first.shape, axes, False, spec.start, args=spec.args)
-        self.passes = passes_of(of_parts, operation.of_pass(1, 3), xs, sides, spec.reverse)
+        self.passes = passes_of(of_parts, operation.of_pass(1, 3), xs, sides, spec.reverse, counted)
+        self.places = places_of(operation, spec.args)
         self.keys = {form: (Key(form, spec),) for form in ("plain", "carry", "values")}
 
     def run(
-        self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool, outs: tuple[Sharded, ...] | None = None
+        self,
+        xs: tuple[Sharded, ...],
+        streams: tuple[int, ...],
+        explicit: bool,
+        outs: tuple[Sharded, ...] | None = None,
+        ragged: Ragged | None = None,
     ) -> Any:
-        group = self.group
+        group, more = self.group, None
         found, carries, targets = [], [], []  # type: tuple[list, list, list]
         with Work(group, streams, explicit) as work:
+            if self.inputs is not None:
+                xs, more = self.inputs.data(xs), self.inputs.more(xs, ragged, work)
             for rank, stream in enumerate(streams):
                 work.at(rank)
                 made = tuple([empty(stream, explicit) for _, empty in self.like[rank]])
                 targets += [library.address(y) for (library, _), y in zip(self.like[rank], made)]
                 carries.append(made)
-            self.passes.launch_all(xs, targets, work)
+            self.passes.launch_all(xs, targets, work, more)
             for rank, stream in enumerate(streams):
                 work.at(rank)
                 carry = carries[rank] if self.before[rank] or self.first else ()
                 parts, out = tuple([x.parts[rank] for x in xs]), part_of(outs, rank)
-                found.append(self.scan_part(parts, carry, out, stream, explicit))
+                args, count = ((), ()) if more is None else (more.args[rank], more.of(rank)[len(more.args[rank]) :])
+                found.append(self.scan_part((parts, args, carry, count), out, stream, explicit))
+        if ragged is not None:
+            made = self.results.of(group, found, None)
+            return tuple(map(ragged.like, made)) if isinstance(made, tuple) else ragged.like(made)
         return self.results.of(group, found, outs)
 
-    def scan_part(self, parts: tuple, carry: tuple, out: Any, raw: int, explicit: bool) -> Any:
-        """Launch the scan of one part; ``carry`` has the values of the states before it, or is empty. Return its
-        results, one or a tuple."""
+    def scan_part(self, given: tuple[tuple, ...], out: Any, raw: int, explicit: bool) -> Any:
+        """Launch the scan of one part. ``given`` has its arrays, the run-time arguments that are arrays, the values of
+        the states before it, and how many elements count; each may be empty. Return its results, one or a tuple."""
+        parts, args, carry, count = given
         stream = raw if explicit else None
         results, empty = len(self.spec.operation.results), arrays.adapter(parts[0]).view(parts[0]).size == 0
         if empty or not carry:
-            return _front_end(len(parts), results)(self.keys["plain"], parts[0], out, stream, parts[1:])
+            none = (None,) if count and isinstance(self.spec.operation, Single) else ()  # there is no first operand
+            call = _front_end(len((*parts, *args, *none, *count)), results, self.places)
+            return call(self.keys["plain"], parts[0], out, stream, (*parts[1:], *args, *none, *count))
         if math.prod(self.shape) == 1 or takes_rows(self.spec.operation):
-            call = _front_end(len(parts) + len(carry), results)
-            return call(self.keys["carry"], parts[0], out, stream, (*parts[1:], *carry))
-        call = _front_end(len(parts), len(self.operation.values))
+            call = _front_end(len((*parts, *args, *carry, *count)), results, self.places)
+            return call(self.keys["carry"], parts[0], out, stream, (*parts[1:], *args, *carry, *count))
+        call = _front_end(len(parts), len(self.operation.values), ())
         values = call(self.keys["values"], parts[0], None, stream, parts[1:])
         values = values if isinstance(values, tuple) else (values,)
         made = None if out is None else out if isinstance(out, tuple) else (out,)
@@ -97,14 +116,18 @@ class ScanPlan:
         return made if len(made) > 1 else made[0]
 
 
-def plan_of(call: Callable, arguments: tuple, spec: ScanSpec, xs: tuple[Sharded, ...]) -> ScanPlan | Counted | Apart:
+def plan_of(
+    call: Callable, arguments: tuple, spec: ScanSpec, xs: tuple[Sharded, ...], inputs: Inputs
+) -> ScanPlan | Counted | Apart:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
     axis = xs[0].axis
     if axis is None or (spec.axis is not None and axis != spec.axis):
         return Apart(call, arguments, Results(axis, xs[0].lengths))
-    _check(spec, xs[0])
+    _check(spec, xs[0], inputs)
+    more = inputs if inputs.counted or None in spec.args else None
+    xs = inputs.data(xs)
     if spec.n is None:
-        return ScanPlan(spec, xs)
+        return ScanPlan(spec, xs, more)
     lengths = leading_lengths(xs[0], spec.n)
     if not any(lengths):
         return Apart(call, arguments, Results(axis, xs[0].lengths))
@@ -113,18 +136,25 @@ def plan_of(call: Callable, arguments: tuple, spec: ScanSpec, xs: tuple[Sharded,
     return Counted(plan, xs[0], lengths, spec.operation.results)
 
 
-def _check(spec: ScanSpec, first: Sharded) -> None:
+def _check(spec: ScanSpec, first: Sharded, inputs: Inputs) -> None:
     """Raise for what is not done along the sharded axis."""
     what = f"along the sharded axis {first.axis}"
-    if spec.n_in_memory:
-        raise ArgumentValueError(explain("n", f"an array, {what}", "a number"))
+    if inputs.counted and (first.ndim > 1 and not _takes_leading(spec, first.shape)):
+        came = f"an array, of states, rows and columns {what}"
+        raise ArgumentValueError(explain("n", came, "elements of axis 0, or of one row"))
+    none = reduction_of(spec.operation).identity() is None and spec.start is None
+    if inputs.counted and (inputs.ragged or spec.reverse) and none:
+        came = f"what may be no elements, scanned with {spec.operation.op.name!r}, which has no identity"
+        raise ArgumentValueError(explain("n", came, "an operator that has one", "give init= or identity="))
+    if isinstance(spec.n, int) and None in spec.args:
+        raise ArgumentValueError(explain("n", f"a number, with args, {what}", "an array"))
+    if None in spec.args and math.prod(first.shape) != first.shape[first.axis or 0]:
+        raise ArgumentValueError(explain("args", f"{what}, of several rows", "one row"))
     if spec.n is not None and first.ndim > 1 and not _takes_leading(spec, first.shape):
         came = f"a number, of states, rows and columns {what}"
         raise ArgumentValueError(explain("n", came, "a number of elements of axis 0, or of one row"))
     if spec.start_in_memory or (isinstance(spec.operation, States) and spec.operation.firsts):
         raise ArgumentValueError(explain("init", f"an array, {what}", "a number"))
-    if None in spec.args:
-        raise ArgumentValueError(explain("args", what, "along other axes"))
     if getattr(spec.operation, "takes_index", False) or getattr(spec.operation, "name", "") in ("cummax", "cummin"):
         raise ArgumentValueError(explain("transform", f"one that takes the index, {what}", "one of the element alone"))
     if spec.axis is None and math.prod(first.shape[: first.axis]) > 1:
@@ -154,9 +184,12 @@ def reduction_of(operation: Single | States) -> Reduction | States:
 
 
 @functools.lru_cache(maxsize=64)
-def _front_end(inputs: int, outputs: int) -> Callable:
+def _front_end(inputs: int, outputs: int, places: tuple[int, ...]) -> Callable:
+    """Return the front end of parts; ``places`` are those of run-time arguments that are numbers."""
     names = tuple(f"x{i or ''}" for i in range(inputs))
-    return front_end(Family(f"part of a scan to {outputs}", names, _parse, plan, outputs=outputs, strided=True))
+    made = plan_with_numbers(plan, places, lambda spec: spec.operation.args) if places else plan
+    what = f"part of a scan to {outputs}, numbers at {places}"
+    return front_end(Family(what, names, _parse, made, outputs=outputs, strided=True))
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
@@ -174,7 +207,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
         return replace(spec, operation=values, exclusive=False, start=None)
     if isinstance(operation, Single):
         if takes_rows(operation):
-            what, first = along(spec.axis, views[0].shape), views[-1]
+            what, first = along(spec.axis, views[0].shape), views[-2 if spec.n_in_memory else -1]
             rows = None if first.size == 1 else start_rows(first, what, operation.output)
             return replace(spec, start=None, start_in_memory=rows is None, start_rows=rows)
         operation = States(

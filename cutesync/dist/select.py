@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..dtypes import INT64, DType
 from ..errors import ArgumentValueError, explain
 from ..kernels.flags import flag_heads
@@ -20,37 +18,8 @@ from ..kernels.select import select
 from ..kernels.select.spec import SelectSpec
 from ..ops import operator
 from .exchange import Exchange, Side
-from .sharded import Sharded, host_of
+from .sharded import Ragged, Sharded
 from .work import Work
-
-
-class Ragged:
-    """Values that lie on several devices, as many on each as only the device knows.
-
-    ``parts[r]`` has room for all elements of part ``r``; its first ``counts[r]`` elements count, and ``offsets[r]``
-    come before them on lower ranks. Both are 0-d int64 arrays on device ``r``. ``np.asarray(ragged)`` waits, and
-    returns the values of all devices one after the other."""
-
-    __slots__ = ("_group", "counts", "offsets", "parts", "shape")
-
-    def __init__(self, parts: Sharded, counts: Sharded, offsets: Sharded) -> None:
-        self._group = parts.group
-        self.parts, self.counts, self.offsets = parts.parts, counts.parts, offsets.parts
-        self.shape = parts.shape
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        host = np.concatenate(self._group.hosts(self._values))
-        return host if dtype is None else host.astype(dtype)
-
-    def _values(self, rank: int) -> np.ndarray:
-        return host_of(self.parts[rank])[: int(host_of(self.counts[rank]))]
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        """Wait; return NumPy values of all devices."""
-        return np.asarray(self)[index]
-
-    def __repr__(self) -> str:
-        return f"Ragged({len(self.parts)} parts, room for {self.shape[0]})"
 
 
 class SelectPlan:
@@ -81,9 +50,9 @@ class SelectPlan:
                 pairs = zip(address, found, results)
                 places = [(of(made[-1]), of(out)) for of, made, out in pairs]
                 exchange.launch_all(places, work)
-        counts, before = (Sharded.of_results(group, of, None) for of in ([made[-1] for made in found], offsets))
-        values = [Sharded.of_results(group, parts, 0) for parts in list(zip(*found))[:-1]]
-        return *(Ragged(parts, counts, before) for parts in values), Sharded.of_results(group, totals, None)
+        *values, counts = zip(*found)
+        rooms = [Sharded.of_results(group, parts, 0) for parts in values]
+        return *[Ragged(room, counts, offsets) for room in rooms], Sharded.of_results(group, totals, None)
 
 
 class RunPlan:

@@ -164,6 +164,42 @@ class Sharded:
     __hash__ = None  # type: ignore[assignment]  # as NumPy's arrays
 
 
+class Ragged:
+    """Values that lie on several devices, as many on each as only the device knows.
+
+    ``parts[r]`` has room for all elements of part ``r``; its first ``counts[r]`` elements count, and ``offsets[r]``
+    come before them on lower ranks. Both are 0-d int64 arrays on device ``r``. ``np.asarray(ragged)`` waits, and
+    returns the values of all devices one after the other. Reductions, scans, flags and selections take a Ragged as
+    they take a Sharded: of its elements one after the other."""
+
+    __slots__ = ("counts", "offsets", "room", "shape")
+
+    def __init__(self, room: Sharded, counts: Sequence[Any], offsets: Sequence[Any]) -> None:
+        self.room, self.counts, self.offsets, self.shape = room, counts, offsets, room.shape
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self.room.parts
+
+    def like(self, parts: Sharded) -> Ragged:
+        """Return values that lie as these do."""
+        return Ragged(parts, self.counts, self.offsets)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        host = np.concatenate(self.room.group.hosts(self._values))
+        return host if dtype is None else host.astype(dtype)
+
+    def _values(self, rank: int) -> np.ndarray:
+        return host_of(self.parts[rank])[: int(host_of(self.counts[rank]))]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        """Wait; return NumPy values of all devices."""
+        return np.asarray(self)[index]
+
+    def __repr__(self) -> str:
+        return f"Ragged({len(self.parts)} parts, room for {self.shape[0]})"
+
+
 class Signature:
     """Stands for all that a plan depends on of a Sharded. There is one for each meaning, so comparing two compares
     their addresses."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..arguments import exact, whole
+from ..dtypes import DType
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..runtime.call import Views
 from ..runtime.launch import Run
@@ -100,7 +101,7 @@ def plan_with_numbers(plan: Callable, places: tuple[int, ...], arguments_of: Cal
 
     def make(spec: Any, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
         dtypes = [argument.dtype for argument in arguments_of(spec) if not argument.in_memory]
-        encoders = [_ENCODERS.get(dtype.name, _bits_of_int) for dtype in dtypes]
+        encoders = [_encoder(dtype) for dtype in dtypes]
         given = list(views)
         for place, dtype in zip(places, dtypes):
             given.insert(place, View(0, (), dtype, views[0].device, True))
@@ -117,6 +118,15 @@ def plan_with_numbers(plan: Callable, places: tuple[int, ...], arguments_of: Cal
     return make
 
 
+def encoded(dtypes: Sequence[DType]) -> list[int]:
+    """Return the bits of the numbers of the call, the first of them of these types."""
+    return [_encoder(dtype)(number) for dtype, number in zip(dtypes, _current.numbers)]
+
+
+def _encoder(dtype: DType) -> Callable[[Any], int]:
+    return _ENCODERS.get(dtype.name, _bits_of_int)
+
+
 def _bits_of_float32(value: Any) -> int:
     """Return the bits of a float32; a number beyond its range becomes infinite."""
     return ctypes.c_uint32.from_buffer(ctypes.c_float(value)).value
@@ -130,4 +140,4 @@ def _bits_of_int(value: Any) -> int:
     return int(value) & 0xFFFFFFFFFFFFFFFF
 
 
-_ENCODERS = {"float32": _bits_of_float32, "float64": _bits_of_float64}
+_ENCODERS: dict[str, Callable[[Any], int]] = {"float32": _bits_of_float32, "float64": _bits_of_float64}

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..dtypes import INT64
 from ..errors import ArgumentTypeError, explain, shown
+from ..runtime import arrays
 from ..runtime.view import View
 
 _ALLOWED = "None, an int, or a 0-d array of int64 on the device"
@@ -22,6 +23,8 @@ def split(n: Any, on_host: bool = False) -> tuple[int | None, Any]:
     if n is None or hasattr(n, "__dlpack__") or hasattr(n, "__cuda_array_interface__"):
         if not isinstance(n, np.generic):
             return None, n
+    if arrays.ADAPTERS.get(type(n)) is arrays.SHARDED:
+        return None, n
     if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)):
         raise ArgumentTypeError(explain("n", shown(n), _ALLOWED))
     return min(max(int(n), 0), _MOST), None
