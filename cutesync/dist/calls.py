@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..kernels.flags.spec import FlagSpec
+from ..kernels.histogram.spec import CountSpec
 from ..kernels.matmul.call import MatmulSpec
 from ..kernels.reduce.spec import ReduceSpec
 from ..kernels.scan.spec import ScanSpec
+from ..kernels.segments.search import SearchSpec
 from ..kernels.segments.spec import SegmentsSpec
 from ..kernels.select.spec import SelectSpec
 from ..kernels.topk.spec import TopKSpec
 from ..runtime import arrays
 from ..runtime.call import Family
-from . import by_key, flags, product as products, reduce, scan, scan_by_key, select, topk
+from . import by_key, flags, histogram, product as products, reduce, scan, scan_by_key, select, topk
 from .inputs import Inputs, check_whole, is_whole
 from .sharded import Ragged, Sharded
 
@@ -34,7 +36,7 @@ def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple,
         ((first,), xs) = given, given
         key: tuple = (family.name, arguments, ragged is None, first.key)
     else:
-        first, xs = given[0], given
+        first, xs = given[0], tuple(x for x in given if x is not None) if family.name == "matmul" else given
         for x, name in zip(given, family.inputs):
             if x is not None and type(x) is not Sharded:
                 came, allowed = f"a {type(x).__name__} beside a Sharded", "a Sharded"
@@ -129,23 +131,28 @@ def _plan(
 ) -> Any:
     """Check the arguments, and return the plan of a call."""
     spec = _spec(family, arguments, given, outs)
-    xs = tuple(x for x in given if x is not None)
+    xs, inputs = tuple(x for x in given if x is not None), Inputs(family.inputs, given, ragged is not None)
     plan: Any = None
-    if ragged is not None and (outs is not None or not isinstance(spec, (ReduceSpec, ScanSpec)) or type(spec.n) is int):
+    kinds = (ReduceSpec, ScanSpec, FlagSpec, SelectSpec)
+    if ragged is not None and (outs is not None or not isinstance(spec, kinds) or type(getattr(spec, "n", None)) is int):
         came = f"a Ragged, for {family.name}" + (" with out=" if outs else " with n= that is a number")
         raise ArgumentTypeError(explain(family.inputs[0], came, "a Sharded", "np.asarray(x) copies it"))
     if isinstance(spec, ReduceSpec):
-        plan = reduce.plan_of(call, arguments, spec, given, Inputs(family.inputs, given, ragged is not None))
+        plan = reduce.plan_of(call, arguments, spec, given, inputs)
     if isinstance(spec, ScanSpec):
-        plan = scan.plan_of(call, arguments, spec, given, Inputs(family.inputs, given, ragged is not None))
+        plan = scan.plan_of(call, arguments, spec, given, inputs)
     if isinstance(spec, FlagSpec):
-        plan = flags.plan_of(call, arguments, spec, xs)
+        plan = flags.plan_of(call, arguments, spec, given, inputs)
     if isinstance(spec, SelectSpec):
-        plan = select.plan_of(call, arguments, spec, xs)
+        plan = select.plan_of(call, arguments, spec, given, inputs)
     if isinstance(spec, SegmentsSpec):
         plan = by_key.plan_of(spec, xs) or scan_by_key.plan_of(spec, xs)
     if isinstance(spec, TopKSpec):
         plan = topk.plan_of(call, arguments, spec, xs)
+    if isinstance(spec, CountSpec):
+        plan = histogram.plan_of(call, arguments, spec, given, inputs)
+    if isinstance(spec, SearchSpec):
+        plan = histogram.search_plan_of(call, arguments, spec, given, inputs)
     if isinstance(spec, MatmulSpec):
         plan = products.plan_of(call, arguments, spec, given)
     if plan is None:
@@ -159,6 +166,9 @@ def _spec(family: Family, arguments: tuple, given: tuple, outs: tuple[Sharded, .
     """Return the Spec of a call on the whole arrays."""
     first = given[0]
     product = family.name == "matmul"  # its operands are sharded along axes of their own
+    if family.name == "searchsorted":
+        histogram.check_search(*given[:2])
+        product = True
     for x, name in zip(given[1:], family.inputs[1:]):
         if x is None or (product and x.group is first.group):
             continue
@@ -172,5 +182,12 @@ def _spec(family: Family, arguments: tuple, given: tuple, outs: tuple[Sharded, .
     return family.parse(arguments, padded, outs[0].view if outs else None)
 
 
+def on_each(x: Sharded | Ragged, make: Callable[[int], Any]) -> Sharded:
+    """Return the Sharded of ``make(ordinal)`` for each device of ``x``: the whole array on each."""
+    group = x.room.group if isinstance(x, Ragged) else x.group
+    return Sharded(group, [make(ordinal) for ordinal in group.ordinals], None)
+
+
 arrays.ADAPTERS[Sharded] = arrays.ADAPTERS[Ragged] = arrays.SHARDED
 arrays.SHARDED.calls = call_sharded
+arrays.SHARDED.on_each = on_each

@@ -119,9 +119,14 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
         from .by_key_kernel import RunSeamKernel
         from .counted_kernel import CountedExchangeKernel
         from .exchange_kernel import ExchangeKernel
-        from .seam_kernel import SeamKernel
+        from .seam_kernel import CountedSeamKernel, SeamKernel
 
-        kernels: dict[Any, Any] = {"seam": SeamKernel, "run seam": RunSeamKernel, "counted": CountedExchangeKernel}
+        kernels: dict[Any, Any] = {
+            "seam": SeamKernel,
+            "counted seam": CountedSeamKernel,
+            "run seam": RunSeamKernel,
+            "counted": CountedExchangeKernel,
+        }
         kernel = kernels.get(operation.key[0], ExchangeKernel)
         return kernel(operation.monoid(), ranks, where, single)
 

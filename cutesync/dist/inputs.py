@@ -17,7 +17,7 @@ from .sharded import Ragged, Sharded
 if TYPE_CHECKING:
     from .work import Work
 
-WHOLE = ("n", "args", "init", "offsets", "lengths")
+WHOLE = ("n", "args", "init", "bins", "offsets", "lengths")
 
 
 def is_whole(name: str) -> bool:
@@ -31,6 +31,10 @@ class More(NamedTuple):
 
     args: Sequence[tuple[Any, ...]]
     counts: Sequence[Any] | None
+
+    @classmethod
+    def none(cls, ranks: int) -> More:
+        return cls([()] * ranks, None)
 
     def of(self, rank: int) -> tuple[Any, ...]:
         """Return the arrays that the call of a part takes behind those of the part."""

@@ -91,8 +91,7 @@ class ScanPlan:
                 args, count = ((), ()) if more is None else (more.args[rank], more.of(rank)[len(more.args[rank]) :])
                 found.append(self.scan_part((parts, args, carry, count), out, stream, explicit))
         if ragged is not None:
-            made = self.results.of(group, found, None)
-            return tuple(map(ragged.like, made)) if isinstance(made, tuple) else ragged.like(made)
+            return ragged.results(self.results.of(group, found, None))
         return self.results.of(group, found, outs)
 
     def scan_part(self, given: tuple[tuple, ...], out: Any, raw: int, explicit: bool) -> Any:

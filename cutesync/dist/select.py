@@ -15,9 +15,12 @@ from ..errors import ArgumentValueError, explain
 from ..kernels.flags import flag_heads
 from ..kernels.reduce.spec import Reduction
 from ..kernels.select import select
+from ..kernels.select.calls import again
 from ..kernels.select.spec import SelectSpec
 from ..ops import operator
 from .exchange import Exchange, Side
+from .inputs import Inputs
+from .leading import leading_lengths
 from .sharded import Ragged, Sharded
 from .work import Work
 
@@ -25,9 +28,17 @@ from .work import Work
 class SelectPlan:
     """A selection: a call for each part, then two exchanges of counts."""
 
-    def __init__(self, call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharded, ...]) -> None:
+    def __init__(
+        self, call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharded, ...], inputs: Inputs
+    ) -> None:
         first = xs[0]
-        self.call, self.arguments, self.group = call, arguments, first.group
+        self.group, self.inputs = first.group, inputs
+        (given,) = arguments
+        self.calls = [(call, arguments)] * self.group.size
+        if inputs.ragged and inputs.n is None:
+            self.calls = [again(given, None)] * self.group.size
+        elif given.n is not None:
+            self.calls = [again(given, n) for n in leading_lengths(first, given.n)]
         ranks = range(self.group.size)
         add: Reduction = Reduction(operator("add"), INT64, INT64, INT64)
         before = [Side(True, (1 << rank) - 1) for rank in ranks]
@@ -35,14 +46,25 @@ class SelectPlan:
         self.exchanges = Exchange(self.group, add, 1, before, (0,)), Exchange(self.group, add, 1, everyone)
         self.like = self.group.allocators(first, (), INT64)
 
-    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> tuple:
+    def run(
+        self,
+        xs: tuple[Sharded, ...],
+        streams: tuple[int, ...],
+        explicit: bool,
+        outs: None = None,
+        ragged: Ragged | None = None,
+    ) -> tuple:
         group, found = self.group, []
         offsets, totals = [], []
         with Work(group, streams, explicit) as work:
+            xs, more = self.inputs.data(xs), self.inputs.more(xs, ragged, work)
             for rank, stream in enumerate(streams):
                 work.at(rank)
                 x, *others = (y.parts[rank] for y in xs)
-                found.append(self.call(self.arguments, x, None, stream if explicit else None, tuple(others)))
+                count = () if more.counts is None else (more.counts[rank],)
+                others += (*count, *more.args[rank])
+                call, arguments = self.calls[rank]
+                found.append(call(arguments, x, None, stream if explicit else None, tuple(others)))
                 offsets.append(self.like[rank][1](stream, explicit))
                 totals.append(self.like[rank][1](stream, explicit))
             address = [library.address for library, _ in self.like]
@@ -58,14 +80,23 @@ class SelectPlan:
 class RunPlan:
     """The first element of each run of equal neighbours: the heads are flagged, then selected."""
 
-    def __init__(self, equal_nan: bool, dtype: DType) -> None:
+    def __init__(self, equal_nan: bool, dtype: DType, n: int | None) -> None:
+        self.n = n
         self.op: Any = unlike if equal_nan and dtype.kind == "f" else "ne"
 
-    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> tuple:
-        stream = streams if explicit else None
+    def run(
+        self,
+        xs: tuple[Sharded, ...],
+        streams: tuple[int, ...],
+        explicit: bool,
+        outs: None = None,
+        ragged: Ragged | None = None,
+    ) -> tuple:
+        stream, x, n = streams if explicit else None, ragged or xs[0], xs[1] if len(xs) > 1 else None
+        n = self.n if n is None else n
         with xs[0].group.together():
-            heads: Any = flag_heads(xs[0], self.op, stream=stream)
-            found = select(xs[0], heads, stream=stream)
+            heads: Any = flag_heads(x, self.op, n=n, stream=stream)
+            found = select(x, heads, n=n, stream=stream)
         return found.values, found.count
 
 
@@ -74,8 +105,11 @@ def unlike(a: Any, b: Any) -> Any:
     return (a != b) & ((a == a) | (b == b))
 
 
-def plan_of(call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharded, ...]) -> SelectPlan | RunPlan:
+def plan_of(
+    call: Callable, arguments: tuple, spec: SelectSpec, given_: tuple, inputs: Inputs
+) -> SelectPlan | RunPlan:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
+    xs = inputs.data(given_)
     first, chosen, (given,) = xs[0], spec.selection, arguments
     axis = 0 if first.axis is None else first.axis
     refused = (
@@ -83,8 +117,6 @@ def plan_of(call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharde
         (math.prod(first.shape[:axis]) > 1, "x", f"an array of shape {first.shape} sharded along axis {axis}"),
         (chosen.indices or chosen.inverse or chosen.lengths is not None, "indices", "True"),
         (chosen.takes_index, "where", "a callable that takes the index"),
-        (chosen.counted or spec.length != spec.whole, "n", "a number or an array"),
-        (bool(chosen.args), "args", "values"),
         (spec.capacity != spec.whole or bool(spec.fill), "size", f"{spec.capacity}"),
         (bool(chosen.rows) or chosen.rejects, "axis" if chosen.rows else "x", "an array"),
         (given.wanted.heads and (len(xs) > 1 or first.ndim > 1), "x", "several arrays, or several axes"),
@@ -94,5 +126,5 @@ def plan_of(call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharde
         if wrong:
             raise ArgumentValueError(explain(name, f"{came}, for a Sharded", "one device", "np.asarray(x) copies it"))
     if given.wanted.heads:
-        return RunPlan(chosen.equal_nan, first.dtype)
-    return SelectPlan(call, arguments, spec, xs)
+        return RunPlan(chosen.equal_nan, first.dtype, given.n)
+    return SelectPlan(call, arguments, spec, xs, inputs)

@@ -181,9 +181,11 @@ class Ragged:
     def parts(self) -> tuple[Any, ...]:
         return self.room.parts
 
-    def like(self, parts: Sharded) -> Ragged:
-        """Return values that lie as these do."""
-        return Ragged(parts, self.counts, self.offsets)
+    def results(self, made: Any) -> Any:
+        """Return the results of a call, one Sharded or a tuple of them, as values that lie as these do."""
+        if isinstance(made, tuple):
+            return tuple(map(self.results, made))
+        return Ragged(made, self.counts, self.offsets)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         host = np.concatenate(self.room.group.hosts(self._values))

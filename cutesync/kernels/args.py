@@ -38,7 +38,7 @@ def split(args: Any) -> tuple[tuple, tuple]:
             explain("args", f"a {type(args).__name__}", "a tuple of numbers and arrays of one element")
         )
     args = tuple(map(element, args))
-    kinds = tuple(map(_kind, args))
+    kinds = tuple(map(kind_of, args))
     _current.numbers = tuple(value for value, kind in zip(args, kinds) if kind is not None)
     return kinds, tuple(value for value, kind in zip(args, kinds) if kind is None)
 
@@ -48,7 +48,7 @@ def element(value: Any) -> Any:
     return value[()] if isinstance(value, np.ndarray) and value.shape == () else value
 
 
-def _kind(value: Any) -> type | np.dtype | None:
+def kind_of(value: Any) -> type | np.dtype | None:
     """Return the type of a run-time argument that is a number; None for an array."""
     if isinstance(value, np.generic):
         return value.dtype

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -183,9 +184,11 @@ class _Numpy:
 
 
 class _Sharded:
-    """Adapter of ``dist.Sharded``, which has no address: ``calls`` makes the whole call (``dist.calls``)."""
+    """Adapter of ``dist.Sharded``, which has no address: ``calls`` makes the whole call (``dist.calls``), and
+    ``on_each(x, make)`` returns a Sharded of ``make(ordinal)`` for each device of ``x``."""
 
     calls: Any = None
+    on_each: Any = None
 
     @staticmethod
     def identify(x: Any) -> tuple[int, tuple]:
@@ -196,6 +199,19 @@ class _Sharded:
 
 OWN, NUMPY, SHARDED = _OwnArrays(), _Numpy(), _Sharded()
 ADAPTERS: dict[type, Any] = {DeviceArray: OWN, np.ndarray: NUMPY}
+
+
+def facts(x: Any) -> tuple[DType, tuple[int, ...]]:
+    """Return the type and the shape of an array, which may be a Sharded."""
+    known = x if adapter(x) is SHARDED else adapter(x).view(x)
+    return known.dtype, tuple(known.shape)
+
+
+def made_beside(x: Any, make: Callable[[int], Any]) -> Any:
+    """Return ``make(ordinal)`` of the device of an array; for a Sharded, of all its devices."""
+    if adapter(x) is SHARDED:
+        return SHARDED.on_each(x, make)
+    return make(adapter(x).view(x).device)
 
 
 def adapter(x: object, argument: str = "x") -> Any:

@@ -172,12 +172,12 @@ def _make(call: Any, arguments: tuple, x: Any, axis: Any, args: Any, n: Any, out
     number, array = count.split(n)
     kinds, others = args_of.split(args)
     others += () if array is None else (array,)
-    partial = _with_more(call is _call_pair, kinds, n is not None, array is not None)
+    partial = with_more(call is _call_pair, kinds, n is not None, array is not None)
     return partial((*arguments, axis, n is not None, number, kinds), x, out, stream, others)
 
 
 @functools.lru_cache(maxsize=256)
-def _with_more(pair: bool, kinds: tuple, counted: bool, in_memory: bool) -> Callable:
+def with_more(pair: bool, kinds: tuple, counted: bool, in_memory: bool) -> Callable:
     """Return the front end of calls with run-time arguments of these ``kinds``, or ``n``."""
     names = tuple(f"args[{i}]" for i, kind in enumerate(kinds) if kind is None)
     places = tuple(1 + i for i, kind in enumerate(kinds) if kind is not None)

@@ -238,6 +238,14 @@ def _known(
     return _front_end(tuple(names), wanted.outputs + 1, places), (key,)
 
 
+def again(given: Arguments, n: int | None) -> tuple:
+    """Return the front end of the same call of ``n`` elements, and what identifies it; None: an array has their
+    number."""
+    kinds = tuple(None if number is None else args_of.kind_of(number) for number in given.numbers)
+    fill = given.fill, None if given.fill is None else exact(given.fill)
+    return _known(given.wanted, given.where, n is None, kinds, given.capacity, fill[0], n, fill[1])
+
+
 def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
     (given,) = arguments
