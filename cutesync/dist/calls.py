@@ -133,10 +133,10 @@ def _plan(
     spec = _spec(family, arguments, given, outs)
     xs, inputs = tuple(x for x in given if x is not None), Inputs(family.inputs, given, ragged is not None)
     plan: Any = None
-    kinds = (ReduceSpec, ScanSpec, FlagSpec, SelectSpec)
-    if ragged is not None and (outs is not None or not isinstance(spec, kinds) or type(getattr(spec, "n", None)) is int):
-        came = f"a Ragged, for {family.name}" + (" with out=" if outs else " with n= that is a number")
-        raise ArgumentTypeError(explain(family.inputs[0], came, "a Sharded", "np.asarray(x) copies it"))
+    kinds = (ReduceSpec, ScanSpec, FlagSpec, SelectSpec, CountSpec)
+    if ragged is not None:
+        number = type(getattr(spec, "n", None)) is int or (isinstance(spec, SelectSpec) and arguments[0].n is not None)
+        _check_ragged(family, not isinstance(spec, kinds), ((outs is not None, "out="), (number, "a number as n=")))
     if isinstance(spec, ReduceSpec):
         plan = reduce.plan_of(call, arguments, spec, given, inputs)
     if isinstance(spec, ScanSpec):
@@ -160,6 +160,14 @@ def _plan(
     if outs is not None:
         _check_outs(plan, spec, outs)
     return plan
+
+
+def _check_ragged(family: Family, unknown: bool, refused: tuple[tuple[bool, str], ...]) -> None:
+    """Raise for calls that do not take the values of a selection."""
+    for wrong, what in ((unknown, ""), *refused):
+        if wrong:
+            came = f"a Ragged, for {family.name}" + (f" with {what}" if what else "")
+            raise ArgumentTypeError(explain(family.inputs[0], came, "a Sharded", "np.asarray(x) copies it"))
 
 
 def _spec(family: Family, arguments: tuple, given: tuple, outs: tuple[Sharded, ...] | None) -> Any:

@@ -72,9 +72,9 @@ class FusedReduce:
         self.choices = [_choice(spec.reduction, xs, rank) for rank in range(self.group.size)]
         self._launches: dict[SymmetricMemory, tuple[Run, ...]] = {}
 
-    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[int], work: Work, more: None = None) -> None:
+    def launch_all(self, xs: tuple[Sharded, ...], targets: Sequence[int], work: Work, more: object = None) -> None:
         """Launch on all devices. ``targets`` are the addresses of the results: all of the first device, then all of
-        the next. A call has no other inputs."""
+        the next. There are no other inputs (``more``)."""
         runs = self._launches.get(work.memory)
         if runs is None:  # all are made, and their kernels loaded, before one runs
             ranks = range(self.group.size)

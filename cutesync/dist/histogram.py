@@ -21,8 +21,8 @@ from .work import Work
 
 
 class SumPlan:
-    """A call for each part, whose first result is then added to those of the others. ``n`` is where the call has an
-    array that says how many elements count. ``arguments`` are those of each part."""
+    """A call for each part, whose first result is then added to those of the others. ``arguments`` are those of each
+    part."""
 
     results = Results(None)
 
@@ -44,11 +44,12 @@ class SumPlan:
     ) -> Any:
         found, places = [], []
         with Work(self.group, streams, explicit) as work:
-            more, n = self.inputs.more(xs, ragged, work), self.inputs.n
+            more, n = self.inputs.more(xs, ragged, work), self.inputs.n_at
             for rank, stream in enumerate(streams):
                 work.at(rank)
                 parts = [None if y is None else y.parts[rank] for y in xs]
                 if n is not None and more.counts is not None:
+                    parts = [*parts, *[None] * (n - len(parts)), None][: n + 1]
                     parts[n] = more.counts[rank]
                 x, *others = parts
                 raw = stream if explicit else None

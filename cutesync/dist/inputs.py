@@ -50,7 +50,7 @@ class Inputs:
         self.arrays = [i for i, name in present if not is_whole(name)]
         self.args = [i for i, name in present if name.startswith("args")]
         self.n = next((i for i, name in present if name == "n"), None)
-        self.init = any(name.startswith("init") for _, name in present)
+        self.n_at = next((i for i, name in enumerate(names) if name == "n"), None)  # in calls that may have it
         self.ragged = ragged
         self._local = None if self.n is None else LocalCounts(given[0], ragged)
 

@@ -154,7 +154,10 @@ def _check(spec: ScanSpec, first: Sharded, inputs: Inputs) -> None:
         raise ArgumentValueError(explain("n", came, "a number of elements of axis 0, or of one row"))
     if spec.start_in_memory or (isinstance(spec.operation, States) and spec.operation.firsts):
         raise ArgumentValueError(explain("init", f"an array, {what}", "a number"))
-    if getattr(spec.operation, "takes_index", False) or getattr(spec.operation, "name", "") in ("cummax", "cummin"):
+    if getattr(spec.operation, "name", "") in ("cummax", "cummin"):
+        came = f"a Sharded, for {spec.operation.op.name} {what}"
+        raise ArgumentValueError(explain("x", came, "other axes", "cs.scan(x, 'max') has no indices"))
+    if getattr(spec.operation, "takes_index", False):
         raise ArgumentValueError(explain("transform", f"one that takes the index, {what}", "one of the element alone"))
     if spec.axis is None and math.prod(first.shape[: first.axis]) > 1:
         raise ArgumentValueError(

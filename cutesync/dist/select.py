@@ -14,6 +14,7 @@ from ..dtypes import INT64, DType
 from ..errors import ArgumentValueError, explain
 from ..kernels.flags import flag_heads
 from ..kernels.reduce.spec import Reduction
+from ..kernels.segments import reduce_by_key
 from ..kernels.select import select
 from ..kernels.select.calls import again
 from ..kernels.select.spec import SelectSpec
@@ -21,6 +22,7 @@ from ..ops import operator
 from .exchange import Exchange, Side
 from .inputs import Inputs
 from .leading import leading_lengths
+from .places import Shift
 from .sharded import Ragged, Sharded
 from .work import Work
 
@@ -45,6 +47,7 @@ class SelectPlan:
         everyone = [Side(True, (1 << self.group.size) - 1)] * self.group.size
         self.exchanges = Exchange(self.group, add, 1, before, (0,)), Exchange(self.group, add, 1, everyone)
         self.like = self.group.allocators(first, (), INT64)
+        self.shift = Shift(first) if spec.selection.indices else None  # indices come behind the values
 
     def run(
         self,
@@ -65,6 +68,9 @@ class SelectPlan:
                 others += (*count, *more.args[rank])
                 call, arguments = self.calls[rank]
                 found.append(call(arguments, x, None, stream if explicit else None, tuple(others)))
+                if self.shift is not None:
+                    *_, indices, count = found[-1]
+                    self.shift.launch(rank, indices, count, work)
                 offsets.append(self.like[rank][1](stream, explicit))
                 totals.append(self.like[rank][1](stream, explicit))
             address = [library.address for library, _ in self.like]
@@ -75,6 +81,24 @@ class SelectPlan:
         *values, counts = zip(*found)
         rooms = [Sharded.of_results(group, parts, 0) for parts in values]
         return *[Ragged(room, counts, offsets) for room in rooms], Sharded.of_results(group, totals, None)
+
+
+class LengthPlan:
+    """The first element and the length of each run of equal neighbours: a reduction by keys, of ones."""
+
+    def __init__(self, equal_nan: bool, dtype: DType) -> None:
+        self.equal_nan, self.dtype = equal_nan, dtype.name
+
+    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> tuple:
+        (x, *_), stream = xs, streams if explicit else None
+        options: dict[str, Any] = {"equal_nan": self.equal_nan, "dtype": self.dtype, "stream": stream}
+        found = reduce_by_key(x, x, "add", transform=one, **options)
+        return found.keys, found.values, found.count
+
+
+def one(element: Any) -> int:
+    """1 for each element."""
+    return 1
 
 
 class RunPlan:
@@ -92,8 +116,8 @@ class RunPlan:
         outs: None = None,
         ragged: Ragged | None = None,
     ) -> tuple:
-        stream, x, n = streams if explicit else None, ragged or xs[0], xs[1] if len(xs) > 1 else None
-        n = self.n if n is None else n
+        stream, x = streams if explicit else None, ragged or xs[0]
+        n: Any = xs[1] if len(xs) > 1 else self.n
         with xs[0].group.together():
             heads: Any = flag_heads(x, self.op, n=n, stream=stream)
             found = select(x, heads, n=n, stream=stream)
@@ -107,7 +131,7 @@ def unlike(a: Any, b: Any) -> Any:
 
 def plan_of(
     call: Callable, arguments: tuple, spec: SelectSpec, given_: tuple, inputs: Inputs
-) -> SelectPlan | RunPlan:
+) -> SelectPlan | RunPlan | LengthPlan:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
     xs = inputs.data(given_)
     first, chosen, (given,) = xs[0], spec.selection, arguments
@@ -115,16 +139,23 @@ def plan_of(
     refused = (
         (first.axis is None, "x", "an array that is whole on every device"),
         (math.prod(first.shape[:axis]) > 1, "x", f"an array of shape {first.shape} sharded along axis {axis}"),
-        (chosen.indices or chosen.inverse or chosen.lengths is not None, "indices", "True"),
+        (chosen.axes > 1, "x", f"the coordinates of an array of shape {first.shape}"),
+        (chosen.indices and (given.wanted.heads or inputs.ragged), "indices", "True, of runs or of a Ragged"),
+        (chosen.inverse, "return_inverse", "True"),
+        (chosen.lengths is not None and inputs.counted, "n", "an array, with lengths of runs"),
+        (chosen.lengths is not None and given.n is not None, "n", "a number, with lengths of runs"),
         (chosen.takes_index, "where", "a callable that takes the index"),
         (spec.capacity != spec.whole or bool(spec.fill), "size", f"{spec.capacity}"),
-        (bool(chosen.rows) or chosen.rejects, "axis" if chosen.rows else "x", "an array"),
+        (bool(chosen.rows), "axis", "rows"),
+        (chosen.rejects, "x", "elements to partition"),
         (given.wanted.heads and (len(xs) > 1 or first.ndim > 1), "x", "several arrays, or several axes"),
         (given.where is not None and given.wanted.heads, "equal", "a callable"),
     )
     for wrong, name, came in refused:
         if wrong:
             raise ArgumentValueError(explain(name, f"{came}, for a Sharded", "one device", "np.asarray(x) copies it"))
+    if chosen.lengths is not None:
+        return LengthPlan(chosen.equal_nan, chosen.lengths)
     if given.wanted.heads:
         return RunPlan(chosen.equal_nan, first.dtype, given.n)
     return SelectPlan(call, arguments, spec, xs, inputs)

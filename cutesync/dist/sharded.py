@@ -181,6 +181,14 @@ class Ragged:
     def parts(self) -> tuple[Any, ...]:
         return self.room.parts
 
+    @property
+    def dtype(self) -> DType:
+        return self.room.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
     def results(self, made: Any) -> Any:
         """Return the results of a call, one Sharded or a tuple of them, as values that lie as these do."""
         if isinstance(made, tuple):

@@ -192,7 +192,8 @@ class _Sharded:
 
     @staticmethod
     def identify(x: Any) -> tuple[int, tuple]:
-        raise DeviceError(explain("array", "a Sharded beside an array on one device", "arrays sharded alike"))
+        came = "a Sharded beside an array on one device, or for a function that takes none"
+        raise DeviceError(explain("array", came, "arrays sharded alike, for the functions in cutesync/dist/README.md"))
 
     identify_strided = view = identify
 

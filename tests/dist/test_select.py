@@ -46,15 +46,37 @@ def test_runs_go_on_across_the_seams(size):
             assert np.array_equal(np.asarray(found), wanted, equal_nan=dtype == "float32"), dtype
 
 
+@pytest.mark.parametrize("size", [2, 4])
+def test_indices_and_lengths_of_runs(size):
+    random = np.random.default_rng(size)
+    with cs.emulate(devices=size):
+        group = Group.local()
+        for n in (1, 200):
+            x = np.repeat(random.integers(0, 3, n), 2)
+            x[n : n + n // 2] = 1  # a run across seams
+            sharded = group.shard(x, 0, lengths(random, x.size, size))
+            for count in (n, group.shard(np.array(n), None)):
+                assert np.array_equal(np.asarray(cs.flatnonzero(sharded, n=count)), np.flatnonzero(x[:n]))
+            assert np.array_equal(np.asarray(cs.argwhere(sharded)), np.argwhere(x))
+            found = cs.select(sharded, lambda v: v > 1, indices=True)
+            assert np.array_equal(np.asarray(found.indices), np.flatnonzero(x > 1))
+            runs, wanted = cs.run_length_encode(sharded), cs.run_length_encode(x)
+            assert np.array_equal(np.asarray(runs.values), wanted[0]) and int(runs.count) == len(wanted[0])
+            assert np.array_equal(np.asarray(runs.lengths), wanted[1])
+        rows = random.integers(0, 2, (9, 4))
+        assert np.array_equal(np.asarray(cs.flatnonzero(group.shard(rows))), np.flatnonzero(rows))
+
+
 def test_what_is_refused():
     x = np.arange(12)
     with cs.emulate(devices=2):
         sharded = Group.local().shard(x)
         for call in (
-            lambda: cs.flatnonzero(sharded),
+            lambda: cs.nonzero(Group.local().shard(x.reshape(4, 3))),
             lambda: cs.select(sharded, lambda v: v > 2, size=3),
             lambda: cs.select(sharded, lambda v, i: i > 2),
-            lambda: cs.run_length_encode(sharded),
+            lambda: cs.partition(sharded, lambda v: v > 2),
+            lambda: cs.unique_consecutive(sharded, return_inverse=True),
         ):
             with pytest.raises(cs.errors.ArgumentValueError, match="Sharded"):
                 call()
