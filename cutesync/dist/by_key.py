@@ -25,6 +25,7 @@ from ..kernels.states import Argument, States, words_of
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .exchange import Exchange, Side
+from .leading import Counted, leading, leading_lengths
 from .parts import Key
 from .reduce import full_ranks
 from .sharded import Ragged, Sharded
@@ -127,7 +128,7 @@ class ByKeyPlan:
         return [view.ptr for view in keys] + [view.ptr + end for view, end in zip(keys, ends)]
 
 
-def plan_of(spec: SegmentsSpec, xs: tuple[Sharded, ...]) -> ByKeyPlan | None:
+def plan_of(spec: SegmentsSpec, xs: tuple[Sharded, ...]) -> ByKeyPlan | Counted | None:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; None for other calls than
     ``reduce_by_key``."""
     if not spec.reduced or spec.heads.kind != "keys":
@@ -136,7 +137,7 @@ def plan_of(spec: SegmentsSpec, xs: tuple[Sharded, ...]) -> ByKeyPlan | None:
     refused = (
         (axis is None, "keys", "an array that is whole on every device"),
         (any(math.prod(x.shape[:axis]) > 1 for x in xs), "keys", f"arrays of several rows, sharded along axis {axis}"),
-        (spec.counted or spec.length != spec.whole, "n", "a number or an array"),
+        (spec.counted, "n", "an array"),
         (bool(spec.args), "args", "values"),
         (bool(spec.operation.firsts), "init", "an array"),
         (spec.operation.takes_index, "transform", "a callable that takes the index"),
@@ -145,7 +146,11 @@ def plan_of(spec: SegmentsSpec, xs: tuple[Sharded, ...]) -> ByKeyPlan | None:
     for wrong, name, came in refused:
         if wrong:
             raise ArgumentValueError(explain(name, f"{came}, for a Sharded", "one device", "np.asarray(x) copies it"))
-    return ByKeyPlan(spec, xs)
+    if spec.length == spec.whole:
+        return ByKeyPlan(spec, xs)
+    lengths = leading_lengths(xs[0], spec.length)
+    taken = tuple(leading(x, lengths) for x in xs)
+    return Counted(ByKeyPlan(replace(spec, length=sum(lengths), whole=sum(lengths)), taken), xs[0], lengths)
 
 
 @functools.lru_cache(maxsize=64)

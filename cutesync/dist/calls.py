@@ -17,7 +17,7 @@ from ..kernels.select.spec import SelectSpec
 from ..kernels.topk.spec import TopKSpec
 from ..runtime import arrays
 from ..runtime.call import Family
-from . import by_key, flags, histogram, product as products, reduce, scan, scan_by_key, select, topk
+from . import by_key, flags, histogram, product as products, reduce, scan, scan_by_key, segments, select, topk
 from .inputs import Inputs, check_whole, is_whole
 from .sharded import Ragged, Sharded
 
@@ -146,7 +146,11 @@ def _plan(
     if isinstance(spec, SelectSpec):
         plan = select.plan_of(call, arguments, spec, given, inputs)
     if isinstance(spec, SegmentsSpec):
-        plan = by_key.plan_of(spec, xs) or scan_by_key.plan_of(spec, xs)
+        plan = (
+            by_key.plan_of(spec, xs)
+            or scan_by_key.plan_of(spec, given, inputs)
+            or segments.plan_of(spec, given, inputs)
+        )
     if isinstance(spec, TopKSpec):
         plan = topk.plan_of(call, arguments, spec, xs)
     if isinstance(spec, CountSpec):

@@ -59,6 +59,30 @@ class Counted:
         return CountedMonoid(self)
 
 
+@dataclass(frozen=True)
+class Present(Counted):
+    """The same for segments: how many elements a state is of is the difference of two offsets, which are inputs behind
+    the values of the state."""
+
+    @property
+    def sources(self) -> tuple[DType, ...]:
+        return (*self.operation.sources, INT64, INT64)
+
+    @property
+    def args(self) -> tuple[Argument, ...]:
+        return self.operation.args
+
+    @property
+    def key(self) -> tuple:
+        """Identifies the machine code in caches."""
+        return ("counted", "segments", self.initial, *self.operation.key)
+
+    def monoid(self) -> Any:
+        from .counted_kernel import PresentMonoid
+
+        return PresentMonoid(self)
+
+
 def with_nothing(operation: Reduction | States, state: tuple | None) -> Reduction | States:
     """Return the operation with a state for parts of which no elements count: its identity, or else ``state`` (0 if
     that is None), which no operator sees."""

@@ -41,6 +41,17 @@ class CountedMonoid:
         return own.results_of(state[:-1])
 
 
+class PresentMonoid(CountedMonoid):
+    """The elements are those of a segment."""
+
+    def bind(self, args) -> None:
+        self.own.bind(args)
+
+    def lift(self, *given) -> tuple:
+        *values, begin, end, index = given
+        return (*self.own.lift(*values, index), Int64(end) - Int64(begin))
+
+
 @cute.jit
 def _combined(a, b, combine: cutlass.Constexpr):
     state = a

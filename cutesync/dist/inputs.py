@@ -49,6 +49,7 @@ class Inputs:
         present = [(i, name) for i, (name, x) in enumerate(zip(names, given)) if x is not None]
         self.arrays = [i for i, name in present if not is_whole(name)]
         self.args = [i for i, name in present if name.startswith("args")]
+        self.inits = [i for i, name in present if name.startswith("init")]
         self.n = next((i for i, name in present if name == "n"), None)
         self.n_at = next((i for i, name in enumerate(names) if name == "n"), None)  # in calls that may have it
         self.ragged = ragged

@@ -29,7 +29,7 @@ class Counted:
 
     def __init__(self, plan: Any, x: Sharded, lengths: list[int], outputs: tuple[DType, ...] = ()) -> None:
         self.plan, self.lengths, self.in_place = plan, lengths, getattr(plan, "in_place", False)
-        self.results = Results(x.axis, x.lengths) if outputs else plan.results
+        self.results = Results(x.axis, x.lengths) if outputs else getattr(plan, "results", None)
         pairs = list(zip(x.parts, x.views))
         self.like = [
             [arrays.adapter(part).allocator(view.shape, t, view.device) for part, view in pairs] for t in outputs
@@ -40,7 +40,7 @@ class Counted:
     ) -> Any:
         taken = tuple(leading(x, self.lengths) for x in xs)
         if not self.like:
-            return self.plan.run(taken, streams, explicit, outs)
+            return self.plan.run(taken, streams, explicit, *(() if outs is None else (outs,)))
         with xs[0].group.together() as work:
             if outs is None:
                 made: list[list] = [[] for _ in self.like]

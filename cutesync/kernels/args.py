@@ -118,6 +118,11 @@ def plan_with_numbers(plan: Callable, places: tuple[int, ...], arguments_of: Cal
     return make
 
 
+def current() -> tuple:
+    """Return the run-time arguments of the call that are numbers."""
+    return _current.numbers
+
+
 def encoded(dtypes: Sequence[DType]) -> list[int]:
     """Return the bits of the numbers of the call, the first of them of these types."""
     return [_encoder(dtype)(number) for dtype, number in zip(dtypes, _current.numbers)]

@@ -19,6 +19,9 @@ KERNELS = {
     "several blocks": 600,
     "reduction": 50,
     "reduction of several blocks": 20_000,
+    "counted": 50,
+    "counted seam": 50,
+    "segments": 50,
 }  # elements
 
 
@@ -40,6 +43,22 @@ def bench(name: str) -> Bench:
                     for given in sharded:
                         found.append(cs.cumsum(given, dtype="int32", out=given).reshard(None))
                         cs.cumsum(given, dtype="int32", out=given)
+                elif name == "counted":
+                    n = group.shard(np.array(x.size + 7), None)
+                    found, wanted = [cs.sum(given, axis=0, n=n, dtype="int32") for given in sharded], []
+                    wanted = [np.r_[np.asarray(a), np.asarray(b)[:7]].sum() for a, b in parts]
+                elif name == "counted seam":
+                    n = group.shard(np.array(x.size + 7), None)
+                    fill = [Sharded(group, [group.put(np.zeros(x.size, "uint8"), r) for r in range(2)]) for _ in parts]
+                    found = [
+                        cs.flag_heads(given, "gt", n=n, out=out).reshard(None) for given, out in zip(sharded, fill)
+                    ]
+                    wanted = [(np.arange(2 * x.size) % x.size == 0).astype("uint8")] * 4
+                elif name == "segments":
+                    at = group.shard(np.array([0, 3, x.size + 5, 2 * x.size]), None)
+                    found = [cs.segmented_reduce(given, offsets=at, dtype="int32") for given in sharded]
+                    whole = [np.r_[np.asarray(a), np.asarray(b)] for a, b in parts]
+                    wanted = [np.array([y[:3].sum(), y[3 : x.size + 5].sum(), y[x.size + 5 :].sum()]) for y in whole]
                 elif name.startswith("reduction"):
                     found, wanted = [cs.sum(given, dtype="int32") for given in sharded], [y.sum() for y in wanted]
                 else:
@@ -97,6 +116,17 @@ FAULTS = {
         {"race"},
     ),
     "read without waiting": ("reading", first(op(r"bar\.sync"), after=r"ld\.acquire\.sys"), {"race"}),
+    **{
+        f"{name}: {fault}": (name, edit, kinds)
+        for name in ("counted", "counted seam", "segments")
+        for fault, edit, kinds in (
+            ("sent at gpu scope", each(SENT, "st.relaxed.gpu.global.b64"), {"race"}),
+            ("awaited at gpu scope", every(LOOK, "ld.relaxed.gpu.global.b64"), {"race"}),
+            ("a word that is not sent", each(op(SENT)), {"deadlock"}),
+            ("the epoch never raised", every(RAISED[0]), ANY),
+            ("one half of the slots", every(r"and\.b32 (\s*%r\d+, %r\d+), 16;", r"and.b32 \1, 0;"), ANY),
+        )
+    },
     "blocks of a reduction: sent at gpu scope": (
         "reduction of several blocks",
         each(SENT, "st.relaxed.gpu.global.b64"),

@@ -96,11 +96,11 @@ def test_what_is_refused():
         group = Group.local()
         k, v = group.shard(x), group.shard(x)
         for words, call in (
-            ("exclusive", lambda: cs.scan_by_key(k, v, exclusive=True, identity=0)),
-            ("init", lambda: cs.scan_by_key(k, v, init=1)),
-            ("n: ", lambda: cs.scan_by_key(k, v, n=2)),
-            ("keys of several parts", lambda: cs.scan_by_key((k, k), v)),
-            ("reverse", lambda: cs.segmented_scan(v, heads=group.shard(x > 0), reverse=True)),
+            ("exclusive", lambda: cs.scan_by_key(k, v, exclusive=True, n=2)),
+            ("several parts", lambda: cs.scan_by_key((k, k), v, equal=lambda a, b, c, d: a == c)),
+            ("takes the index", lambda: cs.scan_by_key(k, v, transform=lambda e, i: e)),
+            ("whole on each device", lambda: cs.segmented_scan(v, offsets=group.shard(np.array([0, 4])))),
+            ("n: ", lambda: cs.segmented_reduce(v, heads=group.shard(x > 0), n=group.shard(np.array(2), None))),
         ):
             with pytest.raises(ArgumentValueError, match=words):
                 call()

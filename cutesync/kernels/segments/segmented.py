@@ -120,10 +120,9 @@ def _where(offsets: Any, lengths: Any, heads: Any, keys: Any, n: Any, stream: An
     ((name, array),) = named
     if name != "lengths":
         return name, array
-    adapter = arrays.adapter(array, "lengths")
-    kind = adapter.view(array).dtype
+    kind, _ = arrays.facts(array)
     if kind.kind not in "iu":
         raise ArgumentTypeError(explain("lengths", f"an array of {kind}", "an array of integers"))
-    if adapter is arrays.NUMPY:
+    if arrays.adapter(array, "lengths") is arrays.NUMPY:
         return name, np.cumsum(array, dtype=np.int64)
     return name, cumsum(array, axis=None, dtype="int64", n=n, stream=stream)
