@@ -18,6 +18,7 @@ class OffsetsKernel:
     first one begins at 0; with ``counted`` the number of segments is in memory."""
 
     threads, name = 256, "offsets"
+    body: Any
 
     def __init__(self, ends: bool, counted: bool) -> None:
         self.ends, self.counted = ends, counted

@@ -63,10 +63,10 @@ class ScanByKeyPlan:
             "reverse": spec.reverse,
             "identity": (NOTHING, *(0,) * len(values)),
         }
-        made = {"finish": finished(operation, spec, first), "out_dtype": tuple(t.name for t in operation.results)}
+        made: dict[str, Any] = {"finish": finished(operation, spec, first), "out_dtype": tuple(t.name for t in operation.results)}
         if spec.exclusive:
             self.options |= {"exclusive": True}
-            self.last = {"dtype": values, "transform": picked(operation, spec, self.flags, first)} | made
+            self.last: dict[str, Any] = {"dtype": values, "transform": picked(operation, spec, self.flags, first)} | made
             self.last["finish"] = results_only(operation, first)
         else:
             self.options |= made
@@ -103,7 +103,7 @@ class ScanByKeyPlan:
             return tuple(
                 flag(key, differs, dtype="bool", n=n, stream=stream) for key, differs in zip(keys, self.differs)
             )
-        begins = keys[0] if self.marks is None else self.marks.make(xs, *where, stream is not None)
+        begins = keys[0] if self.marks is None else self.marks.make(xs, where[0], where[1], stream is not None)
         if self.spec.reverse:
             return (flag_tails(begins, second, dtype="bool", n=n, stream=stream),)
         return (begins,)
