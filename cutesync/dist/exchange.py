@@ -120,12 +120,14 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
         from .counted_kernel import CountedExchangeKernel
         from .exchange_kernel import ExchangeKernel
         from .seam_kernel import CountedSeamKernel, SeamKernel
+        from .tally_kernel import TallyKernel
 
         kernels: dict[Any, Any] = {
             "seam": SeamKernel,
             "counted seam": CountedSeamKernel,
             "run seam": RunSeamKernel,
             "counted": CountedExchangeKernel,
+            "tally": TallyKernel,
         }
         kernel = kernels.get(operation.key[0], ExchangeKernel)
         return kernel(operation.monoid(), ranks, where, single)

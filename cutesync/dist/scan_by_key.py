@@ -63,10 +63,16 @@ class ScanByKeyPlan:
             "reverse": spec.reverse,
             "identity": (NOTHING, *(0,) * len(values)),
         }
-        made: dict[str, Any] = {"finish": finished(operation, spec, first), "out_dtype": tuple(t.name for t in operation.results)}
+        made: dict[str, Any] = {
+            "finish": finished(operation, spec, first),
+            "out_dtype": tuple(t.name for t in operation.results),
+        }
         if spec.exclusive:
             self.options |= {"exclusive": True}
-            self.last: dict[str, Any] = {"dtype": values, "transform": picked(operation, spec, self.flags, first)} | made
+            self.last: dict[str, Any] = {
+                "dtype": values,
+                "transform": picked(operation, spec, self.flags, first),
+            } | made
             self.last["finish"] = results_only(operation, first)
         else:
             self.options |= made

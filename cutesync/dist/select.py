@@ -13,22 +13,20 @@ from typing import Any
 from ..dtypes import INT64, DType
 from ..errors import ArgumentValueError, explain
 from ..kernels.flags import flag_heads
-from ..kernels.reduce.spec import Reduction
 from ..kernels.segments import reduce_by_key
 from ..kernels.select import select
 from ..kernels.select.calls import again
 from ..kernels.select.spec import SelectSpec
-from ..ops import operator
-from .exchange import Exchange, Side
 from .inputs import Inputs
 from .leading import leading_lengths
 from .places import Shift
 from .sharded import Ragged, Sharded
+from .tally import tally
 from .work import Work
 
 
 class SelectPlan:
-    """A selection: a call for each part, then two exchanges of counts."""
+    """A selection: a call for each part, then an exchange of counts."""
 
     def __init__(
         self, call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharded, ...], inputs: Inputs
@@ -41,11 +39,7 @@ class SelectPlan:
             self.calls = [again(given, None)] * self.group.size
         elif given.n is not None:
             self.calls = [again(given, n) for n in leading_lengths(first, given.n)]
-        ranks = range(self.group.size)
-        add: Reduction = Reduction(operator("add"), INT64, INT64, INT64)
-        before = [Side(True, (1 << rank) - 1) for rank in ranks]
-        everyone = [Side(True, (1 << self.group.size) - 1)] * self.group.size
-        self.exchanges = Exchange(self.group, add, 1, before, (0,)), Exchange(self.group, add, 1, everyone)
+        self.exchange = tally(self.group)
         self.like = self.group.allocators(first, (), INT64)
         self.shift = Shift(first) if spec.selection.indices else None  # indices come behind the values
 
@@ -73,11 +67,9 @@ class SelectPlan:
                     self.shift.launch(rank, indices, count, work)
                 offsets.append(self.like[rank][1](stream, explicit))
                 totals.append(self.like[rank][1](stream, explicit))
-            address = [library.address for library, _ in self.like]
-            for exchange, results in zip(self.exchanges, (offsets, totals)):
-                pairs = zip(address, found, results)
-                places = [(of(made[-1]), of(out)) for of, made, out in pairs]
-                exchange.launch_all(places, work)
+            trios = enumerate(zip(found, offsets, totals))
+            places = [tuple(map(self.like[rank][0].address, (made[-1], *out))) for rank, (made, *out) in trios]
+            self.exchange.launch_all(places, work)
         *values, counts = zip(*found)
         rooms = [Sharded.of_results(group, parts, 0) for parts in values]
         return *[Ragged(room, counts, offsets) for room in rooms], Sharded.of_results(group, totals, None)
