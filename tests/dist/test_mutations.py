@@ -70,6 +70,13 @@ def bench(name: str) -> Bench:
 SENT, LOOK = r"st\.relaxed\.sys\.global\.b64", r"ld\.relaxed\.sys\.global\.b64"
 RAISED = op(r"st\.relaxed\.gpu\.global\.b64"), op(r"atom\.global\.add\.u64 \t%rd\d+, \[%rd\d+\], %rd")
 ANY = {"deadlock", "livelock", "mismatch", RESULT, "race"}
+
+
+def exchanges(edit):
+    """The edit of the kernels that exchange states, not of others beside them."""
+    return lambda text: edit(text) if "cutesync_exchange" in text else []
+
+
 # fault: (kernel, edit, kinds)
 FAULTS = {
     "sent at gpu scope": ("one block", each(SENT, "st.relaxed.gpu.global.b64"), {"race"}),
@@ -116,13 +123,13 @@ FAULTS = {
     ),
     "read without waiting": ("reading", first(op(r"bar\.sync"), after=r"ld\.acquire\.sys"), {"race"}),
     **{
-        f"{name}: {fault}": (name, edit, kinds)
+        f"{name}: {fault}": (name, exchanges(edit), kinds)
         for name in ("counted", "counted seam", "segments")
         for fault, edit, kinds in (
             ("sent at gpu scope", each(SENT, "st.relaxed.gpu.global.b64"), {"race"}),
             ("awaited at gpu scope", every(LOOK, "ld.relaxed.gpu.global.b64"), {"race"}),
             ("words that are not sent", every(op(SENT)), {"deadlock"}),
-            ("the epoch never raised", every(RAISED[0]), ANY),
+            ("the epoch never raised", every(RAISED[0]), ANY | {"trap"}),
             ("one half of the slots", every(r"and\.b32 (\s*%r\d+, %r\d+), 16;", r"and.b32 \1, 0;"), ANY),
         )
     },
