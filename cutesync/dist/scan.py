@@ -24,7 +24,6 @@ from ..kernels.reduce.spec import ReduceSpec, Reduction
 from ..kernels.scan.plan import plan
 from ..kernels.scan.spec import ScanSpec, along, start_rows
 from ..kernels.states import Argument, Single, States
-from ..runtime import arrays
 from ..runtime.call import Family, Views, front_end
 from ..runtime.view import View
 from .exchange import Side
@@ -64,6 +63,8 @@ class ScanPlan:
         self.passes = passes_of(of_parts, operation.of_pass(1, 3), xs, sides, spec.reverse, counted)
         self.places = places_of(operation, spec.args)
         self.keys = {form: (Key(form, spec),) for form in ("plain", "carry", "values")}
+        arrays = len(xs) + (0 if inputs is None else len(inputs.args))
+        self.calls = [self._call(rank, first, arrays) for rank in range(self.group.size)]
 
     def run(
         self,
@@ -86,29 +87,41 @@ class ScanPlan:
             self.passes.launch_all(xs, targets, work, more)
             for rank, stream in enumerate(streams):
                 work.at(rank)
-                carry = carries[rank] if self.before[rank] or self.first else ()
-                parts, out = tuple([x.parts[rank] for x in xs]), part_of(outs, rank)
-                args, count = ((), ()) if more is None else (more.args[rank], more.of(rank)[len(more.args[rank]) :])
-                found.append(self.scan_part((parts, args, carry, count), out, stream, explicit))
+                out, raw = part_of(outs, rank), stream if explicit else None
+                x, *others = [x.parts[rank] for x in xs]
+                if more is not None:
+                    others += more.args[rank]
+                key, call, first = self.calls[rank]
+                if key == "values":
+                    found.append(self.resumed((x, *others), carries[rank], out, (stream, explicit)))
+                    continue
+                others += carries[rank] if key == "carry" else ()
+                others += first if more is None or more.counts is None else (*first, more.counts[rank])
+                found.append(call(self.keys[key], x, out, raw, tuple(others)))
         if ragged is not None:
             return ragged.results(self.results.of(group, found, None))
         return self.results.of(group, found, outs)
 
-    def scan_part(self, given: tuple[tuple, ...], out: Any, raw: int, explicit: bool) -> Any:
-        """Launch the scan of one part. ``given`` has its arrays, the run-time arguments that are arrays, the values of
-        the states before it, and how many elements count; each may be empty. Return its results, one or a tuple."""
-        parts, args, carry, count = given
-        stream = raw if explicit else None
-        results, empty = len(self.spec.operation.results), arrays.adapter(parts[0]).view(parts[0]).size == 0
-        if empty or not carry:
-            none = (None,) if count and isinstance(self.spec.operation, Single) else ()  # there is no first operand
-            call = _front_end(len((*parts, *args, *none, *count)), results, self.places)
-            return call(self.keys["plain"], parts[0], out, stream, (*parts[1:], *args, *none, *count))
-        if math.prod(self.shape) == 1 or takes_rows(self.spec.operation):
-            call = _front_end(len((*parts, *args, *carry, *count)), results, self.places)
-            return call(self.keys["carry"], parts[0], out, stream, (*parts[1:], *args, *carry, *count))
+    def _call(self, rank: int, x: Sharded, arrays: int) -> tuple[str, Callable, tuple]:
+        """Return the form of the scan of one part, its front end, which takes so many ``arrays`` beside the values of
+        states and a count, and what it takes for a first operand that is not given."""
+        operation = self.spec.operation
+        single, counted = isinstance(operation, Single), self.spec.n_in_memory
+        alone = x.views[rank].size == 0 or not (self.before[rank] or self.first)
+        if not alone and math.prod(self.shape) > 1 and not takes_rows(operation):
+            return "values", _front_end(arrays, len(self.operation.values), ()), ()
+        takes = single or operation.op.name == "linear_recurrence"
+        first = (None,) if counted and takes and (alone or not single) else ()
+        inputs = arrays + (0 if alone else len(self.operation.values)) + len(first) + counted
+        call = _front_end(inputs, len(operation.results), self.places)
+        return "plain" if alone else "carry", call, first
+
+    def resumed(self, parts: tuple, carry: tuple, out: Any, where: tuple[int, bool]) -> Any:
+        """Launch the scan of one part to states, and the kernel that puts ``carry`` before them; ``where``: the stream,
+        and whether the caller gave it. Return the results, one or a tuple."""
+        raw, explicit = where
         call = _front_end(len(parts), len(self.operation.values), ())
-        values = call(self.keys["values"], parts[0], None, stream, parts[1:])
+        values = call(self.keys["values"], parts[0], None, raw if explicit else None, parts[1:])
         values = values if isinstance(values, tuple) else (values,)
         made = None if out is None else out if isinstance(out, tuple) else (out,)
         made = resume(self.spec, self.operation, (values, carry, made), parts[0], raw, explicit)

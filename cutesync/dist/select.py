@@ -17,7 +17,7 @@ from ..kernels.segments import reduce_by_key
 from ..kernels.select import select
 from ..kernels.select.calls import again
 from ..kernels.select.spec import SelectSpec
-from .inputs import Inputs
+from .inputs import Inputs, More
 from .leading import leading_lengths
 from .places import Shift
 from .sharded import Ragged, Sharded
@@ -40,6 +40,7 @@ class SelectPlan:
         elif given.n is not None:
             self.calls = [again(given, n) for n in leading_lengths(first, given.n)]
         self.exchange = tally(self.group)
+        self.plain, self.none = not inputs.counted and not inputs.args, More.none(self.group.size)
         self.like = self.group.allocators(first, (), INT64)
         self.shift = Shift(first) if spec.selection.indices else None  # indices come behind the values
 
@@ -51,10 +52,11 @@ class SelectPlan:
         outs: None = None,
         ragged: Ragged | None = None,
     ) -> tuple:
-        group, found = self.group, []
+        group, found, more = self.group, [], self.none
         offsets, totals = [], []
         with Work(group, streams, explicit) as work:
-            xs, more = self.inputs.data(xs), self.inputs.more(xs, ragged, work)
+            if not self.plain:
+                xs, more = self.inputs.data(xs), self.inputs.more(xs, ragged, work)
             for rank, stream in enumerate(streams):
                 work.at(rank)
                 x, *others = (y.parts[rank] for y in xs)
