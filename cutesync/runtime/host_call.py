@@ -80,11 +80,7 @@ def launch(jit_function: Callable, *arguments: Any, stream: Any = None) -> None:
     known = _known.get(id(jit_function))
     function = known.function if known is not None and known.same() else _function_of(jit_function, known)
     function.jit_function = jit_function  # of several functions that meant the same, others may have changed
-    quick = function.quick.get(tuple(map(type, arguments)))
-    if quick is None:
-        function.call(arguments, stream)
-    else:
-        quick(arguments, stream)
+    function(arguments, stream)
 
 
 def compile(jit_function: Callable, *arguments: Any) -> Compiled:
@@ -144,15 +140,19 @@ class Function:
         self.streamless = len(self.parameters) == len(self.all)
         self.plans: dict[tuple, tuple[Callable, int]] = {}
         self.quick: dict[tuple[type, ...], Callable] = {}  # by the types of the arguments
+        self.latest: Callable[[tuple, Any], bool] = lambda arguments, stream: False  # of ``quick``
         self.defaults: dict[int, tuple[tuple, list[tuple[str, bool]]]] = {}
         self.pinned: tuple[host_code.HostCode, Reader] | None = None
         self.frozen: list[tuple[int, Frozen]] = []
 
     def __call__(self, arguments: tuple, stream: Any) -> None:
+        if self.latest(arguments, stream):
+            return
         quick = self.quick.get(tuple(map(type, arguments)))
         if quick is None:
             self.call(arguments, stream)
         else:
+            self.latest = quick
             quick(arguments, stream)
 
     def call(self, arguments: tuple, stream: Any) -> tuple[Callable, int] | None:

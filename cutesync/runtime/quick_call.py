@@ -19,9 +19,10 @@ _MOST = 4096  # plans of a function for arguments of some types
 _CONSTANT = object()
 
 
-def quick_call(function: Any, arguments: tuple) -> Callable[[tuple, Any], None] | None:
-    """Return ``call(arguments, stream)`` of a ``Function`` for arguments of these types; None if there is something
-    else than arrays on a device, plain numbers and short constants, or no array. Defaults are constants."""
+def quick_call(function: Any, arguments: tuple) -> Callable[[tuple, Any], bool] | None:
+    """Return ``call(arguments, stream)`` of a ``Function`` for arguments of these types, which does nothing and returns
+    False for others. None if there is something else than arrays on a device, plain numbers and short constants, or no
+    array. Defaults are constants."""
     ways: list[Any] = []  # of each argument: what identifies it, _CONSTANT, or None for a number
     libraries = []
     whole, given = (
@@ -42,18 +43,24 @@ def quick_call(function: Any, arguments: tuple) -> Callable[[tuple, Any], None] 
             ways.append(library.identify_strided)
         else:
             return None
-    return _call(function, ways, libraries[0].stream) if libraries else None
+    return _call(function, tuple(map(type, arguments)), ways, libraries[0].stream) if libraries else None
 
 
-def _call(function: Any, ways: list[Any], stream_of: Callable[[int], int]) -> Callable[[tuple, Any], None]:
-    streamless, handle_of = function.streamless, arrays.stream_handle
+def _call(
+    function: Any, kinds: tuple[type, ...], ways: list[Any], stream_of: Callable[[int], int]
+) -> Callable[[tuple, Any], bool]:
+    streamless, handle_of, count = function.streamless, arrays.stream_handle, len(kinds)
     plans: dict[tuple, tuple[Callable, int]] = {}
     last: tuple[list, Any] = [], None  # signature and plan of the call before
 
-    def call(arguments: tuple, stream: Any) -> None:
+    def call(arguments: tuple, stream: Any) -> bool:
         nonlocal last
+        if len(arguments) != count:
+            return False
         signature, addresses, numbers, low = [], [], [], 0
-        for x, way in zip(arguments, ways):
+        for x, kind, way in zip(arguments, kinds, ways):
+            if type(x) is not kind:
+                return False
             if way is None:
                 numbers.append(x)
             elif way is _CONSTANT:
@@ -66,7 +73,7 @@ def _call(function: Any, ways: list[Any], stream_of: Callable[[int], int]) -> Ca
         known, plan = last
         if low & 15:  # alignment is part of the signature: not of those that are kept here
             function.call(arguments, stream)
-            return
+            return True
         if signature != known:
             plan = plans.get(tuple(signature))
             if plan is None:
@@ -75,12 +82,13 @@ def _call(function: Any, ways: list[Any], stream_of: Callable[[int], int]) -> Ca
                     plans.clear()
                 plans[tuple(signature)] = plan
                 last = signature, plan
-                return
+                return True
             last = signature, plan
         run, ordinal = plan
         raw = stream_of(ordinal) if stream is None else handle_of(stream)
         if streamless and raw not in DEFAULT:
             function.refuse_stream(raw)
         run(addresses, numbers, raw)
+        return True
 
     return call
