@@ -44,9 +44,9 @@ class Line(namedtuple("Line", "source swizzle width address head whole rest")):
     them."""
 
     @staticmethod
-    def make(number, width: int, buffer, address, length) -> Line:
+    def make(number, width: int, buffer, address: Int64, length) -> Line:
         """Of line ``number`` of a buffer, of which ``length`` bytes are stored."""
-        head = cutlass.min(-Int32(address) & (VECTOR - 1), length)
+        head = cutlass.min(Int32(-address) & (VECTOR - 1), length)
         whole = (length - head) & -VECTOR
         swizzle = number * width >> 3 & (width - VECTOR)
         return Line(buffer + number * width, swizzle, width, address, head, whole, length - whole)
@@ -74,11 +74,11 @@ class SubTileStore:
         number: int,
         out,
         columns: int,
+        in_flight: int,
         *,
         by_tma: bool,
         in_place: bool = False,
         by_columns: bool = False,
-        in_flight: int = 2,
     ) -> None:
         self.number, self.result, self.columns = number, out, columns
         self.out = Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
