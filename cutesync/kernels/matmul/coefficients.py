@@ -1,6 +1,7 @@
 """Coefficients of the model, which no manual states. ``python perf/fit.py --coefficients`` writes the defaults (last:
-of the results matmul-random-*-seed21, -seed22, -seed31, -seed32 and table-matmul-*). ``SUSTAINED`` are those of long
-products: of times of 33 shapes, of calls back to back for so long that power limits the clock."""
+of the results matmul-random-*-seed21, -seed22, -seed31, -seed32 and table-matmul-*; ``line_epilogue_rate``: that of the
+least regret of -seed62). ``SUSTAINED`` are those of long products: of times of 33 shapes, of calls back to back for so
+long that power limits the clock."""
 
 from typing import NamedTuple
 
