@@ -24,7 +24,7 @@ from typing import NamedTuple
 import boost
 import numpy as np
 import script
-from matmul_brute import is_full, is_promoted, workload
+from matmul_brute import is_full, is_promoted, stored_by_tma, workload
 from matmul_random import CLASSES, Random
 
 from cutesync.kernels.matmul import coefficients
@@ -120,7 +120,7 @@ def expected(data: Times, of: Fitted) -> np.ndarray:
     """Clocks, as the package computes them: long products have coefficients of their own, and no correction."""
     clocks, numbers = clocks_and_features(data, of.by)
     clocks = clocks * np.exp(boost.sums(of.trees, numbers))
-    long = data.load.batch * data.load.m * data.load.n * data.load.k_tiles >= LONG
+    long = data.load.batch * data.load.m * data.load.n * data.load.k_tiles >= np.where(data.load.promoted, np.inf, LONG)
     return np.where(long, cost(data.of, data.load, SUSTAINED), clocks)
 
 
@@ -255,6 +255,8 @@ def main(argv=None) -> None:
         with script.reading(path) as report:
             columns = {name: report.get(name, True) for name in ("columns", "parts")}
             enough = [record for record in report["products"] if len(record["times"]) > 1]
+            if not report.get("lines", True):  # timed before threads stored lines of results that TMA does not store
+                enough = [record for record in enough if stored_by_tma(Random(*record["product"]))]
             records += [record | columns for record in enough for _ in range(record.get("weight", 1))]
 
     def fitted(data: Times) -> Fitted:

@@ -36,7 +36,7 @@ from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, SMS, MatmulPo
 from cutesync.runtime.device_array import transposed
 from cutesync.runtime.kernel import collect
 
-WIDTHS = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 208, 224, 256)
+WIDTHS = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
 FORMS = tuple(
     ((rows, columns), schedule)
     for schedule, rows, least, most in (
@@ -80,11 +80,12 @@ def workload(product: Random, config: MatmulPolicy, columns: bool = True) -> Wor
         promoted=is_promoted(product),
         split=product.op != "invariant",
         access=Access(b.k_major, a.pitch, b.pitch, a.instructions, b.instructions),
-        by_tma=product.n * stored % 16 == 0 and (not swapped or (columns and stored == 2)),
+        by_tma=stored_by_tma(product) and (not swapped or (columns and stored == 2)),
         parts=is_full(product) and config.parts,
         copies=a.copies + b.copies,
         copied=a.copied + b.copied,
         activation="gelu" in product.op,
+        by_elements=swapped and stored != 2,
     )
 
 
@@ -107,6 +108,11 @@ def _operand(product: Random, k_major: bool, rows: int, load: str | None, packs:
             k_major or size != 2, pitch, vector_instructions("vectors" if by_vectors else "elements", size), 0, 0
         )
     return Side(k_major, pitch, 0, 0, 0)
+
+
+def stored_by_tma(product: Random) -> bool:
+    """Whether TMA stores rows of the result."""
+    return product.n * SIZES.get(product.out, 4) % 16 == 0
 
 
 def is_promoted(product: Random) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cutlass
 import cutlass.cute as cute
+from cutlass import Uint32
 
 
 def funnel_shift(low, high, bits):
@@ -10,3 +12,11 @@ def funnel_shift(low, high, bits):
     funnel = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"
     kind = type(low)
     return kind(cute.arch.inline_ptx(funnel, write_only_types=[kind], read_only_args=[low, high, bits]))
+
+
+def shifted(words: list, skew) -> list:
+    """The 4 words of two aligned vectors, 8 words, that begin ``skew`` (its lowest 4 bits) bytes behind the first."""
+    for hop in (2, 1):
+        moved = (skew & (4 * hop)) != 0
+        words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[hop:], words)]
+    return [funnel_shift(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])]

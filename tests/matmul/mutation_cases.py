@@ -14,6 +14,7 @@ class Case(NamedTuple):
     shape: tuple[int, int, int]
     blocks: int = 2
     dtype: str = "float16"
+    out: str = ""
 
 
 CASES = {
@@ -25,8 +26,15 @@ CASES = {
     "shares that meet": Case(MatmulPolicy((64, 64), "pingpong", stages=2, splits=3, swap_ab=False), (100, 72, 264)),
     # B multicast by four blocks, a quarter each
     "cluster of four": Case(MatmulPolicy((64, 32), "pingpong", (4, 1), stages=2, swap_ab=False), (300, 24, 264), 4),
-    # few rows: operands swapped; columns of no multiple of 16 bytes, stored without TMA
-    "narrow": Case(MatmulPolicy((128, 16), "cooperative", (2, 1), stages=2, splits=5, swap_ab=True), (13, 132, 904), 4),
+    # few rows: operands swapped; results of 32 bits, stored by elements
+    "narrow": Case(
+        MatmulPolicy((128, 16), "cooperative", (2, 1), stages=2, splits=5, swap_ab=True),
+        (13, 132, 904),
+        4,
+        out="float32",
+    ),
+    # rows that begin anywhere, stored in lines by threads
+    "lines": Case(MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=False), (100, 131, 136), 1),
     # every k-tile's products added to a second set
     "promoted": Case(
         MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=False), (200, 80, 528), dtype="float8_e4m3fn"
@@ -44,7 +52,8 @@ CASES = {
     # float32, split into parts in the kernel
     "parts": Case(MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=False), (100, 72, 136), 1, "float32"),
 }
-COOPERATIVE, PINGPONG, SPLIT, MEET, FOUR, NARROW, PROMOTED, HELD, HELD_PROMOTED, IN_STAGES, SHARING, PARTS = CASES
+COOPERATIVE, PINGPONG, SPLIT, MEET, FOUR, NARROW, LINES, *OTHERS = CASES
+PROMOTED, HELD, HELD_PROMOTED, IN_STAGES, SHARING, PARTS = OTHERS
 PRODUCER, CONSUMERS = r"setmaxnreg\.dec", r"setmaxnreg\.inc"
 OVERLAP = op(r"griddepcontrol\.wait")
 READ_ALL = op(r"wgmma\.wait_group\.sync\.aligned \t0")

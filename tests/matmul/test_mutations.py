@@ -22,6 +22,7 @@ from .mutation_cases import (
     HELD_PROMOTED,
     IN_STAGES,
     LINE,
+    LINES,
     MEET,
     NARROW,
     NO_TAIL,
@@ -293,7 +294,17 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         ),
         {"out-of-bounds"},
     ),
-    "a slab read before it is filled": (NARROW, first(EPILOGUE, after=r"stmatrix"), {"uninitialised"}),
+    "a slab read before it is filled": (LINES, first(EPILOGUE, after=r"stmatrix"), {"uninitialised"}),
+    "a line's last vector beyond its end": (
+        LINES,
+        every(r"and\.b32 \t(%r\d+), (%r\d+), -16;", r"add.s32 \t\1, \2, 15;\n\tand.b32 \t\1, \1, -16;"),
+        {"out-of-bounds", "race", "misaligned"},
+    ),
+    "lines beyond the last row": (
+        LINES,
+        every(r"min\.s32 (\t%r\d+), %r\d+, 64;", r"mov.b32 \1, 64;"),
+        {"out-of-bounds"},
+    ),
     "empty barriers of one block of two": (NARROW, empty_count(-8), {"race"}),
     "a narrow stage released before the tensor cores have read it": (
         NARROW,
@@ -353,7 +364,8 @@ def bench(name: str) -> Bench:
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=6, seed=4):
             few_blocks(patch, case.blocks)
-            results = [cs.matmul(a, b, config=case.config) for _ in range(2 if case.config.splits > 1 else 1)]
+            more = {"out_dtype": case.out} if case.out else {}
+            results = [cs.matmul(a, b, config=case.config, **more) for _ in range(2 if case.config.splits > 1 else 1)]
         wanted = cs.reference.matmul(a, b, out_dtype=results[0].dtype)
         return all(np.array_equal(got, wanted) for got in results)
 

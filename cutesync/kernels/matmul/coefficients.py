@@ -1,6 +1,7 @@
 """Coefficients of the model, which no manual states. ``python perf/fit.py --coefficients`` writes the defaults (last:
-of the results matmul-random-*-seed21, -seed22, -seed31, -seed32 and table-matmul-*). ``SUSTAINED`` are those of long
-products: of times of 33 shapes, of calls back to back for so long that power limits the clock."""
+of the results matmul-random-*-seed21, -seed22, -seed31, -seed32 and table-matmul-*; ``line_epilogue_rate``: that of the
+least regret of -seed62). ``SUSTAINED`` are those of long products: of times of 33 shapes, of calls back to back for so
+long that power limits the clock."""
 
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ class Coefficients(NamedTuple):
     tile: float = 401  # between two tiles
     deferred_tile: float = 808  # the same with a deferred epilogue
     epilogue_rate: float = 37.5  # of the result
-    direct_epilogue_rate: float = 2.93  # the same where threads store single elements
+    line_epilogue_rate: float = 8  # the same where threads store lines that begin anywhere
+    direct_epilogue_rate: float = 2.93  # the same where they store single elements
     sub_tile: float = 72.2  # what a sub-tile adds to that
     activation: float = 0.366  # of an element that passes a function (fitted to gelu)
     turnstile: float = 2240  # a write, an atomic and a read of the L2, one after the other
@@ -59,6 +61,7 @@ SUSTAINED = Coefficients(
     tile=600.0,
     deferred_tile=1300.0,
     epilogue_rate=9.5,
+    line_epilogue_rate=8.0,
     direct_epilogue_rate=4.0,
     sub_tile=0.0,
     activation=0.0,

@@ -51,11 +51,11 @@ class Epilogue:
         self.columns = config.sub_tile_columns(self.bytes)
         in_place = terms.c is not None and not terms.several
         by_columns = terms.by_columns
-        self.stores = [
-            SubTileStore(0, out, self.columns, by_tma=terms.by_tma, in_place=in_place, by_columns=by_columns)
-        ]
+        in_flight = 1 if config.deferred else 2 if config.accumulators * (1 + config.promoted) > 128 else 4
+        more = {"in_place": in_place, "by_columns": by_columns}
+        self.stores = [SubTileStore(0, out, self.columns, in_flight, by_tma=terms.by_tma, **more)]
         if pre is not None:
-            self.stores.append(SubTileStore(1, pre, self.columns, by_tma=terms.pre_by_tma))
+            self.stores.append(SubTileStore(1, pre, self.columns, in_flight, by_tma=terms.pre_by_tma))
             for store, other in zip(self.stores, self.stores[::-1]):
                 store.share_buffers(other)
         self.widest = max(self.stores, key=lambda store: store.out.width)

@@ -23,7 +23,8 @@ from .correction import factor, of_problem
 from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_STAGES, MatmulPolicy
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
-LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the clock that the power limit leaves
+LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the clock that the power limit leaves, but
+# with a second set of accumulators, whose additions leave the tensor cores idle
 L2_BYTES = 30e6  # operands of repeated products stay in the L2, at the fitted memory rate; larger ones do not
 STREAM_RATE = 2400  # bytes a clock that memory gives to others, of the whole GPU (4.2 TB/s)
 SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clocks, and bytes a clock beside them
@@ -47,14 +48,15 @@ class Access(NamedTuple):
 class Workload(
     namedtuple(
         "Workload",
-        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts copies copied activation",
-        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False),
+        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts copies copied activation "
+        "by_elements",
+        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False, False),
     )
 ):
     """What the model knows of a problem; ``split`` says whether K may be cut, ``accumulators`` how many a thread may
     have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the kernel, ``copies``
-    how many operands are packed before, ``copied`` the bytes that this reads and writes, and ``activation`` whether the
-    results pass a function."""
+    how many operands are packed before, ``copied`` the bytes that this reads and writes, ``activation`` whether the
+    results pass a function, and ``by_elements`` whether threads store them one by one and not in lines."""
 
     @property
     def own(self) -> bool:
@@ -176,7 +178,8 @@ class Fixed(namedtuple("Fixed", "loaded compute store deferred hidden start")):
 
 def fixed(of: Table, load: Any, by: Coefficients) -> Fixed:
     """``Fixed`` for a ``Workload``'s types and strides."""
-    store = of.tile_m * of.tile_n * load.out_bytes / np.where(load.by_tma, by.epilogue_rate, by.direct_epilogue_rate)
+    rate = np.where(load.by_tma, by.epilogue_rate, by.line_epilogue_rate)
+    store = of.tile_m * of.tile_n * load.out_bytes / np.where(load.by_elements, by.direct_epilogue_rate, rate)
     store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / np.gcd(of.tile_n.astype(int), 128 // load.out_bytes)
     store = store + by.activation * load.activation * of.tile_m * of.tile_n
     partial = 4 * of.tile_m * of.tile_n * (1 + of.splits) / by.turnstile_rate
@@ -261,7 +264,7 @@ def coefficients_of(load: Workload) -> Coefficients:
 
 
 def _is_long(load: Workload) -> bool:
-    return load.batch * load.m * load.n * load.k_tiles >= LONG
+    return not load.promoted and load.batch * load.m * load.n * load.k_tiles >= LONG
 
 
 def vector_instructions(load: str, size: int) -> int:

@@ -30,7 +30,7 @@ from cutlass import Boolean, Int32, Int64, TFloat32, Uint8, Uint16, Uint32, pipe
 
 from ...sync.barrier import Barrier
 from ...sync.pipelines import await_empty, drain
-from ..words import funnel_shift
+from ..words import shifted
 from .loads import TmaLoad, partition, start
 from .pack_rows import VECTOR, WORDS, mask, memory
 from .parameters import Order, Source
@@ -180,11 +180,7 @@ class OwnLoad:
 
 def cut(words: list, address, count) -> list:
     """Of two aligned vectors, the one that begins at ``address``, zero from byte ``count`` on."""
-    for hop in (2, 1):
-        moved = (address & (4 * hop)) != 0
-        words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[hop:], words)]
-    words = [funnel_shift(*pair, (address & 3) * 8) for pair in zip(words, words[1:])]
-    return [word & mask(count - 4 * i) for i, word in enumerate(words)]
+    return [word & mask(count - 4 * i) for i, word in enumerate(shifted(words, address))]
 
 
 def nearest_tfloat32(word):

@@ -103,6 +103,7 @@ class Problem:
             self.terms.by_tma,
             self.parts,
             activation=self.terms.activation is not None,
+            by_elements=not (self.terms.by_tma or self.terms.by_columns or self.d[1] == 1),
         )
 
     def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:

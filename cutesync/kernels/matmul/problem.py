@@ -29,6 +29,7 @@ from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
 
+MIXED_K_TILES = 4  # of 128 bytes, up to which one operand may be packed and the other not: up to 27 % faster (H200)
 INVARIANT_ROWS = 128  # of a product that decides for those of the same N and K (``batch_invariant``)
 
 
@@ -76,15 +77,19 @@ class Step:
 
     def loads(self, config: MatmulPolicy | None) -> list[tuple[bool, bool]]:
         """Which operands that are packed the producer's threads can load instead: all ways that ``config`` allows.
-        Where it says nothing that is all of them or none: one of two would take more kernels, and more time to
-        choose."""
+        Where it says nothing and K is longer than ``MIXED_K_TILES``, that is all of them or none: one of two would take
+        more kernels, and more time to choose."""
         can = [job is not None and not job.side and not self.problem.parts for job in self.packs]
         given = [getattr(config, name, None) for name in ("load_a", "load_b")]
         free = any(can) and (config is None or config.can_load_own())
         ways = []
-        for own in (False, True) if free and None in given else (False,):
-            of_a, of_b = (may and (own if wanted is None else wanted == "own") for may, wanted in zip(can, given))
-            ways.append((of_a, of_b))
+        for own in itertools.product((False, True), repeat=2) if free and None in given else ((False, False),):
+            of_a, of_b = (
+                may and (one if wanted is None else wanted == "own") for may, wanted, one in zip(can, given, own)
+            )
+            mixed = all(can) and given == [None, None] and of_a != of_b
+            if (of_a, of_b) not in ways and (not mixed or self.problem.load.k_tiles <= MIXED_K_TILES):
+                ways.append((of_a, of_b))
         return ways
 
     def least_own(self) -> float:
@@ -216,11 +221,8 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
             _tma_stores(x.address + offset, strides, (m, n, items), x.size)
             for x, offset, strides in ((d, offsets[2], strides_d), (pre, offsets[4], strides_pre))
         )
-        columns = (
-            not by_tma
-            and product.pre is None
-            and _tma_stores_columns(d.address + offsets[2], strides_d, (m, n, items), d.size)
-        )
+        columns = not by_tma and product.pre is None and _has_columns(strides_d, n, d.size)
+        by_tma = by_tma or (columns and _tma_stores_columns(d.address + offsets[2], strides_d, (m, n, items), d.size))
         problem = Problem(
             m,
             n,
@@ -232,7 +234,7 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
             strides_d,
             elements,
             product.out.dtype,
-            _stored(terms, by_tma or columns, pre_by_tma if product.pre else True, columns),
+            _stored(terms, by_tma, pre_by_tma if product.pre else True, columns),
             product.promoted,
             product.split,
             product.a.device,
@@ -354,9 +356,15 @@ def _tma_stores(address: int, steps: tuple[int, int, int], shape: tuple[int, int
 
 
 def _tma_stores_columns(address: int, steps: tuple[int, int, int], shape: tuple[int, int, int], size: int) -> bool:
-    """Whether TMA can store a result column by column: of elements of 16 bits, as stmatrix transposes those."""
+    """Whether TMA can store a result column by column."""
     (row, column, item), (m, n, items) = steps, shape
-    return size == 2 and _tma_stores(address, (column, row, item), (n, m, items), size)
+    return _tma_stores(address, (column, row, item), (n, m, items), size)
+
+
+def _has_columns(steps: tuple[int, int, int], n: int, size: int) -> bool:
+    """Whether a result is stored column by column: of contiguous elements of 16 bits, as stmatrix transposes those."""
+    row, column, _ = steps
+    return size == 2 and row == 1 and (column != 1 or n == 1)
 
 
 def _up(value: int, unit: int) -> int:

@@ -3,7 +3,8 @@
 The finished elements of a sub-tile are written to a buffer of swizzled shared memory, which TMA then stores. Each
 consumer warpgroup has two buffers and a named barrier of its own and waits for nobody else. While TMA reads one buffer
 the other is filled, and the last sub-tile of a tile is stored while the next tile is multiplied. Where TMA cannot store
-a result, the threads store its elements.
+a result, the threads do: lines of contiguous elements, which may begin anywhere, in aligned vectors and a few elements
+at both ends, other results element by element.
 
 A call with two results (``TermsSpec.pre``) has a ``SubTileStore`` for each. Their sub-tiles take turns in the same two
 buffers, which are as wide as the wider elements need.
@@ -15,11 +16,13 @@ from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64, Uint8
+from cutlass import Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, warp
 from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers
 
+from ..words import shifted
+from .pack_rows import VECTOR, WORDS, memory
 from .policy import CONSUMERS, SUB_TILE_BUFFERS, WARPGROUP
 from .scheduler import Tile
 
@@ -35,17 +38,52 @@ class Outlet(namedtuple("Outlet", "targets shape operands exchange registers lar
     warpgroup, half of a tile and thread this is."""
 
 
+class Line(namedtuple("Line", "source swizzle width address head whole rest")):
+    """A line of a sub-tile, of ``width`` bytes in shared memory: its address there and how its vectors are swizzled;
+    its address in memory; the bytes before the first aligned vector, of the whole vectors, and of what is beside
+    them."""
+
+    @staticmethod
+    def make(number, width: int, buffer, address: Int64, length) -> Line:
+        """Of line ``number`` of a buffer, of which ``length`` bytes are stored."""
+        head = cutlass.min(Int32(-address) & (VECTOR - 1), length)
+        whole = (length - head) & -VECTOR
+        swizzle = number * width >> 3 & (width - VECTOR)
+        return Line(buffer + number * width, swizzle, width, address, head, whole, length - whole)
+
+    def behind(self, at):
+        """Byte ``at`` of those beside the whole vectors, counted in the line."""
+        return at + cutlass.select_(at < self.head, Int32(0), self.whole)
+
+    def place(self, at):
+        """The address of that byte in memory."""
+        return self.address + self.behind(at)
+
+    def element(self, at, size: int):
+        """That of an element in shared memory, or of another of the line if there is none."""
+        return self.source + (cutlass.min(self.behind(at), self.width - size) ^ self.swizzle)
+
+
 class SubTileStore:
     """The stores of result ``number`` in elements ``out``, in sub-tiles of ``columns``. ``in_place``: the result may be
-    C. ``by_columns``: its columns are contiguous, of 16-bit elements, which stmatrix transposes into the buffers."""
+    C. ``by_columns``: its columns are contiguous, of 16-bit elements, which stmatrix transposes into the buffers.
+    ``by_tma``: TMA stores it. Else a thread has a vector of ``in_flight`` lines in registers."""
 
     def __init__(
-        self, number: int, out, columns: int, *, by_tma: bool, in_place: bool = False, by_columns: bool = False
+        self,
+        number: int,
+        out,
+        columns: int,
+        in_flight: int,
+        *,
+        by_tma: bool,
+        in_place: bool = False,
+        by_columns: bool = False,
     ) -> None:
         self.number, self.result, self.columns = number, out, columns
         self.out = Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
         self.by_tma, self.in_place, self.by_columns = by_tma, in_place, by_columns
-        self.spread, self.beside_tma = 1, False
+        self.spread, self.beside_tma, self.in_flight = 1, False, in_flight
 
     def share_buffers(self, other: SubTileStore) -> None:
         """The sub-tiles of both take turns in the buffers."""
@@ -108,8 +146,78 @@ class SubTileStore:
                 if thread < 32:
                     cute.arch.cp_async_bulk_wait_group(0, read=True)
             cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
-            self.store_elements(target.buffers[None, None, buffer], corner, tile, to)
+            self.store_by_threads(target.buffers[None, None, buffer], corner, tile, to)
         return stored + 1
+
+    @cute.jit
+    def store_by_threads(self, buffer, corner, tile: Tile, to: Outlet):
+        """Store a sub-tile without TMA."""
+        _, row_step, column_step, _ = self.place(to.operands)
+        if cutlass.const_expr(self.by_columns):
+            self.store_lines(buffer, corner, tile, column_step, to)
+        else:
+            if column_step == 1:
+                self.store_lines(buffer, corner, tile, row_step, to)
+            else:
+                self.store_elements(buffer, corner, tile, to)
+
+    @cute.jit
+    def store_lines(self, buffer, corner, tile: Tile, step: Int64, to: Outlet):
+        """Store the lines of a sub-tile, rows, or columns with ``by_columns``, which begin ``step`` elements apart.
+
+        A line has at most 8 vectors of the buffer, and as many lanes. An aligned vector of the result lies in two of
+        the buffer, which are shifted into place. What is before the first and after the last is stored by elements.
+        """
+        pointer, _, _, batch_step = self.place(to.operands)
+        way, extent, size = int(self.by_columns), (64, self.columns), self.out.width // 8
+        vectors = extent[1 - way] * size // VECTOR
+        left = cutlass.min(to.shape[way] - corner[way], extent[way])
+        length = cutlass.min(to.shape[1 - way] - corner[1 - way], extent[1 - way]) * size
+        first = Int64(tile.item) * batch_step + Int64(corner[way]) * step + corner[1 - way]
+        start, source = pointer.toint() + first * size, buffer.iterator.toint()
+        count, lane = -(-extent[way] * vectors // WARPGROUP), to.thread % vectors
+        for begin in cutlass.range_constexpr(0, count, self.in_flight):
+            lines = []
+            for i in cutlass.range_constexpr(begin, min(begin + self.in_flight, count)):
+                number = i * (WARPGROUP // vectors) + to.thread // vectors
+                stored = Int32(cutlass.select_(number < left, length, Int32(0)))
+                number = cutlass.min(number, extent[way] - 1)  # of the shortest lines there are fewer than threads
+                lines.append(Line.make(number, vectors * VECTOR, source, start + Int64(number) * (step * size), stored))
+            self.store_vectors(lines, lane * VECTOR)
+            self.store_ends(lines, lane * size, vectors * size)
+
+    @cute.jit
+    def store_vectors(self, lines: list, begin: Int32):
+        """Store the aligned vector of each line that begins ``begin`` bytes after the first. All loads are in flight
+        before the first is used."""
+        words = cute.make_rmem_tensor((2 * WORDS, len(lines)), Uint32)
+        for i, line in enumerate(lines):
+            for j, at in enumerate((begin, cutlass.min(begin + VECTOR, line.width - VECTOR))):
+                part = cute.make_tensor(words.iterator + (2 * i + j) * WORDS, cute.make_layout((WORDS,)))
+                cute.autovec_copy(shared(Uint32, line.source + (at ^ line.swizzle), WORDS), part)
+        for i in cutlass.range_constexpr(len(lines)):
+            moved = cute.make_rmem_tensor((WORDS,), Uint32)
+            for j, word in enumerate(shifted([words[j, i] for j in range(2 * WORDS)], lines[i].head)):
+                moved[j] = word
+            if begin < lines[i].whole:
+                cute.autovec_copy(moved, memory(Uint32, lines[i].address + (lines[i].head + begin), WORDS, VECTOR))
+
+    @cute.jit
+    def store_ends(self, lines: list, begin: Int32, step: cutlass.Constexpr):
+        """Store the elements before the first aligned vector of each line and after the last, of which this lane has
+        those at ``begin``, ``begin + step``, ... bytes: all or most of them at a time."""
+        size, usual = self.out.width // 8, min(2, -(-VECTOR // step)) * step
+        for at in cutlass.range_constexpr(0, usual, step):
+            elements = [shared(self.out, line.element(begin + at, size), 1)[0] for line in lines]
+            for i in cutlass.range_constexpr(len(lines)):
+                if begin + at < lines[i].rest:
+                    self.store_element(lines[i].place(begin + at), elements[i])
+        for i in cutlass.range_constexpr(len(lines)):
+            for at in cutlass.range(begin + usual, lines[i].rest, step, unroll=1):
+                self.store_element(lines[i].place(at), shared(self.out, lines[i].element(at, size), 1)[0])
+
+    def store_element(self, address, element) -> None:
+        memory(self.out, address, 1, self.out.width // 8)[0] = element
 
     @cute.jit
     def store_elements(self, buffer, corner, tile: Tile, to: Outlet):
@@ -153,3 +261,9 @@ class SubTileStore:
         else:
             copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
         return copy, cute.make_tiled_copy_C(copy, self.mma()).get_slice(thread)
+
+
+def shared(kind, address, count: int):
+    """``count`` elements of shared memory, which lie at an address that is a multiple of their bytes."""
+    pointer = cute.make_ptr(kind, address, cute.AddressSpace.smem, assumed_align=count * kind.width // 8)
+    return cute.make_tensor(pointer, cute.make_layout((count,)))

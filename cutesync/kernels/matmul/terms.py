@@ -19,7 +19,7 @@ class TermsSpec:
     """``activation(alpha * A B + beta * C + bias)``: ``scaled`` if alpha is not 1, ``c`` the type of C if beta is not
     0, ``bias`` "", "row" or "column" with its type, ``activation`` a name of ``ACTIVATIONS``, a callable, or None;
     ``scale_a``, ``scale_b`` "", "one" or "each" (row of A, column of B); ``by_tma``: TMA stores the result,
-    ``by_columns`` if those are contiguous and not the rows.
+    ``by_columns``: it is stored column by column, as those are contiguous and not the rows.
 
     ``gated``: C is not added, but its element is the activation's second value. ``pre`` is the type of the second
     result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
