@@ -193,14 +193,18 @@ class FlatFlags(StridedKernel):
             else:
                 shift = a.extents[0] if side else -a.extents[0]
                 others = self.keys(a, first + shift, self.near)
-                flags = [words.flags(self.marking.op.name, key, other) for key, other in zip(keys, others)]
+                flags = [words.results(self.marking.op.name, key, other) for key, other in zip(keys, others)]
             found.append(flags if limit is None else self.forced(side, keys, flags, edges, a.ends[side]))
         return found
 
     def forced(self, side: int, keys, flags, edges, given) -> list:
-        """The words of flags, with those of the edges set, or by what the caller gave for the neighbour there."""
-        ones = [choose(edge, Uint32(1 << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
+        """The words of flags, with those of the edges set, or by what the caller gave for the neighbour there; those of
+        differences, with the items at the edges."""
+        one = 1 if self.marking.is_flag else 0xFF
+        ones = [choose(edge, Uint32(one << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
         masks = [ones[i] | ones[i + 1] | ones[i + 2] | ones[i + 3] for i in range(0, len(ones), words.KEYS)]
+        if not self.marking.is_flag:
+            return [(flag & ~mask) | (key & mask) for flag, key, mask in zip(flags, keys, masks)]
         if not self.given[side]:
             return [flag | mask for flag, mask in zip(flags, masks)]
         end = words.repeated(given)
@@ -245,5 +249,5 @@ class FlatFlags(StridedKernel):
     def result(self, values, i: int, packed: bool):
         """One result to store."""
         if packed:
-            return self.marking.result.cutlass((values[i // words.KEYS] >> (8 * (i % words.KEYS))) & 1)
+            return self.marking.result.cutlass((values[i // words.KEYS] >> (8 * (i % words.KEYS))) & 0xFF)
         return self.lowered(values[i])

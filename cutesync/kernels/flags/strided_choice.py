@@ -18,7 +18,7 @@ THREADS = 256
 class Facts:
     """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
     that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
-    given, whether flags can be found by words of four keys."""
+    given, whether flags or differences can be found by words of four keys."""
 
     size: int
     result: int
@@ -35,7 +35,8 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     of a tile's rows, the columns and rows of a tile, whether results are stored in vectors across the columns or down
     the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
     numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
-    "repeated", or "each" by itself), whether all items of a row are equal."""
+    "repeated", "each" by itself, or as a part of a "run" of memory, which is the tile, in pieces of ``piece`` bytes, 1
+    if it begins anywhere), whether all items of a row are equal."""
 
     digits: int
     along: int
@@ -51,6 +52,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     loads: str = "vector"
     equal: bool = False
     threads: int = THREADS
+    piece: int = 0
 
 
 @dataclass(frozen=True)
