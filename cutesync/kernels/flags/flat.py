@@ -27,8 +27,19 @@ class FlatFlags(StridedKernel):
         super().__init__(marking, policy)
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
-        self.by_words, self.unit, self.long = policy.by_words, policy.unit, policy.long
+        self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
         self.place = Int64 if policy.wide else Int32
+
+    @cute.jit
+    def body(self, a: Arguments):
+        """What a thread does. If neighbours are ``far``, consecutive blocks have the same places of different rows."""
+        block = cute.arch.block_idx()[0]
+        if cutlass.const_expr(self.far):
+            rows = Int32(a.work // a.extents[0])
+            block = block % rows * (cute.arch.grid_dim()[0] // rows) + block // rows
+        number = Int64(block) * self.threads + cute.arch.thread_idx()[0]
+        if number * self.vector < a.work:
+            self.mark(a, number)
 
     @cute.jit
     def mark(self, a: Arguments, number):

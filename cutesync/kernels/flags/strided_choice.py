@@ -68,7 +68,8 @@ class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
 class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
     no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
-    elements per load, and per load of neighbours, whether keys are compared by words; the rest as in TilePolicy."""
+    elements per load, and per load of neighbours, whether keys are compared by words, whether blocks take the rows in
+    turn, as neighbours are ``far``; the rest as in TilePolicy."""
 
     digits: int
     vector: int
@@ -82,6 +83,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     periodic: bool
     counted: bool
     wide: bool
+    far: bool = False
     threads: int = THREADS
 
 
@@ -130,7 +132,11 @@ class StridedChoice:
         if isinstance(self.policy, TransposedPolicy):
             return self.work
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
-        return ceil_div(self.work, self.policy.threads * each)
+        blocks = ceil_div(self.work, self.policy.threads * each)
+        if isinstance(self.policy, FlatPolicy) and self.policy.far:
+            rows = self.work // self.axes[0].extent
+            return ceil_div(blocks, rows) * rows
+        return blocks
 
     @property
     def values(self) -> dict[str, int]:

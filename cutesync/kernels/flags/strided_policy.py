@@ -48,9 +48,11 @@ MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter ro
 # The same of arrays with few elements, where a warp that loads a row side by side takes less time than a thread
 MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
 SECTOR = 32  # bytes that memory delivers at once
-MAX_RUN_BYTES = 512  # of a tile, in registers
+MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WIDE_BYTES = 128  # of a row of columns
 WORD_BYTES = 4
+MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all rows that lie in a line are done
+MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
 MIN_TRANSPOSED = 1 << 18  # elements; with fewer, threads store what they have
 FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
@@ -142,7 +144,7 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
             return None
         pace *= axis.extent
     step, paces = abs(inner.steps[0]), [abs(axis.steps[0]) for axis in others if axis.steps[0]]
-    large = form.rows * flagged.extent >= MIN_TRANSPOSED
+    large = form.rows * flagged.extent * facts.size >= MIN_INTERLEAVED_BYTES
     if step > min(paces, default=step) and (large or step * facts.size >= SECTOR):
         return None  # neighbours lie in other lines, or rows in the same lines
     whole = inner.steps[0] == 1 and (not others or [axis.steps[0] for axis in others] == [slices])
@@ -178,6 +180,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector //= 2
     by_words = by_words and vector % 4 == 0
     digits = 1 + max(1, len(others))
+    far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
     policy = FlatPolicy(
         digits,
         vector,
@@ -191,6 +194,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         facts.periodic,
         facts.counted,
         total > MAX_NARROW,
+        far,
     )
     first = Axis(inner.extent, inner.steps)
     blank = Axis(1, (0,) * len(inner.steps))
@@ -215,16 +219,19 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     if loads == "repeated" and row == 1 and not form.bits and columns.extent <= wide and rows.extent >= LANES:
         tall = 1  # neighbouring threads have neighbouring rows
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
-    piece = _run_piece(axes, row, facts, form, wide) if form.bits else 0
-    if piece:
+    run = _run(axes, row, facts, wide) if form.bits else None
+    piece = 0
+    if run is not None:
+        wide, piece = run
         loads, tall = "run", min(ROWS_OF_BITS, rows.extent)
+        across = wide > 1 and _fits(1, columns, axes, wide, facts.result, facts.result_aligned, slice(1, None))
     block = None if form.bits or not down else _block(axes, row, facts, wide)
     if block is not None:
         lanes, tall = block
         each = 4 // facts.result
         in_words = each > 1 and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
     by_words = (
-        loads in ("vector", "run")
+        (loads == "vector" or piece >= WORD_BYTES)
         and _by_words(facts, along, wide)
         and (form.bits or across or ((stored_down or block is not None) and tall % 4 == 0))
     )
@@ -248,19 +255,23 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     return StridedChoice(policy, axes, counts)
 
 
-def _run_piece(axes: Sequence[Axis], row: int, facts: Facts, form: Form, wide: int) -> int:
-    """Return how many bytes a thread loads at once of a tile of bits that is a run of memory; 0 if it is none."""
+def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, int] | None:
+    """Return the columns of a tile of bits that is a run of memory, and how many bytes a thread loads of it at once, 1
+    if it begins anywhere; None if such a tile, ``wide`` columns or all of a few, is no run or too large."""
     columns, rows = axes[0], axes[row]
-    inner = wide == 1 or (columns.steps[0] == 1 and columns.extent == wide)
+    inner = 1 < columns.extent == rows.steps[0] <= WORD_BYTES and columns.steps[0] == 1
+    if inner and math.prod(axis.extent for axis in axes) >= MIN_TRANSPOSED:
+        wide = columns.extent
+    within = [rows, columns] if inner and wide == columns.extent else [rows]
     tile = min(ROWS_OF_BITS, rows.extent) * wide * facts.size
-    if not inner or rows.steps[0] != wide or rows.extent == 1 or tile > MAX_RUN_BYTES:
-        return 0
-    apart = [
-        axis.steps[0] for axis in axes if axis.extent > 1 and axis is not rows and (wide == 1 or axis is not columns)
-    ]
+    if rows.steps[0] != wide or rows.extent == 1 or not WORD_BYTES <= tile <= MAX_RUN_BYTES or wide == 3:
+        return None
+    apart = [axis.steps[0] for axis in axes if axis.extent > 1 and all(axis is not each for each in within)]
     starts = math.gcd(tile, rows.extent * wide * facts.size, *(step * facts.size for step in apart))
     piece = min(facts.aligned, alignment(starts))
-    return piece if piece >= WORD_BYTES else 1 if tile > WORD_BYTES else 0
+    if piece >= max(WORD_BYTES, 2 * facts.size):
+        return wide, piece
+    return (wide, 1) if piece < WORD_BYTES and tile >= MIN_ANY_RUN_BYTES else None
 
 
 def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, int] | None:
@@ -319,9 +330,12 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
     columns = axes[0]
     stored_apart = form.bits or down
     short = form.bits and form.flagged.extent <= MAX_ROWS
-    run = form.bits and form.flagged.steps[0] == columns.extent <= WORD_BYTES
-    narrow = (down or run) and columns.extent * facts.size <= VECTOR_BYTES  # neighbours of a row are a vector
-    most = VECTOR_BYTES if short or narrow or not stored_apart else WORD_BYTES
+    narrow = down and columns is not form.flagged and form.flagged.steps[0] == columns.extent  # a run of memory
+    most = (
+        VECTOR_BYTES
+        if short or (narrow and columns.extent * facts.size <= VECTOR_BYTES) or not stored_apart
+        else WORD_BYTES
+    )
     count = most // max(facts.size, 1 if stored_apart else facts.result)
     if columns.steps[0] == 0 and not stored_apart:
         count = VECTOR_BYTES // facts.result

@@ -10,7 +10,7 @@ import cutlass
 from cutlass import Int32, Int64, cute
 
 from ...block.split import share
-from ...warp import LANES, Maybe, broadcast, reduce_rows, reduce_valid
+from ...warp import LANES, Maybe, combine_valid, reduce_rows
 from ..coordinates import element, moved
 from .strided_base import Member, StridedKernel
 
@@ -62,15 +62,18 @@ class OrderedReduce(StridedKernel):
         rows = [self.lifted(values, place) for values, place in zip(loaded, places)]
         return reduce_rows(rows, self.monoid.combine, lane)
 
-    @cute.jit
-    def append_rest(self, a: cutlass.Constexpr, x, partial, at, left: Int32, lane):
+    def append_rest(self, a, x, partial: Maybe, at, left: Int32, lane) -> Maybe:
         """Append the ``left`` positions from ``at`` on, less than a chunk. Lanes without one read the last one."""
-        places = [at + cutlass.min(u * LANES + lane, left - 1) for u in range(self.unroll)]
-        loaded = [self.elements(a, x, place) for place in places]
-        for u in cutlass.range_constexpr(self.unroll):
-            if u * LANES < left:
-                state = self.lifted(loaded[u], places[u])
-                count = cutlass.min(left - u * LANES, Int32(LANES))
-                state = broadcast(reduce_valid(state, count, self.monoid.combine, lane))
-                partial = partial.append(state, self.monoid.combine)
-        return partial
+        places = [u * LANES + lane for u in range(self.unroll)]
+        loaded = [self.elements(a, x, at + cutlass.min(place, left - 1)) for place in places]
+        rows = [self.packed(values, at + place, place < left) for values, place in zip(loaded, places)]
+        total = reduce_rows(rows, lambda a, b: combine_valid(a, b, self.monoid.combine), lane)
+        return partial.then(Maybe.unpack(total), self.monoid.combine)
+
+    @cute.jit
+    def packed(self, values: cutlass.Constexpr, at, exists):
+        """The packed state of a position, which may be missing."""
+        state = self.monoid.place(self.monoid.nothing(), Int64(0))
+        if exists:
+            state = self.lifted(values, at)
+        return (*state, Int32(exists))

@@ -24,7 +24,8 @@ from .spec import ReduceSpec, Reduction
 from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
-FILL_RESULTS = 2048  # of a block
+FILL_THREADS = 256
+MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 
 def kernel_spec(policy: Policy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
@@ -171,7 +172,8 @@ def fill(
     reduction: Reduction | States, count: int, value: tuple, ordinal: int, stream: int, args: tuple = ()
 ) -> Launch:
     """Prepare the launch that stores the results of the state ``value`` in ``count`` places."""
-    choice = Choice(FillPolicy(), 1, 1, -(-count // FILL_RESULTS))
+    each = 1 if count <= MAX_FEW_FILLED else 8
+    choice = Choice(FillPolicy(each), 1, 1, -(-count // (FILL_THREADS * each)))
     return launch(choice, reduction, (count, 0, 1), value, ordinal, stream, args)
 
 

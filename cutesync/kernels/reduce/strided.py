@@ -60,7 +60,7 @@ class StridedReduce(StridedKernel):
             at += self.unroll * step
             count -= self.unroll
         if count > 0:
-            partial = self.append_rest(a, x, words, partial, at, step, count, valid)
+            partial = self.append_rest(a, x, words, partial, (at, step, count), valid)
         if cutlass.const_expr(self.policy.load == "words"):
             if last:
                 partial = partial.append(self.singly(self.position(a, x, a.length - 1), valid), self.append)
@@ -79,9 +79,10 @@ class StridedReduce(StridedKernel):
         return self.aggregate(words, [index for _, index in found], step)
 
     @cute.jit
-    def append_rest(self, a: cutlass.Constexpr, x, words, partial, at, step: cutlass.Constexpr, count, valid):
-        """Append the last ``count`` positions, at least one and less than ``unroll``. If their columns are combined as
-        words, those that there are not are copies of the first or 0."""
+    def append_rest(self, a: cutlass.Constexpr, x, words, partial, rest: cutlass.Constexpr, valid):
+        """Append the ``rest``: the first position, their step and number, at least one and less than ``unroll``. If
+        columns are combined as words, those of positions that there are not are copies of the first or 0."""
+        at, step, count = rest
         packed = self.is_packed
         for u in cutlass.range_constexpr(self.unroll - 1):
             if u < count:

@@ -29,6 +29,7 @@ BLOCK_RESULTS, MIN_BLOCK_RESULTS = 1024, 64  # neighbours in the input of a bloc
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES = 128  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
+MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
 SHORT_RUN_BYTES = 2048  # eight lanes reduce such a run, a warp a longer one
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
 
@@ -100,7 +101,8 @@ def _copies(problem: StridedProblem, place: int) -> tuple[int, int] | None:
     if any(abs(step) == 1 for step in steps) and not neighbours:
         return None
     factors = {n for k in range(1, MAX_FACTOR) for n in (k, axis.extent // k) if n and axis.extent % n == 0}
-    counts = [n for n in factors if results // n >= COPYING_THREADS]
+    threads = results * max(1, min(problem.form.length // 8, THREADS))  # each has eight positions at least
+    counts = [n for n in factors if threads // n >= COPYING_THREADS]
     fill = 1
     if neighbours:
         size = max(output.size for output in problem.outputs)
@@ -118,7 +120,8 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     form = problem.form
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         run_bytes = form.reduced[-1].extent * problem.size
-        if run_bytes >= (MIN_RUN_BYTES if len(form.reduced) == 1 else MIN_RUNS_BYTES):
+        few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
+        if run_bytes >= (MIN_RUN_BYTES if len(form.reduced) == 1 else MIN_RUNS_BYTES) and not few:
             return _runs(problem)
     columns = _smallest(form.kept) < _smallest(form.reduced)
     load, load_bytes = _load(problem) if columns else _load_rows(problem)
@@ -175,7 +178,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
 def _is_alone(problem: StridedProblem, width: int) -> bool:
     """Return whether a vector is all neighbouring results, and the next positions lie closer to it than others."""
     form = problem.form
-    last = form.kept[-1].extent == width and problem.in_turn
+    last = form.kept[-1].extent == width and problem.in_turn and all(axis.steps[0] for axis in form.kept)
     near = bool(form.reduced) and 0 < form.reduced[-1].steps[0] * problem.size <= LINE_BYTES
     return last and near and form.length >= 4 * MIN_GROUPS
 
@@ -240,7 +243,7 @@ def _groups(units: int, length: int, load_bytes: int) -> int:
 def _along_rows(units: int, length: int, load_bytes: int) -> int:
     """Return the groups of a block whose threads are neighbours on positions of vectors: they read whole lines, and
     there are enough of them."""
-    counts = [g for g in (MIN_GROUPS, LANES, THREADS) if 4 * g <= length]
+    counts = [g for g in (MIN_GROUPS, LANES, THREADS) if g == MIN_GROUPS or 8 * g <= length]
     return next((g for g in counts if g * load_bytes >= LINE_BYTES and g * units >= FULL_UNITS // 4), counts[-1])
 
 
