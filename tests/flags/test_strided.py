@@ -150,7 +150,7 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
 
 
 @pytest.mark.parametrize("op", ["sub", *(pytest.param(op, marks=pytest.mark.slow) for op in ("add", "and", "xor"))])
-def test_differences_of_bytes_in_words(op, on_emulator):
+def test_differences_of_bytes_in_words(op):
     """Four at a time, whatever the rows' alignment: no byte borrows from another, and the first item is copied."""
     rng = np.random.default_rng(3)
     for shape, axis in (((3, 1004), 0), ((5, 33, 64), 1), ((70, 1600), 0), ((3, 3, 401, 19), 0), ((2, 1500), 1)):
@@ -161,7 +161,7 @@ def test_differences_of_bytes_in_words(op, on_emulator):
             same(np.asarray(found), reference.adjacent_difference(host, op, axis=axis, reverse=reverse))
 
 
-def test_blocks_take_far_rows_in_turn(on_emulator, monkeypatch):
+def test_blocks_take_far_rows_in_turn(monkeypatch):
     """Each result is stored by one block, whatever the number of rows, of blocks and of slices."""
     monkeypatch.setattr(strided_policy, "MIN_FAR_BYTES", 1000)
     monkeypatch.setattr(call, "_plans", {})
@@ -172,7 +172,7 @@ def test_blocks_take_far_rows_in_turn(on_emulator, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["bool", *(pytest.param(d, marks=pytest.mark.slow) for d in ("int16", "float32"))])
-def test_bits_of_short_and_narrow_rows(dtype, on_emulator, monkeypatch):
+def test_bits_of_short_and_narrow_rows(dtype, monkeypatch):
     """A thread loads its tile as a run of memory, which begins anywhere; nothing beside the array is read."""
     for name in ("MAX_FEW_BITS", "MIN_ANY_RUN_BYTES", "MIN_TRANSPOSED"):
         monkeypatch.setattr(strided_policy, name, 0)

@@ -279,7 +279,7 @@ def test_indexes_of_elements_in_the_order_of_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("few", [1 << 17, 0])
-def test_the_index_of_one_element_is_0(few, on_emulator, monkeypatch):
+def test_the_index_of_one_element_is_0(few, monkeypatch):
     monkeypatch.setattr(plan, "MAX_FEW_FILLED", few)
     monkeypatch.setattr(calls, "_plans", {})
     x = cs.asarray(data((6, 4), "int16"))
