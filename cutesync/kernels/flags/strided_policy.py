@@ -330,7 +330,7 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
     columns = axes[0]
     stored_apart = form.bits or down
     short = form.bits and form.flagged.extent <= MAX_ROWS
-    narrow = down and columns is not form.flagged and form.flagged.steps[0] == columns.extent  # a run of memory
+    narrow = down and form.flagged.steps[:2] == (columns.extent, 1)  # a tile is a run of memory
     most = (
         VECTOR_BYTES
         if short or (narrow and columns.extent * facts.size <= VECTOR_BYTES) or not stored_apart

@@ -19,6 +19,7 @@ MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials 
 LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
 SECTOR_BYTES, MAX_FILL_BYTES = 32, 128  # of equal results side by side that a thread stores
 MAX_FACTOR, COPYING_THREADS = 64, 2 * SMS * THREADS  # of the search for copies; enough to fill the GPU
+MIN_ALONE, ALONE_LENGTHS = 64, (1024, 2048)  # units of neighbours; those of fewer have one block each
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
@@ -27,7 +28,7 @@ MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in f
 MIN_BLOCKED_BYTES = 1 << 22  # of results: those of less stay in the L2 cache until their sectors are whole
 BLOCK_RESULTS, MIN_BLOCK_RESULTS = 1024, 64  # neighbours in the input of a block of results
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
-MIN_RUN_BYTES = 128  # shorter runs are read element by element
+MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
 SHORT_RUN_BYTES = 2048  # eight lanes reduce such a run, a warp a longer one
@@ -121,7 +122,10 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         run_bytes = form.reduced[-1].extent * problem.size
         few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
-        if run_bytes >= (MIN_RUN_BYTES if len(form.reduced) == 1 else MIN_RUNS_BYTES) and not few:
+        slices = slice_policy.choose(problem) if run_bytes <= slice_policy.MAX_ROW_BYTES else None
+        if slices is not None:
+            return slices
+        if run_bytes >= _least_run(problem) and not few:
             return _runs(problem)
     columns = _smallest(form.kept) < _smallest(form.reduced)
     load, load_bytes = _load(problem) if columns else _load_rows(problem)
@@ -175,12 +179,21 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     return StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
 
 
+def _least_run(problem: StridedProblem) -> int:
+    """Return how many bytes a run has, at least, that is not read element by element."""
+    if len(problem.form.reduced) > 1:
+        return MIN_RUNS_BYTES
+    slow = problem.size == 8 or (problem.size == 4 and not problem.in_turn)  # of such elements, more vectors are needed
+    return MIN_SLOW_RUN_BYTES if slow else MIN_RUN_BYTES
+
+
 def _is_alone(problem: StridedProblem, width: int) -> bool:
     """Return whether a vector is all neighbouring results, and the next positions lie closer to it than others."""
     form = problem.form
     last = form.kept[-1].extent == width and problem.in_turn and all(axis.steps[0] for axis in form.kept)
     near = bool(form.reduced) and 0 < form.reduced[-1].steps[0] * problem.size <= LINE_BYTES
-    return last and near and form.length >= 4 * MIN_GROUPS
+    least, most = (4 * MIN_GROUPS, form.length) if form.results >= MIN_ALONE * width else ALONE_LENGTHS
+    return last and near and least <= form.length <= most
 
 
 def _load_rows(problem: StridedProblem) -> tuple[str, int]:
@@ -243,7 +256,7 @@ def _groups(units: int, length: int, load_bytes: int) -> int:
 def _along_rows(units: int, length: int, load_bytes: int) -> int:
     """Return the groups of a block whose threads are neighbours on positions of vectors: they read whole lines, and
     there are enough of them."""
-    counts = [g for g in (MIN_GROUPS, LANES, THREADS) if g == MIN_GROUPS or 8 * g <= length]
+    counts = [g for g in (MIN_GROUPS, LANES, THREADS) if g == MIN_GROUPS or 8 * g <= length or units < MIN_ALONE]
     return next((g for g in counts if g * load_bytes >= LINE_BYTES and g * units >= FULL_UNITS // 4), counts[-1])
 
 
