@@ -6,6 +6,7 @@ import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
 import torch
+from cutlass.cute.runtime import from_dlpack
 
 import cutesync as cs
 
@@ -26,12 +27,14 @@ def axpy(x: cute.Tensor, y: cute.Tensor, a: cutlass.Float32, stream: cuda.CUstre
 
 
 def calls(data) -> dict:
-    """The same launch by ``cs.launch``, by what ``cs.compile`` returns, and by what the DSL's compiler returns."""
+    """The same launch by ``cs.launch``, by what ``cs.compile`` returns, and by what the DSL's compiler returns, which
+    is given its own tensors, made once."""
     x = torch.from_numpy(data).cuda()
     y, default = x.clone(), cuda.CUstream(0)
-    compiled, theirs = cs.compile(axpy, x, y, 0.5), cute.compile(axpy, x, y, 0.5, default)
+    compiled, tensors = cs.compile(axpy, x, y, 0.5), (from_dlpack(x), from_dlpack(y))
+    theirs = cute.compile(axpy, *tensors, 0.5, default)
     return {
         "cs.launch(axpy, x, y, a) on torch tensors": lambda: cs.launch(axpy, x, y, 0.5),
         "cs.compile(axpy, ...)(x, y, a) on torch tensors": lambda: compiled(x, y, 0.5),
-        "cute.compile(axpy, ...)(x, y, a, stream)": lambda: theirs(x, y, 0.5, default),
+        "cute.compile(axpy, ...)(x, y, a, stream)": lambda: theirs(*tensors, 0.5, default),
     }

@@ -115,7 +115,7 @@ def lines(summary: dict, records: list[dict]) -> list[str]:
     found = [
         f"{summary['family']}, seed {summary['seed']}: {summary['drawn']} drawn, {len(summary['refused'])} refused; "
         f"{summary['kernels']} kernels, at most {max(by_type.values(), default=0)} of a type; "
-        f"a plan takes {summary['planning_us']:.0f} us"
+        f"a plan takes {summary['planning_us']:.0f} us, 95 % of them up to {summary['planning_us_95']:.0f}"
     ]
     found += [f"    refused: {text}" for text in sorted(set(summary["refused"].values()))[:5]]
     if not records:

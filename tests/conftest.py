@@ -76,6 +76,10 @@ class Place:
         """Those of the lengths or shapes that are not too large for this place."""
         return [size for size in candidates if fits(size, self.name)]
 
+    def some(self, cases, every: int = 2, first: int = 0) -> list:
+        """All on the GPU; on the emulator, where each may be a kernel to compile, one of ``every`` from ``first``."""
+        return list(cases)[first % every :: every] if self.name == "emulator" else list(cases)
+
     def schedules(self, count: int, seed: int):
         """Launches on the emulator run under so many schedules."""
         return cs.emulate(schedules=count, seed=seed) if self.name == "emulator" else contextlib.nullcontext()

@@ -18,7 +18,7 @@ def differs_at(a, b, i, t, step):
     return (b * 1.0 - a * 1.0 > t) | (i % step == 0)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8", "bool"])
+@pytest.mark.parametrize("dtype", ["float16", "int8", pytest.param("bool", marks=pytest.mark.slow)])
 def test_flags(dtype, on_emulator):
     """Numbers and elements in memory, contiguous and strided, with the index and without."""
     x = np.random.default_rng(3).integers(0, 4, (6, 75)).astype(dtype)

@@ -89,7 +89,15 @@ def test_the_report(perf):
         times = {"cutesync": 20.0 if i == 7 else 10.0, "copy": 9.0, **({"torch": 12.0} if i % 2 else {})}
         records.append(report.record(case, times, i != 5, {}))
     records.append(report.record(case, {}, None, {"cutesync": "fails"}))
-    summary = {"family": "flags", "seed": 1, "drawn": 61, "refused": {3: "no"}, "kernels": 4, "planning_us": 10}
+    summary = {
+        "family": "flags",
+        "seed": 1,
+        "drawn": 61,
+        "refused": {3: "no"},
+        "kernels": 4,
+        "planning_us": 10,
+        "planning_us_95": 20,
+    }
     text = report.lines(
         summary | {"kernels by type": {"int8": 4}, "compiled": 4, "compile_s": 1, "failed": []}, records
     )

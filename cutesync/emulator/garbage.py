@@ -14,7 +14,7 @@ _collected = 0.0, 0.0  # when garbage was looked for last, and how long that too
 @contextlib.contextmanager
 def old_objects_left_alone() -> Iterator[None]:
     """Inside, the garbage collector passes over the objects that there were before. As these then count as old, it
-    would not look for garbage among them for long; so that is done here, in at most a twentieth of the time."""
+    would not look for garbage among them for long; so that is done here, in at most a fiftieth of the time."""
     global _collected
     gc.freeze()
     try:
@@ -23,7 +23,7 @@ def old_objects_left_alone() -> Iterator[None]:
         gc.unfreeze()
         ended, took = _collected
         start = time.perf_counter()
-        if gc.isenabled() and start - ended > 20 * took:
+        if gc.isenabled() and start - ended > 50 * took:
             gc.collect()
             now = time.perf_counter()
             _collected = now, now - start

@@ -12,6 +12,7 @@ hold the same values.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import types
 from collections.abc import Callable
@@ -62,6 +63,21 @@ def identify(fn: Any, what: str = "op") -> Any:
             if kept is fn and _unchanged(reads):
                 return found
     return _walk(fn, what)
+
+
+def identified(fn: Any, what: str = "op") -> tuple[Identity, tuple]:
+    """Return the Identity of a callable, and the places that its walk read beyond what a function object has itself
+    (see ``watch``): one tuple for as long as the identity rests on it; empty where only a walk can detect a change."""
+    found = identify(fn, what)
+    if type(fn) is types.FunctionType:
+        for _, scope, captured, reads, same in _readings.get(id(fn.__code__), ()):
+            if same is found and fn.__globals__ is scope and _same_captures(_captures(fn), captured):
+                return found, reads
+    else:
+        for kept, _, _, reads, _ in _readings.get(id(fn), ()):
+            if kept is fn:
+                return found, reads
+    return found, ()
 
 
 def name_of(fn: Callable) -> str:
@@ -127,7 +143,7 @@ def _captures(fn: types.FunctionType) -> tuple | None:
             values.append(_EMPTY)
     if defaults is None and keywords is None:
         return tuple(values)
-    return (*values, _EMPTY, *(defaults or ()), _EMPTY, *(keywords or {}).items())
+    return (*values, _EMPTY, *(defaults or ()), _EMPTY, *itertools.chain(*(keywords or {}).items()))
 
 
 def _same_captures(now: tuple | None, then: tuple | None) -> bool:

@@ -219,21 +219,18 @@ def _check_apart(family: Family, addresses: tuple[int, ...], pairs: tuple[Pair, 
 
 def _pairs(views: Views, outs: Views, unread: tuple[int, ...], in_place: int | None) -> tuple[Pair, ...]:
     """Return what must not overlap: each output with each input that is read, and with each later output."""
-    inputs = [(i, x, in_place is not None) for i, x in enumerate(views) if x is not None and i not in unread]
+    used = [(i, x, in_place is not None) for i, x in enumerate(views) if x is not None and i not in unread]
+    used += [(len(views) + j, y, False) for j, y in enumerate(outs)]
+    reaches = [(start - x.ptr, stop - x.ptr) for _, x, _ in used for start, stop in (x.span,)]
     found = []
+    first = len(used) - len(outs)
     for j, y in enumerate(outs):
-        later = [(len(views) + k, outs[k], False) for k in range(j + 1, len(outs))]
-        for i, x, same in inputs + later:
-            if x.size:
-                before, behind = _reach(x, y)
-                found.append(Pair(len(views) + j, i, before, behind, same and x.dtype is y.dtype))
+        low, high = reaches[first + j]
+        for at, (i, x, same) in enumerate(used):
+            start, stop = reaches[at]
+            if start != stop and not first <= at <= first + j:
+                found.append(Pair(len(views) + j, i, low - stop, high - start, same and x.dtype is y.dtype))
     return tuple(found)
-
-
-def _reach(x: View, y: View) -> tuple[int, int]:
-    """Return ``(before, behind)``: the arrays overlap if the address of ``x`` minus that of ``y`` lies between them."""
-    low, high = y.span[0] - y.ptr, y.span[1] - y.ptr
-    return low - (x.span[1] - x.ptr), high - (x.span[0] - x.ptr)
 
 
 def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Plan:

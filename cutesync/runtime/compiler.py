@@ -160,7 +160,7 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
     with _temporary_folder() as folder, quick_tracing():
         options = f"--gpu-arch {device.ARCH} --keep-ptx --dump-dir={shlex.quote(folder)} --generate-line-info {options}"
         try:
-            compiled = cute.compile(host, *arguments, options=options)
+            compiled = cute.compile(host, *arguments, options=options, no_jit_engine=True)  # a tenth of the time
         except Exception as error:
             found = _operator_error(error)
             if found is None:

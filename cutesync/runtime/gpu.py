@@ -36,6 +36,13 @@ class _Attribute(ctypes.Structure):
     _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16))
 
 
+@functools.lru_cache(maxsize=64)
+def _attributes(cluster: tuple[int, int, int]) -> Any:
+    """Return the attributes of a launch, which the driver only reads; the last is the cluster."""
+    serialization = _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,))
+    return (_Attribute * 2)(serialization, _Attribute(_CLUSTER_DIMENSION, 0, cluster))
+
+
 @functools.lru_cache(maxsize=1)
 def _entry() -> Any:
     """Return ``cuLaunchKernelEx``. It is called with ctypes objects: without ints to convert, a call takes 0.1 us
@@ -72,10 +79,7 @@ class _Gpu:
     @staticmethod
     def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
         block = make_block()
-        attributes = (_Attribute * 2)(
-            _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
-        )
-        count = 1 if kernel.cluster == (1, 1, 1) else 2
+        attributes, count = _attributes(kernel.cluster), 1 if kernel.cluster == (1, 1, 1) else 2
         config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attributes), count)
         entry, lock, handle = _entry(), forks.lock(), ctypes.c_void_p(kernel.handle(ordinal))
         config_at, addresses_at, put = ctypes.byref(config), ctypes.byref(block.addresses), block.put
@@ -118,10 +122,10 @@ class _Gpu:
     @staticmethod
     def host_launcher(code: HostCode, ordinal: int, block: Any, stream: int) -> Callable:
         entry, name = _host_entry(code, ordinal, stream), code.function_name
-        lock, put, packed, result = forks.lock(), block.put, block.packed, block.result
+        lock, put, packed, result = forks.lock(), block.put, ctypes.byref(block.packed), block.result
         several = device.count() > 1
 
-        def run(addresses: Sequence[int], numbers: Sequence, stream: int) -> None:
+        def run(addresses: Sequence[int], numbers: Sequence, stream: int, alive: Any = block) -> None:
             if compiling[0]:
                 refuse_while_tracing()
             with lock:

@@ -30,6 +30,7 @@ CODES = {f"{sign}{bits}": code for bits, codes in ((8, "bB"), (16, "hH"), (32, "
          for sign, code in zip(("Int", "Uint"), codes)}  # fmt: skip
 CODES |= {"Float16": "e", "Float32": "f", "Float64": "d", "Boolean": "?", "BFloat16": "H"}
 """The numbers that a parameter can be, and how ``struct`` packs them."""
+_REFUSED = (struct.error, OverflowError, TypeError, ValueError)  # raised for a number that a type cannot hold
 
 
 class Parameter(NamedTuple):
@@ -315,9 +316,9 @@ class Block:
         self.packed = (ctypes.c_void_p * (len(leaves) + 1))(
             *(base + first + place for place in places[:-1]), ctypes.addressof(self.result)
         )
-        self._arrays: list[ctypes.c_uint64] = []
+        arrays: list[ctypes.c_uint64] = []
         self._numbers: list[Callable[[Any], None]] = []
-        self._streams: list[ctypes.c_uint64] = []
+        streams: list[ctypes.c_uint64] = []
         self._leaves = [leaf for leaf in leaves if isinstance(leaf.fact, Number)]
         for (fact, _, _), content, place in zip(leaves, contents, places):
             at = base + first + place
@@ -325,26 +326,42 @@ class Block:
             if isinstance(fact, Number):
                 self._numbers.append(_writer(fact.kind, self.memory, first + place))
             else:
-                cells = self._streams if isinstance(fact, Stream) else self._arrays
-                cells.append(ctypes.c_uint64.from_address(at))
+                (streams if isinstance(fact, Stream) else arrays).append(ctypes.c_uint64.from_address(at))
+        make = _put_of(len(arrays), len(self._numbers), len(streams))
+        self.put = make((*arrays, *self._numbers, *streams), _REFUSED, self._refused)
 
-    def put(self, addresses: Sequence[int], numbers: Sequence[Any], stream: int) -> None:
-        for cell, address in zip(self._arrays, addresses):
-            cell.value = address
-        try:
-            for write, number in zip(self._numbers, numbers):
-                write(number)
-        except (struct.error, OverflowError, TypeError, ValueError) as error:
-            raise self._refused(self._numbers.index(write), number) from error
-        for cell in self._streams:
-            cell.value = stream
-
-    def _refused(self, place: int, number: Any) -> Exception:
-        """Return the error for a number that its type cannot hold."""
-        fact, _, name = self._leaves[place]
+    def _refused(self, numbers: Sequence[Any]) -> Exception:
+        """Return the error for the first number that its type cannot hold."""
+        given = zip(self._leaves, self._numbers, numbers)
+        leaf, number = next((leaf, number) for leaf, write, number in given if not _can(write, number))
         advice = "annotate the parameter with a type that holds it, as in n: cutlass.Int64"
         kind = ArgumentTypeError if isinstance(number, float) else ArgumentValueError
-        return kind(explain(name, shown(number), f"a value of cutlass.{fact.kind}", advice))
+        return kind(explain(leaf.name, shown(number), f"a value of cutlass.{leaf.fact.kind}", advice))
+
+
+def _can(write: Callable[[Any], None], number: Any) -> bool:
+    try:
+        write(number)
+    except _REFUSED:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=256)
+def _put_of(arrays: int, numbers: int, streams: int) -> Callable:
+    """Return ``make(cells, refused, error)``, which returns ``Block.put`` of so many arrays, numbers and streams. Its
+    statements are written out: loops take as long as the writes."""
+    a, n, s = ([f"{name}{i}" for i in range(count)] for name, count in zip("ans", (arrays, numbers, streams)))
+    body = [f"{', '.join(f'{name}.value' for name in a)}, = addresses"] if a else []
+    if n:
+        body += ["try:", f"    {', '.join(f'v{name}' for name in n)}, = numbers", *(f"    {x}(v{x})" for x in n)]
+        body += ["except refused as problem:", "    raise error(numbers) from problem"]
+    body += [f"{name}.value = stream" for name in s] or ["pass"]
+    lines = ["def make(cells, refused, error):", f"    {', '.join((*a, *n, *s, '*_'))} = cells"]
+    lines += ["    def put(addresses, numbers, stream):", *(f"        {line}" for line in body), "    return put"]
+    found: dict[str, Any] = {}
+    exec("\n".join(lines), found)
+    return found["make"]
 
 
 def _writer(kind: str, memory: Any, at: int) -> Callable[[Any], None]:

@@ -1,21 +1,22 @@
 """``cs.launch`` and ``cs.compile``: a user's own ``@cute.jit`` host function on the arrays of any library.
 
 A call with a known signature costs the check that the function still means the same, one dictionary look-up, and the
-host function itself. Arrays of other extents and strides get a plan of their own, which holds them packed; the compiled
-function depends on the facts only (see host_arguments.py).
+host function itself (see quick_call.py). Arrays of other extents and strides get a plan of their own, which holds them
+packed; the compiled function depends on the facts only (see host_arguments.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, described, explain
-from ..identity import identify, name_of
+from ..identity import identified, identify, name_of
 from ..identity.walk import Walk
+from ..identity.watch import watch
 from . import arrays, backend, device_array, host_code
 from .device import DEFAULT
 from .device_array import DeviceArray
@@ -32,13 +33,14 @@ from .host_arguments import (
     number_value,
     parameters_of,
 )
+from .quick_call import SHORT, quick_call
 from .view import View
 
 _ADAPTERS, _NUMPY = arrays.ADAPTERS, arrays.NUMPY
 _MOST = 4096  # functions, and plans of a function
 _functions: dict[Any, Function] = {}
 _methods: dict[tuple[int, int], MethodType] = {}  # an entry keeps what its ids stand for alive
-_SHORT = (int, bool, str, type(None))
+_known: dict[int, Known] = {}  # by id
 _AGAIN = "use cs.launch, or cs.compile it again"
 _VALUES = "an array, a number, None, or a list or tuple of these"
 
@@ -75,12 +77,14 @@ def launch(jit_function: Callable, *arguments: Any, stream: Any = None) -> None:
     """
     if type(jit_function) is MethodType:
         jit_function = _same_method(jit_function)
-    found = identify(jit_function, "jit_function")
-    function = _functions.get(found)
-    if function is None:
-        function = _new(jit_function, found)
+    known = _known.get(id(jit_function))
+    function = known.function if known is not None and known.same() else _function_of(jit_function, known)
     function.jit_function = jit_function  # of several functions that meant the same, others may have changed
-    function(arguments, stream)
+    quick = function.quick.get(tuple(map(type, arguments)))
+    if quick is None:
+        function.call(arguments, stream)
+    else:
+        quick(arguments, stream)
 
 
 def compile(jit_function: Callable, *arguments: Any) -> Compiled:
@@ -103,11 +107,28 @@ def _same_method(method: MethodType) -> MethodType:
     return _methods.setdefault((id(method.__func__), id(method.__self__)), method)
 
 
-def _new(jit_function: Callable, found: Any) -> Function:
-    function = Function(jit_function, found)
-    if len(_functions) >= _MOST:
-        _functions.clear()
-    _functions[found] = function
+class Known(NamedTuple):
+    """A function object that was called, which this keeps alive, what it means, the places that this was read from, and
+    what tells that they hold the same."""
+
+    jit_function: Callable
+    function: Function
+    places: tuple
+    same: Callable[[], bool]
+
+
+def _function_of(jit_function: Callable, known: Known | None) -> Function:
+    """Return the Function of a callable that is new, or has perhaps changed."""
+    found, places = identified(jit_function, "jit_function")
+    function = _functions.get(found)
+    if function is None:
+        if len(_functions) >= _MOST:
+            _functions.clear()
+        function = _functions[found] = Function(jit_function, found)
+    if places and (known is None or known.places is not places):  # an equal value in another object is no new place
+        if len(_known) >= _MOST:
+            _known.clear()
+        _known[id(jit_function)] = Known(jit_function, function, places, watch(jit_function, places))
     return function
 
 
@@ -122,11 +143,20 @@ class Function:
         self.given = [(p.name, p.role == "constant") for p in self.parameters]
         self.streamless = len(self.parameters) == len(self.all)
         self.plans: dict[tuple, tuple[Callable, int]] = {}
+        self.quick: dict[tuple[type, ...], Callable] = {}  # by the types of the arguments
         self.defaults: dict[int, tuple[tuple, list[tuple[str, bool]]]] = {}
         self.pinned: tuple[host_code.HostCode, Reader] | None = None
         self.frozen: list[tuple[int, Frozen]] = []
 
     def __call__(self, arguments: tuple, stream: Any) -> None:
+        quick = self.quick.get(tuple(map(type, arguments)))
+        if quick is None:
+            self.call(arguments, stream)
+        else:
+            quick(arguments, stream)
+
+    def call(self, arguments: tuple, stream: Any) -> tuple[Callable, int] | None:
+        """Make a call with any arguments. Return its plan; None if that is not for later calls."""
         given = self.given
         if len(arguments) != len(given):
             arguments, given = self.complete(arguments)
@@ -155,7 +185,7 @@ class Function:
                 came, advice = "NumPy arrays beside arrays on a device", "cutesync.asarray(x) for the NumPy arrays"
                 raise DeviceError(explain(f"arguments of {self.name}", came, "arrays of one kind", advice))
             self._call_numpy(arguments, stream)
-            return
+            return None
         if libraries:
             library = libraries[0]
         else:
@@ -167,10 +197,14 @@ class Function:
         run, ordinal = plan
         raw = library.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         if self.streamless and raw not in DEFAULT:
-            allowed = f"the default stream: {self.name} has no parameter stream"
-            advice = "add stream: cuda.CUstream to it, and give it to each launch(stream=stream)"
-            raise ArgumentValueError(explain("stream", f"stream {raw}", allowed, advice))
+            self.refuse_stream(raw)
         run(addresses, numbers, raw)
+        return plan
+
+    def refuse_stream(self, raw: int) -> None:
+        allowed = f"the default stream: {self.name} has no parameter stream"
+        advice = "add stream: cuda.CUstream to it, and give it to each launch(stream=stream)"
+        raise ArgumentValueError(explain("stream", f"stream {raw}", allowed, advice))
 
     def complete(self, arguments: tuple) -> tuple[tuple, list[tuple[str, bool]]]:
         """Return the arguments with defaults for those left out, and ``given`` of them."""
@@ -194,6 +228,9 @@ class Function:
         if len(self.plans) >= _MOST:
             self.plans.clear()
         self.plans[signature] = plan
+        quick = quick_call(self, arguments)
+        if quick is not None:
+            self.quick[tuple(map(type, arguments))] = quick
         return plan
 
     def read(self, arguments: tuple, view: Callable[[Any, str], View]) -> tuple[Reader, tuple, Callable[[], list]]:
@@ -318,7 +355,7 @@ def _collect(x: Any, name: str, key: list, addresses: list[int], numbers: list, 
 def _value_key(x: Any, name: str) -> Any:
     """Return a hashable object that is equal for equal values of a Constexpr parameter."""
     kind = type(x)
-    if kind in _SHORT:
+    if kind in SHORT:
         return kind, x
     if kind is Frozen:
         return x

@@ -41,8 +41,10 @@ class HostCode:
 
     @property
     def entry(self) -> Callable[[Any], None]:
-        """The function that launches: it takes the address of a Block's ``packed``."""
-        return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._symbol("_mlir_ciface_" + self.function_name))
+        """The function that launches: it takes a Block's ``packed`` by reference."""
+        found = ctypes.CFUNCTYPE(None)(self._symbol("_mlir_ciface_" + self.function_name))
+        found.argtypes = None  # type: ignore[assignment]  # ctypes then converts nothing
+        return found
 
     def load(self, devices: int) -> int:
         """Load the kernels on the first ``devices`` GPUs. Return the CUDA runtime's error code, 0 for success."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -16,6 +17,12 @@ from typing import Any, ClassVar
 
 from ..dtypes import DType
 from . import compiler, device
+
+
+@functools.lru_cache(maxsize=64)
+def bytes_of(kind: str) -> int:
+    """Return the size of a number, given the name of its DSL class."""
+    return int(re.sub(r"\D", "", kind)) // 8
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Scalar:
 
     @property
     def size(self) -> int:
-        return int(re.sub(r"\D", "", self.kind)) // 8
+        return bytes_of(self.kind)
 
     def example(self) -> Any:
         import cutlass

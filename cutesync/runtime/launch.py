@@ -13,6 +13,7 @@ and its prologue. Each kernel must therefore execute ``griddepcontrol.wait`` bef
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from ..dtypes import BY_NAME
 from ..errors import ArgumentValueError, explain
 from . import backend, device_array, workspace as workspaces
-from .kernel import KernelSpec, Scalar
+from .kernel import KernelSpec, Scalar, bytes_of
 from .tensor_map import ALIGNMENT, TiledMap
 
 Run = Callable[[tuple[int, ...], int], None]
@@ -72,14 +73,13 @@ class Block:
         self, spec: KernelSpec, values: Mapping[str, Value], arrays: Sequence[str], place: backend.Backend
     ) -> None:
         parameters = spec.parameters
-        sizes = [p.size for p in parameters]
-        steps = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
-        self.buffer = ctypes.create_string_buffer(sum(steps) + ALIGNMENT)
+        self.sizes = sizes = [p.size for p in parameters]
+        ends = list(itertools.accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes))
+        self.buffer = ctypes.create_string_buffer(ends[-1] + ALIGNMENT)
         first = ctypes.addressof(self.buffer)
         first += -first % ALIGNMENT
-        at = {p.name: first + sum(steps[:i]) for i, p in enumerate(parameters)}
+        at = {p.name: first + place for p, place in zip(parameters, (0, *ends))}
         self.addresses = (ctypes.c_void_p * len(at))(*at.values())
-        self.sizes = sizes
         self._cells: list[tuple[int, ctypes.c_uint64]] = []
         self._maps: list[tuple[int, Callable[[int], None]]] = []
         for p in parameters:
@@ -116,12 +116,14 @@ class Block:
 def bits(value: int | float, kind: str) -> int:
     """Return a scalar of the DSL's type ``kind`` as an integer whose low bytes are its bits. A float beyond the range
     of float32 becomes infinite, as in NumPy."""
-    size = Scalar("", kind).size
+    size = bytes_of(kind)
+    if not kind.startswith(("Float", "BFloat")):
+        return int(value) & ((1 << 8 * size) - 1)
     if kind == "BFloat16":  # which NumPy may not have: the upper half of a float32, rounded to even
         word = bits(value, "Float32")
         return 0x7FC0 if value != value else (word + 0x7FFF + (word >> 16 & 1)) >> 16
-    if not kind.startswith("Float"):
-        return int(value) & ((1 << 8 * size) - 1)
+    if size == 4:
+        return ctypes.c_uint32.from_buffer(ctypes.c_float(value)).value
     with np.errstate(over="ignore"):
         return int(np.asarray(value, f"f{size}").view(f"u{size}"))
 

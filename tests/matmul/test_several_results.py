@@ -11,6 +11,7 @@ from cutesync.kernels.matmul.plan import Problem
 from cutesync.runtime import call
 from cutesync.runtime.emulated import EMULATOR
 
+from ..cases import with_slow
 from ..faults import RESULT, Bench, each, every, op
 from .support import SMALL, few_blocks, integers, operand
 
@@ -42,7 +43,10 @@ def agree(a, b, c=None, config=CONFIG, **terms) -> None:
 # --- the second value of an activation -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", *FLOAT8, "int8", "uint8", "int32", "bool"])
+@pytest.mark.parametrize(
+    "dtype",
+    with_slow(["float32", "bfloat16", *FLOAT8, "int8", "uint8", "int32", "bool"], {"bfloat16", "float8_e5m2", "int32"}),
+)
 def test_the_second_value_has_a_type_of_its_own(dtype):
     """Every bit pattern of 8 bits, infinities and NaN included."""
     a, b = integers(40, 24), integers(24, 72)
@@ -109,12 +113,12 @@ def test_refusals(c, options, error, words):
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize("options", [{"pre_activation": True}, {"amax": True}])
-def test_int32_stands_alone(options):
+def test_int32_stands_alone():
     a, b = integers(4, 6, dtype="int8"), integers(6, 8, dtype="int8")
-    with pytest.raises(ArgumentValueError, match="out_dtype='?float32'?|'float32'"):
-        cs.matmul(a, b, **options)
-    agree(a, b, **options, out_dtype="uint8")
+    for option in BOTH:
+        with pytest.raises(ArgumentValueError, match="out_dtype='?float32'?|'float32'"):
+            cs.matmul(a, b, **{option: True})
+    agree(a, b, **BOTH, out_dtype="uint8")
 
 
 def test_results_that_overlap_are_refused():
@@ -149,7 +153,6 @@ KERNELS = {
     ("out", "pre", "columns"),
     [
         ("float16", "float32", 80),
-        ("float32", "float8_e4m3fn", 80),
         ("float8_e5m2", "bfloat16", 72),
         ("float32", "float8_e4m3fn", 72),
         ("float16", "float32", 67),
@@ -182,7 +185,7 @@ def test_the_largest_magnitude_alone(out, monkeypatch):
     agree(a, b, config=config, activation=lambda v: 100.0 - v * 0.125, amax=True, out_dtype=out)
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 40), (40, 1), (3, 200), (200, 5)])
+@pytest.mark.parametrize(("m", "n"), [(1, 40), (200, 5)])
 def test_few_rows_and_columns(m, n):
     """Computed as their transposes where rows are few, whose C and second result are transposed, too."""
     agree(integers(m, 40), integers(40, n), integers(m, n, seed=2), None, activation=gate, out_dtype="float32", **BOTH)

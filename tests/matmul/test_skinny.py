@@ -17,7 +17,7 @@ from cutesync.runtime import device
 from cutesync.runtime.view import View
 
 from ..cases import with_slow
-from .support import SMALL, agrees_under_schedules, choose, integers, multiplied, operand
+from .support import QUICK, SCHEDULES, SMALL, agrees_under_schedules, choose, integers, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
@@ -36,9 +36,12 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("name", with_slow(KERNELS, {"split in 3", "cooperative, multicast, split"}))
+SLOW = set(KERNELS) - {"one row, several tiles a block", "few columns, split"}
+
+
+@pytest.mark.parametrize("name", with_slow(KERNELS, SLOW))
 def test_agrees_under_hostile_schedules(name, monkeypatch):
-    agrees_under_schedules(monkeypatch, name, *KERNELS[name])
+    agrees_under_schedules(monkeypatch, name, *KERNELS[name], SCHEDULES if name in SLOW else QUICK)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +58,7 @@ def test_contiguous_rows_and_columns(m, n, transposed, columns):
 @pytest.mark.parametrize(("m", "n"), [(3, 72), (64, 72), (1, 1)])
 def test_terms_of_transposed_results(m, n):
     a, b, c = integers(m, 40), integers(40, n), integers(m, n, dtype="float32", seed=2)
-    for bias in (integers(n, seed=3), integers(m, 1, seed=3)):
+    for bias in (integers(n, seed=3), integers(m, 1, seed=3))[: 1 if m == n else 2]:
         terms = {"alpha": 0.5, "beta": -2.0, "bias": bias, "activation": "relu", "out_dtype": "float32"}
         multiplied(a, b, c, **terms)
 
@@ -79,7 +82,7 @@ def test_the_same_bits_for_any_number_of_rows():
     random = np.random.default_rng(3)
     a, b = random.standard_normal((130, 328)).astype(np.float16), random.standard_normal((328, 72)).astype(np.float16)
     many = cs.matmul(a, b, out_dtype="float32", batch_invariant=True)
-    for rows in (1, 20, 64, 65):
+    for rows in (1, 20, 65):
         assert np.array_equal(cs.matmul(a[:rows], b, out_dtype="float32", batch_invariant=True), many[:rows])
 
 

@@ -55,11 +55,15 @@ def host_parameters(problem: Problem, config: MatmulPolicy) -> list[bytes]:
     return [launch.parameters[p.offset : p.offset + p.size] for p in launch.program.function.params]
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.tile[0]}x{c.tile[1]}")
-@pytest.mark.parametrize("majors", [(True, True), (False, False)], ids=["K-major", "MN-major"])
+@pytest.mark.parametrize(
+    ("config", "majors"),
+    [(CONFIGS[0], "KM"), (CONFIGS[1], "MK"), (CONFIGS[2], "KK"), (CONFIGS[2], "MM"), (CONFIGS[3], "MM")],
+    ids=lambda c: c if isinstance(c, str) else f"{c.tile[0]}x{c.tile[1]}",
+)
 def test_parameters_are_those_of_the_dsl(config, majors, launches):
+    """``majors``: whether a and b are contiguous along K or along the other axis."""
     m, n, k, items = 1000, 520, 328, 3
-    a, b = (Operand(k_major, 1336, items, 1336 * 1336) for k_major in majors)
+    a, b = (Operand(major == "K", 1336, items, 1336 * 1336) for major in majors)
     problem = Problem(
         m,
         n,

@@ -47,7 +47,7 @@ def test_sum_of_ten_million_and_nineteen(dtype):
 @everywhere(
     "dtype, op",
     [(d, o) for d in DTYPES for o in NAMES if has_meaning(o, d)],
-    emulator=lambda dtype, op: dtype in STAND_FOR_ALL,
+    emulator=lambda dtype, op: dtype == "int8" or (dtype in STAND_FOR_ALL and op in ("add", "max", "all")),
 )
 def test_every_operator_on_every_type(place, dtype, op):
     for n in place.sizes([37, 2500, 70001]):
@@ -107,10 +107,10 @@ SHAPES = [
 def test_every_combination_of_axes(place, shape):
     x = data(shape, "int32")
     for count in range(len(shape) + 1):
-        for axes in combinations(range(len(shape)), count):
+        for axes in place.some(combinations(range(len(shape)), count)):
             check(x, axis=axes)
             check(x, axis=axes, keepdims=True)
-    for axis in range(-len(shape), len(shape)):
+    for axis in range(-len(shape), 0):
         check(x, axis=axis)
 
 
@@ -142,7 +142,7 @@ def test_rows_and_columns(shape, dtype):
         check(x, axis=axis)
 
 
-@everywhere("columns", range(2, 18), emulator=lambda columns: columns in (2, 3, 5, 8, 13, 16, 17))
+@everywhere("columns", range(2, 18), emulator=lambda columns: columns in (2, 3, 8, 13, 17))
 def test_few_columns(place, columns):
     """Arrays of few columns have kernels of their own: each width, reduced down and across."""
     for rows in place.sizes([1, 2, 33, 150, 5000]):
@@ -152,8 +152,11 @@ def test_few_columns(place, columns):
             check(x, axis=1)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float64", "bool"])
-@pytest.mark.parametrize("columns", [3, 8])
+@everywhere(
+    "dtype, columns",
+    product(["int8", "float64", "bool"], [3, 8]),
+    emulator=lambda dtype, columns: (dtype == "int8") == (columns == 3),
+)
 def test_few_columns_of_other_types(place, dtype, columns):
     for rows in place.sizes([33, 5000]):
         check(data((rows, columns), dtype), axis=0)
@@ -181,10 +184,10 @@ def test_init_comes_first(place, dtype):
         ("int64", "int16"),
         ("uint16", "uint64"),
     ],
-    emulator=lambda source, result: source in ("int8", "bool", "float16", "float32", "int64"),
+    emulator=lambda source, result: source in ("int8", "float32", "int64") or (source, result) == ("bool", "float32"),
 )
 def test_dtype_is_the_type_of_the_operation(place, source, result):
-    for shape, axis in (((2500,), None), ((45, 20), 0), ((45, 20), 1)):
+    for shape, axis in place.some((((2500,), None), ((45, 20), 0), ((45, 20), 1)), first=len(source)):
         x = np.abs(data(shape, source)) if source.startswith(("float", "bf")) else data(shape, source)
         check(x, axis=axis, dtype=result)
 
@@ -196,7 +199,7 @@ def test_dtype_is_the_type_of_the_operation(place, source, result):
         for op in ("min", "max", "any")
         for types in (("int32", "int8"), ("int16", "uint8"), ("int64", "int32"), ("float32", "float16"))
     ],
-    emulator=lambda op, source, result: source in ("int32", "float32"),
+    emulator=lambda op, source, result: source == {"min": "int32", "max": "float32", "any": "int32"}[op],
 )
 def test_values_are_converted_before_they_are_compared(place, op, source, result):
     """300 is 44 as an int8, and that is what takes part."""
@@ -239,11 +242,11 @@ def test_out_is_written_and_returned(place):
 @everywhere(
     "name, dtype",
     product(["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"], ["bool", "int8", "uint16", "float32"]),
-    emulator=lambda name, dtype: dtype == "int8",
+    emulator=lambda name, dtype: dtype == ("int8" if "m" in name else "uint16"),
 )
 def test_numpys_names_follow_numpys_promotion(place, name, dtype):
     x = data((21, 50), dtype, {"sum": "add", "prod": "mul"}.get(name, name))
-    for axis, keepdims in product((None, 0, 1), (False, True)):
+    for axis, keepdims in place.some(product((None, 0, 1), (False, True)), 3, len(name)):
         actual = getattr(cs, name)(cs.asarray(x), axis=axis, keepdims=keepdims)
         same(actual, getattr(reference, name)(x, axis=axis, keepdims=keepdims), f"{name} axis={axis}")
         assert np.asarray(actual).dtype == getattr(np, name)(x, axis=axis).dtype
@@ -299,7 +302,7 @@ LEVELS = [1, 31, 4095, 4097, 32767, 32768, 32769, 70001, 2**21 + 5]
     emulator=lambda algorithm, dtype: dtype == "int32" or (algorithm, dtype) == ("atomic", "float64"),
 )
 def test_the_other_rungs_agree(place, algorithm, dtype):
-    for op, n in product(("add", "max", "min", "xor"), place.sizes(LEVELS)):
+    for op, n in place.some(product(("add", "max", "min", "xor"), place.sizes(LEVELS)), first=1):
         if op == "add" or (has_meaning(op, dtype) and not (algorithm == "atomic" and dtype.startswith("float"))):
             x = data(n, dtype, op)
             same(

@@ -7,13 +7,16 @@ import pytest
 
 import cutesync as cs
 
-from ..cases import FLOATS, INTEGERS, check, numpy_dtype, same
+from ..cases import FLOATS, INTEGERS, check, everywhere, numpy_dtype, same
 
 SIZES = (1, 37, 2500, 70001)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("op", ["min", "max"])
+@everywhere(
+    "op, dtype",
+    product(["min", "max"], FLOATS),
+    emulator=lambda op, dtype: dtype in {"min": ("float16", "float64"), "max": ("bfloat16", "float32")}[op],
+)
 def test_one_nan_anywhere_is_the_result(place, op, dtype):
     for n in place.sizes(SIZES):
         for at in {0, n // 3, n - 1}:
@@ -34,7 +37,7 @@ def test_the_first_nan_wins_over_every_number(place, name, dtype):
         assert int(np.asarray(getattr(cs, name)(cs.asarray(x)))) == n // 3 == getattr(np, name)(x)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@everywhere("dtype", FLOATS, emulator=lambda dtype: dtype in ("bfloat16", "float64"))
 def test_infinities(place, dtype):
     for n in place.sizes(SIZES):
         x = np.ones(n, numpy_dtype(dtype))
@@ -53,14 +56,14 @@ def test_the_sum_of_negative_zeros_is_negative_zero(place, dtype):
         assert result == 0 and np.signbit(result), f"{n}: {result!r}"
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@everywhere("dtype", FLOATS, emulator=lambda dtype: dtype in ("float16", "float32"))
 def test_all_values_infinite_or_extreme_need_no_start_value(place, dtype):
     for n in place.sizes(SIZES):
         check(np.full(n, np.inf, numpy_dtype(dtype)), "min")
         check(np.full(n, -np.inf, numpy_dtype(dtype)), "max")
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@everywhere("dtype", INTEGERS, emulator=lambda dtype: dtype in ("int8", "uint16", "int64"))
 def test_integer_extremes_and_overflow(place, dtype):
     info = np.iinfo(dtype)
     for n, value in product(place.sizes([37, 2500, 70001]), (info.min, info.max)):

@@ -26,6 +26,7 @@ def counts(monkeypatch, tmp_path):
     monkeypatch.setenv("CUTESYNC_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("CUTESYNC_CACHE", "1")
     monkeypatch.setattr(host_call, "_functions", {})
+    monkeypatch.setattr(host_call, "_known", {})
     monkeypatch.setattr(compiler, "_kernels", {})
     monkeypatch.setattr(compiler, "_counts", {"memory": 0, "disk": 0, "compiled": 0})
     return compiler.counts
@@ -209,6 +210,7 @@ def test_kernels_are_kept_on_disk(on_emulator, counts, monkeypatch):
         cs.launch(own.twice, X, y)
         assert np.array_equal(y, 4 * X) and wanted.items() <= counts().items()
         monkeypatch.setattr(host_call, "_functions", {})
+        monkeypatch.setattr(host_call, "_known", {})
         monkeypatch.setattr(compiler, "_kernels", {})
 
 
@@ -367,3 +369,26 @@ def test_a_function_that_is_not_loaded_cannot_be_captured(counts):
 def test_a_launch_that_the_driver_refuses():
     with pytest.raises(cs.errors.LaunchError, match="host function"):
         cs.launch(own.scale, cs.asarray(X), cs.asarray(zeros(100)), 2.0, 2048)
+
+
+def test_calls_of_one_form_keep_signatures_apart(on_emulator, counts):
+    """Other extents, alignment, a foreign address and other numbers, in turn, after a call of the same types."""
+    x, y = cs.asarray(X), cs.asarray(zeros(100))
+    halves = cs.asarray(X[:50]), cs.asarray(zeros(50))
+    for factor in (2.0, 3.0, -0.0):
+        for source, target in ((x, y), halves, (x[1:], y[1:]), (x[::2], y[::2]), (x, y)):
+            cs.launch(own.scale, source, target, factor)
+            wanted = factor * own.SCALE * np.asarray(source)
+            assert np.array_equal(np.asarray(target), wanted)
+            assert np.array_equal(np.signbit(np.asarray(target)), np.signbit(wanted))
+    with pytest.raises(ArgumentTypeError, match="arguments of scale"):
+        cs.launch(own.scale, x, y)
+
+
+def test_a_function_that_changes_and_changes_back(on_emulator, counts, monkeypatch):
+    x, y = cs.asarray(X), cs.asarray(zeros(100))
+    for scale in (2, 2, 3, 3, 2, 2):
+        monkeypatch.setattr(own, "SCALE", scale)
+        cs.launch(own.scale, x, y, 1.0)
+        assert np.array_equal(np.asarray(y), scale * X)
+    assert counts()["compiled"] == 2

@@ -62,8 +62,7 @@ def after(a, b):
     return a[0] * b[0], a[1] * b[0] + b[1]
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("blocks", [1, 3, 0])
+@pytest.mark.parametrize(("blocks", "reverse"), [(1, True), (3, False), (0, True), (0, False)])
 def test_states_of_several_values(reverse, blocks, monkeypatch):
     """A linear recurrence from elements of two types, one of which is loaded and one copied; the index counts along the
     axis."""
@@ -94,7 +93,7 @@ def test_states_of_several_values(reverse, blocks, monkeypatch):
 def test_the_number_of_blocks_changes_no_bit(monkeypatch):
     x = np.random.default_rng(1).standard_normal((203, 9), np.float32)
     results = set()
-    for blocks in (1, 2, 5, 128):
+    for blocks in (1, 5, 128):
         force(monkeypatch, column_tiles(1, 4, 3, 2, 3, blocks))
         with cs.emulate(seed=blocks):
             results.add(np.asarray(cs.scan(cs.asarray(x), axis=0)).tobytes())

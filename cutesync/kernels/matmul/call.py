@@ -228,7 +228,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> MatmulSpec:
         check_c(c, shape, gated)
     terms = terms_of(alpha, 0.0 if gated else beta, c, bias, given.activation, scales, element, (m, n))
     terms = with_results(terms, c, given.beta, (element, pre), gated=gated, amax=given.amax)
-    terms = replace(terms, args=args)
+    terms = replace(terms, args=args) if args else terms
     tf32x3 = a.dtype is FLOAT32 and given.precision != "tf32"
     promoted = (a.dtype.name in FLOAT8 or tf32x3) and not fast
     unread = () if terms.c else (INPUTS.index("c"),)

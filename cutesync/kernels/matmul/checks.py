@@ -164,6 +164,8 @@ def with_results(
     if amax and results[0].name == "int32":
         allowed = "a float type, int8 or uint8"
         raise ArgumentValueError(explain("out_dtype", "int32 with amax=True", allowed, "out_dtype='float32'"))
+    if not (gated or amax or results[1]):
+        return terms
     found = c.dtype if gated and c is not None else terms.c
     return replace(terms, c=found, gated=gated, pre=results[1], amax=amax)
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .policy import K_TILE_BYTES, SMS
+from .policy import SMS
 from .trees import TREES
 
 DEPTH = 4
+_BITS = (1 << np.arange(DEPTH, dtype=np.uint8))[:, None, None]  # of the number of a leaf, one a level
 UNIT = 1000  # of a leaf: its number is a logarithm in thousandths
 OF_POLICY = (
     "tile_m",
@@ -54,42 +55,37 @@ def arrays(trees: Sequence) -> Trees:
 _TREES = arrays(TREES)
 
 
-def features(of: Any, load: Any, clocks: np.ndarray) -> np.ndarray:
+def features(of: Any, load: Any, clocks: np.ndarray, problem: np.ndarray | None = None) -> np.ndarray:
     """(``FEATURES``, policies): numbers of a ``model.Table`` and a ``Workload`` (or one whose fields are arrays), and
-    the model's clocks; extents as logarithms of base 2."""
-    rows, columns, access = of.tile_m * of.peers_m, of.tile_n * of.peers_n, load.access
-    tiles_m, tiles_n = np.ceil(load.m / rows), np.ceil(load.n / columns)
-    slots = of.slots * of.cluster_size
-    blocks = tiles_m * tiles_n * (load.batch * of.splits * of.peers_m * of.peers_n)
-    full, active = blocks / slots, np.minimum(blocks, slots)
-    memory = load.batch * (K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes)
+    the model's clocks; extents as logarithms of base 2. ``problem`` is ``of_problem`` of each policy, where known."""
+    tiles_m, tiles_n = np.ceil(load.m / of.rows), np.ceil(load.n / of.columns)
+    blocks = tiles_m * tiles_n * load.batch * of.blocks
+    full, active = blocks / of.places, np.minimum(blocks, of.places)
     found = np.empty((len(FEATURES), len(clocks)), np.float32)
-    found[: len(OF_POLICY)] = (
-        *(of.tile_m, of.tile_n, of.peers_m, of.peers_n, of.splits, of.cooperative, of.cluster_split),
-        *(of.cluster_size, of.stages, of.tile_m / of.peers_n + of.tile_n / of.peers_m),
-    )
+    found[: len(OF_POLICY)] = of[: len(OF_POLICY)]
     found[len(OF_POLICY) : -len(OF_PROBLEM)] = (
         *np.log2((clocks, np.maximum(np.ceil(load.k_tiles / of.splits), 1))),
-        *(full, active / SMS, 1 - full / np.ceil(full), active / of.cluster_size, memory / clocks),
-        *(tiles_m * rows / load.m, tiles_n * columns / load.n),
+        *(full, active / SMS, 1 - full / np.ceil(full), active / of.cluster_size, load.moved / clocks),
+        *(tiles_m * of.rows / load.m, tiles_n * of.columns / load.n),
     )
-    own = access.own_a + access.own_b
-    extents = np.log2((load.m, load.n, load.batch * load.m * load.n, np.maximum(load.k_tiles, 1)))
-    rest = np.array((*np.gcd((access.pitch_a, access.pitch_b), K_TILE_BYTES), load.by_tma, load.activation))
-    of_problem = np.concatenate((extents, rest, np.array((load.promoted, own))))
-    found[-len(OF_PROBLEM) :] = of_problem.reshape(len(OF_PROBLEM), -1)
+    found[-len(OF_PROBLEM) :] = of_problem(load) if problem is None else problem
     return found
 
 
-def factor(of: Any, load: Any, clocks: np.ndarray) -> np.ndarray:
+def of_problem(load: Any) -> np.ndarray:
+    """(``OF_PROBLEM``, 1), or a column for each element of fields that are arrays."""
+    extents = np.log2((load.m, load.n, load.batch * load.m * load.n, np.maximum(load.k_tiles, 1)))
+    rest = (load.grain_a, load.grain_b, load.by_tma, load.activation, load.promoted, load.instructions)
+    return np.concatenate((extents, np.array(rest))).reshape(len(OF_PROBLEM), -1)
+
+
+def factor(of: Any, load: Any, clocks: np.ndarray, problem: np.ndarray | None = None) -> np.ndarray:
     """By how much the clocks of each policy are to be multiplied."""
-    return np.exp(answered(features(of, load, clocks), _TREES))
+    return np.exp(answered(features(of, load, clocks, problem), _TREES))
 
 
 def answered(numbers: np.ndarray, trees: Trees) -> np.ndarray:
     """The sum of the leaves that each column of features reaches."""
     above = (numbers.take(trees.questions, 0) > trees.limits).view(np.uint8)
-    leaf = above[0]
-    for level in range(1, DEPTH):
-        leaf = leaf | above[level] << level
+    leaf = (above * _BITS).sum(0, dtype=np.uint8)
     return trees.leaves.take(leaf + trees.first).sum(0)

@@ -11,6 +11,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from . import policy
 from .candidates import CANDIDATES, OWN, PARTS, PROMOTED, PROMOTED_OWN
 from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
-from .correction import factor
+from .correction import factor, of_problem
 from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_STAGES, MatmulPolicy
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
@@ -26,6 +27,7 @@ LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the 
 L2_BYTES = 30e6  # operands of repeated products stay in the L2, at the fitted memory rate; larger ones do not
 STREAM_RATE = 2400  # bytes a clock that memory gives to others, of the whole GPU (4.2 TB/s)
 SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clocks, and bytes a clock beside them
+MOST_RANKINGS = 4096  # that are kept
 BEST = 12  # policies of the least clocks that the correction chooses among
 FEW_STAGES = 8  # more take time at the start
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
@@ -59,18 +61,76 @@ class Workload(
         """Whether the producer's threads load an operand."""
         return self.access.own_a + self.access.own_b > 0
 
+    @property
+    def cut(self) -> Any:
+        """How many k-tiles may be cut into slices."""
+        return self.split * self.k_tiles
+
+    @property
+    def grain_a(self) -> Any:
+        """The largest power of two, up to a cache line, that divides the pitch of A."""
+        return _grain(self.access.pitch_a)
+
+    @property
+    def grain_b(self) -> Any:
+        return _grain(self.access.pitch_b)
+
+    @property
+    def instructions(self) -> Any:
+        """Of the producer's threads for 16 bytes of each operand."""
+        return self.access.own_a + self.access.own_b
+
+    @property
+    def moved(self) -> Any:
+        """Bytes of the operands and the results."""
+        return self.batch * (K_TILE_BYTES * self.k_tiles * (self.m + self.n) + self.m * self.n * self.out_bytes)
+
+
+def _grain(pitch: Any) -> Any:
+    return math.gcd(pitch, K_TILE_BYTES) if isinstance(pitch, int) else np.gcd(pitch, K_TILE_BYTES)
+
+
+class Each(NamedTuple):
+    """Of several workloads what ``cost``, ``possible`` and the correction ask."""
+
+    m: np.ndarray
+    n: np.ndarray
+    k_tiles: np.ndarray
+    batch: np.ndarray
+    moved: np.ndarray
+    accumulators: np.ndarray
+    cut: np.ndarray
+    copies: np.ndarray
+    copied: np.ndarray
+    by_tma: np.ndarray
+    activation: np.ndarray
+    promoted: np.ndarray
+    grain_a: np.ndarray
+    grain_b: np.ndarray
+    instructions: np.ndarray
+
+    @staticmethod
+    def rows(loads: Sequence[Workload]) -> np.ndarray:
+        """A row for each field, a column for each workload."""
+        return np.array([_fields(load) for load in loads], float).T
+
+
+_fields = attrgetter(*Each._fields)
+
 
 class Table(
     namedtuple(
         "Table",
-        "tile_m tile_n peers_m peers_n splits cooperative promoted cluster_split cluster_size slots accumulators "
-        "stage_bytes exchange_bytes share box room parts stages sure",
+        "tile_m tile_n peers_m peers_n splits cooperative cluster_split cluster_size stages loaded promoted "
+        "accumulators stage_bytes exchange_bytes share box room parts sure rows columns blocks places",
     )
 ):
-    """The numbers of some policies, an array each. ``box`` is how many boxes a row of B that is contiguous along N
+    """The numbers of some policies, an array each; first those that ``correction`` asks about. ``loaded`` are the rows
+    that a block loads itself of those of its tile; ``box`` is how many boxes a row of B that is contiguous along N
     takes (as wide as the swizzle that divides the tile); ``room`` how many cluster tiles run at a time with K whole;
-    ``share`` the part of a tile that a block stores; ``stages`` those of 16-bit results; ``sure`` how many clusters run
-    at a time on every H200."""
+    ``share`` the part of a tile that a block stores; ``stages`` those of 16-bit results; ``rows`` and ``columns`` those
+    of a cluster tile, and ``blocks`` its blocks, all slices of K included; ``places`` how many blocks run at a time,
+    and ``sure`` how many do on every H200."""
 
 
 def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
@@ -81,10 +141,11 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             *config.cluster,
             config.splits,
             config.schedule == "cooperative",
-            config.promoted,
             config.cluster_split,
             config.cluster_size,
-            config.slots(multiprocessors),
+            config.stages or min(config.fitting_stages(2), MAX_STAGES),
+            config.tile[0] / config.cluster[1] + config.tile[1] / config.cluster[0],
+            config.promoted,
             config.accumulators,
             config.stage_bytes(),
             config.exchange_bytes(2) if config.cluster_split else 0,
@@ -92,12 +153,19 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             128 // math.gcd(2 * config.tile[1], 128),
             replace(config, splits=1).slots(multiprocessors),
             config.parts,
-            config.stages or min(config.fitting_stages(2), MAX_STAGES),
-            policy.SURE_SLOTS[config.cluster_size],
+            policy.SURE_SLOTS[config.cluster_size] * config.cluster_size,
+            config.tile[0] * config.cluster[0],
+            config.tile[1] * config.cluster[1],
+            config.splits * config.peers,
+            config.slots(multiprocessors) * config.cluster_size,
         )
         for config in policies
     ]
     return Table(*np.array(rows, np.float64).T)
+
+
+Ranking = tuple[tuple[float, MatmulPolicy], ...]
+_rankings: dict[tuple[Workload, int], Ranking] = {}
 
 
 class Fixed(namedtuple("Fixed", "loaded compute store deferred hidden start")):
@@ -130,24 +198,22 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
     is its ``fixed``."""
     known = known or fixed(of, load, by)
     k_tiles = np.ceil(load.k_tiles / of.splits)
-    tiles = np.ceil(load.m / (of.tile_m * of.peers_m)) * np.ceil(load.n / (of.tile_n * of.peers_n)) * load.batch
-    blocks, slots = tiles * (of.splits * of.peers_m * of.peers_n), of.slots * of.cluster_size
-    full, active = blocks / slots, np.minimum(blocks, slots)
+    blocks = np.ceil(load.m / of.rows) * np.ceil(load.n / of.columns) * load.batch * of.blocks
+    full, active = blocks / of.places, np.minimum(blocks, of.places)
     waves = np.ceil(full)
     deferred = known.deferred & (waves > 1)
     waves = waves - by.ragged * (waves - np.maximum(full, 1))
     loads = known.loaded * np.maximum(1 / by.l2_rate, active / by.l2_total_rate)
     mainloop = k_tiles * (np.maximum(known.compute, loads) + by.unhidden * loads)
-    memory = load.batch * (K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes)
-    memory = memory / np.where(memory > L2_BYTES, min(by.dram_rate, STREAM_RATE), by.dram_rate)
-    memory = memory * (1 + by.few_blocks * np.maximum(1 - active / policy.SMS, 0))
+    memory = load.moved / np.where(load.moved > L2_BYTES, min(by.dram_rate, STREAM_RATE), by.dram_rate)
+    memory = memory * np.maximum(1 + by.few_blocks - (by.few_blocks / policy.SMS) * active, 1)
     # while both warpgroups of a cooperative block store, its tensor cores idle
     between = np.where(deferred | known.hidden, np.maximum(known.store - mainloop, 0), known.store)
     between = between + np.where(deferred, by.deferred_tile, by.tile)
     work = waves * mainloop + (waves - 1) * between
     memory_bound = memory + (by.l2_share / by.dram_rate) * blocks * k_tiles * known.loaded
     found = np.maximum(work, memory_bound) + by.unhidden_memory * np.minimum(work, memory)
-    crowded = active > of.sure * of.cluster_size
+    crowded = active > of.sure
     found = found + known.store + known.start + by.crowded * crowded * mainloop
     return found + copy_cost(load.copies, load.copied, by)
 
@@ -219,50 +285,85 @@ def copy_cost(copies: Any, moved: Any, by: Coefficients = COEFFICIENTS) -> Any:
 # --- the choice ----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16)
-def _candidates(promoted: bool, parts: bool, own: bool, multiprocessors: int) -> tuple:
-    """All candidates, and their numbers as a table and in one array."""
-    of_tma = PARTS if parts else PROMOTED if promoted else CANDIDATES
-    found = (PROMOTED_OWN if promoted else OWN) if own else of_tma
-    of = table(found, multiprocessors)
-    return found, of, np.array(of)
+@lru_cache(maxsize=64)
+def _candidates(kinds: tuple[tuple[bool, bool, bool], ...], multiprocessors: int) -> tuple:
+    """All candidates of each kind (promoted, parts, own), one kind behind the other: the policies, their numbers as a
+    table and in one array, and how many each kind has."""
+    found = []
+    for promoted, parts, own in kinds:
+        of_tma = PARTS if parts else PROMOTED if promoted else CANDIDATES
+        found.append((PROMOTED_OWN if promoted else OWN) if own else of_tma)
+    policies = tuple(config for each in found for config in each)
+    of = table(policies, multiprocessors)
+    return policies, of, np.array(of), tuple(map(len, found))
 
 
-def possible(of: Table, load: Workload) -> np.ndarray:
+def possible(of: Table, load: Any) -> np.ndarray:
     """Which policies may be chosen: all slices of all tiles run at once, and each has some k-tiles. (Of clusters a few
     less may run at once.)"""
-    tiles = np.ceil(load.m / (of.tile_m * of.peers_m)) * np.ceil(load.n / (of.tile_n * of.peers_n)) * load.batch
-    room = np.minimum(of.room // tiles, load.k_tiles // MIN_K_TILES)
-    return (of.accumulators <= load.accumulators) & ((of.splits == 1) | (load.split & (of.splits <= room)))
+    slices = np.ceil(load.m / of.rows) * np.ceil(load.n / of.columns) * (load.batch * of.splits)
+    fits = (of.splits == 1) | ((slices <= of.room) & (of.splits * MIN_K_TILES <= load.cut))
+    return fits & (of.accumulators <= load.accumulators)
 
 
-def _even(pitch: int) -> int:
-    """A pitch whose rows cost as much."""
-    return math.gcd(pitch, 128)
+@lru_cache(maxsize=1024)
+def _fixed(loads: tuple[Workload, ...], by: Coefficients, multiprocessors: int) -> Fixed:
+    """``fixed`` of the candidates of workloads without their extents, one workload behind the other."""
+    tables = (_candidates(((load.promoted, load.parts, load.own),), multiprocessors)[1] for load in loads)
+    return Fixed(*map(np.concatenate, zip(*(fixed(of, load, by) for of, load in zip(tables, loads)))))
 
 
-@lru_cache(maxsize=256)
-def _fixed(load: Workload, by: Coefficients, multiprocessors: int) -> Fixed:
-    """``fixed`` of the candidates, for a workload without its extents."""
-    return fixed(_candidates(load.promoted, load.parts, load.own, multiprocessors)[1], load, by)
+def _without_extents(load: Workload) -> Workload:
+    a = load.access
+    access = Access(a.b_k_major, load.grain_a, load.grain_b, a.own_a, a.own_b)  # rows of such pitches cost as much
+    return load._replace(m=0, n=0, k_tiles=0, batch=0, access=access, copies=0, copied=0)
 
 
-@lru_cache(maxsize=4096)
-def shortlist(load: Workload, count: int = 1) -> tuple[tuple[float, MatmulPolicy], ...]:
+def shortlist(load: Workload, count: int = 1) -> Ranking:
     """``(clocks, policy)`` of the ``count`` policies with the least modelled cost, best first; of equal ones those that
     are listed first."""
-    policies, of, numbers = _candidates(load.promoted, load.parts, load.own, policy.SMS)
-    by, access = (
-        coefficients_of(load),
-        load.access._replace(pitch_a=_even(load.access.pitch_a), pitch_b=_even(load.access.pitch_b)),
-    )
-    known = _fixed(load._replace(m=0, n=0, k_tiles=0, batch=0, access=access, copies=0, copied=0), by, policy.SMS)
+    return shortlists((load,), count)[0]
+
+
+def shortlists(loads: Sequence[Workload], count: int = 1) -> list[Ranking]:
+    """``shortlist`` of each of several workloads, computed together: NumPy takes little longer for all than for one."""
+    found: dict[Workload, Any] = {load: _rankings.get((load, count)) for load in loads}
+    for long in (False, True):
+        missing = [load for load, ranking in found.items() if ranking is None and _is_long(load) == long]
+        if missing:
+            found.update(zip(missing, _ranked(missing, count)))
+    if len(_rankings) >= MOST_RANKINGS:
+        _rankings.clear()
+    _rankings.update(((load, count), ranking) for load, ranking in found.items())
+    return [found[load] for load in loads]
+
+
+def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
+    """The shortlists of workloads that are all long, or none."""
+    kinds = tuple((load.promoted, load.parts, load.own) for load in loads)
+    policies, of, numbers, counts = _candidates(kinds, policy.SMS)
+    by, rows = coefficients_of(loads[0]), Each.rows(loads)
+    load = Each(*rows.repeat(counts, 1))
+    known = _fixed(tuple(map(_without_extents, loads)), by, policy.SMS)
     clocks = np.where(possible(of, load), cost(of, load, by, known), np.inf)
-    best = np.argsort(clocks, kind="stable")[: max(BEST, count)]
-    best = best[clocks[best] < np.inf]
-    clocks = corrected(Table(*np.take(numbers, best, 1)), load, clocks[best])
-    order = np.argsort(clocks, kind="stable")[:count].tolist()
-    return tuple((float(clocks[i]), policies[best[i]]) for i in order)
+    best, first = [], 0
+    for number in counts:
+        least = clocks[first : first + number].argsort(kind="stable")[: max(BEST, count)] + first
+        best.append(least[clocks[least] < np.inf])
+        first += number
+    which = np.concatenate(best)
+    clocks = clocks[which]
+    if not _is_long(loads[0]):
+        taken = tuple(map(len, best))
+        problem = of_problem(Each(*rows)).repeat(taken, 1)
+        clocks = clocks * factor(Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), clocks, problem)
+    found, first = [], 0
+    for least in best:
+        of_load = clocks[first : first + len(least)]
+        order = of_load.argsort(kind="stable")[:count].tolist()
+        found.append(tuple((float(of_load[i]), policies[least[i]]) for i in order))
+        first += len(least)
+    return found
 
 
 def raster(config: MatmulPolicy, m: int, n: int) -> tuple[bool, int]:

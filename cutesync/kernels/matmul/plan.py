@@ -27,6 +27,7 @@ from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
 
 TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
+MOST_KEPT = 1024  # policies, and kernels to compile
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,7 @@ class Problem:
 
     def settled(self, config: MatmulPolicy) -> MatmulPolicy:
         """The configuration with what the operands decide."""
-        load_a, load_b = ("tma" if x.load == "tma" else "own" for x in (self.a, self.b))
-        return replace(config, parts=self.parts, load_a=load_a, load_b=load_b)
+        return _settled(config, self.parts, *("tma" if x.load == "tma" else "own" for x in (self.a, self.b)))
 
     @property
     def key(self) -> tuple:
@@ -142,6 +142,12 @@ class Problem:
         )
 
 
+@functools.lru_cache(maxsize=MOST_KEPT)
+def _settled(config: MatmulPolicy, parts: bool, load_a: str, load_b: str) -> MatmulPolicy:
+    return replace(config, parts=parts, load_a=load_a, load_b=load_b)
+
+
+@functools.lru_cache(maxsize=MOST_KEPT)
 def kernel_spec(
     config: MatmulPolicy,
     elements: tuple[DType, DType],

@@ -18,6 +18,7 @@ of few columns (see ``problem``), and ``tile`` is then that of the transpose.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -289,6 +290,7 @@ class MatmulPolicy:
         room = SMEM_BYTES - _BARRIER_BYTES - self.buffer_bytes(out_bytes) - self.exchange_beside(out_bytes)
         return room // self.stage_room()
 
+    @functools.lru_cache(maxsize=1024)  # noqa: B019 (policies are values)
     def decided(self, out_bytes: int, several: bool = True) -> MatmulPolicy:
         """The same with the number of stages decided, and whether the epilogue is deferred: if not given, where blocks
         have ``several`` tiles."""

@@ -16,15 +16,18 @@ kernel (see ``parts``), or before it by copies that have the three behind one an
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 from collections import namedtuple
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...runtime.view import View
-from .model import Workload, copy_cost, least_own, shortlist, vector_instructions
+from .model import Workload, copy_cost, least_own, shortlists, vector_instructions
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
+from .terms import TermsSpec
 
 INVARIANT_ROWS = 128  # of a product that decides for those of the same N and K (``batch_invariant``)
 
@@ -63,27 +66,30 @@ class Step:
 
     def cost(self, config: MatmulPolicy | None) -> float:
         """Clocks that the model expects with this configuration, or with its own choice."""
+        return self.problem.cost(config) + self.copy_cost()
+
+    def copy_cost(self) -> float:
+        """Clocks of them for the copies."""
         size = self.problem.elements[0].size
         moved = [size * (job.items * job.rows * job.inner + job.elements) for job in self.packs if job]
-        return self.problem.cost(config) + copy_cost(len(moved), sum(moved))
+        return copy_cost(len(moved), sum(moved)) if moved else 0.0
 
     def loads(self, config: MatmulPolicy | None) -> list[tuple[bool, bool]]:
-        """Which operands that are packed the producer's threads may load instead: all ways that ``config`` allows.
+        """Which operands that are packed the producer's threads can load instead: all ways that ``config`` allows.
         Where it says nothing that is all of them or none: one of two would take more kernels, and more time to
         choose."""
         can = [job is not None and not job.side and not self.problem.parts for job in self.packs]
         given = [getattr(config, name, None) for name in ("load_a", "load_b")]
-        free = any(can) and (self.own_loads_may_pay() if config is None else config.can_load_own())
+        free = any(can) and (config is None or config.can_load_own())
         ways = []
         for own in (False, True) if free and None in given else (False,):
             of_a, of_b = (may and (own if wanted is None else wanted == "own") for may, wanted in zip(can, given))
             ways.append((of_a, of_b))
         return ways
 
-    def own_loads_may_pay(self) -> bool:
-        """Whether they are not at once seen to be slower than the copies: then no time is spent on their model."""
-        instructions = vector_instructions("vectors", self.problem.elements[0].size)
-        return least_own(self.problem.load, instructions) < self.cost(None)
+    def least_own(self) -> float:
+        """Clocks that these loads take at least."""
+        return least_own(self.problem.load, vector_instructions("vectors", self.problem.elements[0].size))
 
     def with_own_loads(self, which: tuple[bool, bool]) -> Step:
         """The same launch, where the producer's threads load these operands if TMA refuses them."""
@@ -144,12 +150,24 @@ def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[
     ways = (False, True) if config is None or config.swap_ab is None else (config.swap_ab,)
     if product.tf32x3 and not product.split:
         ways = (True,)  # which small product is added first follows from it
-    found, operands = [], _operands(product)
+    found: list[tuple[bool, list[Step]]] = []
+    packed: list[int] = []  # of each, which of them packs what its producer's threads load; itself if it has no such
+    operands = _operands(product)
     for split, swapped in itertools.product(_parts(product, config), ways):
         steps = steps_of(product, operands, swapped, split)
         for which in steps[0].loads(config):
+            packed.append(packed[-1] if any(which) and config is None else len(found))
             found.append((swapped, [step.with_own_loads(which) for step in steps]))
-    return min(found, key=lambda way: way[1][0].cost(config)) if len(found) > 1 else found[0]
+    if len(found) == 1:
+        return found[0]
+    if config is not None:
+        return min(found, key=lambda way: way[1][0].cost(config))
+    rankings = shortlists([steps[0].problem.load for _, steps in found])  # one computation for all
+    clocks = [ranking[0][0] + steps[0].copy_cost() for ranking, (_, steps) in zip(rankings, found)]
+    for i, place in enumerate(packed):
+        if i != place and found[place][1][0].least_own() >= clocks[place]:
+            clocks[i] = math.inf
+    return found[clocks.index(min(clocks))]
 
 
 def _parts(product: Product, config: MatmulPolicy | None) -> tuple[bool, ...]:
@@ -171,7 +189,8 @@ def _parts_of_any_rows(product: Product) -> bool:
     in_kernel = Workload(n, m, k_tiles, 1, out_bytes, True, False, parts=True)
     moved = (m + n) * (k * size + 3 * k_tiles * K_TILE_BYTES)
     before = Workload(n, m, 3 * k_tiles, 1, out_bytes, True, False, copies=2, copied=moved)
-    return shortlist(in_kernel)[0][0] <= shortlist(before)[0][0]
+    in_kernel_best, before_best = shortlists((in_kernel, before))
+    return in_kernel_best[0][0] <= before_best[0][0]
 
 
 def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> list[Step]:
@@ -213,12 +232,7 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
             strides_d,
             elements,
             product.out.dtype,
-            replace(
-                terms,
-                by_tma=by_tma or columns,
-                pre_by_tma=pre_by_tma if product.pre else True,
-                by_columns=columns,
-            ),
+            _stored(terms, by_tma or columns, pre_by_tma if product.pre else True, columns),
             product.promoted,
             product.split,
             product.a.device,
@@ -227,6 +241,11 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
         )
         steps.append(Step(problem, dict(zip(("a", "b", "d", "c", "pre"), offsets)), (pack_a, pack_b)))
     return steps
+
+
+@functools.lru_cache(maxsize=256)
+def _stored(terms: TermsSpec, by_tma: bool, pre_by_tma: bool, by_columns: bool) -> TermsSpec:
+    return replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma, by_columns=by_columns)
 
 
 # --- batches -------------------------------------------------------------------------------------------------------
@@ -271,6 +290,8 @@ def _broadcast_steps(shape: tuple[int, ...], steps: tuple[int, ...], larger: tup
 def _launches(batch: tuple[int, ...], operands: tuple[Matrices, ...]):
     """``(items, steps, offsets)``: the items of each launch, the stride of each operand from one to the next, and for
     each launch what to add to the addresses, in bytes."""
+    if all(extent == 1 for extent in batch):
+        return 1, [0] * len(operands), [(0,) * len(operands)]
     extents, steps = _collapse(batch, [x.batch for x in operands])
     offsets = [
         tuple(x.size * sum(i * step for i, step in zip(index, of)) for x, of in zip(operands, steps))
@@ -280,8 +301,7 @@ def _launches(batch: tuple[int, ...], operands: tuple[Matrices, ...]):
 
 
 def _collapse(batch: tuple[int, ...], steps: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
-    """The batch with neighbouring dimensions merged where every operand's strides allow it; at least one dimension
-    remains."""
+    """The batch with neighbouring dimensions merged where every operand's strides allow it."""
     extents: list[int] = []
     merged: list[list[int]] = [[] for _ in steps]
     for dimension, extent in enumerate(batch):
@@ -296,7 +316,7 @@ def _collapse(batch: tuple[int, ...], steps: list[tuple[int, ...]]) -> tuple[lis
             extents.append(extent)
             for before, step in zip(merged, now):
                 before.append(step)
-    return (extents, merged) if extents else ([1], [[0] for _ in steps])
+    return extents, merged
 
 
 # --- what TMA can read and write -----------------------------------------------------------------------------------

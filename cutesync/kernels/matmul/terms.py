@@ -58,6 +58,8 @@ class TermsSpec:
     @property
     def transposed(self) -> TermsSpec:
         """Those of the transposed result."""
+        if not (self.bias or self.scale_a or self.scale_b):
+            return self
         bias = {"row": "column", "column": "row", "": ""}[self.bias]
         return replace(self, bias=bias, scale_a=self.scale_b, scale_b=self.scale_a)
 
