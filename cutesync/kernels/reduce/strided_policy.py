@@ -122,7 +122,8 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         run_bytes = form.reduced[-1].extent * problem.size
         few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
-        slices = slice_policy.choose(problem) if run_bytes <= slice_policy.MAX_ROW_BYTES else None
+        short = MIN_RUN_BYTES <= run_bytes <= slice_policy.MAX_ROW_BYTES
+        slices = slice_policy.choose(problem) if short else None
         if slices is not None:
             return slices
         if run_bytes >= _least_run(problem) and not few:
