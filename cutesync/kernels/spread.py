@@ -56,14 +56,15 @@ def find(views: Views, outs: Views, kept: int) -> Spread | None:
     shape = outs[0].shape
     found = [i for i, n in enumerate(shape) if i != kept and n >= MIN_COPIES and not any(v.steps[i] for v in views)]
     for axis in sorted(found, key=lambda i: -shape[i]):
-        spread = _along(axis, outs)
+        spread = _along(axis, outs, math.prod(views[0].shape))
         if spread is not None:
             return spread
     return None
 
 
-def _along(axis: int, outs: Views) -> Spread | None:
-    """Return the copies along an axis; None if copies of a slice do not follow each other in memory, or are few."""
+def _along(axis: int, outs: Views, elements: int) -> Spread | None:
+    """Return the copies along an axis of the results of so many ``elements``, a byte each at least; None if copies of a
+    slice do not follow each other in memory, or are few."""
     axes = axes_of(outs[0].shape, *(out.steps for out in outs))
     (pace, *others), copies = axes[axis].steps, axes[axis].extent
     inside = [each for i, each in enumerate(axes) if i != axis and 0 < each.steps[0] < pace and each.extent > 1]
@@ -75,7 +76,7 @@ def _along(axis: int, outs: Views) -> Spread | None:
     outer = [each for i, each in enumerate(axes) if i != axis and not 0 < each.steps[0] < pace]
     found = Spread(axis, copies, inner, tuple(merged(outer)))
     few = copies * inner * size < MIN_SLICE_BYTES and not all(_is_short(found, k, out) for k, out in enumerate(outs))
-    if inner != pace or few or total * size < MIN_BYTES:
+    if inner != pace or few or max(total * size, elements) < MIN_BYTES:
         return None
     return found if total < 1 << NUMBER_BITS else None  # the kernel counts in 32 bits
 

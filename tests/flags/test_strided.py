@@ -5,6 +5,8 @@ memory is there."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -145,6 +147,50 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
         for _ in range(rounds):
             check_call(rng, cs.asarray(host).transpose(axes), host.transpose(axes), False)
     assert sum(isinstance(choice.policy, strided_policy.TransposedPolicy) for choice in chosen) >= 2 * rounds
+
+
+@pytest.mark.parametrize("op", ["sub", *(pytest.param(op, marks=pytest.mark.slow) for op in ("add", "and", "xor"))])
+def test_differences_of_bytes_in_words(op):
+    """Four at a time, whatever the rows' alignment: no byte borrows from another, and the first item is copied."""
+    rng = np.random.default_rng(3)
+    for shape, axis in (((3, 1004), 0), ((5, 33, 64), 1), ((70, 1600), 0), ((3, 3, 401, 19), 0), ((2, 1500), 1)):
+        for dtype in ("int8", "uint8"):
+            host = rng.integers(0, 256, shape).astype(dtype)
+            reverse = bool(rng.integers(2))
+            found = cs.adjacent_difference(cs.asarray(host), op, axis=axis, reverse=reverse)
+            same(np.asarray(found), reference.adjacent_difference(host, op, axis=axis, reverse=reverse))
+
+
+def test_blocks_take_far_rows_in_turn(monkeypatch):
+    """Each result is stored by one block, whatever the number of rows, of blocks and of slices."""
+    monkeypatch.setattr(strided_policy, "MIN_FAR_BYTES", 1000)
+    monkeypatch.setattr(call, "_plans", {})
+    for shape, axis, dtype in (((3, 7001), 0, "int8"), ((2, 5, 1203), 1, "int16"), ((7, 1009), 0, "float32")):
+        host = keys(shape, dtype)
+        found = cs.flag_tails(cs.asarray(host), axis=axis)
+        same(np.asarray(found), reference.flag_tails(host, axis=axis))
+
+
+@pytest.mark.parametrize("dtype", ["bool", *(pytest.param(d, marks=pytest.mark.slow) for d in ("int16", "float32"))])
+def test_bits_of_short_and_narrow_rows(dtype, monkeypatch):
+    """A thread loads its tile as a run of memory, which begins anywhere; nothing beside the array is read."""
+    for name in ("MAX_FEW_BITS", "MIN_ANY_RUN_BYTES", "MIN_TRANSPOSED"):
+        monkeypatch.setattr(strided_policy, name, 0)
+    monkeypatch.setattr(call, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(
+        plan, "choose_strided", lambda *given: chosen.append(strided_policy.choose_strided(*given)) or chosen[-1]
+    )
+    for shape, axis in (((301, 5), 1), ((70, 16), 1), ((90, 50), 1), ((3, 99, 2), 1), ((7, 64, 4), 1)):
+        host = keys((math.prod(shape) + 3,), dtype)
+        for first in (0, 3):
+            own = host[first : first + math.prod(shape)]
+            view = cs.asarray(own.copy()) if first == 0 else cs.asarray(host)[first:]
+            for function in ("flag_heads", "flag_tails"):
+                found = getattr(cs, function)(view.reshape(shape), axis=axis, dtype="bits")
+                same(np.asarray(found), getattr(reference, function)(own.reshape(shape), axis=axis, dtype="bits"))
+    runs = [getattr(choice.policy, "loads", "") == "run" for choice in chosen]
+    assert all(runs) if dtype == "bool" else any(runs)
 
 
 @pytest.mark.slow

@@ -11,14 +11,15 @@ from cutesync.kernels.reduce import slice_policy, strided_policy
 from cutesync.kernels.reduce.normal import Normal
 from cutesync.runtime import call as calls
 
+POSITIONS = "StridedReduce", "OrderedReduce"  # the second of operators that keep the order
 # name: (shape, index of the view, axis, class of the kernel, its groups (0: several), whether blocks share a result)
 VIEWS = {
     "columns": ((60, 50), np.s_[:, ::2], 0, "StridedReduce", 0, False),
     "columns, split": ((900, 50), np.s_[:, ::2], 0, "StridedReduce", 0, True),
     "columns of vectors": ((101, 68), np.s_[::2, :64], 0, "StridedReduce", 0, False),
-    "positions of a warp": ((9, 500), np.s_[:, ::3], 1, "StridedReduce", 32, False),
-    "positions of a block": ((3, 2100), np.s_[:, ::2], 1, "StridedReduce", 256, False),
-    "positions, split": ((9000,), np.s_[::2], 0, "StridedReduce", 256, True),
+    "positions of a warp": ((9, 500), np.s_[:, ::3], 1, POSITIONS, 32, False),
+    "positions of a block": ((3, 2100), np.s_[:, ::2], 1, POSITIONS, 256, False),
+    "positions, split": ((9000,), np.s_[::2], 0, POSITIONS, 256, True),
     "short runs": ((200, 60), np.s_[:, 1:50], 1, "RunReduce", 8, False),
     "runs of a warp": ((70, 600), np.s_[:, 1:590], 1, "RunReduce", 32, False),
     "runs of a block": ((3, 1500), np.s_[:, 1:1490], 1, "RunReduce", 256, False),

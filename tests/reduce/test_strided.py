@@ -102,6 +102,7 @@ def test_many_views(what, multiprocessors, monkeypatch):
     if multiprocessors == 4:
         monkeypatch.setattr(strided_policy, "MIN_RUN_BYTES", 8)
         monkeypatch.setattr(strided_policy, "MIN_RUNS_BYTES", 16)
+        monkeypatch.setattr(strided_policy, "MIN_INDEXED_BYTES", 0)
         monkeypatch.setattr(strided_policy, "PIECE_BYTES", (128, 1024))
         for name in ("SMS", "MIN_BYTES", "MIN_SLICES", "MIN_BLOCK_BYTES"):
             monkeypatch.setattr(slice_policy, name, 1)
@@ -184,7 +185,12 @@ def test_equal_results_are_reduced_once(monkeypatch):
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
     x = data((40, 16), "int16")
-    cases = ((24, 40, 16), (0, 16, 1), 2), ((40, 6, 16), (16, 0, 1), 0), ((7, 40, 3), (0, 16, 5), 1)
+    cases = (
+        ((24, 40, 16), (0, 16, 1), 2),
+        ((40, 6, 16), (16, 0, 1), 0),
+        ((7, 40, 3), (0, 16, 5), 1),
+        ((7, 4, 3), (0, 16, 5), 1),
+    )
     for shape, steps, axis in cases:
         view = np.lib.stride_tricks.as_strided(x, shape, [2 * step for step in steps])
         wanted = view.sum(axis, dtype=np.int16)
@@ -193,7 +199,7 @@ def test_equal_results_are_reduced_once(monkeypatch):
         cs.reduce(cs.asarray(x).as_strided(shape, steps), axis=axis, out=out[:, 1])
         gaps[:, 1] = wanted
         same(np.asarray(out), gaps)
-    assert [choice.copies and choice.copies[0] for choice in chosen] == [24, 6, ()]
+    assert [choice.copies and choice.copies[0] for choice in chosen] == [24, 6, 7, ()]
 
 
 def test_equal_results_side_by_side_are_stored_as_vectors(monkeypatch):
@@ -246,6 +252,75 @@ def test_the_lowest_index_wins_in_c_order():
         same(np.asarray(cs.argmax(view, axis=1)), wanted.argmax(1))
     nans = np.array([1, np.nan, 5, np.nan], np.float32)
     assert int(np.asarray(cs.argmax(cs.asarray(nans)[::-1]))) == 0
+
+
+def argmax_of(shape: tuple, steps: tuple, axis=None, dtype: str = "int8") -> None:
+    memory = data(sum((n - 1) * step for n, step in zip(shape, steps)) + 1, dtype)
+    view = np.lib.stride_tricks.as_strided(memory, shape, [step * memory.itemsize for step in steps])
+    same(np.asarray(cs.argmax(cs.asarray(memory).as_strided(shape, steps), axis=axis)), view.argmax(axis), f"{shape}")
+
+
+def test_indexes_of_elements_in_the_order_of_memory(monkeypatch):
+    """Axes are taken as they lie in memory, broadcast ones once; indexes and ties are those of C order, beyond 32 bits,
+    too."""
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(strided_policy, "MIN_INDEXED_BYTES", 1000)
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    argmax_of((3, 400, 7), (400, 1, 0))
+    argmax_of((5, 7, 9, 4), (7, 1, 140, 35))
+    argmax_of((600, 3), (1, 600))
+    argmax_of((6, 5, 30), (8, 0, 40), 1)
+    x = data((40,), "int16")
+    far = cs.asarray(x).as_strided((40, 1 << 40), (1, 0))
+    assert int(np.asarray(cs.argmax(far))) == int(x.argmax()) << 40
+    kinds = [(type(choice.policy), choice.policy.indexed) for choice in chosen]
+    assert (strided_policy.RunPolicy, True) in kinds and (strided_policy.StridedPolicy, True) in kinds
+
+
+@pytest.mark.parametrize("few", [1 << 17, 0])
+def test_the_index_of_one_element_is_0(few, monkeypatch):
+    monkeypatch.setattr(plan, "MAX_FEW_FILLED", few)
+    monkeypatch.setattr(calls, "_plans", {})
+    x = cs.asarray(data((6, 4), "int16"))
+    for view, axis in ((x[:, None], 1), (x.as_strided((6, 5, 4), (4, 0, 1)), 1), (x[:1], 0), (x[:1, :1], None)):
+        kept = [n for i, n in enumerate(view.shape) if axis is not None and i != axis]
+        whole = np.full((*kept, 2), STAMP, np.int64)
+        out = cs.asarray(whole)
+        cs.argmin(view, axis=axis, out=out[..., 0])
+        whole[..., 0] = 0
+        same(np.asarray(out), whole)
+        same(np.asarray(cs.argmax(view, axis=axis)), whole[..., 0])
+
+
+PACKED = {"any": "uint8", "all": "int16", "max": "int8", "min": "uint16", "sum": "bool"}
+
+
+@pytest.mark.parametrize(
+    "name", ["max", *(pytest.param(name, marks=pytest.mark.slow) for name in ("any", "all", "min", "sum"))]
+)
+def test_few_rows_of_small_elements(name, monkeypatch):
+    """Columns of words are combined whole, less than a thread has in flight, too, of any pitch."""
+    monkeypatch.setattr(strided_policy, "MIN_WORDS_BYTES", 0)
+    monkeypatch.setattr(calls, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    for shape, axis in (((2, 128), 0), ((3, 301), 0), ((7, 300), 0), ((9, 303), 0), ((2, 26, 137), 1)):
+        x = data(shape, PACKED[name])
+        same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=axis)), getattr(np, name)(x, axis=axis), f"{shape}")
+    assert {choice.policy.load for choice in chosen} == {"vector", "words"}
+
+
+@pytest.mark.parametrize("name", ["argmax", pytest.param("sum", marks=pytest.mark.slow)])
+def test_narrow_slices_read_along_their_rows(name, monkeypatch):
+    """Neighbouring threads have neighbouring positions where a vector has all columns, and shuffles combine them."""
+    monkeypatch.setattr(calls, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    for shape in ((64, 64, 4), (70, 301, 4), (3, 2000, 4)):
+        x = data(shape, "int8")
+        same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=1)), getattr(np, name)(x, axis=1), f"{shape}")
+    assert all(c.policy.load == "vector" and not c.policy.along_kept and c.policy.groups > 1 for c in chosen)
 
 
 def test_a_transform_with_an_index_along_axes_that_are_not_neighbours():

@@ -8,7 +8,7 @@ import pytest
 import cutesync as cs
 from cutesync.runtime import device
 
-from ..cases import data
+from ..cases import bicyclic, brackets, data, fold
 from ..faults import RESULT, Bench, every, first, op
 from .strided_cases import SLICES, VIEWS, kernels_of, rows, slices
 
@@ -16,17 +16,18 @@ pytestmark = pytest.mark.slow
 
 
 @functools.cache
-def bench(name: str) -> Bench:
+def bench(name: str, in_order: bool = False) -> Bench:
     """Two reductions on one workspace, each under all policies."""
     shape, index, axis = VIEWS[name][:3] if name in VIEWS else SLICES[name]
-    x = data(shape, "int32")
-    wanted = rows(x[index], axis).sum(-1, dtype=np.int32)
+    x = brackets(shape) if in_order else data(shape, "int32")
+    each = rows(x[index], axis)
+    wanted = fold(bicyclic, each) if in_order else each.sum(-1, dtype=np.int32)
 
     def right() -> bool:
         policies = kernels_of(name) if name in VIEWS else slices()
         with policies, device.forced("emulator"), cs.emulate(schedules=9, seed=3):
-            array = cs.asarray(x)[index]
-            return np.array_equal([np.asarray(cs.reduce(array, axis=axis)) for _ in range(2)][-1], wanted)
+            array, op = cs.asarray(x)[index], bicyclic if in_order else "add"
+            return np.array_equal([np.asarray(cs.reduce(array, op, axis=axis)) for _ in range(2)][-1], wanted)
 
     return Bench(right)
 
@@ -66,6 +67,31 @@ FAULTS = {
         {"race", "uninitialised"},
     ),
 }
+
+
+FAULTS_IN_ORDER = {
+    "lanes of a chunk that look the wrong way": (
+        "positions of a warp",
+        every(r"shfl\.sync\.bfly\.b32", "shfl.sync.up.b32"),
+        {RESULT},
+    ),
+    "no barrier between a block's warps": (
+        "positions of a block",
+        first(BARRIER, after=STORED),
+        {"race", "uninitialised"},
+    ),
+    "positions collected within the block alone": (
+        "positions, split",
+        every(READ, "ld.relaxed.cta.global.b64"),
+        {"race"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS_IN_ORDER)
+def test_every_fault_planted_in_kernels_that_keep_the_order_is_found(fault):
+    name, edit, kinds = FAULTS_IN_ORDER[fault]
+    bench(name, in_order=True).check(edit, kinds)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -27,8 +27,19 @@ class FlatFlags(StridedKernel):
         super().__init__(marking, policy)
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
-        self.by_words, self.unit, self.long = policy.by_words, policy.unit, policy.long
+        self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
         self.place = Int64 if policy.wide else Int32
+
+    @cute.jit
+    def body(self, a: Arguments):
+        """What a thread does. If neighbours are ``far``, consecutive blocks have the same places of different rows."""
+        block = cute.arch.block_idx()[0]
+        if cutlass.const_expr(self.far):
+            rows = Int32(a.work // a.extents[0])
+            block = block % rows * (cute.arch.grid_dim()[0] // rows) + block // rows
+        number = Int64(block) * self.threads + cute.arch.thread_idx()[0]
+        if number * self.vector < a.work:
+            self.mark(a, number)
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -193,14 +204,18 @@ class FlatFlags(StridedKernel):
             else:
                 shift = a.extents[0] if side else -a.extents[0]
                 others = self.keys(a, first + shift, self.near)
-                flags = [words.flags(self.marking.op.name, key, other) for key, other in zip(keys, others)]
+                flags = [words.results(self.marking.op.name, key, other) for key, other in zip(keys, others)]
             found.append(flags if limit is None else self.forced(side, keys, flags, edges, a.ends[side]))
         return found
 
     def forced(self, side: int, keys, flags, edges, given) -> list:
-        """The words of flags, with those of the edges set, or by what the caller gave for the neighbour there."""
-        ones = [choose(edge, Uint32(1 << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
+        """The words of flags, with those of the edges set, or by what the caller gave for the neighbour there; those of
+        differences, with the items at the edges."""
+        one = 1 if self.marking.is_flag else 0xFF
+        ones = [choose(edge, Uint32(one << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
         masks = [ones[i] | ones[i + 1] | ones[i + 2] | ones[i + 3] for i in range(0, len(ones), words.KEYS)]
+        if not self.marking.is_flag:
+            return [(flag & ~mask) | (key & mask) for flag, key, mask in zip(flags, keys, masks)]
         if not self.given[side]:
             return [flag | mask for flag, mask in zip(flags, masks)]
         end = words.repeated(given)
@@ -245,5 +260,5 @@ class FlatFlags(StridedKernel):
     def result(self, values, i: int, packed: bool):
         """One result to store."""
         if packed:
-            return self.marking.result.cutlass((values[i // words.KEYS] >> (8 * (i % words.KEYS))) & 1)
+            return self.marking.result.cutlass((values[i // words.KEYS] >> (8 * (i % words.KEYS))) & 0xFF)
         return self.lowered(values[i])

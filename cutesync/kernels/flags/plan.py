@@ -111,7 +111,7 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
         min(alignment(out.ptr) for out in outs),
         spec.tile is not None and spec.tile < form.flagged.extent,
         spec.counted,
-        marking.compares_bytes,
+        marking.compares_bytes or marking.subtracts_bytes,
     )
     choice = choose_strided(form, facts)
     values = choice.values | {

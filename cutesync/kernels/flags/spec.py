@@ -53,6 +53,12 @@ class Marking:
         return named and self.source.size == 1 and (self.bits or self.result.size == 1)
 
     @property
+    def subtracts_bytes(self) -> bool:
+        """Whether four differences can be computed at once: of integers of one byte, by an operator in ``words``."""
+        named = not self.is_flag and self.op.fn is None and self.op.name in ("sub", "add", "and", "or", "xor")
+        return named and self.source.size == 1 and self.source.kind in "iu"
+
+    @property
     def looks(self) -> tuple[bool, bool]:
         """Whether items are compared with the item before them, and with the item behind them."""
         return self.form in ("heads", "both", "left"), self.form in ("tails", "both", "right")

@@ -18,7 +18,7 @@ THREADS = 256
 class Facts:
     """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
     that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
-    given, whether flags can be found by words of four keys."""
+    given, whether flags or differences can be found by words of four keys."""
 
     size: int
     result: int
@@ -35,7 +35,8 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     of a tile's rows, the columns and rows of a tile, whether results are stored in vectors across the columns or down
     the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
     numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
-    "repeated", or "each" by itself), whether all items of a row are equal."""
+    "repeated", "each" by itself, or as a part of a "run" of memory, which is the tile, in pieces of ``piece`` bytes, 1
+    if it begins anywhere), whether all items of a row are equal."""
 
     digits: int
     along: int
@@ -51,6 +52,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     loads: str = "vector"
     equal: bool = False
     threads: int = THREADS
+    piece: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
 class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
     no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
-    elements per load, and per load of neighbours, whether keys are compared by words; the rest as in TilePolicy."""
+    elements per load, and per load of neighbours, whether keys are compared by words, whether blocks take the rows in
+    turn, as neighbours are ``far``; the rest as in TilePolicy."""
 
     digits: int
     vector: int
@@ -80,6 +83,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     periodic: bool
     counted: bool
     wide: bool
+    far: bool = False
     threads: int = THREADS
 
 
@@ -128,7 +132,11 @@ class StridedChoice:
         if isinstance(self.policy, TransposedPolicy):
             return self.work
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
-        return ceil_div(self.work, self.policy.threads * each)
+        blocks = ceil_div(self.work, self.policy.threads * each)
+        if isinstance(self.policy, FlatPolicy) and self.policy.far:
+            rows = self.work // self.axes[0].extent
+            return ceil_div(blocks, rows) * rows
+        return blocks
 
     @property
     def values(self) -> dict[str, int]:

@@ -45,9 +45,14 @@ LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
 MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter rows have no warps of their own
+# The same of arrays with few elements, where a warp that loads a row side by side takes less time than a thread
+MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
 SECTOR = 32  # bytes that memory delivers at once
+MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WIDE_BYTES = 128  # of a row of columns
 WORD_BYTES = 4
+MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all rows that lie in a line are done
+MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
 MIN_TRANSPOSED = 1 << 18  # elements; with fewer, threads store what they have
 FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
@@ -61,10 +66,10 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     if flat is None:
         return choose_ballots(form, facts) or tiles
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
-    distance = flat.axes[0].extent
+    distance, pace = flat.axes[0].extent, _pace(flat.axes[0])
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
-    wide = distance * facts.size >= WIDE_BYTES and columns * max(facts.size, facts.result) >= 8
-    return tiles if wide else flat
+    wide = columns * max(facts.size, facts.result) >= 8 or SECTOR <= pace * facts.size < FAR
+    return tiles if wide and distance * facts.size >= WIDE_BYTES else flat
 
 
 def _loads_more(rows: StridedChoice, flat: StridedChoice, facts: Facts) -> bool:
@@ -107,7 +112,8 @@ def choose_ballots(form: Form, facts: Facts) -> StridedChoice | None:
     words = ceil_div(length, ROWS_OF_BITS)
     pace = abs(form.flagged.steps[0])
     near = pace > 0 and pace * facts.size < LINE_BYTES and all(pace <= _pace(axis) for axis in others)
-    if not form.bits or not near or words < MIN_BALLOTS:
+    few = words < MIN_BALLOTS and (length < MIN_BALLOT_BITS or form.rows * length > MAX_FEW_BITS)
+    if not form.bits or not near or few:
         return None
     unroll = MAX_BALLOTS
     while unroll > 1 and (unroll > words or form.rows * ceil_div(words, unroll) * LANES < FEW_THREADS):
@@ -138,8 +144,9 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
             return None
         pace *= axis.extent
     step, paces = abs(inner.steps[0]), [abs(axis.steps[0]) for axis in others if axis.steps[0]]
-    if step > min(paces, default=step) and step * facts.size >= SECTOR:
-        return None  # neighbours lie in other lines
+    large = form.rows * flagged.extent * facts.size >= MIN_INTERLEAVED_BYTES
+    if step > min(paces, default=step) and (large or step * facts.size >= SECTOR):
+        return None  # neighbours lie in other lines, or rows in the same lines
     whole = inner.steps[0] == 1 and (not others or [axis.steps[0] for axis in others] == [slices])
     return _flat(facts, inner, slices, others[::-1], whole)
 
@@ -173,6 +180,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector //= 2
     by_words = by_words and vector % 4 == 0
     digits = 1 + max(1, len(others))
+    far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
     policy = FlatPolicy(
         digits,
         vector,
@@ -186,6 +194,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         facts.periodic,
         facts.counted,
         total > MAX_NARROW,
+        far,
     )
     first = Axis(inner.extent, inner.steps)
     blank = Axis(1, (0,) * len(inner.steps))
@@ -210,13 +219,19 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     if loads == "repeated" and row == 1 and not form.bits and columns.extent <= wide and rows.extent >= LANES:
         tall = 1  # neighbouring threads have neighbouring rows
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
+    run = _run(axes, row, facts, wide) if form.bits else None
+    piece = 0
+    if run is not None:
+        wide, piece = run
+        loads, tall = "run", min(ROWS_OF_BITS, rows.extent)
+        across = wide > 1 and _fits(1, columns, axes, wide, facts.result, facts.result_aligned, slice(1, None))
     block = None if form.bits or not down else _block(axes, row, facts, wide)
     if block is not None:
         lanes, tall = block
         each = 4 // facts.result
         in_words = each > 1 and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
     by_words = (
-        loads == "vector"
+        (loads == "vector" or piece >= WORD_BYTES)
         and _by_words(facts, along, wide)
         and (form.bits or across or ((stored_down or block is not None) and tall % 4 == 0))
     )
@@ -233,10 +248,30 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         math.prod(counts) > MAX_NARROW,
         loads,
         form.flagged.steps[0] == 0,
+        piece=piece,
     )
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
     return StridedChoice(policy, axes, counts)
+
+
+def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, int] | None:
+    """Return the columns of a tile of bits that is a run of memory, and how many bytes a thread loads of it at once, 1
+    if it begins anywhere; None if such a tile, ``wide`` columns or all of a few, is no run or too large."""
+    columns, rows = axes[0], axes[row]
+    inner = 1 < columns.extent == rows.steps[0] <= WORD_BYTES and columns.steps[0] == 1
+    if inner and math.prod(axis.extent for axis in axes) >= MIN_TRANSPOSED:
+        wide = columns.extent
+    within = [rows, columns] if inner and wide == columns.extent else [rows]
+    tile = min(ROWS_OF_BITS, rows.extent) * wide * facts.size
+    if rows.steps[0] != wide or rows.extent == 1 or not WORD_BYTES <= tile <= MAX_RUN_BYTES or wide == 3:
+        return None
+    apart = [axis.steps[0] for axis in axes if axis.extent > 1 and all(axis is not each for each in within)]
+    starts = math.gcd(tile, rows.extent * wide * facts.size, *(step * facts.size for step in apart))
+    piece = min(facts.aligned, alignment(starts))
+    if piece >= max(WORD_BYTES, 2 * facts.size):
+        return wide, piece
+    return (wide, 1) if piece < WORD_BYTES and tile >= MIN_ANY_RUN_BYTES else None
 
 
 def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, int] | None:
@@ -295,7 +330,12 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
     columns = axes[0]
     stored_apart = form.bits or down
     short = form.bits and form.flagged.extent <= MAX_ROWS
-    most = VECTOR_BYTES if short or not stored_apart else WORD_BYTES
+    narrow = down and form.flagged.steps[:2] == (columns.extent, 1)  # a tile is a run of memory
+    most = (
+        VECTOR_BYTES
+        if short or (narrow and columns.extent * facts.size <= VECTOR_BYTES) or not stored_apart
+        else WORD_BYTES
+    )
     count = most // max(facts.size, 1 if stored_apart else facts.result)
     if columns.steps[0] == 0 and not stored_apart:
         count = VECTOR_BYTES // facts.result

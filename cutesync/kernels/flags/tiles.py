@@ -42,7 +42,7 @@ class TileFlags(StridedKernel):
         self.sizes = [1] * policy.digits  # of a tile along each digit's axis
         self.sizes[0], self.sizes[policy.row] = policy.columns, policy.rows
         self.across, self.down = policy.across, policy.down
-        self.by_words, self.loads, self.equal = policy.by_words, policy.loads, policy.equal
+        self.by_words, self.loads, self.equal, self.piece = policy.by_words, policy.loads, policy.equal, policy.piece
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -82,11 +82,29 @@ class TileFlags(StridedKernel):
         """The elements of the tile at ``x``: a list for each row."""
         if self.equal and self.along == self.digit_of_rows:
             return [self.load_row(a, x)] * self.rows
+        if self.loads == "run":
+            return self.load_run(x, left)
         return [self.load_row(a, x + self.row(a, j, left)) for j in range(self.rows)]
+
+    def load_run(self, x, left) -> list:
+        """The elements of a tile that is a run of memory: a list for each row."""
+        count = self.rows * self.columns
+        valid = left.rows * (self.columns * self.marking.source.size)
+        size = count * self.marking.source.size
+        run = words.run_anywhere(x, size, valid) if self.piece == 1 else words.run_of_pieces(x, size, self.piece, valid)
+        if self.by_words:
+            values = [words.keys(Uint32(run[i]), self.marking.source) for i in range(count // words.KEYS)]
+        else:
+            elements = cute.recast_tensor(run, self.marking.source.cutlass)
+            values = [self.rule.lift(elements[i]) for i in range(count)]
+        each = len(values) // self.rows
+        return [values[j * each : (j + 1) * each] for j in range(self.rows)]
 
     def load_row(self, a: Arguments, at) -> list:
         """The elements of a row of the tile, or its words of four keys."""
         columns = self.columns
+        if self.loads == "run" and not self.by_words:
+            return [self.get(at, i) for i in range(columns)]
         if self.by_words:
             found = cute.recast_tensor(self.loaded(at, columns, columns), Uint32)
             return [words.keys(Uint32(found[i]), self.marking.source) for i in range(columns // words.KEYS)]
@@ -143,10 +161,12 @@ class TileFlags(StridedKernel):
         return found
 
     def flags(self, side: int, keys, others, edge, given):
-        """The flags of four keys."""
-        flags = words.flags(self.marking.op.name, keys, others)
+        """The flags or differences of four keys."""
+        flags = words.results(self.marking.op.name, keys, others)
         if edge is None:
             return flags
+        if not self.marking.is_flag:
+            return choose(edge, keys, flags)
         forced = words.flags(self.marking.op.name, keys, words.repeated(given)) if self.given[side] else words.ONES
         return choose(edge, Uint32(forced), flags)
 
@@ -209,7 +229,7 @@ class TileFlags(StridedKernel):
         else:
             for j in cutlass.range_constexpr(self.rows):
                 if j < left:
-                    self.put(target, j, self.marking.result.cutlass((column[j // 4] >> (8 * (j % 4))) & 1))
+                    self.put(target, j, self.marking.result.cutlass((column[j // 4] >> (8 * (j % 4))) & 0xFF))
 
     @staticmethod
     def mask(left):

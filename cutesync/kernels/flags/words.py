@@ -1,6 +1,6 @@
-"""Flags of one-byte types, four at a time.
+"""Flags and differences of one-byte types, four at a time.
 
-A word (Uint32) holds four keys, or four flags of 0 or 1, the first in the lowest byte.
+A word (Uint32) holds four keys, or four flags of 0 or 1, or four differences, the first in the lowest byte.
 
 An H200 can issue about eight instructions for a byte that its memory delivers; to compare bytes one by one and pack
 bits takes more.
@@ -62,6 +62,48 @@ def shifted(start, count: int) -> list:
     return [funnel_shift(low, high, bits) for low, high in zip(loads, loads[1:])]
 
 
+def run_of_pieces(start, size: int, piece: int, valid):
+    """The registers of ``size`` bytes from an address on, as words, of which the first ``valid`` bytes are loaded:
+    pieces of so many bytes on their boundaries."""
+    each, count = piece // BYTES, size // piece
+    found = cute.make_rmem_tensor(cute.make_layout((each, max(2, count)), stride=(1, each)), Int32)
+    _load_pieces(start, found, count, piece, valid)
+    return cute.make_tensor(found.iterator, cute.make_layout((max(2, size // BYTES),)))
+
+
+@cute.jit
+def _load_pieces(start: cute.Pointer, found, count: cutlass.Constexpr, piece: cutlass.Constexpr, valid):
+    for k in cutlass.range_constexpr(count):
+        if piece * k < valid:
+            address = start.toint() + piece * k
+            at = cute.make_ptr(Int32, address, cute.AddressSpace.gmem, assumed_align=piece)
+            cute.autovec_copy(cute.make_tensor(at, cute.make_layout((piece // BYTES,))), found[(None, k)])
+
+
+def run_anywhere(start, size: int, valid):
+    """As ``run_of_pieces``, wherever the address is. The aligned words that hold the bytes are loaded; those that hold
+    others, too, by bytes."""
+    count = -(-size // BYTES)
+    base, skip = start.toint() & -BYTES, Int32(start.toint() & (BYTES - 1))
+    loads = [_word_of_range(base + BYTES * i, skip - BYTES * i, skip + valid - BYTES * i) for i in range(count + 1)]
+    found = cute.make_rmem_tensor((max(2, count),), Uint32)
+    for i in range(count):
+        found[i] = funnel_shift(loads[i], loads[i + 1], skip * 8)
+    return found
+
+
+@cute.jit
+def _word_of_range(address, begin, end):
+    """A word of which bytes ``begin`` to ``end`` may be loaded."""
+    word = Uint32(0)
+    if (begin <= 0) & (end >= BYTES):
+        word = _load(Uint32, address)
+    else:
+        for i in cutlass.range(cutlass.max(begin, Int32(0)), cutlass.min(end, Int32(BYTES)), 1, unroll=1):
+            word = word | (Uint32(_load(Uint8, address + i)) << Uint32(8 * i))
+    return word
+
+
 def element(start, size: int):
     """The element of 1 or 2 bytes at a pointer, in the lowest bytes of a word."""
     return Uint32(_load(Uint8 if size == 1 else Uint16, start.toint()))
@@ -73,15 +115,15 @@ def _load(kind, address):
 
 
 def heads(op: str, words, before) -> list:
-    """The flags of the keys in ``words``; ``before`` (a register of the keys' type) is the key before the first."""
+    """The results of the keys in ``words``; ``before`` (a register of the keys' type) is the key before the first."""
     earlier = [_key(before), *(word >> 24 for word in words[:-1])]
-    return [flags(op, word, (word << 8) | key) for word, key in zip(words, earlier)]
+    return [results(op, word, (word << 8) | key) for word, key in zip(words, earlier)]
 
 
 def tails(op: str, words, behind) -> list:
-    """The flags of the keys in ``words``; ``behind`` is the key behind the last."""
+    """The results of the keys in ``words``; ``behind`` is the key behind the last."""
     later = [*words[1:], _key(behind)]
-    return [flags(op, word, (word >> 8) | (key << 24)) for word, key in zip(words, later)]
+    return [results(op, word, (word >> 8) | (key << 24)) for word, key in zip(words, later)]
 
 
 def repeated(value):
@@ -91,6 +133,17 @@ def repeated(value):
 
 def _key(value):
     return Uint32(value) & 0xFF  # a negative one has its sign in the upper bytes
+
+
+def results(op: str, a, b):
+    """The four results of the keys in ``a`` and their neighbours in ``b``: flags of "ne" and "eq", or differences."""
+    if op in ("ne", "eq"):
+        return flags(op, a, b)
+    if op == "sub":  # no byte borrows from the next; the highest bits are subtracted apart
+        return ((a | ~LOW_BITS) - (b & LOW_BITS)) ^ ((a ^ ~b) & ~LOW_BITS)
+    if op == "add":
+        return ((a & LOW_BITS) + (b & LOW_BITS)) ^ ((a ^ b) & ~LOW_BITS)
+    return {"and": a & b, "or": a | b, "xor": a ^ b}[op]
 
 
 def flags(op: str, a, b):

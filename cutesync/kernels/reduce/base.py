@@ -7,6 +7,7 @@ import math
 from collections import namedtuple
 from typing import Any
 
+import cutlass
 from cutlass import Int32, Int64, cute
 
 from ...sync.overlap import await_launches
@@ -117,14 +118,17 @@ class ContiguousKernel(ReduceKernel):
 
 
 class FillReduce(ContiguousKernel):
-    """The result of reducing nothing: ``init`` is stored in ``outer`` results, 256 a block."""
+    """The result of reducing nothing: ``init`` is stored in ``outer`` results, ``each`` of a thread."""
 
     def __init__(self, monoid, has_init: bool, policy) -> None:
         super().__init__(monoid, False, 256, 0, 1)  # ``init`` is the result: it is not combined with another
+        self.each = policy.each
 
     @cute.jit
     def body(self, a: Arguments):
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
-        place = Int64(block) * 256 + thread
-        if place < a.outer:
-            self.store_result(a, place, a.init)
+        place = Int64(block) * (self.each * 256) + thread
+        for _ in cutlass.range_constexpr(self.each):
+            if place < a.outer:
+                self.store_result(a, place, a.init)
+            place += 256

@@ -2,7 +2,9 @@
 
 Axes of extent 1 are dropped. Kept axes are sorted by the first input's strides, and run forwards in it: results may be
 computed in any order. Reduced axes are treated alike if the operator commutes; else they keep their order, so that
-operands come in C order. Then neighbours are merged where all arrays allow.
+operands come in C order. Those of argmin and argmax are sorted, too, but not reversed: each has a weight, and the index
+of a position is the sum of its coordinates times the weights. Of equal elements the lowest index counts, so broadcast
+axes are left out. Then neighbours are merged where all arrays allow.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ class Normal(NamedTuple):
     """The axes of a reduction, outermost first. ``kept`` have a step for each input, then for each output; ``reduced``
     have a step for each input. ``starts`` says by how many elements the first position of each array, inputs and then
     outputs, lies behind the array's own first element. All elements that are reduced are so many times ``repeats`` of
-    those along ``reduced``, in their order: a broadcast axis before them is left out."""
+    those along ``reduced``, in their order: a broadcast axis before them is left out. ``weights`` has that of each
+    reduced axis if indexes count elements, and these are not numbered in the order of ``reduced``."""
 
     kept: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     starts: tuple[int, ...]
     repeats: int = 1
+    weights: tuple[int, ...] = ()
 
     @property
     def results(self) -> int:
@@ -37,7 +41,7 @@ class Normal(NamedTuple):
     def contiguous(self, inputs: int) -> tuple[int, int, int] | None:
         """Return (outer, length, inner) if all arrays are contiguous arrays of these three axes, the outputs without
         the second; else None."""
-        if len(self.reduced) > 1 or len(self.kept) > 2 or self.repeats > 1:
+        if len(self.reduced) > 1 or len(self.kept) > 2 or self.repeats > 1 or self.weights:
             return None
         (length, steps) = self.reduced[0] if self.reduced else Axis(1, ())
         step = steps[0] if steps else 1
@@ -56,20 +60,36 @@ def _axes(inputs: int, side: Sequence[Axis], step_in: int, step_out: int) -> Ite
     return (Axis(extent, (step_in,) * inputs + (step_out,) * (len(steps) - inputs)) for extent, steps in side)
 
 
-def normal(axes: Sequence[Axis], reduced: frozenset[int], inputs: int, commutes: bool, equal: bool) -> Normal:
+def normal(
+    axes: Sequence[Axis], reduced: frozenset[int], inputs: int, commutes: bool, equal: bool, places: bool = False
+) -> Normal:
     """Return the normal form of ``axes``, whose steps are those of the inputs, then of the outputs. ``equal``: elements
-    along a broadcast axis are equal operands."""
+    along a broadcast axis are equal operands. ``places``: the result is the lowest index of some element."""
     count = len(axes[0].steps) if axes else 0
     starts = [0] * count
     kept = [axis for i, axis in enumerate(axes) if i not in reduced]
     gone = [Axis(axis.extent, axis.steps[:inputs]) for i, axis in enumerate(axes) if i in reduced]
     kept = _sorted(kept, starts)
+    if places:
+        gone, weights = _weighted(gone)
+        return Normal(tuple(merged(kept)), tuple(gone), tuple(starts), weights=weights)
     if commutes:
         gone = _sorted(gone, starts)
     gone, repeats = merged(gone), 1
     while equal and gone and gone[0].extent > 1 and not any(gone[0].steps):
         repeats *= gone.pop(0).extent
     return Normal(tuple(merged(kept)), tuple(gone), tuple(starts), repeats)
+
+
+def _weighted(axes: Sequence[Axis]) -> tuple[list[Axis], tuple[int, ...]]:
+    """Return the axes of indexed elements, of the largest step first, without broadcast ones, and their weights; no
+    weights if positions are numbered as indexes are."""
+    weights = [math.prod(axis.extent for axis in axes[i + 1 :]) for i in range(len(axes))]
+    own = [Axis(n, (*steps, weight)) for (n, steps), weight in zip(axes, weights) if any(steps)]
+    found = merged(sorted(own, key=lambda axis: -abs(axis.steps[0])))
+    inside = [math.prod(axis.extent for axis in found[i + 1 :]) for i in range(len(found))]
+    given = tuple(axis.steps[-1] for axis in found)
+    return [Axis(n, steps[:-1]) for n, steps in found], () if list(given) == inside else given
 
 
 def _sorted(axes: list[Axis], starts: list[int]) -> list[Axis]:

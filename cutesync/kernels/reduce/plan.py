@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ...dtypes import INT32, INT64
 from ...errors import ArgumentValueError, explain
@@ -14,6 +15,7 @@ from ...runtime import workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
+from ...runtime.view import View
 from ..named import Named
 from ..policy import Policy
 from ..states import Argument, States, numbered, parameter_groups
@@ -23,6 +25,7 @@ from .strided_plan import behind, form_of, of_nothing, order_of, shifted, stride
 
 _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
+MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 
 def kernel_spec(policy: Policy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
@@ -82,6 +85,8 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         return getattr(rungs, spec.algorithm)(spec, views[0], stream), None
     if spec.n is not None:
         return strided(spec, form_of(spec, views[:count], outs), views, outs, stream), None
+    if isinstance(reduction.op, str) and _is_first(spec, views[0]):
+        return _zeros(spec, views, outs, stream), None
     passes, form, original = spec.passes(), None, (views, outs)
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     if not contiguous or (apart and (order_of(reduction)[1] or getattr(reduction, "takes_index", False))):
@@ -144,6 +149,18 @@ def places(spec: ReduceSpec) -> ReduceSpec:
     return ReduceSpec(operation, spec.shape, spec.axes, spec.keepdims, None, args=strides)
 
 
+def _is_first(spec: ReduceSpec, x: View) -> bool:
+    """Return whether all elements of each result are one."""
+    return bool(spec.axes) and all(spec.shape[i] == 1 or x.steps[i] == 0 for i in spec.axes)
+
+
+def _zeros(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> Run:
+    """Return the launch that stores index 0 in all results: that of a sum of nothing."""
+    shape = tuple(0 if i in spec.axes else extent for i, extent in enumerate(spec.shape))
+    nothing_of = replace(spec, reduction=Reduction(Operator("add"), INT64, INT64, INT64), shape=shape)
+    return _empty(nothing_of, views, outs, outs[0].contiguous, stream)
+
+
 def chained(runs: list[Run], sizes: list[int], ordinal: int) -> Run:
     """Return one run of all passes. Each pass reads the result of the one before; these results have ``sizes``
     bytes."""
@@ -155,7 +172,8 @@ def fill(
     reduction: Reduction | States, count: int, value: tuple, ordinal: int, stream: int, args: tuple = ()
 ) -> Launch:
     """Prepare the launch that stores the results of the state ``value`` in ``count`` places."""
-    choice = Choice(FillPolicy(), 1, 1, -(-count // FILL_THREADS))
+    each = 1 if count <= MAX_FEW_FILLED else 8
+    choice = Choice(FillPolicy(each), 1, 1, -(-count // (FILL_THREADS * each)))
     return launch(choice, reduction, (count, 0, 1), value, ordinal, stream, args)
 
 

@@ -28,6 +28,7 @@ MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 
 NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
 MAX_ODD_ROW_BYTES = 4096  # longer rows hardly feel their misaligned ends
 SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are read element by element
+MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
 LANE_BYTES = 64  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
@@ -60,7 +61,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class FillPolicy(Policy, kernel=".base:FillReduce"):
-    """Fill the results of an empty axis."""
+    """Fill the results of an empty axis: ``each`` of a thread."""
+
+    each: int = 1
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,8 @@ def strided_is_faster(problem: Problem) -> bool:
     row_bytes = problem.length * problem.inner * problem.size
     total = problem.outer * row_bytes
     if problem.inner == 1:  # rows that are not whole vectors, or less than a warp loads; a row of one element is copied
+        if row_bytes == 1 and total <= MAX_FEW_BYTES:
+            return True  # a lane would have 32 results
         odd = row_bytes % VECTOR_BYTES != 0 and problem.length > 1 and row_bytes <= MAX_ODD_ROW_BYTES
         if problem.aligned and problem.in_turn and not problem.several and not odd:
             return SHORT_ROW_BYTES < row_bytes < MIN_WARP_ROW_BYTES and problem.outer >= 4 * SMS

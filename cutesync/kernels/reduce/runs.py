@@ -58,7 +58,11 @@ class RunReduce(StridedKernel):
             count = Int32(cutlass.min(a.elements - within, a.reduced.steps[-1]))
             start = together(tuple(moved(x, offsets)))
             if cutlass.const_expr(self.policy.in_turn):
-                partial = partial.then(self.piece(start, count, index, lane), self.ordered.combine)
+                found = self.piece(start, count, index, lane)
+                if cutlass.const_expr(self.policy.indexed):
+                    pace = a.reduced.steps[-1] // a.reduced.steps[-2]  # of indexes, from element to element
+                    found = self.spaced(found, index, pace)
+                partial = partial.then(found, self.ordered.combine)
             else:
                 partial = partial.append(self.chunk.row(start, Int64(count), lane, index), self.monoid.combine)
             at += 1
@@ -68,6 +72,11 @@ class RunReduce(StridedKernel):
                 packed = combine_valid(packed, exchange(packed, 1 << log), self.monoid.combine)
             partial = Maybe.unpack(packed)
         return (partial.state,)
+
+    def spaced(self, found: Maybe, first: Int64, pace: Int64) -> Maybe:
+        """The partial of a piece whose indexes are ``pace`` apart, from that of its elements counted one by one."""
+        value, index = found.state
+        return Maybe((value, first + (index - first) * pace), found.valid)
 
     @cute.jit
     def piece(self, start, count: Int32, index: Int64, lane: Int32):

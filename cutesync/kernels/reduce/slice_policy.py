@@ -66,7 +66,7 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
 def slices_of(problem: StridedProblem) -> Slices | None:
     """Return the axes as those of slices; None if the elements of a result are far apart."""
     form, arrays = problem.form, len(problem.outputs) + 1
-    if problem.inputs > 1 or len(form.reduced) > 1:
+    if problem.inputs > 1 or len(form.reduced) > 1 or form.weights:
         return None
     blank = Axis(1, (0,) * arrays)
     row = form.reduced[0] if form.reduced else Axis(1, (0,))

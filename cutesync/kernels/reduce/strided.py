@@ -14,7 +14,7 @@ from ...warp import Maybe
 from ..coordinates import element, moved
 from ..words import funnel_shift
 from .packed import columns, kind_of
-from .strided_base import Member, StridedKernel
+from .strided_base import Arguments, Member, StridedKernel
 
 
 class StridedReduce(StridedKernel):
@@ -48,43 +48,78 @@ class StridedReduce(StridedKernel):
         last = Boolean(False)
         if cutlass.const_expr(self.policy.load == "words"):
             valid = Int32(cutlass.min(a.extent - offsets[-1], Int64(self.width)))
-            last = (me.unit == a.units - 1) & (count > 0) & (at + (count - 1) * step == a.length - 1)
+            last = (me.unit >= a.units - 2) & (count > 0) & (at + (count - 1) * step == a.length - 1)
             if last:
                 count -= 1  # its words may reach beyond the array
-        nothing = tuple(self.nothing(number) for _ in range(self.width))
+        nothing = self.nothings(number)
         partial = Maybe(nothing, Boolean(False))
         words = self.registers()
         while count >= self.unroll:
-            for u in cutlass.range_constexpr(self.unroll):
-                self.load(moved(x, a.reduced.offsets(at + u * step)), words, u, valid)
-            partial = partial.append(self.aggregate(words, at, step), self.append)
+            found = self.load_all(a, x, words, at, step, valid)
+            partial = partial.append(found, self.append)
             at += self.unroll * step
             count -= self.unroll
         if count > 0:
+            partial = self.append_rest(a, x, words, partial, (at, step, count), valid)
+        if cutlass.const_expr(self.policy.load == "words"):
+            if last:
+                partial = partial.append(self.singly(self.position(a, x, a.length - 1), valid), self.append)
+        return tuple(self.monoid.place(state, Int64(0)) for state in partial.state)
+
+    def position(self, a: Arguments, x, at):
+        """The pointers of a position, and its index."""
+        offsets = a.reduced.offsets(at)
+        return moved(x, offsets), offsets[-1] if self.policy.indexed else at
+
+    def load_all(self, a: Arguments, x, words, at, step, valid):
+        """The aggregate of each column over ``unroll`` positions."""
+        found = [self.position(a, x, at + u * step) for u in range(self.unroll)]
+        for u, (pointers, _) in enumerate(found):
+            self.load(pointers, words, u, valid)
+        return self.aggregate(words, [index for _, index in found], step)
+
+    @cute.jit
+    def append_rest(self, a: cutlass.Constexpr, x, words, partial, rest: cutlass.Constexpr, valid):
+        """Append the ``rest``: the first position, their step and number, at least one and less than ``unroll``. If
+        columns are combined as words, those of positions that there are not are copies of the first or 0."""
+        at, step, count = rest
+        packed = self.is_packed
+        for u in cutlass.range_constexpr(self.unroll - 1):
+            if u < count:
+                self.load(self.position(a, x, at + u * step)[0], words, u, valid)
+            elif cutlass.const_expr(packed):
+                for i in cutlass.range_constexpr(cute.size(words[0], mode=[0])):
+                    words[0][i, u] = Int32(0) if kind_of(self.monoid) == "add" else words[0][i, 0]
+        if cutlass.const_expr(packed):
+            rows = [words[0][(None, u)] for u in range(self.unroll - 1)]
+            partial = partial.append(columns(self.monoid, rows), self.append)
+        else:
             for u in cutlass.range_constexpr(self.unroll - 1):
                 if u < count:
-                    self.load(moved(x, a.reduced.offsets(at + u * step)), words, u, valid)
-            for u in cutlass.range_constexpr(self.unroll - 1):
-                if u < count:
-                    found = self.lifted(words, u, at + u * step)
+                    found = self.lifted(words, u, self.position(a, x, at + u * step)[1])
                     if cutlass.const_expr(u == 0):
                         partial = partial.append(found, self.append)
                     else:
                         partial = Maybe.of(self.append(partial.state, found))
-        if cutlass.const_expr(self.policy.load == "words"):
-            if last:
-                (start,) = moved(x, a.reduced.offsets(a.length - 1))
-                partial = partial.append(self.singly(start, valid, a.length - 1), self.append)
-        return tuple(self.monoid.place(state, Int64(0)) for state in partial.state)
+        return partial
 
-    def singly(self, start, valid, index):
+    @property
+    def is_packed(self) -> bool:
+        """Whether the columns of loaded words are combined without being unpacked."""
+        return self.policy.load in ("vector", "words") and kind_of(self.monoid) != ""
+
+    def singly(self, position, valid):
         """The states of the columns of one position, of which ``valid`` exist, loaded one by one."""
+        (start,), index = position
         columns = [cutlass.min(Int32(c), valid - 1) for c in range(self.width)]
         return tuple(self.monoid.lift(element(start + column), index) for column in columns)
 
-    def nothing(self, number) -> tuple:
-        """Registers of the shape of a state whose index, if it has one, is a ``number``."""
-        return (self.monoid.types[0](0), number(0)) if isinstance(self.monoid, ArgMonoid) else self.monoid.nothing()
+    def nothings(self, number) -> tuple:
+        """Registers of the shape of the states of columns, whose indexes, if they have any, are of type ``number``, or
+        of 64 bits."""
+        index = Int64(0) if self.policy.indexed else number(0)
+        one = (self.monoid.types[0](0), index) if isinstance(self.monoid, ArgMonoid) else self.monoid.nothing()
+        return (one,) * self.width
 
     def registers(self) -> tuple:
         """Registers of ``unroll`` loads, a tensor for each input."""
@@ -105,17 +140,20 @@ class StridedReduce(StridedKernel):
                 pointer = cute.make_ptr(Int32, pointer.toint(), cute.AddressSpace.gmem, assumed_align=self.policy.bytes)
             cute.autovec_copy(cute.make_tensor(pointer, cute.make_layout((count,))), target[(None, u)])
 
-    def aggregate(self, words, index, step: int):
+    def aggregate(self, words, indexes: list, step: int):
         """The aggregate of each column over ``unroll`` loaded positions."""
+        index = indexes[0]
         if self.policy.load == "row":
             elements = [row[i] for u in range(self.unroll) for row in self.elements(words, u) for i in range(self.each)]
             return (self.monoid.run(elements, index * self.each),)
+        if self.policy.indexed:
+            return tree([self.lifted(words, u, index) for u, index in enumerate(indexes)], self.append)
         if isinstance(self.monoid, ArgMonoid):  # inside these positions, indexes are known to the compiler
             states = tree([self.lifted(words, u, Int32(u * step)) for u in range(self.unroll)], self.append)
             return tuple((value, index + type(index)(place)) for value, place in states)
         if len(words) > 1 or (self.policy.in_turn and self.monoid.takes_index):
             return tree([self.lifted(words, u, index + u * step) for u in range(self.unroll)], self.append)
-        if self.policy.load != "element" and kind_of(self.monoid):
+        if self.is_packed:
             return columns(self.monoid, [words[0][(None, u)] for u in range(self.unroll)])
         rows = [self.elements(words, u)[0] for u in range(self.unroll)]
         return tuple(self.monoid.run([row[c] for row in rows], index) for c in range(self.width))

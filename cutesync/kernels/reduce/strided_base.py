@@ -52,6 +52,8 @@ class StridedKernel(ReduceKernel):
         self.policy = policy
         self.ordered = monoid  # of one thread, whose positions ascend
         found: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
+        if policy.indexed:
+            self.ordered = found  # higher positions may have lower indexes
         self.lanes, self.groups, self.unroll, self.split = policy.lanes, policy.groups, policy.unroll, policy.split
         self.width = self.results_of_unit(monoid, policy)
         self.warp_groups = 1 if policy.along_kept else min(policy.groups, LANES)  # groups that shuffles combine
@@ -177,8 +179,8 @@ class StridedKernel(ReduceKernel):
         barrier."""
         if cutlass.const_expr(self.warp_groups > 1):
             count = cutlass.min(used - (me.group - me.group % self.warp_groups), Int32(self.warp_groups))
-            state = reduce_valid(states[0], count, self.monoid.combine, me.thread % LANES, self.warp_groups)
-            states = (state,)
+            lane, combine = me.thread % LANES, self.monoid.combine
+            states = tuple(reduce_valid(state, count, combine, lane, self.warp_groups) for state in states)
         return self.reduce_ranks(states, storage, me, (used + (self.warp_groups - 1)) // self.warp_groups)
 
     @cute.jit
@@ -234,18 +236,29 @@ class StridedKernel(ReduceKernel):
 
     @cute.jit
     def store_rows(self, a: cutlass.Constexpr, offsets, steps, rows, valid):
-        if cutlass.const_expr(self.policy.store != "element"):
-            back = self.policy.store == "backward"
-            for k, dtype in enumerate(self.monoid.results):
-                column = [row[k] for row in rows]
-                start = a.out[k] + (offsets[k] - (len(rows) - 1 if back else 0))
-                store_vector(start, dtype, column[::-1] if back else column, min(16, len(rows) * dtype.size))
+        if cutlass.const_expr(self.policy.store == "element"):
+            self.store_each(a, offsets, steps, rows, valid)
+        elif valid >= self.width:
+            self.store_unit(a, offsets, rows)
         else:
-            for c in cutlass.range_constexpr(len(rows)):
-                if c < valid:
-                    for k, (dtype, result) in enumerate(zip(self.monoid.results, rows[c])):
-                        equal = [result] * self.policy.fill
-                        store_vector(a.out[k] + (offsets[k] + steps[k] * c), dtype, equal, len(equal) * dtype.size)
+            self.store_each(a, offsets, steps, rows, valid)
+
+    def store_unit(self, a: Arguments, offsets, rows) -> None:
+        """Store rows of results as a vector for each output."""
+        back = self.policy.store == "backward"
+        for k, dtype in enumerate(self.monoid.results):
+            column = [row[k] for row in rows]
+            start = a.out[k] + (offsets[k] - (len(rows) - 1 if back else 0))
+            store_vector(start, dtype, column[::-1] if back else column, min(16, len(rows) * dtype.size))
+
+    @cute.jit
+    def store_each(self, a: cutlass.Constexpr, offsets, steps, rows, valid):
+        """Store the first ``valid`` rows of results, each element by itself."""
+        for c in cutlass.range_constexpr(len(rows)):
+            if c < valid:
+                for k, (dtype, result) in enumerate(zip(self.monoid.results, rows[c])):
+                    equal = [result] * self.policy.fill
+                    store_vector(a.out[k] + (offsets[k] + steps[k] * c), dtype, equal, len(equal) * dtype.size)
 
     def total(self, a: Arguments, state):
         """The state of a result: ``init``, then ``state`` unless there are no positions."""

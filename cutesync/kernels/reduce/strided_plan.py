@@ -22,6 +22,7 @@ from .strided_policy import RunPolicy, choose
 from .strided_problem import Output, StridedChoice, StridedPolicy, StridedProblem
 
 DIVIDE = ("mean", "var", "std")  # operators that divide by the number of elements
+IDEMPOTENT = ("min", "max", "and", "or", "any", "all")  # equal elements count once
 COMMUTE = ("mean", "var", "std", "logsumexp", "minmax", "count_nonzero")  # operators with device code of their own
 
 
@@ -42,7 +43,9 @@ def form_of(spec: ReduceSpec, views: Views, outs: Views) -> Normal:
         steps.append([0 if i in spec.axes else own[i] for i in range(len(spec.shape))])
     all_count, indexed = spec.n is None, getattr(spec.reduction, "takes_index", False)
     commutes = all_count and order_of(spec.reduction)[0]
-    return normal(axes_of(spec.shape, *steps), spec.axes, len(views), commutes, all_count and not indexed)
+    axes, places = axes_of(spec.shape, *steps), all_count and isinstance(spec.reduction.op, str)
+    form = normal(axes, spec.axes, len(views), commutes, all_count and not indexed, places)
+    return form._replace(repeats=1) if spec.reduction.name in IDEMPOTENT and commutes else form
 
 
 def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: bool) -> KernelSpec:

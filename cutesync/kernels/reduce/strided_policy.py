@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
@@ -20,6 +19,8 @@ MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials 
 LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
 SECTOR_BYTES, MAX_FILL_BYTES = 32, 128  # of equal results side by side that a thread stores
 MAX_FACTOR, COPYING_THREADS = 64, 2 * SMS * THREADS  # of the search for copies; enough to fill the GPU
+MIN_ALONE, ALONE_LENGTHS = 32, (1024, 2048)  # units of neighbours; those of fewer have one block each
+MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
@@ -27,17 +28,26 @@ MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in f
 MIN_BLOCKED_BYTES = 1 << 22  # of results: those of less stay in the L2 cache until their sectors are whole
 BLOCK_RESULTS, MIN_BLOCK_RESULTS = 1024, 64  # neighbours in the input of a block of results
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
-MIN_RUN_BYTES = 128  # shorter runs are read element by element
+MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
+MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
 SHORT_RUN_BYTES = 2048  # eight lanes reduce such a run, a warp a longer one
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
+
+
+@dataclass(frozen=True)
+class OrderedPolicy(StridedPolicy, kernel=".ordered:OrderedReduce"):
+    """Elements in order, which the lanes of a warp take in turn."""
 
 
 @dataclass(frozen=True)
 class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
     """The last reduced axis is contiguous: positions are pieces of its runs."""
 
-    columns: ClassVar[int] = 2
+    @property
+    def columns(self) -> int:
+        """How many steps the reduced axes have beside those of the inputs."""
+        return 2
 
 
 def choose(problem: StridedProblem) -> StridedChoice:
@@ -92,7 +102,8 @@ def _copies(problem: StridedProblem, place: int) -> tuple[int, int] | None:
     if any(abs(step) == 1 for step in steps) and not neighbours:
         return None
     factors = {n for k in range(1, MAX_FACTOR) for n in (k, axis.extent // k) if n and axis.extent % n == 0}
-    counts = [n for n in factors if results // n >= COPYING_THREADS]
+    threads = results * max(1, min(problem.form.length // 8, THREADS))  # each has eight positions at least
+    counts = [n for n in factors if threads // n >= COPYING_THREADS]
     fill = 1
     if neighbours:
         size = max(output.size for output in problem.outputs)
@@ -110,15 +121,20 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     form = problem.form
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         run_bytes = form.reduced[-1].extent * problem.size
-        if run_bytes >= (MIN_RUN_BYTES if len(form.reduced) == 1 else MIN_RUNS_BYTES):
+        few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
+        short = MIN_RUN_BYTES <= run_bytes <= slice_policy.MAX_ROW_BYTES
+        slices = slice_policy.choose(problem) if short else None
+        if slices is not None:
+            return slices
+        if run_bytes >= _least_run(problem) and not few:
             return _runs(problem)
-    along_kept = _smallest(form.kept) < _smallest(form.reduced)
-    load, load_bytes = _load(problem) if along_kept else _load_rows(problem)
+    columns = _smallest(form.kept) < _smallest(form.reduced)
+    load, load_bytes = _load(problem) if columns else _load_rows(problem)
     if load == "element":
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
-    width = load_bytes // problem.size if along_kept else 1
+    width = load_bytes // problem.size if columns else 1
     kept, extent = form.kept, 0
     if width > 1:
         extent, steps = kept[-1]
@@ -129,15 +145,23 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         each = load_bytes // problem.size
         reduced = (Axis(form.length // each, tuple(step * each for step in form.reduced[0].steps)),)
     length = math.prod(axis.extent for axis in reduced)
+    if form.weights:
+        reduced = tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(reduced, form.weights))
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     unroll = 4 if problem.words * width > 16 else 8
-    groups = _groups(units, length, load_bytes) if along_kept else 1 if load == "row" else _along_reduced(length)
+    alone = load == "vector" and _is_alone(problem, width)
+    along_kept = columns and not alone
+    if alone:
+        groups = _along_rows(units, length, load_bytes)
+    else:
+        groups = _groups(units, length, load_bytes) if columns else 1 if load == "row" else _along_reduced(length)
     tiles = ceil_div(units, THREADS // groups)
     few = units * width * length * problem.size <= MAX_FEW_BYTES
     blocks = 2 if few else max(2, min(8, FLIGHT_BYTES // (THREADS * unroll * load_bytes)))
     splits = _splits(problem, tiles, units * width, length // (groups * unroll), blocks)
-    policy = StridedPolicy(
+    ordered = not columns and not problem.in_turn and groups >= LANES
+    policy = (OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
         power_of_two(len(form.reduced)),
         along_kept,
@@ -149,16 +173,34 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         problem.in_turn and load != "row",  # a thread has all elements of its results
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
-        store=_store(problem, width) if load == "vector" else "element",
+        store=_store(problem, width) if load in ("vector", "words") else "element",
         repeated=form.repeats > 1,
+        indexed=bool(form.weights),
     )
     return StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
+
+
+def _least_run(problem: StridedProblem) -> int:
+    """Return how many bytes a run has, at least, that is not read element by element."""
+    if len(problem.form.reduced) > 1:
+        return MIN_RUNS_BYTES
+    slow = problem.size == 8 or (problem.size == 4 and not problem.in_turn)  # of such elements, more vectors are needed
+    return MIN_SLOW_RUN_BYTES if slow else MIN_RUN_BYTES
+
+
+def _is_alone(problem: StridedProblem, width: int) -> bool:
+    """Return whether a vector is all neighbouring results, and the next positions lie closer to it than others."""
+    form = problem.form
+    last = form.kept[-1].extent == width and problem.in_turn and all(axis.steps[0] for axis in form.kept)
+    near = bool(form.reduced) and 0 < form.reduced[-1].steps[0] * problem.size <= LINE_BYTES
+    least, most = (4 * MIN_GROUPS, form.length) if form.results >= MIN_ALONE * width else ALONE_LENGTHS
+    return last and near and least <= form.length <= most
 
 
 def _load_rows(problem: StridedProblem) -> tuple[str, int]:
     """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
     form, size = problem.form, problem.size
-    rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted
+    rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted and not form.weights
     if rows and form.results >= MIN_ROWS:
         for wide in (16, 8, 4):
             starts = all(axis.steps[0] * size % wide == 0 for axis in form.kept)
@@ -212,6 +254,13 @@ def _groups(units: int, length: int, load_bytes: int) -> int:
     return next(g for g in counts if g == 1 or (4 * g <= length and g * lanes <= THREADS and g <= 2 * most))
 
 
+def _along_rows(units: int, length: int, load_bytes: int) -> int:
+    """Return the groups of a block whose threads are neighbours on positions of vectors: they read whole lines, and
+    there are enough of them."""
+    counts = [g for g in (MIN_GROUPS, LANES, THREADS) if g == MIN_GROUPS or 8 * g <= length or units < MIN_ALONE]
+    return next((g for g in counts if g * load_bytes >= LINE_BYTES and g * units >= FULL_UNITS // 4), counts[-1])
+
+
 def _along_reduced(length: int) -> int:
     """Return the groups of a block whose threads are neighbours on positions."""
     return next(groups for groups in (256, 32, 8, 1) if 4 * groups <= length or groups == 1)
@@ -241,9 +290,9 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     tiles = ceil_div(form.results, THREADS // groups)
     blocks = 2 if form.results * row_bytes <= MAX_FEW_BYTES else 4
     splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES), blocks)
-    weights = [form.length // math.prod(axis.extent for axis in form.reduced[: i + 1]) for i in range(len(outer))]
+    weights = form.weights or [math.prod(axis.extent for axis in form.reduced[i + 1 :]) for i in range(len(outer) + 1)]
     axes = [Axis(axis.extent, (*axis.steps, 0, weight)) for axis, weight in zip(outer, weights)]
-    axes.append(Axis(pieces, (piece,) * (len(steps) + 2)))
+    axes.append(Axis(pieces, (*(piece,) * (len(steps) + 1), piece * weights[-1])))
     policy = RunPolicy(
         power_of_two(len(form.kept)),
         power_of_two(len(axes)),
@@ -257,6 +306,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         splits > 1,
         max(form.results, positions) >= 1 << NUMBER_BITS,
         repeated=form.repeats > 1,
+        indexed=bool(form.weights),
     )
     return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run, repeats=form.repeats)
 

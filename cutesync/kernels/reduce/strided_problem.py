@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from ...runtime.layout import Axis
 from ..policy import Policy
@@ -27,6 +27,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     by the number of positions.
 
     ``store`` says how a unit's results are stored: each "element", or as a vector, "forward" or "backward" in memory.
+    ``indexed``: positions are not numbered as indexes are; the last of their steps are those of the index.
     ``repeated``: each element stands for several equal ones. ``copied``: each result is stored several times, ``fill``
     of them as a vector."""
 
@@ -49,7 +50,12 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     repeated: bool = False
     copied: bool = False
     fill: int = 1
-    columns: ClassVar[int] = 0  # of the reduced axes' steps, beside those of the inputs
+    indexed: bool = False
+
+    @property
+    def columns(self) -> int:
+        """How many steps the reduced axes have beside those of the inputs."""
+        return int(self.indexed)
 
     @property
     def kept_columns(self) -> int:

@@ -1,0 +1,79 @@
+"""Reduction of elements in order, along axes of any strides: the lanes of a warp take neighbouring positions.
+
+A warp has a contiguous run of positions and takes 32 of them at a time, so that neighbours in memory are read together.
+Shuffles combine the lanes' elements in order (``warp.reduce_rows``), and the warp appends the result to its state.
+"""
+
+from __future__ import annotations
+
+import cutlass
+from cutlass import Int32, Int64, cute
+
+from ...block.split import share
+from ...warp import LANES, Maybe, combine_valid, reduce_rows
+from ..coordinates import element, moved
+from .strided_base import Member, StridedKernel
+
+
+class OrderedReduce(StridedKernel):
+    """The kernel: ``unroll`` elements of a lane are in flight, which with those of the other lanes are a chunk."""
+
+    @property
+    def chunk(self) -> int:
+        """How many positions a warp takes at once."""
+        return LANES * self.unroll
+
+    def combine_own(self, states, storage, me: Member, count):
+        """Combine the states of the block's warps, which share ``count`` positions."""
+        chunks = (count + (self.chunk - 1)) // self.chunk
+        return self.reduce_ranks(states, storage, me, Int32(cutlass.min(chunks, type(count)(self.ranks))))
+
+    @cute.jit
+    def own_states(self, a: cutlass.Constexpr, me: Member, begin, end):
+        """The state of this warp's share of the positions from ``begin`` to ``end``, in all its lanes."""
+        number = type(a.length)
+        x = moved(a.x, a.kept.offsets(me.unit))
+        chunks = (end - begin + (self.chunk - 1)) // self.chunk
+        first, stop = share(chunks, number(me.group // LANES), number(self.ranks))
+        lane = me.thread % LANES
+        at = begin + first * self.chunk
+        left = cutlass.min(begin + stop * self.chunk, end) - at
+        partial = Maybe.none(self.monoid.types)
+        while left >= self.chunk:
+            partial = partial.append(self.whole(a, x, at, lane), self.monoid.combine)
+            at += self.chunk
+            left -= self.chunk
+        if left > 0:
+            partial = self.append_rest(a, x, partial, at, Int32(left), lane)
+        return (partial.state,)
+
+    def elements(self, a, x, at) -> tuple:
+        """The element of each input at a position."""
+        return tuple(element(pointer) for pointer in moved(x, a.reduced.offsets(at)))
+
+    def lifted(self, values, at):
+        """The state of a position's elements, with an index of 64 bits."""
+        return self.monoid.place(self.monoid.lift(*values, at), Int64(0))
+
+    def whole(self, a, x, at, lane):
+        """The aggregate of a chunk from position ``at`` on."""
+        places = [at + (u * LANES + lane) for u in range(self.unroll)]
+        loaded = [self.elements(a, x, place) for place in places]
+        rows = [self.lifted(values, place) for values, place in zip(loaded, places)]
+        return reduce_rows(rows, self.monoid.combine, lane)
+
+    def append_rest(self, a, x, partial: Maybe, at, left: Int32, lane) -> Maybe:
+        """Append the ``left`` positions from ``at`` on, less than a chunk. Lanes without one read the last one."""
+        places = [u * LANES + lane for u in range(self.unroll)]
+        loaded = [self.elements(a, x, at + cutlass.min(place, left - 1)) for place in places]
+        rows = [self.packed(values, at + place, place < left) for values, place in zip(loaded, places)]
+        total = reduce_rows(rows, lambda a, b: combine_valid(a, b, self.monoid.combine), lane)
+        return partial.then(Maybe.unpack(total), self.monoid.combine)
+
+    @cute.jit
+    def packed(self, values: cutlass.Constexpr, at, exists):
+        """The packed state of a position, which may be missing."""
+        state = self.monoid.place(self.monoid.nothing(), Int64(0))
+        if exists:
+            state = self.lifted(values, at)
+        return (*state, Int32(exists))
