@@ -16,6 +16,7 @@ from ..policy import Policy
 from . import column_policy
 from .column_policy import LINE_BYTES, columns, group_slots
 from .problem import SMS, VECTOR_BYTES, Choice, Problem
+from .ragged_column_policy import ragged_columns
 from .slice_policy import single, slices
 
 LANES = 32
@@ -133,10 +134,13 @@ def _choice(problem: Problem) -> Choice:
     if found is not None:
         return found
     if problem.inner > 1:
+        if contiguous and not problem.several and _is_narrow(problem):
+            return _narrow_array(problem)
+        ragged_words = ragged_columns(problem)
+        if ragged_words is not None:
+            return ragged_words
         if problem.several or not contiguous:
             return columns(problem)
-        if _is_narrow(problem):
-            return _narrow_array(problem)
         return _long_rows(problem, problem.inner) if _few_columns(problem) else columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
@@ -192,15 +196,18 @@ def _team(vectors: int) -> tuple[int, int]:
 
 def _few_columns(problem: Problem) -> bool:
     """Return whether a row of all columns fits a state in registers, and every outer slice is long and begins on a
-    vector boundary."""
+    vector boundary, or as far behind one in the input as in the output."""
     outer_slice = problem.length * problem.inner
     starts = [*problem.xs, *problem.outs] + ([outer_slice * problem.source] if problem.rows > 1 else [])
     starts += [outer_slice * problem.results[0]] if problem.rows > 1 else []
+    boundary = VECTOR_BYTES
+    if problem.sources == problem.results and problem.shift == 0:
+        boundary = problem.source * (1 if problem.inner == 3 else problem.inner)
     return (
         problem.inner <= 4
         and problem.inner * problem.wide <= VECTOR_BYTES
         and outer_slice * problem.wide >= MIN_SLICE_BYTES
-        and not any(at % VECTOR_BYTES for at in starts)
+        and not any(at % boundary for at in starts)
     )
 
 

@@ -21,6 +21,8 @@ class Problem:
     has ``words`` 32-bit words; ``double``: it is one float64; ``indexed``: it is made with its position's index.
     ``counted``: only the first positions count, as many as the call says when it runs.
 
+    ``apart``: the outputs do not lie in the memory of the inputs, so elements beside those of a thread may be read.
+
     ``view`` is that of ``base.Scan``. Unless it is None, ``pitches`` are the inputs' strides and the outputs', in
     elements: from row to row, and where there are several columns from position to position. Addresses of "mirrored"
     inputs are those behind their last elements in memory."""
@@ -38,6 +40,7 @@ class Problem:
     counted: bool = False
     view: str | None = None
     pitches: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    apart: bool = False
 
     @property
     def several(self) -> bool:

@@ -66,6 +66,8 @@ class WarpScan:
         self.tile = warps * self.chunk
         self.items_before = self.items - (shift or 0)  # of a vector, that lie before the output's boundary
         self.elements = self.items * scan.width  # of a vector
+        if scan.width > 1:
+            self.boundary = math.gcd(VECTOR_BYTES, min(self.elements * dtype.size for dtype in scan.monoid.sources))
         self.from_end = scan.reverse != scan.mirrored  # the inputs are scanned from their last address on
         whole = scan.width == 1 and self.packed(scan.monoid.sources[0])
         self.bools = bools.operator_of(scan.monoid) if whole else None
@@ -90,17 +92,18 @@ class WarpScan:
         return (span.begin == 0) & (span.end == self.chunk)
 
     def slack(self, start, length):
-        """How many positions position 0 lies before a row's first one. Rows of several columns begin on a boundary."""
-        if self.scan.width > 1:
-            return (self.items - length % self.items) % self.items if self.from_end else Int64(0)
+        """How many positions position 0 lies before a row's first one. Rows of two or four columns begin a multiple of
+        a position behind a boundary."""
         if not self.aligned:
             return Int64(0)
-        size = self.monoid.sources[self.lead].size
+        size, width = self.monoid.sources[self.lead].size, self.scan.width
         most = self.boundary // size
         first = pointers_of(start)[self.lead]
-        edge = (first + length).toint() if self.from_end else first.toint()
+        edge = (first + length * width).toint() if self.from_end else first.toint()
         skew = Int64(edge & (self.boundary - 1)) // size
-        return (most - skew) % most if self.from_end else skew
+        skew = (most - skew) % most if self.from_end else skew
+        # Of three columns, the number of positions that reach so far behind some boundary: 3 * 43 = 129
+        return skew * 43 % most if width == 3 else skew // width
 
     def place(self, u, lane):
         """Where in the chunk a lane's vector of row ``u`` lies in the outputs, in elements."""

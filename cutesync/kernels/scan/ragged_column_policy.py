@@ -1,0 +1,90 @@
+"""Which tiles scan columns of elements of one or two bytes that no words hold whole, because rows begin anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...sizes import ceil_div, power_of_two_below
+from .column_policy import (
+    ENOUGH_TILES,
+    MAX_TILE_GROUP,
+    MIN_TILE_GROUP,
+    MIN_TILE_HEIGHT,
+    RESERVED_BYTES,
+    SMEM_BYTES,
+    TILE_THREADS,
+    WORD_BYTES,
+    ColumnTilePolicy,
+    group_slots,
+)
+from .problem import SMS, Choice, Problem
+
+LANES = (32, 16, 8)  # words of a tile side by side
+FEWER_WORDS = 4  # as idle lanes: what a tile costs whose rows are shorter
+MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
+MAX_HEIGHT, MAX_STATE_WORDS = 32, 2
+HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
+ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
+MAX_THREADS = 1024  # of an SM: 64 registers each
+
+
+@dataclass(frozen=True)
+class RaggedColumnPolicy(ColumnTilePolicy, kernel=".ragged_columns:RaggedColumnScan"):
+    """As ``ColumnTilePolicy``; ``width`` columns are a word. ``aligned_out``: rows of results begin on words; else
+    neighbouring tiles share the columns of a lane."""
+
+
+def ragged_columns(problem: Problem) -> Choice | None:
+    """Return the policy and the launch, None if words hold whole columns of a row, or where another kernel is
+    better."""
+    width = WORD_BYTES // problem.source
+    if not _suits(problem, width):
+        return None
+    whole = problem.aligned(width) == 0 and (problem.view is not None or problem.inner % width == 0)
+    lanes = min(LANES, key=lambda lanes: (lanes + FEWER_WORDS) * _across(problem, width, lanes, whole))
+    chains = problem.rows * _across(problem, width, lanes, whole)
+    groups, height = _alone(problem, chains, lanes)
+    alone = height <= MAX_HEIGHT
+    if not alone:
+        height = MAX_HEIGHT
+        while height > MIN_TILE_HEIGHT and chains * ceil_div(problem.length, groups * height) < ENOUGH_TILES:
+            height //= 2
+    tiles, threads = ceil_div(problem.length, groups * height), groups * lanes
+    held = (1 if alone else 2) * (height * groups * (lanes + 1) + threads * width * problem.words) * WORD_BYTES
+    blocks = max(1, min(MAX_THREADS // threads, SMEM_BYTES // (held + RESERVED_BYTES)))
+    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(max(1, SMS // chains))))
+    if alone or chains * tiles <= SMS * blocks:
+        group = MAX_TILE_GROUP
+    policy = RaggedColumnPolicy(width, lanes, groups, height, group, blocks, alone, whole)
+    if alone:
+        return Choice(policy, 1, chains)
+    slots = problem.rows * group_slots(tiles, group) * ceil_div(problem.inner, width) * width
+    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)
+
+
+def _suits(problem: Problem, width: int) -> bool:
+    """Return whether the kernel scans such arrays, and faster than others."""
+    alike = problem.sources == problem.results and not problem.several and problem.words <= MAX_STATE_WORDS
+    if not (problem.apart and alike and width > 1 and problem.inner * problem.source >= MIN_ROW_BYTES):
+        return False
+    return problem.vector(problem.inner)[0] < width or problem.aligned(width) is None
+
+
+def _across(problem: Problem, width: int, lanes: int, whole: bool) -> int:
+    """Return how many tiles cover the columns."""
+    return ceil_div(ceil_div(problem.inner, width), lanes if whole else lanes - 1)
+
+
+def _alone(problem: Problem, chains: int, lanes: int) -> tuple[int, int]:
+    """Return how many threads share a column, at least those of a warp, and how many rows each has if a tile has all of
+    them."""
+    groups = max(1, LANES[0] // lanes)
+
+    def height(groups: int) -> int:
+        return ceil_div(ceil_div(problem.length, groups), HEIGHT_UNIT) * HEIGHT_UNIT
+
+    while groups * lanes < TILE_THREADS and height(groups) > MIN_TILE_HEIGHT:
+        if height(groups) <= MAX_HEIGHT and chains * groups * lanes >= ENOUGH_THREADS:
+            break
+        groups *= 2
+    return groups, height(groups)
