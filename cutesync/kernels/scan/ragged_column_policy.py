@@ -41,8 +41,8 @@ def ragged_columns(problem: Problem) -> Choice | None:
     if not _suits(problem, width):
         return None
     whole = problem.aligned(width) == 0 and (problem.view is not None or problem.inner % width == 0)
-    lanes = min(LANES, key=lambda lanes: (lanes + FEWER_WORDS) * _across(problem, width, lanes, whole))
-    chains = problem.rows * _across(problem, width, lanes, whole)
+    lanes = min(LANES, key=lambda lanes: (lanes + FEWER_WORDS) * across(problem, width, lanes, whole))
+    chains = problem.rows * across(problem, width, lanes, whole)
     groups, height = _alone(problem, chains, lanes)
     alone = height <= MAX_HEIGHT
     if not alone:
@@ -70,7 +70,7 @@ def _suits(problem: Problem, width: int) -> bool:
     return problem.vector(problem.inner)[0] < width or problem.aligned(width) is None
 
 
-def _across(problem: Problem, width: int, lanes: int, whole: bool) -> int:
+def across(problem: Problem, width: int, lanes: int, whole: bool) -> int:
     """Return how many tiles cover the columns."""
     return ceil_div(ceil_div(problem.inner, width), lanes if whole else lanes - 1)
 

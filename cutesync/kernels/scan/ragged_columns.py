@@ -28,14 +28,15 @@ from ...monoid import choose
 from ...warp import Maybe, prepend
 from ..coordinates import store
 from ..words import funnel_shift, funnel_shift_left
-from .base import Arguments, Scan, ScanKernel
+from .base import Arguments, Scan
 from .column_tiles import LOADS, MAX_UNROLL, WORD_BYTES, ColumnTileScan, Member
 from .groups import TileGroups
 from .ragged_column_policy import RaggedColumnPolicy
 
-# As ``column_tiles.Part``. ``place`` is where an existing element of the thread's first word lies, with ``rest`` elements
-# to the row's end, and ``beyond`` elements before one of the next word. ``skew`` is where the first row begins in its word, in bytes, and
-# ``skew_step`` what each row adds to it; ``valid`` are the columns that exist from the thread's first one on.
+# As ``column_tiles.Part``. ``place`` is where an existing element of the thread's first word lies, with ``rest``
+# elements to the row's end, and ``beyond`` elements before one of the next word. ``skew`` is where the first row begins
+# in its word, in bytes, and ``skew_step`` what each row adds to it; ``valid`` are the columns that exist from the
+# thread's first one on.
 Part = namedtuple(
     "Part",
     "tile outer column inside left row count position place step rest beyond skew skew_step valid target target_step",
