@@ -21,6 +21,7 @@ from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
 from .equal_policy import equal
 from .layout import Form, Layout, layout_of
+from .packed import packed, packs
 from .policy import choose, suits
 from .problem import Choice, Problem
 from .ragged_column_policy import RaggedColumnPolicy
@@ -98,6 +99,8 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
         return nothing, in_place
     firsts = spec.start_rows is not None
     layout = layout_of(x.shape, spec.axis, [*steps, spec.start_rows] if spec.start_rows is not None else steps, firsts)
+    spec, layout, inputs, outs = packed(spec, layout, inputs, outs) or (spec, layout, inputs, outs)
+    operation = spec.operation
     form = layout.form(len(inputs))
     if form is None:
         layout, spec = _forward(layout, spec, len(inputs))
@@ -105,7 +108,7 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     if form is not None and form.view == "mirrored" and not isinstance(operation, Single):
         form = None
     spec = replace(spec, extents=form.extents if form else (1, layout.length, layout.count))
-    problem = replace(_problem(spec, layout, form, inputs, outs), apart=apart)
+    problem = replace(_problem(spec, layout, form, inputs, outs), apart=apart, packs=packs(spec))
     if isinstance(operation, Single) and spec.algorithm != "auto":
         if spec.counted:
             raise ArgumentValueError(explain("algorithm", "'tiered' with n=", "'auto' with n="))

@@ -25,6 +25,9 @@ MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
 MAX_HEIGHT, MAX_STATE_WORDS = 32, 2
 HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
 ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
+# Of a tile whose elements are combined one by one: more passes over them take longer than loads of single elements
+# (H200, lambda uint8 (1605, 1571): 10.2 us, in tiles of columns 7.8 us; by two warps (2, 64, 240837): 54.6 and 64.6).
+MAX_THREADS_OF_ELEMENTS = 64
 MAX_THREADS = 1024  # of an SM: 64 registers each
 
 
@@ -45,6 +48,8 @@ def ragged_columns(problem: Problem) -> Choice | None:
     chains = problem.rows * across(problem, width, lanes, whole)
     groups, height = _alone(problem, chains, lanes)
     alone = height <= MAX_HEIGHT
+    if not problem.packs and (not alone or groups * lanes > MAX_THREADS_OF_ELEMENTS):
+        return None
     if not alone:
         height = MAX_HEIGHT
         while height > MIN_TILE_HEIGHT and chains * ceil_div(problem.length, groups * height) < ENOUGH_TILES:

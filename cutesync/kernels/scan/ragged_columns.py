@@ -11,12 +11,15 @@ Where rows of results begin on words, threads store their own columns instead. W
 tile has the columns of the last lane of the tile beside it once more, and stores nothing. Elements that share their
 word with another row are stored one by one.
 
+Operators with word arithmetic (``packed``) combine the columns of a word at once.
+
 Words hold elements of other tiles: the results must not lie in the memory of the elements.
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
+from dataclasses import replace
 from typing import Any
 
 import cutlass
@@ -24,13 +27,15 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 from cutlass.experimental import primitives
 
+from ...block.reduce import state_bytes
 from ...monoid import choose
 from ...warp import Maybe, prepend
 from ..coordinates import store
 from ..words import funnel_shift, funnel_shift_left
-from .base import Arguments, Scan
+from .base import Arguments, Scan, ScanKernel
 from .column_tiles import LOADS, MAX_UNROLL, WORD_BYTES, ColumnTileScan, Member
 from .groups import TileGroups
+from .packed_monoid import packed_monoid
 from .ragged_column_policy import RaggedColumnPolicy
 
 # As ``column_tiles.Part``. ``place`` is where an existing element of the thread's first word lies, with ``rest``
@@ -50,26 +55,34 @@ class RaggedColumnScan(ColumnTileScan):
     copies_for_others = True
 
     def __init__(self, scan: Scan, policy: RaggedColumnPolicy) -> None:
-        super().__init__(scan, policy)
-        self.size = scan.monoid.source.size
+        self.element, self.size = scan.monoid.source, scan.monoid.source.size
+        self.packed = packed_monoid(scan)
+        self.columns, self.width = policy.width, policy.width if self.packed is None else 1
+        scan = scan if self.packed is None else replace(scan, monoid=self.packed)
+        self.lanes, self.groups, self.height = policy.lanes, policy.groups, policy.height
+        self.group, self.alone, self.stages = policy.group, policy.alone, policy.stages
         self.halo = 0 if policy.aligned_out else 1  # lanes with columns of the tile beside it
-        self.unroll = min(MAX_UNROLL, policy.height & -policy.height)
-        self.loads = min(LOADS, policy.height & -policy.height)
+        self.tile = policy.groups * policy.height  # rows
+        unit = policy.height & -policy.height
+        self.unroll, self.loads = min(MAX_UNROLL, unit), min(LOADS, unit)
         self.pitch = policy.groups * (policy.lanes + 1)  # words from row to row
         self.stage = policy.height * self.pitch
-        self.smem += self.stages * (self.stage * WORD_BYTES - policy.height * self.states * self.size)
+        threads = policy.lanes * policy.groups
+        self.states, self.positions = threads * self.width, 0 if policy.alone else self.tile
+        smem = self.stages * self.stage * WORD_BYTES + 32
+        smem += (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states)
+        ScanKernel.__init__(self, scan, threads, smem, policy.blocks_per_sm)
 
     def stage_buffers(self, allocator) -> tuple:
         return (allocator.allocate_array(Int32, self.stages * self.stage, byte_alignment=16),)
 
     def across(self, a: Arguments):
-        each = (self.lanes - self.halo) * self.width
+        each = (self.lanes - self.halo) * self.columns
         return Int32((a.inner + (each - 1)) // each)
 
     def slots(self, a: Arguments, part: Any, tag) -> TileGroups:
         """The slots of a tile's outer slice, whose columns are a multiple of a word's."""
-        columns = (a.inner + (self.width - 1)) // self.width * self.width
-        padded = a._replace(inner=columns)
+        padded = a._replace(inner=(a.inner + (self.columns - 1)) // self.columns * self.width)
         return TileGroups.make(padded, part.outer, tag, self.scan.monoid.types, self.group)
 
     def part(self, number, a: Arguments, me: Member) -> Any:
@@ -77,7 +90,8 @@ class RaggedColumnScan(ColumnTileScan):
         tile = number // chains
         chain = number - tile * chains
         outer = chain // across
-        column = ((chain - outer * across) * (self.lanes - self.halo) + (me.lane - self.halo)) * self.width
+        word = (chain - outer * across) * (self.lanes - self.halo) + (me.lane - self.halo)
+        column = word * self.columns
         inside = (column >= 0) & (column < inner)
         first, row = Int64(tile) * self.tile, me.group * self.height
         count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
@@ -86,14 +100,14 @@ class RaggedColumnScan(ColumnTileScan):
         at = self.scan.flip(first + row, a.length)
         begin, target = self.row_places(a, Int64(outer))
         existing = cutlass.min(cutlass.max(column, 0), inner - 1)
-        beyond = cutlass.min(column + self.width, inner - 1) - existing
+        beyond = cutlass.min(column + self.columns, inner - 1) - existing
         begin += at * a.x_step
         step, target_step = (-a.x_step, -a.out_step) if self.scan.reverse else (a.x_step, a.out_step)
         skew, skew_step = self.in_word((a.x + begin).toint()), self.in_word(step * self.size)
         return Part(
             tile,
             outer,
-            column,
+            word * self.width,
             inside,
             left,
             row,
@@ -118,7 +132,17 @@ class RaggedColumnScan(ColumnTileScan):
         return [cutlass.min(cutlass.max(column + c, 0), Int32(a.inner) - 1) for c in range(self.width)]
 
     def start(self, a: Arguments, part: Any) -> Maybe:
-        return self.carry_in(a, part.outer, part.column)
+        if self.packed is None or self.scan.start is None:
+            return self.carry_in(a, part.outer, part.column)
+        word = self.a_word()
+        elements = cute.recast_tensor(word, self.element.cutlass)
+        for c in range(self.columns):
+            elements[c] = self.element.cutlass(a.init[0])
+        return Maybe((self.packed.lift(word[0], 0),), Boolean(True))
+
+    def a_word(self):
+        """A register. The stride is stated: a mode of one element would get stride 0, which recasting spreads."""
+        return cute.make_rmem_tensor(cute.make_layout((1,), stride=(1,)), Int32)
 
     # Loading
 
@@ -153,9 +177,9 @@ class RaggedColumnScan(ColumnTileScan):
         for u in range(self.unroll):
             words = cute.make_tensor(self.word_in(shared, stage, first + u, me), cute.make_layout((2,)))
             skew = (part.skew + (first + u) * part.skew_step) & (WORD_BYTES - 1)
-            row = cute.make_rmem_tensor(cute.make_layout((1,), stride=(1,)), Int32)
+            row = self.a_word()
             row[0] = funnel_shift(words[0], words[1], skew * 8)
-            rows.append([cute.recast_tensor(row, self.scan.monoid.source.cutlass)])
+            rows.append([row if self.packed is not None else cute.recast_tensor(row, self.element.cutlass)])
         return [self.lifted(row, part.position + first + u, a) for u, row in enumerate(rows)]
 
     @cute.jit
@@ -200,10 +224,10 @@ class RaggedColumnScan(ColumnTileScan):
 
     def word_of_results(self, states):
         """The results of a thread's columns."""
-        word = cute.make_rmem_tensor(cute.make_layout((1,), stride=(1,)), Int32)
-        results = cute.recast_tensor(word, self.scan.monoid.result.cutlass)
+        word = self.a_word()
+        results = word if self.packed is not None else cute.recast_tensor(word, self.element.cutlass)
         for c, state in enumerate(states):
-            results[c] = self.scan.monoid.results_of(state)[0]
+            results[c] = results.element_type(self.scan.monoid.results_of(state)[0])
         return word
 
     @cute.jit
@@ -215,13 +239,13 @@ class RaggedColumnScan(ColumnTileScan):
             skew = self.in_word(at.toint())
             word = funnel_shift_left(Int32(cute.arch.shuffle_sync_up(own, 1)), own, skew * 8)
         later = skew // self.size  # of the thread's columns lie in the next word
-        whole = (part.valid >= self.width - later) & ((part.column > 0) | (later == 0))
+        whole = (part.valid >= self.columns - later) & ((part.column > 0) | (later == 0))
         if exists & whole:
             store(self.word_of(at), word)
-        if exists & ((part.column == 0) | (part.valid < 2 * self.width)):
-            elements = cute.recast_tensor(results, self.scan.monoid.result.cutlass)
-            rest_is_whole = part.valid - self.width >= self.width - later
-            for c in cutlass.range_constexpr(self.width):
-                stored = choose(c < self.width - later, whole, rest_is_whole)
+        if exists & ((part.column == 0) | (part.valid < 2 * self.columns)):
+            elements = cute.recast_tensor(results, self.element.cutlass)
+            rest_is_whole = part.valid - self.columns >= self.columns - later
+            for c in cutlass.range_constexpr(self.columns):
+                stored = choose(c < self.columns - later, whole, rest_is_whole)
                 if (c < part.valid) & cutlass.not_(stored):
                     store(at + c, elements[c])
