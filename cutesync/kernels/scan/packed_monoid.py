@@ -25,6 +25,11 @@ def packed_monoid(scan: Scan) -> PackedMonoid | None:
     return None if found is None else PackedMonoid(found)
 
 
+def instruction(ptx: str, *operands):
+    """What an instruction makes of some words."""
+    return Uint32(cute.arch.inline_ptx(ptx, write_only_types=[Uint32], read_only_args=list(operands)))
+
+
 class PackedMonoid(Monoid):
     """The monoid of words. Its elements are words, whatever these hold."""
 
@@ -64,8 +69,8 @@ class PackedMonoid(Monoid):
         kind = {"i": "s16x2", "u": "u16x2"}.get(self.element.kind)
         if kind is None:
             kind = "NaN.bf16x2" if self.element.name == "bfloat16" else "NaN.f16x2"
-        instruction = f"{self.op.name}.{kind} {{$w0}}, {{$r0}}, {{$r1}};"
-        return Uint32(cute.arch.inline_ptx(instruction, write_only_types=[Uint32], read_only_args=[a, b]))
+        a, b = (instruction("mov.b32 {$w0}, {$r0};", x) for x in (a, b))  # no operand may be a constant
+        return instruction(f"{self.op.name}.{kind} {{$w0}}, {{$r0}}, {{$r1}};", a, b)
 
     def lower(self, state):
         if self.is_spread:

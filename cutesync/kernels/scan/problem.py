@@ -11,11 +11,12 @@ from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 VECTOR_BYTES = 16  # the widest load of a thread
-LANE_BYTES = 32 * VECTOR_BYTES  # of the vectors of a warp
+LANES = 32
 MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read in aligned vectors of 16 bytes instead
-# Small elements in shorter rows: where a warp has a row, one takes 0.5 ns (H200, uint8 (39900, 401): in slices 29 us;
-# (25518, 627): in slices 28.7 us, so 14.3 us).
-RAGGED_ROW_BYTES = 352
+# Elements of one or two bytes: in shorter rows a warp a row is slower than slices (H200, rows of 251, 301 and 627
+# uint8: 24.3, 20.5 and 14.3 us, in slices 20.7, 23.2 and 28.7 us; of 251 and 351 float16: 26.2 and 21.4 us, in slices
+# 23.1 and 27.0 us).
+MIN_RAGGED_ROW = 288
 MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its vectors and their prefixes
 
 
@@ -131,8 +132,15 @@ class Problem:
     def ragged(self) -> bool:
         """Whether aligned vectors of 16 bytes read a row, of which the first and the last may hold others' elements."""
         items, _ = self.vector(self.length)
-        least = RAGGED_ROW_BYTES if self.wide <= 2 and not self.several and self.shift is not None else LANE_BYTES
-        return items * self.wide < MIN_VECTOR_BYTES and self.length * self.wide > least
+        least = LANES * self.items
+        if self.rows > 1 and self.wide <= 2 and not self.several and self.shift is not None:
+            least = min(least, MIN_RAGGED_ROW)
+        return items * self.wide < MIN_VECTOR_BYTES and self.length > least
+
+    @property
+    def size_of_results(self) -> int:
+        """Bytes of the widest results."""
+        return self.rows * self.length * self.inner * max(self.results)
 
     @property
     def whole(self) -> bool:

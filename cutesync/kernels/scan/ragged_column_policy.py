@@ -22,6 +22,10 @@ from .problem import SMS, Choice, Problem
 LANES = (32, 16, 8)  # words of a tile side by side
 FEWER_WORDS = 4  # as idle lanes: what a tile costs whose rows are shorter
 MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
+# Shorter columns, or fewer, are faster element by element (H200, lambda int8 (3, 81522006): 175 us, so 399 us; bool
+# (58, 82): 1.7 us, so 2.6 us). So are tiles that depend on others where rows of results begin anywhere (uint8 (543504,
+# 199): 166 us, so 218 us; int8 (1024, 32768) off by one into words: 46 us, so 38 us).
+MIN_LENGTH, MIN_BYTES = 8, 1 << 20
 MAX_HEIGHT, MAX_STATE_WORDS = 32, 2
 HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
 ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
@@ -50,6 +54,8 @@ def ragged_columns(problem: Problem) -> Choice | None:
     alone = height <= MAX_HEIGHT
     if not problem.packs and (not alone or groups * lanes > MAX_THREADS_OF_ELEMENTS):
         return None
+    if not alone and not (whole and lanes == LANES[0]):
+        return None
     if not alone:
         height = MAX_HEIGHT
         while height > MIN_TILE_HEIGHT and chains * ceil_div(problem.length, groups * height) < ENOUGH_TILES:
@@ -72,7 +78,8 @@ def _suits(problem: Problem, width: int) -> bool:
     alike = problem.sources == problem.results and not problem.several and problem.words <= MAX_STATE_WORDS
     if not (problem.apart and alike and width > 1 and problem.inner * problem.source >= MIN_ROW_BYTES):
         return False
-    return problem.vector(problem.inner)[0] < width or problem.aligned(width) is None
+    large = problem.length >= MIN_LENGTH and problem.size_of_results >= MIN_BYTES
+    return large and (problem.vector(problem.inner)[0] < width or problem.aligned(width) is None)
 
 
 def across(problem: Problem, width: int, lanes: int, whole: bool) -> int:

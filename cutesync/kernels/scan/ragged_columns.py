@@ -29,7 +29,7 @@ from cutlass.experimental import primitives
 
 from ...block.reduce import state_bytes
 from ...monoid import choose
-from ...warp import Maybe, prepend
+from ...warp import Maybe
 from ..coordinates import store
 from ..words import funnel_shift, funnel_shift_left
 from .base import Arguments, Scan, ScanKernel
@@ -56,7 +56,7 @@ class RaggedColumnScan(ColumnTileScan):
 
     def __init__(self, scan: Scan, policy: RaggedColumnPolicy) -> None:
         self.element, self.size = scan.monoid.source, scan.monoid.source.size
-        self.packed = packed_monoid(scan)
+        self.packed, first_values = packed_monoid(scan), len(scan.monoid.types)
         self.columns, self.width = policy.width, policy.width if self.packed is None else 1
         scan = scan if self.packed is None else replace(scan, monoid=self.packed)
         self.lanes, self.groups, self.height = policy.lanes, policy.groups, policy.height
@@ -72,6 +72,7 @@ class RaggedColumnScan(ColumnTileScan):
         smem = self.stages * self.stage * WORD_BYTES + 32
         smem += (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states)
         ScanKernel.__init__(self, scan, threads, smem, policy.blocks_per_sm)
+        self.first_values = first_values
 
     def stage_buffers(self, allocator) -> tuple:
         return (allocator.allocate_array(Int32, self.stages * self.stage, byte_alignment=16),)
@@ -212,11 +213,9 @@ class RaggedColumnScan(ColumnTileScan):
         for first in cutlass.range(0, self.height, self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)
             for u, row in enumerate(rows):
-                following = self.combine(states, row)
-                if u == 0:
-                    following = tuple(
-                        prepend((first > 0) | before.valid, x, y, self.scan.combine) for x, y in zip(states, row)
-                    )
+                following = (
+                    self.append((first + u > 0) | before.valid, states, row) if u == 0 else self.combine(states, row)
+                )
                 results = self.word_of_results(states if self.scan.exclusive else following)
                 self.store_word(first + u < left, a.out + at, results, part)
                 states = following
