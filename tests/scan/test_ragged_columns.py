@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan import plan
+from cutesync.kernels.scan import plan, ragged_column_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy
 from cutesync.kernels.scan.policy import choose
 from cutesync.kernels.scan.problem import SMS, Problem
@@ -102,6 +102,7 @@ def test_first_operands_of_their_own_and_a_count(on_emulator, monkeypatch):
 def test_calls_in_place_take_another_kernel(on_emulator, monkeypatch):
     """One plan serves both; a call in place reads nothing that another block writes."""
     launched, launch = [], plan.launch
+    monkeypatch.setattr(ragged_column_policy, "MIN_BYTES", 0)
     monkeypatch.setattr(plan, "launch", lambda choice, *more: launched.append(choice.policy) or launch(choice, *more))
     x = data((9, 61), "int8")
     array, out = cs.asarray(x), cs.asarray(np.zeros_like(x))
@@ -113,36 +114,57 @@ def test_calls_in_place_take_another_kernel(on_emulator, monkeypatch):
     assert [type(policy) for policy in launched] == [RaggedColumnPolicy, ColumnPolicy]
 
 
-def chosen(rows: int, length: int, inner: int, size: int, pitch: int | None = None, apart: bool = True):
-    problem = Problem(rows, length, inner, (size,), (size,), (0,), (0,), apart=apart)
+def chosen(rows: int, length: int, inner: int, size: int, pitch: int | None = None, **more):
+    more = {"apart": True, "packs": True} | more
     if pitch is not None:
-        steps = ((pitch * length, pitch, 0), (inner * length, inner, 0))
-        problem = Problem(rows, length, inner, (size,), (size,), (0,), (0,), view="pitched", pitches=steps, apart=apart)
-    return choose(problem)
+        more |= {"view": "pitched", "pitches": ((pitch * length, pitch, 0), (inner * length, inner, 0))}
+    return choose(Problem(rows, length, inner, (size,), (size,), (0,), (0,), **more))
 
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_what_the_policy_promises(size):
-    for rows, length, inner in ((1, 1 << 15, 4097), (3, 20_000, 77), (1, 9716, 73), (300, 26, 24757), (2, 100, 5001)):
-        choice = chosen(rows, length, inner, size)
+    for rows, length, inner in ((1, 1 << 15, 4096), (300, 26, 24757), (2, 100, 9001), (40, 200, 1001)):
+        pitch = inner + 1 if inner % 4 == 0 else None
+        choice = chosen(rows, length, inner, size, pitch)
         policy = choice.policy
-        assert isinstance(policy, RaggedColumnPolicy) and not policy.aligned_out and policy.width * size == 4
+        assert isinstance(policy, RaggedColumnPolicy) and policy.width * size == 4
+        assert policy.aligned_out == (pitch is not None) and policy.alone == (pitch is None)
         threads = policy.lanes * policy.groups
         held = policy.height * policy.groups * (policy.lanes + 1) * 4 + 8 * threads * policy.width
         assert threads % 32 == 0 and threads * policy.blocks_per_sm <= 1024
         assert policy.blocks_per_sm * (policy.stages * held + 128 + RESERVED) <= SMEM
         if policy.alone:
+            problem = Problem(rows, length, inner, (size,), (size,), (0,), (0,))
             assert policy.groups * policy.height >= length
-            assert choice.grid == rows * across(
-                Problem(rows, length, inner, (size,), (size,), (0,), (0,)), 4 // size, policy.lanes, False
-            )
+            assert choice.grid == rows * across(problem, 4 // size, policy.lanes, False)
         else:
             assert choice.grid <= SMS * policy.blocks_per_sm and choice.slots >= rows * choice.tiles * inner
 
 
 def test_where_rows_begin_anywhere():
-    assert isinstance(chosen(1, 4096, 4097, 1).policy, RaggedColumnPolicy)
+    assert isinstance(chosen(1, 96, 40_097, 1).policy, RaggedColumnPolicy)
     assert isinstance(chosen(1, 4096, 4096, 1, 4099).policy, RaggedColumnPolicy)
-    assert chosen(1, 4096, 4096, 1, 4099).policy.aligned_out
-    for other in (chosen(1, 4096, 4096, 1), chosen(1, 4096, 4097, 4), chosen(1, 4096, 4097, 1, apart=False)):
+    assert isinstance(chosen(9, 20, 40_097, 1, packs=False).policy, RaggedColumnPolicy)
+    for other in (
+        chosen(1, 96, 40_096, 1),
+        chosen(1, 96, 40_097, 4),
+        chosen(1, 96, 40_097, 1, apart=False),
+        chosen(1, 96, 4097, 1),
+        chosen(1, 7, 400_097, 1),
+        chosen(1, 4096, 4097, 1),
+        chosen(1, 4096, 4097, 1, packs=False),
+    ):
         assert not isinstance(other.policy, RaggedColumnPolicy)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", SMALL)
+def test_chosen_tiles_on_a_gpu(dtype):
+    """Columns of a warp alone, tiles of several row groups, and rows that begin on words of an array off by one."""
+    for shape in ((30, 26, 2757), (1, 300, 8099), (1, 1500, 2048)):
+        x = data(shape, dtype)
+        memory = cs.asarray(np.concatenate([x.ravel()[:1], x.ravel()]))
+        for how in WAYS:
+            wanted = scanned(x, axis=1, **how)
+            same(np.asarray(cs.scan(cs.asarray(x), axis=1, **how)), wanted)
+            same(np.asarray(cs.scan(memory[1:].reshape(*shape), axis=1, **how)), wanted)
