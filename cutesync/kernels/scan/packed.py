@@ -61,7 +61,7 @@ class Packed(Single):
 
 def packed_single(single: Single) -> Packed | None:
     """Return the operation on words; None if it has none."""
-    if isinstance(single, Packed) or single.op.fn is not None or single.source is not single.output:
+    if single.source.size > 2 or single.op.fn is not None or single.source is not single.output:
         return None
     kind, size, name = single.source.kind, single.source.size, single.op.name
     exact = (kind == "b" and name in BITWISE) or (kind in "iu" and size <= 2 and name in INTEGERS)

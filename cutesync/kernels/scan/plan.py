@@ -108,7 +108,7 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     if form is not None and form.view == "mirrored" and not isinstance(operation, Single):
         form = None
     spec = replace(spec, extents=form.extents if form else (1, layout.length, layout.count))
-    problem = replace(_problem(spec, layout, form, inputs, outs), apart=apart, packs=packs(spec))
+    problem = _problem(spec, layout, form, inputs, outs, apart)
     if isinstance(operation, Single) and spec.algorithm != "auto":
         if spec.counted:
             raise ArgumentValueError(explain("algorithm", "'tiered' with n=", "'auto' with n="))
@@ -154,7 +154,9 @@ def _or_in_place(run: Run, make: Callable[[], Run], output: int) -> Run:
     return either
 
 
-def _problem(spec: ScanSpec, layout: Layout, form: Form | None, inputs: Views, outs: Views) -> Problem:
+def _problem(
+    spec: ScanSpec, layout: Layout, form: Form | None, inputs: Views, outs: Views, apart: bool = False
+) -> Problem:
     """Return what the policies need to know."""
     operation, view = spec.operation, form.view if form else None
     behind = view == "mirrored"  # the addresses that count are those behind the inputs' last elements in memory
@@ -171,6 +173,8 @@ def _problem(spec: ScanSpec, layout: Layout, form: Form | None, inputs: Views, o
         spec.counted,
         view,
         pitches,
+        apart,
+        packs(spec),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -128,14 +129,13 @@ class Problem:
         apart = any(out % (items * size) for out, size in zip(self.outs, self.results))
         return None if apart or any(n % items for n in self.pitches[1]) else 0
 
-    @property
+    @functools.cached_property
     def ragged(self) -> bool:
         """Whether aligned vectors of 16 bytes read a row, of which the first and the last may hold others' elements."""
-        items, _ = self.vector(self.length)
         least = LANES * self.items
         if self.rows > 1 and self.wide <= 2 and not self.several and self.shift is not None:
             least = min(least, MIN_RAGGED_ROW)
-        return items * self.wide < MIN_VECTOR_BYTES and self.length > least
+        return self.length > least and self.vector(self.length)[0] * self.wide < MIN_VECTOR_BYTES
 
     @property
     def size_of_results(self) -> int:
