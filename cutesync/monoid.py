@@ -215,7 +215,7 @@ class Monoid(Runs):
         self.sources, self.results = (source,), (result,)
         self.commutative = op.fn is None
         register, self._binary = binary(op, accumulate)
-        self.types = (register,)
+        self.types: tuple = (register,)
 
     def lift(self, value, index):
         """The state of one loaded element. ``index`` is its position in the row."""

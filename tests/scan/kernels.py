@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cutesync.kernels.scan import plan, strided_policy
+from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnStripPolicy, ColumnTilePolicy, group_slots
 from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.policy import (
@@ -22,6 +22,7 @@ from cutesync.kernels.scan.policy import (
     WavePolicy,
 )
 from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
+from cutesync.kernels.scan.ragged_column_policy import RaggedColumnPolicy
 from cutesync.kernels.scan.slice_policy import SINGLE_THREADS, SinglePolicy, SlicePolicy
 from cutesync.runtime import call
 from cutesync.sync.lookback import slots_of
@@ -134,6 +135,25 @@ def column_tiles(width: int, lanes: int, groups: int, height: int, group: int, b
         if tiles == 1:
             return Choice(policy, 1, chains)
         slots = problem.rows * group_slots(tiles, group) * problem.inner
+        return Choice(policy, tiles, min(blocks, chains * tiles), slots)
+
+    return choose
+
+
+def ragged_columns(lanes: int, groups: int, height: int, group: int, blocks: int) -> Chooser:
+    """Of elements of up to two bytes; in place another kernel."""
+
+    def choose(problem: Problem) -> Choice:
+        width = ragged_column_policy.WORD_BYTES // problem.source
+        if not problem.apart:
+            return columns(1, 8, 4)(problem)
+        whole = problem.aligned(width) == 0 and (problem.view is not None or problem.inner % width == 0)
+        across = ragged_column_policy.across(problem, width, lanes, whole)
+        tiles, chains = _ceil(problem.length, groups * height), problem.rows * across
+        policy = RaggedColumnPolicy(width, lanes, groups, height, group, 1, tiles == 1, whole)
+        if tiles == 1:
+            return Choice(policy, 1, chains)
+        slots = problem.rows * group_slots(tiles, group) * _ceil(problem.inner, width) * width
         return Choice(policy, tiles, min(blocks, chains * tiles), slots)
 
     return choose

@@ -16,7 +16,19 @@ from cutesync.runtime import device
 from .. import faults
 from ..cases import data, scanned
 from ..faults import each, every, only
-from .kernels import StridedTiles, column_strips, column_tiles, force, outer_slices, pipeline, rows, runs, slabs, wave
+from .kernels import (
+    StridedTiles,
+    column_strips,
+    column_tiles,
+    force,
+    outer_slices,
+    pipeline,
+    ragged_columns,
+    rows,
+    runs,
+    slabs,
+    wave,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +41,8 @@ KERNELS = {
     "columns in one tile": (column_tiles(2, 4, 8, 2, 3, 2), (15, 12), 0),
     "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5), (101, 12), 0),
     "strips of columns": (column_strips(2, 4, 8, 2, 3), (101, 12), 0),
+    "ragged columns": (ragged_columns(8, 4, 2, 3, 5), (101, 21), 0),
+    "ragged columns in one tile": (ragged_columns(8, 4, 4, 2, 2), (15, 33), 0),
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
@@ -44,7 +58,7 @@ def bench(name: str) -> faults.Bench:
     """Two scans on one workspace, each under all policies; few blocks fit."""
     choice, shape, axis, *reverse = KERNELS[name]
     how = {"axis": axis, "reverse": any(reverse)}
-    x = data(shape, "int32")
+    x = data(shape, "int16" if "ragged columns" in name else "int32")
     wanted = scanned(x, **how)
 
     def right() -> bool:
@@ -81,13 +95,16 @@ FLAGS = {
 }
 
 
+LOOK_BACKS = ["wave", "tiles of columns", "ragged columns", "slabs", "pipeline", "runs", "strided arrays"]
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_no_mutant_survives(name):
     assert bench(name).survivors(TABLE) == HARMLESS.get(name, [])
 
 
 @pytest.mark.parametrize("fault", FLAGS)
-@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline", "runs", "strided arrays"])
+@pytest.mark.parametrize("name", LOOK_BACKS)
 def test_faults_of_the_look_back_are_found(name, fault):
     bench(name).check(*FLAGS[fault])
 
@@ -106,6 +123,6 @@ def ticket_by_block_index(ptx: str) -> Iterator[str]:
     yield ptx
 
 
-@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline", "runs", "strided arrays"])
+@pytest.mark.parametrize("name", LOOK_BACKS)
 def test_tiles_numbered_by_block_index_deadlock(name):
     bench(name).check(ticket_by_block_index, {"deadlock"})

@@ -149,6 +149,7 @@ class ScanKernel:
 
     def __init__(self, scan: Scan, threads: int, smem: int, blocks_per_sm: int) -> None:
         self.scan, self.threads, self.smem, self.blocks_per_sm = scan, threads, smem, blocks_per_sm
+        self.first_values = len(scan.monoid.types)  # of a state, as the call gives the first
 
     @cute.jit
     def __call__(
@@ -191,7 +192,7 @@ class ScanKernel:
         tiles: Int32,
     ):
         await_launches()
-        own = len(self.scan.monoid.types)
+        own = self.first_values
         first = own + self.scan.monoid.arg_count
         self.scan.monoid.bind(init[own:first])
         init, layout = init[:own], init[first:]

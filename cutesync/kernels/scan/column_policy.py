@@ -116,7 +116,7 @@ def columns(problem: Problem) -> Choice:
         unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
     aligned_out = problem.aligned(items) == 0
     threads = problem.rows * units
-    if 4 * units <= 3 * max(lanes, WARP_LANES) and threads + COLUMN_LANES < 1 << NUMBER_BITS:
+    if 4 * units <= 3 * tiles * max(lanes, WARP_LANES) and threads + COLUMN_LANES < 1 << NUMBER_BITS:
         policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, flat=True)
         return Choice(policy, units, ceil_div(threads, COLUMN_LANES))
     width = _columns_apart(problem) if items * problem.wide < WORD_BYTES and not problem.several else 1

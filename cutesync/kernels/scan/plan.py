@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +21,10 @@ from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
 from .equal_policy import equal
 from .layout import Form, Layout, layout_of
+from .packed import packed, packs
 from .policy import choose, suits
 from .problem import Choice, Problem
+from .ragged_column_policy import RaggedColumnPolicy
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
@@ -87,8 +89,9 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
     return spread.then_copied(run, found, views, outs, stream), None
 
 
-def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
-    operation, x = spec.operation, views[0]
+def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = True) -> tuple[Run, int | None]:
+    """Prepare a launch. ``apart``: the outputs do not lie in the memory of the inputs."""
+    operation, x, given = spec.operation, views[0], spec
     inputs = views[: len(operation.sources)]
     steps = _steps(spec, inputs, outs)
     in_place = _in_place(spec, steps)
@@ -96,6 +99,8 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, 
         return nothing, in_place
     firsts = spec.start_rows is not None
     layout = layout_of(x.shape, spec.axis, [*steps, spec.start_rows] if spec.start_rows is not None else steps, firsts)
+    spec, layout, inputs, outs = packed(spec, layout, inputs, outs) or (spec, layout, inputs, outs)
+    operation = spec.operation
     form = layout.form(len(inputs))
     if form is None:
         layout, spec = _forward(layout, spec, len(inputs))
@@ -103,7 +108,7 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, 
     if form is not None and form.view == "mirrored" and not isinstance(operation, Single):
         form = None
     spec = replace(spec, extents=form.extents if form else (1, layout.length, layout.count))
-    problem = _problem(spec, layout, form, inputs, outs)
+    problem = _problem(spec, layout, form, inputs, outs, apart)
     if isinstance(operation, Single) and spec.algorithm != "auto":
         if spec.counted:
             raise ArgumentValueError(explain("algorithm", "'tiered' with n=", "'auto' with n="))
@@ -132,10 +137,26 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, 
     sizes = [dtype.size for dtype in (*operation.sources, *operation.results, operation.results[0])]
     placed = (*arrays[: len(inputs)], *numbered("out", outs), "init_at")
     far = dict(zip(placed, map(operator.mul, layout.offsets, sizes)))
-    return _moved(run, tuple(far.get(name, 0) for name in arrays)), in_place
+    run = _moved(run, tuple(far.get(name, 0) for name in arrays))
+    if in_place is not None and isinstance(choice.policy, RaggedColumnPolicy):
+        run = _or_in_place(run, lambda: _plan(given, views, outs, stream, apart=False)[0], len(names))
+    return run, in_place
 
 
-def _problem(spec: ScanSpec, layout: Layout, form: Form | None, inputs: Views, outs: Views) -> Problem:
+def _or_in_place(run: Run, make: Callable[[], Run], output: int) -> Run:
+    """Return a run that leaves calls in place to another one, which is made when it is needed first. Address 0 is the
+    input's, address ``output`` the output's."""
+    inside = functools.cache(make)
+
+    def either(addresses: tuple[int, ...], stream: int) -> None:
+        (run if addresses[0] != addresses[output] else inside())(addresses, stream)
+
+    return either
+
+
+def _problem(
+    spec: ScanSpec, layout: Layout, form: Form | None, inputs: Views, outs: Views, apart: bool = False
+) -> Problem:
     """Return what the policies need to know."""
     operation, view = spec.operation, form.view if form else None
     behind = view == "mirrored"  # the addresses that count are those behind the inputs' last elements in memory
@@ -152,6 +173,8 @@ def _problem(spec: ScanSpec, layout: Layout, form: Form | None, inputs: Views, o
         spec.counted,
         view,
         pitches,
+        apart,
+        packs(spec),
     )
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from . import column_policy
-from .column_policy import LINE_BYTES, columns, group_slots
-from .problem import SMS, VECTOR_BYTES, Choice, Problem
+from .column_policy import LINE_BYTES, WORD_BYTES, columns, group_slots
+from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
+from .ragged_column_policy import ragged_columns
 from .slice_policy import single, slices
 
 LANES = 32
@@ -25,7 +26,6 @@ ROW_WARPS = 8  # per block of rows.py
 # 210 us; (16, 8192) uint64 2.9 us, as rows 6.0 us). Ragged rows of small elements are not: each end of a row in a chunk
 # takes longer than a chunk ((1000, 40001) int8 61 us, as rows 39 us).
 MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
-MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read in aligned vectors of 16 bytes instead
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
 PIPELINE_BYTES = 24 << 20  # read and written: from 24 MiB on, the pipeline is faster than a wave of blocks
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
@@ -33,6 +33,10 @@ MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 3
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
 NARROW_TILES = 2  # at least so many in an outer slice
 NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
+# From so many bytes on if words do not hold whole rows, in tiles of half the size (H200, bool (1404412, 7): as tiles of
+# columns 38.7 us, so 18.4 us).
+NARROW_BYTES = 8 << 20
+MIN_SHORT_ROW = 16  # elements of rows that a warp reads one by one: of shorter ones a tile has more
 NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
 # Up to 6 bytes a position, exchanging states for every row of vectors takes longer than the copy (H200, 2**27 positions
 # of uint8 and float32, one output: 327 us, runs 311 us; a linear recurrence, of 8 bytes: 397 us, runs 404 us).
@@ -133,20 +137,22 @@ def _choice(problem: Problem) -> Choice:
     if found is not None:
         return found
     if problem.inner > 1:
+        if contiguous and not problem.several and _is_narrow(problem):
+            return _narrow_array(problem)
+        ragged_words = ragged_columns(problem)
+        if ragged_words is not None:
+            return ragged_words
         if problem.several or not contiguous:
             return columns(problem)
-        if _is_narrow(problem):
-            return _narrow_array(problem)
         return _long_rows(problem, problem.inner) if _few_columns(problem) else columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
-    if problem.rows > 1 and vectors <= LANES and not problem.counted:
+    if problem.rows > 1 and vectors <= LANES and not (problem.counted or problem.ragged):
         group = power_of_two(vectors)
         return Choice(
             ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
         )
-    ragged = problem.length > LANES * problem.items and items * problem.wide < MIN_VECTOR_BYTES
-    ragged |= problem.counted  # rows end anywhere
+    ragged = problem.ragged or problem.counted  # rows end anywhere
     slow_ends = problem.several or (ragged and problem.wide < 4)
     most_rows = problem.fitted(16) if slow_ends else MAX_ROW_VECTORS
     if ragged:
@@ -169,9 +175,9 @@ def suits(problem: Problem) -> bool:
     items, _ = problem.vector(problem.length)
     if problem.wide >= 4 or items * problem.source >= MIN_VECTOR_BYTES:
         return True
-    if problem.length > LANES * problem.items:
+    if problem.ragged:
         return problem.shift is not None
-    return items * problem.source >= 4
+    return items * problem.source >= 4 or MIN_SHORT_ROW < problem.length <= 2 * LANES
 
 
 def _ragged_team(vectors: int, most_rows: int) -> tuple[int, int]:
@@ -192,15 +198,18 @@ def _team(vectors: int) -> tuple[int, int]:
 
 def _few_columns(problem: Problem) -> bool:
     """Return whether a row of all columns fits a state in registers, and every outer slice is long and begins on a
-    vector boundary."""
+    vector boundary, or as far behind one in the input as in the output."""
     outer_slice = problem.length * problem.inner
     starts = [*problem.xs, *problem.outs] + ([outer_slice * problem.source] if problem.rows > 1 else [])
     starts += [outer_slice * problem.results[0]] if problem.rows > 1 else []
+    boundary = VECTOR_BYTES
+    if problem.sources == problem.results and problem.shift == 0:
+        boundary = problem.source * (1 if problem.inner == 3 else problem.inner)
     return (
         problem.inner <= 4
         and problem.inner * problem.wide <= VECTOR_BYTES
         and outer_slice * problem.wide >= MIN_SLICE_BYTES
-        and not any(at % VECTOR_BYTES for at in starts)
+        and not any(at % boundary for at in starts)
     )
 
 
@@ -216,7 +225,9 @@ def _is_narrow(problem: Problem) -> bool:
     )
     if problem.inner == 2 or problem.source < 4:
         fits &= not _few_columns(problem)  # for these, ``_few_columns`` is faster
-    return fits and 2 * problem.rows * outer_slice > PIPELINE_BYTES and outer_slice >= NARROW_TILES * NARROW_TILE_BYTES
+    words = problem.source * problem.inner % WORD_BYTES == 0 or problem.source > 2
+    least = PIPELINE_BYTES if words else NARROW_BYTES
+    return fits and 2 * problem.rows * outer_slice > least and outer_slice >= NARROW_TILES * NARROW_TILE_BYTES
 
 
 def _narrow_array(problem: Problem) -> Choice:
@@ -224,7 +235,8 @@ def _narrow_array(problem: Problem) -> Choice:
     runs = max(MIN_RUNS, min(LANES, 1 << (NARROW_WORKERS // inner).bit_length() - 1))
     # Runs of a multiple of ``apart`` rows, plus one, begin in different banks of shared memory.
     apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1
-    run = (NARROW_TILE_BYTES // (size * inner * runs) - 1) // apart * apart + 1
+    large = 2 * problem.rows * problem.length * inner * size > PIPELINE_BYTES
+    run = ((NARROW_TILE_BYTES if large else NARROW_TILE_BYTES // 2) // (size * inner * runs) - 1) // apart * apart + 1
     while runs * run * inner * size % VECTOR_BYTES:
         run -= 1
     tiles = ceil_div(problem.length, runs * run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,12 @@ from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 VECTOR_BYTES = 16  # the widest load of a thread
+LANES = 32
+MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read in aligned vectors of 16 bytes instead
+# Elements of one or two bytes: in shorter rows a warp a row is slower than slices (H200, rows of 251, 301 and 627
+# uint8: 24.3, 20.5 and 14.3 us, in slices 20.7, 23.2 and 28.7 us; of 251 and 351 float16: 26.2 and 21.4 us, in slices
+# 23.1 and 27.0 us).
+MIN_RAGGED_ROW = 288
 MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its vectors and their prefixes
 
 
@@ -20,6 +27,9 @@ class Problem:
     inputs and outputs in bytes; ``xs`` and ``outs`` are their addresses, of which only the alignment counts. A state
     has ``words`` 32-bit words; ``double``: it is one float64; ``indexed``: it is made with its position's index.
     ``counted``: only the first positions count, as many as the call says when it runs.
+
+    ``apart``: the outputs do not lie in the memory of the inputs, so elements beside those of a thread may be read.
+    ``packs``: the operator has word arithmetic (``packed``).
 
     ``view`` is that of ``base.Scan``. Unless it is None, ``pitches`` are the inputs' strides and the outputs', in
     elements: from row to row, and where there are several columns from position to position. Addresses of "mirrored"
@@ -38,6 +48,8 @@ class Problem:
     counted: bool = False
     view: str | None = None
     pitches: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    apart: bool = False
+    packs: bool = False
 
     @property
     def several(self) -> bool:
@@ -116,6 +128,19 @@ class Problem:
         """Return 0 if all vectors of ``items`` are aligned in the outputs, else None."""
         apart = any(out % (items * size) for out, size in zip(self.outs, self.results))
         return None if apart or any(n % items for n in self.pitches[1]) else 0
+
+    @functools.cached_property
+    def ragged(self) -> bool:
+        """Whether aligned vectors of 16 bytes read a row, of which the first and the last may hold others' elements."""
+        least = LANES * self.items
+        if self.rows > 1 and self.wide <= 2 and not self.several and self.shift is not None:
+            least = min(least, MIN_RAGGED_ROW)
+        return self.length > least and self.vector(self.length)[0] * self.wide < MIN_VECTOR_BYTES
+
+    @property
+    def size_of_results(self) -> int:
+        """Bytes of the widest results."""
+        return self.rows * self.length * self.inner * max(self.results)
 
     @property
     def whole(self) -> bool:

@@ -44,8 +44,7 @@ class RaggedScan:
 
     def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
         self.chunk = tile.chunk
-        shift = None if tile.shift else tile.shift
-        self.tile = WarpScan(tile.scan, min(rows, tile.rows), 1, shift, tile.items, aligned=tile.aligned)
+        self.tile = WarpScan(tile.scan, min(rows, tile.rows), 1, tile.shift, tile.items, aligned=tile.aligned)
         self.scan = tile.scan
 
     @cute.jit
@@ -167,16 +166,38 @@ class RaggedScan:
         v = self.cut(span)
         start = self.first_vector(start, v, self.tile.from_end)
         out = self.first_vector(out, v, self.scan.reverse)
-        before_last = zeros(self.scan.types)
-        for u in cutlass.range_constexpr(self.tile.rows):
+        before_last, previous = zeros(self.scan.types), None
+        for row in cutlass.range_constexpr(self.tile.rows):
+            u = self.tile.rows - 1 - row if self.scan.reverse else row  # memory order
             vector = lane + u * LANES
             prefix = self.tile.prefix(chunk, u, lane)
             target = out + self.tile.place(u, lane)
-            self.tile.emit_vector(chunk.elements, u, carry, prefix, target, self.whole(vector, v))
+            if cutlass.const_expr(self.tile.shift):
+                results = self.tile.results(chunk.elements, u, carry, prefix)
+                previous = self.store_shifted(results, previous, target, vector, v, lane)
+            else:
+                self.tile.emit_vector(chunk.elements, u, carry, prefix, target, self.whole(vector, v))
             if vector == v.count - 1:
                 before_last = prefix.state
         if self.has_edges(v) & (v.count > 0):
             self.emit_edges(start, out, v, carry, broadcast(before_last, (v.count - 1) % LANES), lane)
+
+    @cute.jit
+    def store_shifted(self, results, previous, out, vector, v: Vectors, lane: Int32):
+        """Store a whole vector whose neighbours in memory share aligned vectors with it; what it shares with a partial
+        one, or with none, element by element. ``previous`` and the result are those of ``WarpScan.join_shifted``."""
+        own, joined = self.tile.join_shifted(results, previous, lane)
+        step = -1 if self.scan.reverse else 1
+        exists = self.whole(vector, v)
+        before = self.whole(vector - step, v) & (vector - step >= 0)
+        after = self.whole(vector + step, v) & (vector + step >= 0)
+        if exists & before:
+            self.tile.store_aligned(joined, out - self.tile.shift)
+        if exists & cutlass.not_(before):
+            self.tile.store_elements(results, out, 0, self.tile.items_before)
+        if exists & cutlass.not_(after):
+            self.tile.store_elements(results, out, self.tile.items_before, self.tile.items)
+        return own
 
     @cute.jit
     def emit_edges(self, start, out, v: Vectors, carry: Maybe, before_last, lane):

@@ -66,6 +66,8 @@ class WarpScan:
         self.tile = warps * self.chunk
         self.items_before = self.items - (shift or 0)  # of a vector, that lie before the output's boundary
         self.elements = self.items * scan.width  # of a vector
+        if scan.width > 1:
+            self.boundary = math.gcd(VECTOR_BYTES, min(self.elements * dtype.size for dtype in scan.monoid.sources))
         self.from_end = scan.reverse != scan.mirrored  # the inputs are scanned from their last address on
         whole = scan.width == 1 and self.packed(scan.monoid.sources[0])
         self.bools = bools.operator_of(scan.monoid) if whole else None
@@ -90,17 +92,18 @@ class WarpScan:
         return (span.begin == 0) & (span.end == self.chunk)
 
     def slack(self, start, length):
-        """How many positions position 0 lies before a row's first one. Rows of several columns begin on a boundary."""
-        if self.scan.width > 1:
-            return (self.items - length % self.items) % self.items if self.from_end else Int64(0)
+        """How many positions position 0 lies before a row's first one. Rows of two or four columns begin a multiple of
+        a position behind a boundary."""
         if not self.aligned:
             return Int64(0)
-        size = self.monoid.sources[self.lead].size
+        size, width = self.monoid.sources[self.lead].size, self.scan.width
         most = self.boundary // size
         first = pointers_of(start)[self.lead]
-        edge = (first + length).toint() if self.from_end else first.toint()
+        edge = (first + length * width).toint() if self.from_end else first.toint()
         skew = Int64(edge & (self.boundary - 1)) // size
-        return (most - skew) % most if self.from_end else skew
+        skew = (most - skew) % most if self.from_end else skew
+        # Of three columns, the number of positions that reach so far behind some boundary: 3 * 43 = 129
+        return skew * 43 % most if width == 3 else skew // width
 
     def place(self, u, lane):
         """Where in the chunk a lane's vector of row ``u`` lies in the outputs, in elements."""
@@ -278,46 +281,50 @@ class WarpScan:
 
     @cute.jit
     def _store_shifted(self, results, previous, out, lane):
-        """Store the aligned vector that ends inside this lane's vector.
+        """Store the aligned vector that ends inside this lane's vector. Rows come in memory order; ``previous`` are a
+        lane's words of the row before, None for the first. Returns this row's."""
+        own, joined = self.join_shifted(results, previous, lane)
+        if cutlass.const_expr(previous is None):
+            if lane == (LANES - 1 if self.scan.reverse else 0):
+                self.store_elements(results, out, 0, self.items_before)
+            else:
+                self.store_aligned(joined, out - self.shift)
+        else:
+            self.store_aligned(joined, out - self.shift)
+        return own
 
-        It is the end of the vector before it in memory and the beginning of the lane's own. Rows come in memory order;
-        ``previous`` are a lane's words of the row before, None for the first. Returns this row's."""
+    def join_shifted(self, results, previous, lane):
+        """``(own, joined)``: a lane's words, and the aligned vector that ends inside its vector: the end of the vector
+        before it in memory and the beginning of its own."""
         words = cute.recast_tensor(results[0], Int32)
         count = cute.size(words)
         own = tuple(words[w] for w in range(count))
         # the last lane in memory, and the way to the one before
         last, step = (0, 1) if self.scan.reverse else (LANES - 1, LANES - 1)
         sent = own
-        if cutlass.const_expr(previous is not None):
+        if previous is not None:
             sent = tuple(choose(lane == last, a, b) for a, b in zip(previous, own))
         both = cute.make_rmem_tensor((2 * count,), Int32)
-        for w in cutlass.range_constexpr(count):
+        for w in range(count):
             both[w] = cute.arch.shuffle_sync(sent[w], (lane + step) % LANES)
             both[count + w] = own[w]
         elements = cute.recast_tensor(both, self.monoid.result.cutlass)
         joined = cute.make_rmem_tensor((self.items,), self.monoid.result.cutlass)
-        for i in cutlass.range_constexpr(self.items):
+        for i in range(self.items):
             joined[i] = elements[self.items_before + i]
-        if cutlass.const_expr(previous is None):
-            if lane == LANES - 1 - last:
-                self._store_elements(results, out, 0, self.items_before)
-            else:
-                self._store_aligned(joined, out - self.shift)
-        else:
-            self._store_aligned(joined, out - self.shift)
-        return own
+        return own, joined
 
     @cute.jit
     def _store_last(self, results, out, lane):
         """Store what ``_store_shifted`` left of the chunk's last vector in memory."""
         if lane == (0 if self.scan.reverse else LANES - 1):
-            self._store_elements(results, out, self.items_before, self.items)
+            self.store_elements(results, out, self.items_before, self.items)
 
-    def _store_elements(self, results, out, begin: int, end: int) -> None:
+    def store_elements(self, results, out, begin: int, end: int) -> None:
         for i in range(begin, end):
             cute.make_tensor(out + i, cute.make_layout((1,)))[0] = results[0][i]
 
-    def _store_aligned(self, results, out) -> None:
+    def store_aligned(self, results, out) -> None:
         target = cute.make_ptr(
             self.monoid.result.cutlass,
             out.toint(),

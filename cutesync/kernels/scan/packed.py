@@ -1,0 +1,105 @@
+"""Scans of small elements as scans of words of 32 bits, each of which holds several neighbouring columns.
+
+An instruction then combines two or four columns. Operators that have word arithmetic: all on bools; "add", "and", "or",
+"xor", "min" and "max" on integers of one or two bytes; "min" and "max" on 16-bit floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...dtypes import BY_NAME, DType
+from ...runtime.call import Views
+from ...runtime.layout import Axis
+from ..states import Single
+from .layout import Layout
+from .spec import ScanSpec
+
+UINT32 = BY_NAME["uint32"]
+WORD_BYTES = 4
+BITWISE = {"add": "or", "max": "or", "or": "or", "mul": "and", "min": "and", "and": "and", "xor": "xor"}  # on bools
+INTEGERS, FLOATS = ("add", "and", "or", "xor", "min", "max"), ("min", "max")
+
+
+@dataclass(frozen=True)
+class Packed(Single):
+    """``op`` on the elements of type ``element`` in each word. States of one-byte extrema have two words: 16 bits an
+    element, of which the upper ones count."""
+
+    element: DType = UINT32
+
+    @property
+    def key(self) -> tuple:
+        return "packed", self.element.name, self.op.key
+
+    @property
+    def registers(self) -> tuple[str, ...]:
+        return ("Uint32",) * (2 if self.is_spread else 1)
+
+    @property
+    def is_spread(self) -> bool:
+        return self.element.kind in "iu" and self.element.size == 1 and self.op.name in FLOATS
+
+    def start_of(self, number: Any) -> tuple[int, ...]:
+        """Return the state of a number of the operation's type."""
+        if self.element.kind == "b":
+            one = bool(number) != (BITWISE[self.op.name] == "and")  # states of "and" are the opposites
+            return (0x01010101 * one,)
+        size = self.element.size
+        bits = int.from_bytes(self.element.storage.type(number).tobytes(), "little")
+        if self.is_spread:
+            return (bits << 24 | bits << 8,) * 2
+        return (bits * (0x01010101 if size == 1 else 0x00010001),)
+
+    def monoid(self) -> Any:
+        from .packed_monoid import PackedMonoid
+
+        return PackedMonoid(self)
+
+
+def packed_single(single: Single) -> Packed | None:
+    """Return the operation on words; None if it has none."""
+    if single.source.size > 2 or single.op.fn is not None or single.source is not single.output:
+        return None
+    kind, size, name = single.source.kind, single.source.size, single.op.name
+    exact = (kind == "b" and name in BITWISE) or (kind in "iu" and size <= 2 and name in INTEGERS)
+    if not (exact and single.source is single.accumulate) and not (kind == "f" and size == 2 and name in FLOATS):
+        return None
+    return Packed(single.op, UINT32, UINT32, UINT32, single.source)
+
+
+def packs(spec: ScanSpec) -> bool:
+    """Return whether the operation has word arithmetic for small elements, also after a first operand."""
+    single = spec.operation
+    return isinstance(single, Single) and packed_single(single) is not None and spec.start_kind in (None, "value")
+
+
+def packed(spec: ScanSpec, layout: Layout, inputs: Views, outs: Views) -> tuple[ScanSpec, Layout, Views, Views] | None:
+    """Return a scan of columns as one of words; None if words do not hold whole columns of each position, or the
+    operator has no word arithmetic."""
+    single = spec.operation
+    operation = packed_single(single) if isinstance(single, Single) else None
+    if operation is None or not layout.columns or spec.algorithm != "auto" or spec.start_kind in ("memory", "rows"):
+        return None
+    if spec.start is not None and operation.element.kind == "f":
+        return None
+    width = WORD_BYTES // operation.element.size
+    *others, last = layout.columns
+    strides = [step for axis in (*layout.scanned, *others) for step in axis.steps]
+    places = [view.ptr for view in (*inputs, *outs)]
+    if set(last.steps) != {1} or any(n % width for n in (last.extent, *strides, *layout.offsets)):
+        return None
+    if any(place % WORD_BYTES for place in places):
+        return None
+    columns = [*_divided(others, width), *([Axis(last.extent // width, last.steps)] if last.extent > width else [])]
+    offsets = tuple(offset // width for offset in layout.offsets)
+    words = replace(layout, scanned=tuple(_divided(layout.scanned, width)), columns=tuple(columns), offsets=offsets)
+    start = None if spec.start is None else operation.start_of(spec.start[0])
+    views, results = (tuple(replace(view, dtype=UINT32) for view in group) for group in (inputs, outs))
+    return replace(spec, operation=operation, start=start), words, views, results
+
+
+def _divided(axes: Sequence[Axis], width: int) -> list[Axis]:
+    return [Axis(axis.extent, tuple(step // width for step in axis.steps)) for axis in axes]

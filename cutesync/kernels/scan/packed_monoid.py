@@ -1,0 +1,78 @@
+"""Word arithmetic on two or four elements of 32 bits. Device code."""
+
+from __future__ import annotations
+
+import cutlass.cute as cute
+from cutlass import Uint32
+
+from ...dtypes import BY_NAME
+from ...monoid import Monoid
+from ..states import Single
+from .base import Scan
+from .bools import LOW_BITS, ONES
+from .packed import BITWISE, Packed, packed_single
+
+UPPER_BYTES = 0xFF00FF00  # of both halves of a word
+HIGH_BITS = {1: 0x80808080, 2: 0x80008000}  # of each element, by size
+
+
+def packed_monoid(scan: Scan) -> PackedMonoid | None:
+    """The word arithmetic of a scan of elements, whose first operand, if any, is a number; None if there is none."""
+    monoid = scan.monoid
+    if not isinstance(monoid, Monoid) or monoid.transform is not None or scan.start not in (None, "value"):
+        return None
+    found = packed_single(Single(monoid.op, monoid.source, monoid.accumulate, monoid.result))
+    return None if found is None else PackedMonoid(found)
+
+
+def instruction(ptx: str, *operands):
+    """What an instruction makes of some words."""
+    return Uint32(cute.arch.inline_ptx(ptx, write_only_types=[Uint32], read_only_args=list(operands)))
+
+
+class PackedMonoid(Monoid):
+    """The monoid of words. Its elements are words, whatever these hold."""
+
+    def __init__(self, operation: Packed) -> None:
+        super().__init__(operation.op, *[BY_NAME["uint32"]] * 3)
+        self.element, self.is_spread = operation.element, operation.is_spread
+        self.types = (Uint32,) * len(operation.registers)
+        self.opposite = self.element.kind == "b" and BITWISE[self.op.name] == "and"
+        self.commutative = True
+
+    def lift(self, value, index):
+        word = Uint32(value)
+        if self.element.kind == "b":
+            ones = ((((word & Uint32(LOW_BITS)) + Uint32(LOW_BITS)) | word) >> Uint32(7)) & Uint32(ONES)
+            return (ones ^ Uint32(ONES) if self.opposite else ones,)
+        if self.is_spread:
+            return ((word << Uint32(8)) & Uint32(UPPER_BYTES), word & Uint32(UPPER_BYTES))
+        return (word,)
+
+    def combine(self, a, b):
+        return tuple(self.combined(x, y) for x, y in zip(a, b))
+
+    def combined(self, a, b):
+        name = self.op.name
+        if self.element.kind == "b":
+            return a ^ b if name == "xor" else a | b  # "and" is "or" of the opposites
+        if name in ("and", "or", "xor"):
+            return {"and": a & b, "or": a | b, "xor": a ^ b}[name]
+        if name in ("min", "max"):
+            return self.extremum(a, b)
+        high = Uint32(HIGH_BITS[self.element.size])  # no carry leaves an element
+        low = high ^ Uint32(0xFFFFFFFF)
+        return ((a & low) + (b & low)) ^ ((a ^ b) & high)
+
+    def extremum(self, a, b):
+        """NaN propagates."""
+        kind = {"i": "s16x2", "u": "u16x2"}.get(self.element.kind)
+        if kind is None:
+            kind = "NaN.bf16x2" if self.element.name == "bfloat16" else "NaN.f16x2"
+        a, b = (instruction("mov.b32 {$w0}, {$r0};", x) for x in (a, b))  # no operand may be a constant
+        return instruction(f"{self.op.name}.{kind} {{$w0}}, {{$r0}}, {{$r1}};", a, b)
+
+    def lower(self, state):
+        if self.is_spread:
+            return (state[0] >> Uint32(8)) | state[1]
+        return state[0] ^ Uint32(ONES) if self.opposite else state[0]

@@ -1,0 +1,102 @@
+"""Which tiles scan columns of elements of one or two bytes that no words hold whole, because rows begin anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...sizes import ceil_div, power_of_two_below
+from .column_policy import (
+    ENOUGH_TILES,
+    MAX_TILE_GROUP,
+    MIN_TILE_GROUP,
+    MIN_TILE_HEIGHT,
+    RESERVED_BYTES,
+    SMEM_BYTES,
+    TILE_THREADS,
+    WORD_BYTES,
+    ColumnTilePolicy,
+    group_slots,
+)
+from .problem import SMS, Choice, Problem
+
+LANES = (32, 16, 8)  # words of a tile side by side
+FEWER_WORDS = 4  # as idle lanes: what a tile costs whose rows are shorter
+MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
+# Shorter columns, or fewer, are faster element by element (H200, lambda int8 (3, 81522006): 175 us, so 399 us; bool
+# (58, 82): 1.7 us, so 2.6 us). So are tiles that depend on others where rows of results begin anywhere (uint8 (543504,
+# 199): 166 us, so 218 us; int8 (1024, 32768) off by one into words: 46 us, so 38 us).
+MIN_LENGTH, MIN_BYTES = 8, 1 << 20
+MAX_HEIGHT, MAX_STATE_WORDS = 32, 2
+HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
+ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
+# Of a tile whose elements are combined one by one: more passes over them take longer than loads of single elements
+# (H200, lambda uint8 (1605, 1571): 10.2 us, in tiles of columns 7.8 us; by two warps (2, 64, 240837): 54.6 and 64.6).
+MAX_THREADS_OF_ELEMENTS = 64
+MAX_THREADS = 1024  # of an SM: 64 registers each
+
+
+@dataclass(frozen=True)
+class RaggedColumnPolicy(ColumnTilePolicy, kernel=".ragged_columns:RaggedColumnScan"):
+    """As ``ColumnTilePolicy``; ``width`` columns are a word. ``aligned_out``: rows of results begin on words; else
+    neighbouring tiles share the columns of a lane."""
+
+
+def ragged_columns(problem: Problem) -> Choice | None:
+    """Return the policy and the launch, None if words hold whole columns of a row, or where another kernel is
+    better."""
+    width = WORD_BYTES // problem.source
+    if not _suits(problem, width):
+        return None
+    whole = problem.aligned(width) == 0 and (problem.view is not None or problem.inner % width == 0)
+    lanes = min(LANES, key=lambda lanes: (lanes + FEWER_WORDS) * across(problem, width, lanes, whole))
+    chains = problem.rows * across(problem, width, lanes, whole)
+    groups, height = _alone(problem, chains, lanes)
+    alone = height <= MAX_HEIGHT
+    if not problem.packs and (not alone or groups * lanes > MAX_THREADS_OF_ELEMENTS):
+        return None
+    if not alone and not (whole and lanes == LANES[0]):
+        return None
+    if not alone:
+        height = MAX_HEIGHT
+        while height > MIN_TILE_HEIGHT and chains * ceil_div(problem.length, groups * height) < ENOUGH_TILES:
+            height //= 2
+    tiles, threads = ceil_div(problem.length, groups * height), groups * lanes
+    held = (1 if alone else 2) * (height * groups * (lanes + 1) + threads * width * problem.words) * WORD_BYTES
+    blocks = max(1, min(MAX_THREADS // threads, SMEM_BYTES // (held + RESERVED_BYTES)))
+    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(max(1, SMS // chains))))
+    if alone or chains * tiles <= SMS * blocks:
+        group = MAX_TILE_GROUP
+    policy = RaggedColumnPolicy(width, lanes, groups, height, group, blocks, alone, whole)
+    if alone:
+        return Choice(policy, 1, chains)
+    slots = problem.rows * group_slots(tiles, group) * ceil_div(problem.inner, width) * width
+    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)
+
+
+def _suits(problem: Problem, width: int) -> bool:
+    """Return whether the kernel scans such arrays, and faster than others."""
+    alike = problem.sources == problem.results and not problem.several and problem.words <= MAX_STATE_WORDS
+    if not (problem.apart and alike and width > 1 and problem.inner * problem.source >= MIN_ROW_BYTES):
+        return False
+    large = problem.length >= MIN_LENGTH and problem.size_of_results >= MIN_BYTES
+    return large and (problem.vector(problem.inner)[0] < width or problem.aligned(width) is None)
+
+
+def across(problem: Problem, width: int, lanes: int, whole: bool) -> int:
+    """Return how many tiles cover the columns."""
+    return ceil_div(ceil_div(problem.inner, width), lanes if whole else lanes - 1)
+
+
+def _alone(problem: Problem, chains: int, lanes: int) -> tuple[int, int]:
+    """Return how many threads share a column, at least those of a warp, and how many rows each has if a tile has all of
+    them."""
+    groups = max(1, LANES[0] // lanes)
+
+    def height(groups: int) -> int:
+        return ceil_div(ceil_div(problem.length, groups), HEIGHT_UNIT) * HEIGHT_UNIT
+
+    while groups * lanes < TILE_THREADS and height(groups) > MIN_TILE_HEIGHT:
+        if height(groups) <= MAX_HEIGHT and chains * groups * lanes >= ENOUGH_THREADS:
+            break
+        groups *= 2
+    return groups, height(groups)

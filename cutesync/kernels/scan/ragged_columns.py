@@ -1,0 +1,250 @@
+"""Scan along an axis that is not the last, of elements of one or two bytes whose rows begin anywhere in a word.
+
+The tiles, the look-back and the progress are those of ``column_tiles``; a thread has the columns of one word. What
+differs is how words come and go:
+
+    load     a thread copies the aligned word that holds its first column of a row, and the last lane also the word
+             behind it; a barrier later a thread joins its columns from two neighbouring words
+    store    a lane joins the end of the lane before it and the beginning of its own columns to an aligned word
+
+Where rows of results begin on words, threads store their own columns instead. Where they do not, the first lane of a
+tile has the columns of the last lane of the tile beside it once more, and stores nothing. Elements that share their
+word with another row are stored one by one.
+
+Operators with word arithmetic (``packed``) combine the columns of a word at once.
+
+Words hold elements of other tiles: the results must not lie in the memory of the elements.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import replace
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64
+from cutlass.experimental import primitives
+
+from ...block.reduce import state_bytes
+from ...monoid import choose
+from ...warp import Maybe
+from ..coordinates import store
+from ..words import funnel_shift, funnel_shift_left
+from .base import Arguments, Scan, ScanKernel
+from .column_tiles import LOADS, MAX_UNROLL, WORD_BYTES, ColumnTileScan, Member
+from .groups import TileGroups
+from .packed_monoid import packed_monoid
+from .ragged_column_policy import RaggedColumnPolicy
+
+# As ``column_tiles.Part``. ``place`` is where an existing element of the thread's first word lies, with ``rest``
+# elements to the row's end, and ``beyond`` elements before one of the next word. ``skew`` is where the first row begins
+# in its word, in bytes, and ``skew_step`` what each row adds to it; ``valid`` are the columns that exist from the
+# thread's first one on.
+Part = namedtuple(
+    "Part",
+    "tile outer column inside left row count position place step rest beyond skew skew_step valid target target_step",
+)
+
+
+class RaggedColumnScan(ColumnTileScan):
+    """The kernel. ``lanes`` is a power of two of up to 32, and threads fill whole warps. With ``aligned_out`` rows of
+    results begin on words."""
+
+    copies_for_others = True
+
+    def __init__(self, scan: Scan, policy: RaggedColumnPolicy) -> None:
+        self.element, self.size = scan.monoid.source, scan.monoid.source.size
+        self.packed, first_values = packed_monoid(scan), len(scan.monoid.types)
+        self.columns, self.width = policy.width, policy.width if self.packed is None else 1
+        scan = scan if self.packed is None else replace(scan, monoid=self.packed)
+        self.lanes, self.groups, self.height = policy.lanes, policy.groups, policy.height
+        self.group, self.alone, self.stages = policy.group, policy.alone, policy.stages
+        self.halo = 0 if policy.aligned_out else 1  # lanes with columns of the tile beside it
+        self.tile = policy.groups * policy.height  # rows
+        unit = policy.height & -policy.height
+        self.unroll, self.loads = min(MAX_UNROLL, unit), min(LOADS, unit)
+        self.pitch = policy.groups * (policy.lanes + 1)  # words from row to row
+        self.stage = policy.height * self.pitch
+        threads = policy.lanes * policy.groups
+        self.states, self.positions = threads * self.width, 0 if policy.alone else self.tile
+        smem = self.stages * self.stage * WORD_BYTES + 32
+        smem += (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states)
+        ScanKernel.__init__(self, scan, threads, smem, policy.blocks_per_sm)
+        self.first_values = first_values
+
+    def stage_buffers(self, allocator) -> tuple:
+        return (allocator.allocate_array(Int32, self.stages * self.stage, byte_alignment=16),)
+
+    def across(self, a: Arguments):
+        each = (self.lanes - self.halo) * self.columns
+        return Int32((a.inner + (each - 1)) // each)
+
+    def slots(self, a: Arguments, part: Any, tag) -> TileGroups:
+        """The slots of a tile's outer slice, whose columns are a multiple of a word's."""
+        padded = a._replace(inner=(a.inner + (self.columns - 1)) // self.columns * self.width)
+        return TileGroups.make(padded, part.outer, tag, self.scan.monoid.types, self.group)
+
+    def part(self, number, a: Arguments, me: Member) -> Any:
+        chains, across, inner = self.chains(a), self.across(a), Int32(a.inner)
+        tile = number // chains
+        chain = number - tile * chains
+        outer = chain // across
+        word = (chain - outer * across) * (self.lanes - self.halo) + (me.lane - self.halo)
+        column = word * self.columns
+        inside = (column >= 0) & (column < inner)
+        first, row = Int64(tile) * self.tile, me.group * self.height
+        count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
+        left = choose(inside, count - row, Int32(0))
+        row = cutlass.min(row, count - 1)
+        at = self.scan.flip(first + row, a.length)
+        begin, target = self.row_places(a, Int64(outer))
+        existing = cutlass.min(cutlass.max(column, 0), inner - 1)
+        beyond = cutlass.min(column + self.columns, inner - 1) - existing
+        begin += at * a.x_step
+        step, target_step = (-a.x_step, -a.out_step) if self.scan.reverse else (a.x_step, a.out_step)
+        skew, skew_step = self.in_word((a.x + begin).toint()), self.in_word(step * self.size)
+        return Part(
+            tile,
+            outer,
+            word * self.width,
+            inside,
+            left,
+            row,
+            count,
+            first + row,
+            begin + existing,
+            step,
+            inner - existing,
+            beyond,
+            skew,
+            skew_step,
+            inner - column,
+            target + at * a.out_step + column,
+            target_step,
+        )
+
+    def in_word(self, address):
+        """An address, or a number of bytes, modulo a word."""
+        return Int32(Int64(address) & (WORD_BYTES - 1))
+
+    def columns_from(self, column, a: Arguments) -> list:
+        return [cutlass.min(cutlass.max(column + c, 0), Int32(a.inner) - 1) for c in range(self.width)]
+
+    def start(self, a: Arguments, part: Any) -> Maybe:
+        if self.packed is None or self.scan.start is None:
+            return self.carry_in(a, part.outer, part.column)
+        word = self.a_word()
+        elements = cute.recast_tensor(word, self.element.cutlass)
+        for c in range(self.columns):
+            elements[c] = self.element.cutlass(a.init[0])
+        return Maybe((self.packed.lift(word[0], 0),), Boolean(True))
+
+    def a_word(self):
+        """A register. The stride is stated: a mode of one element would get stride 0, which recasting spreads."""
+        return cute.make_rmem_tensor(cute.make_layout((1,), stride=(1,)), Int32)
+
+    # Loading
+
+    def word_in(self, shared, stage, u, me: Member):
+        """Where the word of a thread's row ``u`` lies in shared memory."""
+        return shared.stages[0] + (stage * self.stage + u * self.pitch + me.group * (self.lanes + 1) + me.lane)
+
+    def word_of(self, pointer):
+        """The aligned word that holds what a pointer points to."""
+        return cute.make_ptr(Int32, pointer.toint() & -WORD_BYTES, pointer.memspace, assumed_align=WORD_BYTES)
+
+    def copy_word(self, target, source, rest) -> None:
+        """Copy the word that holds an element, up to the row's end, ``rest`` elements behind the element's place."""
+        count = cutlass.min(self.in_word(source.toint()) + rest * self.size, Int32(WORD_BYTES))
+        primitives.cp_async_shared_global(target, self.word_of(source), WORD_BYTES, "ca", cp_size=count)
+
+    @cute.jit
+    def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        """Start the copies of a thread's words into a stage."""
+        at = part.place
+        for first in cutlass.range(0, self.height, self.loads, unroll=1):
+            for u in cutlass.range_constexpr(self.loads):
+                target, source = self.word_in(shared, stage, first + u, me), a.x + at
+                self.copy_word(target, source, part.rest)
+                if me.lane == self.lanes - 1:
+                    self.copy_word(target + 1, source + part.beyond, part.rest - part.beyond)
+                at += choose(part.row + first + u + 1 < part.count, part.step, Int64(0))
+        cute.arch.cp_async_commit_group()
+
+    def states_of(self, shared, a: Arguments, me: Member, part: Any, stage, first) -> list:
+        rows = []
+        for u in range(self.unroll):
+            words = cute.make_tensor(self.word_in(shared, stage, first + u, me), cute.make_layout((2,)))
+            skew = (part.skew + (first + u) * part.skew_step) & (WORD_BYTES - 1)
+            row = self.a_word()
+            row[0] = funnel_shift(words[0], words[1], skew * 8)
+            rows.append([row if self.packed is not None else cute.recast_tensor(row, self.element.cutlass)])
+        return [self.lifted(row, part.position + first + u, a) for u, row in enumerate(rows)]
+
+    @cute.jit
+    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        cute.arch.cp_async_wait_group(0)
+        cute.arch.sync_threads()  # a thread reads what others copied
+        prefix, total = Maybe(self.nothing(), Boolean(False)), self.nothing()
+        if cutlass.const_expr(self.groups > 1 or not self.alone):
+            prefix, total = self.reduce_rows(shared, a, me, part, stage)
+        return prefix, total
+
+    # Storing
+
+    @cute.jit
+    def publish(self, groups: cutlass.Constexpr, me: Member, part: Any, total):
+        ColumnTileScan.publish(self, groups, me, self.owned(me, part), total)
+
+    @cute.jit
+    def publish_end(self, groups: cutlass.Constexpr, me: Member, part: Any, end: Maybe):
+        ColumnTileScan.publish_end(self, groups, me, self.owned(me, part), end)
+
+    def owned(self, me: Member, part: Any):
+        """The part of a thread whose columns another tile does not have."""
+        return part._replace(inside=part.inside & (me.lane >= self.halo))
+
+    @cute.jit
+    def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage, before: Maybe):
+        states, at = before.state, part.target
+        left = choose(me.lane >= self.halo, part.left, Int32(0))
+        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+            rows = self.states_of(shared, a, me, part, stage, first)
+            for u, row in enumerate(rows):
+                following = (
+                    self.append((first + u > 0) | before.valid, states, row) if u == 0 else self.combine(states, row)
+                )
+                results = self.word_of_results(states if self.scan.exclusive else following)
+                self.store_word(first + u < left, a.out + at, results, part)
+                states = following
+                at += part.target_step
+
+    def word_of_results(self, states):
+        """The results of a thread's columns."""
+        word = self.a_word()
+        results = word if self.packed is not None else cute.recast_tensor(word, self.element.cutlass)
+        for c, state in enumerate(states):
+            results[c] = results.element_type(self.scan.monoid.results_of(state)[0])
+        return word
+
+    @cute.jit
+    def store_word(self, exists, at, results, part: Any):
+        """Store a thread's results of a row. Of an aligned word with results of two threads, the second has it."""
+        skew = Int32(0)
+        own, word = results[0], results[0]
+        if cutlass.const_expr(self.halo > 0):
+            skew = self.in_word(at.toint())
+            word = funnel_shift_left(Int32(cute.arch.shuffle_sync_up(own, 1)), own, skew * 8)
+        later = skew // self.size  # of the thread's columns lie in the next word
+        whole = (part.valid >= self.columns - later) & ((part.column > 0) | (later == 0))
+        if exists & whole:
+            store(self.word_of(at), word)
+        if exists & ((part.column == 0) | (part.valid < 2 * self.columns)):
+            elements = cute.recast_tensor(results, self.element.cutlass)
+            rest_is_whole = part.valid - self.columns >= self.columns - later
+            for c in cutlass.range_constexpr(self.columns):
+                stored = choose(c < self.columns - later, whole, rest_is_whole)
+                if (c < part.valid) & cutlass.not_(stored):
+                    store(at + c, elements[c])
