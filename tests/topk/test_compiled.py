@@ -26,8 +26,8 @@ CASES = [
     ("rows of 256", "float32", 8),
     ("rows of 256", "float64", 8),
     ("rows of 512", "int64", 8),
-    ("rows of 1024", "int8", 32),
-    ("rows of 1024", "float32", 32),
+    ("rows of 1024", "int8", 16),
+    ("rows of 1024", "float32", 16),
 ]
 
 

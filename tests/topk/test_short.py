@@ -31,12 +31,12 @@ def agrees(x: np.ndarray, k: int, axis: int = -1, on=None, **options) -> None:
 
 
 def test_policy():
-    """Up to 32 results of up to 1024 elements of at most 4 bytes are found by a warp; widths divide loads evenly."""
-    assert isinstance(choose(Problem(5, 1024, 4, True, 32, False)).policy, ShortPolicy)
+    """Up to 16 results of up to 1024 elements of at most 4 bytes are found by a warp; widths divide loads evenly."""
+    assert isinstance(choose(Problem(5, 1024, 4, True, 16, False)).policy, ShortPolicy)
     assert isinstance(choose(Problem(5, 512, 8, False, 1, False)).policy, ShortPolicy)
-    for longer in (Problem(5, 1025, 4, True, 32, False), Problem(5, 513, 8, True, 1, False)):
+    for longer in (Problem(5, 1025, 4, True, 16, False), Problem(5, 513, 8, True, 1, False)):
         assert not isinstance(choose(longer).policy, ShortPolicy)
-    for more in (Problem(5, 100, 4, True, 33, False), Problem(5, 100, 4, True, 32, True)):
+    for more in (Problem(5, 100, 4, True, 17, False), Problem(5, 100, 4, True, 16, True)):
         assert not isinstance(choose(more).policy, ShortPolicy)
 
 
@@ -45,7 +45,7 @@ SLOW = {name: pytest.mark.slow for name in DTYPES if name != "float32"}
 
 @pytest.mark.parametrize("dtype", [pytest.param(name, marks=SLOW.get(name, ())) for name in DTYPES])
 def test_every_type(dtype):
-    agrees(data((9, 100), dtype, op="max"), 32)
+    agrees(data((9, 100), dtype, op="max"), 16)
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_random_shapes(seed):
     rng = np.random.default_rng(seed)
     dtype = rng.choice(["int8", "float16", "float32", "uint32", "float64", "int64"])
     length = int(rng.integers(1, 513 if dtype in ("float64", "int64") else 1025))
-    k = int(rng.integers(1, min(32, length) + 1))
+    k = int(rng.integers(1, min(16, length) + 1))
     x = data((int(rng.integers(1, 20)), length + 3), str(dtype), op="max", seed=seed)
     if seed % 2:
         x = (x % 7).astype(dtype)
@@ -67,9 +67,9 @@ def test_equal_elements_zeros_and_nan():
     """More than 32 elements reach the first limit: keys, then indexes are divided. Zeros of both signs are ties."""
     rng = np.random.default_rng(0)
     special = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0], np.float32)
-    agrees(rng.choice(special, (3, 200)), 30)
-    agrees(np.sort(rng.integers(-3, 3, (2, 200)).astype(np.int32), axis=1), 20)
-    agrees(np.full((1, 200), -(2**31), np.int32), 32)
+    agrees(rng.choice(special, (3, 200)), 16)
+    agrees(np.sort(rng.integers(-3, 3, (2, 200)).astype(np.int32), axis=1), 11)
+    agrees(np.full((1, 200), -(2**31), np.int32), 16)
 
 
 @pytest.mark.slow
@@ -103,8 +103,8 @@ def bench() -> faults.Bench:
 
     def right() -> bool:
         with device.forced("emulator"), cs.emulate(), emulator.emulate(schedules=4, seed=3, resident=2):
-            found = [cs.topk(cs.asarray(x), 20) for x in arrays]
-            wanted = [reference.topk(x, 20) for x in arrays]
+            found = [cs.topk(cs.asarray(x), 16) for x in arrays]
+            wanted = [reference.topk(x, 16) for x in arrays]
             return all(np.array_equal(*pair) for both in zip(found, wanted) for pair in zip(*both))
 
     return faults.Bench(right)
@@ -117,7 +117,10 @@ OWN = {
         each(r"bar\.warp\.sync[^;]*;", ""),
         {"race", "uninitialised", faults.RESULT},
     ),
-    "ranks not counted": (every(r"(ld\.shared\.[a-z0-9]+) \t?(%r\d+), [^;]*;", r"mov.b32 \2, 0;"), {"race", faults.RESULT}),
+    "ranks not counted": (
+        every(r"(ld\.shared\.[a-z0-9]+) \t?(%r\d+), [^;]*;", r"mov.b32 \2, 0;"),
+        {"race", faults.RESULT},
+    ),
 }
 
 

@@ -108,8 +108,8 @@ class ShortTopK(TopKKernel):
     def load_vector(self, held, u: int, start) -> None:
         """The elements of vector ``u``, from pointer ``start`` on."""
         dtype, size = self.order.dtype, self.width * self.order.dtype.size
-        # Two words at least, because the DSL gives all elements of a single one the same place. Words of 32 bits, because
-        # elements of a byte would take a register each.
+        # Two words at least: the DSL gives all elements of a single one the same place. Elements of a byte would take
+        # a register each.
         word: Any = dtype.cutlass if dtype.size == 8 else Int32 if size >= 8 else Int16
         words = size // (word.width // 8)
         source = cute.make_ptr(word, start.toint(), cute.AddressSpace.gmem, assumed_align=size)
