@@ -66,7 +66,7 @@ MASK = BY_NAME["uint8"]
 class PipelineSelect(SelectKernel):
     """The kernel, with the sizes of a policy."""
 
-    looks_ahead = publishes = True
+    looks_ahead = publishes = hands_over = True
 
     def __init__(self, selection: Selection, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile

@@ -23,8 +23,8 @@ class Shared:
 
     buffers: tuple
     tiles: TileRing
-    counted: Barriers
-    ready: Barriers
+    counted: Barriers | None
+    ready: Barriers | None
     places: Any
     words: Any
     tags: cute.Tensor
@@ -41,8 +41,8 @@ class Shared:
         return Shared(
             tuple(replace(buffer, start=aligned(stages * buffer.stage_bytes)) for buffer in kernel.buffers),
             TileRing.make(stages, consumers=policy.store_warps),
-            Barriers.make(stages, policy.compact_warps, name="counted"),
-            Barriers.make(stages, 1 + kernel.looks_ahead, name="ready"),
+            Barriers.make(stages, policy.compact_warps, name="counted") if kernel.hands_over else None,
+            Barriers.make(stages, 1 + kernel.looks_ahead, name="ready") if kernel.hands_over else None,
             SmemAllocator().allocate_array(Uint8, max(stages * kernel.places, 1)),
             SmemAllocator().allocate_array(Int64, max(stages * kernel.words, 1)),
             tensor(Int32, kernel.teams),

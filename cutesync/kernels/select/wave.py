@@ -35,6 +35,8 @@ class WaveSelect(PipelineSelect):
     """The kernel, with the sizes of a policy: one team and one stage, whose warps compact and store. ``alone``: there
     is one tile."""
 
+    hands_over = False
+
     def __init__(self, selection: Selection, policy: WavePolicy) -> None:
         super().__init__(selection, policy)
         self.alone, self.publishes = policy.alone, not policy.alone
