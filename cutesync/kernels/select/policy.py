@@ -114,9 +114,9 @@ GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=8)
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
 SMALL = replace(PIPELINE, teams=1, compact_warps=8)
 MIN_LENGTH_OF_TEAMS = 1 << 23
-# A block a tile: arrays of up to ALONE positions have one block. Of more, some 8 to 64 blocks are faster than one for each
-# multiprocessor (H200, half of 2**18 int32 by a callable in a graph: 64 blocks 4.5 us, 128 5.5; of 2**16: 16 blocks 3.3
-# us, 64 3.7; of 2**14: 8 blocks 2.9 us, 16 3.2).
+# A block a tile: arrays of up to ALONE positions have one block. Of more, some 8 to 64 blocks are faster than one for
+# each multiprocessor (H200, half of 2**18 int32 by a callable in a graph: 64 blocks 4.5 us, 128 5.5; of 2**16: 16
+# blocks 3.3 us, 64 3.7; of 2**14: 8 blocks 2.9 us, 16 3.2).
 ALONE, MIN_BLOCKS, MANY_BLOCKS = 4096, 8, 64
 MIN_TILE, WAVE_TILE, MAX_WAVE_TILE = 1024, 4096, 8192
 WAVE_WARPS, WAVE_BYTES = 16, 160 << 10

@@ -86,7 +86,8 @@ class WaveSelect(PipelineSelect):
     @cute.jit
     def add_up(self, shared: cutlass.Constexpr, a: Arguments, tile, lane):
         """One warp: what comes before a tile."""
-        known, counts, lasts = Before.nothing(), *shared.before
+        known = Before.nothing()
+        counts, lasts = shared.before
         if cutlass.const_expr(not self.alone):
             slots, summed = self.slots(a, shared, 0), Int32(0)
             while summed < tile:

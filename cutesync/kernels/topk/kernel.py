@@ -45,6 +45,8 @@ class TopKKernel:
     """The kernel. Its parameters are (x, n, values, indices), of which a call may lack n and values; numbers; the axes
     of the rows; the workspace."""
 
+    policy: Any
+
     def __init__(self, operation: TopK, policy: TopKPolicy) -> None:
         self.operation, self.policy = operation, policy
         self.threads, self.smem, self.warps = policy.threads, policy.smem, policy.threads // LANES
