@@ -36,7 +36,7 @@ def segmented_reduce(
     n: Any = None,
     stream: Stream = None,
 ) -> Any:
-    """Combine the elements of each segment of ``x``. The time does not depend on how long segments are.
+    """Combine the elements of each segment of ``x``. Blocks get equal shares, however long segments are.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def segmented_scan(
     n: Any = None,
     stream: Stream = None,
 ) -> Any:
-    """Scan the elements of each segment of ``x``. The time does not depend on how long segments are.
+    """Scan the elements of each segment of ``x``. Blocks get equal shares, however long segments are.
 
     The arguments are those of ``segmented_reduce``, and ``exclusive``, ``reverse``, ``init`` and ``identity`` those of
     ``scan`` for each segment. Elements that belong to no segment are scanned as segments of their own.
