@@ -4,12 +4,14 @@ Counted are the elements, the mask (a byte an element) and the selected elements
 each run, and its length in int32. Groups: ``mask`` (dtype x size, half selected), ``share`` (1 % and 99 %), ``forms``
 (a callable, indices), ``runs`` (unique elements and lengths, runs of 8 on average) ``keys`` (sums and running sums
 of the same runs by key; of these, the values and the sums are counted, too), ``partition``, ``places`` (``argwhere`` of
-rows of 2**14), ``strided`` (a mask, of a transposed array) and ``rows`` (a callable, by rows of 2**14: packed, and each
-to its own row, filled).
+rows of 2**14), ``strided`` (a mask, of a transposed array), ``rows`` (a callable, by rows of 2**14: packed, and each
+to its own row, filled) and ``small`` (selections, runs and keys from 2**12 to 2**22, into arrays of the caller, also
+in graphs; CUB takes part in these).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,9 +21,11 @@ from reduce import numpy_dtype, power
 DTYPES, QUICK_DTYPES = ("int8", "int16", "int32", "float32", "int64"), ("int32",)
 SIZES, QUICK_SIZES = tuple(1 << k for k in (12, 16, 20, 22, 24)), (1 << 16, 1 << 22)
 LARGE, QUICK_LARGE = 1 << 28, 1 << 26
-GROUPS = ("mask", "share", "forms", "runs", "keys", "partition", "places", "strided", "rows")
+GROUPS = ("mask", "share", "forms", "runs", "keys", "partition", "places", "strided", "rows", "small")
 ROW = 1 << 14
-OURS, BASELINES, ROOFS, RIVALS, QUICK_RIVALS = "cutesync", (), ("copy",), ("torch", "cupy"), ("torch", "cupy")
+SMALL, SMALL_OPS = tuple(1 << k for k in range(12, 23, 2)), ("callable", "mask", "unique", "lengths", "sums", "running")
+SMALL_BARS = Bar("cub", 0.85), Bar("cub", 0.75, measure="graph")
+OURS, BASELINES, ROOFS, RIVALS, QUICK_RIVALS = "cutesync", (), ("copy",), ("cub", "torch", "cupy"), ("torch", "cupy")
 BYTES = {
     "mask": 1.0,
     "callable": 0.0,
@@ -50,9 +54,16 @@ def case(group: str, op: str, n: int, dtype: str, share: float = 0.5, bar: float
     second = second.get(op, "bool" if op in ("partition", "transposed") else None)
     inputs = (((n,), dtype), *((((n,), second),) if second else ()))
     bars = (Bar("floor", bar, "rate"),) if bar else ()
-    rivals = RIVALS if op in ("mask", "partition", "places", "transposed") else ()
+    rivals = QUICK_RIVALS if op in ("mask", "partition", "places", "transposed") else ()
     output = ((n,), "int64") if op == "places" else ((n,), dtype)
     return Case(group, name, f"{op} {share}", inputs, (output,), moved, (OURS, *ROOFS, *rivals), bars, once=True)
+
+
+def small_case(op: str, n: int) -> Case:
+    """A case whose results, the number of them, and lengths or keys are in arrays of the caller."""
+    found = case("small", op, n, "int32", 0.5 if op in ("callable", "mask") else 0.125)
+    outputs = (*found.outputs, ((), "int64"), ((n,), "int32"))
+    return replace(found, outputs=outputs, contestants=(OURS, *ROOFS, "cub"), bars=SMALL_BARS, once=False)
 
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
@@ -72,6 +83,7 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     found += [case("partition", "partition", large, "int32"), case("places", "places", large, "int32")]
     found += [case("strided", "transposed", large, "int32"), case("rows", "packed", large, "int32")]
     found += [case("rows", "apart", large, "int32")]
+    found += [small_case(op, n) for op in SMALL_OPS for n in (QUICK_SIZES if quick else SMALL)]
     return [one for one in found if not dtypes or one.dtype in dtypes]
 
 
@@ -97,14 +109,14 @@ def parts(case: Case) -> tuple[str, float]:
 
 def data(case: Case) -> list[np.ndarray]:
     arrays = block(case.dtype, parts(case)[1], int(case.group != "places"))
-    if case.group == "keys":
+    if parts(case)[0] in ("sums", "running"):
         arrays = arrays[0], arrays[0]
     return [np.resize(array, shape) for array, (shape, _) in zip(arrays, case.inputs)]
 
 
 def reference(case: Case, hosts: list[np.ndarray]) -> np.ndarray:
     """The selected elements; of runs, the first of each; of keys, sums or running sums."""
-    x, op = hosts[0], parts(case)[0]
+    x, (op, share) = hosts[0], parts(case)
     if op == "partition":
         return np.concatenate([x[hosts[1]], x[~hosts[1]]])
     if op == "places":
@@ -115,13 +127,13 @@ def reference(case: Case, hosts: list[np.ndarray]) -> np.ndarray:
         return np.concatenate(
             [np.append(row[row > 0], np.zeros((row <= 0).sum(), x.dtype)) for row in x.reshape(-1, ROW)]
         )
-    if case.group == "keys":
+    if op in ("sums", "running"):
         heads = np.flatnonzero(np.append(True, x[1:] != x[:-1]))
-        if parts(case)[0] == "sums":
+        if op == "sums":
             return np.add.reduceat(hosts[1], heads, dtype=x.dtype)
         total = np.cumsum(hosts[1], dtype=x.dtype)
         return total - np.repeat((total - hosts[1])[heads], np.diff(np.append(heads, len(x))))
-    return x[np.append(True, x[1:] != x[:-1])] if case.group == "runs" else x[x > 0]
+    return x[np.append(True, x[1:] != x[:-1])] if share == 0.125 else x[x > 0]
 
 
 def accuracy(expected: np.ndarray, got: np.ndarray) -> tuple[float, bool]:
@@ -134,7 +146,35 @@ def accuracy(expected: np.ndarray, got: np.ndarray) -> tuple[float, bool]:
 # The contestants: each factory returns a call
 
 
+def ours_small(case, slot, libraries):
+    """A call that writes to arrays of the caller."""
+    cs, op = libraries.cutesync, parts(case)[0]
+    x, out, count, more = map(libraries.ours, (slot.inputs[0], *slot.outputs))
+    options = {"stream": libraries.stream}
+    if op in ("unique", "lengths"):
+        if op == "unique":
+            return lambda: cs.unique_consecutive(x, out=(out, count), **options)
+        return lambda: cs.run_length_encode(x, dtype="int32", out=(out, more, count), **options)
+    if op == "callable":
+        return lambda: cs.select(x, positive, out=(out, count), **options)
+    y = libraries.ours(slot.inputs[1])
+    if op == "mask":
+        return lambda: cs.select(x, y, out=(out, count), **options)
+    if op == "sums":
+        return lambda: cs.reduce_by_key(x, y, out=(more, out, count), **options)
+    return lambda: cs.scan_by_key(x, y, out=out, **options)
+
+
+def cub(case, slot, libraries):
+    op = parts(case)[0]
+    out, count, more = (array.pointer for array in slot.outputs)
+    results = [out] if op == "running" else [out, count] + [more] * (op in ("lengths", "sums"))
+    return libraries.cub.call(op, [*(array.pointer for array in slot.inputs), *results], case.size)
+
+
 def ours(case, slot, libraries):
+    if case.group == "small":
+        return ours_small(case, slot, libraries)
     cs, stream, op = libraries.cutesync, libraries.stream, parts(case)[0]
     x, out = libraries.ours(slot.inputs[0]), libraries.ours(slot.outputs[0])
     if op in ("sums", "running"):
@@ -218,4 +258,4 @@ def cupy(case, slot, libraries):
     return call
 
 
-CONTESTANTS = {OURS: ours, "torch": torch, "cupy": cupy}
+CONTESTANTS = {OURS: ours, "cub": cub, "torch": torch, "cupy": cupy}

@@ -9,6 +9,8 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
+from cutesync.kernels.segments import spec
+from cutesync.runtime import call
 
 from .. import states
 from ..cases import DTYPES, numpy_dtype
@@ -213,3 +215,23 @@ def test_results_that_are_given(small):
     for wrong in (host[0], host[:1], (*host, *host), (host[0], host[1][:9]), (np.zeros(()), host[1])):
         with pytest.raises((ArgumentTypeError, ArgumentValueError)):
             cs.reduce_by_key(keys, x, out=wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["keys", "heads"])
+def test_segments_counted_in_64_bits(monkeypatch, where):
+    """As those of more than 2**31 elements are."""
+    monkeypatch.setattr(spec, "MANY", 1)
+    monkeypatch.setattr(call, "_plans", {})
+    rng = np.random.default_rng(1)
+    x, keys = rng.integers(0, 9, 3000).astype(np.int8), (np.cumsum(rng.random(3000) < 0.2) % 100).astype(np.int8)
+    heads = np.append(True, keys[1:] != keys[:-1])
+    wanted = np.add.reduceat(x.astype(np.int64), np.flatnonzero(heads))
+    with cs.emulate():
+        if where == "keys":
+            found = cs.reduce_by_key(cs.asarray(keys), cs.asarray(x), dtype="int64", size=3000, fill_value=-1)
+            assert (np.asarray(found.values)[len(wanted) :] == -1).all()
+        else:
+            found = cs.segmented_reduce(cs.asarray(x), heads=cs.asarray(heads), dtype="int64")
+        assert int(found.count) == len(wanted)
+        assert np.array_equal(np.asarray(found.values)[: len(wanted)], wanted)

@@ -122,3 +122,26 @@ def test_counts_on_the_device(torch):
     a, v = x.sort().values[::2], x[::3]
     found = cs.searchsorted(a, v, n=torch.tensor(1_000_000, device="cuda"))
     assert torch.equal(found, torch.searchsorted(a[:1_000_000].contiguous(), v.contiguous()))
+
+
+@pytest.mark.slow
+def test_more_than_two_to_the_32_elements(torch):
+    """Segments of int8 that begin, end and lie behind 2**32; sums in int64."""
+    n = (1 << 32) + 5
+    if torch.cuda.mem_get_info()[0] < 4 * n:
+        pytest.skip("too little memory")
+    x = torch.ones(n, dtype=torch.int8, device="cuda")
+    ends = [0, 3, 3, (1 << 31) - 1, (1 << 32) + 1, n]
+    offsets = torch.tensor(ends, device="cuda")
+    wanted = offsets.diff()
+    assert torch.equal(cs.segmented_reduce(x, offsets=offsets, dtype="int64"), wanted)
+    lengths = cs.segmented_reduce(x, lengths=wanted, dtype="int64")
+    assert torch.equal(lengths, wanted)
+    keys = torch.zeros(n, dtype=torch.int8, device="cuda")
+    keys[3 : (1 << 31) - 1] = 1
+    keys[(1 << 32) + 1 :] = 1
+    out = tuple(torch.empty(6, dtype=kind, device="cuda") for kind in (torch.int8, torch.int64))
+    found = cs.reduce_by_key(keys, x, dtype="int64", out=out)
+    assert int(found.count) == 4
+    assert found.keys[:4].tolist() == [0, 1, 0, 1]
+    assert found.values[:4].tolist() == wanted[wanted > 0].tolist()

@@ -123,6 +123,25 @@ def test_heads_and_keys(small):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("room", [900, 50])
+def test_results_of_heads_and_keys_in_arrays_of_the_caller(small, room):
+    """Of any stride, alone or with the count; nothing is written behind their end, and no keys."""
+    x, keys = cs.asarray(np.arange(900, dtype=np.int32)), np.cumsum(np.random.default_rng(3).random(900) < 0.2)
+    heads = np.append(True, keys[1:] != keys[:-1])
+    (wanted,) = reduced(heads, [np.arange(900, dtype=np.int32)])
+    n, key = min(room, len(wanted)), cs.asarray(keys)
+    for where in ({"heads": cs.asarray(heads)}, {"keys": key}, {"keys": (key, key)}):
+        out, count = cs.asarray(np.full(2 * room, -1, np.int32)), cs.asarray(np.int64(0))
+        cs.segmented_reduce(x, out=(out[::2], count), **where)
+        assert int(count) == len(wanted)
+        assert np.array_equal(np.asarray(out)[::2][:n], wanted[:n]) and (np.asarray(out)[1::2] == -1).all()
+        alone = cs.asarray(np.zeros(room, np.int32))
+        found = cs.segmented_reduce(x, out=alone, **where)
+        assert found.values is alone and int(found.count) == len(wanted)
+        assert np.array_equal(np.asarray(alone)[:n], wanted[:n])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_agrees_under_twenty_schedules(name, monkeypatch):
     force(monkeypatch, name)
@@ -147,6 +166,9 @@ def test_refused():
     with cs.emulate():
         for options in ({}, {"offsets": offsets, "heads": x > 1}, {"offsets": x}, {"heads": x}, {"lengths": x}):
             with pytest.raises(ArgumentTypeError):
+                cs.segmented_reduce(x, **options)
+        for options in ({"heads": x > 1, "out": (x, x, x)}, {"keys": x, "out": ()}):
+            with pytest.raises(ArgumentTypeError, match="^out: got a tuple"):
                 cs.segmented_reduce(x, **options)
         for options in ({"offsets": offsets[:0]}, {"heads": x[1:] > 0}):
             with pytest.raises(ArgumentValueError):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cutesync.kernels.select import plan, policy as policies
-from cutesync.kernels.select.policy import Choice, ColumnPolicy, PipelinePolicy, Problem, chosen
+from cutesync.kernels.select.policy import Choice, ColumnPolicy, PipelinePolicy, Problem, WavePolicy, chosen
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -16,16 +16,22 @@ KERNELS = {
     "two blocks": (PipelinePolicy(2, 1, 2, 2, 4, 4), 2),
     "one block": (PipelinePolicy(1, 2, 1, 3, 8, 2), 1),
     "three teams": (PipelinePolicy(3, 1, 1, 2, 16, 6), 2),
+    "a block a tile": (WavePolicy(1, 2, 2, 2, 4, 1), 1 << 20),
+    "one tile": (WavePolicy(1, 3, 3, 32, 16, 1, alone=True), 1),
 }
 
 
 def force(monkeypatch, name: str = "three blocks") -> None:
     """Make every selection of this test run with these sizes."""
     policy, blocks = KERNELS[name]
+    made = policies.choose
 
     def choose(problem: Problem) -> Choice:
-        sizes = replace(policy, gather_warps=2 if problem.strided else 0)
-        return chosen(sizes, problem, blocks)
+        if type(policy) is PipelinePolicy:
+            return chosen(replace(policy, gather_warps=2 if problem.strided else 0), problem, blocks)
+        if problem.strided or problem.filled or problem.rows is not None:
+            return made(problem)
+        return chosen(policy, problem, blocks)
 
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(call, "_plans", {})

@@ -129,6 +129,27 @@ def test_more_than_two_to_the_32_elements(torch):
 
 
 @pytest.mark.slow
+def test_runs_of_more_than_two_to_the_32_elements(torch):
+    """Values, runs and their lengths, which int8 elements give; the last run ends behind 2**32."""
+    n = (1 << 32) + 5
+    if torch.cuda.mem_get_info()[0] < 7 * n:
+        pytest.skip("too little memory")
+    x = torch.ones(n, dtype=torch.int8, device="cuda")
+    ends = [0, 3, (1 << 31) - 1, (1 << 31) + 1, (1 << 32) + 1, n]
+    for first, stop in zip(ends[1::2], ends[2::2]):
+        x[first:stop] = 2
+    room = [torch.empty(9, dtype=kind, device="cuda") for kind in (torch.int8, torch.int64)]
+    runs = cs.run_length_encode(x, out=tuple(room))
+    assert int(runs.count) == 5
+    assert runs.values[:5].tolist() == [1, 2, 1, 2, 1] and runs.lengths[:5].tolist() == np.diff(ends).tolist()
+    unique = cs.unique_consecutive(x, out=room[0])
+    assert unique.exact().tolist() == [1, 2, 1, 2, 1]
+    twos = cs.select(x, lambda value: value > 1)
+    total = (1 << 31) - 4 + (1 << 31)
+    assert int(twos.count) == total and bool((twos.values[:total] == 2).all())
+
+
+@pytest.mark.slow
 def test_coordinates_and_strides_of_more_than_two_to_the_31_elements(torch):
     shape = (3, (1 << 30) + 1)
     if torch.cuda.mem_get_info()[0] < 12 << 30:

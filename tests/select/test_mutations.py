@@ -46,3 +46,30 @@ def test_no_mutant_survives():
 @pytest.mark.parametrize("fault", OWN)
 def test_own_faults_are_found(fault):
     bench().check(*OWN[fault])
+
+
+@functools.cache
+def bench_of_waves() -> faults.Bench:
+    """Two selections by blocks that have a tile each."""
+    x, mask = data(1500, "int32"), np.random.default_rng(4).random(1500) < 0.5
+
+    def right() -> bool:
+        arrays = cs.asarray(x), cs.asarray(mask)
+        found = [cs.select(*arrays) for _ in range(2)]
+        total = mask.sum()
+        return all(np.array_equal(np.asarray(s.values)[:total], x[mask]) and int(s.count) == total for s in found)
+
+    return faults.of_tiles(functools.partial(force, name="a block a tile"), right)
+
+
+OF_WAVES = ("expect_tx +16", "expect_tx -16", "no sync_warp", "no block barrier", "no wait for the launch before")
+OF_WAVES = {name: faults.TILES[name] for name in (*OF_WAVES, "no store", "no look at the barrier")}
+
+
+def test_no_mutant_of_waves_survives():
+    assert bench_of_waves().survivors(OF_WAVES) == []
+
+
+@pytest.mark.parametrize("fault", faults.OF_TILES)
+def test_own_faults_of_waves_are_found(fault):
+    bench_of_waves().check(*faults.OF_TILES[fault])

@@ -12,6 +12,7 @@ from ..compiled import dry, needed, tell_figures, verify
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 LARGE = 1 << 28
 SHAPES = {"array": (LARGE,), "rows": (1 << 14, 1 << 14), "short rows": (1 << 20, 100)}
+SHAPES |= {f"rows of {length}": (1 << 18, length) for length in (256, 512, 1024)}
 CASES = [
     ("array", "float32", 64),
     ("array", "float32", 2048),
@@ -21,6 +22,12 @@ CASES = [
     ("rows", "float32", 64),
     ("rows", "float16", 2048),
     ("short rows", "bfloat16", 8),
+    ("short rows", "bfloat16", 64),
+    ("rows of 256", "float32", 8),
+    ("rows of 256", "float64", 8),
+    ("rows of 512", "int64", 8),
+    ("rows of 1024", "int8", 16),
+    ("rows of 1024", "float32", 16),
 ]
 
 

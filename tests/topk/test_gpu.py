@@ -53,6 +53,18 @@ def test_rows_and_columns_agree(torch):
             agrees(torch, x, min(64, x.shape[axis]), axis)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32", "int64"])
+def test_short_rows_agree(torch, dtype):
+    """A warp for each row; ties, and NaN of floats."""
+    for rows, length, k in ((100_003, 100, 8), (5000, 256, 16), (777, 1000, 12), (3, 1, 1)):
+        x = (torch.randn((rows, length + 1), device="cuda") * 30).round().to(getattr(torch, dtype))
+        if x.is_floating_point():
+            x[::7, ::5] = float("nan")
+        for part in (x[:, :-1], x[:, 1:]):
+            agrees(torch, part, k)
+            agrees(torch, part, k, largest=False)
+
+
 @pytest.mark.slow
 def test_large_arrays_agree_again_and_again(torch):
     x = torch.randn(1 << 28, device="cuda")

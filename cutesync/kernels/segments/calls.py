@@ -46,6 +46,7 @@ class Arguments(NamedTuple):
 
     kind: str
     reduced: bool
+    keyed: bool
     op: Any
     callables: tuple
     inputs: Inputs
@@ -81,13 +82,13 @@ class Call:
         self.given, self.op, self.options = (*given, *self.heads), identify(op), options
         self.callables = identify(callables[0], "transform"), identify(callables[1], "finish")
 
-    def key(self, reduced: bool, equal: Any, equal_nan: Any, limits: tuple) -> Arguments:
+    def key(self, reduced: bool, equal: Any, equal_nan: Any, limits: tuple, keyed: bool = False) -> Arguments:
         """What identifies the call."""
         equal = _equal(equal, len(self.heads))
         operation = self.op, self.callables, self.inputs, self.options
         texts = exact(self.options.init, self.options.identity, limits[1])
         nan = flag(equal_nan, "equal_nan")
-        return Arguments(self.kind, reduced, *operation, len(self.heads), equal, nan, limits, self.n, texts)
+        return Arguments(self.kind, reduced, keyed, *operation, len(self.heads), equal, nan, limits, self.n, texts)
 
     def scanned(self, equal: Any, equal_nan: Any, out: Any, stream: Any) -> Any:
         """Make the call: a result for each position."""
@@ -98,15 +99,18 @@ class Call:
         """Make the call: a result for each segment, of which the host knows the number."""
         return call_of(_FAMILY, self.inputs, self.key(True, None, True, (None, 0, None)), self.given, out, stream)
 
-    def reduced(self, equal: Any, equal_nan: Any, limits: tuple, stream: Any, out: Any = None) -> Any:
+    def reduced(
+        self, equal: Any, equal_nan: Any, limits: tuple, stream: Any, out: Any = None, keyed: bool = True
+    ) -> Any:
         """Make the call: a result for each segment, as many as the kernel finds; the first of its keys with keys.
-        ``limits`` are size and fill value."""
-        count = len(self.heads) if self.kind == "keys" else 0
+        ``limits`` are size and fill value. ``keyed``: keys are written, too."""
+        keyed = keyed and self.kind == "keys"
+        count = len(self.heads) if keyed else 0
         inputs, room = _with_results(self.inputs, count + 1), None
         if out is not None:
             out = _outs(out, inputs.outputs)
             room = arrays.adapter(out[0], "out").view(out[0]).shape[0:1]
-        arguments = self.key(True, equal, equal_nan, (*limits, room))
+        arguments = self.key(True, equal, equal_nan, (*limits, room), keyed)
         *found, total = call_of(_COUNTING, inputs, arguments, self.given, out, stream)
         keys, values = tuple(found[:count]), tuple(found[count:])
         own = values[0] if self.alone else values
@@ -182,7 +186,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
         start=start,
         counted=given.inputs.counted,
         capacity=segments if by_offsets else capacity,
-        keyed=given.kind == "keys",
+        keyed=given.keyed,
         args=given.inputs.numbers,
         segments=counted if heads.kind == "offsets" else 0,
         nothing=_nothing(operation, start or nothing) if by_offsets else None,

@@ -7,7 +7,7 @@ the runs from there on, many at once, until one lies behind the tile:
     bits      32 words: where each of these runs begins in the tile
 
 The run of a position is the number of bits up to it. Where no run of those read together has a result, as where many
-are empty, the warp searches again, so the time does not depend on how long runs are. Where all runs have the same
+are empty, the warp searches again, so empty runs take no more loads than others. Where all runs have the same
 length, a division finds the run of a position.
 """
 

@@ -14,12 +14,12 @@ VECTOR_BYTES = 16
 SHARED_BYTES = 226 << 10
 # More bytes in flight are faster (H200, the same: 8 tiles of 2304 positions 1123 us, 12 of them 865).
 STAGES, MIN_STAGES = 12, 4
-# Multiples of four elements are read in vectors, and odd multiples of these by different banks; 17 and 18 leave room
+# Multiples of four elements are read in vectors, and odd multiples of these by different banks; the others leave room
 # for more stages. The bits of a run are one word.
-RUNS = (20, 18, 17, 12, 4)
-# Warps that count segments, too, read the numbers of all tiles: more of them slow each other (H200, ``reduce_by_key``
-# of 2**28 int32 in runs of 8: two 756 us, four 865).
-LOOK_AHEADS, LOOK_AHEADS_THAT_COUNT = 4, 2
+RUNS = (28, 24, 20, 18, 17, 16, 12, 10, 8, 6, 4)
+# Warps that look ahead read the states of all tiles: more of them slow each other (H200, ``scan_by_key`` of 2**28 int32
+# in runs of 8: two 819 us, four 1005; ``reduce_by_key``: two 689, four 834).
+LOOK_AHEADS = 2
 MAX_RUN_WORDS = 48  # registers of a lane's run
 
 
@@ -119,22 +119,30 @@ def _gathered(policy: PipelinePolicy) -> PipelinePolicy:
 WARPS = ((4, _usual), (8, _fewer), (1 << 10, _fewest))
 
 
-def choose(problem: Problem) -> Choice:
-    """Return the policy and the launch of a problem."""
-    words = sum(max(size, 4) // 4 for size in problem.sources)
-    members = problem.length + problem.segments
+def sized(problem: Problem, run: int) -> PipelinePolicy:
+    """Return the policy of lanes that have ``run`` positions, with as many stages as there is shared memory for."""
     kind = MergedPolicy if problem.offsets else PipelinePolicy
     few = next(warps for words, warps in WARPS if problem.words <= words)
-    for run in RUNS:
-        ahead = LOOK_AHEADS_THAT_COUNT if problem.found else LOOK_AHEADS
-        policy = few(kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES, look_aheads=ahead))
-        if problem.strided:
-            policy = _gathered(policy)
-        many = ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
-        if many and run * words <= MAX_RUN_WORDS and policy.bytes(problem) <= SHARED_BYTES:
-            break
-    if policy.bytes(problem) > SHARED_BYTES:
-        policy = replace(policy, stages=MIN_STAGES)
+    policy = few(kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES, look_aheads=LOOK_AHEADS))
+    policy = _gathered(policy) if problem.strided else policy
+    while policy.bytes(problem) > SHARED_BYTES and policy.stages > MIN_STAGES:
+        policy = replace(policy, stages=policy.stages - 2)
+    return policy
+
+
+def choose(problem: Problem) -> Choice:
+    """Return the policy and the launch of a problem: the most positions in the ring, in the largest tiles."""
+    members = problem.length + problem.segments
+    words = sum(max(size, 4) // 4 for size in problem.sources)
+    policies = [sized(problem, run) for run in RUNS]
+    fitting = [
+        policy
+        for policy in policies
+        if ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
+        and policy.run * words <= MAX_RUN_WORDS
+        and policy.bytes(problem) <= SHARED_BYTES
+    ]
+    policy = max(fitting or policies[-1:], key=lambda policy: (policy.stages * policy.tile, policy.tile))
     if policy.bytes(problem) > SHARED_BYTES:
         came = f"{sum(problem.sources) + sum(problem.apart)} bytes at each position"
         raise ArgumentValueError(explain("x", came, "fewer, or smaller states"))

@@ -63,7 +63,7 @@ def run_length_decode(
     out: Array = None,
     stream: Stream = None,
 ) -> Any:
-    """Return each of ``values`` as often as ``lengths`` says. The time does not depend on how long runs are.
+    """Return each of ``values`` as often as ``lengths`` says. Blocks get equal shares, however long runs are.
 
     Parameters
     ----------

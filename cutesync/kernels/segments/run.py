@@ -198,7 +198,7 @@ class ChunkRuns:
     ):
         """Store the keys of the segments that begin in the chunk, and the results of those before them. ``before`` is
         the state before the chunk, ``total`` its own; ``opens``: a segment begins at its first position."""
-        begun, count, keys = before.state[0], Int32(choose(total.valid, total.state[0], 0)), len(a.keys)
+        begun, count, keys = before.state[0], choose(total.valid, Int32(total.state[0]), Int32(0)), len(a.keys)
         values = targets[keys:]
         if (lane == 0) & (count > 0):
             state = prepend(before.valid, before.state[1:], self.numbers(values, 0), self.states.ordered)

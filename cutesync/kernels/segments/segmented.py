@@ -36,7 +36,7 @@ def segmented_reduce(
     n: Any = None,
     stream: Stream = None,
 ) -> Any:
-    """Combine the elements of each segment of ``x``. The time does not depend on how long segments are.
+    """Combine the elements of each segment of ``x``. Blocks get equal shares, however long segments are.
 
     Parameters
     ----------
@@ -50,7 +50,9 @@ def segmented_reduce(
         segments begin; the first element does. ``keys``: as for ``reduce_by_key``.
     init : None, or a state that comes before the first element of each segment: a number, or a tuple of them. It is the
         result of an empty segment, which is else that of ``identity``, or of the operator's identity.
-    out : with offsets or lengths, an array that is written and returned, of the length of the result.
+    out : an array of one axis and any stride, or a tuple of them, that is written instead of a new one. With offsets
+        or lengths it has the length of the result, and is returned. With heads or keys it has any length; one more
+        array in the tuple, of int64 and no axes, gets the count.
     n : an int, or a 0-d array of int64 on the device. With heads or keys, only the first ``n`` positions count. With
         offsets or lengths, only the first ``n`` segments are there (the ``count`` of ``run_length_encode``, for
         example): results from ``n`` on are not written.
@@ -67,9 +69,8 @@ def segmented_reduce(
     call = Call(where, x, op, (transform, finish), args, options, n)
     if where[0] in ("offsets", "lengths"):
         return call.reduced_by_offsets(out, stream)
-    if out is not None:
-        raise ArgumentTypeError(explain("out", "an array", f"None with {where[0]}=", "the number is on the device"))
-    found = call.reduced(None, True, (None, 0), stream)
+    out = out if out is None or isinstance(out, (tuple, list)) else (out,)
+    found = call.reduced(None, True, (None, 0), stream, out, keyed=False)
     return found[1] if type(found) is tuple else Selected(found.values, found.count)
 
 
@@ -94,7 +95,7 @@ def segmented_scan(
     n: Any = None,
     stream: Stream = None,
 ) -> Any:
-    """Scan the elements of each segment of ``x``. The time does not depend on how long segments are.
+    """Scan the elements of each segment of ``x``. Blocks get equal shares, however long segments are.
 
     The arguments are those of ``segmented_reduce``, and ``exclusive``, ``reverse``, ``init`` and ``identity`` those of
     ``scan`` for each segment. Elements that belong to no segment are scanned as segments of their own.

@@ -26,34 +26,31 @@ every element, and its mask, is read once, and every selected element is written
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint8
-from cutlass.memory import SmemAllocator
+from cutlass import Int32, Int64
 
 from ...dtypes import BY_NAME, DType
 from ...errors import ArgumentValueError, explain
-from ...sync.barrier import Barriers
 from ...sync.gather import Slots
 from ...sync.roles import Role, Roles
-from ...sync.tiles import DONE, TileRing
+from ...sync.tiles import DONE
 from ...sync.wait import in_role
 from ...warp import LANES
 from ..gather import Tile
 from ..tiled import take_tiles
 from .base import Arguments, SelectKernel
 from .by_rows import begin_row, of_row, report_row
-from .chunk import Chunk, ChunkCompactor, cells, put
+from .chunk import Chunk, ChunkCompactor, put
 from .fill import fill_rest
 from .policy import PipelinePolicy
-from .shared import Control, Shared, tensor
+from .shared import Control, Shared
 from .spec import Selection
 from .store import (
     Part,
-    put_last_length,
     put_long,
+    report,
     store_indices,
     store_lengths,
     store_ranks,
@@ -69,7 +66,7 @@ MASK = BY_NAME["uint8"]
 class PipelineSelect(SelectKernel):
     """The kernel, with the sizes of a policy."""
 
-    looks_ahead = True
+    looks_ahead = publishes = hands_over = True
 
     def __init__(self, selection: Selection, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
@@ -82,9 +79,7 @@ class PipelineSelect(SelectKernel):
         held = (*selection.sources, *((MASK,) * masked))
         pitches = {dtype: self.chunk + self.padding(dtype) for dtype in held}
         self.buffers = tuple(TileBuffer(dtype, self.chunks * pitches[dtype], self.heads) for dtype in held)
-        warps = {"control": len(Control), "compact": policy.compact_warps, "store": policy.store_warps}
-        warps |= {"gather": policy.gather_warps} if selection.layout else {}
-        self.roles = Roles(*(Role(name, self.teams * each) for name, each in warps.items()))
+        self.roles = self.warp_roles(selection)
         # of a stage: places, and words of rows
         self.places, self.words = self.tile * selection.located, self.tile // LANES * selection.inverse
         smem = sum(buffer.stage_bytes for buffer in self.buffers) + self.places + 8 * self.words
@@ -92,29 +87,16 @@ class PipelineSelect(SelectKernel):
         super().__init__(selection, self.roles.threads, self.stages * smem + 128 * (len(self.buffers) + 2))
         self.compactor = ChunkCompactor(self.where, policy.rows)
 
+    def warp_roles(self, selection: Selection) -> Roles:
+        """The roles of a block's warps."""
+        policy = self.policy
+        warps = {"control": len(Control), "compact": policy.compact_warps, "store": policy.store_warps}
+        warps |= {"gather": policy.gather_warps} if selection.layout else {}
+        return Roles(*(Role(name, self.teams * each) for name, each in warps.items()))
+
     @cute.jit
     def body(self, a: Arguments):
-        stages = self.stages
-        buffers = tuple(
-            replace(
-                buffer, start=SmemAllocator().allocate_array(Uint8, stages * buffer.stage_bytes, byte_alignment=128)
-            )
-            for buffer in self.buffers
-        )
-        shared = Shared(
-            buffers,
-            TileRing.make(stages, consumers=self.policy.store_warps),
-            Barriers.make(stages, self.policy.compact_warps, name="counted"),
-            Barriers.make(stages, 1 + self.looks_ahead, name="ready"),
-            SmemAllocator().allocate_array(Uint8, max(stages * self.places, 1)),
-            SmemAllocator().allocate_array(Int64, max(stages * self.words, 1)),
-            tensor(Int32, self.teams),
-            tensor(Int32, stages * self.chunks),
-            tensor(Int32, stages * self.chunks),
-            tensor(Int32, stages * (self.chunks + 1)),
-            Before(tensor(Int64, stages), tensor(Int64, stages)),
-            Barriers.make(stages, self.policy.gather_warps, name="gathered") if self.gather else None,
-        )
+        shared = Shared.make(self)
         cute.arch.sync_threads()
         compact, store, gather = self.policy.compact_warps, self.policy.store_warps, self.policy.gather_warps
         self.roles.run(
@@ -213,21 +195,27 @@ class PipelineSelect(SelectKernel):
     @cute.jit
     def compact(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
         """A team's warp: chunks ``warp``, ``warp + compact_warps``, ... of each tile of the team."""
-        lane, tallies, nears = cute.arch.lane_idx(), shared.tallies, shared.nears
+        lane = cute.arch.lane_idx()
         at = shared.tiles.first(team)
         while at.number != DONE:
             if cutlass.const_expr(self.gather is not None):
                 shared.gathered.await_phase(at.stage, at.parity)
-            own, number = self.inside(a, at.number)
-            for chunk in cutlass.range(warp, self.existing(a, number), self.policy.compact_warps, unroll=1):
-                begins = self.begins(shared, self.arrays(own), at.stage, chunk)
-                here = Chunk(begins, *self.extent(a, number, chunk), *self.places_of(shared, at.stage, chunk))
-                tally, near = self.compactor.compact(here, own.where, lane)
-                if lane == 0:
-                    tallies[at.stage * self.chunks + chunk] = tally
-                    nears[at.stage * self.chunks + chunk] = near
+            self.compact_tile(shared, a, at, team, warp, lane)
             shared.counted[at.stage].arrive_once()
             at = shared.tiles.next(at, self.teams)
+
+    @cute.jit
+    def compact_tile(self, shared: cutlass.Constexpr, a: Arguments, at, team, warp, lane):
+        """A team's warp: its chunks of a tile."""
+        tallies, nears = shared.tallies, shared.nears
+        own, number = self.inside(a, at.number)
+        for chunk in cutlass.range(warp, self.existing(a, number), self.policy.compact_warps, unroll=1):
+            begins = self.begins(shared, self.arrays(own), at.stage, chunk)
+            here = Chunk(begins, *self.extent(a, number, chunk), *self.places_of(shared, at.stage, chunk))
+            tally, near = self.compactor.compact(here, own.where, lane)
+            if lane == 0:
+                tallies[at.stage * self.chunks + chunk] = tally
+                nears[at.stage * self.chunks + chunk] = near
 
     def existing(self, a: Arguments, number):
         """How many chunks of a tile, by its number in the row, have positions that exist."""
@@ -261,22 +249,27 @@ class PipelineSelect(SelectKernel):
 
     @cute.jit
     def publish(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
-        tallies, known, chunks = shared.tallies, shared.inside, self.chunks
         at = shared.tiles.first(team)
         while at.number != DONE:
             shared.counted.await_phase(at.stage, at.parity)
-            tally = Int32(0)
-            if lane < self.existing(a, self.inside(a, at.number)[1]):
-                tally = tallies[at.stage * chunks + lane]
-            before, through = scan_chunks(tally, lane, self.chunk, self.lengths)
-            slots = self.slots(a, shared, team)
-            if lane < chunks:
-                known[at.stage * (chunks + 1) + lane] = before
-            if lane == chunks - 1:
-                known[at.stage * (chunks + 1) + chunks] = through
-                slots.publish(at.number, (through,))
+            self.publish_tile(shared, a, at, team, lane)
             shared.ready[at.stage].arrive_once()
             at = shared.tiles.next(at, self.teams)
+
+    @cute.jit
+    def publish_tile(self, shared: cutlass.Constexpr, a: Arguments, at, team, lane):
+        """Add up the tallies of a tile's chunks, and publish that of the tile."""
+        tallies, known, chunks = shared.tallies, shared.inside, self.chunks
+        tally = Int32(0)
+        if lane < self.existing(a, self.inside(a, at.number)[1]):
+            tally = tallies[at.stage * chunks + lane]
+        before, through = scan_chunks(tally, lane, self.chunk, self.lengths)
+        if lane < chunks:
+            known[at.stage * (chunks + 1) + lane] = before
+        if lane == chunks - 1:
+            known[at.stage * (chunks + 1) + chunks] = through
+            if cutlass.const_expr(self.publishes):
+                self.slots(a, shared, team).publish(at.number, (through,))
 
     @cute.jit
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
@@ -382,13 +375,3 @@ class PipelineSelect(SelectKernel):
             total = add_tile(before, self.tally(shared, at.stage), Int64(number) * self.tile, self.lengths)
             last = at.number == self.tiles(a) - 1
             report_row(a, own, self.selection, total, last, warp, self.policy.store_warps, lane)
-
-
-@cute.jit
-def report(a: Arguments, all_of_them: Before, places: cutlass.Constexpr):
-    """One thread: store how many positions are selected, and the length of the last run."""
-    count = all_of_them.count
-    cells(Int64, a.found.toint(), 1, cute.AddressSpace.gmem)[0] = count
-    if cutlass.const_expr(places):
-        if (count > 0) & (count <= a.capacity):
-            put_last_length(a, all_of_them)

@@ -129,6 +129,7 @@ def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
         selection.located,
         selection.inverse,
         spec.rows if selection.rows else None,
+        selection.filled,
     )
 
     def prepared(choice: Choice) -> Run:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ...errors import ArgumentValueError, explain
-from ...sizes import ceil_div, power_of_two_below
+from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
@@ -25,7 +25,8 @@ MIN_ROWS = 4  # of a chunk, if their elements fit
 class Problem:
     """``length`` positions with elements of ``sizes`` bytes, and a ``mask``. ``strided``: elements are gathered.
     ``heads``: the first elements of runs are selected. ``located``: the places of selected elements are kept;
-    ``inverse``: the words of rows, too. Of a selection by rows, ``length`` is that of each of ``rows``."""
+    ``inverse``: the words of rows, too. ``filled``: what lies behind the selected elements is written. Of a selection
+    by rows, ``length`` is that of each of ``rows``."""
 
     length: int
     sizes: tuple[int, ...]
@@ -35,6 +36,7 @@ class Problem:
     located: bool = False
     inverse: bool = False
     rows: int | None = None
+    filled: bool = False
 
     @property
     def bytes(self) -> float:
@@ -71,6 +73,14 @@ P = TypeVar("P", bound=PipelinePolicy)
 
 
 @dataclass(frozen=True)
+class WavePolicy(PipelinePolicy, kernel=".wave:WaveSelect"):
+    """A block for each tile, whose ``compact_warps`` warps compact its chunks and store them. ``alone``: there is one
+    tile."""
+
+    alone: bool = False
+
+
+@dataclass(frozen=True)
 class ColumnPolicy(PipelinePolicy, kernel=".columns:ColumnSelect"):
     """The same for arrays whose neighbours in memory are in columns side by side: ``chunks`` is 32."""
 
@@ -100,8 +110,16 @@ ONE_TEAM = replace(PIPELINE, teams=1, compact_warps=8, store_warps=8)
 RUNS_BYTES = 56 << 10  # of a tile where runs are all that is asked for: 354 us with one team instead of 390
 # Strided arrays: one team, as most of the warps bring elements.
 GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=8)
-# Arrays of a tile or two for each multiprocessor: smaller blocks start sooner.
+# Arrays of a tile or two for each multiprocessor: smaller blocks start sooner. Of some eight tiles, where one team
+# selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
 SMALL = replace(PIPELINE, teams=1, compact_warps=8)
+MIN_LENGTH_OF_TEAMS = 1 << 23
+# A block a tile: arrays of up to ALONE positions have one block. Of more, some 8 to 64 blocks are faster than one for
+# each multiprocessor (H200, half of 2**18 int32 by a callable in a graph: 64 blocks 4.5 us, 128 5.5; of 2**16: 16
+# blocks 3.3 us, 64 3.7; of 2**14: 8 blocks 2.9 us, 16 3.2).
+ALONE, MIN_BLOCKS, MANY_BLOCKS = 4096, 8, 64
+MIN_TILE, WAVE_TILE, MAX_WAVE_TILE = 1024, 4096, 8192
+WAVE_WARPS, WAVE_BYTES = 16, 160 << 10
 # Columns of at least so many positions, in arrays of at least so many: two launches more.
 MIN_COLUMN, MIN_COLUMNS, MIN_LENGTH = 64, 8, 1 << 16
 COUNT_WARPS = 8
@@ -120,8 +138,28 @@ def chosen(policy: PipelinePolicy, problem: Problem, blocks: int = SMS) -> Choic
     return Choice(policy, max(1, tiles), max(1, min(blocks, tiles)))
 
 
+def wave(problem: Problem) -> Choice | None:
+    """Return the launch of a block for each tile, if the array is short enough for that."""
+    if problem.rows is not None or problem.strided or problem.filled:
+        return None
+    alone, length = problem.length <= ALONE, problem.length
+    least = length if alone else max(ceil_div(length, MANY_BLOCKS), min(ceil_div(length, MIN_BLOCKS), WAVE_TILE))
+    tile = min(power_of_two(max(least, MIN_TILE)), MAX_WAVE_TILE)
+    if ceil_div(length, tile) > SMS:
+        return None
+    rows = min(most_rows(problem), max(MIN_ROWS, tile // (WAVE_WARPS * LANES)))
+    chunks = tile // (rows * LANES)
+    if chunks > LANES or tile * problem.bytes > WAVE_BYTES:
+        return None
+    policy = WavePolicy(1, chunks, chunks, chunks, rows, 1, alone=alone)
+    return chosen(policy, problem)
+
+
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
+    found = wave(problem)
+    if found is not None:
+        return found
     base, stage = GATHERED if problem.strided else PIPELINE, STAGE_BYTES
     if problem.heads and not problem.located and not problem.strided:
         base, stage = ONE_TEAM, RUNS_BYTES
@@ -134,8 +172,9 @@ def choose(problem: Problem) -> Choice:
         spread = problem.length * 2 - 1  # as a power of two below: a tile for each row
     most = min(power_of_two_below(int(stage / problem.bytes)), MAX_TILE)
     spread = power_of_two_below(spread)
-    if spread <= most and not problem.strided and problem.rows is None:
-        base = SMALL
+    if not problem.strided and problem.rows is None:
+        few = base is PIPELINE and problem.length < MIN_LENGTH_OF_TEAMS
+        base = SMALL if few or spread <= most else base
     return chosen(sized(base, problem, min(most, spread)), problem)
 
 

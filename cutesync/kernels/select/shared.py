@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
 import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint8
 from cutlass.memory import SmemAllocator
 
 from ...sync.barrier import Barriers
@@ -22,8 +23,8 @@ class Shared:
 
     buffers: tuple
     tiles: TileRing
-    counted: Barriers
-    ready: Barriers
+    counted: Barriers | None
+    ready: Barriers | None
     places: Any
     words: Any
     tags: cute.Tensor
@@ -32,6 +33,30 @@ class Shared:
     inside: cute.Tensor
     before: Before
     gathered: Barriers | None
+
+    @staticmethod
+    def make(kernel: Any) -> Shared:
+        """The shared memory of a ``pipeline.PipelineSelect``. In all threads; one block barrier must follow."""
+        stages, chunks, policy = kernel.stages, kernel.chunks, kernel.policy
+        return Shared(
+            tuple(replace(buffer, start=aligned(stages * buffer.stage_bytes)) for buffer in kernel.buffers),
+            TileRing.make(stages, consumers=policy.store_warps),
+            Barriers.make(stages, policy.compact_warps, name="counted") if kernel.hands_over else None,
+            Barriers.make(stages, 1 + kernel.looks_ahead, name="ready") if kernel.hands_over else None,
+            SmemAllocator().allocate_array(Uint8, max(stages * kernel.places, 1)),
+            SmemAllocator().allocate_array(Int64, max(stages * kernel.words, 1)),
+            tensor(Int32, kernel.teams),
+            tensor(Int32, stages * chunks),
+            tensor(Int32, stages * chunks),
+            tensor(Int32, stages * (chunks + 1)),
+            Before(tensor(Int64, stages), tensor(Int64, stages)),
+            Barriers.make(stages, policy.gather_warps, name="gathered") if kernel.gather else None,
+        )
+
+
+def aligned(count: int) -> cute.Pointer:
+    """So many bytes of shared memory, at a multiple of 128."""
+    return SmemAllocator().allocate_array(Uint8, count, byte_alignment=128)
 
 
 def tensor(kind, count: int) -> cute.Tensor:

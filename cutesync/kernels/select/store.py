@@ -153,3 +153,13 @@ def store_lengths(out, part: Part, last, lane):
     load = lambda rank: place(rank + 1) - place(rank)  # noqa: E731
     store = lambda rank, length: put_length(out, part.offset + rank, length)  # noqa: E731
     store_by_rank(load, store, Int32(part.offset & (LANES - 1)), stop - 1, lane)
+
+
+@cute.jit
+def report(a, all_of_them: Before, places: cutlass.Constexpr):
+    """One thread: store how many positions are selected, and the length of the last run."""
+    count = all_of_them.count
+    cells(Int64, a.found.toint(), 1, cute.AddressSpace.gmem)[0] = count
+    if cutlass.const_expr(places):
+        if (count > 0) & (count <= a.capacity):
+            put_last_length(a, all_of_them)

@@ -45,6 +45,8 @@ class TopKKernel:
     """The kernel. Its parameters are (x, n, values, indices), of which a call may lack n and values; numbers; the axes
     of the rows; the workspace."""
 
+    policy: Any
+
     def __init__(self, operation: TopK, policy: TopKPolicy) -> None:
         self.operation, self.policy = operation, policy
         self.threads, self.smem, self.warps = policy.threads, policy.smem, policy.threads // LANES
@@ -79,19 +81,21 @@ class TopKKernel:
     @cute.kernel
     def kernel(self, arrays: tuple, numbers: tuple, axes: tuple, scratch: cute.Pointer, counters: cute.Pointer):
         await_launches()
-        x, n, values, indices = arrays
-        length, wanted, offset, step, value_step, index_step, splits = numbers
-        if cutlass.const_expr(self.operation.counted):
-            length = cutlass.min(cutlass.max(Int64(element(n)), Int64(0)), length)
-        block = cute.arch.block_idx()[0]
+        block, splits = cute.arch.block_idx()[0], numbers[-2]
         number = Int32(block // splits)
+        row = self.row_of(arrays, numbers, axes, number, (scratch, counters))
+        self.body(row, number, block % splits, splits)
+
+    def row_of(self, arrays: tuple, numbers: tuple, axes: tuple, number, memory: tuple) -> Arguments:
+        """The arguments of row ``number``."""
+        x, n, values, indices = arrays
+        length, wanted, offset, step, value_step, index_step, *_ = numbers
+        if self.operation.counted:
+            length = cutlass.min(cutlass.max(Int64(element(n)), Int64(0)), length)
         at, value_at, index_at = Axes(axes, self.policy.rank, 3).offsets(number)
         values = values + (value_at + offset * value_step)
         indices = indices + (index_at + offset * index_step)
-        row = Arguments(
-            x + at, values, indices, self.index(length), wanted, (step, value_step, index_step), scratch, counters
-        )
-        self.body(row, number, block % splits, splits)
+        return Arguments(x + at, values, indices, self.index(length), wanted, (step, value_step, index_step), *memory)
 
     @cute.jit
     def body(self, a: Arguments, number, split, splits):

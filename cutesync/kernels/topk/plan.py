@@ -15,11 +15,11 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...runtime.layout import Axis, axes_of, merged
 from ..axes import numbers, parameters
-from .policy import MAX_WANTED, Choice, Problem, TopKPolicy, choose
+from .policy import MAX_WANTED, Choice, Problem, ShortPolicy, TopKPolicy, choose
 from .spec import TopK, TopKSpec
 
-NUMBERS = ("length", "wanted", "offset", "step", "value_step", "index_step", "splits")
-KINDS = ("Int64", "Int32", "Int64", "Int64", "Int64", "Int64", "Int32")
+NUMBERS = ("length", "wanted", "offset", "step", "value_step", "index_step", "splits", "rows")
+KINDS = ("Int64", "Int32", "Int64", "Int64", "Int64", "Int64", "Int32", "Int32")
 COUNTERS = 8, 16  # bytes for a row, and for each of its blocks
 
 
@@ -37,7 +37,7 @@ def _claim(counter_bytes: int, scratch_bytes: int, ordinal: int, stream: int) ->
     return _Memory((counters.addresses[0], scratch.addresses[1]), (counters, scratch))
 
 
-def kernel_spec(policy: TopKPolicy, operation: TopK) -> KernelSpec:
+def kernel_spec(policy: TopKPolicy | ShortPolicy, operation: TopK) -> KernelSpec:
     """Return the kernel of a policy."""
     kinds = operation.dtype, INT64, operation.dtype, INT64
     arrays = [Pointer(name, kind) for name, kind in zip(("x", "n", "values", "indices"), kinds)]
@@ -87,13 +87,13 @@ def _launch(
     kernel = kernel_spec(policy, spec.operation)
     wanted, offset = part
     axis, splits = spec.axis, choice.splits
-    given = spec.length, wanted, offset, *(each[axis] for each in steps), splits
+    count = math.prod(row.extent for row in rows)
+    given = spec.length, wanted, offset, *(each[axis] for each in steps), splits, count
     values: dict[str, Any] = dict(zip(NUMBERS, given))
     axes = [p.name for p in kernel.parameters if p.name.startswith("axis")]
     values |= dict(zip(axes, numbers(rows, policy.rank, 3, False)))
     claim = None
     if policy.split:
-        count = choice.grid // splits
         words = 2 if policy.wide or policy.key_bytes == 8 else 1
         counters = count * (COUNTERS[0] + COUNTERS[1] * splits)
         claim = functools.partial(_claim, counters, count * splits * (wanted + wanted // 4) * 8 * words)

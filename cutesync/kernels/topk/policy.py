@@ -27,6 +27,12 @@ FIRST_MILESTONE, MILESTONE_STEP, MILESTONE_PARTS = (
 )  # blocks that share a row exchange bounds after 1, 8, 15 / 16
 MIN_CHUNKS = 4  # of a warp, where several blocks share a row
 NARROW_INDEX = 1 << 31
+SHORT_WARPS = 8  # of a block whose warps have a row each
+SHORT_WORDS = 32  # registers of a lane for the elements of its row
+# The lane whose greatest element is the limit is in the middle at most: of random rows, some 22 elements then reach it.
+# With 32 results of rows of 1024 int8 it is the last one, and the search for a better limit takes twice as long as
+# blocks do (H200: 2472 us, 1272).
+MAX_SHORT_WANTED = LANES // 2
 
 
 @dataclass(frozen=True)
@@ -72,16 +78,49 @@ class TopKPolicy(Policy, kernel=".kernel:TopKKernel"):
 
 
 @dataclass(frozen=True)
+class ShortPolicy(Policy, kernel=".short:ShortTopK"):
+    """Warps that have a row each: a lane holds ``unroll`` vectors of ``width`` elements."""
+
+    width: int
+    unroll: int
+    key_bytes: int
+    blocks_per_sm: int
+    rank: int = 1
+    split = wide = False
+
+    @property
+    def smem(self) -> int:
+        """The bytes of shared memory: a candidate a lane."""
+        return SHORT_WARPS * LANES * (self.key_bytes + 4) + 32
+
+
+@dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``splits`` blocks a row."""
 
-    policy: TopKPolicy
+    policy: TopKPolicy | ShortPolicy
     splits: int
     grid: int
 
 
+def short(problem: Problem) -> Choice | None:
+    """Return the launch of warps that have a row each, if rows are short enough for them."""
+    each = power_of_two(max(1, ceil_div(problem.length, LANES)))
+    words = max(1, problem.size // 4) * each
+    if problem.after or problem.wanted > MAX_SHORT_WANTED or words > SHORT_WORDS:
+        return None
+    width = min(each, VECTOR_BYTES // problem.size) if problem.neighbours else 1
+    width = 1 if width * problem.size < 4 else width
+    blocks = 4 if words <= SHORT_WORDS // 2 else 3
+    policy = ShortPolicy(width, each // width, 8 if problem.size == 8 else 4, blocks)
+    return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS))
+
+
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
+    found = short(problem)
+    if found is not None:
+        return found
     size, vectors, keep = problem.size, problem.neighbours, problem.wanted + problem.wanted // 4
     width = VECTOR_BYTES // size if vectors else 1
     unroll = (2 if size == 1 else 4) if vectors else 8

@@ -1,0 +1,98 @@
+"""Selections of short arrays: a block a tile, and every block adds up the tallies of the tiles before its own.
+
+    one warp     takes a tile number from an atomic, and copies the tile to shared memory
+    all warps    compact its chunks
+    one warp     publishes the tile's tally; another one adds up those of the tiles before it
+    all warps    store
+
+The method is that of ``scan.wave``: tiles before a block's own have started, and there is no chain from tile to tile.
+A selection of one tile exchanges nothing. Nothing is filled: a block that waited for all others would hold the place of
+one that has not started. The tile's work is that of ``pipeline``, whose methods do it.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64
+
+from ...sync.gather import Entry, enter
+from ...sync.overlap import let_next_start
+from ...sync.ring import Cursor
+from ...sync.roles import Role, Roles
+from ...warp import LANES
+from .base import Arguments
+from .pipeline import PipelineSelect
+from .policy import WavePolicy
+from .shared import Shared
+from .spec import Selection
+from .tally import AHEAD, Before, add_tiles, join_lanes
+
+ADDS_UP = 1  # the warp that looks ahead, if there is more than one
+
+
+class WaveSelect(PipelineSelect):
+    """The kernel, with the sizes of a policy: one team and one stage, whose warps compact and store. ``alone``: there
+    is one tile."""
+
+    hands_over = False
+
+    def __init__(self, selection: Selection, policy: WavePolicy) -> None:
+        super().__init__(selection, policy)
+        self.alone, self.publishes = policy.alone, not policy.alone
+
+    def warp_roles(self, selection: Selection) -> Roles:
+        return Roles(Role("all", self.policy.compact_warps))
+
+    @cute.jit
+    def body(self, a: Arguments):
+        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
+        shared = Shared.make(self)
+        cute.arch.sync_threads()
+        entry = Entry.none()
+        if warp == 0:
+            entry = self.take(shared, a, lane)
+        at = shared.tiles.first()
+        let_next_start()
+        exists = Boolean(at.number < self.tiles(a))
+        if exists:
+            self.compact_tile(shared, a, at, 0, warp, lane)
+        cute.arch.sync_threads()
+        if warp == 0:
+            if exists:
+                self.publish_tile(shared, a, at, 0, lane)
+            if cutlass.const_expr(not self.alone):
+                blocks, _, _ = cute.arch.grid_dim()
+                if lane == 0:
+                    entry.close(a.counters, Int32(0), blocks)
+        if warp == min(ADDS_UP, self.policy.compact_warps - 1):
+            self.add_up(shared, a, cutlass.min(at.number, self.tiles(a)), lane)
+        cute.arch.sync_threads()
+        if exists:
+            self.store_tile(shared, a, at, warp, lane)
+
+    @cute.jit
+    def take(self, shared: cutlass.Constexpr, a: Arguments, lane):
+        """One warp: take a tile's number, and copy the tile. What lies behind the tiles has nothing to copy."""
+        word, number, tags = Int64(0), Int32(0), shared.tags
+        if cutlass.const_expr(not self.alone):
+            if lane == 0:
+                entry = enter(a.counters)
+                word, number, tags[0] = entry.word, entry.arrived, entry.tag
+            number = Int32(cute.arch.shuffle_sync(number, 0))
+        self.bring(shared, a, Cursor(Int32(0), Int32(1)), number, lane)
+        return Entry(word, number)
+
+    @cute.jit
+    def add_up(self, shared: cutlass.Constexpr, a: Arguments, tile, lane):
+        """One warp: what comes before a tile."""
+        known = Before.nothing()
+        counts, lasts = shared.before
+        if cutlass.const_expr(not self.alone):
+            slots, summed = self.slots(a, shared, 0), Int32(0)
+            while summed < tile:
+                known = add_tiles(slots, known, summed, tile, None, self.tile, self.lengths, lane)
+                summed = cutlass.min(summed + AHEAD * LANES, tile)
+            known = join_lanes(known, self.lengths)
+        if lane == 0:
+            counts[0], lasts[0] = known.count, known.last
