@@ -150,7 +150,7 @@ def test_what_is_refused():
     with cs.emulate(devices=2):
         group = Group.local()
         keys = group.shard(x)
-        for options in ({"size": 3}, {"n": 5}, {"transform": lambda v, i: v}):
+        for options in ({"size": 3}, {"n": group.shard(np.array(5), None)}, {"transform": lambda v, i: v}):
             with pytest.raises(ArgumentValueError, match="Sharded"):
                 cs.reduce_by_key(keys, keys, **options)
         with pytest.raises(DeviceError, match="Sharded"):
@@ -158,4 +158,4 @@ def test_what_is_refused():
         with pytest.raises(ArgumentValueError, match="sharded"):
             cs.reduce_by_key(keys, group.shard(x, 0, [1, 11]))
         with pytest.raises(ArgumentTypeError, match="Sharded"):
-            cs.segmented_reduce(group.shard(x), heads=group.shard(x > 5))
+            cs.partition3(keys, lambda v: v > 5, lambda v: v > 2)
