@@ -120,14 +120,9 @@ def _copies(problem: StridedProblem, place: int) -> tuple[int, int] | None:
 def _choose(problem: StridedProblem) -> StridedChoice:
     form = problem.form
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
-        run_bytes = form.reduced[-1].extent * problem.size
-        few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
-        short = MIN_RUN_BYTES <= run_bytes <= slice_policy.MAX_ROW_BYTES
-        slices = slice_policy.choose(problem) if short else None
-        if slices is not None:
-            return slices
-        if run_bytes >= _least_run(problem) and not few:
-            return _runs(problem)
+        found = _of_runs(problem)
+        if found is not None:
+            return found
     columns = _smallest(form.kept) < _smallest(form.reduced)
     load, load_bytes = _load(problem) if columns else _load_rows(problem)
     if load == "element":
@@ -178,6 +173,18 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         indexed=bool(form.weights),
     )
     return StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
+
+
+def _of_runs(problem: StridedProblem) -> StridedChoice | None:
+    """Return the choice for axes of which the last is contiguous; None if elements are read one by one."""
+    form = problem.form
+    run_bytes = form.reduced[-1].extent * problem.size
+    few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
+    short = MIN_RUN_BYTES <= run_bytes <= slice_policy.MAX_ROW_BYTES
+    slices = slice_policy.choose(problem) if short else None
+    if slices is None and run_bytes >= _least_run(problem) and not few:
+        return _runs(problem)
+    return slices
 
 
 def _least_run(problem: StridedProblem) -> int:
