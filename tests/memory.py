@@ -1,12 +1,16 @@
-"""A workspace as memory: what its counters and slots hold may be read and overwritten."""
+"""Memory that tests look at and change: a workspace, of which counters and slots may be overwritten, and bytes that the
+emulator takes as unwritten."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 
 import numpy as np
 
 import cutesync as cs
+from cutesync.emulator.device import DEVICE
+from cutesync.emulator.memory import Units
 from cutesync.runtime import device, workspace
 
 from .cases import data
@@ -44,3 +48,18 @@ class Memory:
         words = self.read(self.counters, self.slots - self.counters)
         words[1] = 0  # the launch number, which only grows
         assert not words.any(), f"counters not zero at {np.flatnonzero(words)[:5]}"
+
+
+def forget_behind(x, n: int, axis: int | None = None) -> None:
+    """Make the emulator report reads of the elements of an array from place ``n`` along an axis on, or of all elements
+    one after the other: nobody has written them. Elements that lie in the same bytes as counted ones keep theirs."""
+    region = DEVICE.memory.find(x.ptr)
+    if region is None or not x.size:
+        return
+    along = [np.arange(extent) * step for extent, step in zip(x.shape, x.strides)]
+    starts = x.ptr - region.base + functools.reduce(np.add.outer, along)
+    rows = starts.reshape(-1) if axis is None else np.moveaxis(starts, axis, -1)
+    region.valid = np.ones(len(region.data), np.uint8)
+    region.valid_units = Units(region.valid, region.high)
+    for places, known in ((rows[..., max(n, 0) :], 0), (rows[..., : max(n, 0)], 1)):
+        region.valid[(places.reshape(-1, 1) + np.arange(x.dtype.size)).reshape(-1)] = known

@@ -16,6 +16,7 @@ from cutesync.kernels.flags import plan, strided_policy
 from cutesync.runtime import call, compiler
 
 from ..cases import numpy_dtype, same
+from ..memory import forget_behind
 from ..views import random_view
 from .cases import keys
 
@@ -119,6 +120,8 @@ def check_call(rng: np.random.Generator, ours, theirs: np.ndarray, bits: bool) -
     options |= {"axis": axis}
     n = draw_n(rng, theirs.shape[axis]) if rng.random() < 0.5 else None
     given = {} if n is None else {"n": n if rng.random() < 0.5 else cs.asarray(np.array(n, np.int64))}
+    if n is not None:
+        forget_behind(ours, n, axis)
     wanted = getattr(reference, call)(theirs, **options, n=n)
     several = isinstance(wanted, tuple)
     wanted = wanted if several else (wanted,)

@@ -12,7 +12,7 @@ The last elements of the array, less than a vector, are flagged one by one. No t
 from __future__ import annotations
 
 import cutlass
-from cutlass import Int32, Int64, Uint32, cute
+from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose
 from . import words
@@ -43,40 +43,62 @@ class FlatFlags(StridedKernel):
 
     @cute.jit
     def mark(self, a: Arguments, number):
-        """Flag the results of a thread."""
+        """Flag the results of a thread. In long slices most vectors have no end of a row."""
         first = number * self.vector
-        if first + self.vector <= a.work:
-            self.mark_vector(a, first, self.vector)
+        limit = self.place(a.n * a.extents[0])  # places of a slice that count
+        if first + self.vector > a.work:
+            self.mark_each(a, first, limit)
         else:
-            for i in cutlass.range(self.vector, unroll=1):
-                if first + i < a.work:
-                    self.mark_vector(a, first + i, 1)
+            digits = self.split(a, first)
+            places = self.places(a, digits[0], self.vector)
+            if self.may_read(a, places[0], limit):
+                self.mark_vector(a, first, digits, places, limit)
+            elif (places[0] < limit) | (places[-1] < places[0]):
+                self.mark_each(a, first, limit)
 
     @cute.jit
-    def mark_vector(self, a: Arguments, first, count: cutlass.Constexpr):
-        """Flag ``count`` results from number ``first`` on. In long slices most vectors have no end of a row."""
-        digits = self.split(a, first)
-        places = self.places(a, digits[0], count)
-        limit = self.place(a.n * a.extents[0])  # places of a slice that count
-        if cutlass.const_expr(self.long and count == self.vector):
+    def mark_vector(self, a: Arguments, first, digits, places, limit):
+        """Flag the results of a thread, which all count."""
+        if cutlass.const_expr(self.long):
             distance = self.place(a.extents[0])
-            if (places[0] >= distance) & (places[0] + (count - 1) < limit - distance):
+            if (places[0] >= distance) & (places[0] + (self.vector - 1) < limit - distance):
                 self.flag(a, first, digits, places, None)
             else:
                 self.flag(a, first, digits, places, limit)
         else:
             self.flag(a, first, digits, places, limit)
 
+    @cute.jit
+    def mark_each(self, a: Arguments, first, limit):
+        """Flag the results of a thread that count, one by one."""
+        for i in cutlass.range(self.vector, unroll=1):
+            if first + i < a.work:
+                digits = self.split(a, first + i)
+                places = self.places(a, digits[0], 1)
+                if places[0] < limit:
+                    self.flag(a, first + i, digits, places, limit)
+
+    def may_read(self, a: Arguments, place, limit):
+        """Whether all that is read for the vector from a place on counts: elements that do not may have no value."""
+        if not self.counted:
+            return Boolean(True)
+        before = behind = self.place(0)
+        if self.whole and not self.adjacent:
+            distance = self.place(a.extents[0])
+            before, behind = (distance if looks else self.place(0) for looks in self.marking.looks)
+        if self.whole and min(self.piece, self.near) * self.size < words.BYTES:  # words are read that hold them
+            before, behind = before + words.BYTES, behind + words.BYTES
+        return (a.n == a.length) | ((place >= before) & (place + (self.vector - 1) < limit - behind))
+
     def flag(self, a: Arguments, first, digits, places, limit) -> None:
-        """Flag the results at these places. ``limit`` is None if all of them count and no row ends there."""
-        inside = [place < limit for place in places] if self.counted and limit is not None else None
+        """Flag the results at these places, which all count. ``limit`` is None if no row ends there."""
         packed = self.by_words and len(places) == self.vector
         if packed:
             found = self.word_results(a, first, places, limit)
         else:
-            found = self.results(a, first, digits, places, limit, inside)
+            found = self.results(a, first, digits, places, limit)
         for target, values in zip(a.outs, found):
-            self.store(target + first, values, inside, packed)
+            self.store(target + first, values, packed)
 
     def places(self, a: Arguments, first, count: int) -> list:
         """The places in their slices of ``count`` results; a slice has as many at least."""
@@ -93,7 +115,7 @@ class FlatFlags(StridedKernel):
         distance = self.place(a.extents[0])
         return place >= limit - distance if side else place < distance
 
-    def results(self, a: Arguments, first, digits, places, limit, inside) -> list:
+    def results(self, a: Arguments, first, digits, places, limit) -> list:
         """The results, a list for each output."""
         count = len(places)
         starts = self.starts(a, first, digits, places, limit is None)
@@ -106,7 +128,7 @@ class FlatFlags(StridedKernel):
             edges = [self.edge(a, side, place, limit) for place in places]
             others = self.neighbours(a, side, first, starts, items, edges)
             results = []
-            for i, (item, other, edge, place) in enumerate(zip(items, others, edges, places)):
+            for item, other, edge, place in zip(items, others, edges, places):
                 index = self.index(a, place) + side if self.is_indexed or self.periodic else Int64(0)
                 if self.periodic:
                     rest = Int32((index - side) % a.period)
@@ -114,8 +136,7 @@ class FlatFlags(StridedKernel):
                     edge = edge | ends
                     index = Int64(rest) + side
                 pair = (item, other) if side else (other, item)
-                outside = None if inside is None or not self.called else cutlass.not_(inside[i])
-                results.append(self.guarded(outside, side, pair, (edge, index, a.ends[side])))
+                results.append(self.compared(side, *pair, edge, index, a.ends[side]))
             found.append(results)
         return found
 
@@ -233,32 +254,11 @@ class FlatFlags(StridedKernel):
                 found += [Uint32(loaded[k]) for k in range(piece // words.KEYS)]
         return [words.keys(word, self.marking.source) for word in found]
 
-    @cute.jit
-    def store(self, target, values, inside, packed: cutlass.Constexpr):
-        """Store the results that are ``inside``, at once if all are. ``packed``: they are words of four."""
-        if cutlass.const_expr(inside is None):
-            self.store_all(target, values, packed)
-        else:
-            every = inside[0]
-            for each in inside[1:]:
-                every = every & each
-            if every:
-                self.store_all(target, values, packed)
-            else:
-                for i in cutlass.range_constexpr(len(inside)):
-                    if inside[i]:
-                        self.put(target, i, self.result(values, i, packed))
-
-    def store_all(self, target, values, packed: bool) -> None:
+    def store(self, target, values, packed: bool) -> None:
+        """Store the results. ``packed``: they are words of four."""
         if packed:
             self.store_vector(target, values, Uint32)
         elif len(values) == 1:
             self.put(target, 0, self.lowered(values[0]))
         else:
             self.store_vector(target, [self.lowered(value) for value in values])
-
-    def result(self, values, i: int, packed: bool):
-        """One result to store."""
-        if packed:
-            return self.marking.result.cutlass((values[i // words.KEYS] >> (8 * (i % words.KEYS))) & 0xFF)
-        return self.lowered(values[i])

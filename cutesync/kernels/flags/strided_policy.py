@@ -268,7 +268,7 @@ def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, 
         return None
     apart = [axis.steps[0] for axis in axes if axis.extent > 1 and all(axis is not each for each in within)]
     starts = math.gcd(tile, rows.extent * wide * facts.size, *(step * facts.size for step in apart))
-    piece = min(facts.aligned, alignment(starts))
+    piece = 1 if facts.counted else min(facts.aligned, alignment(starts))
     if piece >= max(WORD_BYTES, 2 * facts.size):
         return wide, piece
     return (wide, 1) if piece < WORD_BYTES and tile >= MIN_ANY_RUN_BYTES else None
@@ -337,6 +337,8 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         else WORD_BYTES
     )
     count = most // max(facts.size, 1 if stored_apart else facts.result)
+    if facts.counted and columns is form.flagged:  # elements that do not count are not read
+        return 1, False, "vector"
     if columns.steps[0] == 0 and not stored_apart:
         count = VECTOR_BYTES // facts.result
     while count > 1:

@@ -24,7 +24,7 @@ from . import policy
 from .model import Access, Workload, coefficients_of, corrected, cost, raster, shortlist, table, vector_instructions
 from .parameters import MAPS, PRE_MAPS, SOURCE, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
-from .terms import TermsSpec
+from .terms import TermsSpec, once_per_terms
 
 TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
 MOST_KEPT = 1024  # policies, and kernels to compile
@@ -148,7 +148,7 @@ def _settled(config: MatmulPolicy, parts: bool, load_a: str, load_b: str) -> Mat
     return replace(config, parts=parts, load_a=load_a, load_b=load_b)
 
 
-@functools.lru_cache(maxsize=MOST_KEPT)
+@once_per_terms
 def kernel_spec(
     config: MatmulPolicy,
     elements: tuple[DType, DType],

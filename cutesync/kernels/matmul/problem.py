@@ -16,7 +16,6 @@ kernel (see ``parts``), or before it by copies that have the three behind one an
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections import namedtuple
@@ -27,7 +26,7 @@ from ...runtime.view import View
 from .model import Workload, copy_cost, least_own, shortlists, vector_instructions
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
-from .terms import TermsSpec
+from .terms import TermsSpec, once_per_terms
 
 MIXED_K_TILES = 4  # of 128 bytes, up to which one operand may be packed and the other not: up to 27 % faster (H200)
 INVARIANT_ROWS = 128  # of a product that decides for those of the same N and K (``batch_invariant``)
@@ -245,7 +244,7 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
     return steps
 
 
-@functools.lru_cache(maxsize=256)
+@once_per_terms
 def _stored(terms: TermsSpec, by_tma: bool, pre_by_tma: bool, by_columns: bool) -> TermsSpec:
     return replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma, by_columns=by_columns)
 

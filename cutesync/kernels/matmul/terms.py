@@ -3,8 +3,10 @@ activations by name."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...dtypes import DType
 from ...identity import identify
@@ -89,3 +91,16 @@ def takes_c(activation: str | Callable | None, args: int = 0) -> bool:
     """Whether an activation is a callable of two values beside ``args`` run-time arguments; the second is an element of
     C."""
     return callable(activation) and required_parameters(activation) == 2 + args
+
+
+def once_per_terms(make: Callable) -> Callable:
+    """Keep what a function makes for its arguments. If the terms have a callable it is made anew: a callable may mean
+    something else than an equal one, and than it meant before."""
+    kept = functools.lru_cache(maxsize=1024)(make)
+
+    @functools.wraps(make)
+    def made(*args: Any) -> Any:
+        changes = any(isinstance(arg, TermsSpec) and callable(arg.activation) for arg in args)
+        return make(*args) if changes else kept(*args)
+
+    return made

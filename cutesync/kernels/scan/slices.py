@@ -122,7 +122,8 @@ class SliceScan(ThreadColumns):
             self.copy_vector(buffer + (v * VECTOR_BYTES + v // each * pad), source, v * VECTOR_BYTES)
         whole = vectors * (VECTOR_BYTES // dtype.size)
         for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
-            self.copy_element(self.at(buffer, i, dtype, a), source + i, dtype)
+            if self.counts(i, a):
+                self.copy_element(self.at(buffer, i, dtype, a), source + i, dtype)
 
     @cute.jit
     def copy_in_behind(self, buffer, source, lead, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
@@ -148,7 +149,7 @@ class SliceScan(ThreadColumns):
         place = lead + byte + cutlass.min(cutlass.max(byte, 0), total - 1) // span * pad
         if (thread < 2 * most) & choose(is_first, lead > 0, last >= 0):
             target = self.pointer(buffer, place, dtype)
-            if (byte >= 0) & (byte < total):
+            if (byte >= 0) & (byte < total) & self.counts(byte // dtype.size, a):
                 self.copy_element(target, source + byte // dtype.size, dtype)
             elif lead + byte < (end + 3) // 4 * 4:
                 put_element(target, dtype.cutlass(0))
@@ -189,7 +190,7 @@ class SliceScan(ThreadColumns):
 
     def counts(self, i, a: Arguments):
         """Whether the position of element ``i`` of a tile counts."""
-        return i % self.slice_of(a) < Int32(a.length * a.inner) if self.scan.counted else True
+        return i % self.slice_of(a) < Int32(a.length * a.inner) if self.scan.counted else Boolean(True)
 
     @cute.jit
     def move_element(self, target, source, counts):
