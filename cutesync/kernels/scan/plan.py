@@ -51,15 +51,8 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
         Scalar("tiles", "Int32"),
     )
     first = Pointer("init_at", operation.results[0])
-
-    def examples() -> Sequence:
-        x, out, init = (
-            tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args, *count, *layout])
-        )
-        return x, out, first.example(), init, *(p.example() for p in middle)
-
-    parameters = (*inputs, *outputs, first, *start, *args, *count, *layout, *middle)
-    return KernelSpec(("scan", policy, width, choice.view, *spec.key), parameters, make, examples=examples)
+    given = inputs, outputs, first, [*start, *args, *count, *layout], *middle
+    return KernelSpec(("scan", policy, width, choice.view, *spec.key), given, make)
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:

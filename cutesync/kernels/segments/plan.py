@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,15 +45,8 @@ def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
     numbers += spec.strided.layout.parameters if spec.strided else []
     numbers += [*start, *nothing, *args]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
-
-    def examples() -> Sequence:
-        groups = (tuple(p.example() for p in group) for group in (arrays, numbers))
-        return *groups, *(p.example() for p in rest)
-
     key = ("segments", choice.policy, *spec.key)
-    return KernelSpec(
-        key, (*arrays, *numbers, *rest), lambda: choice.policy.make(spec, choice.shared), examples=examples
-    )
+    return KernelSpec(key, (arrays, numbers, *rest), lambda: choice.policy.make(spec, choice.shared))
 
 
 def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
