@@ -49,10 +49,12 @@ class FlagKernel(Compare):
         self.group = LANES // policy.vector  # lanes whose bits make a word
 
     @cute.jit
-    def main(self, x, out, other, length, rows, period, runs, values: tuple):
+    def main(self, arrays: tuple, numbers: tuple, values: tuple):
         let_next_start()
+        x, *outs = arrays
+        length, rows, period, runs = numbers
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
-        outs = (out, other)[: self.marking.outputs]
+        outs = tuple(outs[: self.marking.outputs])
         ends = self.bind(values)
         if cutlass.const_expr(self.several_rows):
             work = Int64(block) * (self.threads // LANES) + thread // LANES

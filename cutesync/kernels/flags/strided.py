@@ -32,12 +32,14 @@ class StridedKernel(Compare):
         self.digits, self.wide, self.counted = policy.digits, policy.wide, policy.counted
         self.periodic = policy.periodic
 
-    def arguments(self, x, out, other, count, n, work, length, period, values: tuple, axes: tuple) -> Arguments:
+    def arguments(self, arrays: tuple, numbers: tuple, values: tuple, axes: tuple) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
         let_next_start()
-        arrays, k = 1 + self.marking.outputs, self.digits
-        counts, factors, shifts, extents, *steps = (axes[i * k : (i + 1) * k] for i in range(4 + arrays))
-        outs, ends = (out, other)[: arrays - 1], self.bind(values)
-        a = Arguments(x, outs, count, n, work, length, period, ends, counts, factors, shifts, extents, steps)
+        x, *outs, count = arrays
+        outputs, k = self.marking.outputs, self.digits
+        counts, factors, shifts, extents, *steps = (axes[i * k : (i + 1) * k] for i in range(5 + outputs))
+        ends = self.bind(values)
+        a = Arguments(x, tuple(outs[:outputs]), count, *numbers, ends, counts, factors, shifts, extents, steps)
         return a._replace(n=self.known(a))
 
     @cute.jit

@@ -42,10 +42,11 @@ class Pack(PlainKernel):
         self.width = PACK_WORDS * 32 // element.width  # elements of a tile's row
 
     @cute.jit
-    def main(self, x, out, rows, inner, item_stride, row_stride, inner_stride, span, across, down):
-        """``span`` is in words here; ``across`` and ``down`` count the tiles of an item. A thread moves only 16 bytes
-        in all, so its other instructions must be few: they would limit the copy."""
-        steps = item_stride, row_stride, inner_stride
+    def main(self, x: cute.Pointer, out: cute.Pointer, numbers: tuple):
+        """``steps`` are the strides of ``x``: (item, row, element). ``span`` is in words here; ``across`` and ``down``
+        count the tiles of an item. A thread moves only 16 bytes in all, so its other instructions must be few: they
+        would limit the copy."""
+        rows, inner, *steps, span, across, down = numbers
         thread, block = cute.arch.thread_idx()[0], Uint32(cute.arch.block_idx()[0])
         warp, lane = thread // 32, thread % 32
         line = block // across

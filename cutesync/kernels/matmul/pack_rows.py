@@ -37,9 +37,10 @@ class PackRows(PlainKernel):
         self.size = element.width // 8
 
     @cute.jit
-    def main(self, x, out, lines, rows, inner, item_stride, row_stride, low, high, span, across):
+    def main(self, x: cute.Pointer, out: cute.Pointer, numbers: tuple):
         """All in bytes: ``inner``, ``span``, the strides of ``x``, and ``low`` and ``high``, where its memory begins
         and ends, from ``x`` on. ``across`` counts the runs of a line."""
+        lines, rows, inner, item_stride, row_stride, low, high, span, across = numbers
         warp = Uint32(cute.arch.block_idx()[0]) * (THREADS // LANES) + cute.arch.thread_idx()[0] // LANES
         line = warp // across
         if line < lines:

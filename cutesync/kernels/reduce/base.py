@@ -43,13 +43,13 @@ class ReduceKernel(PlainKernel):
 class ContiguousKernel(ReduceKernel):
     """A reduction of contiguous arrays. A subclass defines ``body``, which gets the ``Arguments``."""
 
-    def arguments(self, x, out, init, slots, counters, shape, splits, tiles) -> Arguments:
+    def arguments(self, x: tuple, out: tuple, init: tuple, memory: tuple, shape: tuple, blocks: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
         own = len(init) - self.monoid.arg_count
         self.monoid.bind(init[own:])
         outer, length, inner = shape
         x, out, init = together(x), together(out), init[:own]
-        return Arguments(x, out, init, slots, counters, outer, length, inner, splits, tiles)
+        return Arguments(x, out, init, *memory, outer, length, inner, *blocks)
 
     def results(self, init, state) -> tuple:
         """The element to store for an aggregate in each output."""

@@ -34,7 +34,7 @@ def kernel_spec(policy: Policy, reduction: Reduction | States, has_init: bool) -
     memory = Pointer("scratch", INT64), Pointer("counters", INT32)
     extents = tuple(Scalar(name, "Int64") for name in _EXTENTS)
     counts = Scalar("splits", "Int32"), Scalar("tiles", "Int32")
-    given = inputs, outputs, [*start, *args], *memory, extents, *counts
+    given = inputs, outputs, [*start, *args], memory, extents, counts
     key = ("reduce", policy, has_init, *reduction.key)
     return KernelSpec(key, given, lambda: policy.make(reduction.monoid(), has_init))
 

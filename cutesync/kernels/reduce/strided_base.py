@@ -62,7 +62,7 @@ class StridedKernel(ReduceKernel):
         smem = state_bytes(monoid.types, self.places) + 32 if self.places or self.split else 0
         super().__init__(found, has_init, policy.lanes * policy.groups, smem)
 
-    def arguments(self, x, out, init, slots, counters, shape, splits, tiles) -> Arguments:
+    def arguments(self, x: tuple, out: tuple, init: tuple, memory: tuple, shape: tuple, blocks: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
         kept, reduced = shape
         init, count, repeats, copies = self.parts(init)
@@ -77,7 +77,7 @@ class StridedKernel(ReduceKernel):
         length = self.positions_of(positions, elements)
         units = axes.size
         numbers = units, length, elements, kept[-1], repeats, copies
-        return Arguments(x, out, init, slots, counters, axes, positions, *numbers, splits, tiles)
+        return Arguments(x, out, init, *memory, axes, positions, *numbers, *blocks)
 
     def results_of_unit(self, monoid, policy) -> int:
         """How many neighbouring results a thread has at a time."""

@@ -67,7 +67,7 @@ def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: 
     if policy.copied:
         count += [Scalar(name, "Int64") for name in ("copies", *numbered("copy_step", outputs))]
 
-    given = inputs, outputs, [*start, *args, *count], *memory, (kept, reduced), *counts
+    given = inputs, outputs, [*start, *args, *count], memory, (kept, reduced), counts
     key = ("reduce", policy, has_init, *reduction.key)
     return KernelSpec(key, given, lambda: policy.make(reduction.monoid(), has_init))
 
