@@ -51,10 +51,9 @@ class FlagKernel(Compare):
     @cute.jit
     def main(self, arrays: tuple, numbers: tuple, values: tuple):
         let_next_start()
-        x, *outs = arrays
-        length, rows, period, runs = numbers
+        (x, *others), (length, rows, period, runs) = arrays, numbers
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
-        outs = tuple(outs[: self.marking.outputs])
+        outs = tuple(others[: self.marking.outputs])
         ends = self.bind(values)
         if cutlass.const_expr(self.several_rows):
             work = Int64(block) * (self.threads // LANES) + thread // LANES

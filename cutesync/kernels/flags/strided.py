@@ -35,11 +35,12 @@ class StridedKernel(Compare):
     def arguments(self, arrays: tuple, numbers: tuple, values: tuple, axes: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
         let_next_start()
-        x, *outs, count = arrays
+        (x, *others, count), (n, work, length, period) = arrays, numbers
         outputs, k = self.marking.outputs, self.digits
         counts, factors, shifts, extents, *steps = (axes[i * k : (i + 1) * k] for i in range(5 + outputs))
         ends = self.bind(values)
-        a = Arguments(x, tuple(outs[:outputs]), count, *numbers, ends, counts, factors, shifts, extents, steps)
+        outs = tuple(others[:outputs])
+        a = Arguments(x, outs, count, n, work, length, period, ends, counts, factors, shifts, extents, steps)
         return a._replace(n=self.known(a))
 
     @cute.jit

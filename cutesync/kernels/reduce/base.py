@@ -47,9 +47,9 @@ class ContiguousKernel(ReduceKernel):
         """The parameters of a launch, of the kernel that is traced."""
         own = len(init) - self.monoid.arg_count
         self.monoid.bind(init[own:])
-        outer, length, inner = shape
+        (slots, counters), (outer, length, inner), (splits, tiles) = memory, shape, blocks
         x, out, init = together(x), together(out), init[:own]
-        return Arguments(x, out, init, *memory, outer, length, inner, *blocks)
+        return Arguments(x, out, init, slots, counters, outer, length, inner, splits, tiles)
 
     def results(self, init, state) -> tuple:
         """The element to store for an aggregate in each output."""

@@ -64,7 +64,7 @@ class StridedKernel(ReduceKernel):
 
     def arguments(self, x: tuple, out: tuple, init: tuple, memory: tuple, shape: tuple, blocks: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
-        kept, reduced = shape
+        (slots, counters), (kept, reduced), (splits, tiles) = memory, shape, blocks
         init, count, repeats, copies = self.parts(init)
         axes = Axes(kept, self.policy.kept, len(x) + len(out) + self.policy.kept_columns)
         positions = Axes(reduced, self.policy.reduced, len(x) + self.policy.columns)
@@ -77,7 +77,7 @@ class StridedKernel(ReduceKernel):
         length = self.positions_of(positions, elements)
         units = axes.size
         numbers = units, length, elements, kept[-1], repeats, copies
-        return Arguments(x, out, init, *memory, axes, positions, *numbers, *blocks)
+        return Arguments(x, out, init, slots, counters, axes, positions, *numbers, splits, tiles)
 
     def results_of_unit(self, monoid, policy) -> int:
         """How many neighbouring results a thread has at a time."""

@@ -154,7 +154,7 @@ class ScanKernel(PlainKernel):
 
     @cute.jit
     def main(self, x: tuple, out: tuple, init_at: cute.Pointer, init: tuple, memory: tuple, extents: tuple, tiles):
-        rows, length, inner = extents
+        (slots, counters), (rows, length, inner) = memory, extents
         own = self.first_values
         first = own + self.scan.monoid.arg_count
         self.scan.monoid.bind(init[own:first])
@@ -168,7 +168,7 @@ class ScanKernel(PlainKernel):
         strides = (whole * inner, inner, whole * inner, inner, *[Int64(0)] * 6)
         if cutlass.const_expr(self.scan.view is not None):
             strides = (*layout, *[Int64(0)] * 3) if self.scan.start != "rows" else layout
-        a = Arguments(x, out, init_at, init, *memory, rows, length, inner, tiles, layout, whole, *strides)
+        a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole, *strides)
         if cutlass.const_expr(self.scan.counted):
             if length > 0:
                 self.body(a)
