@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...arguments import flag
-from ...errors import ArgumentTypeError, explain
+from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...runtime import arrays
 from ...types import Array, DTypeLike, Operator, Scalar, Stream
-from ..scan import cumsum
+from ..scan import cumsum, scan
 from ..select import Selected
 from ..states import NO_ARGS
-from .calls import Call, Options
+from .calls import OFFSETS, Call, Options
 
 
 def segmented_reduce(
@@ -64,10 +65,10 @@ def segmented_reduce(
 
     The order of operations depends on lengths, types and offsets alone. Errors: ``cutesync.errors``.
     """
-    where = _where(offsets, lengths, heads, keys, n, stream)
+    where = _where(x, (offsets, lengths, heads, keys), n, stream)
     options = Options(False, False, init, dtype, identity, out_dtype)
     call = Call(where, x, op, (transform, finish), args, options, n)
-    if where[0] in ("offsets", "lengths"):
+    if where[0] in ("offsets", "lengths", "ranges"):
         return call.reduced_by_offsets(out, stream)
     out = out if out is None or isinstance(out, (tuple, list)) else (out,)
     found = call.reduced(None, True, (None, 0), stream, out, keyed=False)
@@ -106,19 +107,21 @@ def segmented_scan(
 
     Errors: ``cutesync.errors``.
     """
-    where = _where(offsets, lengths, heads, keys, n, stream)
+    where = _where(x, (offsets, lengths, heads, keys), n, stream)
     options = Options(flag(exclusive, "exclusive"), flag(reverse, "reverse"), init, dtype, identity, out_dtype)
     return Call(where, x, op, (transform, finish), args, options, n).scanned(None, True, out, stream)
 
 
-def _where(offsets: Any, lengths: Any, heads: Any, keys: Any, n: Any, stream: Any) -> tuple[str, Any]:
-    """Return which of the arguments says where segments are, and its array; of lengths, where segments end."""
-    given = {"offsets": offsets, "lengths": lengths, "heads": heads, "keys": keys}
-    named = [(name, value) for name, value in given.items() if value is not None]
+def _where(x: Any, given: tuple, n: Any, stream: Any) -> tuple[str, Any]:
+    """Return which of the arguments ``given`` says where segments are, and its array; of lengths, where segments end;
+    of begins and ends, "ranges" with the begins and where segments end if they are put one after the other."""
+    named = [(name, value) for name, value in zip(WHERE, given) if value is not None]
     if len(named) != 1:
         came = ", ".join(name for name, _ in named) or "none of them"
-        raise ArgumentTypeError(explain("offsets, lengths, heads, keys", came, "one of them"))
+        raise ArgumentTypeError(explain(", ".join(WHERE), came, "one of them"))
     ((name, array),) = named
+    if name == "offsets" and isinstance(array, tuple):
+        return "ranges", _ranges(x, array, n, stream)
     if name != "lengths":
         return name, array
     kind, _ = arrays.facts(array)
@@ -127,3 +130,36 @@ def _where(offsets: Any, lengths: Any, heads: Any, keys: Any, n: Any, stream: An
     if arrays.adapter(array, "lengths") is arrays.NUMPY:
         return name, np.cumsum(array, dtype=np.int64)
     return name, cumsum(array, axis=None, dtype="int64", n=n, stream=stream)
+
+
+def _ranges(x: Any, given: tuple, n: Any, stream: Any) -> tuple[Any, Any]:
+    """Return where segments begin, and where each ends if they are put one after the other."""
+    first = x[0] if type(x) is tuple and x else x
+    if any(arrays.adapter(array) is arrays.SHARDED for array in (first, *given)):
+        came = "a pair of begins and ends, for a Sharded"
+        raise ArgumentValueError(explain("offsets", came, "one device, or one array of offsets", "np.asarray(x) copies it"))
+    if len(given) != 2:
+        raise ArgumentTypeError(explain("offsets", f"a tuple of {len(given)}", "an array, or a pair of begins and ends"))
+    facts = [arrays.facts(array) for array in given]
+    for i, (kind, shape) in enumerate(facts):
+        if kind.name not in OFFSETS:
+            raise ArgumentTypeError(explain(f"offsets[{i}]", f"an array of {kind}", ", ".join(OFFSETS)))
+        if len(shape) != 1:
+            raise ArgumentValueError(explain(f"offsets[{i}]", f"shape {shape}", "an array of one axis"))
+    (_, begins), (_, ends) = facts
+    if begins != ends:
+        came = f"{ends[0]} ends"
+        raise ArgumentValueError(explain("offsets[1]", came, f"{begins[0]}, as there are begins"))
+    _, shape = arrays.facts(first)
+    whole = math.prod(shape)
+    if all(arrays.adapter(array) is arrays.NUMPY for array in given):
+        begin, end = (np.clip(array.astype(np.int64), 0, whole) for array in given)
+        return given[0], np.cumsum(np.maximum(end - begin, 0))
+    from .ranges import length_of
+
+    options = {"transform": length_of, "dtype": ("int64",), "args": (np.int64(whole),)}
+    (ends_of_all,) = scan(given, n=n, stream=stream, **options)
+    return given[0], ends_of_all
+
+
+WHERE = ("offsets", "lengths", "heads", "keys")

@@ -1,0 +1,445 @@
+"""Operations on segments that begins and ends give: in any order, with gaps, empty, or overlapping. Device code.
+
+The positions of all segments, one segment after the other, and the ends of the segments are merged: an end comes behind
+the last position of its segment. Each warp takes an equal share of the members of this list (``block.merge_path``), and
+goes through it in tiles, of which each lane has a run of neighbouring members. So the time does not depend on the
+lengths of segments, and the order of operations follows from them alone. Three kernels:
+
+    shares    each warp reduces its share. Where segments are reduced, it stores the results of those that begin and end
+              in it. It leaves two states: ``tail``, of what comes behind its last end, and ``first``, of what comes
+              before its first end
+    carries   one block combines the tails: what comes before each share. Where segments are reduced, it stores the
+              result of the segment that ends first in each share; else it leaves what comes before
+    results   (scans) each warp goes through its share again, from what comes before it, and stores results
+
+A *summary* of neighbouring members is ``(seen, *values, valid)``: whether a segment ends in them, and the state behind
+the last end, if there are elements (as ``warp.Maybe``). Two are combined by
+
+    a then b  =  b                                  if b has seen an end
+                 (a's flag, a's state then b's)     else
+
+In reverse, the elements of each segment are taken from its last one, and ``op`` still gets the lower index first.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint8
+from cutlass.memory import SmemAllocator
+
+from ...block.merge_path import merge_path
+from ...block.reduce import partial_array, partial_bytes, store_partial
+from ...block.warps import scan_partials
+from ...monoid import choose
+from ...warp import LANES, Maybe, broadcast, combine_valid, prepend, scan_states, shift_up, zeros
+from ..coordinates import element
+from ..gather import WORDS, At, Gather, Stepped
+from ..plain import PlainKernel
+from ..select.chunk import cells, put
+from ..select.fill import fill_result
+from ..tiled import positions
+from .ranges_policy import CELL, INDEX_BYTES, RangesPolicy
+from .spec import SegmentsSpec
+from .states import SegmentStates
+
+# A launch's arguments: ``begins`` has where each of ``segments`` segments begins in the ``whole`` elements of ``x``,
+# ``ends`` where it ends among all ``total`` positions. ``shares`` is the memory of ``workers`` shares.
+Arguments = namedtuple("Arguments", "begins ends x out shares segments total whole workers nothing")
+
+# A lane's run: its number of members, the bits of those that are ends, whether its first position begins a segment, and
+# the number of the segment that is the first to end in it.
+Run = namedtuple("Run", "exists ends head segment")
+
+
+def length_of(begin, end, whole):
+    """The length of a segment from ``begin`` to ``end`` of ``whole`` elements."""
+    return (cutlass.max(clamped(end, whole) - clamped(begin, whole), Int64(0)),)
+
+
+def clamped(place, whole):
+    """A place from 0 to ``whole``."""
+    return cutlass.min(cutlass.max(Int64(place), Int64(0)), Int64(whole))
+
+
+class RangesKernel(PlainKernel):
+    """What the kernels share: their parameters, their states, and what shares leave in device memory.
+
+    That is in cells of 8 bytes: of each share the flags and the state of its tail, then the segment that ends first in
+    it, whether it has elements there, and their state. What comes before a share takes the place of the latter."""
+
+    def __init__(self, spec: SegmentsSpec, threads: int, smem: int) -> None:
+        super().__init__(threads, smem)
+        self.spec, self.states = spec, SegmentStates(spec)
+        self.types = self.states.monoid.types
+        self.gather: Any = None if spec.strided is None else Gather(spec.strided.layout)
+
+    def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
+        begins, ends, count, shares, *rest = arrays
+        sources = len(self.spec.operation.sources)
+        x, out = tuple(rest[:sources]), tuple(rest[sources:])
+        segments, whole, workers, step, *rest = numbers
+        if self.spec.stepped:
+            out, rest = tuple(map(Stepped, out, rest)), rest[len(out) :]
+        if self.gather is not None:
+            rest = self.gather.bind(rest)
+            x = tuple(At(self.gather, k, pointer) for k, pointer in enumerate(x))
+        values = len(self.types)
+        start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
+        self.states.bind(start, args)
+        nothing = nothing if self.states.start is None else tuple(self.states.start)
+        segments = positions(segments, count) if self.spec.counted else segments
+        return Arguments(
+            Stepped(begins, step), ends, x, out, shares, segments, total_of(ends, segments), whole, workers, nothing
+        )
+
+    def cell(self, a: Arguments, column: int, worker, kind):
+        """The memory of a number of a share."""
+        address = a.shares.toint() + (a.workers * column + worker) * CELL
+        return cells(kind, address, 1, cute.AddressSpace.gmem)
+
+    def keep(self, a: Arguments, half: int, worker, word, values) -> None:
+        """Store a word and a state as the ``half`` 0 or 1 of a share."""
+        first = half * (len(self.types) + 1)
+        self.cell(a, first, worker, Int64)[0] = Int64(word)
+        for k, (kind, value) in enumerate(zip(self.types, values)):
+            self.cell(a, first + 1 + k, worker, kind)[0] = value
+
+    def kept(self, a: Arguments, half: int, worker) -> tuple:
+        """``(word, state)`` of a half of a share."""
+        first = half * (len(self.types) + 1)
+        values = (kind(self.cell(a, first + 1 + k, worker, kind)[0]) for k, kind in enumerate(self.types))
+        return Int64(self.cell(a, first, worker, Int64)[0]), tuple(values)
+
+    def nobody(self) -> tuple:
+        """No elements, as a packed ``Maybe``."""
+        return (*zeros(self.types), Int32(0))
+
+    @cute.jit
+    def merge(self, a: tuple, b: tuple):
+        """The summary of ``a`` then ``b``."""
+        if b[0] == 0:
+            b = (a[0], *combine_valid(a[1:], b[1:], self.states.ordered))
+        return b
+
+    @cute.jit
+    def store_result(self, a: cutlass.Constexpr, segment, packed: tuple):
+        """Store the result of a segment, of its state, if it has elements."""
+        state = a.nothing
+        if packed[-1] != 0:
+            state = packed[:-1]
+        self.store(a.out, segment, self.states.monoid.results_of(state))
+
+    def store(self, outs, index, values) -> None:
+        for out, value in zip(outs, values):
+            cute.make_tensor(out + index, cute.make_layout((1,)))[0] = value
+
+
+@cute.jit
+def total_of(ends: cute.Pointer, segments):
+    """How many positions there are."""
+    total = Int64(0)
+    if segments > 0:
+        total = Int64(element(ends + (segments - 1)))
+    return total
+
+
+class SharesKernel(RangesKernel):
+    """The kernel that reduces the shares. Where results are new and not of each segment, it fills them with 0 first."""
+
+    name = "segment_shares"
+
+    def __init__(self, spec: SegmentsSpec, policy: RangesPolicy, smem: int) -> None:
+        super().__init__(spec, policy.warps * LANES, smem)
+        self.policy, self.run, self.tile = policy, policy.run, policy.tile
+        self.sizes = tuple(t.size for t in spec.operation.sources)
+
+    @cute.jit
+    def body(self, a: Arguments):
+        room = self.room()
+        lane, worker = cute.arch.lane_idx(), cute.arch.block_idx()[0] * self.policy.warps + cute.arch.warp_idx()
+        if cutlass.const_expr(self.spec.zeroed):
+            first, step = Int64(worker) * LANES + lane, Int64(a.workers) * LANES
+            for out, dtype in zip(a.out, self.spec.operation.results):
+                fill_result(out, dtype.cutlass(0), first, a.whole, step)
+        carry = self.go(a, room, (Int32(0), *self.nobody()), worker, lane)
+        if lane == 0:
+            self.keep(a, 0, worker, carry[0] | (carry[-1] << 1), carry[1:-1])
+
+    def room(self) -> list:
+        """The addresses in shared memory of a warp's indices, elements and results."""
+        start = SmemAllocator().allocate_array(Uint8, self.smem, byte_alignment=16)
+        found, at = [], Int32(start.toint()) + cute.arch.warp_idx() * (self.smem // self.policy.warps)
+        for size in (INDEX_BYTES, *self.sizes, *(t.size for t in self.shown)):
+            found.append(at)
+            at = at + self.tile * size
+        return found
+
+    @property
+    def shown(self) -> tuple:
+        """The types of the results that a position has in shared memory."""
+        return ()
+
+    @cute.jit
+    def go(self, a: cutlass.Constexpr, room: cutlass.Constexpr, carry: tuple, worker, lane):
+        """Go through a share; ``carry`` is the summary before it. Return that behind it."""
+        members = a.total + a.segments
+        size = (members + Int64(a.workers) * self.tile - 1) // (Int64(a.workers) * self.tile) * self.tile
+        first = cutlass.min(size * worker, members)
+        stop = cutlass.min(first + size, members)
+        segment = merge_path(first, a.segments, a.total, lambda s, place: place < self.end(a, s))
+        place = first - segment
+        while segment + place < stop:
+            count = Int32(cutlass.min(stop - (segment + place), Int64(self.tile)))
+            carry, ends = self.go_tile(a, room, carry, segment, place, count, worker, lane)
+            segment += ends
+            place += count - ends
+        return carry
+
+    def end(self, a: Arguments, segment):
+        """Where a segment ends among all positions."""
+        return Int64(element(a.ends + segment))
+
+    @cute.jit
+    def go_tile(
+        self, a: cutlass.Constexpr, room: cutlass.Constexpr, carry: tuple, segment, place, count, worker, lane
+    ):
+        """A tile of ``count`` members, from a segment and a position on: the summary behind it, and its ends."""
+        behind = merge_path(
+            cutlass.min((lane + 1) * self.run, count),
+            Int32(cutlass.min(a.segments - segment, Int64(count))),
+            Int32(cutlass.min(a.total - place, Int64(count))),
+            lambda s, p: place + p < self.end(a, segment + s),
+        )
+        before = choose(lane == 0, Int32(0), Int32(cute.arch.shuffle_sync_up(behind, 1)))
+        begin = cutlass.min(lane * self.run, count)
+        exists = cutlass.min(count - begin, self.run)
+        ends, head = self.place_run(a, room, segment + before, place + (begin - before), exists, lane)
+        cute.arch.sync_warp()
+        self.bring(a, room, lane)
+        cute.arch.sync_warp()
+        run = Run(exists, ends, head, segment + before)
+        first, own = self.reduce_run(a, room, run, lane)
+        inclusive = scan_states(own, self.merge, lane)
+        entry = self.merge(carry, shift_up(inclusive))
+        if lane == 0:
+            entry = carry
+        self.leave(a, room, run, entry, first, worker, lane)
+        cute.arch.sync_warp()
+        carry = self.merge(carry, broadcast(inclusive, LANES - 1))
+        return carry, broadcast((behind,), LANES - 1)[0]
+
+    @cute.jit
+    def bounds(self, a: cutlass.Constexpr, segment):
+        """Where a segment begins and ends among all positions, and the index of position 0 if it were in the segment."""
+        first, end, base = Int64(0), Int64(0), Int64(0)
+        if segment < a.segments:
+            end = self.end(a, segment)
+            if segment > 0:
+                first = self.end(a, segment - 1)
+            base = clamped(element(a.begins + segment), a.whole)
+            base = base + (end - 1) if self.spec.reverse else base - first
+        return first, end, base
+
+    @cute.jit
+    def place_run(self, a: cutlass.Constexpr, room: cutlass.Constexpr, segment, place, exists, lane):
+        """Put the index of the element of each member of a run in shared memory, -1 where there is none. Return which
+        members are ends, and whether the first position begins its segment."""
+        begin, end, base = self.bounds(a, segment)
+        head, ends = Int32(place == begin), Int32(0)
+        for i in cutlass.range(self.run, unroll=1):
+            index = Int64(-1)
+            if i < exists:
+                if place < end:
+                    index = base - place if self.spec.reverse else base + place
+                    place += 1
+                else:
+                    ends = ends | (Int32(1) << i)
+                    segment += 1
+                    begin, end, base = self.bounds(a, segment)
+            put(Int64, room[0] + (lane * self.run + i) * INDEX_BYTES, index)
+        return ends, head
+
+    def index(self, room: list, place):
+        """The index of the element of a member."""
+        return Int64(cells(Int64, room[0] + place * INDEX_BYTES, 1)[0])
+
+    def bring(self, a: Arguments, room: list, lane) -> None:
+        """Copy the elements of a tile to shared memory: neighbouring lanes read neighbouring members."""
+        places = [row * LANES + lane for row in range(self.run)]
+        loaded = [self.load(a, self.index(room, place)) for place in places]
+        for place, words in zip(places, loaded):
+            for size, at, word in zip(self.sizes, room[1:], words):
+                put(WORDS[size], at + place * size, word)
+
+    @cute.jit
+    def load(self, a: cutlass.Constexpr, index):
+        """The bits of the elements at an index, 0 where it is below 0."""
+        words = tuple(WORDS[size](0) for size in self.sizes)
+        if index >= 0:
+            words = tuple(
+                WORDS[size](cells(WORDS[size], (x + index).toint(), 1, cute.AddressSpace.gmem)[0])
+                for size, x in zip(self.sizes, a.x)
+            )
+        return words
+
+    @cute.jit
+    def extend(self, room: cutlass.Constexpr, packed: tuple, head, place):
+        """A packed state, followed by the member at a place of the tile; ``head``: it begins a segment."""
+        sources = self.spec.operation.sources
+        elements = [t.cutlass(cells(t.cutlass, at + place * t.size, 1)[0]) for t, at in zip(sources, room[1:])]
+        value = self.states.begin(head != 0, self.states.lift(elements, self.index(room, place)))
+        goes_on = (packed[-1] != 0) & (head == 0)
+        return (*prepend(goes_on, packed[:-1], value, self.states.ordered), Int32(1))
+
+    @cute.jit
+    def reduce_run(self, a: cutlass.Constexpr, room: cutlass.Constexpr, run: Run, lane):
+        """The packed state before the first end of a run, and its summary. Where segments are reduced, the results of
+        those that begin and end in the run are stored."""
+        seen, head, segment = Int32(0), run.head, run.segment
+        packed, first = self.nobody(), self.nobody()
+        for i in cutlass.range(run.exists, unroll=1):
+            if (run.ends >> i) & 1 != 0:
+                if seen == 0:
+                    first = packed
+                else:
+                    self.close(a, segment, packed)
+                seen, head, packed = Int32(1), Int32(1), self.nobody()
+                segment += 1
+            else:
+                packed = self.extend(room, packed, head, lane * self.run + i)
+                head = Int32(0)
+        return first, (seen, *packed)
+
+    def close(self, a: Arguments, segment, packed: tuple) -> None:
+        """Store the result of a segment, where segments are reduced."""
+        if self.spec.reduced:
+            self.store_result(a, segment, packed)
+
+    @cute.jit
+    def leave(
+        self, a: cutlass.Constexpr, room: cutlass.Constexpr, run: Run, entry: tuple, first: tuple, worker, lane
+    ):
+        """Where segments are reduced: the first one that ends in a run, or if it is the first of the share, what the
+        share has of it. ``entry`` is the summary before the run."""
+        if cutlass.const_expr(self.spec.reduced):
+            if run.ends != 0:
+                state = combine_valid(entry[1:], first, self.states.ordered)
+                if entry[0] != 0:
+                    self.store_result(a, run.segment, state)
+                else:
+                    self.keep(a, 1, worker, (run.segment << 1) | Int64(state[-1]), state[:-1])
+
+
+class ResultsKernel(SharesKernel):
+    """The kernel of scans that stores a result for each position."""
+
+    name = "segment_results"
+
+    @property
+    def shown(self) -> tuple:
+        return self.spec.operation.results
+
+    @cute.jit
+    def body(self, a: Arguments):
+        room = self.room()
+        lane, worker = cute.arch.lane_idx(), cute.arch.block_idx()[0] * self.policy.warps + cute.arch.warp_idx()
+        valid, values = self.kept(a, 1, worker)
+        self.go(a, room, (Int32(0), *values, Int32(valid)), worker, lane)
+
+    @cute.jit
+    def leave(
+        self, a: cutlass.Constexpr, room: cutlass.Constexpr, run: Run, entry: tuple, first: tuple, worker, lane
+    ):
+        """Store the results of a tile; ``entry`` is the summary before the run."""
+        packed, head = entry[1:], run.head
+        for i in cutlass.range(run.exists, unroll=1):
+            if (run.ends >> i) & 1 != 0:
+                packed, head = self.nobody(), Int32(1)
+            else:
+                packed = self.show(room, packed, head, lane * self.run + i)
+                head = Int32(0)
+        cute.arch.sync_warp()
+        for row in cutlass.range(self.run, unroll=1):
+            place = row * LANES + lane
+            index = self.index(room, place)
+            if index >= 0:
+                self.store(a.out, index, self.results(room, place))
+
+    @cute.jit
+    def show(self, room: cutlass.Constexpr, packed: tuple, head, place):
+        """As ``extend``; the results of the member are put in shared memory."""
+        following = self.extend(room, packed, head, place)
+        shown = following[:-1]
+        if cutlass.const_expr(self.spec.exclusive):
+            shown = packed[:-1]
+            if head != 0:
+                shown = tuple(self.states.start)
+        for at, t, value in zip(self.places(room), self.shown, self.states.monoid.results_of(shown)):
+            put(t.cutlass, at + place * t.size, value)
+        return following
+
+    def places(self, room: list) -> list:
+        """The addresses of the results."""
+        return room[1 + len(self.sizes) :]
+
+    def results(self, room: list, place) -> list:
+        found = zip(self.places(room), self.shown)
+        return [t.cutlass(cells(t.cutlass, at + place * t.size, 1)[0]) for at, t in found]
+
+
+class CarriesKernel(RangesKernel):
+    """The kernel that combines shares: a block, of which each thread has neighbouring ones."""
+
+    name = "segment_carries"
+
+    def __init__(self, spec: SegmentsSpec, policy: RangesPolicy) -> None:
+        super().__init__(spec, policy.threads, 0)
+        self.smem = partial_bytes((Int32, *self.types, Int32), policy.threads // LANES)
+
+    @cute.jit
+    def body(self, a: Arguments):
+        warps, types = self.threads // LANES, (Int32, *self.types, Int32)
+        partials = partial_array(types, warps)
+        thread, lane, warp = cute.arch.thread_idx()[0], cute.arch.lane_idx(), cute.arch.warp_idx()
+        each = (Int32(a.workers) + (self.threads - 1)) // self.threads
+        first = cutlass.min(thread * each, Int32(a.workers))
+        stop = cutlass.min(first + each, Int32(a.workers))
+        own = (Int32(0), *self.nobody())
+        for worker in cutlass.range(first, stop, unroll=1):
+            own = self.merge(own, self.tail(a, worker))
+        inclusive = scan_states(own, self.merge, lane)
+        if lane == LANES - 1:
+            store_partial(partials, warp, Maybe.of(inclusive))
+        cute.arch.sync_threads()
+        prefix, _ = scan_partials(partials, Int32(0), warps, warp, lane, types, self.merge)
+        entry, before = (Int32(0), *self.nobody()), shift_up(inclusive)
+        if prefix.valid:
+            entry = prefix.state
+        if lane > 0:
+            entry = self.merge(entry, before)
+        for worker in cutlass.range(first, stop, unroll=1):
+            tail = self.tail(a, worker)
+            self.leave(a, worker, entry[1:], tail[0])
+            entry = self.merge(entry, tail)
+
+    def tail(self, a: Arguments, worker) -> tuple:
+        """The summary of a share."""
+        word, values = self.kept(a, 0, worker)
+        return Int32(word & 1), *values, Int32(word >> 1)
+
+    @cute.jit
+    def leave(self, a: cutlass.Constexpr, worker, packed: tuple, seen):
+        """Store the result of the segment that ends first in a share, before which comes a packed state; in scans,
+        leave that state for the share."""
+        if cutlass.const_expr(self.spec.reduced):
+            if seen != 0:
+                word, values = self.kept(a, 1, worker)
+                first = (*values, Int32(word & 1))
+                self.store_result(a, word >> 1, combine_valid(packed, first, self.states.ordered))
+        else:
+            self.keep(a, 1, worker, packed[-1], packed[:-1])
