@@ -24,7 +24,6 @@ In reverse, the elements of each segment are taken from its last one, and ``op``
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -32,120 +31,19 @@ from cutlass import Int32, Int64, Uint8
 from cutlass.memory import SmemAllocator
 
 from ...block.merge_path import merge_path
-from ...block.reduce import partial_array, partial_bytes, store_partial
-from ...block.warps import scan_partials
 from ...monoid import choose
-from ...warp import LANES, Maybe, broadcast, combine_valid, prepend, scan_states, shift_up, zeros
+from ...warp import LANES, broadcast, combine_valid, prepend, scan_states, shift_up
 from ..coordinates import element
-from ..gather import WORDS, At, Gather, Stepped
-from ..plain import PlainKernel
+from ..gather import WORDS
 from ..select.chunk import cells, put
 from ..select.fill import fill_result
-from ..tiled import positions
-from .ranges_policy import CELL, INDEX_BYTES, RangesPolicy
+from .ranges_base import Arguments, RangesKernel, clamped
+from .ranges_policy import INDEX_BYTES, RangesPolicy
 from .spec import SegmentsSpec
-from .states import SegmentStates
-
-# A launch's arguments: ``begins`` has where each of ``segments`` segments begins in the ``whole`` elements of ``x``,
-# ``ends`` where it ends among all ``total`` positions. ``shares`` is the memory of ``workers`` shares.
-Arguments = namedtuple("Arguments", "begins ends x out shares segments total whole workers nothing")
 
 # A lane's run: its number of members, the bits of those that are ends, whether its first position begins a segment, and
 # the number of the segment that is the first to end in it.
 Run = namedtuple("Run", "exists ends head segment")
-
-
-def length_of(begin, end, whole):
-    """The length of a segment from ``begin`` to ``end`` of ``whole`` elements."""
-    return (cutlass.max(clamped(end, whole) - clamped(begin, whole), Int64(0)),)
-
-
-def clamped(place, whole):
-    """A place from 0 to ``whole``."""
-    return cutlass.min(cutlass.max(Int64(place), Int64(0)), Int64(whole))
-
-
-class RangesKernel(PlainKernel):
-    """What the kernels share: their parameters, their states, and what shares leave in device memory.
-
-    That is in cells of 8 bytes: of each share the flags and the state of its tail, then the segment that ends first in
-    it, whether it has elements there, and their state. What comes before a share takes the place of the latter."""
-
-    def __init__(self, spec: SegmentsSpec, threads: int, smem: int) -> None:
-        super().__init__(threads, smem)
-        self.spec, self.states = spec, SegmentStates(spec)
-        self.types = self.states.monoid.types
-        self.gather: Any = None if spec.strided is None else Gather(spec.strided.layout)
-
-    def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
-        """The parameters of a launch, of the kernel that is traced."""
-        begins, ends, count, shares, *rest = arrays
-        sources = len(self.spec.operation.sources)
-        x, out = tuple(rest[:sources]), tuple(rest[sources:])
-        segments, whole, workers, step, *rest = numbers
-        if self.spec.stepped:
-            out, rest = tuple(map(Stepped, out, rest)), rest[len(out) :]
-        if self.gather is not None:
-            rest = self.gather.bind(rest)
-            x = tuple(At(self.gather, k, pointer) for k, pointer in enumerate(x))
-        values = len(self.types)
-        start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
-        self.states.bind(start, args)
-        nothing = nothing if self.states.start is None else tuple(self.states.start)
-        segments = positions(segments, count) if self.spec.counted else segments
-        return Arguments(
-            Stepped(begins, step), ends, x, out, shares, segments, total_of(ends, segments), whole, workers, nothing
-        )
-
-    def cell(self, a: Arguments, column: int, worker, kind):
-        """The memory of a number of a share."""
-        address = a.shares.toint() + (a.workers * column + worker) * CELL
-        return cells(kind, address, 1, cute.AddressSpace.gmem)
-
-    def keep(self, a: Arguments, half: int, worker, word, values) -> None:
-        """Store a word and a state as the ``half`` 0 or 1 of a share."""
-        first = half * (len(self.types) + 1)
-        self.cell(a, first, worker, Int64)[0] = Int64(word)
-        for k, (kind, value) in enumerate(zip(self.types, values)):
-            self.cell(a, first + 1 + k, worker, kind)[0] = value
-
-    def kept(self, a: Arguments, half: int, worker) -> tuple:
-        """``(word, state)`` of a half of a share."""
-        first = half * (len(self.types) + 1)
-        values = (kind(self.cell(a, first + 1 + k, worker, kind)[0]) for k, kind in enumerate(self.types))
-        return Int64(self.cell(a, first, worker, Int64)[0]), tuple(values)
-
-    def nobody(self) -> tuple:
-        """No elements, as a packed ``Maybe``."""
-        return (*zeros(self.types), Int32(0))
-
-    @cute.jit
-    def merge(self, a: tuple, b: tuple):
-        """The summary of ``a`` then ``b``."""
-        if b[0] == 0:
-            b = (a[0], *combine_valid(a[1:], b[1:], self.states.ordered))
-        return b
-
-    @cute.jit
-    def store_result(self, a: cutlass.Constexpr, segment, packed: tuple):
-        """Store the result of a segment, of its state, if it has elements."""
-        state = a.nothing
-        if packed[-1] != 0:
-            state = packed[:-1]
-        self.store(a.out, segment, self.states.monoid.results_of(state))
-
-    def store(self, outs, index, values) -> None:
-        for out, value in zip(outs, values):
-            cute.make_tensor(out + index, cute.make_layout((1,)))[0] = value
-
-
-@cute.jit
-def total_of(ends: cute.Pointer, segments):
-    """How many positions there are."""
-    total = Int64(0)
-    if segments > 0:
-        total = Int64(element(ends + (segments - 1)))
-    return total
 
 
 class SharesKernel(RangesKernel):
@@ -205,9 +103,7 @@ class SharesKernel(RangesKernel):
         return Int64(element(a.ends + segment))
 
     @cute.jit
-    def go_tile(
-        self, a: cutlass.Constexpr, room: cutlass.Constexpr, carry: tuple, segment, place, count, worker, lane
-    ):
+    def go_tile(self, a: cutlass.Constexpr, room: cutlass.Constexpr, carry: tuple, segment, place, count, worker, lane):
         """A tile of ``count`` members, from a segment and a position on: the summary behind it, and its ends."""
         behind = merge_path(
             cutlass.min((lane + 1) * self.run, count),
@@ -229,13 +125,13 @@ class SharesKernel(RangesKernel):
         if lane == 0:
             entry = carry
         self.leave(a, room, run, entry, first, worker, lane)
-        cute.arch.sync_warp()
         carry = self.merge(carry, broadcast(inclusive, LANES - 1))
         return carry, broadcast((behind,), LANES - 1)[0]
 
     @cute.jit
     def bounds(self, a: cutlass.Constexpr, segment):
-        """Where a segment begins and ends among all positions, and the index of position 0 if it were in the segment."""
+        """``(first, end, base)``: where a segment begins and ends among all positions; the element of position p has
+        index base + p, in reverse base - p."""
         first, end, base = Int64(0), Int64(0), Int64(0)
         if segment < a.segments:
             end = self.end(a, segment)
@@ -321,9 +217,7 @@ class SharesKernel(RangesKernel):
             self.store_result(a, segment, packed)
 
     @cute.jit
-    def leave(
-        self, a: cutlass.Constexpr, room: cutlass.Constexpr, run: Run, entry: tuple, first: tuple, worker, lane
-    ):
+    def leave(self, a: cutlass.Constexpr, room: cutlass.Constexpr, run: Run, entry: tuple, first: tuple, worker, lane):
         """Where segments are reduced: the first one that ends in a run, or if it is the first of the share, what the
         share has of it. ``entry`` is the summary before the run."""
         if cutlass.const_expr(self.spec.reduced):
@@ -352,9 +246,7 @@ class ResultsKernel(SharesKernel):
         self.go(a, room, (Int32(0), *values, Int32(valid)), worker, lane)
 
     @cute.jit
-    def leave(
-        self, a: cutlass.Constexpr, room: cutlass.Constexpr, run: Run, entry: tuple, first: tuple, worker, lane
-    ):
+    def leave(self, a: cutlass.Constexpr, room: cutlass.Constexpr, run: Run, entry: tuple, first: tuple, worker, lane):
         """Store the results of a tile; ``entry`` is the summary before the run."""
         packed, head = entry[1:], run.head
         for i in cutlass.range(run.exists, unroll=1):
@@ -369,6 +261,7 @@ class ResultsKernel(SharesKernel):
             index = self.index(room, place)
             if index >= 0:
                 self.store(a.out, index, self.results(room, place))
+        cute.arch.sync_warp()  # the next tile takes the place of what other lanes have read
 
     @cute.jit
     def show(self, room: cutlass.Constexpr, packed: tuple, head, place):
@@ -390,56 +283,3 @@ class ResultsKernel(SharesKernel):
     def results(self, room: list, place) -> list:
         found = zip(self.places(room), self.shown)
         return [t.cutlass(cells(t.cutlass, at + place * t.size, 1)[0]) for at, t in found]
-
-
-class CarriesKernel(RangesKernel):
-    """The kernel that combines shares: a block, of which each thread has neighbouring ones."""
-
-    name = "segment_carries"
-
-    def __init__(self, spec: SegmentsSpec, policy: RangesPolicy) -> None:
-        super().__init__(spec, policy.threads, 0)
-        self.smem = partial_bytes((Int32, *self.types, Int32), policy.threads // LANES)
-
-    @cute.jit
-    def body(self, a: Arguments):
-        warps, types = self.threads // LANES, (Int32, *self.types, Int32)
-        partials = partial_array(types, warps)
-        thread, lane, warp = cute.arch.thread_idx()[0], cute.arch.lane_idx(), cute.arch.warp_idx()
-        each = (Int32(a.workers) + (self.threads - 1)) // self.threads
-        first = cutlass.min(thread * each, Int32(a.workers))
-        stop = cutlass.min(first + each, Int32(a.workers))
-        own = (Int32(0), *self.nobody())
-        for worker in cutlass.range(first, stop, unroll=1):
-            own = self.merge(own, self.tail(a, worker))
-        inclusive = scan_states(own, self.merge, lane)
-        if lane == LANES - 1:
-            store_partial(partials, warp, Maybe.of(inclusive))
-        cute.arch.sync_threads()
-        prefix, _ = scan_partials(partials, Int32(0), warps, warp, lane, types, self.merge)
-        entry, before = (Int32(0), *self.nobody()), shift_up(inclusive)
-        if prefix.valid:
-            entry = prefix.state
-        if lane > 0:
-            entry = self.merge(entry, before)
-        for worker in cutlass.range(first, stop, unroll=1):
-            tail = self.tail(a, worker)
-            self.leave(a, worker, entry[1:], tail[0])
-            entry = self.merge(entry, tail)
-
-    def tail(self, a: Arguments, worker) -> tuple:
-        """The summary of a share."""
-        word, values = self.kept(a, 0, worker)
-        return Int32(word & 1), *values, Int32(word >> 1)
-
-    @cute.jit
-    def leave(self, a: cutlass.Constexpr, worker, packed: tuple, seen):
-        """Store the result of the segment that ends first in a share, before which comes a packed state; in scans,
-        leave that state for the share."""
-        if cutlass.const_expr(self.spec.reduced):
-            if seen != 0:
-                word, values = self.kept(a, 1, worker)
-                first = (*values, Int32(word & 1))
-                self.store_result(a, word >> 1, combine_valid(packed, first, self.states.ordered))
-        else:
-            self.keep(a, 1, worker, packed[-1], packed[:-1])

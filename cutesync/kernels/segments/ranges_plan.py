@@ -23,7 +23,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
     sources = tuple(t.size for t in operation.sources)
     sizes = sources if spec.reduced else (*sources, *(t.size for t in operation.results))
     policy = choose(sizes)
-    grid = blocks(policy, spec.length, spec.segments)
+    grid = blocks(policy, spec.length, views[-2].size)
     workers = grid * policy.warps
     values: dict[str, Any] = {"segments": spec.segments, "whole": spec.whole, "workers": workers}
     values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
@@ -58,9 +58,7 @@ def kernel_spec(what: str, policy: RangesPolicy, sizes: tuple[int, ...], spec: S
         *inputs,
         *outputs,
     ]
-    numbers: list[Pointer | Scalar] = [
-        Scalar(name, "Int64") for name in ("segments", "whole", "workers", "begin_step")
-    ]
+    numbers: list[Pointer | Scalar] = [Scalar(name, "Int64") for name in ("segments", "whole", "workers", "begin_step")]
     steps = numbered("step", spec.operation.results) if spec.stepped else ()
     numbers += [Scalar(name, "Int64") for name in steps]
     numbers += spec.strided.layout.parameters if spec.strided else []
@@ -68,7 +66,8 @@ def kernel_spec(what: str, policy: RangesPolicy, sizes: tuple[int, ...], spec: S
     numbers += [*start, *nothing, *args]
 
     def make() -> Any:
-        from .ranges import CarriesKernel, ResultsKernel, SharesKernel
+        from .ranges import ResultsKernel, SharesKernel
+        from .ranges_carries import CarriesKernel
 
         if what == "carries":
             return CarriesKernel(spec, policy)

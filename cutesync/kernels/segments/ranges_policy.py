@@ -8,7 +8,7 @@ from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
 from .policy import LANES, SHARED_BYTES, SMS
 
-BLOCKS_PER_SM = 4
+BLOCKS_PER_SM = 3  # that fit by shared memory, and by the registers of small states
 INDEX_BYTES = 8
 CELL = 8  # bytes of a number in the memory of shares
 # Odd, so that lanes that read their runs of 4-byte elements use different banks of shared memory. The ends of a run are

@@ -22,7 +22,7 @@ def segmented_reduce(
     x: Any,
     op: Operator = "add",
     *,
-    offsets: Array = None,
+    offsets: Any = None,
     lengths: Array = None,
     heads: Array = None,
     keys: Any = None,
@@ -46,7 +46,10 @@ def segmented_reduce(
     offsets, lengths, heads, keys : one of them says where segments are.
         ``offsets``, an array of int64, int32 or uint32 with an entry more than there are segments: segment k has the
         elements from ``offsets[k]`` up to ``offsets[k + 1]``. Offsets do not decrease; elements before the first or
-        from the last one on belong to no segment. ``lengths``, an array of integers: the length of each segment, the
+        from the last one on belong to no segment. Or a tuple ``(begins, ends)`` of two arrays of these types and one
+        length: segment k has the elements from ``begins[k]`` up to ``ends[k]``. These may come in any order, leave
+        elements out and overlap; a segment that ends where it begins or before is empty, and places outside ``x`` count
+        as its first or last one. ``lengths``, an array of integers: the length of each segment, the
         first one beginning at element 0. ``heads``, an array of bool, uint8 or int8 of the size of ``x``: where
         segments begin; the first element does. ``keys``: as for ``reduce_by_key``.
     init : None, or a state that comes before the first element of each segment: a number, or a tuple of them. It is the
@@ -79,7 +82,7 @@ def segmented_scan(
     x: Any,
     op: Operator = "add",
     *,
-    offsets: Array = None,
+    offsets: Any = None,
     lengths: Array = None,
     heads: Array = None,
     keys: Any = None,
@@ -99,7 +102,9 @@ def segmented_scan(
     """Scan the elements of each segment of ``x``. Blocks get equal shares, however long segments are.
 
     The arguments are those of ``segmented_reduce``, and ``exclusive``, ``reverse``, ``init`` and ``identity`` those of
-    ``scan`` for each segment. Elements that belong to no segment are scanned as segments of their own.
+    ``scan`` for each segment. Elements that belong to no segment are scanned as segments of their own. With
+    ``offsets=(begins, ends)`` they have no results: 0 in a new array, and ``out`` is not written there. Such segments
+    must not overlap: the result of an element of several of them is that of any one.
 
     Returns
     -------
@@ -134,32 +139,34 @@ def _where(x: Any, given: tuple, n: Any, stream: Any) -> tuple[str, Any]:
 
 def _ranges(x: Any, given: tuple, n: Any, stream: Any) -> tuple[Any, Any]:
     """Return where segments begin, and where each ends if they are put one after the other."""
-    first = x[0] if type(x) is tuple and x else x
-    if any(arrays.adapter(array) is arrays.SHARDED for array in (first, *given)):
-        came = "a pair of begins and ends, for a Sharded"
-        raise ArgumentValueError(explain("offsets", came, "one device, or one array of offsets", "np.asarray(x) copies it"))
     if len(given) != 2:
-        raise ArgumentTypeError(explain("offsets", f"a tuple of {len(given)}", "an array, or a pair of begins and ends"))
-    facts = [arrays.facts(array) for array in given]
-    for i, (kind, shape) in enumerate(facts):
+        raise ArgumentTypeError(
+            explain("offsets", f"a tuple of {len(given)}", "an array, or a pair of begins and ends")
+        )
+    first = x[0] if type(x) is tuple and x else x
+    named = [("x", first), ("offsets[0]", given[0]), ("offsets[1]", given[1])]
+    libraries = [arrays.adapter(array, name) for name, array in named]
+    if arrays.SHARDED in libraries:
+        advice = "give one array of offsets, or lengths"
+        raise ArgumentValueError(explain("offsets", "begins and ends, for a Sharded", "arrays of one device", advice))
+    (_, shape), *facts = (arrays.facts(array) for _, array in named)
+    for (name, _), (kind, extents) in zip(named[1:], facts):
         if kind.name not in OFFSETS:
-            raise ArgumentTypeError(explain(f"offsets[{i}]", f"an array of {kind}", ", ".join(OFFSETS)))
-        if len(shape) != 1:
-            raise ArgumentValueError(explain(f"offsets[{i}]", f"shape {shape}", "an array of one axis"))
-    (_, begins), (_, ends) = facts
+            raise ArgumentTypeError(explain(name, f"an array of {kind}", ", ".join(OFFSETS)))
+        if len(extents) != 1:
+            raise ArgumentValueError(explain(name, f"shape {extents}", "an array of one axis"))
+    (begins,), (ends,) = (extents for _, extents in facts)
     if begins != ends:
-        came = f"{ends[0]} ends"
-        raise ArgumentValueError(explain("offsets[1]", came, f"{begins[0]}, as there are begins"))
-    _, shape = arrays.facts(first)
+        raise ArgumentValueError(explain("offsets[1]", f"{ends} ends", f"{begins}, as there are begins"))
     whole = math.prod(shape)
-    if all(arrays.adapter(array) is arrays.NUMPY for array in given):
+    if libraries[1] is libraries[2] is arrays.NUMPY:
         begin, end = (np.clip(array.astype(np.int64), 0, whole) for array in given)
         return given[0], np.cumsum(np.maximum(end - begin, 0))
-    from .ranges import length_of
+    from .ranges_base import length_of
 
-    options = {"transform": length_of, "dtype": ("int64",), "args": (np.int64(whole),)}
-    (ends_of_all,) = scan(given, n=n, stream=stream, **options)
-    return given[0], ends_of_all
+    many = np.int64(whole)
+    stops: Any = scan(given, transform=length_of, dtype=("int64",), args=(many,), n=n, stream=stream)
+    return given[0], stops[0]
 
 
 WHERE = ("offsets", "lengths", "heads", "keys")
