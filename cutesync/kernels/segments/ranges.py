@@ -41,6 +41,9 @@ from .ranges_base import Arguments, RangesKernel, clamped
 from .ranges_policy import INDEX_BYTES, RangesPolicy
 from .spec import SegmentsSpec
 
+# A tile: the first segment that ends in it, its first position, and its number of members.
+Tile = namedtuple("Tile", "segment place count")
+
 # A lane's run: its number of members, the bits of those that are ends, whether its first position begins a segment, and
 # the number of the segment that is the first to end in it.
 Run = namedtuple("Run", "exists ends head segment")
@@ -93,7 +96,7 @@ class SharesKernel(RangesKernel):
         place = first - segment
         while segment + place < stop:
             count = Int32(cutlass.min(stop - (segment + place), Int64(self.tile)))
-            carry, ends = self.go_tile(a, room, carry, segment, place, count, worker, lane)
+            carry, ends = self.go_tile(a, room, carry, Tile(segment, place, count), worker, lane)
             segment += ends
             place += count - ends
         return carry
@@ -103,8 +106,9 @@ class SharesKernel(RangesKernel):
         return Int64(element(a.ends + segment))
 
     @cute.jit
-    def go_tile(self, a: cutlass.Constexpr, room: cutlass.Constexpr, carry: tuple, segment, place, count, worker, lane):
-        """A tile of ``count`` members, from a segment and a position on: the summary behind it, and its ends."""
+    def go_tile(self, a: cutlass.Constexpr, room: cutlass.Constexpr, carry: tuple, tile: Tile, worker, lane):
+        """Go through a tile: the summary behind it, and its number of ends."""
+        segment, place, count = tile
         behind = merge_path(
             cutlass.min((lane + 1) * self.run, count),
             Int32(cutlass.min(a.segments - segment, Int64(count))),
