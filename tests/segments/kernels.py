@@ -21,7 +21,7 @@ RANGES = {
     "three blocks": (RangesPolicy(run=2, warps=2, threads=64), 3),
     "two blocks": (RangesPolicy(run=5, warps=4, threads=32), 2),
     "one block": (RangesPolicy(run=3, warps=1, threads=32), 1),
-    "three squads": (RangesPolicy(run=1, warps=3, threads=96), 5),
+    "five blocks": (RangesPolicy(run=1, warps=3, threads=96), 5),
 }
 
 
@@ -39,8 +39,13 @@ def force(monkeypatch, name: str = "three blocks") -> None:
         tiles = max(1, -(-(problem.length + problem.segments) // chosen.tile))
         return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 
-    ranges, grid = RANGES[name]
     monkeypatch.setattr(plan, "choose", choose)
-    monkeypatch.setattr(ranges_plan, "choose", lambda sizes: ranges)
+    monkeypatch.setattr(call, "_plans", {})
+
+
+def force_ranges(monkeypatch, name: str = "three blocks") -> None:
+    """The same for calls by segments that begins and ends give."""
+    policy, grid = RANGES[name]
+    monkeypatch.setattr(ranges_plan, "choose", lambda sizes: policy)
     monkeypatch.setattr(ranges_plan, "blocks", lambda *problem: grid)
     monkeypatch.setattr(call, "_plans", {})

@@ -16,7 +16,7 @@ from cutesync.kernels.segments.calls import OFFSETS
 from .. import faults, states
 from ..cases import numpy_dtype
 from ..select.test_agreement import equal
-from .kernels import KERNELS, force
+from .kernels import RANGES, force_ranges
 from .reference import SUM
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
@@ -24,7 +24,7 @@ slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 @pytest.fixture
 def small(monkeypatch):
-    force(monkeypatch)
+    force_ranges(monkeypatch)
     with cs.emulate():
         yield
 
@@ -186,9 +186,9 @@ def test_places_outside_the_array(small):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", RANGES)
 def test_agrees_under_twenty_schedules(name, monkeypatch):
-    force(monkeypatch, name)
+    force_ranges(monkeypatch, name)
     x, pair, apart = np.arange(500, dtype=np.int16), overlapping(500, 90), disjoint(500, 90)
     with cs.emulate(schedules=20, seed=8):
         found = cs.segmented_reduce(cs.asarray(x), offsets=on_device(pair))
@@ -267,7 +267,7 @@ def bench(reduce: bool) -> faults.Bench:
         found = [(call(cs.asarray(x), offsets=on_device(pair)), wanted) for x, pair, wanted in calls]
         return all(np.array_equal(*pair) for pair in found)
 
-    made = faults.of_tiles(force, right, schedules=2)
+    made = faults.of_tiles(force_ranges, right, schedules=2)
     made.texts = [text for text in made.texts if re.search(r"\.entry cutesync_segment_", text)]
     return made
 
