@@ -49,6 +49,14 @@ class Driver:
     def cuCtxGetDevice(self) -> tuple:
         return 0, self.context - 1000
 
+    def current_context(self) -> int:
+        device._function("cuCtxGetCurrent")(device._answer.place, None)
+        return self.context
+
+    def make_current(self, context: int) -> None:
+        device._function("cuCtxSetCurrent")(context, None)
+        self.context = context
+
     def cuDevicePrimaryCtxRetain(self, number: int) -> tuple:
         return 0, 1000 + number
 
@@ -79,6 +87,7 @@ def without_driver(devices: int) -> None:
     device.count = lambda: devices
     device.require_hopper = lambda ordinal: None
     device._function = lambda name: nothing
+    device.current_context, device.make_current = driver.current_context, driver.make_current
     gpu._entry = lambda: nothing
     gpu._memory = lambda ordinal: memories[ordinal]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from .view import View
 
 _MOST_PLANS = 4096
 _plans: dict[tuple, Plan] = {}
+recorders: dict[int, Any] = {}
+"""What observes the calls of a thread, by its identifier (see repeat.py)."""
 
 
 class Spec:
@@ -146,6 +149,7 @@ def front_end(family: Family) -> Callable:
         except (KeyError, TypeError):
             run, ordinal, before, behind, reads, more = _make(family, key, (x, *others), out, stream)
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
+        given = out
         if out is not None:
             if not single:
                 if out[-1] is None:
@@ -163,9 +167,27 @@ def front_end(family: Family) -> Callable:
             out = [empty(raw, stream is not None) for empty in more.empties]
             addresses += tuple(map(adapter.address, out))
         run(addresses, raw)
+        if recorders:
+            _note(key, adapter, stream, ((x, *others), _listed(given, family), (out,) if single else tuple(out)))
         return out if single else tuple(out)
 
     return call
+
+
+def _listed(out: Any, family: Family) -> tuple:
+    """Return the outputs as a caller gives them, with None for each that is not given."""
+    return (None,) * family.outputs if out is None else (out,) if family.outputs == 1 else tuple(out)
+
+
+def _note(key: tuple, adapter: Any, stream: Any, given: tuple) -> None:
+    """Tell what observes this thread, if anything does, about a call that was made."""
+    recorder = recorders.get(get_ident())
+    if recorder is not None:
+        try:
+            plan = _plans.get(key)
+        except TypeError:  # an unhashable argument
+            plan = None
+        recorder.note(_plans, plan, adapter, stream, given)
 
 
 def _with_last(out: Any, addresses: tuple, last: Any, adapter: Any) -> tuple[tuple, tuple]:

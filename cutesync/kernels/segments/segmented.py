@@ -10,6 +10,7 @@ import numpy as np
 from ...arguments import flag
 from ...errors import ArgumentTypeError, explain
 from ...runtime import arrays
+from ...runtime.repeat import repeatable
 from ...types import Array, DTypeLike, Operator, Scalar, Stream
 from ..scan import cumsum
 from ..select import Selected
@@ -17,6 +18,7 @@ from ..states import NO_ARGS
 from .calls import Call, Options
 
 
+@repeatable
 def segmented_reduce(
     x: Any,
     op: Operator = "add",
@@ -74,6 +76,7 @@ def segmented_reduce(
     return found[1] if type(found) is tuple else Selected(found.values, found.count)
 
 
+@repeatable
 def segmented_scan(
     x: Any,
     op: Operator = "add",
