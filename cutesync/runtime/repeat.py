@@ -150,10 +150,17 @@ class Form:
             signature += [repr(values[place]) for place in self.floats]
             if self.numbers:
                 CURRENT.numbers = numbers = tuple([values[place] for place in self.numbers])
-                signature += [type(x) is int and not -(1 << 31) <= x < 1 << 31 for x in numbers]
+                signature += map(_words, numbers)
         if low & 15:
             signature.append(tuple([address & 15 for address in addresses]))
         return signature, addresses
+
+
+def _words(number: float) -> int:
+    """Return in how many words of 32 bits a run-time argument fits: 1, 2, or 3 for more than the 2 that are allowed."""
+    if type(number) is not int or -(1 << 31) <= number < 1 << 31:
+        return 1
+    return 2 if -(1 << 63) <= number < 1 << 63 else 3
 
 
 class Recorder:
