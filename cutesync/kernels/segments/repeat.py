@@ -14,6 +14,7 @@ from ...runtime import arrays
 from ...runtime.call import Family, Spec, Views, front_end
 from ...runtime.kernel import KernelSpec, Pointer, Scalar as Number
 from ...runtime.launch import Launch, Run
+from ...runtime.repeat import repeatable
 from ...runtime.view import View
 from ...types import Array, Scalar, Stream
 from ..count import check, split
@@ -53,6 +54,7 @@ class DecodeSpec(Spec):
         return ((self.size,), self.decoding.dtype), ((), INT64)
 
 
+@repeatable
 def run_length_decode(
     values: Any,
     lengths: Any,
@@ -107,6 +109,7 @@ def run_length_decode(
     return found if on_host else Selected(found, count)
 
 
+@repeatable
 def repeat(
     x: Any,
     repeats: Any,

@@ -13,6 +13,7 @@ from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...runtime.call import Family, Spec, Views, front_end
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
+from ...runtime.repeat import repeatable
 from ...runtime.view import View
 from ...types import Array, Stream
 from ..count import check, split
@@ -47,6 +48,7 @@ class SearchSpec(Spec):
         return self.shape, INT64
 
 
+@repeatable
 def searchsorted(
     a: Any,
     v: Any,

@@ -11,6 +11,7 @@ import numpy as np
 from ...arguments import flag
 from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...runtime import arrays
+from ...runtime.repeat import repeatable
 from ...types import Array, DTypeLike, Operator, Scalar, Stream
 from ..scan import cumsum, scan
 from ..select import Selected
@@ -18,6 +19,7 @@ from ..states import NO_ARGS
 from .calls import OFFSETS, Call, Options
 
 
+@repeatable
 def segmented_reduce(
     x: Any,
     op: Operator = "add",
@@ -78,6 +80,7 @@ def segmented_reduce(
     return found[1] if type(found) is tuple else Selected(found.values, found.count)
 
 
+@repeatable
 def segmented_scan(
     x: Any,
     op: Operator = "add",

@@ -16,6 +16,7 @@ from ...runtime import arrays, forks, workspace
 from ...runtime.call import Family, Spec, Views, front_end
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run
+from ...runtime.repeat import repeatable
 from ...runtime.view import View
 from ...sizes import ceil_div
 from ...types import Stream
@@ -56,6 +57,7 @@ class Partitioned(NamedTuple):
     indices: Any = None
 
 
+@repeatable
 def partition3(
     x: Any,
     first: Any,
