@@ -89,11 +89,6 @@ class KernelSpec:
     cluster: int = 1
     examples: Callable[[], Sequence] | None = None
 
-    @classmethod
-    def grouped(cls, key: tuple, groups: Sequence[Sequence[Parameter]], make: Callable[[], Any]) -> KernelSpec:
-        """Return a kernel all of whose parameters are in groups."""
-        return cls(key, groups, make)
-
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         return tuple(_flat(self.given))

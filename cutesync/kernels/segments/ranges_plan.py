@@ -75,4 +75,4 @@ def kernel_spec(what: str, policy: RangesPolicy, sizes: tuple[int, ...], spec: S
             return ResultsKernel(spec, policy, policy.bytes(sizes))
         return SharesKernel(spec, policy, policy.bytes(sizes))
 
-    return KernelSpec.grouped((f"segment_{what}", policy, *spec.key), (pointers, numbers), make)
+    return KernelSpec((f"segment_{what}", policy, *spec.key), (pointers, numbers), make)
