@@ -68,6 +68,7 @@ class Gather:
         lane = cute.arch.lane_idx()
         unroll = max(1, min(UNROLL, MAX_WORDS // sum(max(1, size // 4) for size in sizes)))
         places = (Int32(tile.stop - tile.first) + (PAIRS - 1)) // PAIRS * PAIRS
+        places = choose(tile.count > 0, places, Int32(low * LANES))  # without elements there is nothing to read
         first = worker * (LANES * unroll) + low * LANES
         for start in cutlass.range(first, places, workers * (LANES * unroll), unroll=1):
             loaded = []

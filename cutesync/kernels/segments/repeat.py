@@ -172,7 +172,7 @@ def _plan(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> tuple[Run
     pointers = [Pointer(k, decoding.dtype if k in ("values", "out") else INT64) for k in names]
     numbers = [Number("fill", decoding.dtype.dsl), *(Number(k, "Int64") for k in ("runs", "size", "times", "step"))]
     numbers += decoding.layout.parameters if decoding.layout else []
-    kernel = KernelSpec.grouped(("decode", decoding), (pointers, numbers), make)
+    kernel = KernelSpec(("decode", decoding), (pointers, numbers), make)
     values = {"runs": spec.runs, "size": spec.size, "fill": spec.fill, "times": spec.times}
     values |= {"step": outs[0].steps[0], **(spec.strided.values if spec.strided else {})}
     given = [*names[: 3 if decoding.counted else 1 if decoding.alike else 2], *names[3:]]

@@ -262,4 +262,4 @@ def _kernel_spec(policy: CountPolicy, parting: Parting) -> KernelSpec:
     numbers += parting.strided.layout.parameters if parting.strided else []
     numbers += [a.parameter(name) for name, a in zip(numbered("arg", parting.args), parting.args)]
     key = ("partition3", policy, *parting.key)
-    return KernelSpec.grouped(key, (pointers, numbers), lambda: policy.make(parting))
+    return KernelSpec(key, (pointers, numbers), lambda: policy.make(parting))
