@@ -19,6 +19,7 @@ from ..kernels.reduce import reduce
 from ..kernels.states import Argument, words_of
 from ..ops import takes_index
 from ..runtime import arrays
+from ..runtime.repeat import Repeated
 from ..runtime.view import View
 from .exchange import Exchange, Side
 from .inputs import Inputs, More, bits_of
@@ -87,6 +88,7 @@ class FlagPlan:
         self.results = Results(spec.axis, x.lengths)
         self.inner, self.lines = math.prod(x.shape[spec.axis + 1 :]), math.prod(x.shape[: spec.axis])
         self.arguments = [self._of_part(Arguments(*arguments), rank) for rank in range(self.group.size)]
+        self.again = [Repeated(self.call, arguments) for arguments in self.arguments]
         before, after = spec.marking.looks
         sides = [side for side, looks in ((False, before), (True, after)) if looks]
         self.seams = [(side, Exchange(self.group, *self._seam(spec.marking, side))) for side in sides]
@@ -131,8 +133,11 @@ class FlagPlan:
                 more = self.inputs.more(xs, ragged, work)
             for rank, stream in enumerate(streams):
                 work.at(rank)
-                raw = stream if explicit else None
-                one = self.call(self.arguments[rank], x.parts[rank], part_of(outs, rank), raw, more.of(rank))
+                raw, out = stream if explicit else None, part_of(outs, rank)
+                if plain and out is None:
+                    one = self.again[rank]((x.parts[rank],), (x.pointers[rank],), stream, explicit)
+                else:
+                    one = self.call(self.arguments[rank], x.parts[rank], out, raw, more.of(rank))
                 found.append(one)
                 self._add(addresses, one if isinstance(one, tuple) else (one,), (x, rank, stream), more, held)
             for number, (_, exchange) in enumerate(self.seams):

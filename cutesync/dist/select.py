@@ -17,6 +17,7 @@ from ..kernels.segments import reduce_by_key
 from ..kernels.select import select
 from ..kernels.select.calls import again
 from ..kernels.select.spec import SelectSpec
+from ..runtime.repeat import Repeated
 from .inputs import Inputs, More
 from .leading import leading_lengths
 from .places import Shift
@@ -39,6 +40,7 @@ class SelectPlan:
             self.calls = [again(given, None)] * self.group.size
         elif given.n is not None:
             self.calls = [again(given, n) for n in leading_lengths(first, given.n)]
+        self.again = [Repeated(call, arguments) for call, arguments in self.calls]
         self.exchange = tally(self.group)
         self.plain, self.none = not inputs.counted and not inputs.args, More.none(self.group.size)
         self.like = self.group.allocators(first, (), INT64)
@@ -53,24 +55,30 @@ class SelectPlan:
         ragged: Ragged | None = None,
     ) -> tuple:
         group, found, more = self.group, [], self.none
-        offsets, totals = [], []
+        offsets, totals, places = [], [], []  # type: tuple[list, list, list]
         with Work(group, streams, explicit) as work:
             if not self.plain:
                 xs, more = self.inputs.data(xs), self.inputs.more(xs, ragged, work)
             for rank, stream in enumerate(streams):
                 work.at(rank)
-                x, *others = (y.parts[rank] for y in xs)
-                count = () if more.counts is None else (more.counts[rank],)
-                others += (*count, *more.args[rank])
-                call, arguments = self.calls[rank]
-                found.append(call(arguments, x, None, stream if explicit else None, tuple(others)))
+                given = tuple([y.parts[rank] for y in xs])
+                if self.plain:
+                    addresses = tuple([y.pointers[rank] for y in xs])
+                    found.append(self.again[rank](given, addresses, stream, explicit))
+                else:
+                    x, *others = given
+                    others += () if more.counts is None else (more.counts[rank],)
+                    others += more.args[rank]
+                    call, arguments = self.calls[rank]
+                    found.append(call(arguments, x, None, stream if explicit else None, tuple(others)))
                 if self.shift is not None:
                     *_, indices, count = found[-1]
                     self.shift.launch(rank, indices, count, work)
-                offsets.append(self.like[rank][1](stream, explicit))
-                totals.append(self.like[rank][1](stream, explicit))
-            trios = enumerate(zip(found, offsets, totals))
-            places = [tuple(map(self.like[rank][0].address, (made[-1], *out))) for rank, (made, *out) in trios]
+                library, empty = self.like[rank]
+                offset, total, address = empty(stream, explicit), empty(stream, explicit), library.address
+                offsets.append(offset)
+                totals.append(total)
+                places.append((address(found[-1][-1]), address(offset), address(total)))
             self.exchange.launch_all(places, work)
         *values, counts = zip(*found)
         rooms = [Sharded.of_results(group, parts, 0) for parts in values]

@@ -261,11 +261,14 @@ def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..
     nbytes = math.prod(shape) * dtype.size
     if nbytes >= _MOST_BYTES:
         raise ArgumentValueError(explain("shape", f"{shown(shape)} of {dtype}", "an array of fewer than 2**63 bytes"))
-    memory = backend.of(ordinal).allocate
+    memory, new, kind = backend.of(ordinal).allocate, object.__new__, DeviceArray
+    signature = _signature(dtype, shape, ordinal, None)
 
     def empty(stream: int, other: bool = False) -> DeviceArray:
-        ptr, owner = memory(nbytes, ordinal, stream)
-        return DeviceArray(ptr, shape, dtype, ordinal, owner)
+        y = new(kind)
+        y.ptr, y.owner = memory(nbytes, ordinal, stream)
+        y.shape, y.dtype, y.device, y.steps, y.signature = shape, dtype, ordinal, None, signature
+        return y
 
     return empty
 

@@ -17,7 +17,7 @@ import itertools
 import operator
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -166,12 +166,26 @@ def _words(number: float) -> int:
 class Recorder:
     """Observes the calls of front ends by which a public function makes a call."""
 
-    def __init__(self, form: Form, values: tuple) -> None:
+    def __init__(self, values: tuple, arrays_at: Sequence[int], stream: Any) -> None:
         self.values, self.made, self.steps, self.plans = values, [], [], {}  # type: ignore[var-annotated]
-        self.stream = None if form.stream is None else values[form.stream]
+        self.stream = stream
         # Of each array, its place among all values and among the addresses.
-        self.known = {id(values[place]): (place, 1 + i) for i, (place, _) in enumerate(form.arrays)}
-        self.whole = len(self.known) == len(form.arrays)  # an array given twice has no place of its own
+        self.known = {id(values[place]): (place, 1 + i) for i, place in enumerate(arrays_at)}
+        self.whole = len(self.known) == len(arrays_at)  # an array given twice has no place of its own
+
+    def observe(self, call: Callable[[], Any]) -> Any:
+        """Return the result of a call that is observed."""
+        thread = get_ident()
+        before = front_ends.recorders.get(thread)
+        front_ends.recorders[thread] = self
+        try:
+            return call()
+        finally:
+            if before is None:
+                del front_ends.recorders[thread]
+            else:
+                before.whole = False
+                front_ends.recorders[thread] = before
 
     def note(self, plans: dict, plan: Plan | None, library: Any, stream: Any, given: tuple) -> None:
         """Add a call: its plan, if that is stored among ``plans``, and ``given``, its inputs, the outputs as they were
@@ -282,17 +296,50 @@ def _new_form(function: Callable, forms: dict, kinds: tuple, arguments: tuple) -
 
 def _recorded(function: Callable, arguments: tuple, form: Form, values: tuple, signature: list) -> Any:
     """Make a call, and record it."""
-    (given, named), thread = arguments, get_ident()
-    recorder = Recorder(form, values)
+    given, named = arguments
+    stream = None if form.stream is None else values[form.stream]
+    recorder = Recorder(values, [place for place, _ in form.arrays], stream)
     if not recorder.whole:
         return function(*given, **named)
-    front_ends.recorders[thread] = recorder
-    try:
-        result = function(*given, **named)
-    finally:
-        del front_ends.recorders[thread]
+    result = recorder.observe(lambda: function(*given, **named))
     if len(form.records) >= _MOST:
         form.records.clear()
     form.records[tuple(signature)] = record = recorder.record(result)
     form.last = signature, record
     return result
+
+
+class Repeated:
+    """Calls of a front end with equal arguments, whose arrays have the same signatures each time, and which make their
+    outputs: after the first one they are made from its plan."""
+
+    __slots__ = ("_arguments", "_call", "_plans", "_step")
+
+    def __init__(self, call: Callable, arguments: tuple) -> None:
+        self._call, self._arguments = call, arguments
+        self._plans: dict | None = None
+        self._step: Any = None
+
+    def __call__(self, given: Sequence[Any], addresses: Sequence[int], stream: int, explicit: bool) -> Any:
+        """Make a call on ``stream``; ``explicit``: the caller gave it. ``given`` are the inputs, None for one that is
+        not given, and ``addresses`` theirs, or 0. Return the output, or a tuple of several."""
+        low = 0
+        for address in addresses:
+            low |= address
+        if low & 15 or self._plans is not front_ends._plans:
+            return self._recorded(given, stream if explicit else None)
+        step, made, places = self._step, [], [0, *addresses]
+        for empty in step.empties:
+            y = empty(stream, explicit)
+            made.append(y)
+            places.append(step.address(y))
+        step.run(step.places(places), stream)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _recorded(self, given: Sequence[Any], stream: int | None) -> Any:
+        recorder = Recorder(tuple(given), range(len(given)), stream)
+        first, *others = given
+        found = recorder.observe(lambda: self._call(self._arguments, first, None, stream, tuple(others)))
+        if recorder.whole and len(recorder.steps) == 1:
+            self._step, self._plans = recorder.steps[0], recorder.plans
+        return found

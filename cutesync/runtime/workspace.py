@@ -69,6 +69,10 @@ def scratch(ordinal: int, stream: int, size: int, purpose: str = "scratch") -> W
     """Return at least ``size`` bytes of unspecified contents for work on ``stream`` of device ``ordinal``. The work
     must be enqueued before this function is called again for the stream and the ``purpose``; threads that share the
     stream hold a lock until then."""
+    if stream in device.DEFAULT:  # which is never captured, and its handle is its number
+        found = _by_stream.get((ordinal, stream, purpose))
+        if found is not None and found.size >= size:
+            return found
     # An eighth of the next power of two: the memory seldom grows, and never to much more than is needed.
     unit = max(1 << 21, (1 << (size - 1).bit_length()) >> 3)
     return _place(ordinal, stream, (purpose,), -(-size // unit) * unit, 0)

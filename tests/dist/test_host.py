@@ -17,8 +17,9 @@ CALLS = {
     "mean": (lambda group, x: cs.mean(x), 1, 0),
     "argmax": (lambda group, x: cs.argmax(x), 1, 0),
     "all_reduce": (lambda group, x: group.all_reduce(x), 1, 0),
-    "cumsum": (lambda group, x: cs.cumsum(x), 2, 1),
-    "flag_heads": (lambda group, x: cs.flag_heads(x), 2, 1),
+    "cumsum": (lambda group, x: cs.cumsum(x), 2, 0),
+    "cumsum, in place": (lambda group, x: cs.cumsum(x, out=x), 2, 1),
+    "flag_heads": (lambda group, x: cs.flag_heads(x), 2, 0),
 }
 
 
@@ -46,12 +47,32 @@ def test_launches_and_plans_of_a_call_made_before(name, monkeypatch):
         make(group, sharded)
         plans, group.plans = Counted(call._plans), Counted(group.plans)
         monkeypatch.setattr(call, "_plans", plans)
+        make(group, sharded)
+        plans.looks = group.plans.looks = 0
         monkeypatch.setattr(emulator, "launch", lambda *given, device, **facts: ran.append(device))
         known, memories = len(group.plans), dict(group._memories)
         make(group, sharded)
         assert sorted(ran) == [0] * launches + [1] * launches
         assert plans.looks == 2 * looks and group.plans.looks == 1
         assert len(group.plans) == known and group._memories == memories
+
+
+def test_later_calls_take_what_they_are_given(monkeypatch):
+    """Calls of parts are made from the plans of the call before, unless parts are less aligned, or plans are lost."""
+    rng = np.random.default_rng(7)
+    with cs.emulate(devices=2):
+        group = Group.local()
+        for turn in range(5):
+            x = rng.integers(-3, 4, 600)
+            shift = turn // 2 % 2  # elements of 8 bytes
+            parts = [group.put(np.pad(half, (shift, 0)), rank)[shift:] for rank, half in enumerate(np.split(x, 2))]
+            sharded = cs.dist.Sharded(group, parts)
+            assert np.array_equal(np.asarray(cs.cumsum(sharded)), x.cumsum())
+            assert np.array_equal(np.asarray(cs.flag_heads(sharded)), np.append(True, x[1:] != x[:-1]))
+            found = cs.select(sharded, lambda v: v > 0)
+            assert np.array_equal(np.asarray(found.values), x[x > 0]) and int(found.count) == (x > 0).sum()
+            if turn == 3:
+                monkeypatch.setattr(call, "_plans", {})
 
 
 def test_a_part_that_changed_is_looked_at_again():
