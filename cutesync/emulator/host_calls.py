@@ -21,7 +21,7 @@ from .tensor_map import encode, from_encode_arguments
 _P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _SUCCESS, _INVALID, _INVALID_LAUNCH, _TOO_LARGE, _NOT_SUPPORTED = 0, 1, 9, 720, 801
 _COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE = 2, 4, 6
-_MAX_SHARED, _NON_PORTABLE = 8, 14  # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
+MAX_SHARED, _NON_PORTABLE = 8, 14  # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
 _ATTRIBUTE_BYTES, _MAP_BYTES = 72, 128
 _ABSENT = (0, 0, 0)
 
@@ -187,7 +187,7 @@ class HostCalls:
             clustered=cluster != _ABSENT,
             programmatic=bool(given.get(_PROGRAMMATIC_ATTRIBUTE, _ABSENT)[0]),
             max_cluster=limits.PORTABLE_CLUSTER if portable else limits.LARGEST_CLUSTER,
-            max_shared=self.attributes.get((name, _MAX_SHARED), limits.PLAIN_SHARED),
+            max_shared=self.attributes.get((name, MAX_SHARED), limits.PLAIN_SHARED),
         )
         self.code = _TOO_LARGE if launch.cooperative else _INVALID_LAUNCH
         limits.check(launch)

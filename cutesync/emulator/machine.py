@@ -4,6 +4,7 @@ deadlocks.
 
 from __future__ import annotations
 
+from itertools import groupby
 from math import prod
 from typing import Any, NoReturn
 
@@ -242,16 +243,7 @@ class Machine:
         for first in range(0, block.warp_count - block.warp_count % 4, 4):
             group = block.warps[first : first + 4]
             self.finish_products(group)
-            if any(warp.budgets != group[0].budgets for warp in group):
-                site, registers = max((w.budgets for w in group), key=len)[-1]
-                missing = [w.index for w in group if (site, registers) not in w.budgets]
-                self.fail(
-                    "convergence",
-                    f"setmaxnreg {registers} needs all four warps of its warpgroup; warps {missing} did not run it",
-                    group[0],
-                    range(32),
-                    site,
-                )
+            self.finish_budgets(group)
         for barrier in block.named.values():
             if barrier.arrived:  # PTX does not forbid it; the next block starts with fresh barriers
                 title = f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived"
@@ -264,6 +256,25 @@ class Machine:
         if uses and not operation.reads_done and self.sanitizer is not None:
             who = f"block {block.coordinates}"
             operation.fail("barrier", f"{who} has exited with an asynchronous operation under way in its shared memory")
+
+    def finish_budgets(self, warpgroup: list[Warp]) -> None:
+        """All four warps of a warpgroup must run the same ``setmaxnreg``.
+
+        It is a warning if some of them only ask for the registers that the warpgroup has already.
+        """
+        if all(warp.budgets == warpgroup[0].budgets for warp in warpgroup):
+            return
+        longest = max((warp.budgets for warp in warpgroup), key=len)
+        partial = [b for b in longest if any(b not in warp.budgets for warp in warpgroup)]
+        site, registers = (partial or longest)[-1]
+        missing = [w.index for w in warpgroup if (site, registers) not in w.budgets]
+        title = f"setmaxnreg {registers} needs all four warps of its warpgroup; warps {missing} did not run it"
+        changes = {tuple(n for n, _ in groupby(count for _, count in warp.budgets)) for warp in warpgroup}
+        if len(changes) > 1:
+            self.fail("convergence", title, warpgroup[0], range(32), site)
+        self.note(
+            "warning", "convergence", f"{title}; the others ask for what they have", (warpgroup[0], range(32), site)
+        )
 
     def finish_products(self, warpgroup: list[Warp]) -> None:
         """A ``wgmma`` is over once one warp of its warpgroup has waited for it."""

@@ -295,8 +295,11 @@ class Sanitizer(Releases):
         lines += route.since_access(machine, key)
         lines += [f"hint: {line}" for line in hints.of_race(machine, warp, lane, key, before)]
         title, at = "of the same bytes with nothing to order them", (warp, [lane], access.site)
+        copy = machine.how.copies and before != access.verb and block == warp.block.number
         if harmless:
             machine.note("warning", "race", f"writes of the same value {title}", at, lines, first)
+        elif copy and region.base > SHARED_START:  # a result that depends on it differs between two schedules
+            machine.note("warning", "race", f"{access.verb} and {before} {title}", at, lines, first)
         else:
             machine.earlier = block, actor // ACTORS
             machine.fail("race", f"{access.verb} and {before} {title}", *at, lines, first)

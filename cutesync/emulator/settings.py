@@ -38,6 +38,7 @@ class Settings:
     jobs: int = 1
     minimal: bool = False
     roles: Mapping[str, Iterable[int]] = field(default_factory=dict)
+    copies: bool = False  # threads also hold copies of what other threads of their block load and store, as in Triton
     findings: Findings = field(default_factory=Findings)
     steps: int = 0
     launches: int = 0

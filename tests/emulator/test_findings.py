@@ -120,3 +120,36 @@ def test_a_reader_is_not_hidden_by_the_same_lane_of_another_warp():
     how = {"block": (288, 1, 1), "settings": Settings("round_robin")}
     found = reported("race", "", launch, text, np.zeros(1, np.uint32), **how)
     assert "unordered with the read by block (0, 0, 0) warp 0 lane" in found
+
+
+BUDGETS = """
+\tsetmaxnreg.dec.sync.aligned.u32 24;
+\tsetp.gt.u32 %p1, %r0, 63;
+\t@%p1 bra END;
+\tsetmaxnreg.SOME.sync.aligned.u32 COUNT;
+END:"""
+
+
+def test_registers_that_part_of_a_warpgroup_has_already():
+    """Two of four warps run another setmaxnreg: a warning if it asks for what they have."""
+    again = BUDGETS.replace("SOME", "inc").replace("COUNT", "24")
+    _, settings = run(again, threads=128)
+    only(settings, "warning", "convergence", "warps [2, 3] did not run it; the others ask for what they have", 1)
+    more = BUDGETS.replace("SOME", "inc").replace("COUNT", "40")
+    assert "setmaxnreg 40" in reported("convergence", "warps .2, 3. did not run it", run, more, threads=128)
+
+
+COPIES = "\n\tand.b32 %r3, %r0, 31;\n\tmul.wide.u32 %rd3, %r3, 4;\n\tadd.u64 %rd3, %a0, %rd3;"
+COPIES += "\n\tld.global.b32 %r4, [%rd3];\n\tadd.u32 %r4, %r4, 1;\n\tsetp.lt.u32 %p1, %r0, 32;"
+
+
+def test_copies_of_what_other_threads_hold():
+    """Each of two warps reads a word, one stores it: an error, or with ``copies`` a warning unless results differ."""
+    kept = COPIES + "\n\t@%p1 st.global.b32 [%rd3], %r4;"
+    reported("race", "nothing to order them", run, kept)
+    out, settings = run(kept, copies=True)
+    assert np.array_equal(out[:32], np.ones(32)) and {(f.severity, f.kind) for f in settings.findings} == {
+        ("warning", "race")
+    }
+    other = "\n\t@!%p1 st.global.b32 [%rd3+128], %r4;"
+    reported("mismatch", "", run, kept + other, copies=True)

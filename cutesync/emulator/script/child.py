@@ -31,11 +31,12 @@ def install(options: Options) -> Session:
 
         torch_stub.install()
         session.note("torch is not installed: a stand-in answers what scripts need of it")
-    from . import cuda_python, cupy_stub, dsl
+    from . import cuda_python, cupy_stub, dsl, triton_driver
 
     cupy_stub.install()
     cuda_python.install(session)
     dsl.install(session)
+    triton_driver.install(session)
     return session
 
 

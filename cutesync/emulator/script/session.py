@@ -55,12 +55,12 @@ class Session:
         how |= {"unseen_launches": False, "jobs": o.jobs, "minimal": True, "roles": o.roles}
         self.settings = Settings(o.policy, o.seed, o.schedules, **how)
 
-    def launch(self, launch: Launch) -> None:
-        """Check a launch under all schedules. What is found is recorded, and the script goes on."""
+    def launch(self, launch: Launch, **how: Any) -> None:
+        """Check a launch under all schedules. What is found is recorded, and the script goes on. ``how``: settings."""
         name, key = launch.program.function.name, hash((launch.program, launch.grid, launch.block, launch.parameters))
         self.record.launched(name, launch.grid, launch.block)
         self.seen[key] += 1
-        settings = self.settings
+        settings = replace(self.settings, **how)
         if self.seen[key] > CHECKED_REPEATS:
             self.note(f"{name}: launches with the same arguments after the first {CHECKED_REPEATS} run unchecked")
             settings = replace(settings, policy="round_robin", schedules=1, sanitize=False, trace=None)

@@ -31,10 +31,14 @@ _strict = [False]  # whether kernels must write fresh tensors before they read t
 
 
 class _Targets(threading.local):
-    """Where operators that are under way in this thread must leave their results: "cuda" or "cpu", innermost last."""
+    """Where operators that are under way in this thread must leave their results: "cuda" or "cpu", innermost last.
+
+    ``calls``: how many functions of torch Python code has called that are under way.
+    """
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.calls = 0
 
 
 _targets = _Targets()
@@ -61,6 +65,17 @@ def _strided_in_heap(tensor: torch.Tensor, fresh: bool) -> torch.Tensor:
     return made
 
 
+def _missing_gradient() -> bool:
+    """Whether torch itself makes a tensor now, for a gradient that the backward pass of device tensors has not got."""
+    if _targets.calls:
+        return False
+    try:
+        saved = torch._C._current_autograd_node().saved_tensors
+    except (AttributeError, RuntimeError):  # no backward pass is under way, or it is not one of a Python function
+        return False
+    return any(on_device(x) for x in saved if x is not None)
+
+
 class OperatorMode(TorchDispatchMode):
     """Keeps the results of operators on device tensors in device memory."""
 
@@ -72,7 +87,8 @@ class OperatorMode(TorchDispatchMode):
             if not func.is_view:
                 heap.initialised(x.data_ptr())
         result = func(*args, **kwargs)
-        target = _targets.names[-1] if _targets.names else "cuda" if there else "cpu"
+        cuda = bool(there) or (not given and _missing_gradient())
+        target = _targets.names[-1] if _targets.names else "cuda" if cuda else "cpu"
         if target == "cpu":
             return result
         fresh = func.__name__.split(".")[0] in _UNWRITTEN
@@ -113,7 +129,11 @@ class FunctionMode(TorchFunctionMode):
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
         if "device" not in kwargs and name != "to":
-            return func(*args, **kwargs)
+            _targets.calls += 1
+            try:
+                return func(*args, **kwargs)
+            finally:
+                _targets.calls -= 1
         if name == "to":
             return self._convert(func, args, kwargs)
         wanted = kwargs["device"]

@@ -88,3 +88,21 @@ def test_wrong_usage(line, words, capsys):
 def test_tensors_of_torch(check, torch):
     code, text, result = check("tensors.py")
     assert (code, result["clean"], result["notes"]) == (0, True, []) and "done" in text, text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit, errors", [(100, set()), (101, {"out-of-bounds"})])
+def test_a_script_of_triton(check, limit, errors):
+    """A store beyond the end is found at its line. A copy of an element that is read late is a warning."""
+    pytest.importorskip("torch"), pytest.importorskip("triton")
+    _, text, result = check("scaled.py", "--limit", str(limit))
+    assert {f["kind"] for f in result["findings"] if f["severity"] == "error"} == errors, text
+    assert {f["kind"] for f in result["findings"] if f["severity"] == "warning"} == {"race"}, text
+    assert (bool(result["failure"]), "scaled.py:19" in text) == (bool(errors), bool(errors)), text
+
+
+@pytest.mark.slow
+def test_gradients_that_torch_makes_itself(check):
+    pytest.importorskip("torch")
+    code, text, _ = check("gradients.py")
+    assert code == 0, text
