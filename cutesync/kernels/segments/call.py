@@ -9,7 +9,7 @@ from ...arguments import flag, integer
 from ...dtypes import number
 from ...types import Array, DTypeLike, Operator, Scalar, Stream
 from ..states import NO_ARGS
-from .calls import MAX_LENGTH, Call, Options
+from .calls import MAX_LENGTH, KeyedCall, Options
 
 
 def reduce_by_key(
@@ -63,7 +63,7 @@ def reduce_by_key(
     """
     options = Options(False, False, init, dtype, identity, out_dtype)
     limits = None if size is None else integer(size, "size", 0, MAX_LENGTH), number(fill_value, "fill_value")
-    call = Call(("keys", keys), values, op, (transform, finish), args, options, n)
+    call = KeyedCall(("keys", keys), values, op, (transform, finish), args, options, n)
     return call.reduced(equal, equal_nan, limits, stream, out)
 
 
@@ -99,5 +99,5 @@ def scan_by_key(
     Errors: ``cutesync.errors``.
     """
     options = Options(flag(exclusive, "exclusive"), flag(reverse, "reverse"), init, dtype, identity, out_dtype)
-    call = Call(("keys", keys), values, op, (transform, finish), args, options, n)
+    call = KeyedCall(("keys", keys), values, op, (transform, finish), args, options, n)
     return call.scanned(equal, equal_nan, out, stream)

@@ -15,6 +15,7 @@ from ..scan import cumsum
 from ..select import Selected
 from ..states import NO_ARGS
 from .calls import Call, Options
+from .lengths import ends_on_host, offsets_on_host
 
 
 def segmented_reduce(
@@ -120,10 +121,10 @@ def _where(offsets: Any, lengths: Any, heads: Any, keys: Any, n: Any, stream: An
         raise ArgumentTypeError(explain("offsets, lengths, heads, keys", came, "one of them"))
     ((name, array),) = named
     if name != "lengths":
-        return name, array
+        return name, offsets_on_host(array, n) if name == "offsets" and type(array) is np.ndarray else array
     kind, _ = arrays.facts(array)
     if kind.kind not in "iu":
         raise ArgumentTypeError(explain("lengths", f"an array of {kind}", "an array of integers"))
     if arrays.adapter(array, "lengths") is arrays.NUMPY:
-        return name, np.cumsum(array, dtype=np.int64)
+        return name, ends_on_host(array, n, "lengths")
     return name, cumsum(array, axis=None, dtype="int64", n=n, stream=stream)
