@@ -111,10 +111,6 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
     peers = [Scalar(f"peer{rank}", "Int64") for rank in range(ranks)]
     numbers = [Scalar(name, "Int32") for name in Call._fields]
 
-    def examples() -> Sequence:
-        groups = (inputs, outputs, [*start, *args], peers, numbers)
-        return [tuple(p.example() for p in group) for group in groups]
-
     def make() -> Any:
         from .by_key_kernel import RunSeamKernel
         from .counted_kernel import CountedExchangeKernel
@@ -132,5 +128,5 @@ def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, si
         kernel = kernels.get(operation.key[0], ExchangeKernel)
         return kernel(operation.monoid(), ranks, where, single)
 
-    parameters = (*inputs, *outputs, *start, *args, *peers, *numbers)
-    return KernelSpec(("exchange", ranks, str(where), single, *operation.key), parameters, make, examples=examples)
+    given = inputs, outputs, [*start, *args], peers, numbers
+    return KernelSpec(("exchange", ranks, str(where), single, *operation.key), given, make)

@@ -12,34 +12,27 @@ import cutlass
 from cutlass import Int32, Int64, cute
 
 from ..kernels.arrays import pointers_of, together
+from ..kernels.plain import PlainKernel
 from ..sync.gather import Entry, Notice, enter
-from ..sync.overlap import await_launches, let_next_start
+from ..sync.overlap import let_next_start
 from .exchange import THREADS
 from .link import Late, Link, chosen
 from .memory import Call
 
 
-class ExchangeKernel:
+class ExchangeKernel(PlainKernel):
     """``take`` has a bit for each rank whose state a device combines, ``own`` is 1 if it has states itself. A launch of
     a ``single`` block needs no tickets, and raises the epoch at its end. ``start``: whether ``init`` comes "first" or
     "last" among the states, or None if there is none."""
 
-    threads, smem = THREADS, 128
+    name, threads, smem = "exchange", THREADS, 128
 
     def __init__(self, monoid, ranks: int, start: str | None, single: bool) -> None:
         self.monoid, self.ranks, self.start, self.single = monoid, ranks, start, single
 
     @cute.jit
-    def __call__(self, x: tuple, out: tuple, init: tuple, peers: tuple, call: tuple, grid: Int32, stream):
+    def main(self, x: tuple, out: tuple, init: tuple, peers: tuple, call: tuple):
         """``call`` has the members of ``Call``, ``init`` ends with the run-time arguments of callables."""
-        self.kernel.set_name_prefix("cutesync_exchange", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init, peers, call).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, stream=stream
-        )
-
-    @cute.kernel
-    def kernel(self, x: tuple, out: tuple, init: tuple, peers: tuple, call: tuple):
-        await_launches()
         let_next_start()
         call = Call(*call)
         given = len(init) - self.monoid.arg_count

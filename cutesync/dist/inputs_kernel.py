@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import cutlass
-from cutlass import Int32, Int64, cute
+from cutlass import Int64, cute
 
+from ..kernels.plain import PlainKernel
 from ..kernels.tiled import element
-from ..sync.overlap import await_launches, let_next_start
+from ..sync.overlap import let_next_start
 
 
-class LocalCount:
+class LocalCount(PlainKernel):
     """``n`` elements count in all, ``before`` of them at most before the part, which has ``length``. With ``ragged``
     both are in memory."""
 
-    threads = 32
+    name, threads = "local_count", 32
 
     def __init__(self, ragged: bool) -> None:
         self.ragged = ragged
 
     @cute.jit
-    def __call__(self, n: cute.Pointer, before, length, out: cute.Pointer, grid: Int32, stream):
-        self.kernel.set_name_prefix("cutesync_local_count", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(n, before, length, out).launch(grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream)
-
-    @cute.kernel
-    def kernel(self, n: cute.Pointer, before, length, out: cute.Pointer):
-        await_launches()
+    def main(self, n: cute.Pointer, before, length, out: cute.Pointer):
         let_next_start()
         if cute.arch.thread_idx()[0] == 0:
             bounds = (element(before), element(length)) if cutlass.const_expr(self.ragged) else (before, length)

@@ -83,4 +83,4 @@ def kernel_spec(name: str, result: DType, offsets: DType, ends: bool, counted: b
 
         return KERNELS[name](ends, counted)
 
-    return KernelSpec.grouped(("offsets of parts", name, offsets.name, ends, counted), (pointers, numbers), make)
+    return KernelSpec(("offsets of parts", name, offsets.name, ends, counted), (pointers, numbers), make)

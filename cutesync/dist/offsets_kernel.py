@@ -5,32 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import cutlass
-from cutlass import Int32, Int64, cute
+from cutlass import Int64, cute
 
 from ..kernels.gather import Stepped
+from ..kernels.plain import PlainKernel
 from ..kernels.segments.offsets import offset
 from ..kernels.tiled import positions
-from ..sync.overlap import await_launches, let_next_start
+from ..sync.overlap import let_next_start
 
 
-class OffsetsKernel:
+class OffsetsKernel(PlainKernel):
     """A kernel with a thread for each offset, or each element. With ``ends`` the array has where segments end, and the
     first one begins at 0; with ``counted`` the number of segments is in memory."""
 
-    threads, name = 256, "offsets"
-    body: Any
+    threads = 256
 
     def __init__(self, ends: bool, counted: bool) -> None:
         self.ends, self.counted = ends, counted
 
     @cute.jit
-    def __call__(self, arrays: tuple, numbers: tuple, grid: Int32, stream):
-        self.kernel.set_name_prefix(f"cutesync_{self.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(arrays, numbers).launch(grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream)
-
-    @cute.kernel
-    def kernel(self, arrays: tuple, numbers: tuple):
-        await_launches()
+    def main(self, arrays: tuple, numbers: tuple):
         let_next_start()
         offsets, n, out = arrays
         most, before, length, step = numbers

@@ -170,10 +170,6 @@ def kernel_spec(ranks: int, unit: int, wide: bool, reduction: Reduction | None) 
     peers = [Scalar(f"peer{r}", "Int64") for r in range(ranks)]
     call = [Scalar(name, "Int32") for name in ("rank", "count", "capacity", "take", "own", "signature")]
 
-    def examples() -> Sequence:
-        x, numbers, others, words = (tuple(p.example() for p in group) for group in (arrays, blocks, peers, call))
-        return x, out.example(), numbers, others, words
-
     def make() -> Any:
         from .pull_kernel import CombineKernel, CopyKernel
 
@@ -182,4 +178,4 @@ def kernel_spec(ranks: int, unit: int, wide: bool, reduction: Reduction | None) 
         return CombineKernel(ranks, wide, unit, reduction.monoid())
 
     key = ("pull", ranks, unit, wide, *(() if reduction is None else reduction.key))
-    return KernelSpec(key, (*arrays, out, *blocks, *peers, *call), make, examples=examples)
+    return KernelSpec(key, (arrays, out, blocks, peers, call), make)

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import cutlass
 from cutlass import Int32, Int64, Uint8, Uint16, cute
 
+from ..kernels.plain import PlainKernel
 from ..kernels.reduce.base import store_vector
 from ..sync.gather import Notice, enter
-from ..sync.overlap import await_launches
 from .link import Link, chosen
 from .memory import ENDED, Call
 from .pull import THREADS, UNROLL
@@ -54,26 +54,17 @@ class Block(NamedTuple):
         return source, target
 
 
-class PullKernel:
+class PullKernel(PlainKernel):
     """A launch: ``x`` are the arrays of all devices, ``blocks`` has the numbers of a ``Block`` for each. A subclass
     defines ``body``. Units are counted in 64 bits if ``wide``."""
 
-    threads, smem = THREADS, 64
-    body: Any
+    name, threads, smem = "pull", THREADS, 64
 
     def __init__(self, ranks: int, wide: bool) -> None:
         self.ranks, self.count = ranks, Int64 if wide else Int32
 
     @cute.jit
-    def __call__(self, x: tuple, out: cute.Pointer, blocks: tuple, peers: tuple, call: tuple, grid: Int32, stream):
-        self.kernel.set_name_prefix("cutesync_pull", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, blocks, peers, call).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, stream=stream
-        )
-
-    @cute.kernel
-    def kernel(self, x: tuple, out: cute.Pointer, blocks: tuple, peers: tuple, call: tuple):
-        await_launches()
+    def main(self, x: tuple, out: cute.Pointer, blocks: tuple, peers: tuple, call: tuple):
         thread, call = cute.arch.thread_idx()[0], Call(*call)
         mine = chosen(peers, call.rank)
         notice = Notice.make()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from ..kernels.reduce.spec import Reduction
@@ -49,14 +48,9 @@ def kernel_spec(last: Reduction | States, exclusive: bool, reverse: bool) -> Ker
     before = [Pointer(name, t) for name, t in zip(numbered("carry", last.sources), last.sources)]
     numbers = [Scalar(name, "Int64") for name in ("count", "length", "inner")]
 
-    def examples() -> Sequence:
-        groups = (inputs, before, outputs, [*numbers, *args])
-        return tuple(tuple(p.example() for p in group) for group in groups)
-
     def make() -> Any:
         from .resume_kernel import Resume
 
         return Resume(last.monoid(), exclusive, reverse)
 
-    parameters = (*inputs, *before, *outputs, *numbers, *args)
-    return KernelSpec(("resume", exclusive, reverse, *last.key), parameters, make, examples=examples)
+    return KernelSpec(("resume", exclusive, reverse, *last.key), (inputs, before, outputs, [*numbers, *args]), make)

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import cutlass
-from cutlass import Int32, Int64, cute
+from cutlass import Int64, cute
 
 from ..kernels.arrays import pointers_of, together
-from ..sync.overlap import await_launches, let_next_start
+from ..kernels.plain import PlainKernel
+from ..sync.overlap import let_next_start
 
 
-class Resume:
+class Resume(PlainKernel):
     """Arrays are seen as (rows, length, inner); ``carry`` is (rows, inner). The result at a position combines the carry
     with the state there; if ``exclusive``, with that of the position before, in ``reverse`` of the one behind."""
 
-    threads = 256
+    name, threads = "resume", 256
 
     def __init__(self, monoid, exclusive: bool, reverse: bool) -> None:
         self.monoid, self.exclusive, self.reverse = monoid, exclusive, reverse
 
     @cute.jit
-    def __call__(self, x: tuple, carry: tuple, out: tuple, numbers: tuple, grid: Int32, stream):
+    def main(self, x: tuple, carry: tuple, out: tuple, numbers: tuple):
         """``numbers``: how many elements, length, inner, then the run-time arguments of callables."""
-        self.kernel.set_name_prefix("cutesync_resume", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, carry, out, numbers).launch(grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream)
-
-    @cute.kernel
-    def kernel(self, x: tuple, carry: tuple, out: tuple, numbers: tuple):
-        await_launches()
         let_next_start()
         count, length, inner, *args = numbers
         self.monoid.bind(args)

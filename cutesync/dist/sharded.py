@@ -172,10 +172,14 @@ class Ragged:
     returns the values of all devices one after the other. Reductions, scans, flags and selections take a Ragged as
     they take a Sharded: of its elements one after the other."""
 
-    __slots__ = ("counts", "offsets", "room", "shape")
+    __slots__ = ("counts", "offsets", "room")
 
     def __init__(self, room: Sharded, counts: Sequence[Any], offsets: Sequence[Any]) -> None:
-        self.room, self.counts, self.offsets, self.shape = room, counts, offsets, room.shape
+        self.room, self.counts, self.offsets = room, counts, offsets
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.room.shape
 
     @property
     def parts(self) -> tuple[Any, ...]:

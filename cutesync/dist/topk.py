@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..dtypes import INT64
@@ -80,15 +80,12 @@ def kernel_spec(ranks: int) -> KernelSpec:
     names = ("count", "k", "inner", "candidates", *of_parts)
     numbers = tuple(Scalar(name, "Int64") for name in names)
 
-    def examples() -> Sequence:
-        return *(p.example() for p in pointers), tuple(p.example() for p in numbers)
-
     def make() -> Any:
         from .topk_kernel import LookUp
 
         return LookUp(ranks)
 
-    return KernelSpec(("top_indices", ranks), (*pointers, *numbers), make, examples=examples)
+    return KernelSpec(("top_indices", ranks), (*pointers, numbers), make)
 
 
 def plan_of(call: Callable, arguments: tuple, spec: TopKSpec, xs: tuple[Sharded, ...]) -> TopKPlan | Apart:

@@ -3,32 +3,27 @@ another."""
 
 from __future__ import annotations
 
-from cutlass import Int32, Int64, cute
+from cutlass import Int64, cute
 
+from ..kernels.plain import PlainKernel
 from ..kernels.tiled import element
 from ..monoid import choose
-from ..sync.overlap import await_launches, let_next_start
+from ..sync.overlap import let_next_start
 
 
-class LookUp:
+class LookUp(PlainKernel):
     """Arrays are seen as (rows, length, inner): ``places`` has ``k`` elements along the axis, ``indices`` has those of
     all parts, one after the other."""
 
-    threads = 256
+    name, threads = "top_indices", 256
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
 
     @cute.jit
-    def __call__(self, places: cute.Pointer, indices: cute.Pointer, numbers: tuple, grid: Int32, stream):
+    def main(self, places: cute.Pointer, indices: cute.Pointer, numbers: tuple):
         """``numbers``: how many places, k, inner, how many candidates a row has; then of each part its first candidate,
         and the index of its first element in the whole array."""
-        self.kernel.set_name_prefix("cutesync_top_indices", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(places, indices, numbers).launch(grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream)
-
-    @cute.kernel
-    def kernel(self, places: cute.Pointer, indices: cute.Pointer, numbers: tuple):
-        await_launches()
         let_next_start()
         count, k, inner, candidates, *parts = numbers
         at = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]

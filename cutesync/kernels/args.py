@@ -1,14 +1,13 @@
 """Run-time arguments of callables (``args=``): numbers, and arrays of one element on the device.
 
 A plan does not depend on the values of the numbers. A launch takes the bits of a number as it takes the address of an
-array. The front end knows arrays only, so the numbers of a thread's call are in ``_current`` meanwhile.
+array. The front end knows arrays only, so the numbers of a thread's call are in ``CURRENT`` meanwhile.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,15 +18,9 @@ from ..dtypes import DType
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..runtime.call import Views
 from ..runtime.launch import Run
+from ..runtime.repeat import CURRENT
 from ..runtime.view import View
 from .states import Argument
-
-
-class _Current(threading.local):
-    numbers: tuple = ()
-
-
-_current = _Current()
 
 
 def split(args: Any) -> tuple[tuple, tuple]:
@@ -39,7 +32,7 @@ def split(args: Any) -> tuple[tuple, tuple]:
         )
     args = tuple(map(element, args))
     kinds = tuple(map(kind_of, args))
-    _current.numbers = tuple(value for value, kind in zip(args, kinds) if kind is not None)
+    CURRENT.numbers = tuple(value for value, kind in zip(args, kinds) if kind is not None)
     return kinds, tuple(value for value, kind in zip(args, kinds) if kind is None)
 
 
@@ -109,7 +102,7 @@ def plan_with_numbers(plan: Callable, places: tuple[int, ...], arguments_of: Cal
 
         def with_numbers(addresses: tuple[int, ...], stream: int) -> None:
             whole = list(addresses)
-            for place, encode, number in zip(places, encoders, _current.numbers):
+            for place, encode, number in zip(places, encoders, CURRENT.numbers):
                 whole.insert(place, encode(number))
             run(tuple(whole), stream)
 
@@ -120,12 +113,12 @@ def plan_with_numbers(plan: Callable, places: tuple[int, ...], arguments_of: Cal
 
 def current() -> tuple:
     """Return the run-time arguments of the call that are numbers."""
-    return _current.numbers
+    return CURRENT.numbers
 
 
 def encoded(dtypes: Sequence[DType]) -> list[int]:
     """Return the bits of the numbers of the call, the first of them of these types."""
-    return [_encoder(dtype)(number) for dtype, number in zip(dtypes, _current.numbers)]
+    return [_encoder(dtype)(number) for dtype, number in zip(dtypes, CURRENT.numbers)]
 
 
 def _encoder(dtype: DType) -> Callable[[Any], int]:

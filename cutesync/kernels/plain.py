@@ -1,4 +1,4 @@
-"""What kernels share whose blocks do not wait for each other: one launch of two groups of parameters. Device code."""
+"""The one launch of all kernels but those of products. Device code."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from ..sync.overlap import await_launches
 
 
 class PlainKernel:
-    """A compiled kernel in blocks of ``threads``. A subclass has its ``name``; ``arguments(arrays, numbers)``, which
-    makes a namedtuple of the parameters of a launch; and ``body``, which gets it."""
+    """A compiled kernel: a grid of one dimension without clusters, of blocks of ``threads`` with ``smem`` bytes of
+    dynamic shared memory, of which ``blocks_per_sm`` must fit on a multiprocessor (0: any number).
+
+    A subclass has its ``name``, and ``main``, which gets the parameters and groups of parameters of its KernelSpec; or
+    ``arguments``, which makes a namedtuple of these, and ``body``, which gets it."""
 
     name: str
+    threads: int
+    smem, blocks_per_sm = 0, 0
     arguments: Any
     body: Any
 
@@ -22,9 +27,9 @@ class PlainKernel:
         self.threads, self.smem, self.blocks_per_sm = threads, smem, blocks_per_sm
 
     @cute.jit
-    def __call__(self, arrays: tuple, numbers: tuple, grid: Int32, stream):
+    def __call__(self, given: tuple, grid: Int32, stream):
         self.kernel.set_name_prefix(f"cutesync_{self.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(arrays, numbers).launch(
+        self.kernel(given).launch(
             grid=(grid, 1, 1),
             block=(self.threads, 1, 1),
             smem=self.smem,
@@ -34,6 +39,9 @@ class PlainKernel:
         )
 
     @cute.kernel
-    def kernel(self, arrays: tuple, numbers: tuple):
+    def kernel(self, given: tuple):
         await_launches()
-        self.body(self.arguments(arrays, numbers))
+        self.main(*given)
+
+    def main(self, *args: Any, **kwargs: Any) -> None:
+        self.body(self.arguments(*args))

@@ -7,7 +7,6 @@ kernel copies the results of this slice to the others. Each byte is written once
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -130,8 +129,4 @@ def kernel_spec(policy: SpreadPolicy) -> KernelSpec:
     out = Pointer("out", BY_NAME[f"uint{8 * policy.size}"])
     first = tuple(Scalar(name, kinds.get(name, "Int32")) for name in ("count", "span", "inner", "factor", "shift"))
     axes = tuple(parameters("axis", policy.rank, 2, False))
-
-    def examples() -> Sequence:
-        return out.example(), *(p.example() for p in first), tuple(p.example() for p in axes)
-
-    return KernelSpec(("spread", policy), (out, *first, *axes), policy.make, examples=examples)
+    return KernelSpec(("spread", policy), (out, *first, axes), policy.make)

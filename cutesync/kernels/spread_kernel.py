@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import namedtuple
 
 import cutlass
-from cutlass import Int32, Uint32, cute
+from cutlass import Int32, cute
 
 from ..monoid import choose
-from ..sync.overlap import await_launches, let_next_start
+from ..sync.overlap import let_next_start
 from .coordinates import Axes, element, quotient
+from .plain import PlainKernel
 from .spread import THREADS, UNROLL, VECTOR_BYTES, SpreadPolicy
 
 Arguments = namedtuple("Arguments", "out count span inner factor shift axes")
@@ -25,38 +26,17 @@ Arguments = namedtuple("Arguments", "out count span inner factor shift axes")
 Unit = namedtuple("Unit", "slice place")
 
 
-class Spread:
+class Spread(PlainKernel):
     """The kernel. Slices have numbers along ``axes``, the last of which counts the vectors of a span."""
 
-    threads, smem = THREADS, 0
+    name, threads = "spread", THREADS
 
     def __init__(self, policy: SpreadPolicy) -> None:
         self.policy = policy
         self.vector = VECTOR_BYTES // policy.size
 
     @cute.jit
-    def __call__(
-        self,
-        out: cute.Pointer,
-        count: Int32,
-        span: Int32,
-        inner: Int32,
-        factor: Uint32,
-        shift: Uint32,
-        axes: tuple,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_spread", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(out, count, span, inner, factor, shift, axes).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=0, preferred_smem_carveout=-1, stream=stream
-        )
-
-    @cute.kernel
-    def kernel(
-        self, out: cute.Pointer, count: Int32, span: Int32, inner: Int32, factor: Uint32, shift: Uint32, axes: tuple
-    ):
-        await_launches()
+    def main(self, out: cute.Pointer, count, span, inner, factor, shift, axes: tuple):
         let_next_start()
         a = Arguments(out, count, span, inner, factor, shift, Axes(axes, self.policy.rank, 2))
         first = cute.arch.block_idx()[0] * (THREADS * UNROLL) + cute.arch.thread_idx()[0]

@@ -1,5 +1,4 @@
-"""What kernels share whose resident blocks take tiles by tickets: one launch, and the warp that takes tickets. Device
-code.
+"""What kernels share whose resident blocks take tiles by tickets: the warp that takes tickets. Device code.
 
 A ticket is asked for when there is an empty stage for its tile: all blocks wait for a tile that waits.
 """
@@ -13,38 +12,8 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ..sync.gather import Entry, enter
-from ..sync.overlap import await_launches
 from ..sync.ring import Cursor
 from .coordinates import element
-
-
-class TiledKernel:
-    """A compiled kernel. A subclass has its ``name``; ``arguments``, which makes a namedtuple of the parameters of a
-    launch; and ``body``, which gets it."""
-
-    name: str
-    arguments: Any
-    body: Any
-
-    def __init__(self, threads: int, smem: int) -> None:
-        self.threads, self.smem = threads, smem
-
-    @cute.jit
-    def __call__(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer, grid: Int32, stream):
-        self.kernel.set_name_prefix(f"cutesync_{self.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(arrays, numbers, slots, counters).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=1,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer):
-        await_launches()
-        self.body(self.arguments(arrays, numbers, slots, counters))
 
 
 def positions(length, count: cute.Pointer) -> Any:

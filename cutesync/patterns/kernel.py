@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-from cutlass import Int32, Int64, cute
+from cutlass import Int64, cute
 from cutlass.memory import SmemAllocator
 
 from cutesync.dtypes import DType
+from cutesync.kernels.plain import PlainKernel
 from cutesync.monoid import traced
-from cutesync.sync.overlap import await_launches
 
 WARP = 32
 MOST_SHARED = 227 * 1024  # bytes a block may have
 
 
-class PatternKernel:
+class PatternKernel(PlainKernel):
     """A compiled pattern: a subclass sets ``name``, ``threads`` and ``smem`` (bytes), and defines ``body``.
 
     ``body(x, out, state, n, m)`` gets two arrays, a word or more of state, an extent and a small number; each pattern
     says what they mean.
     """
 
-    name = ""
-    threads = 256
-    smem = 0
-    blocks_per_sm = 1
-    body: Callable
+    threads, blocks_per_sm = 256, 1
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
 
-    @cute.jit
-    def __call__(
-        self, x: cute.Pointer, out: cute.Pointer, state: cute.Pointer, n: Int64, m: Int64, grid: Int32, stream
-    ):
-        self.kernel.set_name_prefix(f"cutesync_{self.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, state, n, m).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=self.blocks_per_sm,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, state: cute.Pointer, n: Int64, m: Int64):
-        await_launches()
+    def main(self, x: cute.Pointer, out: cute.Pointer, state: cute.Pointer, n: Int64, m: Int64) -> None:
         self.body(x, out, state, n, m)
 
 

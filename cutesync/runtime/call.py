@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from .view import View
 
 _MOST_PLANS = 4096
 _plans: dict[tuple, Plan] = {}
+recorders: dict[int, Any] = {}
+"""What observes the calls of a thread, by its identifier (see repeat.py)."""
 
 
 class Spec:
@@ -145,12 +148,10 @@ def front_end(family: Family) -> Callable:
             run, ordinal, before, behind, reads, more = _plans[key]
         except (KeyError, TypeError):
             run, ordinal, before, behind, reads, more = _make(family, key, (x, *others), out, stream)
-        raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
+        raw, given = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream), out
         if out is not None:
             if not single:
-                if out[-1] is None:
-                    out, addresses = _with_last(out, addresses, more.empties[0](raw, stream is not None), adapter)
-                _check_apart(family, addresses, more.pairs)
+                out, addresses = _completed(family, out, addresses, more, adapter, (raw, stream is not None))
             elif before < pointer - target < behind and not (pointer == target and more.in_place == 0):
                 raise _overlap(family, 0, more.in_place)
             for i, low, high in reads:
@@ -163,33 +164,58 @@ def front_end(family: Family) -> Callable:
             out = [empty(raw, stream is not None) for empty in more.empties]
             addresses += tuple(map(adapter.address, out))
         run(addresses, raw)
+        if recorders:
+            _note(family, key, adapter, stream, ((x, *others), given, out))
         return out if single else tuple(out)
 
     return call
 
 
-def _with_last(out: Any, addresses: tuple, last: Any, adapter: Any) -> tuple[tuple, tuple]:
-    """Return the outputs and the addresses of a call with its last output."""
-    return (*out[:-1], last), (*addresses[:-1], adapter.address(last))
+def _note(family: Family, key: tuple, adapter: Any, stream: Any, arrays: tuple) -> None:
+    """Tell what observes this thread, if anything does, about a call that was made. ``arrays``: its inputs, ``out`` as
+    it was given, and as it is."""
+    recorder = recorders.get(get_ident())
+    if recorder is not None:
+        try:
+            plan = _plans.get(key)
+        except TypeError:  # an unhashable argument
+            plan = None
+        inputs, given, out = arrays
+        outs = (None,) * family.outputs if given is None else (given,) if family.outputs == 1 else tuple(given)
+        recorder.note(_plans, plan, adapter, stream, (inputs, outs, (out,) if family.outputs == 1 else tuple(out)))
 
 
-def _identify_all(family: Family, adapter: Any, kind: type, others: tuple, out: Any) -> tuple[tuple, tuple[int, ...]]:
+def _completed(
+    family: Family, out: Any, addresses: tuple, more: More, adapter: Any, where: tuple[int, bool]
+) -> tuple[Any, tuple]:
+    """Return the outputs that a caller gives, and the addresses of the call, with the last output if it is not among
+    them. Raise if outputs overlap other arrays."""
+    if out[-1] is None:
+        last = more.empties[0](*where)
+        out, addresses = (*out[:-1], last), (*addresses[:-1], adapter.address(last))
+    _check_apart(family, addresses, more.pairs)
+    return out, addresses
+
+
+def _identify_all(family: Family, adapter: Any, kind: type, others: tuple, out: Any) -> tuple[list, list[int]]:
     """Identify the inputs after the first, then the outputs: what a key needs of each, and their addresses. Arrays of
     type ``kind`` have ``adapter``."""
-    key: tuple = ()
-    addresses: tuple[int, ...] = ()
-    strided, number = family.strided, 0
+    key: list = []
+    addresses: list[int] = []
+    identify = adapter.identify_strided if family.strided else adapter.identify
     given = others if out is None else (*others, out) if family.outputs == 1 else (*others, *_several(family, out))
-    for y in given:
-        number += 1
-        if y is None:
-            key, addresses = (*key, None), (*addresses, 0)
+    for number, y in enumerate(given, 1):
+        if type(y) is kind:
+            pointer, signature = identify(y)
+        elif y is None:
+            key.append(None)
+            addresses.append(0)
             continue
-        theirs = adapter
-        if type(y) is not kind:
+        else:
             theirs = arrays.beside(y, family.inputs[number] if number <= len(others) else "out")
-        pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
-        key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
+            pointer, signature = theirs.identify_strided(y) if family.strided else theirs.identify(y)
+        key += signature, pointer & 15
+        addresses.append(pointer)
     return key, addresses
 
 

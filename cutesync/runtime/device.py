@@ -247,13 +247,29 @@ class using:
             make_current(self._before)
 
 
+class _Answer(threading.local):
+    """Where the driver writes a thread's current context."""
+
+    def __init__(self) -> None:
+        self.found = ctypes.c_void_p()
+        self.place = ctypes.byref(self.found)
+
+
+_answer = _Answer()
+
+
 def current_context() -> int:
     """Return the handle of the thread's current context; 0 if it has none."""
-    found = ctypes.c_void_p()
-    code = _function("cuCtxGetCurrent")(ctypes.byref(found))
+    answer = _answer
+    code = _function("cuCtxGetCurrent")(answer.place)
     if code:
         raise failure(code, "cuCtxGetCurrent")
-    return found.value or 0
+    return answer.found.value or 0
+
+
+def is_current(device: int) -> bool:
+    """Return whether the primary context of a device is the thread's current one."""
+    return current_context() == _primary_context(device)
 
 
 def make_current(context: int) -> None:

@@ -163,13 +163,16 @@ class _Gpu:
             came = "a call that allocates or copies from NumPy"
             raise CaptureError(explain("graph capture", came, "arrays that exist", advice))
         memory, default, of_handle = _memory(ordinal)
-        with device.using(ordinal):
-            try:
+        try:
+            if device.is_current(ordinal):
                 owner = memory.allocate(size or 1, stream=of_handle(stream) if stream else default)
-            except Exception as error:
-                if "OUT_OF_MEMORY" in str(error):
-                    raise device.failure(2, f"allocating {size} bytes") from error
-                raise
+            else:
+                with device.using(ordinal):
+                    owner = memory.allocate(size or 1, stream=of_handle(stream) if stream else default)
+        except Exception as error:
+            if "OUT_OF_MEMORY" in str(error):
+                raise device.failure(2, f"allocating {size} bytes") from error
+            raise
         return int(owner.handle), owner
 
     @staticmethod

@@ -74,28 +74,29 @@ Parameter = Pointer | Scalar | Packed
 
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
-    """A kernel to compile. ``make()`` returns its host object: ``__call__`` takes the parameters, the grid and the
-    stream; ``threads`` is the block size, and ``smem`` the bytes of dynamic shared memory, if there are any.
-    ``examples()`` returns the example arguments for a ``__call__`` that groups its parameters.
+    """A kernel to compile. ``given`` has its parameters in order, alone or in groups, which are tuples or lists of
+    them. ``make()`` returns its host object: ``__call__`` takes a tuple of all that is given, the grid and the stream;
+    ``threads`` is the block size, and ``smem`` the bytes of dynamic shared memory, if there are any. ``examples()``
+    returns the example arguments for a ``__call__`` that takes others instead of the tuple.
 
     ``key`` identifies everything that decides the machine code; the family comes first. The cache adds this package's
     source.
     """
 
     key: tuple
-    parameters: tuple[Parameter, ...]
+    given: Sequence[Any]
     make: Callable[[], Any]
     cluster: int = 1
     examples: Callable[[], Sequence] | None = None
 
     @classmethod
     def grouped(cls, key: tuple, groups: Sequence[Sequence[Parameter]], make: Callable[[], Any]) -> KernelSpec:
-        """Return a kernel whose ``__call__`` takes a tuple for each group of parameters."""
+        """Return a kernel all of whose parameters are in groups."""
+        return cls(key, groups, make)
 
-        def examples() -> Sequence:
-            return tuple(tuple(p.example() for p in group if not isinstance(p, Packed)) for group in groups)
-
-        return cls(key, tuple(p for group in groups for p in group), make, examples=examples)
+    @functools.cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return tuple(_flat(self.given))
 
     @property
     def label(self) -> str:
@@ -108,10 +109,7 @@ class KernelSpec:
         from cutlass.runtime import make_fake_stream
 
         host = self.make()
-        if self.examples is None:
-            given = [p.example() for p in self.parameters if not isinstance(p, Packed)]
-        else:
-            given = list(self.examples())
+        given = (_examples(self.given),) if self.examples is None else self.examples()
         facts = {"block": (host.threads, 1, 1), "smem": getattr(host, "smem", 0), "cluster": (self.cluster, 1, 1)}
         return host.__call__, [*given, Int32(1), make_fake_stream()], facts
 
@@ -122,6 +120,18 @@ class KernelSpec:
             return compiler.get(self.key, self.build, stream=stream)
         found[self.key] = self
         return compiler.Kernel(str(self.key[0]), b"", "", (1, 1, 1), 0, ())
+
+
+def _flat(given: Sequence[Any]) -> Iterator[Parameter]:
+    for each in given:
+        if isinstance(each, (tuple, list)):
+            yield from _flat(each)
+        else:
+            yield each
+
+
+def _examples(given: Sequence[Any]) -> tuple:
+    return tuple(_examples(each) if isinstance(each, (tuple, list)) else each.example() for each in given)
 
 
 _collected: ContextVar[dict[tuple, KernelSpec] | None] = ContextVar("cutesync_collected", default=None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from cutesync.kernels.segments import plan
+from cutesync.kernels.segments import plan, ranges_plan
 from cutesync.kernels.segments.policy import Choice, MergedPolicy, PipelinePolicy, Problem
+from cutesync.kernels.segments.ranges_policy import RangesPolicy
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -14,6 +15,13 @@ KERNELS = {
     "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3, look_aheads=1, loaders=1), 2),
     "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1, loaders=1), 1),
     "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3, loaders=1), 2),
+}
+# the same for begins and ends
+RANGES = {
+    "three blocks": (RangesPolicy(run=2, warps=2, threads=64), 3),
+    "two blocks": (RangesPolicy(run=5, warps=4, threads=32), 2),
+    "one block": (RangesPolicy(run=3, warps=1, threads=32), 1),
+    "five blocks": (RangesPolicy(run=1, warps=3, threads=96), 5),
 }
 
 
@@ -32,4 +40,12 @@ def force(monkeypatch, name: str = "three blocks") -> None:
         return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 
     monkeypatch.setattr(plan, "choose", choose)
+    monkeypatch.setattr(call, "_plans", {})
+
+
+def force_ranges(monkeypatch, name: str = "three blocks") -> None:
+    """The same for calls by segments that begins and ends give."""
+    policy, grid = RANGES[name]
+    monkeypatch.setattr(ranges_plan, "choose", lambda sizes: policy)
+    monkeypatch.setattr(ranges_plan, "blocks", lambda *problem: grid)
     monkeypatch.setattr(call, "_plans", {})

@@ -31,6 +31,11 @@ def calls(n: int) -> dict:
         ),
         "offsets": lambda: cs.segmented_reduce(x, offsets=dry((n // 50,), "int64"), stream=0),
         "offsets, scan": lambda: cs.segmented_scan(x, offsets=dry((n // 50,), "int32"), reverse=True, stream=0),
+        "begins and ends": lambda: cs.segmented_reduce(x, offsets=_pair(n), stream=0),
+        "begins and ends, scan": lambda: cs.segmented_scan(x, offsets=_pair(n), reverse=True, stream=0),
+        "states of begins and ends": lambda: cs.segmented_scan(
+            (dry((n,), "int64").reshape(8, -1).T,) * 4, product, offsets=_pair(n), stream=0
+        ),
         "strided": lambda: cs.reduce_by_key(keys.reshape(8, -1).T, x.reshape(8, -1).T, size=1000, stream=0),
         "strided scan": lambda: cs.scan_by_key(
             keys.reshape(8, -1).T, x, reverse=True, out=dry((n, 2), "float32", base=1 << 45)[:, 0], stream=0
@@ -51,6 +56,10 @@ def calls(n: int) -> dict:
         "decode": lambda: _decoded(n),
         "search": lambda: cs.searchsorted(x, dry((n,), "float32", 4), stream=0),
     }
+
+
+def _pair(n: int) -> tuple:
+    return dry((n // 50,), "int32"), dry((n // 50, 2), "int64")[:, 0]
 
 
 def _decoded(n: int) -> None:

@@ -71,6 +71,37 @@ def test_offsets_agree(torch):
         assert torch.equal(again, sums)
 
 
+def test_begins_and_ends_agree(torch):
+    """Windows that overlap, one giant, empty ones, of every length; segments apart in any order. In a graph, too."""
+    n = (1 << 21) + 5
+    x = torch.randint(-9, 9, (n,), device="cuda", dtype=torch.int32)
+    total = torch.cat([x.new_zeros(1), x.cumsum(0).int()])
+    for segments, most in ((1 << 18, 30), (3000, 5000), (4, n)):
+        begins = torch.randint(0, n + 1, (segments,), device="cuda", dtype=torch.int32)
+        ends = (begins + torch.randint(-9, most, (segments,), device="cuda")).clamp(max=n)
+        sums = torch.where(ends > begins, total[ends] - total[begins.long()], 0)
+        assert torch.equal(cs.segmented_reduce(x, offsets=(begins, ends)), sums.int())
+        cuts = torch.randint(0, n + 1, (2 * segments,), device="cuda").sort().values.view(-1, 2)
+        begins, ends = cuts[torch.randperm(segments, device="cuda")].T
+        place = torch.arange(n, device="cuda")
+        owner = torch.searchsorted(cuts[:, 0].contiguous(), place, right=True) - 1
+        inside = (owner >= 0) & (place < cuts[owner.clamp(min=0), 1])
+        first = cuts[owner.clamp(min=0), 0]
+        for wanted, how in ((total[1:] - total[first], {}), (total[cuts[owner, 1]] - total[:-1], {"reverse": True})):
+            out = torch.full_like(x, 7)
+            cs.segmented_scan(x, offsets=(begins, ends), out=out, **how)
+            assert torch.equal(out, torch.where(inside, wanted, 7))
+            new = cs.segmented_scan(x, offsets=(begins, ends), **how)
+            assert torch.equal(new, torch.where(inside, wanted, 0))
+    assert torch.equal(cs.segmented_reduce(x, offsets=(begins, ends)), total[ends] - total[begins])
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        again = cs.segmented_reduce(x, offsets=(begins, ends))
+    x.neg_()
+    graph.replay()
+    assert torch.equal(again, total[begins] - total[ends])
+
+
 def test_searches_agree(torch):
     a, v = torch.randn(1 << 20, device="cuda").sort().values, torch.randn(1 << 20, device="cuda")
     for side in ("left", "right"):

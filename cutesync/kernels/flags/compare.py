@@ -12,13 +12,16 @@ from ...block.adjacent_difference import combine_where
 from ...block.discontinuity import flag_unless
 from ...monoid import bound, choose
 from ...neighbours import Difference, Flag
+from ..plain import PlainKernel
 
 
-class Compare:
-    """The rule of a ``marking`` (``spec.Marking``). Sides are 0 (the item before) and 1 (the item behind)."""
+class Compare(PlainKernel):
+    """A kernel with the rule of a ``marking`` (``spec.Marking``). Sides are 0 (the item before) and 1 (the item
+    behind)."""
 
-    def __init__(self, marking) -> None:
-        self.marking = marking
+    def __init__(self, marking, threads: int) -> None:
+        super().__init__(threads)
+        self.marking, self.name = marking, marking.name
         op, source = marking.op, marking.source
         self.rule: Any = Flag(op, source, len(marking.args)) if marking.is_flag else Difference(op, source)
         self.looks, self.given = marking.looks, (marking.predecessor, marking.successor)  # by side

@@ -24,7 +24,7 @@ import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
 from ...monoid import choose, tree
-from ...sync.overlap import await_launches, let_next_start
+from ...sync.overlap import let_next_start
 from ...warp import LANES
 from . import words
 from .compare import Compare
@@ -39,14 +39,9 @@ class FlagKernel(Compare):
     """A compiled kernel. ``marking`` says what is computed (``spec.Marking``), the policy how."""
 
     def __init__(self, marking, policy: FlagPolicy) -> None:
-        super().__init__(marking)
+        super().__init__(marking, policy.warps * LANES)
         self.several_rows, self.periodic = policy.several_rows, policy.periodic
-        self.vector, self.piece, self.unroll, self.threads = (
-            policy.vector,
-            policy.piece,
-            policy.unroll,
-            policy.warps * LANES,
-        )
+        self.vector, self.piece, self.unroll = policy.vector, policy.piece, policy.unroll
         self.by_words = words.fit(marking, policy.periodic, policy.vector)
         self.team = team(policy.several_rows, policy.warps)
         self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one
@@ -54,47 +49,11 @@ class FlagKernel(Compare):
         self.group = LANES // policy.vector  # lanes whose bits make a word
 
     @cute.jit
-    def __call__(
-        self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        other: cute.Pointer,
-        length: Int64,
-        rows: Int64,
-        period: Int64,
-        runs: Int64,
-        values: tuple,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix(
-            f"cutesync_{self.marking.name}", remove_cutlass_symbol=True, keep_mangled_name=False
-        )
-        self.kernel(x, out, other, length, rows, period, runs, values).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=0,
-            min_blocks_per_mp=1,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        other: cute.Pointer,
-        length: Int64,
-        rows: Int64,
-        period: Int64,
-        runs: Int64,
-        values: tuple,
-    ):
-        await_launches()
+    def main(self, arrays: tuple, numbers: tuple, values: tuple):
         let_next_start()
+        (x, *others), (length, rows, period, runs) = arrays, numbers
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
-        outs = (out, other)[: self.marking.outputs]
+        outs = tuple(others[: self.marking.outputs])
         ends = self.bind(values)
         if cutlass.const_expr(self.several_rows):
             work = Int64(block) * (self.threads // LANES) + thread // LANES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...dtypes import INT64
@@ -22,34 +21,21 @@ _ARRAYS = ("x", "out", "other")
 
 def kernel_spec(policy: FlagPolicy, marking: Marking) -> KernelSpec:
     """Return the kernel of a policy for contiguous rows. The parameters that every warp waits for come first."""
-    first: tuple[Pointer | Scalar, ...] = (
-        *_pointers(marking),
-        *(Scalar(name, "Int64") for name in ("length", "rows", "period", "runs")),
-    )
-    return _grouped((marking.name, policy, *marking.key), first, [_values(marking)], lambda: policy.make(marking))
+    numbers = [Scalar(name, "Int64") for name in ("length", "rows", "period", "runs")]
+    given = _pointers(marking), numbers, _values(marking)
+    return KernelSpec((marking.name, policy, *marking.key), given, lambda: policy.make(marking))
 
 
 def strided_spec(choice: StridedChoice, marking: Marking) -> KernelSpec:
     """Return the kernel of a choice for strided arrays."""
     policy, digits = choice.policy, range(choice.policy.digits)
-    first: tuple[Pointer | Scalar, ...] = (
-        *_pointers(marking),
-        Pointer("count", INT64),
-        *(Scalar(name, "Int64") for name in ("n", "work", "length", "period")),
-    )
+    arrays = *_pointers(marking), Pointer("count", INT64)
+    numbers = [Scalar(name, "Int64") for name in ("n", "work", "length", "period")]
     names = ("count", "factor", "shift", "extent", *_ARRAYS[: 1 + marking.outputs])
     kinds = {"factor": "Uint32", "shift": "Uint32"}
     axes = tuple(Scalar(f"{name}{k}", kinds.get(name, "Int64")) for name in names for k in digits)
-    return _grouped((marking.name, policy, *marking.key), first, [_values(marking), axes], lambda: policy.make(marking))
-
-
-def _grouped(key: tuple, first: tuple, groups: list[tuple], make: Callable) -> KernelSpec:
-    """Return a kernel whose parameters end with tuples of parameters."""
-
-    def examples() -> Sequence:
-        return *(p.example() for p in first), *(tuple(p.example() for p in group) for group in groups)
-
-    return KernelSpec(key, (*first, *(p for group in groups for p in group)), make, examples=examples)
+    given = arrays, numbers, _values(marking), axes
+    return KernelSpec((marking.name, policy, *marking.key), given, lambda: policy.make(marking))
 
 
 def _pointers(marking: Marking) -> tuple[Pointer, ...]:

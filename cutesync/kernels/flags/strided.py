@@ -10,9 +10,9 @@ from collections import namedtuple
 from typing import Any
 
 import cutlass
-from cutlass import Int32, Int64, Uint32, cute
+from cutlass import Int64, Uint32, cute
 
-from ...sync.overlap import await_launches, let_next_start
+from ...sync.overlap import let_next_start
 from ..coordinates import quotient
 from .compare import Compare
 
@@ -28,59 +28,20 @@ class StridedKernel(Compare):
     mark: Any
 
     def __init__(self, marking, policy) -> None:
-        super().__init__(marking)
+        super().__init__(marking, policy.threads)
         self.digits, self.wide, self.counted = policy.digits, policy.wide, policy.counted
-        self.periodic, self.threads, self.smem = policy.periodic, policy.threads, 0
+        self.periodic = policy.periodic
 
-    @cute.jit
-    def __call__(
-        self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        other: cute.Pointer,
-        count: cute.Pointer,
-        n: Int64,
-        work: Int64,
-        length: Int64,
-        period: Int64,
-        values: tuple,
-        axes: tuple,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix(
-            f"cutesync_{self.marking.name}", remove_cutlass_symbol=True, keep_mangled_name=False
-        )
-        self.kernel(x, out, other, count, n, work, length, period, values, axes).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=1,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        other: cute.Pointer,
-        count: cute.Pointer,
-        n: Int64,
-        work: Int64,
-        length: Int64,
-        period: Int64,
-        values: tuple,
-        axes: tuple,
-    ):
-        await_launches()
+    def arguments(self, arrays: tuple, numbers: tuple, values: tuple, axes: tuple) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
         let_next_start()
-        arrays, k = 1 + self.marking.outputs, self.digits
-        counts, factors, shifts, extents, *steps = (axes[i * k : (i + 1) * k] for i in range(4 + arrays))
-        outs, ends = (out, other)[: arrays - 1], self.bind(values)
+        (x, *others, count), (n, work, length, period) = arrays, numbers
+        outputs, k = self.marking.outputs, self.digits
+        counts, factors, shifts, extents, *steps = (axes[i * k : (i + 1) * k] for i in range(5 + outputs))
+        ends = self.bind(values)
+        outs = tuple(others[:outputs])
         a = Arguments(x, outs, count, n, work, length, period, ends, counts, factors, shifts, extents, steps)
-        self.body(a._replace(n=self.known(a)))
+        return a._replace(n=self.known(a))
 
     @cute.jit
     def body(self, a: Arguments):

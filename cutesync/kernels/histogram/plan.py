@@ -37,7 +37,7 @@ def kernel_spec(policy: Any, counting: Counting) -> KernelSpec:
     arrays = [Pointer(name, kind) for name, kind in zip(names, types)]
     numbers = [Scalar(name, kind) for name, kind in zip(NUMBERS, KINDS)]
     numbers += [] if counting.layout is None else counting.layout.parameters
-    return KernelSpec.grouped(("histogram", policy, *counting.key), (arrays, numbers), lambda: policy.make(counting))
+    return KernelSpec(("histogram", policy, *counting.key), (arrays, numbers), lambda: policy.make(counting))
 
 
 def plan(spec: CountSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:

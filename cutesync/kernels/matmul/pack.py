@@ -16,7 +16,7 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64, Uint32
 from cutlass.memory import SmemAllocator
 
-from ...sync.overlap import await_launches
+from ..plain import PlainKernel
 from .policy import PACK_ROWS, PACK_WORDS
 
 THREADS = 256
@@ -25,7 +25,7 @@ _WARPS = THREADS // 32
 _PITCH = PACK_WORDS + 1
 
 
-class Pack:
+class Pack(PlainKernel):
     """``out[item, row, :inner] = x[item, row, :inner]``, zeros up to ``span`` elements; ``x`` has any strides, a row of
     ``out`` is a multiple of 16 bytes. Elements of 8, 16 or 32 bits are moved as bits through a tile of 32 rows by 128
     bytes in shared memory, one a block.
@@ -34,55 +34,19 @@ class Pack:
     contiguous. They write words along ``inner``. With ``side`` "left" or "right" a row of ``out`` is three spans long,
     one for each of ``three_terms``."""
 
-    threads, smem = THREADS, 4 * PACK_ROWS * _PITCH
+    name, threads = "matmul_pack", THREADS
+    smem, blocks_per_sm = 4 * PACK_ROWS * _PITCH, 8
 
     def __init__(self, element, transposed: bool, side: str = "") -> None:
         self.element, self.transposed, self.side = element, transposed, side
         self.width = PACK_WORDS * 32 // element.width  # elements of a tile's row
 
     @cute.jit
-    def __call__(
-        self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        rows: Int64,
-        inner: Int64,
-        item_stride: Int64,
-        row_stride: Int64,
-        inner_stride: Int64,
-        span: Int64,
-        across: Uint32,
-        down: Uint32,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_matmul_pack", remove_cutlass_symbol=True, keep_mangled_name=False)
-        steps = item_stride, row_stride, inner_stride
-        self.kernel(x, out, rows, inner, steps, span, across, down).launch(
-            grid=(grid, 1, 1),
-            block=(THREADS, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=8,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        rows: Int64,
-        inner: Int64,
-        steps,
-        span: Int64,
-        across: Uint32,
-        down: Uint32,
-    ):
+    def main(self, x: cute.Pointer, out: cute.Pointer, numbers: tuple):
         """``steps`` are the strides of ``x``: (item, row, element). ``span`` is in words here; ``across`` and ``down``
         count the tiles of an item. A thread moves only 16 bytes in all, so its other instructions must be few: they
         would limit the copy."""
-        await_launches()
+        rows, inner, *steps, span, across, down = numbers
         thread, block = cute.arch.thread_idx()[0], Uint32(cute.arch.block_idx()[0])
         warp, lane = thread // 32, thread % 32
         line = block // across

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dtypes import BY_NAME, DType
-from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
+from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch
 from . import policy
 from .plan import TMA_BYTES
@@ -54,5 +54,5 @@ def pack_spec(element: DType, form: str, side: str) -> KernelSpec:
         order = ("lines", "rows", *longs, "across")
     kinds = dict.fromkeys(longs, "Int64") | dict.fromkeys(words, "Uint32")
     pointers = Pointer("x", moved), Pointer("out", moved, TMA_BYTES)
-    parameters: tuple[Parameter, ...] = (*pointers, *(Scalar(name, kinds[name]) for name in order))
-    return KernelSpec(("matmul pack", element.size, form, side), parameters, make)
+    numbers = [Scalar(name, kinds[name]) for name in order]
+    return KernelSpec(("matmul pack", element.size, form, side), (*pointers, numbers), make)

@@ -14,8 +14,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 
-from ...sync.overlap import await_launches
 from ...warp import LANES
+from ..plain import PlainKernel
 from ..words import funnel_shift
 from .pack import THREADS, three_terms
 from .policy import PACK_RUN
@@ -25,72 +25,33 @@ STRIDE = LANES * VECTOR  # bytes from one vector of a lane to its next
 VECTORS = PACK_RUN // STRIDE  # of a lane
 
 
-class PackRows:
+class PackRows(PlainKernel):
     """``out[line, :inner] = x[line, :inner]``, zeros up to ``span``, for the lines (items, rows) of ``x``, whose
     elements have 8, 16 or 32 bits and are moved as bits. With ``side`` "left" or "right" a line of ``out`` is three
     spans long, one for each of ``three_terms``."""
 
-    threads, smem = THREADS, 0
+    name, threads, blocks_per_sm = "matmul_pack", THREADS, 8
 
     def __init__(self, element, side: str = "") -> None:
         self.element, self.side = element, side
         self.size = element.width // 8
 
     @cute.jit
-    def __call__(
-        self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        lines: Uint32,
-        rows: Uint32,
-        inner: Int64,
-        item_stride: Int64,
-        row_stride: Int64,
-        low: Int64,
-        high: Int64,
-        span: Int64,
-        across: Uint32,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_matmul_pack", remove_cutlass_symbol=True, keep_mangled_name=False)
-        steps, edges = (item_stride, row_stride), (low, high)
-        self.kernel(x, out, lines, rows, inner, steps, edges, span, across).launch(
-            grid=(grid, 1, 1),
-            block=(THREADS, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=8,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        lines: Uint32,
-        rows: Uint32,
-        inner: Int64,
-        steps,
-        edges,
-        span: Int64,
-        across: Uint32,
-    ):
-        """All in bytes: ``inner``, ``span``, ``steps``, the strides (item, row) of ``x``, and ``edges``, where its
-        memory begins and ends, from ``x`` on. ``across`` counts the runs of a line."""
-        await_launches()
+    def main(self, x: cute.Pointer, out: cute.Pointer, numbers: tuple):
+        """All in bytes: ``inner``, ``span``, the strides of ``x``, and ``low`` and ``high``, where its memory begins
+        and ends, from ``x`` on. ``across`` counts the runs of a line."""
+        lines, rows, inner, item_stride, row_stride, low, high, span, across = numbers
         warp = Uint32(cute.arch.block_idx()[0]) * (THREADS // LANES) + cute.arch.thread_idx()[0] // LANES
         line = warp // across
         if line < lines:
             item, run = line // rows, Int64(warp - line * across) * PACK_RUN
             at = cute.arch.lane_idx() * VECTOR  # of the lane's first vector in the run
-            start = x.toint() + (Int64(item) * steps[0] + Int64(line - item * rows) * steps[1]) + run
+            start = x.toint() + (Int64(item) * item_stride + Int64(line - item * rows) * row_stride) + run
             target = out.toint() + (Int64(line) * (span * (3 if self.side else 1)) + run + at)
             # bytes from there to the ends of the two lines
             left, room = (Int32(cutlass.min(length - run, Int64(PACK_RUN))) - at for length in (inner, span))
             first = start & -VECTOR
-            if (first >= x.toint() + edges[0]) & (first + (PACK_RUN + VECTOR) <= x.toint() + edges[1]):
+            if (first >= x.toint() + low) & (first + (PACK_RUN + VECTOR) <= x.toint() + high):
                 self.copy_vectors(first + at, Int32(start) & (VECTOR - 1), left, target, room, span)
             else:
                 self.copy_elements(start + at, left, target, room, span)

@@ -1,17 +1,16 @@
-"""What all reduction kernels share: one parameter list and one launch; what those of contiguous arrays share: their
-arguments, and one way to store a result; and the kernel that only stores results."""
+"""What all reduction kernels share; what those of contiguous arrays share: their arguments, and one way to store a
+result; and the kernel that only stores results."""
 
 from __future__ import annotations
 
 import math
 from collections import namedtuple
-from typing import Any
 
 import cutlass
-from cutlass import Int32, Int64, cute
+from cutlass import Int64, cute
 
-from ...sync.overlap import await_launches
 from ..arrays import pointers_of, together
+from ..plain import PlainKernel
 
 # A launch's arguments.
 #
@@ -20,10 +19,6 @@ from ..arrays import pointers_of, together
 # ``has_init``; in the kernel's parameters the run-time arguments of callables follow them. ``slots`` and ``counters``
 # are the workspace (see ``sync.gather``); ``splits`` blocks share a result, and ``tiles`` tiles cover ``inner``.
 Arguments = namedtuple("Arguments", "x out init slots counters outer length inner splits tiles")
-
-
-# The parameters of every kernel: ``shape`` has the numbers that describe the arrays; the rest as in ``Arguments``.
-Parameters = namedtuple("Parameters", "x out init slots counters shape splits tiles")
 
 
 def store_vector(place, dtype, values, align: int) -> None:
@@ -35,69 +30,26 @@ def store_vector(place, dtype, values, align: int) -> None:
     cute.autovec_copy(registers, cute.make_tensor(start, cute.make_layout((len(values),))))
 
 
-class ReduceKernel:
-    """A compiled reduction: its parameters and its launch. A subclass defines ``start``, which gets the
-    ``Parameters``."""
+class ReduceKernel(PlainKernel):
+    """A compiled reduction."""
 
-    name = "cutesync_reduce"
-    start: Any
+    name = "reduce"
 
     def __init__(self, monoid, has_init: bool, threads: int, smem: int, blocks_per_sm: int = 1) -> None:
+        super().__init__(threads, smem, blocks_per_sm)
         self.monoid, self.has_init = monoid, has_init
-        self.threads, self.smem, self.blocks_per_sm = threads, smem, blocks_per_sm
-
-    @cute.jit
-    def __call__(
-        self,
-        x: tuple,
-        out: tuple,
-        init: tuple,
-        slots: cute.Pointer,
-        counters: cute.Pointer,
-        shape: tuple,
-        splits: Int32,
-        tiles: Int32,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix(self.name, remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init, slots, counters, shape, splits, tiles).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=self.blocks_per_sm,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        x: tuple,
-        out: tuple,
-        init: tuple,
-        slots: cute.Pointer,
-        counters: cute.Pointer,
-        shape: tuple,
-        splits: Int32,
-        tiles: Int32,
-    ):
-        await_launches()
-        self.start(Parameters(x, out, init, slots, counters, shape, splits, tiles))
 
 
 class ContiguousKernel(ReduceKernel):
     """A reduction of contiguous arrays. A subclass defines ``body``, which gets the ``Arguments``."""
 
-    body: Any
-
-    def start(self, given: Parameters) -> None:
-        x, out, init, slots, counters, shape, splits, tiles = given
+    def arguments(self, x: tuple, out: tuple, init: tuple, memory: tuple, shape: tuple, blocks: tuple) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
         own = len(init) - self.monoid.arg_count
         self.monoid.bind(init[own:])
-        outer, length, inner = shape
+        (slots, counters), (outer, length, inner), (splits, tiles) = memory, shape, blocks
         x, out, init = together(x), together(out), init[:own]
-        self.body(Arguments(x, out, init, slots, counters, outer, length, inner, splits, tiles))
+        return Arguments(x, out, init, slots, counters, outer, length, inner, splits, tiles)
 
     def results(self, init, state) -> tuple:
         """The element to store for an aggregate in each output."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ...dtypes import INT32, INT64
@@ -34,15 +34,9 @@ def kernel_spec(policy: Policy, reduction: Reduction | States, has_init: bool) -
     memory = Pointer("scratch", INT64), Pointer("counters", INT32)
     extents = tuple(Scalar(name, "Int64") for name in _EXTENTS)
     counts = Scalar("splits", "Int32"), Scalar("tiles", "Int32")
-
-    def examples() -> Sequence:
-        groups = inputs, outputs, [*start, *args], memory, extents, counts
-        x, out, init, memories, shape, blocks = (tuple(p.example() for p in group) for group in groups)
-        return x, out, init, *memories, shape, *blocks
-
-    parameters = (*inputs, *outputs, *start, *args, *memory, *extents, *counts)
+    given = inputs, outputs, [*start, *args], memory, extents, counts
     key = ("reduce", policy, has_init, *reduction.key)
-    return KernelSpec(key, parameters, lambda: policy.make(reduction.monoid(), has_init), examples=examples)
+    return KernelSpec(key, given, lambda: policy.make(reduction.monoid(), has_init))
 
 
 def launch(

@@ -26,7 +26,7 @@ from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid, select
 from ..coordinates import Axes, element
-from .base import Parameters, ReduceKernel, store_vector
+from .base import ReduceKernel, store_vector
 from .orders import AnyOrder
 
 # A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results
@@ -44,7 +44,7 @@ Member = namedtuple("Member", "thread lane group unit inside")
 class StridedKernel(ReduceKernel):
     """A compiled reduction of strided arrays. A subclass defines how threads get and combine their states."""
 
-    name = "cutesync_reduce_strided"
+    name = "reduce_strided"
     own_states: Any
     combine_own: Any
 
@@ -62,9 +62,9 @@ class StridedKernel(ReduceKernel):
         smem = state_bytes(monoid.types, self.places) + 32 if self.places or self.split else 0
         super().__init__(found, has_init, policy.lanes * policy.groups, smem)
 
-    def start(self, given: Parameters) -> None:
-        x, out, init, slots, counters, shape, splits, tiles = given
-        kept, reduced = shape
+    def arguments(self, x: tuple, out: tuple, init: tuple, memory: tuple, shape: tuple, blocks: tuple) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
+        (slots, counters), (kept, reduced), (splits, tiles) = memory, shape, blocks
         init, count, repeats, copies = self.parts(init)
         axes = Axes(kept, self.policy.kept, len(x) + len(out) + self.policy.kept_columns)
         positions = Axes(reduced, self.policy.reduced, len(x) + self.policy.columns)
@@ -77,7 +77,7 @@ class StridedKernel(ReduceKernel):
         length = self.positions_of(positions, elements)
         units = axes.size
         numbers = units, length, elements, kept[-1], repeats, copies
-        self.body(Arguments(x, out, init, slots, counters, axes, positions, *numbers, splits, tiles))
+        return Arguments(x, out, init, slots, counters, axes, positions, *numbers, splits, tiles)
 
     def results_of_unit(self, monoid, policy) -> int:
         """How many neighbouring results a thread has at a time."""

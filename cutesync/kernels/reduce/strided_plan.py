@@ -67,14 +67,9 @@ def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: 
     if policy.copied:
         count += [Scalar(name, "Int64") for name in ("copies", *numbered("copy_step", outputs))]
 
-    def examples() -> Sequence:
-        groups = (inputs, outputs, [*start, *args, *count], memory, kept, reduced, counts)
-        x, out, init, memories, axes, positions, blocks = (tuple(p.example() for p in g) for g in groups)
-        return x, out, init, *memories, (axes, positions), *blocks
-
-    given = (*inputs, *outputs, *start, *args, *count, *memory, *kept, *reduced, *counts)
+    given = inputs, outputs, [*start, *args, *count], memory, (kept, reduced), counts
     key = ("reduce", policy, has_init, *reduction.key)
-    return KernelSpec(key, given, lambda: policy.make(reduction.monoid(), has_init), examples=examples)
+    return KernelSpec(key, given, lambda: policy.make(reduction.monoid(), has_init))
 
 
 def launch(choice: StridedChoice, spec: ReduceSpec, start: tuple | None, ordinal: int, stream: int) -> Launch:

@@ -1,4 +1,4 @@
-"""What all scan kernels share: one argument list, one launch, and what is computed."""
+"""What all scan kernels share: one argument list, and what is computed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cutlass import Int32, Int64
 
 from ...monoid import nonzero
 from ...sync.gather import Notice, enter
-from ...sync.overlap import await_launches
 from ...warp import Maybe
 from ..arrays import together
+from ..plain import PlainKernel
 
 # A launch's arguments.
 #
@@ -139,59 +139,22 @@ def counted_length(at: cute.Pointer, n: Int64, length: Int64):
     return cutlass.min(cutlass.max(n, Int64(0)), length)
 
 
-class ScanKernel:
+class ScanKernel(PlainKernel):
     """A compiled scan. A subclass defines ``body``, which gets the ``Arguments``. If it takes tiles of ``positions`` of
     a row from a counter, it gets those alone that hold positions that count; the first tile
     begins up to ``slack`` positions before the row."""
 
-    body: Any
+    name = "scan"
     positions, slack = 0, 0
 
     def __init__(self, scan: Scan, threads: int, smem: int, blocks_per_sm: int) -> None:
-        self.scan, self.threads, self.smem, self.blocks_per_sm = scan, threads, smem, blocks_per_sm
+        super().__init__(threads, smem, blocks_per_sm)
+        self.scan = scan
         self.first_values = len(scan.monoid.types)  # of a state, as the call gives the first
 
     @cute.jit
-    def __call__(
-        self,
-        x: tuple,
-        out: tuple,
-        init_at: cute.Pointer,
-        init: tuple,
-        slots: cute.Pointer,
-        counters: cute.Pointer,
-        rows: Int64,
-        length: Int64,
-        inner: Int64,
-        tiles: Int32,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_scan", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init_at, init, slots, counters, rows, length, inner, tiles).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=self.blocks_per_sm,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        x: tuple,
-        out: tuple,
-        init_at: cute.Pointer,
-        init: tuple,
-        slots: cute.Pointer,
-        counters: cute.Pointer,
-        rows: Int64,
-        length: Int64,
-        inner: Int64,
-        tiles: Int32,
-    ):
-        await_launches()
+    def main(self, x: tuple, out: tuple, init_at: cute.Pointer, init: tuple, memory: tuple, extents: tuple, tiles):
+        (slots, counters), (rows, length, inner) = memory, extents
         own = self.first_values
         first = own + self.scan.monoid.arg_count
         self.scan.monoid.bind(init[own:first])

@@ -44,22 +44,11 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
         return policy.make(Scan(operation.monoid(), *how))
 
     inputs, outputs, start, args = parameter_groups(operation)
-    middle: tuple[Pointer | Scalar, ...] = (
-        Pointer("scratch", INT64),
-        Pointer("counters", INT32),
-        *(Scalar(name, "Int64") for name in _EXTENTS),
-        Scalar("tiles", "Int32"),
-    )
-    first = Pointer("init_at", operation.results[0])
-
-    def examples() -> Sequence:
-        x, out, init = (
-            tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args, *count, *layout])
-        )
-        return x, out, first.example(), init, *(p.example() for p in middle)
-
-    parameters = (*inputs, *outputs, first, *start, *args, *count, *layout, *middle)
-    return KernelSpec(("scan", policy, width, choice.view, *spec.key), parameters, make, examples=examples)
+    memory = Pointer("scratch", INT64), Pointer("counters", INT32)
+    extents = tuple(Scalar(name, "Int64") for name in _EXTENTS)
+    first, tiles = Pointer("init_at", operation.results[0]), Scalar("tiles", "Int32")
+    given = inputs, outputs, first, [*start, *args, *count, *layout], memory, extents, tiles
+    return KernelSpec(("scan", policy, width, choice.view, *spec.key), given, make)
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:

@@ -8,7 +8,8 @@ from typing import Any
 import cutlass.cute as cute
 
 from ..gather import Gather, Stepped
-from ..tiled import TiledKernel, positions
+from ..plain import PlainKernel
+from ..tiled import positions
 from .spec import SegmentsSpec
 from .states import SegmentStates
 
@@ -24,7 +25,7 @@ Arguments = namedtuple(
 )
 
 
-class SegmentKernel(TiledKernel):
+class SegmentKernel(PlainKernel):
     """A compiled call by segments. A subclass defines ``body``, which gets the ``Arguments``."""
 
     name = "segments"

@@ -7,11 +7,13 @@ from typing import Any
 
 from ...arguments import flag, integer
 from ...dtypes import number
+from ...runtime.repeat import repeatable
 from ...types import Array, DTypeLike, Operator, Scalar, Stream
 from ..states import NO_ARGS
 from .calls import MAX_LENGTH, KeyedCall, Options
 
 
+@repeatable
 def reduce_by_key(
     keys: Any,
     values: Any,
@@ -67,6 +69,7 @@ def reduce_by_key(
     return call.reduced(equal, equal_nan, limits, stream, out)
 
 
+@repeatable
 def scan_by_key(
     keys: Any,
     values: Any,

@@ -41,7 +41,8 @@ class Options(NamedTuple):
 
 class Arguments(NamedTuple):
     """What identifies a call, except the arrays. ``kind`` says what the last ``heads`` arrays are: "keys", "heads" (a
-    mask), "offsets", or "lengths" (where each segment ends). ``equal`` is the Identity of a callable or None,
+    mask), "offsets", "lengths" (where each segment ends), or "ranges" (where each begins, and where each ends if they
+    are put one after the other). ``equal`` is the Identity of a callable or None,
     ``limits`` are size, fill value and the shape of ``out``."""
 
     kind: str
@@ -132,7 +133,8 @@ class KeyedCall(Call):
 @functools.lru_cache(maxsize=1024)
 def _with_heads(inputs: Inputs, counted: bool, kind: str, count: int, several: bool) -> Inputs:
     """Return the inputs with the arrays that say where segments begin."""
-    names = tuple(f"{kind}[{i}]" for i in range(count)) if several else (kind,)
+    name = "offsets" if kind == "ranges" else kind
+    names = tuple(f"{name}[{i}]" for i in range(count)) if several else (name,)
     return inputs._replace(counted=counted, more=names)
 
 
@@ -171,7 +173,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
     operation = operation_of(given.inputs, op, views, options.dtype, given.callables, options.out_dtype)
     whole = views[0].size
     heads, segments = _heads(given, views_of_heads, whole)
-    read = (*(() if heads.kind == "offsets" else views_of_heads), *views[: given.inputs.arrays])
+    read = (*(() if heads.by_offsets else views_of_heads), *views[: given.inputs.arrays])
     if whole + segments > MAX_LENGTH:
         raise ArgumentValueError(explain(given.inputs.names[0], f"{whole} elements", f"at most {MAX_LENGTH}"))
     check(views[-1 - given.heads] if given.inputs.counted else None)
@@ -181,13 +183,13 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
         capacity = room[0] if room else 0  # results of no axes are refused as such
     start = start_value(options.init, options.exclusive, options.identity, operation)
     nothing = None if options.identity is None else start_of(options.identity, "identity", operation)
-    by_offsets = heads.kind == "offsets" and given.reduced
-    counted = segments if heads.kind == "offsets" else whole  # what ``n`` counts
+    by_offsets = heads.by_offsets and given.reduced
+    counted = segments if heads.by_offsets else whole  # what ``n`` counts
     counted = counted if given.n is None else min(given.n, counted)
     spec = SegmentsSpec(
         heads,
         operation,
-        whole if heads.kind == "offsets" else counted,
+        whole if heads.by_offsets else counted,
         whole,
         reduced=given.reduced,
         exclusive=options.exclusive,
@@ -197,9 +199,10 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SegmentsSpec:
         capacity=segments if by_offsets else capacity,
         keyed=given.keyed,
         args=given.inputs.numbers,
-        segments=counted if heads.kind == "offsets" else 0,
+        segments=counted if heads.by_offsets else 0,
         nothing=_nothing(operation, start or nothing) if by_offsets else None,
         strided=strided(read) if whole else None,
+        zeroed=heads.kind == "ranges" and not given.reduced and out is None,
     )
     if size is None:
         return spec
@@ -218,6 +221,9 @@ def _nothing(operation: States, given: tuple | None) -> tuple:
 
 def _heads(given: Arguments, views: Views, whole: int) -> tuple[Heads, int]:
     """Return where segments begin, and how many there are if the host knows."""
+    if given.kind == "ranges":
+        begins, _ = views
+        return Heads("ranges", (), offsets=begins.dtype), begins.size
     if given.kind in ("offsets", "lengths"):
         (view,) = views
         if view.dtype.name not in OFFSETS:

@@ -12,11 +12,11 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int64
 
 from ...block.merge_path import merge_path
-from ...sync.overlap import await_launches
 from ..gather import Stepped
+from ..plain import PlainKernel
 from ..tiled import positions
 from .plan import CUT_THREADS
 from .spec import SegmentsSpec
@@ -61,43 +61,17 @@ def ends_before(offsets: Offsets, member):
     return merge_path(member, offsets.segments, offsets.count, lambda s, position: position < offsets[s + 1])
 
 
-class Cuts:
+class Cuts(PlainKernel):
     """The kernel that finds where each tile of ``size`` members begins: a thread searches for each."""
+
+    name, threads = "segment_cuts", CUT_THREADS
 
     def __init__(self, spec: SegmentsSpec, size: int) -> None:
         self.ends, self.reverse, self.stepped = spec.heads.ends, spec.reverse, spec.heads.stepped
-        self.counted, self.size, self.threads, self.smem = spec.counted, size, CUT_THREADS, 0
+        self.counted, self.size = spec.counted, size
 
     @cute.jit
-    def __call__(
-        self,
-        offsets: cute.Pointer,
-        cuts: cute.Pointer,
-        n: cute.Pointer,
-        segments: Int64,
-        length: Int64,
-        tiles: Int64,
-        step: Int64,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_segment_cuts", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(offsets, cuts, n, segments, length, tiles, step).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), stream=stream
-        )
-
-    @cute.kernel
-    def kernel(
-        self,
-        offsets: cute.Pointer,
-        cuts: cute.Pointer,
-        n: cute.Pointer,
-        segments: Int64,
-        length: Int64,
-        tiles: Int64,
-        step: Int64,
-    ):
-        await_launches()
+    def main(self, offsets: cute.Pointer, cuts: cute.Pointer, n: cute.Pointer, segments, length, tiles, step):
         segments = positions(segments, n) if self.counted else segments
         tile = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
         if tile <= tiles:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from ..states import numbered, parameter_groups
+from . import ranges_plan
 from .policy import Choice, Problem, choose
 from .spec import SegmentsSpec
 
@@ -46,15 +46,8 @@ def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
     numbers += spec.strided.layout.parameters if spec.strided else []
     numbers += [*start, *nothing, *args]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
-
-    def examples() -> Sequence:
-        groups = (tuple(p.example() for p in group) for group in (arrays, numbers))
-        return *groups, *(p.example() for p in rest)
-
     key = ("segments", choice.policy, *spec.key)
-    return KernelSpec(
-        key, (*arrays, *numbers, *rest), lambda: choice.policy.make(spec, choice.shared), examples=examples
-    )
+    return KernelSpec(key, (arrays, numbers, *rest), lambda: choice.policy.make(spec, choice.shared))
 
 
 def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
@@ -64,6 +57,8 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     if (spec.segments if spec.by_offsets and spec.reduced else spec.length or spec.found) == 0:
         return nothing, None
     spec = replace(spec, stepped=not all(out.contiguous for out in outs))
+    if spec.heads.kind == "ranges":
+        return ranges_plan.plan(spec, views, outs, stream), None
     results = (*spec.keys, *operation.results)
     choice = choose(_problem(spec))
     values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity, "segments": spec.segments}

@@ -14,6 +14,7 @@ from ...runtime import arrays
 from ...runtime.call import Family, Spec, Views, front_end
 from ...runtime.kernel import KernelSpec, Pointer, Scalar as Number
 from ...runtime.launch import Launch, Run
+from ...runtime.repeat import repeatable
 from ...runtime.view import View
 from ...types import Array, Scalar, Stream
 from ..count import check, split
@@ -54,6 +55,7 @@ class DecodeSpec(Spec):
         return ((self.size,), self.decoding.dtype), ((), INT64)
 
 
+@repeatable
 def run_length_decode(
     values: Any,
     lengths: Any,
@@ -90,6 +92,7 @@ def run_length_decode(
     return _repeated(("values", "lengths"), values, lengths, (size, fill_value, n, out), stream)
 
 
+@repeatable
 def repeat(
     x: Any,
     repeats: Any,
@@ -175,7 +178,7 @@ def _plan(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> tuple[Run
     pointers = [Pointer(k, decoding.dtype if k in ("values", "out") else INT64) for k in names]
     numbers = [Number("fill", decoding.dtype.dsl), *(Number(k, "Int64") for k in ("runs", "size", "times", "step"))]
     numbers += decoding.layout.parameters if decoding.layout else []
-    kernel = KernelSpec.grouped(("decode", decoding), (pointers, numbers), make)
+    kernel = KernelSpec(("decode", decoding), (pointers, numbers), make)
     values = {"runs": spec.runs, "size": spec.size, "fill": spec.fill, "times": spec.times}
     values |= {"step": outs[0].steps[0], **(spec.strided.values if spec.strided else {})}
     given = [*names[: 3 if decoding.counted else 1 if decoding.alike else 2], *names[3:]]

@@ -16,6 +16,7 @@ class Reduced:
     """
 
     __slots__ = ("count", "keys", "values")
+    __match_args__ = ("keys", "values", "count")
 
     def __init__(self, keys: Any, values: Any, count: Any) -> None:
         self.keys, self.values, self.count = keys, values, count

@@ -13,6 +13,7 @@ from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...runtime.call import Family, Spec, Views, front_end
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
+from ...runtime.repeat import repeatable
 from ...runtime.view import View
 from ...types import Array, Stream
 from ..count import check, split
@@ -48,6 +49,7 @@ class SearchSpec(Spec):
         return self.shape, INT64
 
 
+@repeatable
 def searchsorted(
     a: Any,
     v: Any,
@@ -116,7 +118,7 @@ def _plan(spec: SearchSpec, views: Views, outs: Views, stream: int) -> tuple[Run
     pointers = [Pointer(k, searching.dtype if k in ("a", "v") else INT64) for k in names]
     numbers = [Scalar(k, "Int64") for k in ("length", "count", "step", "sorter_step")]
     numbers += searching.layout.parameters if searching.layout else []
-    kernel = KernelSpec.grouped(("searchsorted", searching), (pointers, numbers), make)
+    kernel = KernelSpec(("searchsorted", searching), (pointers, numbers), make)
     values = {"length": spec.length, "count": v.size, "step": a.steps[0], **(layout.values if layout else {})}
     values |= {"sorter_step": sorter.steps[0]} if sorter else {}
     given = names if searching.sorter or searching.counted else ("a", "v", "out")

@@ -20,7 +20,8 @@ class Heads:
     before them, by ``fn``, or by value (with ``equal_nan``, NaN equals NaN); "mask": where a byte is not 0; "offsets":
     at the positions in an array of type ``offsets``, which are in order and may repeat. With ``ends`` that array has
     where segments end, and the first one begins at 0. ``stepped``: its elements do not lie side by side. The first
-    position always begins a segment."""
+    position always begins a segment. "ranges": an array of type ``offsets`` has where each segment begins; a second
+    one, of int64, has where each would end if they were put one after the other."""
 
     kind: str
     sources: tuple[DType, ...]
@@ -30,6 +31,11 @@ class Heads:
     offsets: DType | None = None
     ends: bool = False
     stepped: bool = False
+
+    @property
+    def by_offsets(self) -> bool:
+        """Whether the number of segments is that of elements of an array."""
+        return self.kind in ("offsets", "ranges")
 
     @property
     def key(self) -> tuple:
@@ -57,7 +63,7 @@ class SegmentsSpec(Spec):
 
     Offsets give ``segments``, which may be empty; ``nothing`` is the state of an empty one. ``strided``: how the arrays
     are read, those of heads before those of the operation; None: all are contiguous. ``stepped``: elements of results
-    do not lie side by side."""
+    do not lie side by side. ``zeroed``: a scan stores 0 for positions that are in no segment."""
 
     heads: Heads
     operation: States
@@ -76,11 +82,12 @@ class SegmentsSpec(Spec):
     nothing: tuple | None = None
     strided: Strided | None = None
     stepped: bool = False
+    zeroed: bool = False
 
     @property
     def by_offsets(self) -> bool:
-        """Whether offsets say where segments begin."""
-        return self.heads.kind == "offsets"
+        """Whether offsets, or begins and ends, say where segments are."""
+        return self.heads.by_offsets
 
     @property
     def found(self) -> bool:
@@ -123,5 +130,5 @@ class SegmentsSpec(Spec):
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         options = self.reduced, self.exclusive, self.reverse, self.start is not None, self.counted, self.keyed
-        form = self.strided.layout if self.strided else None, self.stepped
+        form = self.strided.layout if self.strided else None, self.stepped, self.zeroed
         return (*self.heads.key, *self.operation.key, *options, self.fill is not None, self.counter, form)

@@ -8,7 +8,8 @@ from typing import Any
 import cutlass.cute as cute
 
 from ..gather import At, Gather, Stepped
-from ..tiled import TiledKernel, positions
+from ..plain import PlainKernel
+from ..tiled import positions
 from .spec import Selection
 from .store import Places
 from .where import Where
@@ -27,7 +28,7 @@ Arguments = namedtuple(
 )
 
 
-class SelectKernel(TiledKernel):
+class SelectKernel(PlainKernel):
     """A compiled selection. A subclass defines ``body``, which gets the ``Arguments``."""
 
     name = "select"

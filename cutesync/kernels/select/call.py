@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...arguments import flag
+from ...runtime.repeat import repeatable
 from ...types import Array, Scalar, Stream
 from ..states import NO_ARGS
 from .calls import Wanted, arrays_of, rows_of, selected, wanted_by
 from .result import Selected
 
 
+@repeatable
 def select(
     x: Any,
     where: Any,
@@ -71,6 +73,7 @@ def _selection(count: int, several: bool, indices: Any, axis: Any, packed: Any) 
     return Wanted("select", count, several, flag(indices, "indices"), True, True, axis=axis, rows=rows)
 
 
+@repeatable
 def compress(
     condition: Any,
     x: Any,
@@ -87,6 +90,7 @@ def compress(
     return found.values if type(found.values) is np.ndarray else found
 
 
+@repeatable
 def partition(
     x: Any,
     where: Any,

@@ -8,11 +8,13 @@ import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ...runtime import arrays
+from ...runtime.repeat import repeatable
 from ...types import Array, Stream
 from ..states import NO_ARGS
 from .calls import Wanted, selected, wanted_by
 
 
+@repeatable
 def flatnonzero(
     x: Any, *, size: int | None = None, fill_value: int = 0, out: Array = None, n: Any = None, stream: Stream = None
 ) -> Any:
@@ -21,6 +23,7 @@ def flatnonzero(
     return _found(wanted_by(_flat), x, (size, fill_value, out, n), stream)
 
 
+@repeatable
 def nonzero(
     x: Any, *, size: int | None = None, fill_value: int = 0, out: Any = None, n: Any = None, stream: Stream = None
 ) -> Any:
@@ -38,6 +41,7 @@ def nonzero(
     return (found,) if type(found) is np.ndarray else found
 
 
+@repeatable
 def argwhere(
     x: Any, *, size: int | None = None, fill_value: int = 0, out: Array = None, n: Any = None, stream: Stream = None
 ) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,13 +62,8 @@ def kernel_spec(policy: PipelinePolicy | ColumnCountPolicy, selection: Selection
     numbers += [] if selection.layout is None else selection.layout.parameters
     numbers += [a.parameter(name) for name, a in zip(numbered("arg", selection.args), selection.args)]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
-
-    def examples() -> Sequence:
-        groups = (tuple(p.example() for p in group) for group in (arrays, numbers))
-        return *groups, *(p.example() for p in rest)
-
     key = ("select", policy, *selection.key)
-    return KernelSpec(key, (*arrays, *numbers, *rest), lambda: policy.make(selection), examples=examples)
+    return KernelSpec(key, (arrays, numbers, *rest), lambda: policy.make(selection))
 
 
 def places_of(selection: Selection, parameters: bool = False) -> tuple[str, ...]:

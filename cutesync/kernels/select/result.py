@@ -27,6 +27,7 @@ class Selected:
     """
 
     __slots__ = ("count", "indices", "inverse", "lengths", "offsets", "values")
+    __match_args__ = ("values", "count", "indices", "inverse", "lengths", "offsets")
 
     def __init__(
         self,

@@ -12,11 +12,13 @@ from ...dtypes import BY_NAME, DType, dtype as parse_dtype
 from ...errors import ArgumentTypeError, explain, shown
 from ...identity import Identity, identify
 from ...ops import required_parameters
+from ...runtime.repeat import repeatable
 from ...types import DTypeLike, Scalar, Stream
 from ..states import NO_ARGS
 from .calls import Wanted, arrays_of, rows_of, selected, wanted_by
 
 
+@repeatable
 def unique_consecutive(
     x: Any,
     *,
@@ -61,6 +63,7 @@ def unique_consecutive(
     return _runs("unique_consecutive", asked, x, equal, (size, fill_value, out, n), stream)
 
 
+@repeatable
 def run_length_encode(
     x: Any,
     *,

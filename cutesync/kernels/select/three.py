@@ -16,6 +16,7 @@ from ...runtime import arrays, forks, workspace
 from ...runtime.call import Family, Spec, Views, front_end
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run
+from ...runtime.repeat import repeatable
 from ...runtime.view import View
 from ...sizes import ceil_div
 from ...types import Stream
@@ -56,6 +57,7 @@ class Partitioned(NamedTuple):
     indices: Any = None
 
 
+@repeatable
 def partition3(
     x: Any,
     first: Any,
@@ -260,4 +262,4 @@ def _kernel_spec(policy: CountPolicy, parting: Parting) -> KernelSpec:
     numbers += parting.strided.layout.parameters if parting.strided else []
     numbers += [a.parameter(name) for name, a in zip(numbered("arg", parting.args), parting.args)]
     key = ("partition3", policy, *parting.key)
-    return KernelSpec.grouped(key, (pointers, numbers), lambda: policy.make(parting))
+    return KernelSpec(key, (pointers, numbers), lambda: policy.make(parting))

@@ -9,6 +9,7 @@ import numpy as np
 from ...arguments import exact, flag, whole
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...runtime.call import Family, Views, front_end
+from ...runtime.repeat import repeatable
 from ...runtime.view import View
 from ...types import Array, Stream
 from ..count import check, split
@@ -19,6 +20,7 @@ MAX_LENGTH = 1 << 38  # elements of a row: chunks are counted in 32 bits
 MAX_ROWS = (1 << 31) - 1
 
 
+@repeatable
 def topk(
     x: Array,
     k: int,
@@ -64,6 +66,7 @@ def topk(
     return _made(True, x, k, axis, largest, n, out, stream)
 
 
+@repeatable
 def argtopk(
     x: Array,
     k: int,

@@ -26,9 +26,10 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
 from ...block.split import share
-from ...sync.overlap import await_launches, let_next_start
+from ...sync.overlap import let_next_start
 from ...warp import LANES
 from ..coordinates import Axes, element
+from ..plain import PlainKernel
 from .order import Order
 from .policy import FIRST_MILESTONE, MILESTONE_PARTS, MILESTONE_STEP, TopKPolicy
 from .pool import Limit, Pools, any_of_block, loose, slack, within
@@ -41,15 +42,16 @@ from .turns import Turns
 Arguments = namedtuple("Arguments", "x values indices length wanted steps scratch counters")
 
 
-class TopKKernel:
+class TopKKernel(PlainKernel):
     """The kernel. Its parameters are (x, n, values, indices), of which a call may lack n and values; numbers; the axes
     of the rows; the workspace."""
 
+    name = "topk"
     policy: Any
 
     def __init__(self, operation: TopK, policy: TopKPolicy) -> None:
-        self.operation, self.policy = operation, policy
-        self.threads, self.smem, self.warps = policy.threads, policy.smem, policy.threads // LANES
+        super().__init__(policy.threads, policy.smem, policy.blocks_per_sm)
+        self.operation, self.policy, self.warps = operation, policy, policy.threads // LANES
         self.index: Any = Int64 if policy.wide else Int32
         self.order = Order(operation.dtype, operation.largest)
         self.rows = Rows(self.order, policy.unroll, policy.vectors, self.index)
@@ -58,29 +60,7 @@ class TopKKernel:
         self.published = Published(self.pools, self.rows.each)
 
     @cute.jit
-    def __call__(
-        self,
-        arrays: tuple,
-        numbers: tuple,
-        axes: tuple,
-        scratch: cute.Pointer,
-        counters: cute.Pointer,
-        grid: Int32,
-        stream,
-    ):
-        self.kernel.set_name_prefix("cutesync_topk", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(arrays, numbers, axes, scratch, counters).launch(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            smem=self.smem,
-            min_blocks_per_mp=self.policy.blocks_per_sm,
-            preferred_smem_carveout=-1,
-            stream=stream,
-        )
-
-    @cute.kernel
-    def kernel(self, arrays: tuple, numbers: tuple, axes: tuple, scratch: cute.Pointer, counters: cute.Pointer):
-        await_launches()
+    def main(self, arrays: tuple, numbers: tuple, axes: tuple, scratch: cute.Pointer, counters: cute.Pointer):
         block, splits = cute.arch.block_idx()[0], numbers[-2]
         number = Int32(block // splits)
         row = self.row_of(arrays, numbers, axes, number, (scratch, counters))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -44,13 +43,8 @@ def kernel_spec(policy: TopKPolicy | ShortPolicy, operation: TopK) -> KernelSpec
     extents = [Scalar(name, kind) for name, kind in zip(NUMBERS, KINDS)]
     axes = parameters("axis", policy.rank, 3, False)
     memory = Pointer("scratch", INT64), Pointer("counters", INT32)
-
-    def examples() -> Sequence:
-        groups = (tuple(p.example() for p in group) for group in (arrays, extents, axes))
-        return *groups, *(p.example() for p in memory)
-
     key = ("topk", policy, *operation.key)
-    return KernelSpec(key, (*arrays, *extents, *axes, *memory), lambda: policy.make(operation), examples=examples)
+    return KernelSpec(key, (arrays, extents, axes, *memory), lambda: policy.make(operation))
 
 
 def plan(spec: TopKSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:

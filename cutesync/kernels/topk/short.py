@@ -18,9 +18,10 @@ from cutlass import Boolean, Int16, Int32, Int64, Uint32, Uint64
 
 from ...block.reduce import get, put, state_array
 from ...monoid import choose, tree
-from ...sync.overlap import await_launches, let_next_start
+from ...sync.overlap import let_next_start
 from ...warp import LANES, broadcast, exchange, reduce_commutative, scan_states
 from ..coordinates import element, store
+from ..plain import PlainKernel
 from .kernel import Arguments, TopKKernel
 from .order import Order
 from .policy import SHORT_WARPS, ShortPolicy
@@ -32,15 +33,14 @@ class ShortTopK(TopKKernel):
     """The kernel. Its parameters are those of ``TopKKernel``."""
 
     def __init__(self, operation: TopK, policy: ShortPolicy) -> None:
+        PlainKernel.__init__(self, SHORT_WARPS * LANES, policy.smem, policy.blocks_per_sm)
         self.operation, self.policy = operation, policy
-        self.threads, self.smem = SHORT_WARPS * LANES, policy.smem
         self.index: Any = Int32
         self.order = Order(operation.dtype, operation.largest)
         self.width, self.each = policy.width, policy.width * policy.unroll
 
-    @cute.kernel
-    def kernel(self, arrays: tuple, numbers: tuple, axes: tuple, scratch: cute.Pointer, counters: cute.Pointer):
-        await_launches()
+    @cute.jit
+    def main(self, arrays: tuple, numbers: tuple, axes: tuple, scratch: cute.Pointer, counters: cute.Pointer):
         candidates = state_array((self.order.type, Int32), SHORT_WARPS * LANES)
         warp = cute.arch.warp_idx()
         number = cute.arch.block_idx()[0] * SHORT_WARPS + warp

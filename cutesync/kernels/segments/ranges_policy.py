@@ -1,0 +1,53 @@
+"""Which sizes a call by segments that begins and ends give has: a pure function of lengths and types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import ArgumentValueError, explain
+from ...sizes import ceil_div
+from .policy import LANES, SHARED_BYTES, SMS
+
+BLOCKS_PER_SM = 3  # that fit by shared memory, and by the registers of small states
+INDEX_BYTES = 8
+CELL = 8  # bytes of a number in the memory of shares
+# Odd, so that lanes that read their runs of 4-byte elements use different banks of shared memory. The ends of a run are
+# bits of one word.
+RUNS = (15, 11, 7, 5, 3)
+MAX_RUN_WORDS = 48  # registers of the elements that a lane loads together
+
+
+@dataclass(frozen=True)
+class RangesPolicy:
+    """Blocks of ``warps`` warps. A warp goes through its share of the merged list in tiles, of which each lane has
+    ``run`` neighbouring members. ``threads`` of one block combine the states of shares. Not measured on a GPU."""
+
+    run: int
+    warps: int = 8
+    threads: int = 512
+
+    @property
+    def tile(self) -> int:
+        """Members of a tile."""
+        return LANES * self.run
+
+    def bytes(self, sizes: tuple[int, ...]) -> int:
+        """The shared memory of a block that keeps an index and numbers of ``sizes`` bytes of each member."""
+        return self.warps * self.tile * (INDEX_BYTES + sum(sizes))
+
+
+def choose(sizes: tuple[int, ...]) -> RangesPolicy:
+    """Return the policy of a call whose elements and results have ``sizes`` bytes at a position."""
+    words = sum(max(size, 4) // 4 for size in sizes)
+    policies = [RangesPolicy(run) for run in RUNS]
+    fitting = [p for p in policies if p.bytes(sizes) * BLOCKS_PER_SM <= SHARED_BYTES and p.run * words <= MAX_RUN_WORDS]
+    policy = (fitting or policies[-1:])[0]
+    if policy.bytes(sizes) > SHARED_BYTES:
+        raise ArgumentValueError(explain("x", f"{sum(sizes)} bytes at each position", "fewer"))
+    return policy
+
+
+def blocks(policy: RangesPolicy, length: int, segments: int) -> int:
+    """Return the number of blocks for ``segments`` segments of ``length`` elements. Where segments overlap, there are
+    more members of the merged list than that, and the shares of the same blocks are larger."""
+    return min(SMS * BLOCKS_PER_SM, max(1, ceil_div(length + segments, policy.warps * policy.tile)))

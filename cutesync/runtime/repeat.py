@@ -1,0 +1,298 @@
+"""Calls of public functions made again.
+
+A public function parses its arguments, makes calls of front ends (call.py), and returns their results, perhaps in an
+object of its own. ``repeatable`` records these calls: which arrays went where, and which came back. A later call whose
+arguments have the same types, whose arrays have the same signatures, and whose other arguments are equal makes them
+again from their plans, and parses nothing. Of run-time arguments (``args``) only the types must be the same.
+
+A callable is looked up by its meaning (``identity``) in every call. Recorded are calls whose arguments are arrays on
+one device, plain functions, numbers and texts, and tuples of these; all others take the usual way each time.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import operator
+import threading
+import types
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, TypeVar
+
+from ..identity import identify
+from . import arrays, call as front_ends
+from .call import Pair, Plan
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MOST = 1024  # forms of a function, and records of a form
+_CONSTANTS = (int, bool, str, type(None))  # equal values of one of these types mean the same
+_NUMBERS = (int, float, bool)
+_NEW = object()
+_OVERLAP = object()
+
+
+class _Thread(threading.local):
+    numbers: tuple = ()
+
+
+CURRENT = _Thread()
+"""``numbers``: the run-time arguments of this thread's call that are numbers."""
+
+
+class Step:
+    """A call of a front end. ``places`` takes the addresses of its inputs and outputs from those of the whole call;
+    ``empties`` make the outputs that the caller does not give. ``apart`` are the addresses that were seen last not to
+    overlap."""
+
+    __slots__ = ("address", "apart", "empties", "ordinal", "pairs", "places", "run", "stream")
+
+    def __init__(self, plan: Plan, library: Any, places: list[int], pairs: tuple[Pair, ...]) -> None:
+        self.run, self.ordinal, self.empties = plan.run, plan.ordinal, plan.more.empties
+        self.stream, self.address = library.stream, library.address
+        self.places, self.pairs = operator.itemgetter(*places), pairs
+        self.apart: tuple[int, ...] = ()
+
+    def overlaps(self, addresses: tuple[int, ...]) -> bool:
+        for output, other, before, behind, same in self.pairs:
+            apart = addresses[other] - addresses[output]
+            if before < apart < behind and not (same and apart == 0):
+                return True
+        self.apart = addresses
+        return False
+
+
+class Record:
+    """What a call did: calls of front ends, and ``result`` of all values: those given, those made, and None. ``plans``
+    is the dictionary that had the plans. Without steps, the call takes the usual way."""
+
+    __slots__ = ("plans", "result", "steps")
+
+    def __init__(self, steps: tuple[Step, ...], result: Callable[[tuple], Any], plans: dict) -> None:
+        self.steps, self.result, self.plans = steps, result, plans
+
+    def run(self, values: tuple, addresses: list[int], stream: Any) -> Any:
+        """Make the call again; return _OVERLAP instead if an output overlaps another array."""
+        made: list = []
+        explicit = stream is not None
+        for step in self.steps:
+            raw = arrays.stream_handle(stream) if explicit else step.stream(step.ordinal)
+            for empty in step.empties:
+                y = empty(raw, explicit)
+                made.append(y)
+                addresses.append(step.address(y))
+            given = step.places(addresses)
+            if step.pairs and given != step.apart and step.overlaps(given):
+                return _OVERLAP
+            step.run(given, raw)
+        return self.result((*values, *made, None))
+
+
+class Form:
+    """How calls are identified whose arguments have certain types: the places of arrays with what identifies them, of
+    callables with their names, of constants, of floats, of run-time arguments, and of the stream. ``others``: there are
+    some between the arrays and the stream."""
+
+    __slots__ = ("arrays", "callables", "constants", "floats", "last", "numbers", "others", "records", "stream")
+
+    def __init__(self) -> None:
+        self.arrays: list[tuple[int, Callable]] = []
+        self.callables: list[tuple[int, str]] = []
+        self.constants: list[int] = []
+        self.floats: list[int] = []
+        self.numbers: list[int] = []
+        self.stream: int | None = None
+        self.others = False
+        self.records: dict[tuple, Record] = {}
+        self.last: tuple[list, Record | None] = [], None
+
+    def add(self, place: int, kind: type, name: str) -> bool:
+        """Add an argument; return whether calls with such ones are recorded."""
+        library = arrays.ADAPTERS.get(kind)
+        if name == "stream":
+            self.stream = place
+        elif library is not None and library is not arrays.NUMPY and library is not arrays.SHARDED:
+            self.arrays.append((place, library.identify_strided))
+        elif kind is tuple:
+            return True
+        else:
+            self.others = True
+            return self._add_other(place, kind, name)
+        return True
+
+    def _add_other(self, place: int, kind: type, name: str) -> bool:
+        if name == "args" and kind in _NUMBERS:
+            self.numbers.append(place)
+        elif kind in _CONSTANTS:
+            self.constants.append(place)
+        elif kind is float:
+            self.floats.append(place)
+        elif kind is types.FunctionType:
+            self.callables.append((place, name))
+        else:
+            return False
+        return True
+
+    def read(self, values: tuple) -> tuple[list, list[int]]:
+        """Return what identifies a call, and 0 and the addresses of its arrays. Keep its run-time arguments."""
+        signature: list = []
+        addresses, low = [0], 0
+        for place, identify_array in self.arrays:
+            address, facts = identify_array(values[place])
+            addresses.append(address)
+            signature.append(facts)
+            low |= address
+        if self.others:
+            for place, name in self.callables:
+                signature.append(identify(values[place], name))
+            signature += [values[place] for place in self.constants]
+            signature += [repr(values[place]) for place in self.floats]
+            if self.numbers:
+                CURRENT.numbers = numbers = tuple([values[place] for place in self.numbers])
+                signature += map(_words, numbers)
+        if low & 15:
+            signature.append(tuple([address & 15 for address in addresses]))
+        return signature, addresses
+
+
+def _words(number: float) -> int:
+    """Return in how many words of 32 bits a run-time argument fits: 1, 2, or 3 for more than the 2 that are allowed."""
+    if type(number) is not int or -(1 << 31) <= number < 1 << 31:
+        return 1
+    return 2 if -(1 << 63) <= number < 1 << 63 else 3
+
+
+class Recorder:
+    """Observes the calls of front ends by which a public function makes a call."""
+
+    def __init__(self, form: Form, values: tuple) -> None:
+        self.values, self.made, self.steps, self.plans = values, [], [], {}  # type: ignore[var-annotated]
+        self.stream = None if form.stream is None else values[form.stream]
+        # Of each array, its place among all values and among the addresses.
+        self.known = {id(values[place]): (place, 1 + i) for i, (place, _) in enumerate(form.arrays)}
+        self.whole = len(self.known) == len(form.arrays)  # an array given twice has no place of its own
+
+    def note(self, plans: dict, plan: Plan | None, library: Any, stream: Any, given: tuple) -> None:
+        """Add a call: its plan, if that is stored among ``plans``, and ``given``, its inputs, the outputs as they were
+        given (None for one that was not) and as they are."""
+        inputs, outs, found = given
+        wanted = [x for x in (*inputs, *outs) if x is not None]
+        if plan is None or stream is not self.stream or not all(id(x) in self.known for x in wanted):
+            self.whole = False
+            return
+        for y, was in zip(found, outs):
+            if was is None:
+                self.known[id(y)] = len(self.values) + len(self.made), 1 + len(self.known)
+                self.made.append(y)
+        places = [0 if x is None else self.known[id(x)][1] for x in (*inputs, *found)]
+        pairs = () if all(y is None for y in outs) else _pairs_of(plan, len(inputs))
+        self.steps.append(Step(plan, library, places, pairs))
+        self.plans = plans
+
+    def record(self, result: Any) -> Record:
+        """Return what the call did, whose result this is."""
+        places = {number: place for number, (place, _) in self.known.items()} | {id(None): -1}
+        build = _builder(result, places) if self.whole and self.steps else None
+        if build is None:
+            return Record((), lambda values: None, front_ends._plans)
+        return Record(tuple(self.steps), build, self.plans)
+
+
+def _pairs_of(plan: Plan, inputs: int) -> tuple[Pair, ...]:
+    """Return what must not overlap in calls of a plan with so many inputs."""
+    reads = ((0, plan.before, plan.behind), *plan.reads) if plan.before or plan.behind else plan.reads
+    return (*plan.more.pairs, *(Pair(inputs, i, low, high, i == plan.more.in_place) for i, low, high in reads))
+
+
+def _builder(result: Any, places: dict[int, int]) -> Callable[[tuple], Any] | None:
+    """Return what makes a result of all values: one of them, a tuple, or an object whose ``__match_args__`` are the
+    arguments that make it. None if there is something else in it."""
+    if id(result) in places:
+        return operator.itemgetter(places[id(result)])
+    kind: Any = type(result)
+    members = result if isinstance(result, tuple) else [getattr(result, k) for k in getattr(kind, "__match_args__", ())]
+    builders = [_builder(member, places) for member in members]
+    if not builders or None in builders:
+        return None
+    make: Callable = (lambda *found: found) if kind is tuple else kind
+    if len(members) > 1 and all(id(member) in places for member in members):
+        get = operator.itemgetter(*[places[id(member)] for member in members])
+        return get if kind is tuple else lambda values: make(*get(values))
+    return lambda values: make(*[b(values) for b in builders])  # type: ignore[misc]
+
+
+def repeatable(function: F) -> F:
+    """Record the calls of a public function, and make them again. It must launch nothing but by front ends, and its
+    result must follow from what identifies a call (``Form.read``)."""
+    forms: dict[tuple, Form | None] = {}
+
+    @functools.wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        values = (*given, *named.values()) if named else given
+        kinds = (*map(type, values), *named)
+        if tuple in kinds:
+            kinds, values = _with_members(kinds, values)
+        form: Any = forms.get(kinds, _NEW)
+        if form is _NEW:
+            form = _new_form(function, forms, kinds, (given, named))
+        recorders = front_ends.recorders
+        if form is None or (recorders and get_ident() in recorders):
+            return function(*given, **named)
+        signature, addresses = form.read(values)
+        known, record = form.last
+        if signature != known:
+            record = form.records.get(tuple(signature))
+            form.last = signature, record
+        if record is None or record.plans is not front_ends._plans:
+            return _recorded(function, (given, named), form, values, signature)
+        if record.steps:
+            found = record.run(values, addresses, None if form.stream is None else values[form.stream])
+            if found is not _OVERLAP:
+                return found
+        return function(*given, **named)
+
+    return call  # type: ignore[return-value]
+
+
+def _with_members(kinds: tuple, values: tuple) -> tuple[tuple, tuple]:
+    """Return the types and the values with those of the members of tuples behind them."""
+    tuples = [x for x in values if type(x) is tuple]
+    if len(tuples) == 1:
+        (members,) = tuples
+        return (*kinds, *map(type, members)), (*values, *members)
+    members = tuple(itertools.chain.from_iterable(tuples))
+    return (*kinds, *map(len, tuples), *map(type, members)), (*values, *members)
+
+
+def _new_form(function: Callable, forms: dict, kinds: tuple, arguments: tuple) -> Form | None:
+    """Return how calls with arguments of these types are identified, and store it; None if they are not recorded."""
+    given, named = arguments
+    names = [*list(inspect.signature(function).parameters)[: len(given)], *named]
+    values, form = (*given, *named.values()), Form()
+    pairs = list(zip(values, names)) if len(names) == len(values) else []
+    pairs += [(member, name) for x, name in pairs if type(x) is tuple for member in x]
+    recorded = [form.add(place, type(x), name) for place, (x, name) in enumerate(pairs)]
+    nested = any(type(x) is tuple for x, _ in pairs[len(values) :])
+    if len(forms) >= _MOST:
+        forms.clear()
+    forms[kinds] = found = form if all(recorded) and form.arrays and not nested else None
+    return found
+
+
+def _recorded(function: Callable, arguments: tuple, form: Form, values: tuple, signature: list) -> Any:
+    """Make a call, and record it."""
+    (given, named), thread = arguments, get_ident()
+    recorder = Recorder(form, values)
+    if not recorder.whole:
+        return function(*given, **named)
+    front_ends.recorders[thread] = recorder
+    try:
+        result = function(*given, **named)
+    finally:
+        del front_ends.recorders[thread]
+    if len(form.records) >= _MOST:
+        form.records.clear()
+    form.records[tuple(signature)] = record = recorder.record(result)
+    form.last = signature, record
+    return result
