@@ -22,7 +22,7 @@ class Inputs(NamedTuple):
     type for each run-time argument that is a number, and None for each that is an array. ``outputs`` results, in a
     tuple if ``tuple_out``. ``firsts`` are the values of the first state that are in memory: their arrays come
     after those. ``counted``: the array behind them says how many elements count. ``more`` are the names of arrays that
-    a family adds at the end."""
+    a family adds at the end, ``x`` the one that the argument of the inputs has."""
 
     arrays: int
     packed: bool
@@ -33,11 +33,12 @@ class Inputs(NamedTuple):
     firsts: tuple[int, ...] = ()
     counted: bool = False
     more: tuple[str, ...] = ()
+    x: str = "x"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, for messages."""
-        xs = tuple(f"x[{i}]" for i in range(self.arrays)) if self.packed else ("x",)
+        xs = tuple(f"{self.x}[{i}]" for i in range(self.arrays)) if self.packed else (self.x,)
         args = (f"args[{i}]" for i, number in enumerate(self.alike) if number is None)
         return (*xs, *args, *(f"init[{i}]" for i in self.firsts), *(("n",) if self.counted else ()), *self.more)
 
@@ -52,13 +53,13 @@ class Inputs(NamedTuple):
         return tuple(self.arrays + i for i, number in enumerate(self.alike) if number is not None)
 
 
-def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tuple[Inputs, tuple]:
-    """Return the inputs, and all arrays of the call: those of ``x``, then the run-time arguments in memory. Those that
-    are numbers are kept for the call."""
+def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any, name: str = "x") -> tuple[Inputs, tuple]:
+    """Return the inputs, and all arrays of the call: those of ``x``, an argument called ``name``, then the run-time
+    arguments in memory. Those that are numbers are kept for the call."""
     packed = type(x) is tuple
     xs = x if packed else (x,)
     if not xs:
-        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+        raise ArgumentValueError(explain(name, "an empty tuple", "at least one array"))
     kinds, memory = args_of.split(args)
     several = type(dtype) is tuple
     if finish is None:
@@ -66,7 +67,7 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tup
     else:
         tuple_out = type(out_dtype) is tuple
         outputs = len(out_dtype) if tuple_out else 1
-    found = _inputs(len(xs), packed, kinds, outputs, tuple_out)
+    found = _inputs(len(xs), packed, kinds, outputs, tuple_out, name)
     return found, (*xs, *memory)
 
 
@@ -86,8 +87,8 @@ def with_first(inputs: Inputs, arrays: tuple, init: Any) -> tuple[Inputs, tuple,
 
 
 @functools.lru_cache(maxsize=1024)
-def _inputs(arrays: int, packed: bool, kinds: tuple, outputs: int, tuple_out: bool) -> Inputs:
-    return Inputs(arrays, packed, *args_of.alike(kinds), outputs, tuple_out)
+def _inputs(arrays: int, packed: bool, kinds: tuple, outputs: int, tuple_out: bool, name: str) -> Inputs:
+    return Inputs(arrays, packed, *args_of.alike(kinds), outputs, tuple_out, x=name)
 
 
 def call_of(family: Family, inputs: Inputs, arguments: tuple, arrays: tuple, out: Any, stream: Any) -> Any:

@@ -49,6 +49,7 @@ def product(dice: Dice) -> Case:
         whole = None
     m, n = of_a[-2] if len(of_a) > 1 else 1, of_b[-1] if len(of_b) > 1 else 1
     spread = {"a": pick(rng, layouts), "b": pick(rng, layouts)}
+    spread |= {name: pick(rng, LAYOUTS[:-1]) for name in ("c", "bias")}
     options, arrays = plan.options(rng), plan.arrays(rng, whole or (), m, n)
 
     def made(rng) -> dict[str, np.ndarray]:

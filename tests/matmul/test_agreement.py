@@ -97,6 +97,22 @@ def test_padded_views_read_and_write_nothing_else(extra):
     assert (got == 7).all(), "something beside the result was written"
 
 
+@pytest.mark.parametrize("each", ["column", pytest.param("row", marks=pytest.mark.slow)])
+def test_bias_of_any_strides(each):
+    """Apart, backward, and one element for all; swapped as well."""
+    count = 24 if each == "column" else 40
+    a, b, around = integers(40, 16), integers(16, 24), integers(2 * count, 3, dtype="float32", seed=4)
+    device = cs.asarray(around)
+    for swapped in (False, True):
+        for part in (slice(count), slice(count - 1, None, -1), slice(1, None, 2)):
+            bias, host = device[part, 1:2], around[part, 1:2]
+            bias, host = (bias, host) if each == "row" else (bias[:, 0], host[:, 0])
+            right = cs.asarray(b.T.copy()).T if swapped else cs.asarray(b)
+            agrees(np.asarray(cs.matmul(cs.asarray(a), right, bias=bias)), a, b, bias=host)
+    bias = device[:1, 0].broadcast_to((24,))
+    agrees(np.asarray(cs.matmul(cs.asarray(a), cs.asarray(b), bias=bias)), a, b, bias=np.broadcast_to(around[0, 0], 24))
+
+
 @pytest.mark.parametrize("rows_first", [True, False])
 def test_column_major_results(rows_first):
     """Stored as the transposed product; a result with no stride of 1 is stored element by element."""

@@ -154,3 +154,31 @@ def test_refused(emulated):
     ):
         with pytest.raises(ArgumentValueError):
             call()
+
+
+def test_elements_of_numpy_arrays_that_are_refused(emulated):
+    """Those behind ``n`` are not looked at."""
+    x, wrong = np.arange(3), np.array([2, 0, -1])
+    for call, name in ((cs.repeat, "repeats"), (cs.run_length_decode, "lengths")):
+        with pytest.raises(ArgumentValueError, match=f"^{name}: got the element -1"):
+            call(x, wrong)
+        equal(call(x, wrong, n=2), [0, 0])
+    for element in (-1, 3):
+        sorter = np.array([0, 1, element])
+        with pytest.raises(ArgumentValueError, match=f"^sorter: got the element {element}"):
+            cs.searchsorted(x, x, sorter=sorter)
+        equal(cs.searchsorted(x, x, sorter=sorter, n=np.array(2)), [0, 1, 2])
+
+
+def test_messages_name_the_arguments(emulated):
+    x = cs.asarray(np.arange(9))
+    for call, message in (
+        (lambda: cs.repeat(x, x[1:], size=9), "^repeats: got 8 elements; needs 9, as x has"),
+        (lambda: cs.repeat([1], 3), "^x: "),
+        (lambda: cs.reduce_by_key(x[1:], x), "^keys: got 8 elements; needs 9, as values has"),
+        (lambda: cs.scan_by_key(x, (x, x[1:])), r"^values\[1\]: "),
+        (lambda: cs.scan_by_key(x, x, out=x[::-1]), "overlaps values"),
+        (lambda: cs.segmented_scan(x, keys=x[1:]), "^keys: got 8 elements; needs 9, as x has"),
+    ):
+        with pytest.raises((ArgumentTypeError, ArgumentValueError), match=message):
+            call()

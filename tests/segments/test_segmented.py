@@ -157,8 +157,9 @@ def test_agrees_under_twenty_schedules(name, monkeypatch):
 def test_offsets_that_are_wrong_write_nothing_beyond_the_result(small):
     x = np.arange(500, dtype=np.int32)
     for offsets in ([900, -5, 3, 1 << 40], [10, 5, 400, 2], [-9, -8, 1000, 2000]):
-        assert cs.segmented_reduce(x, offsets=np.int64(offsets)).shape == (3,)
-        assert cs.segmented_scan(x, offsets=np.int64(offsets)).shape == (500,)
+        given = {"offsets": cs.asarray(np.int64(offsets))}
+        assert cs.segmented_reduce(cs.asarray(x), **given).shape == (3,)
+        assert cs.segmented_scan(cs.asarray(x), **given).shape == (500,)
 
 
 def test_refused():
@@ -175,6 +176,11 @@ def test_refused():
                 cs.segmented_reduce(x, **options)
         with pytest.raises(ArgumentValueError):
             cs.segmented_reduce(x, "max", offsets=offsets)
+        for n in (None, 2):
+            with pytest.raises(ArgumentValueError, match="^lengths: got the element -1"):
+                cs.segmented_reduce(x, lengths=np.array([3, -1]), n=n)
+            with pytest.raises(ArgumentValueError, match="^offsets: got the element 3"):
+                cs.segmented_scan(x, offsets=np.array([0, 4, 3]), n=n)
 
 
 @pytest.mark.parametrize("form", ["lengths", slow("offsets")])

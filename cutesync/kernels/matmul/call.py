@@ -57,7 +57,7 @@ from ...runtime.view import View
 from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
 from .. import args as args_of
 from ..states import NO_ARGS, Argument, numbered, typed
-from .checks import check_c, element_types, result_shape, result_types, terms_of, with_results
+from .checks import bias_step, check_c, element_types, result_shape, result_types, terms_of, with_results
 from .policy import MatmulPolicy
 from .problem import Product
 from .run import run_of
@@ -97,7 +97,7 @@ def matmul(
         NumPy (copied), torch, CuPy, DeviceArray, or anything with DLPack or ``__cuda_array_interface__``; any strides.
     c : float array that broadcasts to the result; read only if beta is not 0. For an activation of two: any type, bool.
     alpha, beta : numbers. beta is by default 1 where c is given, and else 0; a beta other than 0 needs c.
-    bias : (N,), an element for each column, or (M, 1), one for each row.
+    bias : (N,), an element for each column, or (M, 1), one for each row, of any strides.
     activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable that the DSL can trace,
         of one float32, or of two: ``activation(alpha * (a @ b) + bias, c)`` does not add c, and takes no beta.
     out : where to write; right shape, any strides. One result may be ``c`` itself; else no array may be overlapped.
@@ -174,7 +174,7 @@ class MatmulSpec(Spec):
     elements: tuple[DType, DType]
     shape: tuple[int, ...]
     dtype: DType
-    scalars: tuple[float, float]  # alpha and beta
+    scalars: tuple[float, ...]  # alpha, beta, and the bias's step if it has one
     tf32x3: bool
     promoted: bool
     split: bool
@@ -232,7 +232,8 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> MatmulSpec:
     tf32x3 = a.dtype is FLOAT32 and given.precision != "tf32"
     promoted = (a.dtype.name in FLOAT8 or tf32x3) and not fast
     unread = () if terms.c else (INPUTS.index("c"),)
-    return MatmulSpec(terms, elements, shape, element, (alpha, beta), tf32x3, promoted, not invariant, config, unread)
+    scalars = (alpha, beta, *((bias_step(bias),) if bias is not None and terms.stepped else ()))
+    return MatmulSpec(terms, elements, shape, element, scalars, tf32x3, promoted, not invariant, config, unread)
 
 
 def _parse_args(given: Arguments, memory: Views) -> tuple[Argument, ...]:

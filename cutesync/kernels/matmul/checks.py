@@ -133,6 +133,7 @@ def terms_of(
         c=c.dtype if beta and c is not None else None,
         bias=_bias(bias, m, n),
         bias_type=bias.dtype if bias else None,
+        stepped=bias is not None and bias_step(bias) != 1,
         activation=activation,
         scale_a=_scale(scales[0], "scale_a", (m, 1)),
         scale_b=_scale(scales[1], "scale_b", (1, n)),
@@ -181,6 +182,11 @@ def _bias(bias: View | None, m: int, n: int) -> str:
     if bias.dtype.name not in FLOATS:
         raise ArgumentTypeError(explain("bias", str(bias.dtype), " or ".join(FLOATS)))
     return "column" if bias.shape in ((n,), (1, n)) else "row"
+
+
+def bias_step(bias: View) -> int:
+    """Elements from one of the bias to the next."""
+    return next((step for extent, step in zip(bias.shape, bias.steps) if extent > 1), 1)
 
 
 def _scale(scale: View | None, name: str, each: tuple[int, int]) -> str:

@@ -176,7 +176,8 @@ class Epilogue:
                 else:
                     value = value + operands.beta * element(operands.c, place)
             if terms.bias:
-                value = value + (term("bias", by_row, row) if terms.bias == "row" else term("bias", by_column, column))
+                of, place = (by_row, row) if terms.bias == "row" else (by_column, column)
+                value = value + term("bias", of, Int64(place) * operands.step[0] if terms.stepped else place)
             before[i] = value
             values[i] = value if self.activation is None else self.activation(value, *gate, *args)
             if terms.amax:

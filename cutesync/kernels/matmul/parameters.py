@@ -24,15 +24,16 @@ class Split(namedtuple("Split", "splits k_tiles scratch counters")):
 class Operands(
     namedtuple(
         "Operands",
-        "alpha beta c c_row c_column c_batch bias d_pointer d_row d_column d_batch scale_a scale_b more args",
-        defaults=((), ()),
+        "alpha beta c c_row c_column c_batch bias d_pointer d_row d_column d_batch scale_a scale_b more step args",
+        defaults=((), (), ()),
     )
 ):
     """What the epilogue reads. Strides are Int64, in elements; what a variant lacks is not read.
 
-    ``d_pointer`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of the
-    result, the scales one in all, or one a row (A) and a column (B). ``more`` is a ``More`` where a call has several
-    results, ``args`` are the run-time arguments of the activation."""
+    ``d_pointer`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of
+    the result, the scales one in all, or one a row (A) and a column (B). ``more`` is a ``More`` where a call has
+    several results, ``step`` has the elements from one of the bias to the next if these are no neighbours, ``args``
+    are the run-time arguments of the activation."""
 
 
 class More(namedtuple("More", "pre_pointer pre_row pre_column pre_batch amax")):
@@ -49,7 +50,7 @@ class Source(namedtuple("Source", "pointer outer inner outer_step inner_step bat
 SOURCE = Source._fields[1:]  # names of parameters, behind that of the operand
 MAPS = ("a", "a_extents", "b", "b_extents", "d", "d_extents")
 PRE_MAPS = ("pre", "pre_extents")
-NAMES = (*MAPS, *Order._fields, *Split._fields, *Operands._fields[:-2])
+NAMES = (*MAPS, *Order._fields, *Split._fields, *Operands._fields[:-3])
 
 
 def names_of(terms: TermsSpec, own: Sequence[str] = ()) -> tuple[str, ...]:
@@ -58,4 +59,5 @@ def names_of(terms: TermsSpec, own: Sequence[str] = ()) -> tuple[str, ...]:
     for name in "ab":
         operands += (name, *(f"{name}_{field}" for field in SOURCE)) if name in own else (name, f"{name}_extents")
     maps = PRE_MAPS if terms.pre is not None and terms.pre_by_tma else ()
-    return (*operands, *NAMES[4:], *(More._fields if terms.several else ()), *numbered("arg", terms.args), *maps)
+    more = (*(More._fields if terms.several else ()), *(("bias_step",) if terms.stepped else ()))
+    return (*operands, *NAMES[4:], *more, *numbered("arg", terms.args), *maps)

@@ -168,7 +168,7 @@ def kernel_spec(
     accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
     own = [name for name, load in zip("ab", loads) if load != "tma"]
     names, maps = names_of(terms, own), (*MAPS, *PRE_MAPS)
-    kinds = {"alpha": "Float32", "beta": "Float32"}
+    kinds = {"alpha": "Float32", "beta": "Float32", "bias_step": "Int64"}
     kinds |= {name: "Int64" for name in names if name.startswith(("c_", "d_", "pre_"))}
     kinds |= {f"{name}_{field}": "Int64" for name in own for field in SOURCE[2:]}
     arrays = dict.fromkeys(("c", "bias", "d_pointer", "scale_a", "scale_b", "pre_pointer", *own), out)
@@ -225,16 +225,18 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec, loads
             scale,
             scale,
             more,
+            (long,) if terms.stepped else (),
             args,
         ),
     ]
 
 
 def make_launch(
-    problem: Problem, config: MatmulPolicy | None, scalars: tuple[float, float], names: Sequence[str], stream: int
+    problem: Problem, config: MatmulPolicy | None, scalars: tuple[float, ...], names: Sequence[str], stream: int
 ) -> Launch:
-    """The prepared launch, with ``scalars`` = (alpha, beta). ``names`` says what each address that ``run`` is given is
-    to the kernel: "a", "b", "c", "bias", "scale_a", "scale_b", "d", "pre" or "amax"."""
+    """The prepared launch, with ``scalars`` = (alpha, beta), and the bias's step if it has one. ``names`` says what
+    each address that ``run`` is given is to the kernel: "a", "b", "c", "bias", "scale_a", "scale_b", "d", "pre" or
+    "amax"."""
     ordinal = problem.ordinal
     config = decided(problem, config)
     majors, loads = (problem.a.k_major, problem.b.k_major), (problem.a.load, problem.b.load)
@@ -245,7 +247,8 @@ def make_launch(
     splits = -(-k_tiles // of_slice)
     tiles = math.prod(config.tiles(problem.m, problem.n)) * problem.items
     clusters = tiles if config.cluster_split else min(tiles * splits, config.slots(problem.multiprocessors))
-    values: dict[str, Any] = {"splits": splits, "k_tiles": of_slice, "alpha": scalars[0], "beta": scalars[1]}
+    values: dict[str, Any] = {"splits": splits, "k_tiles": of_slice}
+    values |= zip(("alpha", "beta", "bias_step"), scalars)
     values |= Order(int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1))._asdict()
     for name, strides in (("c", problem.c), ("d", problem.d), ("pre", problem.pre)):
         values |= zip((f"{name}_row", f"{name}_column", f"{name}_batch"), strides)

@@ -26,13 +26,13 @@ _packing = forks.lock()
 def run_of(
     product: Product,
     config: MatmulPolicy | str | None,
-    scalars: tuple[float, float],
+    scalars: tuple[float, ...],
     arrays: dict[str, View],
     stream: int,
 ) -> Run:
-    """One function for all launches of a call, with ``scalars`` = (alpha, beta). ``arrays`` are those of the call in
-    the order of its addresses: "a", "b", perhaps "c", "bias", "scale_a", "scale_b", then the results: "d", perhaps
-    "pre" and "amax". Trials of configurations read from theirs."""
+    """One function for all launches of a call, with ``scalars`` as ``make_launch`` takes them. ``arrays`` are those
+    of the call in the order of its addresses: "a", "b", perhaps "c", "bias", "scale_a", "scale_b", then the results:
+    "d", perhaps "pre" and "amax". Trials of configurations read from theirs."""
     zero = [_zero(product.out.device, list(arrays).index("amax"), stream)] if "amax" in arrays else []
     if not product.out.size:
         return zero[0] if zero else nothing
@@ -66,7 +66,7 @@ def _in_turn(runs: list[Run]) -> Run:
 
 
 def _run_of_step(
-    step: Step, scalars: tuple[float, float], names: Sequence[str], stream: int, config: MatmulPolicy | None
+    step: Step, scalars: tuple[float, ...], names: Sequence[str], stream: int, config: MatmulPolicy | None
 ) -> Run:
     """One function for a step: pack what must be, then launch. ``names`` say what each address is to the kernel."""
     problem, ordinal = step.problem, step.problem.ordinal

@@ -25,7 +25,8 @@ class TermsSpec:
 
     ``gated``: C is not added, but its element is the activation's second value. ``pre`` is the type of the second
     result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
-    the results before they are rounded is a result, too. ``args`` follow the values that an activation takes."""
+    the results before they are rounded is a result, too. ``args`` follow the values that an activation takes.
+    ``stepped``: elements of the bias are not neighbours in memory."""
 
     scaled: bool = False
     c: DType | None = None
@@ -41,6 +42,7 @@ class TermsSpec:
     amax: bool = False
     by_columns: bool = False
     args: tuple[Argument, ...] = ()
+    stepped: bool = False
 
     @property
     def plain(self) -> bool:
@@ -83,6 +85,7 @@ class TermsSpec:
             self.pre_by_tma,
             self.amax,
             self.by_columns,
+            self.stepped,
             *((argument.dtype.name, argument.in_memory) for argument in self.args),
         )
 

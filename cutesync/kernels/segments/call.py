@@ -10,7 +10,7 @@ from ...dtypes import number
 from ...runtime.repeat import repeatable
 from ...types import Array, DTypeLike, Operator, Scalar, Stream
 from ..states import NO_ARGS
-from .calls import MAX_LENGTH, Call, Options
+from .calls import MAX_LENGTH, KeyedCall, Options
 
 
 @repeatable
@@ -65,7 +65,7 @@ def reduce_by_key(
     """
     options = Options(False, False, init, dtype, identity, out_dtype)
     limits = None if size is None else integer(size, "size", 0, MAX_LENGTH), number(fill_value, "fill_value")
-    call = Call(("keys", keys), values, op, (transform, finish), args, options, n)
+    call = KeyedCall(("keys", keys), values, op, (transform, finish), args, options, n)
     return call.reduced(equal, equal_nan, limits, stream, out)
 
 
@@ -102,5 +102,5 @@ def scan_by_key(
     Errors: ``cutesync.errors``.
     """
     options = Options(flag(exclusive, "exclusive"), flag(reverse, "reverse"), init, dtype, identity, out_dtype)
-    call = Call(("keys", keys), values, op, (transform, finish), args, options, n)
+    call = KeyedCall(("keys", keys), values, op, (transform, finish), args, options, n)
     return call.scanned(equal, equal_nan, out, stream)

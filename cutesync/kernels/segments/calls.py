@@ -61,7 +61,10 @@ class Arguments(NamedTuple):
 
 
 class Call:
-    """The arrays and arguments of a call; ``heads`` is an array of ``kind``, or a tuple of keys."""
+    """The arrays and arguments of a call; ``heads`` is an array of ``kind``, or a tuple of keys. ``name`` is that of
+    the argument ``values`` in messages."""
+
+    name = "x"
 
     def __init__(
         self, where: tuple[str, Any], values: Any, op: Any, callables: tuple, args: tuple, options: Options, n: Any
@@ -71,7 +74,7 @@ class Call:
         self.heads = heads if self.packed else (heads,)
         if not self.heads:
             raise ArgumentValueError(explain(self.kind, "an empty tuple", "at least one array"))
-        inputs, given = inputs_of(values, args, options.dtype, callables[1], options.out_dtype)
+        inputs, given = inputs_of(values, args, options.dtype, callables[1], options.out_dtype, self.name)
         self.alone = not inputs.tuple_out
         if options.init is not None:
             inputs, given, init = with_first(inputs, given, options.init)
@@ -119,6 +122,12 @@ class Call:
         if not self.on_host:
             return shown
         return shown.exact() if limits[0] is None else (shown.keys, shown.values)
+
+
+class KeyedCall(Call):
+    """A call by key."""
+
+    name = "values"
 
 
 @functools.lru_cache(maxsize=1024)

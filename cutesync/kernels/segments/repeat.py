@@ -22,6 +22,7 @@ from ..layouts import Layout, Strided, strided
 from ..scan import cumsum
 from ..select import Selected
 from .calls import MAX_LENGTH
+from .lengths import ends_on_host
 
 RESULTS = 8 * 32 * 32  # of a block of ``decode``
 
@@ -88,25 +89,7 @@ def run_length_decode(
 
     Errors: ``cutesync.errors``.
     """
-    adapter = arrays.adapter(values, "values")
-    on_host = adapter is arrays.NUMPY
-    runs, count = split(n, on_host)
-    alike = isinstance(lengths, (int, np.integer))
-    times = integer(lengths, "lengths", 0, MAX_LENGTH) if alike else 0
-    view, fill = adapter.view(values), number(fill_value, "fill_value")
-    size = size if size is None else integer(size, "size", 0, MAX_LENGTH)
-    size = size if out is None else _length(out, size)
-    ends, total = (None, min(view.size, view.size if runs is None else runs) * times) if alike else (None, None)
-    if not alike:
-        if size is None and not on_host:
-            raise ArgumentValueError(explain("size", "None", "the length of the result, which only the device knows"))
-        ends, total = _ends(lengths, runs, count, stream)
-    size = integer(total if size is None else size, "size", 0, MAX_LENGTH)
-    others = (ends, count) if count is not None else () if alike else (ends,)
-    found, count = _call(
-        (size, fill, exact(fill), times, alike, runs), values, None if out is None else (out, None), stream, others
-    )
-    return found if on_host else Selected(found, count)
+    return _repeated(("values", "lengths"), values, lengths, (size, fill_value, n, out), stream)
 
 
 @repeatable
@@ -121,18 +104,41 @@ def repeat(
     stream: Stream = None,
 ) -> Any:
     """As ``run_length_decode``, by NumPy's name: each element of the flattened ``x``, ``repeats`` times."""
-    return run_length_decode(x, repeats, size=size, fill_value=fill_value, n=n, out=out, stream=stream)
+    return _repeated(("x", "repeats"), x, repeats, (size, fill_value, n, out), stream)
 
 
-def _ends(lengths: Any, n: int | None, count: Any, stream: Any) -> tuple[Any, int | None]:
+def _repeated(names: tuple[str, str], values: Any, lengths: Any, options: tuple, stream: Any) -> Any:
+    """Make a call whose arrays have such names in messages. ``options`` are size, fill value, n and out."""
+    size, fill_value, n, out = options
+    adapter = arrays.adapter(values, names[0])
+    on_host = adapter is arrays.NUMPY
+    runs, count = split(n, on_host)
+    alike = isinstance(lengths, (int, np.integer))
+    times = integer(lengths, names[1], 0, MAX_LENGTH) if alike else 0
+    view, fill = adapter.view(values), number(fill_value, "fill_value")
+    size = size if size is None else integer(size, "size", 0, MAX_LENGTH)
+    size = size if out is None else _length(out, size)
+    ends, total = (None, min(view.size, view.size if runs is None else runs) * times) if alike else (None, None)
+    if not alike:
+        if size is None and not on_host:
+            raise ArgumentValueError(explain("size", "None", "the length of the result, which only the device knows"))
+        ends, total = _ends(lengths, names[1], runs, count, stream)
+    size = integer(total if size is None else size, "size", 0, MAX_LENGTH)
+    others = (ends, count) if count is not None else () if alike else (ends,)
+    arguments = names, size, fill, exact(fill), times, alike, runs
+    found, count = _CALLS[names](arguments, values, None if out is None else (out, None), stream, others)
+    return found if on_host else Selected(found, count)
+
+
+def _ends(lengths: Any, name: str, n: int | None, count: Any, stream: Any) -> tuple[Any, int | None]:
     """Return where each run ends, and where the last one does if the host knows. ``count`` is ``n`` on the device."""
-    adapter = arrays.adapter(lengths, "lengths")
+    adapter = arrays.adapter(lengths, name)
     view = adapter.view(lengths)
     if view.dtype.kind not in "iu":
-        raise ArgumentTypeError(explain("lengths", f"an array of {view.dtype}", "an array of integers"))
+        raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", "an array of integers"))
     if adapter is not arrays.NUMPY:
         return cumsum(lengths, axis=None, dtype="int64", n=n if count is None else count, stream=stream), None
-    ends = np.cumsum(lengths, dtype=np.int64)
+    ends = ends_on_host(lengths, n, name)
     last = min(len(ends), len(ends) if n is None else n)
     return ends, int(ends[last - 1]) if last else 0
 
@@ -148,10 +154,10 @@ def _length(out: Any, size: int | None) -> int:
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> DecodeSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
-    size, fill, _, times, alike, runs = arguments
+    names, size, fill, _, times, alike, runs = arguments
     values, ends, count = views
     if ends is not None and values.size != ends.size:
-        raise ArgumentValueError(explain("lengths", f"{ends.size} elements", f"{values.size}, as values has"))
+        raise ArgumentValueError(explain(names[1], f"{ends.size} elements", f"{values.size}, as {names[0]} has"))
     check(count)
     layout = strided((values,))
     decoding = Decoding(values.dtype, alike, count is not None, layout.layout if layout else None)
@@ -180,6 +186,7 @@ def _plan(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> tuple[Run
     return Launch(kernel, views[0].device, grid, values, given, None, stream).run, None
 
 
-_call = front_end(
-    Family("run_length_decode", ("values", "lengths", "n"), _parse, _plan, outputs=2, strided=True, counting=True)
-)
+_CALLS = {
+    names: front_end(Family("run_length_decode", (*names, "n"), _parse, _plan, outputs=2, strided=True, counting=True))
+    for names in (("values", "lengths"), ("x", "repeats"))
+}

@@ -18,6 +18,7 @@ from ...runtime.view import View
 from ...types import Array, Stream
 from ..count import check, split
 from ..layouts import Layout, strided
+from .lengths import sorter_on_host
 
 THREADS = 256
 
@@ -79,6 +80,8 @@ def searchsorted(
     Errors: ``cutesync.errors``.
     """
     number, count = split(n, type(a) is np.ndarray)
+    if type(a) is type(sorter) is np.ndarray and sorter.dtype == np.int64:
+        sorter_on_host(sorter, n, a.size)
     others = (v,) if sorter is None and count is None else (v, sorter, count)
     return _call((choice(side, "side", ("left", "right")), number), a, out, stream, others)
 

@@ -17,6 +17,7 @@ from ..scan import cumsum, scan
 from ..select import Selected
 from ..states import NO_ARGS
 from .calls import OFFSETS, Call, Options
+from .lengths import ends_on_host, offsets_on_host
 
 
 @repeatable
@@ -131,12 +132,12 @@ def _where(x: Any, given: tuple, n: Any, stream: Any) -> tuple[str, Any]:
     if name == "offsets" and isinstance(array, tuple):
         return "ranges", _ranges(x, array, n, stream)
     if name != "lengths":
-        return name, array
+        return name, offsets_on_host(array, n) if name == "offsets" and type(array) is np.ndarray else array
     kind, _ = arrays.facts(array)
     if kind.kind not in "iu":
         raise ArgumentTypeError(explain("lengths", f"an array of {kind}", "an array of integers"))
     if arrays.adapter(array, "lengths") is arrays.NUMPY:
-        return name, np.cumsum(array, dtype=np.int64)
+        return name, ends_on_host(array, n, "lengths")
     return name, cumsum(array, axis=None, dtype="int64", n=n, stream=stream)
 
 
