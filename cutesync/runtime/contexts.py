@@ -3,8 +3,8 @@
 The DSL remembers types by the context in which it made them (``lru_cache_ir``). A finished compilation never asks for
 them again, but they keep its whole context, one to ten megabytes, until 128 others have taken their places. So a
 process that compiles many kernels would grow by hundreds of contexts. What cycles of objects keep waits for Python's
-collector, which large processes call rarely, and what is freed lies in pieces, which glibc keeps: test processes grew to
-18 GB. So both are asked for, now and then.
+collector, which large processes call rarely, and what is freed lies in pieces, which glibc keeps: test processes grew
+to 18 GB. So both are asked for, now and then.
 """
 
 from __future__ import annotations
