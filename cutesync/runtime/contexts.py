@@ -18,7 +18,7 @@ from typing import Any
 
 _known: tuple[int, list[Callable[[], None]]] = 0, []  # modules that were loaded, and the caches found in them
 _count = itertools.count(1)
-RETURN_EACH = 16  # compilations
+RETURN_EACH = 32  # compilations
 
 
 def forget() -> None:
