@@ -180,7 +180,7 @@ CASES = {
         instead("cutesync.sync.completion:_MASK", -1), SUMS, "waits for barrier barrier, stage 0, phase 0"
     ),
     "sync: a block missing in the grid": Case(
-        instead("cutesync.sync.grid_barrier:_TOP", 0), GRID, "waits for the other blocks at the grid barrier"
+        instead("cutesync.sync.grid_barrier:_TOP", 1 << 16), GRID, "waits for the other blocks at the grid barrier"
     ),
     "sync: a slot never free": Case(
         without("cutesync.sync:ConcurrentQueue._next_turn"),

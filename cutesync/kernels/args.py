@@ -30,6 +30,7 @@ def split(args: Any) -> tuple[tuple, tuple]:
         raise ArgumentTypeError(
             explain("args", f"a {type(args).__name__}", "a tuple of numbers and arrays of one element")
         )
+    CURRENT.source = id(args)
     args = tuple(map(element, args))
     kinds = tuple(map(kind_of, args))
     CURRENT.numbers = tuple(value for value, kind in zip(args, kinds) if kind is not None)

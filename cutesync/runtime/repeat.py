@@ -35,20 +35,26 @@ _OVERLAP = object()
 
 class _Thread(threading.local):
     numbers: tuple = ()
+    source: int | None = None
 
 
 CURRENT = _Thread()
-"""``numbers``: the run-time arguments of this thread's call that are numbers."""
+"""``numbers``: the run-time arguments of this thread's call that are numbers. ``source``: the id of the tuple of which
+they were taken."""
 
 
 class Step:
     """A call of a front end. ``places`` takes the addresses of its inputs and outputs from those of the whole call;
     ``empties`` make the outputs that the caller does not give. ``apart`` are the addresses that were seen last not to
-    overlap."""
+    overlap. ``numbers`` are the run-time arguments that the public function gives itself; without, they are those of
+    its caller."""
 
-    __slots__ = ("address", "apart", "empties", "ordinal", "pairs", "places", "run", "stream")
+    __slots__ = ("address", "apart", "empties", "numbers", "ordinal", "pairs", "places", "run", "stream")
 
-    def __init__(self, plan: Plan, library: Any, places: list[int], pairs: tuple[Pair, ...]) -> None:
+    def __init__(
+        self, plan: Plan, library: Any, places: list[int], pairs: tuple[Pair, ...], numbers: tuple | None
+    ) -> None:
+        self.numbers = numbers
         self.run, self.ordinal, self.empties = plan.run, plan.ordinal, plan.more.empties
         self.stream, self.address = library.stream, library.address
         self.places, self.pairs = operator.itemgetter(*places), pairs
@@ -75,7 +81,7 @@ class Record:
     def run(self, values: tuple, addresses: list[int], stream: Any) -> Any:
         """Make the call again; return _OVERLAP instead if an output overlaps another array."""
         made: list = []
-        explicit = stream is not None
+        explicit, numbers = stream is not None, CURRENT.numbers
         for step in self.steps:
             raw = arrays.stream_handle(stream) if explicit else step.stream(step.ordinal)
             for empty in step.empties:
@@ -85,6 +91,7 @@ class Record:
             given = step.places(addresses)
             if step.pairs and given != step.apart and step.overlaps(given):
                 return _OVERLAP
+            CURRENT.numbers = numbers if step.numbers is None else step.numbers
             step.run(given, raw)
         return self.result((*values, *made, None))
 
@@ -176,6 +183,7 @@ class Recorder:
     def observe(self, call: Callable[[], Any]) -> Any:
         """Return the result of a call that is observed."""
         thread = get_ident()
+        CURRENT.source = None
         before = front_ends.recorders.get(thread)
         front_ends.recorders[thread] = self
         try:
@@ -201,7 +209,8 @@ class Recorder:
                 self.made.append(y)
         places = [0 if x is None else self.known[id(x)][1] for x in (*inputs, *found)]
         pairs = () if all(y is None for y in outs) else _pairs_of(plan, len(inputs))
-        self.steps.append(Step(plan, library, places, pairs))
+        callers = CURRENT.source is None or CURRENT.source in map(id, self.values)
+        self.steps.append(Step(plan, library, places, pairs, None if callers else CURRENT.numbers))
         self.plans = plans
 
     def record(self, result: Any) -> Record:
@@ -238,7 +247,7 @@ def _builder(result: Any, places: dict[int, int]) -> Callable[[tuple], Any] | No
 
 def repeatable(function: F) -> F:
     """Record the calls of a public function, and make them again. It must launch nothing but by front ends, and its
-    result must follow from what identifies a call (``Form.read``)."""
+    result and the run-time arguments that it gives itself must follow from what identifies a call (``Form.read``)."""
     forms: dict[tuple, Form | None] = {}
 
     @functools.wraps(function)
