@@ -60,13 +60,22 @@ class FlatFlags(StridedKernel):
     def mark_vector(self, a: Arguments, first, digits, places, limit):
         """Flag the results of a thread, which all count."""
         if cutlass.const_expr(self.long):
-            distance = self.place(a.extents[0])
-            if (places[0] >= distance) & (places[0] + (self.vector - 1) < limit - distance):
+            distance, last = self.place(a.extents[0]), places[0] + (self.vector - 1)
+            starts, ends = places[0] < distance, last >= limit - distance
+            if cutlass.not_(starts | ends):
                 self.flag(a, first, digits, places, None)
+            elif (last < self.place(a.counts[0])) & self.all_or_none(a, places[0], last, limit):
+                self.flag(a, first, digits, places, limit, True)
             else:
                 self.flag(a, first, digits, places, limit)
         else:
             self.flag(a, first, digits, places, limit)
+
+    def all_or_none(self, a: Arguments, first, last, limit):
+        """Whether at all places of a slice from the first to the last, or at none, a row begins; and ends."""
+        distance = self.place(a.extents[0])
+        ends = limit - distance
+        return ((last < distance) | (first >= distance)) & ((last < ends) | (first >= ends))
 
     @cute.jit
     def mark_each(self, a: Arguments, first, limit):
@@ -87,16 +96,17 @@ class FlatFlags(StridedKernel):
             distance = self.place(a.extents[0])
             before, behind = (distance if looks else self.place(0) for looks in self.marking.looks)
         if self.whole and min(self.piece, self.near) * self.size < words.BYTES:  # words are read that hold them
-            before, behind = before + words.BYTES, behind + words.BYTES
+            before, behind = before + words.MARGIN, behind + words.MARGIN
         return (a.n == a.length) | ((place >= before) & (place + (self.vector - 1) < limit - behind))
 
-    def flag(self, a: Arguments, first, digits, places, limit) -> None:
-        """Flag the results at these places, which all count. ``limit`` is None if no row ends there."""
+    def flag(self, a: Arguments, first, digits, places, limit, alike: bool = False) -> None:
+        """Flag the results at these places, which all count. ``limit`` is None if no row begins or ends there.
+        ``alike``: they are in one slice, and rows begin or end at all of them or at none."""
         packed = self.by_words and len(places) == self.vector
         if packed:
-            found = self.word_results(a, first, places, limit)
+            found = self.word_results(a, first, places, limit, alike)
         else:
-            found = self.results(a, first, digits, places, limit)
+            found = self.results(a, first, digits, places, limit, alike)
         for target, values in zip(a.outs, found):
             self.store(target + first, values, packed)
 
@@ -108,25 +118,33 @@ class FlatFlags(StridedKernel):
             places.append(choose(first + i < length, first + i, first + i - length))
         return places
 
-    def edge(self, a: Arguments, side: int, place, limit):
-        """Whether a row begins (ends) at a place; None if it does not."""
+    def edges(self, a: Arguments, side: int, places, limit, alike: bool) -> list:
+        """Whether a row begins (ends) at each place; None if it does not."""
         if limit is None:
-            return None
+            return [None] * len(places)
         distance = self.place(a.extents[0])
-        return place >= limit - distance if side else place < distance
+        found = [
+            place >= limit - distance if side else place < distance for place in (places[:1] if alike else places)
+        ]
+        return found * len(places) if alike else found
 
-    def results(self, a: Arguments, first, digits, places, limit) -> list:
+    def shift(self, a: Arguments, side: int, edges, alike: bool):
+        """How far away the neighbours of elements on a side are; 0 if none of them has one."""
+        step = a.extents[0] if side else -a.extents[0]
+        return choose(edges[0], Int64(0), step) if alike else Int64(step)
+
+    def results(self, a: Arguments, first, digits, places, limit, alike: bool) -> list:
         """The results, a list for each output."""
         count = len(places)
-        starts = self.starts(a, first, digits, places, limit is None)
+        starts = self.starts(a, first, digits, places, alike or limit is None)
         if self.whole and count > 1:
             items = self.sequence(a, first, count, self.piece)
         else:
             items = [self.get(start, 0) for start in starts]
         found = []
         for side in self.sides:
-            edges = [self.edge(a, side, place, limit) for place in places]
-            others = self.neighbours(a, side, first, starts, items, edges)
+            edges = self.edges(a, side, places, limit, alike)
+            others = self.neighbours(a, side, first, starts, items, edges, alike)
             results = []
             for item, other, edge, place in zip(items, others, edges, places):
                 index = self.index(a, place) + side if self.is_indexed or self.periodic else Int64(0)
@@ -166,7 +184,7 @@ class FlatFlags(StridedKernel):
             found.append(start + step * i)
         return found
 
-    def neighbours(self, a: Arguments, side: int, first, starts, items, edges) -> list:
+    def neighbours(self, a: Arguments, side: int, first, starts, items, edges, alike: bool) -> list:
         """The neighbour of each element on a side; anything at an edge."""
         step = a.steps[0][0] * a.extents[0]
         step = step if side else -step
@@ -177,7 +195,7 @@ class FlatFlags(StridedKernel):
             return [*items[1:], end] if side else [end, *items[:-1]]
         if not self.whole or len(items) == 1:
             return [self.get(start + shift, 0) for start, shift in zip(starts, shifts)]
-        return self.sequence(a, first + (a.extents[0] if side else -a.extents[0]), len(items), self.near)
+        return self.sequence(a, first + self.shift(a, side, edges, alike), len(items), self.near)
 
     def sequence(self, a: Arguments, first, count: int, piece: int) -> list:
         """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or in words if
@@ -202,7 +220,7 @@ class FlatFlags(StridedKernel):
     def sequence_words(self, a: Arguments, first, count: cutlass.Constexpr):
         """The words of ``count`` elements of 1 or 2 bytes from number ``first`` on."""
         found = [Uint32(0) for _ in range(count * self.size // words.BYTES)]
-        if (first >= words.BYTES) & (first + count + words.BYTES <= a.work):
+        if (first >= words.MARGIN) & (first + count + words.MARGIN <= a.work):
             found = words.shifted(a.x + first, len(found))
         else:
             for i in cutlass.range_constexpr(count):
@@ -211,30 +229,32 @@ class FlatFlags(StridedKernel):
                 found[place // words.BYTES] = found[place // words.BYTES] | (element << (8 * (place % words.BYTES)))
         return found
 
-    def word_results(self, a: Arguments, first, places, limit) -> list:
+    def word_results(self, a: Arguments, first, places, limit, alike: bool) -> list:
         """The results of one-byte types as words, each of four: a list for each output."""
         keys = self.keys(a, first, self.piece)
         found = []
         for side in self.sides:
-            edges = [self.edge(a, side, place, limit) for place in places]
+            edges = self.edges(a, side, places, limit, alike)
             if self.adjacent:
                 outer = first + self.vector if side else first - 1
                 edge = edges[-1 if side else 0]
                 end = self.get(a.x + (outer if edge is None else choose(edge, first, outer)), 0)
                 flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
             else:
-                shift = a.extents[0] if side else -a.extents[0]
-                others = self.keys(a, first + shift, self.near)
+                others = self.keys(a, first + self.shift(a, side, edges, alike), self.near)
                 flags = [words.results(self.marking.op.name, key, other) for key, other in zip(keys, others)]
-            found.append(flags if limit is None else self.forced(side, keys, flags, edges, a.ends[side]))
+            found.append(flags if limit is None else self.forced(side, keys, flags, edges, a.ends[side], alike))
         return found
 
-    def forced(self, side: int, keys, flags, edges, given) -> list:
+    def forced(self, side: int, keys, flags, edges, given, alike: bool) -> list:
         """The words of flags, with those of the edges set, or by what the caller gave for the neighbour there; those of
         differences, with the items at the edges."""
         one = 1 if self.marking.is_flag else 0xFF
-        ones = [choose(edge, Uint32(one << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
-        masks = [ones[i] | ones[i + 1] | ones[i + 2] | ones[i + 3] for i in range(0, len(ones), words.KEYS)]
+        if alike:
+            masks = [choose(edges[0], Uint32(one * words.ONES), Uint32(0))] * len(keys)
+        else:
+            ones = [choose(edge, Uint32(one << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
+            masks = [ones[i] | ones[i + 1] | ones[i + 2] | ones[i + 3] for i in range(0, len(ones), words.KEYS)]
         if not self.marking.is_flag:
             return [(flag & ~mask) | (key & mask) for flag, key, mask in zip(flags, keys, masks)]
         if not self.given[side]:

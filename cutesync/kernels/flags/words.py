@@ -15,9 +15,11 @@ from cutlass import Int32, Uint8, Uint16, Uint32, cute
 
 from ...dtypes import BOOL
 from ...monoid import tree
-from ..words import funnel_shift
+from ..words import funnel_shift, shifted as shifted_vectors
 
 BYTES = KEYS = 4  # in a word
+VECTOR = 16  # bytes
+MARGIN = VECTOR  # no element so far from those that are asked for is loaded with them
 ONES = 0x01010101
 LOW_BITS = 0x7F7F7F7F
 
@@ -54,12 +56,22 @@ def _halves(start: cute.Pointer, inside):
 
 
 def shifted(start, count: int) -> list:
-    """``count`` words from an address on, wherever that is. The aligned words that hold them are loaded."""
+    """``count`` words from an address on, wherever that is. The aligned words that hold them are loaded; of two
+    vectors and more, the aligned vectors."""
     address = start.toint()
+    if BYTES * count % VECTOR == 0 and BYTES * count > VECTOR:
+        return _from_vectors(address, BYTES * count // VECTOR)
     last = (address + (BYTES * count - 1)) & -BYTES
     loads = [_load(Uint32, (address & -BYTES) + BYTES * i) for i in range(count)] + [_load(Uint32, last)]
     bits = Int32(address & (BYTES - 1)) * 8
     return [funnel_shift(low, high, bits) for low, high in zip(loads, loads[1:])]
+
+
+def _from_vectors(address, count: int) -> list:
+    last = (address + (VECTOR * count - 1)) & -VECTOR
+    places = [*((address & -VECTOR) + VECTOR * i for i in range(count)), last]
+    loads = [_load_vector(place) for place in places]
+    return [word for pair in zip(loads, loads[1:]) for word in shifted_vectors(sum(pair, []), Int32(address & 15))]
 
 
 def run_of_pieces(start, size: int, piece: int, valid):
@@ -107,6 +119,14 @@ def _word_of_range(address, begin, end):
 def element(start, size: int):
     """The element of 1 or 2 bytes at a pointer, in the lowest bytes of a word."""
     return Uint32(_load(Uint8 if size == 1 else Uint16, start.toint()))
+
+
+def _load_vector(address) -> list:
+    """The words of an aligned vector."""
+    at = cute.make_ptr(Uint32, address, cute.AddressSpace.gmem, assumed_align=VECTOR)
+    found = cute.make_rmem_tensor((VECTOR // BYTES,), Uint32)
+    cute.autovec_copy(cute.make_tensor(at, cute.make_layout((VECTOR // BYTES,))), found)
+    return [Uint32(found[i]) for i in range(VECTOR // BYTES)]
 
 
 def _load(kind, address):
