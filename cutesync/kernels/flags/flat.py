@@ -123,9 +123,7 @@ class FlatFlags(StridedKernel):
         if limit is None:
             return [None] * len(places)
         distance = self.place(a.extents[0])
-        found = [
-            place >= limit - distance if side else place < distance for place in (places[:1] if alike else places)
-        ]
+        found = [place >= limit - distance if side else place < distance for place in (places[:1] if alike else places)]
         return found * len(places) if alike else found
 
     def shift(self, a: Arguments, side: int, edges, alike: bool):

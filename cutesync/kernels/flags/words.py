@@ -71,7 +71,8 @@ def _from_vectors(address, count: int) -> list:
     last = (address + (VECTOR * count - 1)) & -VECTOR
     places = [*((address & -VECTOR) + VECTOR * i for i in range(count)), last]
     loads = [_load_vector(place) for place in places]
-    return [word for pair in zip(loads, loads[1:]) for word in shifted_vectors(sum(pair, []), Int32(address & 15))]
+    skew = Int32(address & (VECTOR - 1))
+    return [word for low, high in zip(loads, loads[1:]) for word in shifted_vectors([*low, *high], skew)]
 
 
 def run_of_pieces(start, size: int, piece: int, valid):
