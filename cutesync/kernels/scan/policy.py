@@ -27,7 +27,12 @@ ROW_WARPS = 8  # per block of rows.py
 # takes longer than a chunk ((1000, 40001) int8 61 us, as rows 39 us).
 MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
-PIPELINE_BYTES = 24 << 20  # read and written: from 24 MiB on, the pipeline is faster than a wave of blocks
+PIPELINE_BYTES = 24 << 20  # read, and as many written: from here on, the pipeline is faster than a wave of blocks
+# From here on, too, unless most tiles are only begun, or the wave's tiles fill the GPU once (H200, float32 (4740051,):
+# wave 18.3 us, pipeline 16.3 us; (4194304,): 12.7 and 14.9 us; int64 (540, 2450): 12.2 and 18.1 us). With elements of
+# other sizes the pipeline is no slower even then (uint8 (16777216,): 18.8 and 16.2 us).
+MIN_PIPELINE_BYTES, MIN_FILLED = 8 << 20, 0.75
+WAVE_TILES, MIN_WAVE_TILES = SMS * 2, SMS * 3 // 2
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
@@ -273,7 +278,12 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     fewer = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, VECTOR_BYTES)
     if fewer < min(tiles, FEW_TILES):
         tiles, boundary = fewer, VECTOR_BYTES
-    if total > PIPELINE_BYTES:
+    pipelined = total > PIPELINE_BYTES
+    if MIN_PIPELINE_BYTES < total <= PIPELINE_BYTES and width == 1 and not problem.several:
+        filled = problem.length / (tiles * PIPELINE.warps_per_squad * fitted(PIPELINE.vectors_per_thread) * LANES * items)
+        wave = problem.rows * tiles_of(8, 16, VECTOR_BYTES)
+        pipelined = filled >= MIN_FILLED and not (problem.wide == 4 and MIN_WAVE_TILES <= wave <= WAVE_TILES)
+    if pipelined:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         rows = fitted(PIPELINE.vectors_per_thread)
         policy = replace(PIPELINE, vectors_per_thread=rows, shift=shift, aligned=problem.together, boundary=boundary)
