@@ -280,7 +280,8 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         tiles, boundary = fewer, VECTOR_BYTES
     pipelined = total > PIPELINE_BYTES
     if MIN_PIPELINE_BYTES < total <= PIPELINE_BYTES and width == 1 and not problem.several:
-        filled = problem.length / (tiles * PIPELINE.warps_per_squad * fitted(PIPELINE.vectors_per_thread) * LANES * items)
+        tile = PIPELINE.warps_per_squad * fitted(PIPELINE.vectors_per_thread) * LANES * items
+        filled = problem.length / (tiles * tile)
         wave = problem.rows * tiles_of(8, 16, VECTOR_BYTES)
         pipelined = filled >= MIN_FILLED and not (problem.wide == 4 and MIN_WAVE_TILES <= wave <= WAVE_TILES)
     if pipelined:
