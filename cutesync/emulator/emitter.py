@@ -305,7 +305,7 @@ class Emitter:
 
     # --- parts that may not run ---------------------------------------------------------------------------------------
 
-    def apart(self, emit: Callable[[], None]) -> tuple[list[str], set[str]]:
+    def apart(self, emit: Callable[[], None]) -> tuple[list[str], Set[str]]:
         """The lines that ``emit`` makes, for a part of the segment that may not run, and the registers that it writes:
         these are in the warp's registers at its end."""
         outer = self.lines, self.have, self.dirty, self.writes, self.ended
