@@ -4,7 +4,8 @@ Each library has an adapter. ``identify`` returns an array's address, and a hash
 else a plan depends on. ``allocator(shape, dtype, ordinal)`` returns a function ``empty(stream, other=False)`` that
 makes results for work on ``stream``; ``other`` says that this may differ from the library's current stream. ``address``
 returns the address of a result. ``guard`` is None, or ``guard(xs)`` returns ``same(*ys)``, which tells whether so many
-arrays have the types of these and the signatures that ``identify_strided`` returns, or None. Libraries are recognised by the name of the array's type and are never imported here.
+arrays have the types of these and the signatures that ``identify_strided`` returns, or None. Libraries are recognised
+by the name of the array's type and are never imported here.
 """
 
 from __future__ import annotations

@@ -92,6 +92,20 @@ def test_calls_drawn_at_random(stub, array, guard, monkeypatch, seed):
     assert launched > 50 and guard.made > 5
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_each_array_must_be_aligned(stub, array, guard, monkeypatch, place):
+    matrices = [array("bfloat16", (64, 64)) for _ in range(3)]
+    launches = []
+    for shift in (0, 0, 0, 1, 0):
+        matrices[place] = array("bfloat16", (64, 64), shift)
+        found = stub.done(cs.matmul, matrices[:2], {"out": matrices[2]})
+        with monkeypatch.context() as plain:
+            plain.setattr(arrays._OwnArrays, "guard", None)
+            assert stub.done(cs.matmul, matrices[:2], {"out": matrices[2]}) == found
+        launches.append(found[0][0][0])
+    assert guard.made == 1 and launches[3] != launches[0] == launches[4]
+
+
 def test_a_later_call_identifies_nothing(stub, array, guard):
     pairs = [(array("float32", (n,)), array("float32", (n,))) for n in (100, 200)]
     for _ in range(3):
