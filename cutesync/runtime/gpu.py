@@ -124,7 +124,7 @@ class _Gpu:
         """A call takes a block that no other call uses, which is cheaper than a lock. Threads that call at the same
         time make further blocks; so does a call after one that was interrupted or refused, which keeps its block."""
         entry, name, several = _host_entry(code, ordinal, stream), code.function_name, device.count() > 1
-        free: list[tuple] = []
+        free: list[Callable] = []
         take, put_back = free.pop, free.append
 
         def run(addresses: Sequence[int], numbers: Sequence, stream: int) -> None:
@@ -133,16 +133,12 @@ class _Gpu:
             try:
                 mine = take()
             except IndexError:
-                block = make_block()
-                mine = block.put, ctypes.byref(block.packed), block.result, block
-            put, packed, result, _ = mine
-            put(addresses, numbers, stream)
+                mine = make_block(entry).put
             if several and not device.is_current(ordinal):  # the CUDA runtime launches on the current device
                 with device.using(ordinal):
-                    entry(packed)
+                    error = mine(addresses, numbers, stream)
             else:
-                entry(packed)
-            error = result.value
+                error = mine(addresses, numbers, stream)
             put_back(mine)
             if error:
                 raise _runtime_failure(error, f"host function {name}")

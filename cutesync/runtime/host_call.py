@@ -7,6 +7,7 @@ packed; the compiled function depends on the facts only (see host_arguments.py).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -233,7 +234,7 @@ class Function:
         ordinal = reader.views[0].device if reader.views else backend.current().ordinal(None)
         raw = library.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         code, leaves = self.code(reader, facts, examples, raw)
-        plan = backend.of(ordinal).host_launcher(code, ordinal, lambda: Block(leaves), raw), ordinal
+        plan = backend.of(ordinal).host_launcher(code, ordinal, functools.partial(Block, leaves), raw), ordinal
         if len(self.plans) >= _MOST:
             self.plans.clear()
         self.plans[signature] = plan
@@ -273,7 +274,7 @@ class Function:
         code, leaves = self.code(reader, facts, examples, 0)
         self.pinned = code, reader
         ordinal = reader.views[0].device if reader.views else backend.current().ordinal(None)
-        backend.of(ordinal).host_launcher(code, ordinal, lambda: Block(leaves), 0)
+        backend.of(ordinal).host_launcher(code, ordinal, functools.partial(Block, leaves), 0)
         _, given = self.complete(arguments)
         both = list(enumerate(zip(arguments, given)))
         self.frozen = [(i, Frozen(constant_text(x, name))) for i, (x, (name, constant)) in both if constant]

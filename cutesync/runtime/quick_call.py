@@ -39,7 +39,7 @@ def quick_call(function: Any, arguments: tuple) -> QuickCall | None:
         elif type(x) in PLAIN and not constant:
             roles.append(_NUMBER)
         elif library is not None and library is not arrays.NUMPY and not constant:
-            roles.append(_ARRAY if getattr(library, "guard", None) is None else _GUARDED)
+            roles.append(_ARRAY if library.guard is None else _GUARDED)
             libraries.append(library)
         else:
             return None

@@ -27,8 +27,7 @@ class Torch:
         self.stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None) or self._public_stream
         self._here = getattr(self.torch._C, "_cuda_getDevice", None) or self._public_device
         self._guards = _guards(guards)
-        if self._guards is not None:
-            self.guard = self._guard
+        self.guard = None if self._guards is None else self._guard
         names = "_cuda_getCurrentStream", "_cuda_setStream"
         self._stream_functions = [getattr(self.torch._C, name, None) for name in names]
         self._streams: dict[tuple[int, int], Any] = {}  # torch's objects of foreign streams, by handle and device
