@@ -12,6 +12,7 @@ from . import arrays
 if TYPE_CHECKING:
     from .call import Family, Plan
 
+_MOST_SHAPES = 1024
 MOST_GUARDS = 8  # of calls of equal arguments and one shape whose signatures take turns
 
 
@@ -106,3 +107,40 @@ def several_of(family: Family, outs: Any) -> tuple:
         allowed = "a pair of arrays" if family.outputs == 2 else f"a tuple of {family.outputs} arrays"
         raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", allowed))
     return tuple(outs)
+
+
+class Guards:
+    """The signatures of several arrays of a library with a guard, by the shape of the first."""
+
+    __slots__ = ("_address", "_guard", "_known")
+
+    def __init__(self, library: Any) -> None:
+        self._address, self._guard = library.address, library.guard
+        self._known: dict[Any, tuple[Callable[..., bool], list, int]] = {}  # guard, signatures, and replacements left
+
+    def read(self, xs: list) -> tuple[list, list[int], int] | None:
+        """Return the signatures of arrays, 0 and their addresses, and the bits of all addresses together. None if no
+        guard tells."""
+        try:
+            known = self._known.get(xs[0].shape)
+        except RuntimeError:  # a tensor without a shape
+            return None
+        if known is None or not known[0](*xs):
+            return None
+        address_of, addresses, low = self._address, [0], 0
+        for x in xs:
+            address = address_of(x)
+            if not address:  # that of tensors without memory
+                return None
+            addresses.append(address)
+            low |= address
+        return known[1].copy(), addresses, low
+
+    def learn(self, xs: list, signatures: list) -> None:
+        """Keep the signatures of arrays."""
+        _, _, left = self._known.get(xs[0].shape, (None, None, MOST_GUARDS + 1))
+        if left:
+            if len(self._known) >= _MOST_SHAPES:
+                self._known.clear()
+            same = self._guard(xs) if left > 1 else None
+            self._known[xs[0].shape] = _never if same is None else same, signatures.copy(), left - 1

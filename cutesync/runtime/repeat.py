@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from ..identity import identify
 from . import arrays, call as front_ends
 from .call import Pair, Plan
+from .identification import Guards
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MOST = 1024  # forms of a function, and records of a form
@@ -99,9 +100,20 @@ class Record:
 class Form:
     """How calls are identified whose arguments have certain types: the places of arrays with what identifies them, of
     callables with their names, of constants, of floats, of run-time arguments, and of the stream. ``others``: there are
-    some between the arrays and the stream."""
+    some between the arrays and the stream. ``guards`` is what tells the signatures of arrays that all have guards."""
 
-    __slots__ = ("arrays", "callables", "constants", "floats", "last", "numbers", "others", "records", "stream")
+    __slots__ = (
+        "arrays",
+        "callables",
+        "constants",
+        "floats",
+        "guards",
+        "last",
+        "numbers",
+        "others",
+        "records",
+        "stream",
+    )
 
     def __init__(self) -> None:
         self.arrays: list[tuple[int, Callable]] = []
@@ -110,6 +122,7 @@ class Form:
         self.floats: list[int] = []
         self.numbers: list[int] = []
         self.stream: int | None = None
+        self.guards: Guards | None = None
         self.others = False
         self.records: dict[tuple, Record] = {}
         self.last: tuple[list, Record | None] = [], None
@@ -120,6 +133,8 @@ class Form:
         if name == "stream":
             self.stream = place
         elif library is not None and library is not arrays.NUMPY and library is not arrays.SHARDED:
+            guarded = library.guard is not None and (self.guards is not None or not self.arrays)
+            self.guards = Guards(library) if guarded else None
             self.arrays.append((place, library.identify_strided))
         elif kind is tuple:
             return True
@@ -143,13 +158,15 @@ class Form:
 
     def read(self, values: tuple) -> tuple[list, list[int]]:
         """Return what identifies a call, and 0 and the addresses of its arrays. Keep its run-time arguments."""
-        signature: list = []
-        addresses, low = [0], 0
-        for place, identify_array in self.arrays:
-            address, facts = identify_array(values[place])
-            addresses.append(address)
-            signature.append(facts)
-            low |= address
+        if self.guards is None:
+            signature, addresses, low = self._identified(values)
+        else:
+            xs = [values[place] for place, _ in self.arrays]
+            found = self.guards.read(xs)
+            if found is None:
+                found = self._identified(values)
+                self.guards.learn(xs, found[0])
+            signature, addresses, low = found
         if self.others:
             for place, name in self.callables:
                 signature.append(identify(values[place], name))
@@ -161,6 +178,17 @@ class Form:
         if low & 15:
             signature.append(tuple([address & 15 for address in addresses]))
         return signature, addresses
+
+    def _identified(self, values: tuple) -> tuple[list, list[int], int]:
+        """Return the signatures of the arrays, 0 and their addresses, and the bits of all addresses together."""
+        signature: list = []
+        addresses, low = [0], 0
+        for place, identify_array in self.arrays:
+            address, facts = identify_array(values[place])
+            addresses.append(address)
+            signature.append(facts)
+            low |= address
+        return signature, addresses, low
 
 
 def _words(number: float) -> int:

@@ -12,11 +12,12 @@ import random
 import pytest
 
 import cutesync as cs
-from cutesync.runtime import arrays, call, identification
+from cutesync.errors import ArgumentValueError
+from cutesync.runtime import arrays, call, identification, repeat
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 
-from .test_repeat import array as array, stub as stub
+from .test_repeat import array as array, calls, same, stub as stub
 
 
 class Guard:
@@ -31,6 +32,8 @@ class Guard:
         return lambda *given: not self.off and [x.signature for x in given] == signatures
 
     def identify(self, x):
+        if not x.ptr:
+            raise ArgumentValueError("no memory")
         self.identified += 1
         return x.ptr, x.signature
 
@@ -149,3 +152,60 @@ def test_arguments_that_cannot_be_kept_are_made_each_time(stub, array, guard):
         first = stub.done(cs.reduce, (x,), {"init": np.array(start, np.float32)})
         assert stub.done(cs.reduce, (x,), {"init": np.array(start, np.float32)})[0] == first[0] != []
     assert guard.made == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_calls_made_again(stub, array, guard, seed):
+    rng = random.Random(seed)
+    (function, *first), (_, *second) = calls(array, rng)
+    same(stub, function, *first, again=False)
+    for _ in range(4):
+        guard.off = rng.random() < 0.3
+        same(stub, function, *rng.choice([first, second]), again=True)
+
+
+def test_calls_made_again_of_signatures_that_take_turns(stub, array, guard):
+    """Other types of one shape, other strides, other shapes, and arrays that are not aligned."""
+    keys = [array("int32", (100,)), array("int64", (100,)), array("int32", (200,))[::2], array("int32", (64,))]
+    keys += [array("int32", (100,), 1), array("int32", (100,), 2)]
+    values = {n: [array("float32", (n,)), array("float32", (n,), 1)] for n in (64, 100)}
+    rng, seen = random.Random(1), set()
+    for _ in range(200):
+        x = rng.choice(keys)
+        y = rng.choice(values[x.shape[0]])
+        signature = x.signature, y.signature, *((x.ptr & 15, y.ptr & 15) if (x.ptr | y.ptr) & 15 else ())
+        same(stub, cs.reduce_by_key, (x, y), {}, again=signature in seen)
+        seen.add(signature)
+    guard.identified = 0
+    cs.reduce_by_key(keys[3], values[64][0])
+    assert guard.identified == 0 and 4 <= guard.made <= 2 * identification.MOST_GUARDS + 2 * len(seen)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_arrays_without_memory_are_refused_as_the_first_would_be(stub, array, guard, place):
+    """They have the signatures of arrays with memory, and address 0."""
+    for function, shape in ((cs.matmul, (8, 8)), (cs.cumsum, (64,)), (cs.sum, (64,)), (cs.select, (64,))):
+        xs = [array("bool" if function is cs.select and i else "float32", shape) for i in range(3)]
+        last = {cs.matmul: 2, cs.cumsum: 1, cs.sum: 0, cs.select: 1}[function]
+        for missing in (False, False, False, True):
+            if missing:
+                x = xs[min(place, last)]
+                xs[min(place, last)] = DeviceArray(0, x.shape, x.dtype, HOST, None)
+            given, named = (
+                (xs[:2], {"out": xs[2]}) if last == 2 else (xs[:2], {}) if function is cs.select else (xs[:1], {})
+            )
+            named |= {"out": xs[1]} if function is cs.cumsum else {}
+            launches, found = stub.done(function, given, named)
+            assert (launches == [] and found == (ArgumentValueError, "no memory")) == missing
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_arrays_of_a_library_without_a_guard_are_identified(stub, array, guard, monkeypatch, first):
+    class Foreign:
+        pass
+
+    monkeypatch.setitem(arrays.ADAPTERS, Foreign, arrays._Cupy.__new__(arrays._Cupy))
+    form, kinds = repeat.Form(), [Foreign, DeviceArray]
+    for place in (0, 1):
+        assert form.add(place, kinds[place ^ first], "x")
+    assert form.guards is None

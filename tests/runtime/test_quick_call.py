@@ -46,6 +46,8 @@ class Stub:
         return run
 
     def identify(self, x):
+        if not x.ptr:
+            raise ArgumentValueError("no memory")
         self.identified += 1
         return x.ptr, x.signature
 
@@ -180,6 +182,19 @@ def test_equal_constants_of_other_types_are_others(stub):
         cs.launch(own.scale, x, y, 1.0, threads)
         assert keys.setdefault((type(threads), threads), stub.given[0][0]) == stub.given[0][0]
     assert len(set(keys.values())) == 3
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_array_without_memory_is_refused_as_the_first_would_be(stub, place):
+    xs = [stub.array(), stub.array()]
+    for _ in range(3):
+        cs.launch(own.scale, *xs, 1.0)
+    xs[place] = DeviceArray(0, xs[0].shape, xs[0].dtype, HOST, None)[::1]
+    assert like(*xs)
+    stub.given = []
+    with pytest.raises(ArgumentValueError, match="no memory"):
+        cs.launch(own.scale, *xs, 1.0)
+    assert not stub.given
 
 
 def test_a_function_without_a_stream_is_refused_on_another(stub):
