@@ -147,7 +147,7 @@ class Function:
         self.given = [(p.name, p.role == "constant") for p in self.parameters]
         self.streamless = len(self.parameters) == len(self.all)
         self.plans: dict[tuple, tuple[Callable, int]] = {}
-        self.quick: dict[tuple[type, ...], QuickCall] = {}  # by the types of the arguments
+        self.quick: dict[tuple[type, ...], QuickCall | None] = {}  # by the types of the arguments
         self.latest: Callable[[tuple, Any], bool] = lambda arguments, stream: False  # ``call`` of one of ``quick``
         self.defaults: dict[int, tuple[tuple, list[tuple[str, bool]]]] = {}
         self.pinned: tuple[host_code.HostCode, Reader] | None = None
@@ -161,8 +161,9 @@ class Function:
             if quick.call(arguments, stream):
                 return
         plan = self.call(arguments, stream)
-        quick = self.quick.get(kinds)
-        if quick is not None and plan is not None:
+        if plan is not None and kinds not in self.quick:
+            quick = self.quick[kinds] = quick_call(self, arguments)
+        if plan is not None and quick is not None:
             quick.learn(arguments, plan)
 
     def call(self, arguments: tuple, stream: Any) -> tuple[Callable, int] | None:
@@ -238,9 +239,6 @@ class Function:
         if len(self.plans) >= _MOST:
             self.plans.clear()
         self.plans[signature] = plan
-        quick = quick_call(self, arguments)
-        if quick is not None:
-            self.quick[tuple(map(type, arguments))] = quick
         return plan
 
     def read(self, arguments: tuple, view: Callable[[Any, str], View]) -> tuple[Reader, tuple, Callable[[], list]]:
