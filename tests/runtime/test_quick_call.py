@@ -323,3 +323,25 @@ def test_a_torch_with_other_guards_has_none(torch, wrong):
 
     found = SimpleNamespace() if wrong == "absent" else SimpleNamespace(TensorGuards=Guards)
     assert torch_arrays._guards(found) is None
+
+
+@pytest.mark.gpu
+def test_torch_tensors_on_the_gpu_in_turn(torch):
+    """Extents, strides, alignment, modes and devices change between calls of ``cs.launch``, ``cs.cumsum`` and
+    ``cs.select``."""
+    data = torch.arange(512.0, device="cuda")
+    views = [data[:100], data[:200], data[1:101], data[:200:2], data[100:200], data[:100].clone()]
+    for _ in range(3):
+        for x in views:
+            for mode in (torch.no_grad, torch.inference_mode):
+                with mode():
+                    y, total, mask = torch.zeros_like(x), torch.empty_like(x), x > 20
+                    cs.launch(own.scale, x, y, 3.0)
+                    assert torch.equal(y, 3 * x)
+                    assert torch.equal(cs.cumsum(x, out=total), x.cumsum(0))
+                    kept, count = cs.select(x, mask)
+                    assert torch.equal(kept[: int(count)], x[mask])
+        with pytest.raises(cs.errors.DeviceError):
+            cs.launch(own.scale, views[0].cpu(), views[1], 3.0)
+        with pytest.raises(cs.errors.DeviceError):
+            cs.cumsum(views[0].cpu(), out=views[5])
