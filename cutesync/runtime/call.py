@@ -1,8 +1,9 @@
 """The front end of every family: from a public call to a plan, and from a plan to the call's result.
 
 A call with a known signature costs one dictionary look-up. The key holds the arguments, the signatures of the arrays
-and their alignment. It does not hold their addresses: ``Plan.run`` takes these on each call. NumPy arrays are copied to
-the device, and from then on are treated as other arrays.
+and their alignment. It does not hold their addresses: ``Plan.run`` takes these on each call. torch's tensors are first
+compared with those of the call before (identification.py). NumPy arrays are copied to the device, and from then on are
+treated as other arrays.
 """
 
 from __future__ import annotations
