@@ -116,7 +116,7 @@ def front_end(family: Family) -> Callable:
     """Return ``call(arguments, x, out, stream, others=())`` of a family; ``others`` are all inputs after the first, or
     none. Equal ``arguments`` mean equal calls (``arguments.exact``). Several outputs are a sequence."""
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
-    inputs, sharded = family.inputs, arrays.SHARDED
+    beside, strided, inputs, sharded = arrays.beside, family.strided, family.inputs, arrays.SHARDED
 
     def call(arguments: tuple, x: Any, out: Any, stream: Any, others: tuple = ()) -> Any:
         kind = type(x)
@@ -130,9 +130,21 @@ def front_end(family: Family) -> Callable:
             adapter = adapters.get(kind) or arrays.adapter(x, inputs[0])
             if adapter is host or adapter is sharded:
                 return adapter.calls(family, call, arguments, (x, *others), out, stream)
-            identify = guarded if single and adapter.guard is not None else identified
-            key, addresses, found = identify(_plans, family, adapter, arguments, x, others, out)
-            pointer, target = addresses[0], addresses[-1]
+            if single and adapter.guard is None and (not others or (out is not None and len(others) == 1)):
+                pointer, first = adapter.identify_strided(x) if strided else adapter.identify(x)
+                key, addresses = (name, arguments, first, pointer & 15), (pointer,)
+                for y in others:
+                    theirs = adapter if type(y) is kind else beside(y, inputs[1])
+                    second, middle = theirs.identify_strided(y) if strided else theirs.identify(y)
+                    key, addresses = (*key, middle, second & 15), (pointer, second)
+                if out is not None:
+                    theirs = adapter if type(out) is kind else beside(out, "out")
+                    target, last = theirs.identify_strided(out) if strided else theirs.identify(out)
+                    key, addresses = (*key, last, target & 15), (*addresses, target)
+            else:
+                identify = guarded if single and adapter.guard is not None else identified
+                key, addresses, found = identify(_plans, family, adapter, arguments, x, others, out)
+                pointer, target = addresses[0], addresses[-1]
         try:
             run, ordinal, before, behind, reads, more = _plans[key] if found is None else found
         except (KeyError, TypeError):
