@@ -115,7 +115,7 @@ def _repeated(names: tuple[str, str], values: Any, lengths: Any, options: tuple,
     runs, count = split(n, on_host)
     alike = isinstance(lengths, (int, np.integer))
     times = integer(lengths, names[1], 0, MAX_LENGTH) if alike else 0
-    view, fill = adapter.view(values), number(fill_value, "fill_value")
+    view, fill = arrays.view_of(values, names[0]), number(fill_value, "fill_value")
     size = size if size is None else integer(size, "size", 0, MAX_LENGTH)
     size = size if out is None else _length(out, size)
     ends, total = (None, min(view.size, view.size if runs is None else runs) * times) if alike else (None, None)
@@ -133,7 +133,7 @@ def _repeated(names: tuple[str, str], values: Any, lengths: Any, options: tuple,
 def _ends(lengths: Any, name: str, n: int | None, count: Any, stream: Any) -> tuple[Any, int | None]:
     """Return where each run ends, and where the last one does if the host knows. ``count`` is ``n`` on the device."""
     adapter = arrays.adapter(lengths, name)
-    view = adapter.view(lengths)
+    view = arrays.view_of(lengths, name)
     if view.dtype.kind not in "iu":
         raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", "an array of integers"))
     if adapter is not arrays.NUMPY:
@@ -145,7 +145,7 @@ def _ends(lengths: Any, name: str, n: int | None, count: Any, stream: Any) -> tu
 
 def _length(out: Any, size: int | None) -> int:
     """Return the length of ``out``."""
-    shape = arrays.adapter(out, "out").view(out).shape
+    shape = arrays.view_of(out, "out").shape
     if len(shape) != 1 or (size is not None and shape[0] != size):
         allowed = "an array of one axis" if size is None else f"shape ({size},), as size says"
         raise ArgumentValueError(explain("out", f"shape {tuple(shape)}", allowed))
