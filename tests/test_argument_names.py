@@ -1,4 +1,4 @@
-"""Errors name the argument whose array is refused, as the caller knows it, for NumPy arrays and for those on a device."""
+"""Errors name the argument whose array is refused, as the caller knows it, on the host and on a device."""
 
 from __future__ import annotations
 
