@@ -53,14 +53,6 @@ def test_types_without_arithmetic(place, dtype):
     assert np.array_equal(x, y)
 
 
-@pytest.mark.parametrize("text", ["", *(pytest.param(c, marks=pytest.mark.slow) for c in ("a+b*c", "\u00e9", "\0"))])
-def test_constants_of_any_text(place, text):
-    """The DSL makes the name of a kernel of them: of "1e+38", for example."""
-    y = zeros(32)
-    cs.launch(own.fill, y, 1e38, text)
-    assert (y == np.float32(1e38)).all()
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("library", MAKERS)
 def test_arrays_of_all_libraries(library):
