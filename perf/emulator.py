@@ -88,8 +88,8 @@ class Meter:
             RUN_LAUNCH(launch, device, how)
             return process_time() - start
 
-        once()  # the first run of a program compiles its segments
         count = instructions(launch.program, once)
+        once()  # the first run of a program compiles its segments
         if self.profile is not None:
             self.profile.runcall(once)
         checked, unchecked = (min(once(sanitize) for _ in range(self.repeats)) for sanitize in (True, False))
@@ -103,28 +103,19 @@ RUN_LAUNCH = emulator_run.run_launch
 
 def instructions(program: Program, run: Callable[[], object]) -> int:
     """The instructions that warps execute in a run. Part of a warp counts as a warp."""
-    counts: dict[tuple[int, bool], int] = {}
     executed = 0
 
-    def counted(index: int, full: bool, inner: Callable) -> Callable:
-        def step(f: Any) -> int:
-            nonlocal executed
-            if (index, full) not in counts:
-                counts[index, full] = program.instructions(index, full)
-            executed += counts[index, full]
-            return inner(f)
+    def count(instructions: int) -> None:
+        nonlocal executed
+        executed += instructions
 
-        return step
-
-    plain = program.full, program.part
-    program.full, program.part = (
-        [*(counted(i, full, step) for i, step in enumerate(steps[:-1])), steps[-1]]
-        for full, steps in zip((True, False), plain, strict=True)
-    )
+    program.probe = count
+    program.forget_text()
     try:
         run()
     finally:
-        program.full, program.part = plain
+        program.probe = None
+        program.forget_text()
     return executed
 
 

@@ -3,8 +3,9 @@
 Each segment has two forms: *full*, for 32 active lanes, and *part*, which merges its results into the inactive lanes'
 old values. Both are built when first run. A segment ends at a branch, at a label, before and after every instruction
 that synchronizes (there the scheduler may switch warps), and before every instruction that lanes do together (there a
-part of a warp may have to wait; the full form runs on across these). A segment function takes the running fragment and
-returns the next segment, or ``STOP`` if the fragment was blocked or has ended.
+part of a warp may have to wait). The full form runs on across these, and through the segments of a stretch
+(``stretches``). A segment function takes the running fragment and returns the next segment, or ``STOP`` if the fragment
+was blocked or has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from . import gate, lanes, route, steady, syntax
+from . import gate, lanes, route, steady, stretches, syntax
 from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
 from .instructions.registry import unknown
@@ -44,6 +45,7 @@ class Program:
     """The executable form of one kernel: independent of a launch until ``bind_launch``."""
 
     carry = CARRY
+    probe: Any = None  # called with the number of instructions that a warp is about to run
 
     def __init__(self, function: syntax.Function, module: syntax.Module):
         self.function = function
@@ -73,7 +75,12 @@ class Program:
         self.exit = len(self.segments)
         what = f"{function.name} has a branch that cannot be read"  # an indexed branch whose table is missing
         with gate.reported(lambda fault: syntax.PtxSyntaxError(f"{what} ({fault})")):
+            self.shape = self._shape()
             self._analyse()
+        self.forget_text()
+
+    def forget_text(self) -> None:
+        """Compile each segment anew when it is first run."""
         self.full = [self._lazy(i, True) for i in range(len(self.segments))] + [_exit]
         self.part = [self._lazy(i, False) for i in range(len(self.segments))] + [_exit]
 
@@ -101,15 +108,26 @@ class Program:
 
     def _cut(self) -> list[tuple[int, int]]:
         code = self.function.code
+        self.apart: set[int] = set()  # where instructions that synchronize start and end
         starts = {0, *(i for i in self.function.labels.values() if i < len(code))}
         for i, instr in enumerate(code):
-            if instr.parts[0] in ("bra", "brx", "ret", "exit", "trap"):
+            if instr.parts[0] in stretches.ENDS:
                 starts.add(i + 1)
             elif splits_around(instr):
-                starts |= {i, i + 1}
+                self.apart |= {i, i + 1}
+        starts |= self.apart
         self.joints = {i for i, instr in enumerate(code) if gathers_lanes(instr)} - starts
         ordered = sorted(s for s in starts | self.joints if s < len(code))
         return list(zip(ordered, [*ordered[1:], len(code)]))
+
+    def _shape(self) -> stretches.Shape:
+        if self.tensor_registers:  # uses of these are noted once for all of a function
+            return stretches.NONE
+        return stretches.shape(self.function.code, self.segments, self.joints, self.apart, self._targets)
+
+    def _targets(self, instr: syntax.Instr) -> list[int]:
+        """The segments that a branch goes to."""
+        return [self.target(t) for t in (self.table(instr) if instr.parts[0] == "brx" else [instr.args[0].name])]
 
     def target(self, label: str) -> int:
         return self.starts.get(self.function.labels[label], len(self.segments))
@@ -137,9 +155,9 @@ class Program:
         last = self.function.code[self.segments[index][1] - 1]
         following = [] if last.parts[0] in ("ret", "exit", "trap", "brx") and last.pred is None else [index + 1]
         if last.parts[0] == "bra":
-            following = [self.target(last.args[0].name)] + ([index + 1] if last.pred is not None else [])
+            following = self._targets(last) + ([index + 1] if last.pred is not None else [])
         if last.parts[0] == "brx":
-            following = [self.target(t) for t in self.table(last)]
+            following = self._targets(last)
         return following
 
     def table(self, instr: syntax.Instr) -> list[str]:
@@ -203,20 +221,68 @@ class Program:
     # --- text -> functions --------------------------------------------------------------------------------------------
 
     def _emit(self, index: int, full: bool, run_on: bool) -> Emitter:
-        """The text of a segment; with ``run_on`` the segments behind joints follow in the same function."""
+        """The text of a segment; with ``run_on`` the segments behind joints, and those of a stretch that starts here,
+        follow in the same function."""
         e = Emitter(self, full)
-        start, end = self.segments[index]
-        last = self._last(index) if run_on else index
-        done = self._steady_first(e, start, last) if full and run_on else set()
+        if full and run_on and index in self.shape.starts:
+            self._emit_stretch(e, index, len(self.segments))
+        else:
+            self._emit_run(e, index, self._last(index) if run_on else index, full and run_on)
+        if not e.ended:
+            e.jump(e.index + 1)
+        return e
+
+    def _emit_stretch(self, e: Emitter, index: int, stop: int) -> None:
+        """The segments from ``index`` to where their stretch, or what a branch skips before ``stop``, ends."""
+        at = index
+        while True:
+            last = self._last(at)
+            target = self.shape.skips.get(last)
+            places = any(
+                steady.touches_memory(self.function.code[i])
+                for i in range(self.segments[at][0], self.segments[last][1])
+            )
+            if (e.depth or at != index) and places:
+                e.line(f"f.pc = {at}")  # by which loads that poll are told apart
+            self._emit_run(e, at, last, True, skipping=target is not None)
+            if e.ended:
+                return
+            at = last + 1
+            if target is not None:
+                self._emit_skip(e, last, target)
+                at = target
+            e.index = at - 1
+            if at >= stop or at in self.shape.breaks or (not e.depth and at in self.shape.starts):
+                return
+
+    def _emit_skip(self, e: Emitter, index: int, target: int) -> None:
+        """The branch that ends segment ``index``: if no lane takes it, the segments up to its target run."""
+        taken, e.guard = e.guard, None
+        lines, written = e.apart(lambda: self._emit_stretch(e, index + 1, target))
+        e.index = index
+        e.line(f"n = cnz({taken})")
+        e.flush(written)
+        e.line("if n == 0:")
+        e.lines += [f"    {line}" for line in lines]
+        e.line("elif n != 32:")
+        e.lines += [f"    {line}" for line in e.apart(lambda: e.leave(f"f.split({taken}, {target}, {index + 1})"))[0]]
+        e.forget(written)
+
+    def _emit_run(self, e: Emitter, index: int, last: int, ahead: bool, skipping: bool = False) -> None:
+        """The segments from one to another. ``ahead``: what is steady in them comes first. ``skipping``: of the branch
+        that ends the last one only the guard."""
+        start, end = self.segments[index][0], self.segments[last][1]
+        if self.probe is not None:
+            e.line(e.call(self.probe, str(end - start)))
+        done = self._steady_first(e, start, last) if ahead else set()
         for e.index in range(index, last + 1):
-            start, end = self.segments[e.index]
-            for at in range(start, end):
+            for at in range(*self.segments[e.index]):
+                if skipping and at == end - 1:
+                    self._guard(e, self.function.code[at])
+                    return
                 if at not in done:
                     self._emit_one(e, self.function.code[at])
             e.guard = None
-        if not e.ended:
-            e.jump(last + 1)
-        return e
 
     def _last(self, index: int) -> int:
         """The last of the segments that the full form of this one runs through."""
@@ -253,6 +319,7 @@ class Program:
         addresses = [i for i, reg in enumerate(results) if self.bases[reg.name]]
         slots = [self.slots[name] for name in sorted(inner.reads)]
         values = self.kept.group(steady.Group([code[i] for i in first], compute, slots, addresses))
+        e.flush(inner.reads)
         e.line(f"{names}= {e.name(values, 'steady')}(f)" if names else "pass")
         e.take(results)
         return {start + i for i in first}
@@ -281,10 +348,6 @@ class Program:
         if e.spills:
             head.append(f"    {e.call(before_use, 'f')}")
         return "\n".join([*head, *e.lines]) + "\n"
-
-    def instructions(self, index: int, full: bool) -> int:
-        """How many instructions the function of a segment holds."""
-        return self.segments[self._last(index) if full else index][1] - self.segments[index][0]
 
     def _lazy(self, index: int, full: bool):
         def first_time(f):

@@ -7,7 +7,7 @@ to an ``Emitter`` only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +43,8 @@ class Emitter:
         self.have: dict[tuple[str, str], str] = {}  # (register, kind) -> local variable that holds it
         self.reads: set[str] = set()
         self.writes: dict[str, syntax.Reg] = {}
+        self.dirty: dict[str, syntax.Reg] = {}  # those of them that the warp's registers do not have yet
+        self.depth = 0  # of the ifs around the running instruction
         self.guard: str | None = None  # the local that holds the running instruction's lane mask
         self.spills = False  # some instruction reads or writes an accumulator of wgmma
         self.uses: Uses | None = None  # of registers that wgmma works on
@@ -150,7 +152,8 @@ class Emitter:
         other = next((v for (n, _), v in self.have.items() if n == reg.name), None)
         if other is None:
             self.reads.add(reg.name)
-            self.lines.insert(0, f"    {base} = R[{self.program.slot(reg)}]")
+            at = len(self.lines) if self.depth or reg.name in self.writes else 0
+            self.lines.insert(at, f"    {base} = R[{self.program.slot(reg)}]")
             self.have[(reg.name, "u")] = other = base
             if kind == "u":
                 return base
@@ -191,13 +194,13 @@ class Emitter:
         for key in [k for k in self.have if k[0] == reg.name]:
             del self.have[key]
         self.have[(reg.name, kind)] = name
-        self.writes[reg.name] = reg
+        self.writes[reg.name] = self.dirty[reg.name] = reg
 
     def take(self, registers: Iterable[syntax.Reg]) -> None:
         """These registers have been computed: locals of their names hold them, unsigned."""
         for reg in registers:
             self.have[reg.name, "u"] = self.program.local(reg)
-            self.writes[reg.name] = reg
+            self.writes[reg.name] = self.dirty[reg.name] = reg
 
     def set_pair(self, destination, first: str, second: str, bits: int | None = None, kind: str = "u") -> None:
         """Set ``p|q``, or ``p`` alone; ``kind`` and ``bits`` are those of the first expression."""
@@ -287,17 +290,51 @@ class Emitter:
 
     def store_back(self) -> None:
         """Write the segment's live results to the warp's registers."""
-        for name, reg in self.writes.items():
+        for name, reg in self.dirty.items():
             if self.program.live_out is None or name in self.program.live_out[self.index]:
-                local = self.register(reg, "u")
-                slot = self.program.slot(reg)
-                self.line(f"R[{slot}] = {local}" if self.full else f"R[{slot}] = where(f.mask, {local}, R[{slot}])")
+                self._store(reg)
+
+    def flush(self, names: Iterable[str]) -> None:
+        """Write these registers, as far as they have changed, to the warp's."""
+        for reg in [self.dirty.pop(name) for name in sorted(names) if name in self.dirty]:
+            self._store(reg)
+
+    def _store(self, reg: syntax.Reg) -> None:
+        local, slot = self.register(reg, "u"), self.program.slot(reg)
+        self.line(f"R[{slot}] = {local}" if self.full else f"R[{slot}] = where(f.mask, {local}, R[{slot}])")
+
+    # --- parts that may not run ---------------------------------------------------------------------------------------
+
+    def apart(self, emit: Callable[[], None]) -> tuple[list[str], Set[str]]:
+        """The lines that ``emit`` makes, for a part of the segment that may not run, and the registers that it writes:
+        these are in the warp's registers at its end."""
+        outer = self.lines, self.have, self.dirty, self.writes, self.ended
+        self.lines, self.have, self.dirty, self.writes = [], dict(self.have), dict(self.dirty), {}
+        self.depth += 1
+        emit()
+        written, live = set(self.writes), self.program.live_out
+        if not self.ended:
+            self.flush(written if live is None else written & live[self.index])
+        lines = self.lines
+        self.depth -= 1
+        self.lines, self.have, self.dirty, writes, self.ended = outer
+        self.writes = writes | self.writes
+        return lines, written
+
+    def forget(self, names: Set[str]) -> None:
+        """What these registers hold is in the warp's registers only."""
+        self.have = {key: local for key, local in self.have.items() if key[0] not in names}
+        self.dirty = {name: reg for name, reg in self.dirty.items() if name not in names}
+
+    def leave(self, following: str) -> None:
+        """End the segment and go on at ``following``, a number or an expression."""
+        self.store_back()
+        self.line(f"return {following}")
+        self.ended = True
 
     def jump(self, target: int) -> None:
         """End the segment and go on at another."""
-        self.store_back()
-        self.line(f"return {target}")
-        self.ended = True
+        self.leave(str(target))
 
     def branch(self, target: int, otherwise: int) -> None:
         """End the segment with a branch on the running guard."""

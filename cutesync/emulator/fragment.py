@@ -7,6 +7,7 @@ sleeps until what it polled changes.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -26,7 +27,18 @@ def bits_of(mask: np.ndarray) -> int:
 
 
 def mask_of(bits: int) -> np.ndarray:
-    return np.unpackbits(np.frombuffer((bits & FULL).to_bytes(4, "little"), np.uint8), bitorder="little").astype(bool)
+    return np.unpackbits(np.frombuffer((bits & FULL).to_bytes(4, "little"), np.uint8), bitorder="little").view(bool)
+
+
+@lru_cache(maxsize=1 << 14)
+def _lanes(bits: int) -> tuple[np.ndarray, int, np.ndarray | None]:
+    """The mask of lanes, how many they are, and their indices (None for all 32). Nothing writes these arrays."""
+    mask = mask_of(bits)
+    lanes = None if bits == FULL else np.flatnonzero(mask)
+    for array in (mask, lanes):
+        if array is not None:
+            array.flags.writeable = False
+    return mask, bits.bit_count(), lanes
 
 
 class Fragment:
@@ -47,9 +59,7 @@ class Fragment:
 
     def set_lanes(self, bits: int) -> None:
         self.bits = bits
-        self.mask = mask_of(bits)
-        self.count = bits.bit_count()
-        self.lanes = None if bits == FULL else np.flatnonzero(self.mask)
+        self.mask, self.count, self.lanes = _lanes(bits)
         program = self.warp.machine.program
         self.code = program.full if bits == FULL else program.part
 

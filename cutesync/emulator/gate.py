@@ -42,6 +42,7 @@ ATTRIBUTES = frozenset(
         "mask",
         "maximum",
         "minimum",
+        "pc",
         "pick",
         "reduce",
         "reshape",

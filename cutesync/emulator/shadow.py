@@ -6,10 +6,11 @@ is no access.
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,7 @@ SCOPE_MASK = np.array((1 << SCOPE_BITS) - 1)
 NO_KEY = np.array(0)
 _ACTORS, _TIMES = (1 << ACTOR_BITS) - 1, (1 << TIME_BITS) - 1
 MAX_LOG = 20000
+_LARGE = 1 << 15  # granules
 
 
 class Order(NamedTuple):
@@ -63,6 +65,14 @@ def happened(key: int, known: dict[int, np.ndarray]) -> bool:
     return times is not None and bool(times[key >> ACTOR_AT & _ACTORS] >= key >> TIME_AT & _TIMES)
 
 
+def _nothing(count: int) -> np.ndarray:
+    """A table of no accesses. Of a large one only the pages that are used take time and memory."""
+    if count < _LARGE:
+        return np.zeros(count, np.int64)
+    pages: Any = mmap.mmap(-1, 8 * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(pages, np.int64)
+
+
 class Shadow:
     """The shadow memory of one region. ``released``: the clocks released there, by byte offset and scope.
 
@@ -71,7 +81,7 @@ class Shadow:
 
     def __init__(self, size: int):
         self.granule = 16
-        self.writes = np.zeros(-(-size // 16), np.int64)
+        self.writes = _nothing(-(-size // 16))
         self.reads: dict[int, np.ndarray] = {}  # the tables of reads, by row
         self.written = False
         self.log: list[tuple[int, int, np.ndarray, np.ndarray, int]] = []  # reads that are not in the table yet:
@@ -87,7 +97,7 @@ class Shadow:
         if granule >= self.granule:  # a logged read was finer still
             return
         factor = self.granule // granule
-        self.writes = self.writes.repeat(factor)
+        self.writes = self.writes.repeat(factor) if self.written else _nothing(len(self.writes) * factor)
         self.reads = {row: table.repeat(factor) for row, table in self.reads.items()}
         self.granule = granule
 
@@ -108,7 +118,7 @@ class Shadow:
     def read_table(self, row: int) -> np.ndarray:
         """The reads of the warps, or of the asynchronous operations, that share a row."""
         if row not in self.reads:
-            self.reads[row] = np.zeros(len(self.writes), np.int64)
+            self.reads[row] = _nothing(len(self.writes))
         return self.reads[row]
 
     def flush(self) -> None:
@@ -122,8 +132,11 @@ class Shadow:
             table = self.read_table(row)
             before = table[index]
             table[index] = keys
-            for earlier in (before, keys):
-                self.keep_another(row, index, earlier, table[index])
+            last = table[index]
+            if cnz(before):
+                self.keep_another(row, index, before, last)
+            if last.tobytes() != keys.tobytes():  # some granules were read more than once
+                self.keep_another(row, index, keys, last)
 
     def keep_another(self, row: int, index: np.ndarray, earlier: np.ndarray, last: np.ndarray) -> None:
         """Of each granule a read by another lane than the last one is kept, too: if that one writes there next, its own

@@ -61,6 +61,10 @@ def _arithmetic(instr: Instr) -> bool:
     return name in _ARITHMETIC and "cc" not in instr.parts and all(s.startswith(known) for s in _specials(instr))
 
 
+def touches_memory(instr: Instr) -> bool:
+    return any(isinstance(a, Mem) for a in instr.args) and not _arithmetic(instr)
+
+
 def steady_registers(function: Function, never: Set[str]) -> frozenset[str]:
     """The names of a kernel's steady registers; ``never``: of those that are written in other ways as well."""
     arithmetic = [(used(instr), written(instr)) for instr in function.code if _arithmetic(instr)]

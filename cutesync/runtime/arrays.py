@@ -3,7 +3,9 @@
 Each library has an adapter. ``identify`` returns an array's address, and a hashable signature that holds everything
 else a plan depends on. ``allocator(shape, dtype, ordinal)`` returns a function ``empty(stream, other=False)`` that
 makes results for work on ``stream``; ``other`` says that this may differ from the library's current stream. ``address``
-returns the address of a result. Libraries are recognised by the name of the array's type and are never imported here.
+returns the address of a result. ``guard`` is None, or ``guard(xs)`` returns ``same(*ys)``, which tells whether so many
+arrays have the types of these and the signatures that ``identify_strided`` returns, or None. Libraries are recognised
+by the name of the array's type and are never imported here.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ def share_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int = 1
 class _OwnArrays:
     """Adapter of DeviceArray."""
 
+    guard = None
+
     identify = identify_strided = staticmethod(operator.attrgetter("ptr", "signature"))
     address = staticmethod(operator.attrgetter("ptr"))
     allocator = staticmethod(device_array.allocator)
@@ -48,6 +52,8 @@ class _OwnArrays:
 
 class _Cupy:
     """Adapter of cupy.ndarray."""
+
+    guard = None
 
     def __init__(self) -> None:
         self.cupy = sys.modules["cupy"]
@@ -94,7 +100,7 @@ class _Protocol:
     for it. DLPack exporters are asked not to synchronize.
     """
 
-    stream = staticmethod(lambda ordinal: 0)
+    guard, stream = None, staticmethod(lambda ordinal: 0)
     address, allocator = staticmethod(_OwnArrays.address), staticmethod(_OwnArrays.allocator)  # of results
 
     def identify(self, x: Any) -> tuple[int, tuple]:

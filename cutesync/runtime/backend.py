@@ -43,10 +43,11 @@ class Backend(Protocol):
         ...
 
     def host_launcher(
-        self, code: HostCode, ordinal: int, block: Arguments, stream: int
+        self, code: HostCode, ordinal: int, make_block: Callable[..., Arguments], stream: int
     ) -> Callable[[Sequence[int], Sequence, int], None]:
         """Return the function that every call of a user's host function runs: it writes the arguments (addresses,
-        numbers, stream) into the block and runs the host code. ``stream`` is that of the first call."""
+        numbers, stream) into a block and runs the host code. ``make_block(entry=None)`` makes a block; ``stream`` is
+        that of the first call."""
         ...
 
     def map_writer(self, tiled: TiledMap, place: int) -> Callable[[int], None]:

@@ -18,12 +18,14 @@ from ..dtypes import DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from . import arrays, device_array
 from .device_array import DeviceArray
+from .identification import guarded, identified, several_of
 from .kernel import collecting
 from .launch import Run
 from .view import View
 
 _MOST_PLANS = 4096
-_plans: dict[tuple, Plan] = {}
+_plans: dict[tuple, Any] = {}
+"""Plans by key, and what ``identification`` keeps."""
 recorders: dict[int, Any] = {}
 """What observes the calls of a thread, by its identifier (see repeat.py)."""
 
@@ -113,11 +115,12 @@ def front_end(family: Family) -> Callable:
     """Return ``call(arguments, x, out, stream, others=())`` of a family; ``others`` are all inputs after the first, or
     none. Equal ``arguments`` mean equal calls (``arguments.exact``). Several outputs are a sequence."""
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
-    beside, strided, inputs, sharded = arrays.beside, family.strided, family.inputs, arrays.SHARDED
+    inputs, sharded = family.inputs, arrays.SHARDED
 
     def call(arguments: tuple, x: Any, out: Any, stream: Any, others: tuple = ()) -> Any:
         kind = type(x)
         addresses: tuple[int, ...]
+        found = None  # the plan, if it is known already
         if kind is DeviceArray and type(out) is DeviceArray and not others:  # the fastest path: plain attributes
             adapter, pointer, target = own, x.ptr, out.ptr
             key: tuple = (name, arguments, x.signature, pointer & 15, out.signature, target & 15)
@@ -126,26 +129,11 @@ def front_end(family: Family) -> Callable:
             adapter = adapters.get(kind) or arrays.adapter(x, inputs[0])
             if adapter is host or adapter is sharded:
                 return adapter.calls(family, call, arguments, (x, *others), out, stream)
-            pointer, first = adapter.identify_strided(x) if strided else adapter.identify(x)
-            if single and out is not None and len(others) < 2:
-                theirs = adapter if type(out) is kind else beside(out, "out")
-                target, last = theirs.identify_strided(out) if strided else theirs.identify(out)
-                if others:
-                    (y,) = others
-                    theirs = adapter if type(y) is kind else beside(y, inputs[1])
-                    second, middle = theirs.identify_strided(y) if strided else theirs.identify(y)
-                    key = (name, arguments, first, pointer & 15, middle, second & 15, last, target & 15)
-                    addresses = pointer, second, target
-                else:
-                    key, addresses = (name, arguments, first, pointer & 15, last, target & 15), (pointer, target)
-            elif out is None and not others:
-                key, addresses = (name, arguments, first, pointer & 15), (pointer,)
-            else:
-                rest, places = _identify_all(family, adapter, kind, others, out)
-                key, addresses = (name, arguments, first, pointer & 15, *rest), (pointer, *places)
-                target = addresses[-1]
+            identify = guarded if single and adapter.guard is not None else identified
+            key, addresses, found = identify(_plans, family, adapter, arguments, x, others, out)
+            pointer, target = addresses[0], addresses[-1]
         try:
-            run, ordinal, before, behind, reads, more = _plans[key]
+            run, ordinal, before, behind, reads, more = _plans[key] if found is None else found
         except (KeyError, TypeError):
             run, ordinal, before, behind, reads, more = _make(family, key, (x, *others), out, stream)
         raw, given = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream), out
@@ -197,37 +185,6 @@ def _completed(
     return out, addresses
 
 
-def _identify_all(family: Family, adapter: Any, kind: type, others: tuple, out: Any) -> tuple[list, list[int]]:
-    """Identify the inputs after the first, then the outputs: what a key needs of each, and their addresses. Arrays of
-    type ``kind`` have ``adapter``."""
-    key: list = []
-    addresses: list[int] = []
-    identify = adapter.identify_strided if family.strided else adapter.identify
-    given = others if out is None else (*others, out) if family.outputs == 1 else (*others, *_several(family, out))
-    for number, y in enumerate(given, 1):
-        if type(y) is kind:
-            pointer, signature = identify(y)
-        elif y is None:
-            key.append(None)
-            addresses.append(0)
-            continue
-        else:
-            theirs = arrays.beside(y, family.inputs[number] if number <= len(others) else "out")
-            pointer, signature = theirs.identify_strided(y) if family.strided else theirs.identify(y)
-        key += signature, pointer & 15
-        addresses.append(pointer)
-    return key, addresses
-
-
-def _several(family: Family, outs: Any) -> tuple:
-    """Return the outputs of a family of several."""
-    several = isinstance(outs, (tuple, list)) and len(outs) == family.outputs
-    if not several or any(y is None for y in (outs[:-1] if family.counting else outs)):
-        allowed = "a pair of arrays" if family.outputs == 2 else f"a tuple of {family.outputs} arrays"
-        raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", allowed))
-    return tuple(outs)
-
-
 def _overlap(family: Family, i: int, in_place: int | None) -> ArgumentValueError:
     itself = "" if in_place is None else f"{family.inputs[in_place]} itself or "
     return ArgumentValueError(explain("out", f"memory that overlaps {family.inputs[i]}", f"{itself}memory of its own"))
@@ -268,7 +225,7 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     )
     views += (None,) * (len(family.inputs) - len(views))
     view = views[0]
-    targets = (None,) * family.outputs if out is None else (out,) if family.outputs == 1 else _several(family, out)
+    targets = (None,) * family.outputs if out is None else (out,) if family.outputs == 1 else several_of(family, out)
     outs: Views = tuple(None if y is None else arrays.checked(y, "out", writable=True, **accepted) for y in targets)
     for other, argument in (*zip(views[1:], family.inputs[1:]), *((y, "out") for y in outs)):
         if other is not None:
@@ -325,7 +282,7 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
             came = f"a {type(x).__name__} beside a NumPy {family.inputs[0]}"
             allowed = "a NumPy array, or a number" if argument in family.numbers else "a NumPy array"
             raise DeviceError(explain(argument, came, allowed))
-    outs = () if out is None else (out,) if family.outputs == 1 else _several(family, out)
+    outs = () if out is None else (out,) if family.outputs == 1 else several_of(family, out)
     targets = [None if y is None else _like(y, family, given, raw) for y in outs]
     if any(np.may_share_memory(a, b) for a, b in itertools.combinations([y for y in outs if y is not None], 2)):
         raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))

@@ -106,10 +106,11 @@ class _Emulator:
         return run
 
     @staticmethod
-    def host_launcher(code: Any, ordinal: int, block: Any, stream: int) -> Callable:
+    def host_launcher(code: Any, ordinal: int, make_block: Callable, stream: int) -> Callable:
         from .. import emulator
 
         emulator.executable(code)
+        block = make_block()
 
         def run(addresses: Sequence[int], numbers: Sequence, stream: int) -> None:
             with emulator.LOCK:

@@ -120,22 +120,26 @@ class _Gpu:
         return run
 
     @staticmethod
-    def host_launcher(code: HostCode, ordinal: int, block: Any, stream: int) -> Callable:
-        entry, name = _host_entry(code, ordinal, stream), code.function_name
-        lock, put, packed, result = forks.lock(), block.put, ctypes.byref(block.packed), block.result
-        several = device.count() > 1
+    def host_launcher(code: HostCode, ordinal: int, make_block: Callable, stream: int) -> Callable:
+        """A call takes a block that no other call uses, which is cheaper than a lock. Threads that call at the same
+        time make further blocks; so does a call after one that was interrupted or refused, which keeps its block."""
+        entry, name, several = _host_entry(code, ordinal, stream), code.function_name, device.count() > 1
+        free: list[Callable] = []
+        take, put_back = free.pop, free.append
 
-        def run(addresses: Sequence[int], numbers: Sequence, stream: int, alive: Any = block) -> None:
+        def run(addresses: Sequence[int], numbers: Sequence, stream: int) -> None:
             if compiling[0]:
                 refuse_while_tracing()
-            with lock:
-                put(addresses, numbers, stream)
-                if several:  # the CUDA runtime launches on the current device
-                    with device.using(ordinal):
-                        entry(packed)
-                else:
-                    entry(packed)
-                error = result.value
+            try:
+                mine = take()
+            except IndexError:
+                mine = make_block(entry).put
+            if several and not device.is_current(ordinal):  # the CUDA runtime launches on the current device
+                with device.using(ordinal):
+                    error = mine(addresses, numbers, stream)
+            else:
+                error = mine(addresses, numbers, stream)
+            put_back(mine)
             if error:
                 raise _runtime_failure(error, f"host function {name}")
 

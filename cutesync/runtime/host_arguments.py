@@ -30,6 +30,7 @@ CODES = {f"{sign}{bits}": code for bits, codes in ((8, "bB"), (16, "hH"), (32, "
          for sign, code in zip(("Int", "Uint"), codes)}  # fmt: skip
 CODES |= {"Float16": "e", "Float32": "f", "Float64": "d", "Boolean": "?", "BFloat16": "H"}
 """The numbers that a parameter can be, and how ``struct`` packs them."""
+_CELLS: dict[str, Any] = {"Float32": ctypes.c_float, "Float64": ctypes.c_double}
 _REFUSED = (struct.error, OverflowError, TypeError, ValueError)  # raised for a number that a type cannot hold
 
 
@@ -302,9 +303,10 @@ class Block:
     one for each argument, then that of ``result``, its error code.
 
     ``put(addresses, numbers, stream)`` writes what a call gives: the addresses of arrays and the numbers, in order.
+    With ``entry``, it then calls that with ``packed`` by reference, and returns the error code.
     """
 
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
+    def __init__(self, leaves: Sequence[Leaf], entry: Callable[[Any], None] | None = None) -> None:
         contents = [bytes(8) if view is None else fact.pack(view) for fact, view, _ in leaves]
         places = [0]
         for content in contents:
@@ -317,7 +319,7 @@ class Block:
             *(base + first + place for place in places[:-1]), ctypes.addressof(self.result)
         )
         arrays: list[ctypes.c_uint64] = []
-        self._numbers: list[Callable[[Any], None]] = []
+        self._numbers: list[Any] = []
         streams: list[ctypes.c_uint64] = []
         self._leaves = [leaf for leaf in leaves if isinstance(leaf.fact, Number)]
         for (fact, _, _), content, place in zip(leaves, contents, places):
@@ -327,8 +329,9 @@ class Block:
                 self._numbers.append(_writer(fact.kind, self.memory, first + place))
             else:
                 (streams if isinstance(fact, Stream) else arrays).append(ctypes.c_uint64.from_address(at))
-        make = _put_of(len(arrays), len(self._numbers), len(streams))
-        self.put = make((*arrays, *self._numbers, *streams), _REFUSED, self._refused)
+        kinds = tuple(not callable(number) for number in self._numbers)
+        make, cells = _put_of(len(arrays), kinds, len(streams), entry is not None), (*arrays, *self._numbers, *streams)
+        self.put = make(cells, self._refused, entry, ctypes.byref(self.packed), self.result, self.memory)
 
     def _refused(self, numbers: Sequence[Any]) -> Exception:
         """Return the error for the first number that its type cannot hold."""
@@ -339,33 +342,43 @@ class Block:
         return kind(explain(leaf.name, shown(number), f"a value of cutlass.{leaf.fact.kind}", advice))
 
 
-def _can(write: Callable[[Any], None], number: Any) -> bool:
+def _can(write: Any, number: Any) -> bool:
     try:
-        write(number)
+        if callable(write):
+            write(number)
+        else:
+            write.value = number
     except _REFUSED:
         return False
     return True
 
 
 @functools.lru_cache(maxsize=256)
-def _put_of(arrays: int, numbers: int, streams: int) -> Callable:
-    """Return ``make(cells, refused, error)``, which returns ``Block.put`` of so many arrays, numbers and streams. Its
-    statements are written out: loops take as long as the writes."""
-    a, n, s = ([f"{name}{i}" for i in range(count)] for name, count in zip("ans", (arrays, numbers, streams)))
+def _put_of(arrays: int, numbers: tuple[bool, ...], streams: int, call: bool) -> Callable:
+    """Return ``make(cells, error, entry, packed, result, memory)``, which returns ``Block.put`` of so many arrays,
+    numbers and streams; ``numbers`` says which have a cell. It keeps ``memory``, where the cells are. Its statements
+    are written out: loops take as long as the writes."""
+    a, n, s = ([f"{name}{i}" for i in range(count)] for name, count in zip("ans", (arrays, len(numbers), streams)))
     body = [f"{', '.join(f'{name}.value' for name in a)}, = addresses"] if a else []
     if n:
-        body += ["try:", f"    {', '.join(f'v{name}' for name in n)}, = numbers", *(f"    {x}(v{x})" for x in n)]
-        body += ["except refused as problem:", "    raise error(numbers) from problem"]
+        writes = [f"    {x}.value = v{x}" if cell else f"    {x}(v{x})" for x, cell in zip(n, numbers)]
+        body += ["try:", f"    {', '.join(f'v{name}' for name in n)}, = numbers", *writes]
+        body += ["except REFUSED as problem:", "    raise error(numbers) from problem"]
     body += [f"{name}.value = stream" for name in s] or ["pass"]
-    lines = ["def make(cells, refused, error):", f"    {', '.join((*a, *n, *s, '*_'))} = cells"]
-    lines += ["    def put(addresses, numbers, stream):", *(f"        {line}" for line in body), "    return put"]
-    found: dict[str, Any] = {}
+    body += ["entry(packed)", "return result.value"] if call else []
+    lines = ["def make(cells, error, entry, packed, result, memory):", f"    {', '.join((*a, *n, *s, '*_'))} = cells"]
+    lines += ["    def put(addresses, numbers, stream, memory=memory):", *(f"        {line}" for line in body)]
+    lines += ["    return put"]
+    found: dict[str, Any] = {"REFUSED": _REFUSED}
     exec("\n".join(lines), found)
     return found["make"]
 
 
-def _writer(kind: str, memory: Any, at: int) -> Callable[[Any], None]:
-    """Return a function that writes a number of a DSL type. It raises for a number that the type cannot hold."""
+def _writer(kind: str, memory: Any, at: int) -> Any:
+    """Return a function that writes a number of a DSL type, or for floats a cell with ``value``, which is quicker.
+    Both raise for a number that the type cannot hold."""
+    if kind in _CELLS:
+        return _CELLS[kind].from_buffer(memory, at)
     pack = functools.partial(struct.Struct("@" + CODES[kind]).pack_into, memory, at)
     return (lambda number: pack(_bfloat16(number))) if kind == "BFloat16" else pack
 

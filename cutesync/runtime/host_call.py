@@ -7,15 +7,15 @@ packed; the compiled function depends on the facts only (see host_arguments.py).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, described, explain
 from ..identity import identified, identify, name_of
-from ..identity.walk import Walk
 from ..identity.watch import watch
 from . import arrays, backend, device_array, host_code
 from .device import DEFAULT
@@ -33,7 +33,8 @@ from .host_arguments import (
     number_value,
     parameters_of,
 )
-from .quick_call import SHORT, quick_call
+from .host_constants import Frozen, constant_text, value_key
+from .quick_call import QuickCall, quick_call
 from .view import View
 
 _ADAPTERS, _NUMPY = arrays.ADAPTERS, arrays.NUMPY
@@ -75,10 +76,16 @@ def launch(jit_function: Callable, *arguments: Any, stream: Any = None) -> None:
     dataclasses of arrays; sub-byte types; results (the function returns None); functions whose meaning cannot be
     identified by value. Arguments are not checked for overlap, and the kernels' accesses only on the emulator.
     """
-    if type(jit_function) is MethodType:
-        jit_function = _same_method(jit_function)
     known = _known.get(id(jit_function))
-    function = known.function if known is not None and known.same() else _function_of(jit_function, known)
+    if known is None and type(jit_function) is MethodType:
+        jit_function = _same_method(jit_function)
+        known = _known.get(id(jit_function))
+    if known is not None and known.same():
+        function = known.function
+        if function.latest(arguments, stream):
+            return
+    else:
+        function = _function_of(jit_function, known)
     function.jit_function = jit_function  # of several functions that meant the same, others may have changed
     function(arguments, stream)
 
@@ -103,14 +110,15 @@ def _same_method(method: MethodType) -> MethodType:
     return _methods.setdefault((id(method.__func__), id(method.__self__)), method)
 
 
-class Known(NamedTuple):
+class Known:
     """A function object that was called, which this keeps alive, what it means, the places that this was read from, and
     what tells that they hold the same."""
 
-    jit_function: Callable
-    function: Function
-    places: tuple
-    same: Callable[[], bool]
+    __slots__ = ("function", "jit_function", "places", "same")
+
+    def __init__(self, jit_function: Callable, function: Function, places: tuple) -> None:
+        self.jit_function, self.function, self.places = jit_function, function, places
+        self.same = watch(jit_function, places)
 
 
 def _function_of(jit_function: Callable, known: Known | None) -> Function:
@@ -124,7 +132,7 @@ def _function_of(jit_function: Callable, known: Known | None) -> Function:
     if places and (known is None or known.places is not places):  # an equal value in another object is no new place
         if len(_known) >= _MOST:
             _known.clear()
-        _known[id(jit_function)] = Known(jit_function, function, places, watch(jit_function, places))
+        _known[id(jit_function)] = Known(jit_function, function, places)
     return function
 
 
@@ -139,21 +147,23 @@ class Function:
         self.given = [(p.name, p.role == "constant") for p in self.parameters]
         self.streamless = len(self.parameters) == len(self.all)
         self.plans: dict[tuple, tuple[Callable, int]] = {}
-        self.quick: dict[tuple[type, ...], Callable] = {}  # by the types of the arguments
-        self.latest: Callable[[tuple, Any], bool] = lambda arguments, stream: False  # of ``quick``
+        self.quick: dict[tuple[type, ...], QuickCall] = {}  # by the types of the arguments
+        self.latest: Callable[[tuple, Any], bool] = lambda arguments, stream: False  # ``call`` of one of ``quick``
         self.defaults: dict[int, tuple[tuple, list[tuple[str, bool]]]] = {}
         self.pinned: tuple[host_code.HostCode, Reader] | None = None
         self.frozen: list[tuple[int, Frozen]] = []
 
     def __call__(self, arguments: tuple, stream: Any) -> None:
-        if self.latest(arguments, stream):
-            return
-        quick = self.quick.get(tuple(map(type, arguments)))
-        if quick is None:
-            self.call(arguments, stream)
-        else:
-            self.latest = quick
-            quick(arguments, stream)
+        kinds = tuple(map(type, arguments))
+        quick = self.quick.get(kinds)
+        if quick is not None:
+            self.latest = quick.call
+            if quick.call(arguments, stream):
+                return
+        plan = self.call(arguments, stream)
+        quick = self.quick.get(kinds)
+        if quick is not None and plan is not None:
+            quick.learn(arguments, plan)
 
     def call(self, arguments: tuple, stream: Any) -> tuple[Callable, int] | None:
         """Make a call with any arguments. Return its plan; None if that is not for later calls."""
@@ -166,7 +176,7 @@ class Function:
         libraries: list = []
         for x, (name, constant) in zip(arguments, given):
             if constant:
-                key.append(_value_key(x, name))
+                key.append(value_key(x, name))
                 continue
             kind = type(x)
             library = _ADAPTERS.get(kind)
@@ -224,7 +234,7 @@ class Function:
         ordinal = reader.views[0].device if reader.views else backend.current().ordinal(None)
         raw = library.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         code, leaves = self.code(reader, facts, examples, raw)
-        plan = backend.of(ordinal).host_launcher(code, ordinal, Block(leaves), raw), ordinal
+        plan = backend.of(ordinal).host_launcher(code, ordinal, functools.partial(Block, leaves), raw), ordinal
         if len(self.plans) >= _MOST:
             self.plans.clear()
         self.plans[signature] = plan
@@ -236,7 +246,7 @@ class Function:
     def read(self, arguments: tuple, view: Callable[[Any, str], View]) -> tuple[Reader, tuple, Callable[[], list]]:
         """Read all arguments, arrays by ``view(x, name)``. Return the Reader, the facts of all parameters in order, and
         what makes examples."""
-        reader, rest = Reader(view, _constant_text), iter(arguments)
+        reader, rest = Reader(view, constant_text), iter(arguments)
         more = [self.rest] * (len(arguments) - len(self.parameters))
         pairs: list[tuple[Parameter, Any]] = [(p, None if p.role == "stream" else next(rest)) for p in self.all]
         pairs += zip(more, rest)  # type: ignore[arg-type]  # None only where there are no more
@@ -264,10 +274,10 @@ class Function:
         code, leaves = self.code(reader, facts, examples, 0)
         self.pinned = code, reader
         ordinal = reader.views[0].device if reader.views else backend.current().ordinal(None)
-        backend.of(ordinal).host_launcher(code, ordinal, Block(leaves), 0)
+        backend.of(ordinal).host_launcher(code, ordinal, functools.partial(Block, leaves), 0)
         _, given = self.complete(arguments)
         both = list(enumerate(zip(arguments, given)))
-        self.frozen = [(i, Frozen(_constant_text(x, name))) for i, (x, (name, constant)) in both if constant]
+        self.frozen = [(i, Frozen(constant_text(x, name))) for i, (x, (name, constant)) in both if constant]
         self.given = [entry for entry in given if not entry[1]]
 
     def _call_numpy(self, arguments: tuple, stream: Any) -> None:
@@ -300,15 +310,6 @@ def arrays_of_one_device() -> Callable[[Any, str], View]:
     return view
 
 
-class Frozen:
-    """Stands for a constant that a compiled function holds, whatever becomes of the object that was given."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
 class Compiled:
     """A host function compiled for one signature; see ``cs.compile``."""
 
@@ -318,6 +319,8 @@ class Compiled:
 
     def __call__(self, *arguments: Any, stream: Any = None) -> None:
         function = self._function
+        if function.latest(arguments, stream):
+            return
         if len(arguments) != len(function.given):
             allowed = f"{len(function.given)}: all but the Constexpr arguments and the stream"
             raise ArgumentTypeError(explain(f"arguments of {function.name}", len(arguments), allowed))
@@ -351,31 +354,6 @@ def _collect(x: Any, name: str, key: list, addresses: list[int], numbers: list, 
             address, signature = library.identify_strided(x)
             addresses.append(address)
             key += signature, address & 15
-
-
-def _value_key(x: Any, name: str) -> Any:
-    """Return a hashable object that is equal for equal values of a Constexpr parameter."""
-    kind = type(x)
-    if kind in SHORT:
-        return kind, x
-    if kind is Frozen:
-        return x
-    if kind is tuple:
-        return kind, *(_value_key(member, name) for member in x)
-    return identify(x, name) if callable(x) else _constant_text(x, name)
-
-
-def _constant_text(x: Any, name: str) -> str:
-    """Return a text that is equal for equal values, in every process."""
-    if isinstance(x, Frozen):
-        return x.text
-    attributes: set[str] = set()
-    while True:
-        walk = Walk(f"constant {name}", attributes)
-        walk.add(x, "it")
-        if walk.attributes == attributes:
-            return walk.digest.hexdigest()[:32]
-        attributes = walk.attributes
 
 
 def _on_device(x: Any, name: str, raw: int, copies: list[tuple[np.ndarray, DeviceArray]]) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import cutlass.cute as cute
 
@@ -31,11 +32,12 @@ class NamedBarrier:
     >>> NamedBarrier(Turn.FIRST, 256).sync()
 
     Whole warps call. Every phase must have exactly ``threads`` arrivals; the number may be used again once all have
-    left.
+    left. With ``count`` there are so many barriers, whose ids follow each other: one for each group of threads.
     """
 
     id: IntEnum
     threads: int
+    count: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, IntEnum):
@@ -55,6 +57,10 @@ class NamedBarrier:
                     f"ids {kind.__name__}", f"{', '.join(twice)} with a number that is taken", "one number a barrier"
                 )
             )
+        beyond = set(range(self.id, self.id + self.count)) - set(map(int, kind))
+        if beyond or self.count < 1:
+            came = f"{self.count} barriers from {self.id!r} on"
+            raise ArgumentValueError(explain("count", came, f"1 or more, all of them members of {kind.__name__}"))
         if not 1 <= self.id <= 15:
             raise ArgumentValueError(
                 explain(f"id {self.id!r}", int(self.id), "1 to 15", "a block has 16 barriers, and 0 is sync_threads")
@@ -65,10 +71,10 @@ class NamedBarrier:
                 explain(f"named barrier {self.id.name}", came, f"a multiple of {LANES} from {LANES} to {MOST_THREADS}")
             )
 
-    def sync(self) -> None:
-        """Arrive, and wait for the phase to be complete."""
-        cute.arch.barrier(barrier_id=int(self.id), number_of_threads=self.threads)
+    def sync(self, group: Any = 0) -> None:
+        """Arrive at the barrier of ``group``, and wait for the phase to be complete."""
+        cute.arch.barrier(barrier_id=int(self.id) + group, number_of_threads=self.threads)
 
-    def arrive(self) -> None:
+    def arrive(self, group: Any = 0) -> None:
         """Arrive and go on. What this thread wrote before is seen by those that ``sync``."""
-        cute.arch.barrier_arrive(barrier_id=int(self.id), number_of_threads=self.threads)
+        cute.arch.barrier_arrive(barrier_id=int(self.id) + group, number_of_threads=self.threads)

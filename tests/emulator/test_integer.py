@@ -170,17 +170,35 @@ def test_64_bit(instruction):
     assert result.tolist() == [TABLE64[instruction](int(a), int(b)) & (2**64 - 1) for a, b in zip(WIDE, WIDE2)]
 
 
+SELECTORS = [0x3210, 0x7654, 0x0123, 0x8888, 0xFBA0, 0x4444, 0xC000, 0x7777]
+
+
+def permuted(a: int, b: int, selector: int) -> int:
+    source, want = a.to_bytes(4, "little") + b.to_bytes(4, "little"), []
+    for i in range(4):
+        nibble = selector >> (4 * i) & 15
+        byte = source[nibble & 7]
+        want.append((0xFF if byte & 0x80 else 0) if nibble & 8 else byte)
+    return int.from_bytes(bytes(want), "little")
+
+
 def test_prmt_moves_bytes_and_repeats_signs():
-    selector = np.array([0x3210, 0x7654, 0x0123, 0x8888, 0xFBA0, 0x4444, 0xC000, 0x7777] * 4, np.uint32)
+    selector = np.array(SELECTORS * 4, np.uint32)
     result = lanes("prmt.b32 $0, $1, $2, $3;", A, B, selector, out="uint32")
-    for got, a, b, s in zip(result.tolist(), A.tolist(), B.tolist(), selector.tolist()):
-        source = a.to_bytes(4, "little") + b.to_bytes(4, "little")
-        want = []
-        for i in range(4):
-            nibble = s >> (4 * i) & 15
-            byte = source[nibble & 7]
-            want.append((0xFF if byte & 0x80 else 0) if nibble & 8 else byte)
-        assert got == int.from_bytes(bytes(want), "little")
+    assert result.tolist() == [permuted(*x) for x in zip(A.tolist(), B.tolist(), selector.tolist())]
+
+
+@pytest.mark.parametrize("second", ["$2", "0"])
+def test_prmt_by_a_constant(second):
+    selectors = [*SELECTORS, *np.random.default_rng(0).integers(0, 1 << 16, 24).tolist()]
+    each = [f"prmt.b32 %r40, $1, {second}, {s}; mad.lo.u32 $0, $0, 7, %r40;" for s in selectors]
+    result, want = lanes(f"mov.u32 $0, 0; {' '.join(each)}", A, B, out="uint32"), [0] * 32
+    for s in selectors:
+        want = [
+            w * 7 + permuted(a, b if second == "$2" else 0, s) & 0xFFFFFFFF
+            for w, a, b in zip(want, A.tolist(), B.tolist())
+        ]
+    assert result.tolist() == want
 
 
 @pytest.mark.parametrize("bits", (8, 16))

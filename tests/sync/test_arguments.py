@@ -40,6 +40,8 @@ REFUSED = {
     "two names, one number": (lambda: NamedBarrier(Clash.FIRST, 64), "OTHER"),
     "half a warp": (lambda: NamedBarrier(Ids.ONE, 48), "48 = 1 [*] 32 [+] 16"),
     "more than a block": (lambda: NamedBarrier(Ids.ONE, 1056), "32 to 1024"),
+    "more groups than ids": (lambda: NamedBarrier(Ids.ONE, 64, 2), "members of Ids"),
+    "no group": (lambda: NamedBarrier(Ids.ONE, 64, 0), "1 or more"),
     "a ring without stages": (lambda: Ring.make(0, consumers=1), "got 0"),
     "a ring filled by hope": (
         lambda: Ring.make(2, consumers=1, producer="hope"),

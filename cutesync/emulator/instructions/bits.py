@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..lanes import count_nonzero
 from ..syntax import Imm
 from .integer import unsigned
 from .registry import handles, handles_call, int_type
@@ -13,6 +14,9 @@ def shift(value: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
     """Shift; an amount of the width or more gives zero (all sign bits for signed right shifts)."""
     bits = value.itemsize * 8
     inside = amount < bits
+    if count_nonzero(inside) == inside.size:
+        near = amount.astype(value.dtype)
+        return value << near if left else value >> near
     small = np.where(inside, amount, 0).astype(value.dtype)
     if left:
         return np.where(inside, value << small, np.zeros_like(value))
@@ -99,15 +103,49 @@ _SELECTORS = {
 
 @handles("prmt")
 def prmt(e, instr):
+    selector, table = instr.args[3], _SELECTORS.get(instr.parts[-1])
+    if isinstance(selector, Imm):
+        value = selector.value if table is None else table[selector.value & 3]
+        return e.set(instr.args[0], selected_bytes(e, instr.args[1:3], value))
     a, b, c = (e.u(x, 32) for x in instr.args[1:])
-    if instr.parts[-1] in _SELECTORS:
-        table = e.program.bind_array(np.array(_SELECTORS[instr.parts[-1]], np.uint32))
-        c = f"{table}[({c} & 3).astype(s64)]"
-    e.set(instr.args[0], f"{e.name(permute, 'permute')}({a}, {b}, {c})")
+    if table is not None:
+        c = f"{e.program.bind_array(np.array(table, np.uint32))}[({c} & 3).astype(s64)]"
+    return e.set(instr.args[0], f"{e.name(permute, 'permute')}({a}, {b}, {c})")
+
+
+def selected_bytes(e, sources, selector: int) -> str:
+    """``permute`` for a selector that is known: the bytes that move alike move together, by one shift and one mask."""
+    texts = [None if isinstance(x, Imm) and x.value == 0 else e.u(x, 32) for x in sources]
+    masks: dict[tuple[str, int], int] = {}  # by source and distance to the left
+    signs = []
+    for place in range(4):
+        nibble = selector >> 4 * place & 15
+        source, distance = texts[nibble >> 2 & 1], 8 * (place - (nibble & 3))
+        if source is None:
+            continue
+        if nibble & 8:
+            top = f"({source}.view(s32) << {e.const(8 * (3 - (nibble & 3)), 's', 32)} >> {e.const(31, 's', 32)})"
+            signs.append(f"({top}.view(u32) & {e.const(255 << 8 * place, 'u', 32)})")
+        else:
+            masks[source, distance] = masks.get((source, distance), 0) | 255 << 8 * place
+    terms = []
+    for (source, distance), mask in masks.items():
+        shift = f" {'<<' if distance > 0 else '>>'} {e.const(abs(distance), 'u', 32)}" if distance else ""
+        moved = 0xFFFFFFFF << distance & 0xFFFFFFFF if distance > 0 else 0xFFFFFFFF >> -distance
+        masked = f" & {e.const(mask, 'u', 32)}" if mask != moved else ""  # else the shift has left these bytes alone
+        terms.append(f"({source}{shift}{masked})")
+    return " | ".join(terms + signs) or e.const(0, "u", 32)
 
 
 def count_bits(a: np.ndarray) -> np.ndarray:
-    return np.array([int(x).bit_count() for x in a.tolist()], np.uint32)
+    return _count_bits(a).astype(np.uint32)
+
+
+def _count_one_by_one(a: np.ndarray) -> np.ndarray:
+    return np.array([x.bit_count() for x in a.tolist()], np.uint8)
+
+
+_count_bits = getattr(np, "bitwise_count", _count_one_by_one)  # NumPy has it from 2.0 on
 
 
 def leading_zeros(a: np.ndarray) -> np.ndarray:

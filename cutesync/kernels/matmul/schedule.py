@@ -6,13 +6,24 @@ A schedule has ``readers``, the consumer warps that read each stage, and the sam
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import cutlass.cute as cute
 
+from ...sync.named_barrier import NamedBarrier
 from .policy import CONSUMERS, WARPGROUP
 
-# Named barriers: 0 is the block's; 1 and 2 are those of the epilogue and of the split-K turnstile, 128 threads each;
-# 3 and 4 are warpgroup 0's and 1's turn at the tensor cores ("pingpong"), where 128 arrive and 128 wait.
-TURN = 3
+
+class Named(IntEnum):
+    """The named barriers of a block: each consumer warpgroup has two."""
+
+    STORED_0, STORED_1, TURN_0, TURN_1 = range(1, 5)
+
+
+# The 128 threads of a warpgroup meet in the epilogue and in the split-K turnstile.
+STORED = NamedBarrier(Named.STORED_0, WARPGROUP, CONSUMERS)
+# Turns at the tensor cores ("pingpong"): the other warpgroup's 128 threads arrive, the own ones wait.
+TURN = NamedBarrier(Named.TURN_0, 2 * WARPGROUP, CONSUMERS)
 
 
 class Cooperative:
@@ -58,12 +69,12 @@ class PingPong(Cooperative):
     @cute.jit
     def begin(self, turn, group):
         if turn > 0:
-            cute.arch.barrier(barrier_id=TURN + group, number_of_threads=2 * WARPGROUP)
+            TURN.sync(group)
 
     @cute.jit
     def end(self, more, group):
         if more:
-            cute.arch.barrier_arrive(barrier_id=TURN + 1 - group, number_of_threads=2 * WARPGROUP)
+            TURN.arrive(1 - group)
 
     def next(self, unit, step, stage, k_tiles, turn):
         stage.advance(k_tiles)  # those are the other warpgroup's

@@ -28,6 +28,7 @@ from cutlass import Int32, Int64
 from ...sync.barrier import Barriers
 from .epilogue import DirectStore, Progress
 from .policy import CONSUMERS, WARPGROUP
+from .schedule import STORED
 from .scheduler import Place, block_in_cluster
 from .store import Outlet
 
@@ -131,14 +132,14 @@ class Turnstile(DirectStore):
         size = cute.size(layout) * WARPGROUP
         first = split.scratch + (Int64(part) * split.splits * size + to.thread * VECTOR)
         cute.autovec_copy(flat, vectors_at(first + Int64(place.k_slice) * size, layout))
-        cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+        STORED.sync(to.group)
         if to.thread == 0:
             counted[to.group] = cute.arch.inline_ptx(
                 "atom.global.acq_rel.gpu.inc.u32 {$w0}, [{$r0}], {$r1};",
                 write_only_types=[Int32],
                 read_only_args=[split.counters + part, split.splits - 1],
             )
-        cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+        STORED.sync(to.group)
         last = counted[to.group] == split.splits - 1
         if last:
             cute.autovec_copy(vectors_at(first, layout), flat)

@@ -24,6 +24,7 @@ from cutlass.utils import hopper_helpers
 from ..words import shifted
 from .pack_rows import VECTOR, WORDS, memory
 from .policy import CONSUMERS, SUB_TILE_BUFFERS, WARPGROUP
+from .schedule import STORED
 from .scheduler import Tile
 
 
@@ -112,7 +113,7 @@ class SubTileStore:
         """Store a sub-tile at ``corner`` by way of shared memory. ``stored`` counts the warpgroup's sub-tiles so far;
         its new value is returned.
 
-        The named barrier 1 + group has the warpgroup's 128 threads. It is passed once a sub-tile: after all have filled
+        ``STORED`` has the warpgroup's 128 threads. It is passed once a sub-tile: after all have filled
         its buffer, and after TMA has read the buffer before. So it says both that this buffer is filled and that the
         other may be filled again.
         """
@@ -126,7 +127,7 @@ class SubTileStore:
             cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes wrote
             if thread < 32:
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
-            cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+            STORED.sync(to.group)
             if thread < 32:
                 if cutlass.const_expr(self.in_place):
                     # TMA may overwrite the C that all have read (by all threads, 2 to 11 % slower)
@@ -145,7 +146,7 @@ class SubTileStore:
             if cutlass.const_expr(self.beside_tma):  # the barrier then says the same of the other's buffer as above
                 if thread < 32:
                     cute.arch.cp_async_bulk_wait_group(0, read=True)
-            cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+            STORED.sync(to.group)
             self.store_by_threads(target.buffers[None, None, buffer], corner, tile, to)
         return stored + 1
 
