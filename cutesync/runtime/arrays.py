@@ -173,7 +173,7 @@ def _cuda_array_interface(facts: Any) -> View:
 
 def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> DeviceArray:
     """Copy a NumPy array to the current device. With ``strided``, an array in Fortran order keeps that order."""
-    kind = adapter(x, argument).view(x).dtype
+    kind = view_of(x, argument).dtype
     if strided and x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous:
         return device_array.transposed(device_array.from_numpy(np.swapaxes(x, -1, -2), kind, stream=stream))
     return device_array.from_numpy(x, kind, stream=stream)
@@ -208,9 +208,18 @@ OWN, NUMPY, SHARDED = _OwnArrays(), _Numpy(), _Sharded()
 ADAPTERS: dict[type, Any] = {DeviceArray: OWN, np.ndarray: NUMPY}
 
 
-def facts(x: Any) -> tuple[DType, tuple[int, ...]]:
+def view_of(x: Any, argument: str) -> View:
+    """Return the View of an array. Errors name the argument that it is."""
+    try:
+        return adapter(x, argument).view(x)
+    except (ArgumentTypeError, ArgumentValueError, DeviceError) as error:
+        _, _, rest = str(error).partition(": ")
+        raise type(error)(f"{argument}: {rest}") from error
+
+
+def facts(x: Any, argument: str) -> tuple[DType, tuple[int, ...]]:
     """Return the type and the shape of an array, which may be a Sharded."""
-    known = x if adapter(x) is SHARDED else adapter(x).view(x)
+    known = x if adapter(x, argument) is SHARDED else view_of(x, argument)
     return known.dtype, tuple(known.shape)
 
 
@@ -269,7 +278,7 @@ def _new_adapter(x: object, argument: str) -> Any:
 def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False, float8: bool = False) -> View:
     """Return the View of an array that a kernel can use: aligned to its elements, on a device of the current backend,
     and C-contiguous. With ``strided``, any strides are accepted; with ``float8``, these types (by matmul)."""
-    view = adapter(x, argument).view(x)
+    view = view_of(x, argument)
     if view.dtype.name in FLOAT8 and not float8:
         raise ArgumentTypeError(
             explain(argument, f"elements of {view.dtype}", "one of " + ", ".join(BY_NAME), "float8 is for matmul")
@@ -307,6 +316,8 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
     return view
 
 
-def same_device(first: View, second: View, argument: str) -> None:
+def same_device(first: View, second: View, argument: str, name: str) -> None:
+    """Raise unless the array ``argument`` lies on the device of the first one, called ``name``."""
     if first.device != second.device:
-        raise DeviceError(explain(argument, f"an array on device {second.device}", f"the device of x, {first.device}"))
+        allowed = f"the device of {name}, {first.device}"
+        raise DeviceError(explain(argument, f"an array on device {second.device}", allowed))

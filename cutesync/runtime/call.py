@@ -242,7 +242,7 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     outs: Views = tuple(None if y is None else arrays.checked(y, "out", writable=True, **accepted) for y in targets)
     for other, argument in (*zip(views[1:], family.inputs[1:]), *((y, "out") for y in outs)):
         if other is not None:
-            arrays.same_device(view, other, argument)
+            arrays.same_device(view, other, argument, family.inputs[0])
     spec = family.parse(arguments, views, outs[0])
     results = spec.results if len(spec.results) == family.outputs else spec.results * family.outputs
     library, empties = arrays.adapter(first), []
@@ -323,7 +323,7 @@ def _like(out: Any, family: Family, given: tuple, stream: int) -> DeviceArray:
     if not isinstance(out, np.ndarray):
         allowed = "a NumPy array"
         raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy {family.inputs[0]}", allowed))
-    view = arrays.adapter(out, "out").view(out)
+    view = arrays.view_of(out, "out")
     if not view.writable:
         raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))
     for x, argument in zip(given, family.inputs):

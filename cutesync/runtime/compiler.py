@@ -25,7 +25,7 @@ from typing import Any
 from .. import env
 from ..errors import CaptureError, CutesyncError, OperatorError, explain
 from . import backend, cache, contexts, device, forks
-from .tracing import quick_tracing
+from .tracing import quick_tracing, valid_names
 
 _lock = threading.Lock()  # cute.compile aborts the process when two threads are in it
 compiling = [0]  # the thread that holds the lock, or 0
@@ -157,7 +157,7 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
     user's callable is at fault."""
     import cutlass.cute as cute
 
-    with _temporary_folder() as folder, quick_tracing():
+    with _temporary_folder() as folder, quick_tracing(), valid_names():
         options = f"--gpu-arch {device.ARCH} --keep-ptx --dump-dir={shlex.quote(folder)} --generate-line-info {options}"
         try:
             compiled = cute.compile(host, *arguments, options=options, no_jit_engine=True)  # a tenth of the time

@@ -297,12 +297,13 @@ class Function:
 
 def arrays_of_one_device() -> Callable[[Any, str], View]:
     """Return a function that checks arrays and returns their Views."""
-    views: list[View] = []
+    first: list[tuple[View, str]] = []
 
     def view(x: Any, name: str) -> View:
-        views.append(arrays.checked(x, name, strided=True, float8=True))
-        arrays.same_device(views[0], views[-1], name)
-        return views[-1]
+        found = arrays.checked(x, name, strided=True, float8=True)
+        first.append((found, name))
+        arrays.same_device(first[0][0], found, name, first[0][1])
+        return found
 
     return view
 

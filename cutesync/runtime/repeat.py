@@ -207,6 +207,7 @@ class Recorder:
         # Of each array, its place among all values and among the addresses.
         self.known = {id(values[place]): (place, 1 + i) for i, place in enumerate(arrays_at)}
         self.whole = len(self.known) == len(arrays_at)  # an array given twice has no place of its own
+        self.unread = set(self.known)  # arrays that no front end was given: the host may have read their elements
 
     def observe(self, call: Callable[[], Any]) -> Any:
         """Return the result of a call that is observed."""
@@ -231,6 +232,7 @@ class Recorder:
         if plan is None or stream is not self.stream or not all(id(x) in self.known for x in wanted):
             self.whole = False
             return
+        self.unread.difference_update(map(id, wanted))
         for y, was in zip(found, outs):
             if was is None:
                 self.known[id(y)] = len(self.values) + len(self.made), 1 + len(self.known)
@@ -244,7 +246,7 @@ class Recorder:
     def record(self, result: Any) -> Record:
         """Return what the call did, whose result this is."""
         places = {number: place for number, (place, _) in self.known.items()} | {id(None): -1}
-        build = _builder(result, places) if self.whole and self.steps else None
+        build = _builder(result, places) if self.whole and self.steps and not self.unread else None
         if build is None:
             return Record((), lambda values: None, front_ends._plans)
         return Record(tuple(self.steps), build, self.plans)

@@ -1,4 +1,4 @@
-"""Faster tracing: without source locations that no compilation needs.
+"""Faster tracing: without source locations that no compilation needs. And valid names of kernels.
 
 The DSL looks up the Python line of every wrapper that it puts around a value, which takes a quarter of a compilation's
 time. Only the lines of operations reach the PTX: code compiled without these look-ups is the same to the byte. The line
@@ -8,6 +8,7 @@ of a place in the code is looked up once, not for each operation traced there.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -37,6 +38,24 @@ def quick_tracing() -> Iterator[None]:
     finally:
         for (owner, name, _), value in zip(changes, before):
             setattr(owner, name, value)
+
+
+@contextlib.contextmanager
+def valid_names() -> Iterator[None]:
+    """Make the names of kernels identifiers inside. The DSL makes them of the texts of constants, and leaves some
+    characters (the "+" of 1e+38) that its compiler refuses. A DSL that makes names in another way is left unchanged."""
+    from cutlass.base_dsl import dsl
+
+    owner: Any = dsl.BaseDSL
+    made = getattr(owner, "mangle_name", None)
+    if made is None:
+        yield
+        return
+    owner.mangle_name = lambda *given, **rest: re.sub(r"[^a-zA-Z0-9_$]", "_", made(*given, **rest))
+    try:
+        yield
+    finally:
+        owner.mangle_name = made
 
 
 def _by_place(look_up: Callable[[FrameType], Any]) -> Callable[[FrameType], Any]:

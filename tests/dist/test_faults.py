@@ -80,7 +80,7 @@ def test_what_a_group_refuses():
             (ArgumentTypeError, "beside a Sharded", lambda: cs.linear_recurrence(sharded, cs.asarray(x))),
             (DeviceError, "sharded alike", lambda: cs.linear_recurrence(cs.asarray(x), sharded)),
             (ArgumentValueError, "sharded as", lambda: cs.linear_recurrence(sharded, group.shard(x, 0, [0, 3, 3]))),
-            (ArgumentTypeError, "one device", lambda: cs.searchsorted(sharded, sharded)),
+            (ArgumentValueError, "whole on each", lambda: cs.searchsorted(sharded, sharded)),
             (ArgumentTypeError, "stream", lambda: cs.sum(sharded, stream=0)),
             (ArgumentTypeError, "init.*beside a Sharded", lambda: cs.scan(sharded, init=pair.put(1.0, 1))),
         ):

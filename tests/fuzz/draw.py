@@ -113,9 +113,10 @@ class Dice:
 
 
 def draw(seed: int, place: Place) -> Case:
-    """The call of this number; themes take the families in turn."""
-    from . import families, ladder, matrices, named, order, selections, states
+    """The call of this number; themes take the families in turn, the last two each second time."""
+    from . import families, ladder, matrices, named, order, ranges, selections, states
 
+    theme = seed // place.calls
     makers = (
         families.reduction,
         families.scan,
@@ -130,6 +131,7 @@ def draw(seed: int, place: Place) -> Case:
         named.reduction,
         named.scan,
         order.ordered,
-        selections.selection,
+        None,
     )
-    return makers[seed // place.calls % len(makers)](Dice(seed, place))
+    made = makers[theme % len(makers)] or (selections.selection, ranges.segments)[theme // len(makers) % 2]
+    return made(Dice(seed, place))

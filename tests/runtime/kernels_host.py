@@ -31,6 +31,17 @@ def scale(
     scale_kernel(x, y, by, threads).launch(grid=(blocks, 1, 1), block=(threads, 1, 1), stream=stream)
 
 
+@cute.kernel
+def fill_kernel(y: cute.Tensor, value: cutlass.Constexpr, _: cutlass.Constexpr):
+    y[cute.arch.thread_idx()[0]] = cutlass.Float32(value)
+
+
+@cute.jit
+def fill(y: cute.Tensor, value: cutlass.Constexpr, text: cutlass.Constexpr):
+    """y = value, for 32 elements."""
+    fill_kernel(y, value, text).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+
 @cute.jit
 def twice(x: cute.Tensor, y: cute.Tensor, stream):
     """y = 4 * x, by two kernels."""

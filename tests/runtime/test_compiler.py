@@ -21,6 +21,7 @@ from cutesync.runtime.tracing import quick_tracing
 
 from ..compiled import dry, needed
 from ..concurrency import in_threads
+from .kernels_host import fill
 
 PACKAGE = Path(cs.__file__).parent
 
@@ -50,9 +51,19 @@ def test_quick_tracing_changes_no_byte(monkeypatch):
     assert ArithValue.__init__ is untouched
     monkeypatch.setattr(compiler, "_kernels", {})
     monkeypatch.setattr(compiler, "quick_tracing", contextlib.nullcontext)
+    monkeypatch.setattr(compiler, "valid_names", contextlib.nullcontext)
     whole = kernel("max", 3000)
     assert compiler.counts()["compiled"] == 2
     assert (whole.ptx, whole.cubin) == (quick.ptx, quick.cubin) and ".loc" in whole.ptx
+
+
+@pytest.mark.parametrize("text", ["", *(pytest.param(c, marks=pytest.mark.slow) for c in ("a+b*c", "\u00e9", "\0"))])
+def test_constants_of_any_text(text):
+    """The DSL makes the name of a kernel of them: of "1e+38", for example."""
+    y = np.zeros(32, np.float32)
+    with cs.emulate():
+        cs.launch(fill, y, 1e38, text)
+    assert (y == np.float32(1e38)).all()
 
 
 def test_sixteen_threads_want_one_kernel():

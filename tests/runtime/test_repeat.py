@@ -223,6 +223,15 @@ def test_what_is_refused_stays_refused(stub, array):
             cs.select(x, where)
 
 
+def test_lengths_that_the_host_reads_are_read_in_every_call(stub, array):
+    """``size`` may be an array of one integer: it is no input of a launch, so its address is not enough."""
+    x, mask, counts, memory = array("int32"), array("bool"), array("int64"), np.array(5)
+    size = DeviceArray(memory.ctypes.data, (), BY_NAME["int64"], HOST, memory)
+    for memory[...] in (5, 5, 7):
+        same(stub, cs.select, (x, mask), {"size": size}, again=False)
+        same(stub, cs.run_length_decode, (x, counts), {"size": size}, again=False)
+
+
 def test_other_plans_are_looked_up_again(stub, array, monkeypatch):
     x, mask = array("float32"), array("bool")
     same(stub, cs.select, (x, mask), {}, again=False)

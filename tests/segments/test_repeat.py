@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.errors import ArgumentTypeError, ArgumentValueError
+from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 from ..cases import DTYPES, numpy_dtype
 from ..select.test_agreement import equal
@@ -154,6 +154,23 @@ def test_refused(emulated):
     ):
         with pytest.raises(ArgumentValueError):
             call()
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(0, marks=pytest.mark.slow)])
+def test_one_length_for_all(emulated, count):
+    """Arrays of one element, of any shape, are as NumPy has them: the length of every run."""
+    x = np.arange(6, dtype=np.int32).reshape(2, 3)
+    for one in (np.array([count]), np.array(count), np.array([[count]], np.uint8)):
+        equal(cs.repeat(x, one), np.repeat(x, one.ravel()))
+        equal(cs.run_length_decode(x, one, n=2), np.repeat([0, 1], count).astype(np.int32))
+        found = cs.repeat(cs.asarray(x), cs.asarray(one), size=20, n=cs.asarray(np.int64(5)))
+        equal(found.exact(), np.repeat(np.arange(5, dtype=np.int32), count))
+    equal(cs.repeat(x[:0], np.array([3])), x[:0].ravel())
+    for function in (cs.repeat, cs.run_length_decode):
+        with pytest.raises(ArgumentValueError, match="got -1; needs 0"):
+            function(x, np.array([-1]))
+        with pytest.raises(DeviceError, match="NumPy array beside"):
+            function(cs.asarray(x), np.array([2]), size=9)
 
 
 def test_elements_of_numpy_arrays_that_are_refused(emulated):

@@ -149,7 +149,7 @@ def _edges(x: Any, bins: Any, range: Any, weights: Any) -> tuple[np.ndarray, boo
         if uniform and (range is None or isinstance(bins, str)):
             came = f"bins={bins!r} and range={shown(range)} for an array on the device"
             raise ArgumentValueError(explain("range", came, "the first and the last edge", "cs.minmax finds them"))
-        kind = arrays.facts(x)[0].numpy
+        kind = arrays.facts(x, "x")[0].numpy
         x = np.zeros(1, kind)
     if x.dtype.kind not in "iuf":  # bool, and bfloat16, which NumPy does not know
         x = x.astype(np.uint8 if x.dtype.kind == "b" else np.float32)

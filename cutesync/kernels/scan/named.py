@@ -127,7 +127,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
         values, results = (*values, INT64), (*results, INT64)
     sources = tuple(view.dtype for view in inputs)
     operation = Named(Operator(given.name), sources, values, results, backward=given.reverse)
-    rows = None if first is None else start_rows(first, what, results[0])
+    rows = None if first is None else start_rows(first, what, results[0], "a")
     init = given.init if rows is None else 0
     start = None if init is None else start_of((1, init), "init", operation)
     count = counted(given.n, views[-1])

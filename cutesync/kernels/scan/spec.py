@@ -98,14 +98,14 @@ def counted(number: int | None, view: View | None) -> dict[str, Any]:
     return {"n": number, "n_in_memory": view is not None}
 
 
-def start_rows(first: View, what: dict[str, Any], result: DType) -> tuple[int, ...]:
+def start_rows(first: View, what: dict[str, Any], result: DType, name: str = "x") -> tuple[int, ...]:
     """Return the strides along the axes of the inputs of an array of first operands, one for each scan; ``what`` are
-    the fields of ``along``."""
+    the fields of ``along``, and ``name`` the argument that has its lengths."""
     lengths, axis = what["lengths"], what["axis"]
     wanted = () if axis is None else (*lengths[:axis], *lengths[axis + 1 :])
     given = first.shape if axis is not None else first.shape[len(first.shape) if first.size == 1 else 0 :]
     if len(given) > len(wanted) or any(n not in (1, m) for n, m in zip(reversed(given), reversed(wanted))):
-        allowed = f"a shape that broadcasts to {wanted}, that of x without the axis"
+        allowed = f"a shape that broadcasts to {wanted}, that of {name} without the axis"
         raise ArgumentValueError(explain("init", f"an array of shape {first.shape}", allowed))
     if first.dtype is not result:
         raise ArgumentTypeError(explain("init", f"an array of {first.dtype}", f"one of {result}, the result's type"))

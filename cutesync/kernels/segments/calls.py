@@ -79,7 +79,7 @@ class Call:
         if options.init is not None:
             inputs, given, init = with_first(inputs, given, options.init)
             options = options._replace(init=init)
-        self.on_host = arrays.adapter(given[0]) is arrays.NUMPY
+        self.on_host = arrays.adapter(given[0], inputs.names[0]) is arrays.NUMPY
         self.n, count = split(n, self.on_host)
         given = given if count is None else (*given, count)
         self.inputs = _with_heads(inputs, count is not None, self.kind, len(self.heads), self.packed)
@@ -113,7 +113,7 @@ class Call:
         inputs, room = _with_results(self.inputs, count + 1), None
         if out is not None:
             out = _outs(out, inputs.outputs)
-            room = arrays.adapter(out[0], "out").view(out[0]).shape[0:1]
+            room = arrays.view_of(out[0], "out").shape[0:1]
         arguments = self.key(True, equal, equal_nan, (*limits, room), keyed)
         *found, total = call_of(_COUNTING, inputs, arguments, self.given, out, stream)
         keys, values = tuple(found[:count]), tuple(found[count:])

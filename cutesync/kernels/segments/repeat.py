@@ -12,6 +12,7 @@ from ...dtypes import INT64, DType, number, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...runtime import arrays
 from ...runtime.call import Family, Spec, Views, front_end
+from ...runtime.device_array import DeviceArray
 from ...runtime.kernel import KernelSpec, Pointer, Scalar as Number
 from ...runtime.launch import Launch, Run
 from ...runtime.repeat import repeatable
@@ -72,8 +73,8 @@ def run_length_decode(
     ----------
     values : array of any strides of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray,
         DLPack or ``__cuda_array_interface__``, which is flattened in C order.
-    lengths : array of integers of any strides, none of which is negative, of the size of ``values``; or an int, the
-        length of every run.
+    lengths : array of integers of any strides, none of which is negative, of the size of ``values``; or an int or an
+        array of one element, the length of every run.
     size : the length of the result. It must be given, as only the device knows how many elements there are, unless
         arrays are NumPy's, ``lengths`` is an int, or there is ``out``. What lies behind the elements is filled.
     fill_value : a number that fills the result.
@@ -113,9 +114,10 @@ def _repeated(names: tuple[str, str], values: Any, lengths: Any, options: tuple,
     adapter = arrays.adapter(values, names[0])
     on_host = adapter is arrays.NUMPY
     runs, count = split(n, on_host)
+    view, fill = arrays.view_of(values, names[0]), number(fill_value, "fill_value")
+    lengths, stream = _for_each(view.size, lengths, names[1], (adapter, stream))
     alike = isinstance(lengths, (int, np.integer))
     times = integer(lengths, names[1], 0, MAX_LENGTH) if alike else 0
-    view, fill = adapter.view(values), number(fill_value, "fill_value")
     size = size if size is None else integer(size, "size", 0, MAX_LENGTH)
     size = size if out is None else _length(out, size)
     ends, total = (None, min(view.size, view.size if runs is None else runs) * times) if alike else (None, None)
@@ -130,10 +132,25 @@ def _repeated(names: tuple[str, str], values: Any, lengths: Any, options: tuple,
     return found if on_host else Selected(found, count)
 
 
+def _for_each(count: int, lengths: Any, name: str, where: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the lengths of ``count`` runs, which may be given as an array of one element, and the stream. ``where``
+    has the adapter of the values, and the stream."""
+    values, stream = where
+    if isinstance(lengths, (int, np.integer)):
+        return lengths, stream
+    adapter, view = arrays.adapter(lengths, name), arrays.view_of(lengths, name)
+    if view.size != 1 or count == 1 or view.dtype.kind not in "iu":
+        return lengths, stream
+    if adapter is arrays.NUMPY:
+        return lengths.item() if values is adapter else lengths, stream
+    same = DeviceArray(view.ptr, (count,), view.dtype, view.device, lengths, (0,))
+    return same, adapter.stream(view.device) if stream is None else stream
+
+
 def _ends(lengths: Any, name: str, n: int | None, count: Any, stream: Any) -> tuple[Any, int | None]:
     """Return where each run ends, and where the last one does if the host knows. ``count`` is ``n`` on the device."""
     adapter = arrays.adapter(lengths, name)
-    view = adapter.view(lengths)
+    view = arrays.view_of(lengths, name)
     if view.dtype.kind not in "iu":
         raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", "an array of integers"))
     if adapter is not arrays.NUMPY:
@@ -145,7 +162,7 @@ def _ends(lengths: Any, name: str, n: int | None, count: Any, stream: Any) -> tu
 
 def _length(out: Any, size: int | None) -> int:
     """Return the length of ``out``."""
-    shape = arrays.adapter(out, "out").view(out).shape
+    shape = arrays.view_of(out, "out").shape
     if len(shape) != 1 or (size is not None and shape[0] != size):
         allowed = "an array of one axis" if size is None else f"shape ({size},), as size says"
         raise ArgumentValueError(explain("out", f"shape {tuple(shape)}", allowed))

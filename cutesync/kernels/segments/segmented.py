@@ -133,7 +133,7 @@ def _where(x: Any, given: tuple, n: Any, stream: Any) -> tuple[str, Any]:
         return "ranges", _ranges(x, array, n, stream)
     if name != "lengths":
         return name, offsets_on_host(array, n) if name == "offsets" and type(array) is np.ndarray else array
-    kind, _ = arrays.facts(array)
+    kind, _ = arrays.facts(array, "lengths")
     if kind.kind not in "iu":
         raise ArgumentTypeError(explain("lengths", f"an array of {kind}", "an array of integers"))
     if arrays.adapter(array, "lengths") is arrays.NUMPY:
@@ -153,7 +153,7 @@ def _ranges(x: Any, given: tuple, n: Any, stream: Any) -> tuple[Any, Any]:
     if arrays.SHARDED in libraries:
         advice = "give one array of offsets, or lengths"
         raise ArgumentValueError(explain("offsets", "begins and ends, for a Sharded", "arrays of one device", advice))
-    (_, shape), *facts = (arrays.facts(array) for _, array in named)
+    (_, shape), *facts = (arrays.facts(array, name) for name, array in named)
     for (name, _), (kind, extents) in zip(named[1:], facts):
         if kind.name not in OFFSETS:
             raise ArgumentTypeError(explain(name, f"an array of {kind}", ", ".join(OFFSETS)))

@@ -181,8 +181,8 @@ def _extent(x: np.ndarray, axis: Any) -> int:
 
 def _length(out: Any, wanted: Wanted) -> int:
     """Return the capacity of the results, by the first array of ``out``."""
-    library = arrays.adapter(out, "out")
-    shape = out.shape if hasattr(out, "shape") else library.view(out).shape
+    arrays.adapter(out, "out")  # raises for what is no array
+    shape = out.shape if hasattr(out, "shape") else arrays.view_of(out, "out").shape
     if wanted.rows == "apart" and shape:
         return int(shape[-1])
     axes = 1 + wanted.together

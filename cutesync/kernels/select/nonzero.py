@@ -71,7 +71,7 @@ def _together(axes: int) -> Wanted:
 
 
 def _axes(x: Any) -> int:
-    return len(arrays.adapter(x).view(x).shape) if not hasattr(x, "ndim") else x.ndim
+    return len(arrays.view_of(x, "x").shape) if not hasattr(x, "ndim") else x.ndim
 
 
 def _found(wanted: Wanted, x: Any, options: tuple, stream: Stream) -> Any:
