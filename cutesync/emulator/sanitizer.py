@@ -24,7 +24,7 @@ import numpy as np
 
 from . import hints, proxies, route
 from .async_copy import Issue, Side
-from .block import Warp
+from .block import Warp, keys_at
 from .clocks import ACTORS, LANES
 from .fragment import Fragment
 from .lanes import count_nonzero as cnz
@@ -198,8 +198,8 @@ class Sanitizer(Releases):
                 earlier = reads[index]
                 if not _NOTHING.startswith(earlier.tobytes()):
                     self.check(access, f, lanes, region, rows, Earlier(earlier, "read"))
-            base = warp.key_base if lanes is None else warp.key_base[lanes]
-            keys = base + np.array(warp.clock.time << TIME_AT | tail)
+            keys = keys_at(warp.first_actor, warp.clock.time << TIME_AT | tail)
+            keys = keys if lanes is None else keys[lanes]
             shadow.writes[index] = keys if index.ndim == 1 else keys[:, None]
             shadow.written = True
             if strong or shadow.released:
