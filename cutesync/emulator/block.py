@@ -104,10 +104,9 @@ class Warp:
 
     def merge(self, fragment: Fragment) -> None:
         """Join the fragment with those of its warp that are at the same place."""
-        for other in list(self.fragments):
+        for other in [f for f in self.fragments if f.pc == fragment.pc and f is not fragment]:
             states = (other.state, fragment.state)
-            together = other is not fragment and other.pc == fragment.pc and set(states) <= {RUN, CONVERGE}
-            if together and not ((other.lagging or fragment.lagging) and CONVERGE not in states):
+            if set(states) <= {RUN, CONVERGE} and not ((other.lagging or fragment.lagging) and CONVERGE not in states):
                 self.fragments.remove(other)
                 self.machine.schedule.not_ready(other)
                 fragment.set_lanes(fragment.bits | other.bits)
