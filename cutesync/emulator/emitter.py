@@ -307,7 +307,7 @@ class Emitter:
 
     def _store(self, reg: syntax.Reg) -> None:
         local, slot = self.register(reg, "u"), self.program.slot(reg)
-        self.line(f"R[{slot}] = {local}" if self.full else f"R[{slot}] = where(f.mask, {local}, R[{slot}])")
+        self.line(f"R[{slot}] = {local if self.full else self.choice('f.mask', local, f'R[{slot}]')}")
 
     # --- parts that may not run ---------------------------------------------------------------------------------------
 
