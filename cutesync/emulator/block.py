@@ -45,6 +45,12 @@ def _keys(first: int) -> tuple[np.ndarray, np.ndarray]:
     return actors, actors << np.int64(ACTOR_AT)
 
 
+@lru_cache(maxsize=1 << 13)
+def keys_at(first: int, number: int) -> np.ndarray:
+    """The keys of one access by all lanes: ``number`` has its time, scope and instruction."""
+    return _keys(first)[1] + np.array(number)
+
+
 _TRIPLES: dict[str, Callable[[Any], tuple]] = {
     "tid": _threads,
     "ntid": lambda warp: warp.machine.block,
@@ -65,8 +71,8 @@ class Warp:
         self.live = (1 << threads) - 1
         self.identity = 0, index, block.ordinal, (index, block.ordinal)  # for values that do not depend on all of it
         self.clock = WarpClock(block.number, index, block.warp_count, machine.start_of_time)
-        first = (block.number + 1 << BLOCK_AT - ACTOR_AT) + index * ACTORS
-        self.actor_keys, self.key_base = _keys(first)
+        self.first_actor = (block.number + 1 << BLOCK_AT - ACTOR_AT) + index * ACTORS
+        self.actor_keys, self.key_base = _keys(self.first_actor)
         row = index + block.number * 3
         self.read_rows = row % READ_ROWS, row % GLOBAL_ROWS  # for its reads of shared and of global memory
         self.fence_acquires: dict[int, Clock] = {}  # by lane: read by relaxed loads, known after the next fence
@@ -98,10 +104,9 @@ class Warp:
 
     def merge(self, fragment: Fragment) -> None:
         """Join the fragment with those of its warp that are at the same place."""
-        for other in list(self.fragments):
+        for other in [f for f in self.fragments if f.pc == fragment.pc and f is not fragment]:
             states = (other.state, fragment.state)
-            together = other is not fragment and other.pc == fragment.pc and set(states) <= {RUN, CONVERGE}
-            if together and not ((other.lagging or fragment.lagging) and CONVERGE not in states):
+            if set(states) <= {RUN, CONVERGE} and not ((other.lagging or fragment.lagging) and CONVERGE not in states):
                 self.fragments.remove(other)
                 self.machine.schedule.not_ready(other)
                 fragment.set_lanes(fragment.bits | other.bits)
@@ -181,7 +186,7 @@ class Block:
         self.warp_count = -(-threads // 32)
         self.peers: list[Block] = [self]
         self.shared = Region.shared(
-            f"shared memory of block {self.coordinates}", machine.shared_bytes, machine.schedule.poison
+            f"shared memory of block {self.coordinates}", machine.shared_bytes, machine.schedule
         )
         self.special: dict[tuple[str, int], np.ndarray] = {}
         self.named: dict = {}

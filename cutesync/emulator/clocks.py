@@ -32,6 +32,7 @@ TENSOR = ACTORS - 1
 PRECEDING = -1  # no block has this number
 SHARED, GLOBAL, MAPS, SEQUENTIAL = 0, 1, 2, 3
 Table = dict[int, np.ndarray]
+_NONE: tuple[Table, ...] = ({}, {}, {}, {})  # nothing has crossed a proxy fence: clocks share it, and never change it
 
 
 def each(lanes: np.ndarray | None) -> Iterable[int]:
@@ -49,29 +50,38 @@ class Clock:
         invisible: Clock | None = None,
     ):
         self.known: Table = known if known is not None else {}
-        self.proxied: tuple[Table, ...] = proxied if proxied is not None else ({}, {}, {}, {})
+        self.proxied: tuple[Table, ...] = proxied if proxied is not None else _NONE
         self.invisible = invisible
 
     def copy(self) -> Clock:
         invisible = self.invisible.copy() if self.invisible else None
-        return Clock(dict(self.known), tuple(map(dict, self.proxied)), invisible)
+        return Clock(dict(self.known), self._proxied(), invisible)
+
+    def _proxied(self) -> tuple[Table, ...]:
+        """A copy of ``proxied`` that may be changed, or ``_NONE``."""
+        return _NONE if self.proxied is _NONE else tuple(map(dict, self.proxied))
 
     def join(self, other: Clock) -> None:
         _join(self.known, other.known)
-        for mine, theirs in zip(self.proxied, other.proxied):
-            _join(mine, theirs)
+        if other.proxied is not _NONE:
+            if self.proxied is _NONE:
+                self.proxied = ({}, {}, {}, {})
+            for mine, theirs in zip(self.proxied, other.proxied):
+                _join(mine, theirs)
         if other.invisible:
             self.invisible = self.invisible or Clock()
             self.invisible.join(other.invisible)
 
     def without_visibility(self) -> Clock:
         """The same events, known only to be over; those that have crossed a proxy fence still have."""
-        events = Clock(dict(self.known), tuple(map(dict, self.proxied)))
+        events = Clock(dict(self.known), self._proxied())
         if self.invisible:
             events.join(self.invisible)
         return Clock(invisible=events)
 
     def fence_proxy(self, space: int) -> None:
+        if self.proxied is _NONE:
+            self.proxied = ({}, {}, {}, {})
         _join(self.proxied[space], self.known)
         if self.invisible:
             self.invisible.fence_proxy(space)

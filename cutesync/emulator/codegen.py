@@ -35,6 +35,7 @@ def constant_vector(value: int, kind: str, bits: int) -> np.ndarray:
 
 def _namespace() -> dict:
     names = {"__builtins__": gate.BUILTINS, "np": np, "where": lanes.select, "cnz": lanes.count_nonzero}
+    names["copyto"] = lanes.copy_to
     names |= {"STOP": STOP, "ALL": ALL, "NONE": ZERO[1]}
     for kind, types in VIEWS.items():
         names |= {f"{kind}{bits}": dtype for bits, dtype in types.items()}

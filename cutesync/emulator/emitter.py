@@ -169,6 +169,12 @@ class Emitter:
         kind = "n" if raw else "u"
         return kind, *(self.value(o, kind, bits) for o in operands)
 
+    def choice(self, mask: str, a: str, b: str) -> str:
+        """``lanes.select`` of vectors of one type: a new vector, of ``a`` where the mask is true."""
+        found = self.temp(f"{b}.copy()")
+        self.line(f"copyto({found}, {a}, where={mask})")
+        return found
+
     # --- destinations -------------------------------------------------------------------------------------------------
 
     def set(self, reg, expression: str, kind: str = "u", bits: int | None = None) -> None:
@@ -188,7 +194,7 @@ class Emitter:
         if self.guard is not None:
             if kind == "n" and (reg.name, "n") not in self.have:
                 expression, kind = self.call(one_nan, expression), "f"
-            expression = f"where({self.guard}, {expression}, {self.register(reg, kind)})"
+            expression = self.choice(self.guard, expression, self.register(reg, kind))
         name = base if kind == "u" else base + kind
         self.line(f"{name} = {expression}")
         for key in [k for k in self.have if k[0] == reg.name]:
@@ -301,7 +307,7 @@ class Emitter:
 
     def _store(self, reg: syntax.Reg) -> None:
         local, slot = self.register(reg, "u"), self.program.slot(reg)
-        self.line(f"R[{slot}] = {local}" if self.full else f"R[{slot}] = where(f.mask, {local}, R[{slot}])")
+        self.line(f"R[{slot}] = {local if self.full else self.choice('f.mask', local, f'R[{slot}]')}")
 
     # --- parts that may not run ---------------------------------------------------------------------------------------
 

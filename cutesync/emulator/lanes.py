@@ -11,13 +11,13 @@ import numpy as np
 
 _core: Any = getattr(np, "_core", None) or np.core  # type: ignore[attr-defined,unused-ignore]
 count_nonzero = _core.multiarray.count_nonzero
-_copyto = _core.multiarray.copyto
+copy_to = _core.multiarray.copyto
 
 
 def select(mask: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``np.where`` of vectors of one type and shape."""
     out = b.copy()
-    _copyto(out, a, where=mask)
+    copy_to(out, a, where=mask)
     return out
 
 

@@ -120,9 +120,9 @@ class Region:
         return cls(name, 0, data, high=size, initialised=True, writable=False)
 
     @classmethod
-    def shared(cls, name: str, size: int, poison: np.ndarray) -> Region:
-        """Unwritten shared memory of ``size`` bytes at the start of the shared window: it holds ``poison``."""
-        return cls(name, SHARED_START, np.resize(poison, (size + 31) & ~15), high=size, initialised=False)
+    def shared(cls, name: str, size: int, schedule: Any) -> Region:
+        """Unwritten shared memory of ``size`` bytes at the start of the shared window."""
+        return cls(name, SHARED_START, schedule.unwritten((size + 31) & ~15), high=size, initialised=False)
 
     def view(self, width: int, count: int) -> np.ndarray:
         """The bytes as rows of ``count`` elements of ``width`` bytes (flat for one element)."""

@@ -73,7 +73,8 @@ def _words(data: np.ndarray, size: int, units: np.ndarray) -> np.ndarray:
 
 def _first(data: np.ndarray, expected: np.ndarray, size: int, units: np.ndarray) -> list[int]:
     """The first byte of these units that is not what is expected, if there is one."""
-    wrong = (_words(data, size, units) != _words(expected, size, units)).any(1) & units
+    words = _words(data, size, units) != _words(expected, size, units)
+    wrong = (words[:, 0] if words.shape[1] == 1 else words.any(1)) & units
     at = int(wrong.argmax())
     if not wrong[at]:
         return []

@@ -24,7 +24,7 @@ import numpy as np
 
 from . import hints, proxies, route
 from .async_copy import Issue, Side
-from .block import Warp
+from .block import Warp, keys_at
 from .clocks import ACTORS, LANES
 from .fragment import Fragment
 from .lanes import count_nonzero as cnz
@@ -58,7 +58,6 @@ from .shadow import (
 
 Values = tuple[np.ndarray, np.ndarray]
 _ONE = np.array(1)
-_NOTHING = bytes(8192)  # no accesses: the keys of one instruction
 
 
 class Earlier(NamedTuple):
@@ -124,9 +123,10 @@ class Sanitizer(Releases):
                 return bad
         return bad & ~self._morally_strong(keys, blocks, block, scope) if scope else bad
 
-    def of_block(self, keys: np.ndarray, known: np.ndarray | None) -> bool:
-        """Whether all of these accesses, of threads of one block, are known to it. A quick no proves nothing."""
-        if known is None:
+    def known_here(self, warp: Warp, region: Region, keys: np.ndarray) -> bool:
+        """Whether all lanes of a warp know these accesses, which are of its own block alone. A no proves nothing."""
+        known = warp.clock.common.known.get(warp.block.number)
+        if known is None or warp.clock.single or region.base != SHARED_START or not self.alone:
             return False
         return not cnz(known[(keys >> ACTOR_SHIFT) & ACTOR_MASK] < ((keys >> TIME_SHIFT) & TIME_MASK))
 
@@ -156,7 +156,7 @@ class Sanitizer(Releases):
             if shadow.written:
                 index = rows if size == shadow.granule else shadow.index(rows, size)  # may refine the table
                 earlier = shadow.writes[index]
-                if not _NOTHING.startswith(earlier.tobytes()):
+                if cnz(earlier):
                     self.check(access, f, lanes, region, rows, Earlier(earlier, "write"))
             base = warp.key_base if lanes is None else warp.key_base[lanes]
             row = warp.read_rows[region.base > SHARED_START]
@@ -192,14 +192,14 @@ class Sanitizer(Releases):
             index = rows if size == shadow.granule else shadow.index(rows, size)
             if shadow.written:
                 earlier = shadow.writes[index]
-                if not _NOTHING.startswith(earlier.tobytes()):
+                if cnz(earlier):
                     self.check(access, f, lanes, region, rows, Earlier(earlier, "write", values))
             for reads in shadow.reads.values():
                 earlier = reads[index]
-                if not _NOTHING.startswith(earlier.tobytes()):
+                if cnz(earlier):
                     self.check(access, f, lanes, region, rows, Earlier(earlier, "read"))
-            base = warp.key_base if lanes is None else warp.key_base[lanes]
-            keys = base + np.array(warp.clock.time << TIME_AT | tail)
+            keys = keys_at(warp.first_actor, warp.clock.time << TIME_AT | tail)
+            keys = keys if lanes is None else keys[lanes]
             shadow.writes[index] = keys if index.ndim == 1 else keys[:, None]
             shadow.written = True
             if strong or shadow.released:
@@ -233,7 +233,7 @@ class Sanitizer(Releases):
             known = warp.clock.common.known
             if key and earlier.tobytes().count(key.to_bytes(8, "little")) == earlier.size and happened(key, known):
                 return  # one access that all lanes know: the usual case of a stage
-            if region.base == SHARED_START and self.alone and self.of_block(earlier, known.get(warp.block.number)):
+            if self.known_here(warp, region, earlier):
                 return
         own = warp.actor_keys if lanes is None else warp.actor_keys[lanes]
         for clock, positions in warp.clock.groups(lanes):

@@ -6,7 +6,6 @@ Every decision comes from one ``random.Random(seed)``, so policy and seed replay
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
 from typing import Any
@@ -39,6 +38,8 @@ def poison(seed: str) -> np.ndarray:
 class Schedule:
     """One policy with one seed, for one launch."""
 
+    _unwritten = np.zeros(0, np.uint8)
+
     def __init__(self, policy: str = "random", seed: int = 0, resident: int = _RESIDENT):
         if policy not in POLICIES:
             raise ArgumentValueError(explain("policy", repr(policy), "one of " + ", ".join(POLICIES)))
@@ -58,6 +59,12 @@ class Schedule:
         self.copy_chance = {"random": 0.25, "copies_early": 1.0, "copies_late": 0.0, "round_robin": 0.1}.get(
             policy, 0.1 + 0.3 * self.random.random()
         )
+
+    def unwritten(self, size: int) -> np.ndarray:
+        """``size`` bytes of unwritten shared memory."""
+        if len(self._unwritten) != size:
+            self._unwritten = np.resize(self.poison, size)
+        return self._unwritten.copy()
 
     def describe(self) -> str:
         return f"policy={self.policy!r}, seed={self.seed}"
@@ -104,7 +111,7 @@ class Schedule:
         self.queue.append(fragment)
 
     def not_ready(self, fragment) -> None:
-        with contextlib.suppress(ValueError):
+        if fragment in self.queue:
             self.queue.remove(fragment)
 
     def next(self):

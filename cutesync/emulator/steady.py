@@ -105,13 +105,14 @@ def _getter(slots: Sequence[int]) -> Callable[[list], tuple]:
 class Group:
     """The steady values that a segment computes: ``values(f)``. ``addresses``: places of those that address memory."""
 
-    table: dict[tuple, tuple] | None = None  # identities of what goes in -> what comes out, and what went in
+    table: dict[Any, tuple] | None = None  # identities of what goes in -> what comes out, and what went in
     grown = 0  # entries of the table before this schedule
 
     def __init__(self, code: Iterable[Instr], compute: Callable[[Any], tuple], slots: list[int], addresses: list[int]):
         names = [s for instr in code for s in _specials(instr)]
         self.of = any(s.startswith(_OF_THREADS) for s in names) + 2 * any(s.startswith(_OF_BLOCKS) for s in names)
-        self.compute, self.inputs, self.addresses = compute, _getter(slots), addresses
+        self.compute, self.slots, self.addresses = compute, slots, addresses
+        self.inputs = _getter(slots)
 
     def bind(self, kept: Kept) -> Callable[[Any], tuple]:
         compute, inputs, of = self.compute, self.inputs, self.of
@@ -129,7 +130,19 @@ class Group:
                 kept.add(self, key, found)
             return found[0]
 
-        return values
+        def values_of_warp(f):
+            """The same without inputs."""
+            table = self.table
+            if table is None:
+                return compute(f)
+            key = f.warp.identity[of]
+            found = table.get(key)
+            if found is None:
+                found = compute(f), ()
+                kept.add(self, key, found)
+            return found[0]
+
+        return values if self.slots else values_of_warp
 
 
 class Kept:
@@ -167,7 +180,7 @@ class Kept:
                 else:
                     group.grown = len(group.table)
 
-    def add(self, group: Group, key: tuple, found: tuple[tuple[np.ndarray, ...], tuple]) -> None:
+    def add(self, group: Group, key: Any, found: tuple[tuple[np.ndarray, ...], tuple]) -> None:
         values, _ = found
         if group.table is None or self.room < len(values):
             return

@@ -40,7 +40,7 @@ def compare(e, instr):
 def selp(e, instr):
     bits = {"pred": 1}.get(instr.parts[-1]) or int(instr.parts[-1].lstrip("usbf"))
     kind, a, b = e.moved(*instr.args[1:3], bits=bits)
-    e.set(instr.args[0], f"where({e.p(instr.args[3])}, {a}, {b})", kind, bits)
+    e.set(instr.args[0], e.choice(e.p(instr.args[3]), a, b), kind, bits)
 
 
 @handles("slct")
