@@ -1,5 +1,7 @@
-"""Tensor maps that a kernel edits: the fences between an edit and its use, and edits while a copy still reads them. What a
-store reads of a box that ends beyond the tensor."""
+"""Tensor maps that a kernel edits: the fences between an edit and its use, and edits while a copy still reads them.
+
+And what a store reads of a box that ends beyond the tensor.
+"""
 
 import numpy as np
 import pytest
