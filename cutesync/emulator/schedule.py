@@ -123,7 +123,7 @@ class Schedule:
         queue = self.queue
         if self.lags and self.random.random() < 0.95:
             queue = [f for f in queue if not f.lagging] or queue
-        if len(queue) == 1:
+        if len(queue) == 1 and self.policy != "lagging_lane":
             return queue[0]
         fragment = getattr(self, "_" + self.policy, self._any)(queue)
         if len(fragment.warp.fragments) > 1 and self.random.random() < 0.9:
@@ -167,7 +167,7 @@ class Schedule:
 
     def _lagging_lane(self, queue):
         fragment = self._any(queue)
-        if fragment.count > 1 and self.random.random() < 0.1:
+        if fragment.count > 1 and self.random.random() < (0.1 if len(queue) > 1 else 0.4):
             self._lag(fragment)
             return fragment
         keen = [f for f in queue if not f.lagging]

@@ -1,4 +1,7 @@
-"""Tensor maps that a kernel edits: the fences between an edit and its use, and edits while a copy still reads them."""
+"""Tensor maps that a kernel edits: the fences between an edit and its use, and edits while a copy still reads them.
+
+And what a store reads of a box that ends beyond the tensor.
+"""
 
 import numpy as np
 import pytest
@@ -107,3 +110,11 @@ def test_a_bulk_group_covers_what_loads_read_of_their_maps():
         assert found(*steps)[0] == "race"
     written = "@%p1 ld.shared.b32 %r5, [%r2];"
     assert found(LOAD, commit, over.replace(".read", ""), written, WAIT)[0] == "race"
+
+
+@pytest.mark.parametrize("word, kind", [(7, "race"), (8, "")])
+def test_a_store_reads_what_lies_in_the_tensor(word, kind):
+    """Half of the box lies beyond the end: its words in shared memory may change while the copy is under way."""
+    overwrite = f"setp.eq.u32 %p4, %r0, {word};\n    @%p4 st.shared.b32 [%r3], %r11;"
+    steps = "mov.u32 %r11, 8;", STORE, "bar.warp.sync -1;", overwrite, "@%p1 cp.async.bulk.wait_group.read 0;"
+    assert found(*steps)[0] == kind

@@ -57,6 +57,37 @@ def test_a_failing_schedule_is_found_again_by_what_its_report_says(monkeypatch):
     assert str(second.value) == str(first.value)
 
 
+EXCHANGE = """
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, smem;
+    mad.lo.u32 %r2, %r0, 4, %r1;
+    xor.b32 %r3, %r0, 16;
+    mad.lo.u32 %r3, %r3, 4, %r1;
+    st.volatile.shared.b32 [%r2], 0;
+    bar.sync 0;
+    st.volatile.shared.b32 [%r2], %r0;
+    {sync}
+    ld.volatile.shared.b32 %r4, [%r3];
+    mul.wide.u32 %rd0, %r0, 4;
+    add.u64 %rd0, %rd0, %a0;
+    st.global.b32 [%rd0], %r4;"""
+
+
+@pytest.mark.parametrize("sync, kinds", [("", {"", "mismatch"}), ("bar.warp.sync -1;", {""})])
+def test_lanes_of_a_lone_warp_fall_behind(sync, kinds):
+    """Volatile accesses are no race; without a barrier between them a lane may see what the other stores too late."""
+    found = set()
+    for seed in range(16):
+        out = np.zeros(32, np.int32)
+        launch(
+            kernel_text(EXCHANGE.format(sync=sync), 1, shared=128),
+            out,
+            settings=emulator.Settings("lagging_lane", seed, 1),
+        )
+        found.add("" if np.array_equal(out, np.arange(32) ^ 16) else "mismatch")
+    assert found == kinds
+
+
 def test_one_compiled_function_runs_many_times_with_new_arguments():
     a, c = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     kernel = emulator.compile_for_emulator(basic.add, a, a, c, 64)

@@ -137,7 +137,8 @@ def start_store(
     ``wanted`` is what they asked for; ``map_at`` the address of the tensor map.
     """
     warp = operation.warp
-    announce_read(operation, source)
+    if target is not None:  # elements of the box that lie outside the tensor are not copied
+        announce_read(operation, source if keep is None else Side(source.region, source.offsets[keep], source.unit))
     if map_at is not None:
         announce_map_read(operation, map_at)
     operation.blocks.add(warp.block.number)

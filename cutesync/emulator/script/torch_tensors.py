@@ -27,6 +27,7 @@ CPU = torch.device("cpu")
 _KDL_CUDA = 2
 _DEVICE_OF_TENSOR, _DEVICE_OF_MANAGED = 8, 40  # offsets of the device type in DLTensor, DLManagedTensorVersioned
 _UNWRITTEN = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
+_WIDE = ("mm", "bmm", "addmm", "baddbmm")  # products with ``out_dtype``, which torch has for the device only
 _strict = [False]  # whether kernels must write fresh tensors before they read them (--initcheck)
 
 
@@ -76,6 +77,20 @@ def _missing_gradient() -> bool:
     return any(on_device(x) for x in saved if x is not None)
 
 
+def _wide_product(func: Any) -> Callable:
+    """The operator itself, or for a product with ``out_dtype`` the one of operands of that type."""
+    name, _, overload = func.__name__.partition(".")
+    if name not in _WIDE or overload not in ("dtype", "dtype_out"):
+        return func
+
+    def run(*args: Any, out: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor:
+        *operands, wanted = args
+        result = getattr(torch, name)(*(x.to(wanted) for x in operands), **kwargs)
+        return result if out is None else out.copy_(result)
+
+    return run
+
+
 class OperatorMode(TorchDispatchMode):
     """Keeps the results of operators on device tensors in device memory."""
 
@@ -86,7 +101,7 @@ class OperatorMode(TorchDispatchMode):
         for x in there:
             if not func.is_view:
                 heap.initialised(x.data_ptr())
-        result = func(*args, **kwargs)
+        result = _wide_product(func)(*args, **kwargs)
         cuda = bool(there) or (not given and _missing_gradient())
         target = _targets.names[-1] if _targets.names else "cuda" if cuda else "cpu"
         if target == "cpu":

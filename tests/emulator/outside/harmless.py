@@ -26,10 +26,6 @@ HARMLESS = {
     ("sgemm.py", "no named barrier", 2): _LAST,
     ("quack_gemm.py", "no wait_group", 0): f"{_FEW} (a tile ends with a wait for all stores)",
     ("quack_gemm.py", "no named barrier", 15): _FREE,
-    ("quack_symmetric.py", "no proxy fence", 0): (
-        "the loading warp, which also asks for tiles, fences after it has learnt of this read (with K = 128, where it "
-        "learns of it later, the fault is reported)"
-    ),
     ("forward.py", "no named barrier", 3): _ROWS,
     ("backward.py", "no wait_group", 2): (
         "the loading warp waits for the stage of Q first, which is released after a wait for all products"

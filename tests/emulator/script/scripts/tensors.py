@@ -19,6 +19,10 @@ assert torch.empty(3, device="cuda").isnan().all()
 layer = torch.nn.Linear(8, 8).cuda()
 layer(x.detach()).sum().backward()
 assert layer.weight.grad.is_cuda
+narrow, space = torch.ones(2, 4, 4, device="cuda", dtype=torch.bfloat16), torch.zeros(2, 4, 4, device="cuda")
+wide = torch.mm(narrow[0], narrow[1], out_dtype=torch.float32)  # torch has it for the device only
+assert torch.bmm(narrow, narrow, out_dtype=torch.float32, out=space) is space and space.dtype == wide.dtype
+assert wide.is_cuda and (wide == 4).all() and (space == 4).all()
 
 
 class Double(torch.autograd.Function):
