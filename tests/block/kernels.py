@@ -10,9 +10,9 @@ from cutlass import Int32, Int64
 import cutesync as cs
 from cutesync import block
 
+from ..cases import SCHEDULES
 from ..compiled import check
 
-SCHEDULES = 20
 FORMS = (
     "heads",
     "heads predecessor",

@@ -12,11 +12,10 @@ import cutesync as cs
 from cutesync.kernels.flags import plan, policy, strided_policy
 from cutesync.runtime import call as calls
 
-from ..cases import same
+from ..cases import SCHEDULES, same
 from ..faults import RESULT, Bench, each, every, first, op
 from .cases import keys
 
-SCHEDULES = 20
 INDEXED = lambda a, b, index: (a != b) & (index % 5 != 2)  # noqa: E731
 
 # name: call, dtype, shape, options, (unroll, warps)

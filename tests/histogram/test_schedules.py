@@ -12,28 +12,29 @@ from cutesync import reference
 from cutesync.runtime import device
 
 from .. import faults
+from ..cases import SCHEDULES
 from ..faults import each, every
 from .kernels import KERNELS, force
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in KERNELS])
-def test_agrees_under_twenty_schedules(name, monkeypatch):
+def test_agrees_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)
     x = np.random.default_rng(1).integers(-2, 70, 1603)
-    with cs.emulate(schedules=20, seed=3) as ran:
+    with cs.emulate(schedules=SCHEDULES, seed=3) as ran:
         found = cs.bincount(cs.asarray(x), length=60)
-        assert ran.launches == 40
+        assert ran.launches == 2 * SCHEDULES
     assert np.array_equal(found, np.bincount(x[(x >= 0) & (x < 60)], minlength=60))
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in KERNELS])
-def test_sums_have_the_same_bits_under_twenty_schedules(name, monkeypatch):
+def test_sums_have_the_same_bits_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)
     rng = np.random.default_rng(4)
     x, w = rng.integers(-2, 70, (7, 229)), rng.standard_normal((7, 229)) * np.exp(20 * rng.standard_normal((7, 229)))
-    with cs.emulate(schedules=20, seed=3) as ran:
+    with cs.emulate(schedules=SCHEDULES, seed=3) as ran:
         found = cs.histogram(cs.asarray(x).T, 60, (0, 60), weights=cs.asarray(w).T)[0]
-        assert ran.launches == 80
+        assert ran.launches == 4 * SCHEDULES
     wanted = reference.histogram(x, 60, (0, 60), weights=w)[0]
     assert np.asarray(found).tobytes() == wanted.tobytes()
 

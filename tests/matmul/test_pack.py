@@ -12,6 +12,7 @@ from cutesync.kernels.matmul.pack_plan import make_pack
 from cutesync.kernels.matmul.problem import PackJob
 from cutesync.runtime import device, device_array, emulated, workspace
 
+from ..cases import SCHEDULES
 from ..faults import RESULT, Bench, every, only, op
 from .support import SMALL, agrees, multiplied, operand
 
@@ -49,7 +50,7 @@ def test_any_strides(items, rows, inner, first, transposed, size):
         .astype(f"uint{8 * size}")
     )
     wanted = np.lib.stride_tricks.as_strided(x[first:], (items, rows, inner), [s * size for s in strides])
-    with cs.emulate(schedules=20 if items == 2 else 1):
+    with cs.emulate(schedules=SCHEDULES if items == 2 else 1):
         got = packed(x, first, (items, rows, inner), strides)[:, :, 0]
     assert np.array_equal(got[:, :, :inner], wanted) and not got[:, :, inner:].any()
 
@@ -97,7 +98,7 @@ def test_nothing_beside_the_array_is_read(rows, inner, pitch, size):
     """Rows that begin anywhere in a vector: far apart, backwards, side by side, in one another; of less than a vector,
     and a single one."""
     for skew in range(0, 16, size):
-        check_at_edges(size, rows, inner, pitch, skew, schedules=20 if skew == 8 and inner == 301 else 1)
+        check_at_edges(size, rows, inner, pitch, skew, schedules=SCHEDULES if skew == 8 and inner == 301 else 1)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -16,8 +16,8 @@ from cutesync.kernels.matmul.terms import TermsSpec
 from cutesync.runtime import device
 from cutesync.runtime.view import View
 
-from ..cases import with_slow
-from .support import QUICK, SCHEDULES, SMALL, agrees_under_schedules, choose, integers, multiplied, operand
+from ..cases import SCHEDULES, with_slow
+from .support import QUICK, SMALL, agrees_under_schedules, choose, integers, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 

@@ -12,7 +12,7 @@ from cutesync.kernels.scan.policy import choose
 from cutesync.kernels.scan.problem import SMS, Problem
 from cutesync.kernels.scan.ragged_column_policy import RaggedColumnPolicy, across
 
-from ..cases import data, matrices, matrix, same, scanned
+from ..cases import SCHEDULES, data, matrices, matrix, same, scanned
 from .kernels import force, ragged_columns
 
 SMEM, RESERVED = 228 << 10, 1 << 10  # bytes of an SM, and those of them that each block takes for itself
@@ -80,7 +80,7 @@ def test_order_under_hostile_schedules(reverse, monkeypatch):
     """Products of matrices, whose operands must stay in order; two blocks take tiles in turn."""
     x = matrices((61, 19), "uint16")
     force(monkeypatch, ragged_columns(8, 4, 2, 3, 2))
-    with cs.emulate(schedules=20, seed=7):
+    with cs.emulate(schedules=SCHEDULES, seed=7):
         found = cs.scan(cs.asarray(x), matrix, axis=0, reverse=reverse)
     same(np.asarray(found), scanned(x.astype(np.int32), matrix, axis=0, reverse=reverse).astype(np.uint16))
 

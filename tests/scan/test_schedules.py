@@ -6,10 +6,10 @@ import pytest
 import cutesync as cs
 from cutesync import emulator
 
-from ..cases import adjacent, bicyclic, brackets, data, same, scanned, segments
+from ..cases import SCHEDULES, adjacent, bicyclic, brackets, data, same, scanned, segments
 from .kernels import KERNELS, force, pipeline
 
-SCHEDULES, QUICK = 20, 9  # in the slow tests, and in the others: each policy once
+QUICK = 9  # schedules of the tests that are not slow: each policy once
 # what: (data, operator, options)
 WHAT = {
     "sum": (lambda shape, axis: data(shape, "int32"), "add", {}),

@@ -13,7 +13,7 @@ from cutesync.runtime import call
 from cutesync.runtime.launch import in_turn
 
 from .. import faults
-from ..cases import adjacent, bicyclic, brackets, data, everywhere, same, scanned, segments, with_slow
+from ..cases import SCHEDULES, adjacent, bicyclic, brackets, data, everywhere, same, scanned, segments, with_slow
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ CASES = {
 )
 def test_agrees_under_hostile_schedules(name, small_tiles):
     x, op, options, launches = CASES[name]
-    with cs.emulate(schedules=20, seed=4) as ran:
+    with cs.emulate(schedules=SCHEDULES, seed=4) as ran:
         got = cs.scan(cs.asarray(x), op, algorithm="tiered", **options)
-    assert ran.launches == 20 * launches
+    assert ran.launches == SCHEDULES * launches
     same(got, scanned(x, op, **options), name)
 
 

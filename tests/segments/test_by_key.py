@@ -13,7 +13,7 @@ from cutesync.kernels.segments import spec
 from cutesync.runtime import call
 
 from .. import states
-from ..cases import DTYPES, numpy_dtype
+from ..cases import DTYPES, SCHEDULES, numpy_dtype
 from ..select.test_agreement import equal
 from .kernels import KERNELS, force
 from .reference import heads_of, keys_of, reduced, scanned, slices
@@ -139,14 +139,14 @@ def test_capacities_and_lengths_on_the_device(small):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
-def test_agrees_under_twenty_schedules(name, monkeypatch):
+def test_agrees_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)
     keys, x = keys_of(1291, 60, "int16"), numbers(1291)
     heads = heads_of(keys)
-    with cs.emulate(schedules=20, seed=8) as ran:
+    with cs.emulate(schedules=SCHEDULES, seed=8) as ran:
         found = cs.reduce_by_key(cs.asarray(keys), cs.asarray(x), size=300)
         scan = cs.scan_by_key(cs.asarray(keys), cs.asarray(x), reverse=True)
-    assert ran.launches == 40
+    assert ran.launches == 2 * SCHEDULES
     equal(found.values, np.append(reduced(heads, [x])[0], np.zeros(300 - heads.sum(), np.int32)))
     equal(scan, *scanned(heads, [x], reverse=True))
 

@@ -14,7 +14,7 @@ from cutesync.kernels.segments import ranges_policy
 from cutesync.kernels.segments.calls import OFFSETS
 
 from .. import faults, states
-from ..cases import numpy_dtype
+from ..cases import SCHEDULES, numpy_dtype
 from ..select.test_agreement import equal
 from .kernels import RANGES, force_ranges
 from .reference import SUM
@@ -187,10 +187,10 @@ def test_places_outside_the_array(small):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RANGES)
-def test_agrees_under_twenty_schedules(name, monkeypatch):
+def test_agrees_under_hostile_schedules(name, monkeypatch):
     force_ranges(monkeypatch, name)
     x, pair, apart = np.arange(500, dtype=np.int16), overlapping(500, 90), disjoint(500, 90)
-    with cs.emulate(schedules=20, seed=8):
+    with cs.emulate(schedules=SCHEDULES, seed=8):
         found = cs.segmented_reduce(cs.asarray(x), offsets=on_device(pair))
         scan = cs.segmented_scan(cs.asarray(x), offsets=on_device(apart), reverse=True)
     equal(found, *reduced([x], pair))

@@ -11,7 +11,7 @@ import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
 from .. import states
-from ..cases import numpy_dtype
+from ..cases import SCHEDULES, numpy_dtype
 from ..select.test_agreement import equal
 from .kernels import KERNELS, force
 from .reference import SUM, reduced, scanned
@@ -143,10 +143,10 @@ def test_results_of_heads_and_keys_in_arrays_of_the_caller(small, room):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
-def test_agrees_under_twenty_schedules(name, monkeypatch):
+def test_agrees_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)
     x, offsets = np.arange(1291, dtype=np.int16), offsets_of(1291, 400)
-    with cs.emulate(schedules=20, seed=8):
+    with cs.emulate(schedules=SCHEDULES, seed=8):
         found = cs.segmented_reduce(cs.asarray(x), offsets=cs.asarray(offsets))
         scan = cs.segmented_scan(cs.asarray(x), offsets=cs.asarray(offsets), reverse=True)
     equal(found, *reduce_all([x], offsets))

@@ -11,7 +11,7 @@ import cutesync as cs
 from cutesync.errors import ArgumentValueError
 
 from .. import faults, states
-from ..cases import DTYPES, numpy_dtype
+from ..cases import DTYPES, SCHEDULES, numpy_dtype
 from ..select.test_agreement import equal
 from .kernels import KERNELS, force
 from .reference import heads_of, keys_of, reduced, scanned
@@ -96,10 +96,10 @@ def test_masks_states_and_lengths_on_the_device(small):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
-def test_agrees_under_twenty_schedules(name, monkeypatch):
+def test_agrees_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)
     keys, x, offsets = keys_of(1300, 60, "int16").reshape(26, 50), columns("int16"), offsets_of(1300, 400)
-    with cs.emulate(schedules=20, seed=8):
+    with cs.emulate(schedules=SCHEDULES, seed=8):
         scan = cs.scan_by_key(cs.asarray(keys).T, cs.asarray(x).T, reverse=True)
         found = cs.segmented_reduce(cs.asarray(x).T, offsets=cs.asarray(offsets))
     equal(scan, *scanned(heads_of(keys.T.ravel()), [x.T.ravel()], reverse=True))

@@ -11,7 +11,7 @@ import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
 from .. import faults
-from ..cases import data
+from ..cases import SCHEDULES, data
 from .kernels import KERNELS, bits_of, force
 from .test_agreement import equal, slow
 from .test_runs import check, heads_of, of_runs
@@ -168,11 +168,11 @@ def test_numpy_arrays_and_segments(small):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
-def test_agrees_under_twenty_schedules(name, monkeypatch):
+def test_agrees_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)
     x = sample((5, 291), "int16")
     parts = [of_runs(row, heads_of(row)) for row in x]
-    with cs.emulate(schedules=20, seed=3):
+    with cs.emulate(schedules=SCHEDULES, seed=3):
         packed = cs.run_length_encode(cs.asarray(x), axis=1, packed=True).exact()
         apart = cs.run_length_encode(cs.asarray(x), axis=1, size=200, fill_value=7)
     values, lengths = ([part[k] for part in parts] for k in (0, 3))
@@ -218,10 +218,10 @@ def test_partitions_of_strided_and_several_arrays(small):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
-def test_partitions_agree_under_twenty_schedules(name, monkeypatch):
+def test_partitions_agree_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)
     x, mask = data(1291, "int16"), np.random.default_rng(3).random(1291) < 0.4
-    with cs.emulate(schedules=20, seed=3):
+    with cs.emulate(schedules=SCHEDULES, seed=3):
         found = cs.partition(cs.asarray(x), cs.asarray(mask), indices=True)
     equal(found.values, partitioned(x, mask))
     equal(found.indices, partitioned(np.arange(1291), mask))

@@ -8,6 +8,7 @@ import pytest
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError
 
+from ..cases import SCHEDULES
 from .kernels import KERNELS, force
 from .test_agreement import equal, slow
 
@@ -106,10 +107,10 @@ def test_results_of_a_given_size_and_lengths_on_the_device(small):
 
 
 @pytest.mark.parametrize("name", [name if name == "three blocks" else slow(name) for name in KERNELS])
-def test_agrees_under_twenty_schedules(name, monkeypatch):
+def test_agrees_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)
     x = runs(1291, 6, "int16")
-    with cs.emulate(schedules=20, seed=8):
+    with cs.emulate(schedules=SCHEDULES, seed=8):
         found = everything(cs.asarray(x))
     check(found.exact(), of_runs(x, heads_of(x)))
 

@@ -8,10 +8,8 @@ import pytest
 import cutesync as cs
 from cutesync import emulator
 
-from ..cases import data
+from ..cases import SCHEDULES, data
 from .kernels import KERNELS, bits_of, force
-
-SCHEDULES = 20
 
 
 def odd(value, index):
@@ -34,7 +32,7 @@ WHAT = {
         for what in WHAT
     ],
 )
-def test_agrees_under_twenty_schedules(name, what, monkeypatch):
+def test_agrees_under_hostile_schedules(name, what, monkeypatch):
     force(monkeypatch, name)
     x, mask = data(1291, "int16"), np.random.default_rng(1).random(1291) < 0.4
     where, options = WHAT[what](mask)

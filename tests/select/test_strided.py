@@ -11,7 +11,7 @@ import cutesync as cs
 from cutesync.errors import ArgumentValueError
 
 from .. import faults
-from ..cases import DTYPES, data
+from ..cases import DTYPES, SCHEDULES, data
 from .kernels import KERNELS, bits_of, force
 from .test_agreement import equal, slow
 from .test_runs import check, heads_of, of_runs
@@ -145,10 +145,10 @@ def test_results_that_lie_apart(small, dtype):
 
 
 @pytest.mark.parametrize("name", [name if name == "two blocks" else slow(name) for name in KERNELS])
-def test_agrees_under_twenty_schedules(name, monkeypatch):
+def test_agrees_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)
     x = sparse((33, 40), "int16")
-    with cs.emulate(schedules=20, seed=3):
+    with cs.emulate(schedules=SCHEDULES, seed=3):
         values, lengths = cs.run_length_encode(cs.asarray(x).T).exact()
     wanted = of_runs(x.T.ravel(), heads_of(x.T.ravel()))
     check((values, lengths), (wanted[0], wanted[3]))

@@ -12,7 +12,7 @@ from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.kernels.select import three
 from cutesync.runtime import call
 
-from ..cases import DTYPES, data, numpy_dtype
+from ..cases import DTYPES, SCHEDULES, data, numpy_dtype
 from .kernels import bits_of
 from .test_agreement import equal, slow
 
@@ -87,10 +87,10 @@ def test_strided_and_several_arrays(small, dtype):
 
 
 @pytest.mark.slow
-def test_agrees_under_twenty_schedules(monkeypatch):
+def test_agrees_under_hostile_schedules(monkeypatch):
     force(monkeypatch)
     x = data(1500, "int32")
-    with cs.emulate(schedules=20, seed=3):
+    with cs.emulate(schedules=SCHEDULES, seed=3):
         found = cs.partition3(cs.asarray(x), lambda v: v > 3, lambda v: v < -3)
     values, counts = parted(x, x > 3, x < -3)
     equal(found.values, values)

@@ -6,10 +6,9 @@ import pytest
 from cutesync import emulator
 
 from .. import faults
+from ..cases import SCHEDULES
 from . import kernels_queue as kernels
 from .cases import queue
-
-SCHEDULES = 20
 
 
 def zeros(n, dtype=np.int32):

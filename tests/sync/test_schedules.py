@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from .. import faults
+from ..cases import SCHEDULES
 from ..compiled import check
 from . import kernels
 from .cases import KERNELS, WAYS, zeros
-
-SCHEDULES = 20
 
 
 @pytest.mark.parametrize("name", [*KERNELS, *WAYS])
