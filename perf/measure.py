@@ -12,7 +12,8 @@ us when first in a round, 9.0 when third).
 
 Before each sample a spin kernel holds the stream until the host has enqueued everything, so no host time is measured.
 If the host was too slow, the sample is taken again with a longer hold. A call for which that does not help waits for
-the GPU itself: it is timed without a hold, host time included, and its samples are counted as ``starved``.
+the GPU itself: it is timed without a hold, host time included, and its samples are counted as ``starved``. So is one
+that says so by an attribute ``waits``: its work runs on another stream, which nothing holds.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Timer:
             call()
             seconds.append(time.perf_counter() - begin)
         self.gpu.stream.synchronize()
-        contestant.hold = min(max(contestant.hold, 3e6 * min(seconds)), MOST_HOLD_US)
+        waits = getattr(contestant.calls[0], "waits", False)
+        contestant.hold = 0.0 if waits else min(max(contestant.hold, 3e6 * min(seconds)), MOST_HOLD_US)
 
     def sample(self, contestant: Contestant, call, hot: bool) -> tuple[float, bool]:
         """Microseconds of one call, and whether the stream ran dry before the call was enqueued."""
