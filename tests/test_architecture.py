@@ -1,6 +1,7 @@
 """The rules of the house, and the exercise of cutesync/ARCHITECTURE.md: a family that consists of one folder."""
 
 import ast
+import fnmatch
 import functools
 import re
 from pathlib import Path
@@ -31,6 +32,13 @@ def functions():
         for node in ast.walk(parsed(path)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield path, node
+
+
+def test_every_folder_of_tests_is_collected(request):
+    folders = {part for path in SOURCES if path.name.startswith("test_") for part in path.relative_to(ROOT).parts[:-1]}
+    passed_over = request.config.getini("norecursedirs")
+    assert {"tests", "dist"} <= folders
+    assert not [folder for folder in folders if any(fnmatch.fnmatch(folder, pattern) for pattern in passed_over)]
 
 
 @pytest.fixture
