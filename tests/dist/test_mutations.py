@@ -23,6 +23,9 @@ KERNELS = {
     "counted seam": 50,
     "segments": 50,
 }  # elements
+# Of fewer than 1000 elements: the kernels as they are, and the faults. Some need a device that is a call ahead of one
+# that still reads, which few orders bring about.
+SCHEDULES = {"right": 18, "faults": 90}
 
 
 @functools.cache
@@ -31,7 +34,8 @@ def bench(name: str) -> Bench:
     x = np.arange(KERNELS[name], dtype=np.int32)
 
     def right() -> bool:
-        with device.forced("emulator"), cs.emulate(schedules=18 if x.size < 1000 else 4, seed=5, devices=2):
+        schedules = SCHEDULES["right"] if x.size < 1000 else 4
+        with device.forced("emulator"), cs.emulate(schedules=schedules, seed=5, devices=2):
             group = Group.local()
             parts = [[group.put(x + rank + 5 * turn, rank) for rank in range(2)] for turn in range(4)]
             wanted = [2 * x + 1 + 10 * turn for turn in range(4)]
@@ -142,6 +146,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_planted_fault_is_found(fault):
+def test_every_planted_fault_is_found(fault, monkeypatch):
     name, edit, kinds = FAULTS[fault]
-    bench(name).check(edit, kinds)
+    made = bench(name)
+    monkeypatch.setitem(SCHEDULES, "right", SCHEDULES["faults"])
+    made.check(edit, kinds)
