@@ -4,32 +4,43 @@ The DSL remembers types by the context in which it made them (``lru_cache_ir``).
 them again, but they keep its whole context, one to ten megabytes, until 128 others have taken their places. So a
 process that compiles many kernels would grow by hundreds of contexts. What cycles of objects keep waits for Python's
 collector, which large processes call rarely, and what is freed lies in pieces, which glibc keeps: test processes grew
-to 18 GB. So both are asked for, now and then.
+to 18 GB. So both are asked for when a process has grown; in one with millions of objects this takes seconds.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import itertools
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 _known: tuple[int, list[Callable[[], None]]] = 0, []  # modules that were loaded, and the caches found in them
-_count = itertools.count(1)
-RETURN_EACH = 32  # compilations
+_size = 0  # bytes of this process after memory was returned, or after its first compilation
+MOST_GROWTH = 256 << 20  # bytes, until memory is returned
 
 
 def forget() -> None:
-    """Empty these caches, and now and then return freed memory to the system. Nothing may be compiled meanwhile."""
-    global _known
+    """Empty these caches, and return freed memory to the system if this process has grown. Nothing may be compiled
+    meanwhile."""
+    global _known, _size
     if _known[0] != len(sys.modules):
         _known = len(sys.modules), list(_caches())
     for clear in _known[1]:
         clear()
-    if next(_count) % RETURN_EACH == 0:
+    size = _resident()
+    if not _size:
+        _size = size
+    elif size > _size + MOST_GROWTH:
         _return_memory()
+        _size = _resident()
+
+
+def _resident() -> int:
+    """Return the bytes of memory that this process has."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def _return_memory() -> None:

@@ -42,3 +42,18 @@ def test_the_host_engine_goes_with_its_function():
     del compiled
     gc.collect()
     assert calls() is None
+
+
+def test_memory_is_returned_where_a_process_has_grown(monkeypatch):
+    calls = []
+    sizes = iter([100, 350, 400, 120, 300, 390, 130])
+    monkeypatch.setattr(contexts, "_size", 0)
+    monkeypatch.setattr(contexts, "MOST_GROWTH", 256)
+    monkeypatch.setattr(contexts, "_resident", lambda: next(sizes))
+    monkeypatch.setattr(contexts, "_return_memory", lambda: calls.append(1))
+    found = []
+    for _ in range(5):
+        contexts.forget()
+        found.append(len(calls))
+    assert found == [0, 0, 1, 1, 2]
+    assert list(sizes) == []
