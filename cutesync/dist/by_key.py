@@ -79,12 +79,12 @@ class ByKeyPlan:
     def __init__(self, spec: SegmentsSpec, xs: tuple[Sharded, ...]) -> None:
         first, operation = xs[0], spec.operation
         self.group, self.full = first.group, full_ranks(first)
-        self.keys = len(spec.heads.sources)
+        self.keys, self.keyed = len(spec.heads.sources), spec.keyed
         between = operation.of_pass(0, 2)
         self.finished = spec.start is None and operation.finish is None and operation.results == between.results
         outputs = self.keys + len(between.results) + 1
         self.call = _part_front_end(len(xs), outputs)
-        self.key = (Key(replace(spec, operation=between, start=None), not self.finished),)
+        self.key = (Key(replace(spec, operation=between, start=None, keyed=True), not self.finished),)
         self.finish = _finish_front_end(len(between.results), len(operation.results))
         self.finish_key = (Key(operation.of_pass(1, 2), spec.start),)
         take = sum(1 << rank for rank in self.full)
@@ -116,7 +116,7 @@ class ByKeyPlan:
                     one = self.finish(self.finish_key, x, None, stream if explicit else None, tuple(others))
                     values[rank] = one if isinstance(one, tuple) else (one,)
         counts, offsets, totals = zip(*numbers)
-        results = [(*made[: self.keys], *own) for made, own in zip(found, values)]
+        results = [(*(made[: self.keys] if self.keyed else ()), *own) for made, own in zip(found, values)]
         ragged = [Ragged(Sharded.of_results(self.group, parts, 0), counts, offsets) for parts in zip(*results)]
         return *ragged, Sharded.of_results(self.group, totals, None)
 

@@ -32,13 +32,13 @@ def kinds(monkeypatch) -> list:
     return made
 
 
-SLOW = [pytest.param(*of, marks=pytest.mark.slow) for of in ((2, 20), (4, 2), (8, 1))]
+SLOW = [pytest.param(*of, marks=pytest.mark.slow) for of in ((2, 20), (4, 2), (5, 1))]
 
 
 @pytest.mark.parametrize("size, schedules", [(2, 2), *SLOW])
 def test_products_in_flight(size, schedules, monkeypatch):
     plans = kinds(monkeypatch)
-    if size == 8:  # launches whose threads may know of each other take memory by the square of their number
+    if size > 4:  # launches whose threads may know of each other take memory by the square of their number
         monkeypatch.setattr(overlap, "HALVES", 1)
     a, b, (rows, k, columns) = matrices(size, size)
     with cs.emulate(devices=size, schedules=schedules):
@@ -48,9 +48,9 @@ def test_products_in_flight(size, schedules, monkeypatch):
         out = group.shard(np.zeros((a.shape[0], b.shape[1]), np.float16), 1, columns)
         with group.together():
             found = [(cs.matmul(*along_k, alpha=2), 2 * (a @ b))]
-            if size < 8:
+            if size < 5:
                 found += [(cs.matmul(by_rows, by_columns, out=out), a @ b)]
-        assert size == 8 or found[-1][0] is out
+        assert size > 4 or found[-1][0] is out
         assert all(np.array_equal(np.asarray(y), wanted) for y, wanted in found)
     assert [type(plan) for plan in plans] == [overlap.RingPlan, overlap.GatherPlan][: len(found)]
 
