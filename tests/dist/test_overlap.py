@@ -32,14 +32,13 @@ def kinds(monkeypatch) -> list:
     return made
 
 
-SLOW = [pytest.param(*of, marks=pytest.mark.slow) for of in ((2, 20), (4, 2), (5, 1))]
+# Launches whose threads may know of each other take memory by the square of their number: 20 GB with eight devices.
+SLOW = [pytest.param(*of, marks=pytest.mark.slow) for of in ((2, 9), (3, 1))]
 
 
 @pytest.mark.parametrize("size, schedules", [(2, 2), *SLOW])
 def test_products_in_flight(size, schedules, monkeypatch):
     plans = kinds(monkeypatch)
-    if size > 4:  # launches whose threads may know of each other take memory by the square of their number
-        monkeypatch.setattr(overlap, "HALVES", 1)
     a, b, (rows, k, columns) = matrices(size, size)
     with cs.emulate(devices=size, schedules=schedules):
         group = Group.local()
@@ -47,12 +46,10 @@ def test_products_in_flight(size, schedules, monkeypatch):
         along_k = group.shard(a, 1, k), group.shard(b, 0, k)
         out = group.shard(np.zeros((a.shape[0], b.shape[1]), np.float16), 1, columns)
         with group.together():
-            found = [(cs.matmul(*along_k, alpha=2), 2 * (a @ b))]
-            if size < 5:
-                found += [(cs.matmul(by_rows, by_columns, out=out), a @ b)]
-        assert size > 4 or found[-1][0] is out
+            found = [(cs.matmul(*along_k, alpha=2), 2 * (a @ b)), (cs.matmul(by_rows, by_columns, out=out), a @ b)]
+        assert found[-1][0] is out
         assert all(np.array_equal(np.asarray(y), wanted) for y, wanted in found)
-    assert [type(plan) for plan in plans] == [overlap.RingPlan, overlap.GatherPlan][: len(found)]
+    assert [type(plan) for plan in plans] == [overlap.RingPlan, overlap.GatherPlan]
 
 
 @pytest.mark.slow

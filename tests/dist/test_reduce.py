@@ -23,7 +23,7 @@ NAMED = {
     "argmin": (cs.argmin, np.argmin),
     "argmax": (cs.argmax, np.argmax),
 }
-SIZES = [2, pytest.param(4, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+SIZES = [2, pytest.param(8, marks=pytest.mark.slow)]
 
 
 def lengths(random, total: int, parts: int) -> list[int]:

@@ -9,7 +9,7 @@ from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
 from .test_reduce import lengths
 
-SIZES = [2, pytest.param(4, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+SIZES = [2, pytest.param(8, marks=pytest.mark.slow)]
 TYPES = ("int8", "float16", "float32", "int64", "bool")
 
 
