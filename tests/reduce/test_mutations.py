@@ -43,18 +43,19 @@ def bench(name: str) -> Bench:
 
 
 BARRIER, COUNTER = op(r"bar\.sync"), r"atom\.global\.add"
+UNORDERED = {"race", "uninitialised"}  # of shared memory, as the reader or the writer comes first
 PUBLISHED, READ = r"st\.relaxed\.gpu\.global\.b64", r"ld\.relaxed\.gpu\.global\.b64"
 FAULTS = {
-    "no barrier in the block": ("one block", first(BARRIER, after=r"st\.shared"), {"race"}),
+    "no barrier in the block": ("one block", first(BARRIER, after=r"st\.shared"), UNORDERED),
     "no barrier before the collector's news is read": (
         "more blocks than lanes",
         first(BARRIER, after=PUBLISHED),
-        {"uninitialised"},
+        UNORDERED,
     ),
     "no barrier between the collector's warps and their combination": (
         "more blocks than lanes",
         first(BARRIER, after=READ),
-        {"race"},
+        UNORDERED,
     ),
     "a state published by a plain store": ("few blocks", every(PUBLISHED, "st.global.b64"), {"race"}),
     "a state published for the block alone": ("few blocks", every(PUBLISHED, "st.relaxed.cta.global.b64"), {"race"}),
@@ -65,11 +66,15 @@ FAULTS = {
         {"race"},
     ),
     "the epoch never raised": ("few blocks", only(r"^[ \t]*atom\.global\.add\.u64 [^;]*, %rd\d+;"), {RESULT}),
-    "no barrier in a block of whole chunks": ("whole chunks, one block", first(BARRIER, after=r"st\.shared"), {"race"}),
+    "no barrier in a block of whole chunks": (
+        "whole chunks, one block",
+        first(BARRIER, after=r"st\.shared"),
+        UNORDERED,
+    ),
     "no barrier before whole chunks are combined": (
         "whole chunks",
         first(BARRIER, after=r"st\.shared"),
-        {"uninitialised"},
+        UNORDERED,
     ),
     "whole chunks published for the block alone": (
         "whole chunks",
