@@ -62,6 +62,10 @@ def run(compiled, packed, device: Device = DEVICE, edit=None, close=None) -> Non
 def program(text: str, kernel: str | None = None, device: int = 0) -> Program:
     """The executable form of one kernel of a PTX text (its only one, if no name is given). It is bound to one launch at
     a time, so each device has its own."""
+    return program(text, kernel, 0).copy() if device else _program(text, kernel)
+
+
+def _program(text: str, kernel: str | None) -> Program:
     module = ptx.parse(text)
     names = list(module.functions)
     if kernel is None and len(names) == 1:
