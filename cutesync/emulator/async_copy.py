@@ -228,7 +228,7 @@ def to_shared(
         parts = cut(machine, len(side.offsets))
         left = [len(parts)]
         if barrier is not None:
-            barrier.flying += size // len(side.offsets) * len(side.offsets)
+            barrier.flies(size // len(side.offsets) * len(side.offsets), operation)
 
         def land(part, side=side, barrier=barrier, left=left):
             if keep is None:

@@ -46,6 +46,64 @@ def test_unwritten_shared_memory_that_does_not_matter_is_a_note():
     assert "ld.shared" in reported("uninitialised", "", run, KEEP + READ + STORE, initcheck=True)
 
 
+def folded(order: str, between: str) -> str:
+    """Each lane adds the word that lies ``step`` further to its own. The upper 32 words are zero."""
+    steps = [
+        f"""ld{order}.shared.b32 %r5, [%r2];
+        ld{order}.shared.b32 %r6, [%r2+{4 * step}];
+        add.u32 %r5, %r5, %r6;
+        {between}
+        st{order}.shared.b32 [%r2], %r5;
+        {between}"""
+        for step in (16, 8, 4, 2, 1)
+    ]
+    start = f"\nadd.u32 %r7, %r0, 1;\nst{order}.shared.b32 [%r2], %r7;\nst{order}.shared.b32 [%r2+128], 0;\n{between}"
+    return start + "\n".join(steps) + "\nst.global.b32 [%rd2], %r5;"
+
+
+def test_volatile_words_that_lanes_exchange_without_a_barrier_are_a_warning():
+    """Volatile accesses are relaxed (no data race), and order no lanes: right as long as a warp runs in step."""
+    how = {"threads": 32, "schedules": 1, "policy": "round_robin"}
+    out, settings = run(folded(".volatile", ""), **how)
+    assert out[0] == 528
+    found = list(settings.findings)
+    assert {(f.severity, f.kind) for f in found} == {("warning", "race")} and all(len(f.places) == 2 for f in found)
+    assert "lanes of one warp exchange volatile words: a read and a write" in found[0].title
+    assert any("bar.warp.sync (sync_warp) must come between them" in line for line in found[0].lines)
+    text = reported(
+        "mismatch", "warning: race: lanes of one warp exchange volatile words", run, folded(".volatile", ""), 32
+    )
+    assert "st.volatile.shared" in text
+    reported("race", "both are lanes of one warp", run, folded("", ""), 32)
+
+
+@pytest.mark.parametrize("order", (".volatile", ""))
+def test_words_that_lanes_exchange_with_barriers_are_clean(order):
+    out, settings = run(folded(order, "bar.warp.sync -1;"), 32)
+    assert out[0] == 528 and not list(settings.findings)
+
+
+FLAG = """
+\tsetp.eq.u32 %p1, %r0, 32;
+\t@%p1 st.volatile.shared.b32 [%r1], 7;
+\tsetp.eq.u32 %p2, %r0, 0;
+\tmov.u32 %r5, 0;
+\tsetp.eq.u32 %p1, %r0, 1;
+\t@%p1 st.volatile.shared.b32 [%r1+4], 1;
+\tbar.sync 0;
+\t@%p2 ld.volatile.shared.b32 %r5, [%r1];
+\t@%p2 ld.volatile.shared.b32 %r6, [%r1+4];
+\t@%p2 st.global.b32 [%rd2], %r5;"""
+
+
+def test_volatile_words_of_other_warps_or_behind_a_barrier_are_clean():
+    out, settings = run(FLAG)
+    assert out[0] == 7 and not list(settings.findings)
+    out, settings = run(FLAG.replace("bar.sync 0;", ""), schedules=1)  # warp 1 is another warp; lane 1 is a warning
+    only_one = [f for f in settings.findings if f.kind == "race"]
+    assert len(only_one) == 1 and "+4]" in only_one[0].places[0]
+
+
 VECTOR = """
 \tshl.b32 %r3, %r2, 2;
 \tmul.lo.u32 %r4, %r1, 3;
