@@ -33,6 +33,10 @@ class Issue:
     def fail(self, kind: str, title: str, lines=()) -> NoReturn:
         self.machine.fail(kind, title, self.warp, [self.lane], self.site, lines)
 
+    def found(self, kind: str, title: str, lines=()) -> None:
+        """``fail`` for what a run can go on after."""
+        self.machine.found(kind, title, self.warp, [self.lane], self.site, lines)
+
     def check_preceding(self, region: Region, offset: int | np.ndarray, size: int, write: bool) -> None:
         """Global memory may be accessed only after the launches before have ended. Units of ``size`` bytes at offsets,
         or as many bytes."""

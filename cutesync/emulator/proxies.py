@@ -145,4 +145,4 @@ class AsyncAccess:
         lines += route.since_access(self.issue.machine, key)
         fence = "fence.proxy.async" + ("" if self.space == SHARED else " (without .shared, for this is global memory)")
         lines.append(f"a {fence} must stand between them: {where}")
-        self.issue.fail(kind, f"no fence.proxy.async between {what}", lines)
+        self.issue.found(kind, f"no fence.proxy.async between {what}", lines)

@@ -279,7 +279,7 @@ class Sanitizer(Releases):
         values, counts = np.unique(rows, return_counts=True)
         twice = np.flatnonzero(rows == values[counts > 1][0])
         who = twice if lanes is None else lanes[twice]
-        self.machine.fail(
+        self.machine.found(
             "race",
             f"{lane_list(who)} of one store write different values to the same {access.size} bytes, at byte "
             f"{int(rows[twice[0]]) * access.size - region.low} of {region.name}",
@@ -324,7 +324,7 @@ class Sanitizer(Releases):
             machine.note("warning", "race", f"{access.verb} and {before} {title}", at, lines, first)
         else:
             machine.earlier = block, actor // ACTORS
-            machine.fail("race", f"{access.verb} and {before} {title}", *at, lines, first)
+            machine.found("race", f"{access.verb} and {before} {title}", *at, lines, first)
 
     # --- accesses of the async proxy ----------------------------------------------------------------------------------
 
