@@ -185,6 +185,16 @@ class MBarrier:
         self.place = block.inits[loc]  # among those that this line initialises
         block.inits[loc] += 1
 
+    def repeated(self, f, lane: int, count: int, site: int) -> bool:
+        """Another thread runs the instruction that has initialised it: whether that leaves it as it is, because nobody
+        has used it. Who uses it now must know the last one."""
+        alike = len(self.history) == 1 and (self.count, self.site) == (count, site)
+        alike = alike and (f.warp, lane) != self.init_event[:2]
+        if alike:
+            self.init_event, self.fenced = (f.warp, lane, f.warp.clock.time), False
+            self.known_to.clear()
+        return alike
+
     @cached_property
     def name(self) -> str:
         loc = self.machine.program.sites[self.site - 1].loc

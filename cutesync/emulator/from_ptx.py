@@ -43,7 +43,7 @@ def check_ptx(
     memory = Memory()
     parameters = bytearray(function.param_bytes())
     for i, (parameter, value) in enumerate(zip(function.params, arguments)):
-        data = packed(value, parameter.size, memory, f"argument {i}")
+        data = packed(value, parameter, memory, f"argument {i}")
         parameters[parameter.offset : parameter.offset + parameter.size] = data
     for i, array in enumerate(how.pop("reached", ())):
         memory.view(array, f"reached[{i}]")

@@ -11,10 +11,12 @@ import numpy as np
 from ..errors import ArgumentTypeError, explain
 from .check import Memory
 from .formats import require
+from .syntax import Param
 from .tensor_map import ELEMENT_BYTES, TensorMap, encode
 
 _FLOATS = {2: "e", 4: "f", 8: "d"}
-_MAP_BYTES, _MAP_ALIGNMENT, _POINTER = 128, 64, 8
+_MAP_BYTES, _POINTER = 128, 8
+_MAP_ALIGNMENT = 64, 128  # before CUDA 13, and since
 _ELEMENTS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int32": "s32", "int64": "s64"}
 
 
@@ -52,10 +54,11 @@ class TiledMap:
         return encode(made)
 
 
-def packed(value: Any, size: int, memory: Memory, name: str) -> bytes:
-    """The bytes of one parameter of ``size`` bytes."""
+def packed(value: Any, parameter: Param, memory: Memory, name: str) -> bytes:
+    """The bytes of one parameter."""
+    size, alignment = parameter.size, min(max(parameter.align, _MAP_ALIGNMENT[0]), _MAP_ALIGNMENT[1])
     if isinstance(value, (tuple, list)):
-        data = _structure(value, memory, name)[0]
+        data = _structure(value, memory, name, alignment)[0]
     elif isinstance(value, float) and not isinstance(value, np.generic):
         if size not in _FLOATS:
             raise ArgumentTypeError(explain(name, "a float", f"{size} bytes", "give its bytes"))
@@ -65,26 +68,27 @@ def packed(value: Any, size: int, memory: Memory, name: str) -> bytes:
     elif isinstance(value, TiledMap) and size == _POINTER:
         data = _in_memory(value.encoded(memory, name), memory).to_bytes(_POINTER, "little")
     else:
-        data = _member(value, memory, name)[0]
+        data = _member(value, memory, name, alignment)[0]
     if len(data) != size:
         raise ArgumentTypeError(explain(name, f"{len(data)} bytes ({value!r:.40})", f"{size} bytes"))
     return data
 
 
-def _structure(members: Any, memory: Memory, name: str) -> tuple[bytes, int]:
-    """The bytes and the alignment of a structure: each member at a multiple of its alignment, as in C."""
+def _structure(members: Any, memory: Memory, name: str, of_maps: int) -> tuple[bytes, int]:
+    """The bytes and the alignment of a structure: each member at a multiple of its alignment, as in C, tensor maps at
+    one of ``of_maps``."""
     data, widest = bytearray(), 1
     for i, member in enumerate(members):
-        part, alignment = _member(member, memory, f"{name}[{i}]")
+        part, alignment = _member(member, memory, f"{name}[{i}]", of_maps)
         data += bytes(-len(data) % alignment) + part
         widest = max(widest, alignment)
     return bytes(data) + bytes(-len(data) % widest), widest
 
 
-def _member(value: Any, memory: Memory, name: str) -> tuple[bytes, int]:
+def _member(value: Any, memory: Memory, name: str, of_maps: int) -> tuple[bytes, int]:
     """The bytes and the alignment of a value whose type says its width."""
     if isinstance(value, (tuple, list)):
-        return _structure(value, memory, name)
+        return _structure(value, memory, name, of_maps)
     if isinstance(value, (bytes, bytearray)):
         return bytes(value), 1
     if isinstance(value, np.generic):
@@ -92,7 +96,7 @@ def _member(value: Any, memory: Memory, name: str) -> tuple[bytes, int]:
     if isinstance(value, (int, float)):
         raise ArgumentTypeError(explain(name, repr(value), "a NumPy scalar in a structure", "its width is not known"))
     if isinstance(value, TiledMap):
-        return value.encoded(memory, name), _MAP_ALIGNMENT
+        return value.encoded(memory, name), of_maps
     address = 0 if value is None else memory.view(value, name).ptr
     return address.to_bytes(_POINTER, "little"), _POINTER
 

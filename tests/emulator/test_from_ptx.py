@@ -206,6 +206,11 @@ BODY = "".join(
 PLACES = {  # how the kernel takes the map, and how it is given
     "value": (".align 64 .b8 x[128]", "mov.b64 %a0, x;\ncvta.param.u64 %a0, %a0;", lambda m: m),
     "pointer": (".u64 x", "ld.param.u64 %a0, [x];", lambda m: m),
+    "structure of CUDA 13": (
+        ".align 128 .b8 x[256]",
+        "mov.b64 %a0, x;\ncvta.param.u64 %a0, %a0;\nadd.u64 %a0, %a0, 128;\nld.param.u32 %r3, [x+4];",
+        lambda m: ((np.uint8(1), np.int32(8)), m),
+    ),
     "structure": (
         ".align 64 .b8 x[192]",
         "mov.b64 %a0, x;\ncvta.param.u64 %a0, %a0;\nadd.u64 %a0, %a0, 64;\nld.param.u32 %r3, [x+4];",
@@ -217,7 +222,7 @@ PLACES = {  # how the kernel takes the map, and how it is given
 def mapped(place: str, row: int | str) -> str:
     parameter, address, _ = PLACES[place]
     text = MAPPED.replace("PLACE", parameter).replace("ADDRESS", address).replace("BODY", BODY)
-    return text.replace("    mov.u32 %r3, ROW;\n", "") if place == "structure" else text.replace("ROW", str(row))
+    return text.replace("    mov.u32 %r3, ROW;\n", "") if "structure" in place else text.replace("ROW", str(row))
 
 
 @pytest.mark.parametrize("place", PLACES)
