@@ -107,6 +107,10 @@ class Cub:
         arguments = [ctypes.c_void_p(self.gpu.scratch(size.value)), ctypes.byref(size), *rest]
         return lambda: self._succeed(name, function(*arguments))
 
+    def from_one_to_one(self, name: str, slot, count: int):
+        """A call of a function from the first input to the first output; None if the library has no such function."""
+        return self.call(name, [slot.inputs[0].pointer, slot.outputs[0].pointer], count) if self.has(name) else None
+
     @staticmethod
     def _succeed(name: str, code: int) -> None:
         if code:
