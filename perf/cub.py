@@ -106,7 +106,9 @@ class Cub:
 
     def from_one_to_one(self, name: str, slot, count: int):
         """A call of a function from the first input to the first output; None if the library has no such function."""
-        return self.call(name, [slot.inputs[0].pointer, slot.outputs[0].pointer], count) if hasattr(self.library, name) else None
+        if not hasattr(self.library, name):
+            return None
+        return self.call(name, [slot.inputs[0].pointer, slot.outputs[0].pointer], count)
 
     @staticmethod
     def _succeed(name: str, code: int) -> None:
