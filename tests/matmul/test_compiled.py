@@ -159,7 +159,7 @@ TYPES = {"bfloat16": "bfloat16", "int8": "int32", "tfloat32": "float32", "float8
 )
 def test_own_loads(element, loads):
     """Of the largest tiles, and of those that have most in flight; rows of 16 bits that are contiguous."""
-    for config in PROMOTED_OWN[:1] if element.startswith("float8") else (OWN[0], OWN[2]):
+    for config in PROMOTED_OWN[:1] if element.startswith("float8") else OWN[0 : 1 + 2 * (element == "bfloat16") : 2]:
         verify(config, TYPES[element], terms=replace(EVERYTHING, by_tma=False), element=element, loads=loads)
     if element == "bfloat16" and loads[0] == "vectors":
         ptx = verify(OWN[2], majors=(False, False), loads=loads)
