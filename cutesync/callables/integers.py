@@ -21,8 +21,10 @@ def exact_integers() -> Iterator[None]:
     """Raise OverflowError for each Python int that would lose bits in a DSL register inside. A DSL that makes its
     operators or warns in another way is left unchanged. A difference of two Booleans is an Int32 inside, and signed
     integers keep their sign beside wider unsigned ones."""
-    from cutlass import Boolean, Int32
+    from cutlass import Boolean, Int32, Integer
     from cutlass.base_dsl import diagnostics, typing
+
+    from .functions import real
 
     built, warned = getattr(typing, "_binary_op", None), getattr(diagnostics, "report_warning", None)
     if built is None or warned is None:
@@ -39,6 +41,8 @@ def exact_integers() -> Iterator[None]:
                 lhs = Int32(lhs)
             if op in _OF_BITS and (_is_float(lhs) or _is_float(rhs)):
                 raise TypeError(f"{op.__name__.strip('_')} of {type(lhs).__name__} and {type(rhs).__name__}")
+            if op is operator.truediv and isinstance(lhs, Integer) and isinstance(rhs, (Integer, int)):
+                lhs, rhs = real(lhs, rhs)
             lhs, rhs = _extended(lhs, rhs), _extended(rhs, lhs)
             if op in _DIVISIONS:
                 lhs, rhs = (_divisor(lhs, rhs), rhs) if options.get("flip") else (lhs, _divisor(rhs, lhs))
