@@ -203,6 +203,21 @@ def test_powers_of_integers_by_negative_numbers(on_emulator):
         cs.reduce(x, "add", transform=lambda v: v**-1)
 
 
+def test_integers_of_two_types(on_emulator):
+    """They become the wider type, and keep their sign; a float has no bits to combine."""
+    a, b = np.array([3, -2, 100], np.int8), np.array([2, 7, 2**63], np.uint64)
+    wide, second = a.astype(np.uint64), lambda p, q: q
+    fns = lambda v, w: (v + w, w - v, v | w, min(v, w), w / 3)  # noqa: E731
+    *found, thirds = cs.scan((a, b), second, transform=fns, dtype=("uint64",) * 4 + ("float64",))
+    assert np.allclose(thirds, b / 3, rtol=1e-12)
+    assert np.array_equal(found, (wide + b, b - wide, wide | b, np.minimum(wide, b)))
+    (shares,) = cs.scan((a, b.astype(np.uint8) + 1), second, transform=lambda v, w: (v / w,), dtype=("float32",))
+    assert np.allclose(shares, [1, -0.25, 100])
+    for fn in (lambda v, w: v & w, lambda v, w: v << w):
+        with pytest.raises(cs.errors.OperatorError, match="(and|lshift) of .*Float32"):
+            cs.reduce((a, b.astype(np.float32)), second, transform=fn, dtype=("float32",))
+
+
 def test_bool():
     a, b = np.array([False, False, True, True]), np.array([False, True, False, True])
     fns = [np.maximum, np.logical_xor, lambda a, b: np.where(a, b, 3), lambda a, b: not a, lambda a, b: abs(a) + 1]
