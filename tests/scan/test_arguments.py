@@ -28,7 +28,7 @@ BAD = {
     "axis tuple": (lambda: cs.scan(X, axis=(0, 1)), TypeError, ["axis", "(0, 1)", "None or an int"]),
     "axis list": (lambda: cs.scan(X, axis=[0]), TypeError, ["axis", "[0]", "None or an int"]),
     "axis of no dimensions": (lambda: cs.scan(np.array(3)), ValueError, ["axis", "-1", "no dimensions", "None"]),
-    "operator of reductions": (lambda: cs.scan(X, "any"), ValueError, ["'any'", "add", "callable"]),
+    "operator of reductions": (lambda: cs.scan(X, "any"), ValueError, ["got 'any'", "add", "callable"]),
     "exclusive": (lambda: cs.scan(X, exclusive=1), TypeError, ["exclusive", "1", "True or False"]),
     "reverse": (lambda: cs.scan(X, reverse="yes"), TypeError, ["reverse", "'yes'", "True or False"]),
     "exclusive min": (

@@ -160,7 +160,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     op = operator(given.op, given.identity)
     if op.fn is None and op.name not in NAMES:
         raise ArgumentValueError(
-            explain("op", repr(op), "one of " + ", ".join(NAMES) + ", or a callable of two values")
+            explain("op", repr(op.name), "one of " + ", ".join(NAMES) + ", or a callable of two values")
         )
     result = result_dtype(x.dtype, given.dtype)
     op.check(result)
