@@ -138,7 +138,7 @@ def choose(problem: Problem) -> Choice:
 
 def _choice(problem: Problem) -> Choice:
     contiguous = problem.view is None
-    found = (single(problem) or slices(problem)) if contiguous else None
+    found = (single(problem) if contiguous else None) or slices(problem)
     if found is not None:
         return found
     if problem.inner > 1:
@@ -175,6 +175,8 @@ def _choice(problem: Problem) -> Choice:
 
 def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
+    if slices(problem) is not None:
+        return True
     if problem.inner > 1:
         return column_policy.suits(problem)
     items, _ = problem.vector(problem.length)
