@@ -19,6 +19,7 @@ MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange tha
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fewer blocks
 MIN_SLICES, LONG_SLICE_BYTES = 64, 1 << 13  # fewer slices that are longer leave too many SMs idle
 LINE_BYTES = 128
+FEW_COLUMNS = 4  # long slices of so many columns are streamed
 MIN_RUN_BYTES = 1 << 10  # of slices that are one run of memory, in strided arrays
 # Tiles begin anywhere in a vector where vectors would leave SMs idle and slices are no shorter than this.
 MIN_RAGGED_BYTES = 512
@@ -83,17 +84,17 @@ def slices(problem: Problem) -> Choice | None:
     tile_bytes, blocks = SMALL_TILES if room * sum(sizes) <= SMALL_TILES[0] else LARGE_TILES
     capacity = tile_bytes // sum(sizes)
     group = problem.rows if problem.view is None else problem.group  # slices that are one run of memory
-    most = min(capacity // room, group)
+    most = capacity // room
     aligned, aligned_out = _aligned(problem)
     # so many slices are a multiple of 16 bytes of every array
     unit = max(VECTOR_BYTES // math.gcd(VECTOR_BYTES, each * size) for size in (*problem.sources, *problem.results))
-    idle = problem.rows < unit * SMS and each * problem.source >= MIN_RAGGED_BYTES
-    if not problem.counted and (most < unit or idle or not (aligned or aligned_out)):
-        aligned, aligned_out = (aligned and unit == 1, aligned_out and unit == 1)
-        unit = 1
+    if unit > 1 and _anywhere(problem, most, unit, blocks, aligned or aligned_out):
+        unit, aligned, aligned_out = 1, False, False
     if most < unit or (blocks == LARGE_TILES[1] and problem.rows < 2 * SMS):
         return None
     count = min(most // unit, max(1, ceil_div(problem.rows, unit * 2 * SMS))) * unit
+    if problem.view is not None:
+        count = ceil_div(group, ceil_div(group, count))  # about as many in each tile of a group
     tiles = problem.rows // group * ceil_div(group, count)
     columns = count * problem.inner
     segments = min(
@@ -102,6 +103,19 @@ def slices(problem: Problem) -> Choice | None:
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
     policy = SlicePolicy(segments, capacity, aligned and not mirrored, aligned_out, max(1, blocks), mirrored)
     return Choice(policy, count, tiles)
+
+
+def _anywhere(problem: Problem, most: int, unit: int, blocks: int, aligned: bool) -> bool:
+    """Return whether tiles begin anywhere in a vector: a tile does not hold the ``unit`` slices of a multiple of
+    vectors and other kernels read parts of lines, or tiles of so many slices would leave SMs idle."""
+    if problem.counted:
+        return False
+    if not aligned or (problem.view is not None and problem.group < unit):
+        return True
+    if most < unit:
+        narrow = 1 < problem.inner and problem.inner * problem.wide < LINE_BYTES and problem.rows >= 2 * SMS
+        return narrow and (blocks == SMALL_TILES[1] or problem.inner > FEW_COLUMNS)
+    return problem.rows < unit * SMS and problem.length * problem.inner * problem.source >= MIN_RAGGED_BYTES
 
 
 def _is_mirrored(problem: Problem) -> bool:
@@ -115,6 +129,8 @@ def _dense(problem: Problem) -> bool:
         return True
     x, out = problem.pitches
     each = problem.length * problem.inner
+    if problem.inner == 1 and problem.vector(each)[0] == each:
+        return False  # a thread scans a row as one vector
     steps = problem.inner == 1 or (abs(x[1]) == problem.inner and out[1] == problem.inner)
     several = problem.group > 1 and x[-1] == out[-1] == each and problem.group * each * problem.wide >= MIN_RUN_BYTES
     return steps and several and not (problem.counted or problem.several)

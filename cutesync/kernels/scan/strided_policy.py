@@ -11,7 +11,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
-from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
+from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_FEW_LANES, MIN_TILE_GROUP, group_slots
 from .layout import Layout
 from .problem import SMS, Choice, Problem
 
@@ -60,6 +60,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     wide: bool
     turned: tuple[bool, ...] = ()
     turn: tuple[int, int] = (1, 1)
+    backward: tuple[bool, ...] = ()
 
     @property
     def groups(self) -> int:
@@ -102,6 +103,11 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     layout = ordered(problem, layout)
     along = tuple(_runs_along(layout, k, size) for k, size in enumerate(sizes))
     lanes = _lanes(layout, sizes, along, height, problem.words)
+    if layout.length > THREADS // lanes * height and _tiles(layout, lanes, height) < ENOUGH_TILES:
+        whole = _lanes_of_whole_columns(layout, height)
+        lanes = whole or lanes
+        while whole and height > MIN_HEIGHT and layout.length <= THREADS // lanes * (height // 2):
+            height //= 2
     while (
         height > MIN_HEIGHT
         and _tiles(layout, lanes, height) < ENOUGH_TILES
@@ -130,7 +136,11 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
     wide = max(layout.length, layout.count) + TILE_BYTES >= 1 << NUMBER_BITS
     units = units_of(problem, layout, along, lanes, height)
-    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn)
+    pairs = zip(units, along)
+    backward = tuple(unit > 1 and not runs and layout.columns[-1].steps[k] < 0 for k, (unit, runs) in enumerate(pairs))
+    if not any(backward):
+        backward = ()
+    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn, backward)
     if alone:
         return Choice(policy, 1, chains, layout=described(policy, layout))
     slots = group_slots(tiles, group) * layout.count
@@ -168,11 +178,27 @@ def units_of(problem: Problem, layout: Layout, along: Sequence[bool], lanes: int
         axes, others, most = layout.columns, layout.scanned, lanes
         if along[k]:
             axes, others, most = layout.scanned, layout.columns, height
-        fits = bool(axes) and axes[-1].steps[k] == 1 and axes[-1].extent % unit == 0
+        step = axes[-1].steps[k] if axes else 0
+        if step == -1 and not along[k]:
+            address += size  # the first unit ends there
+        elif step != 1:
+            unit = 1
+        fits = bool(axes) and axes[-1].extent % unit == 0
         fits &= slot == size and min(most, height) >= unit and address % WORD_BYTES == 0 and not problem.counted
         fits &= not any(axis.steps[k] % unit for axis in (*axes[:-1], *others))
         found.append(unit if fits else 1)
     return tuple(found)
+
+
+def _lanes_of_whole_columns(layout: Layout, height: int) -> int:
+    """Return the columns of a tile that has all positions, few enough for a tile an SM; 0 if tiles would be narrower
+    than ``MIN_FEW_LANES``."""
+    if layout.length * MIN_FEW_LANES > THREADS * height:
+        return 0
+    lanes = power_of_two_below(THREADS * height // layout.length)
+    while lanes > MIN_FEW_LANES and ceil_div(layout.count, lanes) < SMS:
+        lanes //= 2
+    return lanes
 
 
 def _tiles(layout: Layout, lanes: int, height: int) -> int:
@@ -193,12 +219,15 @@ def _runs(axes: Sequence[Axis], k: int, count: int) -> tuple[int, int]:
 
 def _runs_along(layout: Layout, k: int, size: int) -> bool:
     """Return whether a warp touches fewer lines of array ``k`` if it accesses neighbouring positions than if it
-    accesses neighbouring columns, of either axis of a block."""
+    accesses neighbouring columns, of either axis of a block; or as few, if positions alone are neighbours in memory:
+    threads then access several at once."""
     scanned, columns = layout.scanned, layout.columns
     orders = [columns]
     if len(columns) > 1 and _is_block(columns[-2], columns[-1], THREADS):
         orders.append((*columns[:-2], columns[-1], columns[-2]))
-    return _lines((scanned, columns), k, size) < min(_lines((order, scanned), k, size) for order in orders)
+    along, across = _lines((scanned, columns), k, size), min(_lines((order, scanned), k, size) for order in orders)
+    near = size < WORD_BYTES and bool(scanned) and scanned[-1].steps[k] == 1 and all(abs(axis.steps[k]) != 1 for axis in columns)
+    return along < across or (near and along == across)
 
 
 def _is_block(before: Axis, last: Axis, lanes: int) -> bool:
