@@ -113,7 +113,7 @@ def _anywhere(problem: Problem, most: int, unit: int, blocks: int, aligned: bool
     if not aligned or (problem.view is not None and problem.group < unit):
         return True
     if most < unit:
-        narrow = 1 < problem.inner and problem.inner * problem.wide < LINE_BYTES and problem.rows >= 2 * SMS
+        narrow = problem.inner > 1 and problem.inner * problem.wide < LINE_BYTES and problem.rows >= 2 * SMS
         return narrow and (blocks == SMALL_TILES[1] or problem.inner > FEW_COLUMNS)
     return problem.rows < unit * SMS and problem.length * problem.inner * problem.source >= MIN_RAGGED_BYTES
 

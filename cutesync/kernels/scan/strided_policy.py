@@ -226,7 +226,12 @@ def _runs_along(layout: Layout, k: int, size: int) -> bool:
     if len(columns) > 1 and _is_block(columns[-2], columns[-1], THREADS):
         orders.append((*columns[:-2], columns[-1], columns[-2]))
     along, across = _lines((scanned, columns), k, size), min(_lines((order, scanned), k, size) for order in orders)
-    near = size < WORD_BYTES and bool(scanned) and scanned[-1].steps[k] == 1 and all(abs(axis.steps[k]) != 1 for axis in columns)
+    near = (
+        size < WORD_BYTES
+        and bool(scanned)
+        and scanned[-1].steps[k] == 1
+        and all(abs(axis.steps[k]) != 1 for axis in columns)
+    )
     return along < across or (near and along == across)
 
 
