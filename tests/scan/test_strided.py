@@ -295,3 +295,48 @@ def test_few_long_columns():
     x = DeviceArray(1 << 40, (466, 74, 3), dtype("uint16"), DRY, None, (74, 1, 0))
     (spec,) = needed(cs.scan, x, axis=0)
     assert spec.key[1].alone and spec.key[1].tile == 512
+
+
+def of_other_order(x: np.ndarray) -> DeviceArray:
+    """The array, whose neighbours along the axis before the last lie side by side."""
+    return cs.asarray(np.swapaxes(x, -1, -2).copy()).transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+PADDED = [
+    ("int8", (9, 17, 45)),
+    *(
+        pytest.param(*each, marks=pytest.mark.slow)
+        for each in (
+            ("int16", (30, 39, 21)),
+            ("float64", (2, 4, 21, 18)),
+            ("float32", (1, 37, 45)),
+            ("bool", (3, 20, 35, 5)),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("dtype", "shape"), PADDED)
+def test_columns_in_blocks_that_do_not_divide_their_axes(dtype, shape, on_emulator, chosen, monkeypatch):
+    monkeypatch.setattr(strided_policy, "orders", lambda layout: orders(layout)[-1:] * 2)
+    x, rng = data(shape, dtype), np.random.default_rng(len(shape))
+    for how in ({}, {"reverse": True, "exclusive": True}):
+        wanted = scanned(x, axis=-3, **how)
+        same(np.asarray(cs.scan(of_other_order(x), axis=-3, **how)), wanted, f"{shape} {how}")
+        out, around, inside = strided(rng, np.zeros_like(wanted))
+        untouched = np.asarray(around)[~inside]
+        cs.scan(of_other_order(x), axis=-3, out=out, **how)
+        same(np.asarray(out), wanted, f"{shape} {how} into {out.steps}")
+        same(np.asarray(around)[~inside], untouched, "around the result")
+    assert isinstance(chosen[0].policy, strided_policy.PaddedPolicy)
+
+
+@pytest.mark.slow
+def test_padded_blocks_in_several_tiles(monkeypatch):
+    """Operands in order, under hostile schedules: tiles look back."""
+    monkeypatch.setattr(strided_policy, "orders", lambda layout: orders(layout)[-1:] * 2)
+    force(monkeypatch, StridedTiles(64, 2, 2, 3))
+    x = segments((30, 17, 5), 0)
+    with cs.emulate(schedules=9, seed=3):
+        found = cs.scan(of_other_order(x), adjacent, axis=0, reverse=True)
+    same(np.asarray(found), scanned(x, adjacent, axis=0, reverse=True))

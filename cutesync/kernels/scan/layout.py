@@ -55,6 +55,7 @@ class Layout:
     columns: tuple[Axis, ...]
     offsets: tuple[int, ...]
     firsts: bool = False
+    padded: tuple[int, ...] = ()
 
     def without_firsts(self) -> Layout:
         """Return the layout of the inputs and outputs alone."""

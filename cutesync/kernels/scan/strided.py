@@ -282,7 +282,7 @@ class StridedScan(ColumnTileScan):
                 down, right = self.step_to(array, j)
                 exists = Boolean(True) if rows else position + down < part.count
                 if not columns:
-                    exists = exists & (part.base + (column + right) < a.inner)
+                    exists = exists & self.column_exists(a, part.base + (column + right))
                 at = out + offsets[j] if self.units[array] == 1 else self.word(out + offsets[j])
                 self.store_one(exists, at, value)
 
@@ -298,6 +298,9 @@ class StridedScan(ColumnTileScan):
         for i, place in enumerate(self.slots_of_unit(slot, k, unit)):
             elements[self.scan.flip(i, unit)] = element(place)[0]
         return words[0]
+
+    def column_exists(self, a: Arguments, column):
+        return column < a.inner
 
     @cute.jit
     def store_one(self, exists, at, value):

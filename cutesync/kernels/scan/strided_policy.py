@@ -32,6 +32,7 @@ LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
 LINE_COST = 11.0
 WARP_LANES, LINE_BYTES = 32, 128
 WORD_BYTES = 4
+PADDED_BLOCKS = (16, 8)  # the same of axes that these do not divide; smaller ones where the last would be half empty
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
 GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
 FAR = 1 << 62  # the stride of what has no neighbours
@@ -71,6 +72,11 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     def tile(self) -> int:
         """The positions of a tile."""
         return self.groups * self.height
+
+
+@dataclass(frozen=True)
+class PaddedPolicy(StridedPolicy, kernel=".padded:PaddedScan"):
+    """Columns in blocks that do not divide their axes (``Layout.padded``)."""
 
 
 def strides_of_slots(lanes: int, height: int, size: int, gaps: int = 0) -> tuple[int, int]:
@@ -140,7 +146,8 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     backward = tuple(unit > 1 and not runs and layout.columns[-1].steps[k] < 0 for k, (unit, runs) in enumerate(pairs))
     if not any(backward):
         backward = ()
-    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn, backward)
+    kind = PaddedPolicy if layout.padded else StridedPolicy
+    policy = kind(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn, backward)
     if alone:
         return Choice(policy, 1, chains, layout=described(policy, layout))
     slots = group_slots(tiles, group) * layout.count
@@ -185,7 +192,7 @@ def units_of(problem: Problem, layout: Layout, along: Sequence[bool], lanes: int
             unit = 1
         fits = bool(axes) and axes[-1].extent % unit == 0
         fits &= slot == size and min(most, height) >= unit and address % WORD_BYTES == 0 and not problem.counted
-        fits &= not any(axis.steps[k] % unit for axis in (*axes[:-1], *others))
+        fits &= not (any(axis.steps[k] % unit for axis in (*axes[:-1], *others)) or layout.padded)
         found.append(unit if fits else 1)
     return tuple(found)
 
@@ -253,8 +260,9 @@ def _lines(axes: Sequence[Sequence[Axis]], k: int, size: int) -> float:
 
 def orders(layout: Layout) -> list[Layout]:
     """Return layouts with the columns in the orders that may be best: as they are, where neighbours are those of the
-    outputs; if the first input is contiguous along another axis, with this one innermost; and with blocks of both, of
-    which a tile has runs, or with the one before the other where extents give no blocks."""
+    outputs; if the first input is contiguous along another axis, with this one innermost; with blocks of both, of
+    which a tile has runs, or with the one before the other where extents give no blocks; and with blocks of which the
+    last ones are not full."""
     columns = list(layout.columns)
     places = [i for i, axis in enumerate(columns) if abs(axis.steps[0]) == 1]
     if not places or places[0] == len(columns) - 1:
@@ -268,7 +276,16 @@ def orders(layout: Layout) -> list[Layout]:
         outer = [Axis(axis.extent // n, tuple(n * step for step in axis.steps)) for axis, n in pairs]
         found[1] = [*columns, *outer, *(Axis(n, axis.steps) for axis, n in pairs)]
     kept = (tuple(axis for axis in each if axis.extent > 1) for each in found)
-    return [layout, *(replace(layout, columns=each) for each in kept if each != layout.columns)]
+    padded = [_padded(layout, columns, inputs, last)] if max(low) > BLOCK else []
+    return [layout, *(replace(layout, columns=each) for each in kept if each != layout.columns), *padded]
+
+
+def _padded(layout: Layout, others: Sequence[Axis], *axes: Axis) -> Layout:
+    """Return the layout with blocks along two axes that they need not divide."""
+    low = [min(PADDED_BLOCKS, key=lambda n, axis=axis: ceil_div(axis.extent, n) * (n + 2)) for axis in axes]
+    outer = [Axis(ceil_div(axis.extent, n), tuple(n * step for step in axis.steps)) for axis, n in zip(axes, low)]
+    inner = [Axis(n, axis.steps) for axis, n in zip(axes, low)]
+    return replace(layout, columns=(*others, *outer, *inner), padded=tuple(axis.extent for axis in axes))
 
 
 def ordered(problem: Problem, layout: Layout) -> Layout:
@@ -288,7 +305,7 @@ def ordered(problem: Problem, layout: Layout) -> Layout:
             total += min(step * size, SECTOR_BYTES) + SECTOR_BYTES / run
             columns = (*outer, last, before) if turned and turned[k] else order.columns
             total += LINE_COST * _lines((order.scanned, columns) if runs_along else (columns, order.scanned), k, size)
-        return total
+        return total * order.count / layout.count
 
     found = orders(layout)
     return min(found, key=cost) if len(found) > 1 else layout
@@ -341,4 +358,4 @@ def described(policy: StridedPolicy, layout: Layout) -> dict[Scalar, int]:
     for name, rank, axes in zip(("scanned", "column"), policy.ranks, (layout.scanned, layout.columns)):
         of = rank, arrays, policy.wide
         found |= dict(zip(parameters(name, *of), numbers(axes, *of), strict=True))
-    return found
+    return found | {Scalar(f"padded{k}_extent", "Int32"): extent for k, extent in enumerate(layout.padded)}
