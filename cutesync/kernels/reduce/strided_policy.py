@@ -181,12 +181,16 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         repeated=form.repeats > 1,
         indexed=bool(form.weights),
     )
+    choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
     results = _results(problem, policy, units, length)
-    if results > 1:
-        fields = {each.name: getattr(policy, each.name) for each in dataclasses.fields(policy)}
-        policy = ShortPolicy(**fields | {"unroll": power_of_two(length)}, results=results)
-        tiles = ceil_div(units, THREADS * results)
-    return StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
+    return choice if results == 1 else _short(choice, results, units, length)
+
+
+def _short(choice: StridedChoice, results: int, units: int, length: int) -> StridedChoice:
+    """Return the choice with several units of a thread."""
+    fields = {each.name: getattr(choice.policy, each.name) for each in dataclasses.fields(choice.policy)}
+    policy = ShortPolicy(**fields | {"unroll": power_of_two(length)}, results=results)
+    return replace(choice, policy=policy, tiles=ceil_div(units, THREADS * results))
 
 
 def _results(problem: StridedProblem, policy: StridedPolicy, units: int, length: int) -> int:

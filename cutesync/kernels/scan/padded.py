@@ -59,7 +59,7 @@ class PaddedScan(StridedScan):
     def body(self, a: Arguments):
         ColumnTileScan.body(self, a._replace(inner=Int64(self.axes(a)[1].size)))
 
-    def axes(self, a: Arguments) -> tuple[Axes, Axes]:
+    def axes(self, a: Arguments) -> tuple[Axes, PaddedAxes]:
         scanned, columns = StridedScan.axes(self, a._replace(layout=a.layout[:-BLOCKED]))
         numbers = [number for axis in columns.axes for number in axis]
         return scanned, PaddedAxes(numbers, self.ranks[1], columns.arrays, a.layout[-BLOCKED:])

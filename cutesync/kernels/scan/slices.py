@@ -74,8 +74,7 @@ class SliceScan(ThreadColumns):
         states = state_array(self.scan.monoid.types, SLICE_THREADS) if self.segments > 1 else None
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
-        first, count, start, target = self.tile(a, block)
-        elements = count * self.slice_of(a)
+        first, count, elements, start, target = self.tile(a, block)
         for k, (source, dtype) in enumerate(zip(pointers_of(a.x), self.scan.monoid.sources)):
             if cutlass.const_expr(self.aligned):
                 self.copy_in(buffers[k], source + start, dtype, elements, a, thread)
@@ -107,12 +106,14 @@ class SliceScan(ThreadColumns):
                 self.copy_out_behind(buffers[self.home[k]], out + target, dtype, elements, a, thread)
 
     def tile(self, a: Arguments, block):
-        """The first slice of a block's tile, and how many it has; where they begin in the inputs and the outputs."""
+        """The first slice of a block's tile, how many slices and elements it has, and where these begin in the inputs
+        and the outputs."""
         if self.scan.view is None:
             first = Int64(block) * a.tiles
             count = Int32(cutlass.min(a.rows - first, Int64(a.tiles)))
+            elements = count * self.slice_of(a)
             start = first * self.slice_of(a)
-            return first, count, start, start
+            return first, count, elements, start, start
         each = (Int32(a.group) + (a.tiles - 1)) // a.tiles  # tiles of a group
         group = block // each
         inside = (block - group * each) * a.tiles
@@ -121,7 +122,7 @@ class SliceScan(ThreadColumns):
         start, target = self.row_places(a, first)
         if self.mirrored and not self.scan.mirrored:
             start += (a.length - 1) * a.x_step
-        return first, count, start, target
+        return first, count, count * self.slice_of(a), start, target
 
     def slice_of(self, a: Arguments):
         """The elements of a slice."""
@@ -216,7 +217,7 @@ class SliceScan(ThreadColumns):
         first one and behind the last one by themselves."""
         _, pad = self.pitch(a, dtype.size)
         total = elements * dtype.size
-        before = cutlass.min(-Int32(out.toint() & (VECTOR_BYTES - 1)) & (VECTOR_BYTES - 1), total)
+        before = cutlass.min(Int32(-out.toint() & (VECTOR_BYTES - 1)), total)
         room = cutlass.max(total // 4 * 4 - before, 0)  # up to the last word that is all results
         vectors = choose(pad > 0, Int32(0), room // VECTOR_BYTES)
         for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=4):

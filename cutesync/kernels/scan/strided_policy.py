@@ -282,7 +282,11 @@ def orders(layout: Layout) -> list[Layout]:
 
 def _padded(layout: Layout, others: Sequence[Axis], *axes: Axis) -> Layout:
     """Return the layout with blocks along two axes that they need not divide."""
-    low = [min(PADDED_BLOCKS, key=lambda n, axis=axis: ceil_div(axis.extent, n) * (n + 2)) for axis in axes]
+
+    def block(extent: int) -> int:
+        return min(PADDED_BLOCKS, key=lambda n: ceil_div(extent, n) * (n + 2))
+
+    low = [block(axis.extent) for axis in axes]
     outer = [Axis(ceil_div(axis.extent, n), tuple(n * step for step in axis.steps)) for axis, n in zip(axes, low)]
     inner = [Axis(n, axis.steps) for axis, n in zip(axes, low)]
     return replace(layout, columns=(*others, *outer, *inner), padded=tuple(axis.extent for axis in axes))
