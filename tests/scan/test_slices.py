@@ -87,6 +87,7 @@ def test_tiles_that_begin_anywhere(dtype, segments, on_emulator, monkeypatch, po
 # what: (shape of the memory, index of the view, axis, whether slices run backwards)
 VIEWS = {
     "rows of groups": ((3, 27, 35), np.s_[:, :26], 2, False),
+    "rows of groups on boundaries": ((3, 48, 7), np.s_[:, :41], 2, False),
     "columns of groups": ((3, 9, 21, 3), np.s_[:, 1:8], 2, False),
     "backward columns": ((7, 43, 5), np.s_[:, ::-1], 1, True),
     "backward rows": ((30, 33), np.s_[:, ::-1], 1, True),

@@ -19,6 +19,10 @@ MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange tha
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fewer blocks
 MIN_SLICES, LONG_SLICE_BYTES = 64, 1 << 13  # fewer slices that are longer leave too many SMs idle
 LINE_BYTES = 128
+# Strided arrays: longer rows, and shorter columns in vectors, do as well where they lie (H200, lambda int32 (780,
+# 10995) backwards: 35.7 us, so 52.5 us; max int32 (8, 4096, 2, 8) in outer slices: 1.7 us, so 3.0 us; lambda int32
+# (313, 96, 67, 4): 41.7 us, so 19.1 us; inclusive int32 (5, 6876, 785): 111 us, so 64 us).
+LONG_ROW_BYTES, MAX_COLUMN_ROWS = 1 << 13, 32
 FEW_COLUMNS = 4  # long slices of so many columns are streamed
 MIN_RUN_BYTES = 1 << 10  # of slices that are one run of memory, in strided arrays
 # Tiles begin anywhere in a vector where vectors would leave SMs idle and slices are no shorter than this.
@@ -94,7 +98,7 @@ def slices(problem: Problem) -> Choice | None:
         return None
     count = min(most // unit, max(1, ceil_div(problem.rows, unit * 2 * SMS))) * unit
     if problem.view is not None:
-        count = ceil_div(group, ceil_div(group, count))  # about as many in each tile of a group
+        count = ceil_div(ceil_div(group, ceil_div(group, count)), unit) * unit  # about as many in each tile of a group
     tiles = problem.rows // group * ceil_div(group, count)
     columns = count * problem.inner
     segments = min(
@@ -129,8 +133,11 @@ def _dense(problem: Problem) -> bool:
         return True
     x, out = problem.pitches
     each = problem.length * problem.inner
-    if problem.inner == 1 and problem.vector(each)[0] == each:
-        return False  # a thread scans a row as one vector
+    width = problem.vector(problem.inner if problem.inner > 1 else each)[0] * problem.wide
+    if problem.inner == 1 and (width == each * problem.wide or each * problem.wide > LONG_ROW_BYTES):
+        return False  # a thread scans a row as one vector, or several blocks a row
+    if problem.inner > 1 and problem.length <= MAX_COLUMN_ROWS and width >= MIN_VECTOR_BYTES:
+        return False  # a thread scans vectors of columns alone
     steps = problem.inner == 1 or (abs(x[1]) == problem.inner and out[1] == problem.inner)
     several = problem.group > 1 and x[-1] == out[-1] == each and problem.group * each * problem.wide >= MIN_RUN_BYTES
     return steps and several and not (problem.counted or problem.several)
