@@ -133,7 +133,7 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     )
     held += 2 * THREADS * 4 * problem.words + (2 << 10)
     blocks = min(MAX_BLOCKS, SMEM_BYTES // held)
-    blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
+    blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS) + bool(layout.padded)
     blocks = max(1, blocks)
     tile_bytes = THREADS * height * problem.position_bytes
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(GROUP_BYTES // (chains * tile_bytes))))
