@@ -100,6 +100,7 @@ VIEWS = {
 def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
     """Slices of strided arrays of which those of a group are one run of memory, into results that begin anywhere."""
     monkeypatch.setattr(slice_policy, "MIN_RUN_BYTES", 1)
+    monkeypatch.setattr(slice_policy, "MIN_STRIDED_BYTES", 1)
     monkeypatch.setattr(slice_policy, "SMS", 2)
     shape, index, axis, mirrored = VIEWS[name]
     x = data(shape, dtype)

@@ -19,14 +19,15 @@ MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange tha
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fewer blocks
 MIN_SLICES, LONG_SLICE_BYTES = 64, 1 << 13  # fewer slices that are longer leave too many SMs idle
 LINE_BYTES = 128
-# Strided arrays: longer rows, and shorter columns in vectors, do as well where they lie (H200, lambda int32 (780,
-# 10995) backwards: 35.7 us, so 52.5 us; max int32 (8, 4096, 2, 8) in outer slices: 1.7 us, so 3.0 us; lambda int32
+# Strided arrays: small ones, longer rows, and shorter columns in vectors do as well where they lie (H200, max int8
+# (276, 6324) backwards: 5.0 us, in outer slices 10.3 us; max int32 (8, 4096, 2, 8): 1.7 us, so 3.0 us; lambda int32
 # (313, 96, 67, 4): 41.7 us, so 19.1 us; inclusive int32 (5, 6876, 785): 111 us, so 64 us).
-LONG_ROW_BYTES, MAX_COLUMN_ROWS = 1 << 13, 32
+MIN_STRIDED_BYTES, MAX_ROW, MAX_COLUMN_ROWS = 1 << 20, 1024, 32
 FEW_COLUMNS = 4  # long slices of so many columns are streamed
 MIN_RUN_BYTES = 1 << 10  # of slices that are one run of memory, in strided arrays
-# Tiles begin anywhere in a vector where vectors would leave SMs idle and slices are no shorter than this.
-MIN_RAGGED_BYTES = 512
+# Tiles begin anywhere in a vector if there would be fewer than so many of slices that are no shorter than this (H200,
+# exclusive int8 (120, 190, 9): 3.9 us, so 2.3 us; max uint16 (511, 29, 9): 1.9 us, so 2.4 us).
+FEW_TILES, MIN_ANYWHERE_BYTES = 17, 3 << 9
 # From so many bytes on columns that no words hold whole are scanned in slices (H200, bool (2, 917, 26, 137): 22.6 us,
 # so 9.0 us; float16 (77, 5, 129): 1.4 us, so 2.6 us).
 WORD_BYTES, MIN_ODD_BYTES = 4, 1 << 20
@@ -114,12 +115,13 @@ def _anywhere(problem: Problem, most: int, unit: int, blocks: int, aligned: bool
     vectors and other kernels read parts of lines, or tiles of so many slices would leave SMs idle."""
     if problem.counted:
         return False
-    if not aligned or (problem.view is not None and problem.group < unit):
-        return True
     if most < unit:
         narrow = problem.inner > 1 and problem.inner * problem.wide < LINE_BYTES and problem.rows >= 2 * SMS
         return narrow and (blocks == SMALL_TILES[1] or problem.inner > FEW_COLUMNS)
-    return problem.rows < unit * SMS and problem.length * problem.inner * problem.source >= MIN_RAGGED_BYTES
+    if not aligned or (problem.view is not None and problem.group < unit):
+        return True
+    few = problem.rows < unit * FEW_TILES
+    return few and problem.length * problem.inner * problem.source >= MIN_ANYWHERE_BYTES
 
 
 def _is_mirrored(problem: Problem) -> bool:
@@ -134,13 +136,14 @@ def _dense(problem: Problem) -> bool:
     x, out = problem.pitches
     each = problem.length * problem.inner
     width = problem.vector(problem.inner if problem.inner > 1 else each)[0] * problem.wide
-    if problem.inner == 1 and (width == each * problem.wide or each * problem.wide > LONG_ROW_BYTES):
+    if problem.inner == 1 and (width == each * problem.wide or problem.length > MAX_ROW):
         return False  # a thread scans a row as one vector, or several blocks a row
     if problem.inner > 1 and problem.length <= MAX_COLUMN_ROWS and width >= MIN_VECTOR_BYTES:
         return False  # a thread scans vectors of columns alone
     steps = problem.inner == 1 or (abs(x[1]) == problem.inner and out[1] == problem.inner)
     several = problem.group > 1 and x[-1] == out[-1] == each and problem.group * each * problem.wide >= MIN_RUN_BYTES
-    return steps and several and not (problem.counted or problem.several)
+    large = problem.size_of_results >= MIN_STRIDED_BYTES
+    return steps and several and large and not (problem.counted or problem.several)
 
 
 def _aligned(problem: Problem) -> tuple[bool, bool]:
