@@ -12,6 +12,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32
 
+from .arguments import whole
+from .errors import ArgumentValueError, explain
 from .monoid import choose, tree
 
 LANES = 32
@@ -224,7 +226,7 @@ def scan_states(
 
 
 def reduce(value, op="add", width: int = LANES):
-    """Reduce ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes.
+    """Reduce ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes, a power of two.
 
     ``op`` is a name (``add mul min max and or xor``) or a callable of two such registers, associative, not necessarily
     commutative. Every lane of a group gets the result, converted to the type of ``value``. A tuple of registers is a
@@ -235,12 +237,12 @@ def reduce(value, op="add", width: int = LANES):
     """
     from .block.operators import StateType
 
-    states = StateType.of_value(value)
+    width, states = _group(width), StateType.of_value(value)
     return states.given(reduce_states(states.of(value, "value"), states.combine(op), cute.arch.lane_idx(), width))
 
 
 def scan(value, op="add", *, initial=None, width: int = LANES):
-    """``(inclusive, exclusive)`` scans of ``value`` over groups of ``width`` lanes.
+    """``(inclusive, exclusive)`` scans of ``value`` over groups of ``width`` lanes, a power of two.
 
     ``value``, ``op`` and states of several values are as in ``reduce``; both results have the type of ``value``.
     ``initial`` comes in front of the first lane; without it the first lane's exclusive result is its own value and
@@ -248,7 +250,7 @@ def scan(value, op="add", *, initial=None, width: int = LANES):
     """
     from .block.operators import StateType
 
-    states = StateType.of_value(value)
+    width, states = _group(width), StateType.of_value(value)
     lane, combine = cute.arch.lane_idx(), states.combine(op)
     inclusive = scan_states(states.of(value, "value"), combine, lane, width)
     exclusive = shift_up(inclusive)
@@ -258,6 +260,13 @@ def scan(value, op="add", *, initial=None, width: int = LANES):
         exclusive = select(first, front, append(cutlass.not_(first), front, exclusive, combine))
         inclusive = combine(front, inclusive)
     return states.given(inclusive), states.given(exclusive)
+
+
+def _group(width) -> int:
+    """``width``, once checked."""
+    if whole(width, "width") not in (1, 2, 4, 8, 16, 32):
+        raise ArgumentValueError(explain("width", width, "a power of two, 1 to 32"))
+    return width
 
 
 __all__ = [

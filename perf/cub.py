@@ -91,9 +91,6 @@ class Cub:
         self.library = ctypes.CDLL(str(build(family, compiling)))
         self.version = self.library.cccl_version()
 
-    def has(self, name: str) -> bool:
-        return hasattr(self.library, name)
-
     def call(self, name: str, pointers: list[int], count: int):
         """A zero-argument call of ``name(temp, temp_bytes, *pointers, count, stream)`` with its storage allocated."""
         function = getattr(self.library, name)
@@ -106,6 +103,12 @@ class Cub:
         self._succeed(name, function(None, ctypes.byref(size), *rest))
         arguments = [ctypes.c_void_p(self.gpu.scratch(size.value)), ctypes.byref(size), *rest]
         return lambda: self._succeed(name, function(*arguments))
+
+    def from_one_to_one(self, name: str, slot, count: int):
+        """A call of a function from the first input to the first output; None if the library has no such function."""
+        if not hasattr(self.library, name):
+            return None
+        return self.call(name, [slot.inputs[0].pointer, slot.outputs[0].pointer], count)
 
     @staticmethod
     def _succeed(name: str, code: int) -> None:

@@ -170,9 +170,7 @@ def cub(case, slot, libraries):
     """Values; or counts of 32 bits, in the memory of the second output."""
     if case.group != "bincount":
         name = f"topk_{case.op.split()[0]}_{case.dtype}"
-        if not libraries.cub.has(name):
-            return None
-        return libraries.cub.call(name, [slot.inputs[0].pointer, slot.outputs[0].pointer], case.size)
+        return libraries.cub.from_one_to_one(name, slot, case.size)
     name, spare = f"counts_{case.op.split()[0]}", slot.outputs[1]
     counts = Array(spare.pointer, spare.shape, "int32")
     count = libraries.cub.call(name, [slot.inputs[0].pointer, counts.pointer], case.size)

@@ -47,3 +47,18 @@ def host(result) -> np.ndarray:
         if hasattr(result, "get")
         else np.asarray(result)
     )
+
+
+def captured(torch, call, stream=None):
+    """A graph of what ``call`` enqueues, captured on ``stream``, and what it returned. It is called once before, which
+    compiles and loads; in the capture, a wait is an error."""
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.cuda.graph(graph, stream=stream):
+            found = call()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return graph, found

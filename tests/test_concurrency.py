@@ -18,7 +18,7 @@ from cutesync.runtime import call, compiler, device, workspace
 from .cases import bicyclic, brackets, data, reduced, same, scanned
 from .concurrency import in_threads
 from .flags.cases import keys
-from .libraries import host
+from .libraries import captured, host
 
 pytestmark = pytest.mark.gpu
 
@@ -61,16 +61,6 @@ FAMILIES = {
 }
 PROBLEMS = [(family, problem) for family in FAMILIES for problem in FAMILIES[family].problems]
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-
-
-def captured(torch, call, stream=None):
-    """A graph of what ``call`` enqueues, captured on ``stream``. It is called once before, which compiles and loads."""
-    call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        call()
-    return graph
 
 
 def test_streams_do_not_share_a_workspace(torch):
@@ -223,7 +213,7 @@ class TestGraphs:
         x, axis, op = problems[problem]()
         source = torch.from_numpy(x).cuda()
         out = torch.zeros_like(call(source, op, axis=axis))
-        graph = captured(torch, lambda: call(source, op, axis=axis, out=out))
+        graph, _ = captured(torch, lambda: call(source, op, axis=axis, out=out))
         for turn in range(100):
             moved = np.roll(x, 7 * turn, axis=0)
             source.copy_(torch.from_numpy(moved))
@@ -234,7 +224,7 @@ class TestGraphs:
 
     def test_flags_of_changing_input(self, torch):
         x, *outs = (torch.zeros(5000, dtype=kind, device="cuda") for kind in (torch.int32, torch.uint8, torch.uint8))
-        graph = captured(torch, lambda: cs.flag_heads_and_tails(x, out=tuple(outs)))
+        graph, _ = captured(torch, lambda: cs.flag_heads_and_tails(x, out=tuple(outs)))
         for seed in range(3):
             values = keys(5000, "int32", seed)
             x.copy_(torch.from_numpy(values))
@@ -248,7 +238,7 @@ class TestGraphs:
         out = torch.zeros((), dtype=torch.int32, device="cuda")
         side, other = torch.cuda.Stream(), torch.cuda.Stream()
         with torch.cuda.stream(side):
-            graph = captured(torch, lambda: cs.reduce(x, out=out), side)
+            graph, _ = captured(torch, lambda: cs.reduce(x, out=out), side)
         totals = []
         for _ in range(100):
             with torch.cuda.stream(other):
@@ -264,7 +254,7 @@ class TestGraphs:
         outs = [torch.zeros_like(family.call(x)) for x in inputs]
         capture = torch.cuda.Stream()
         graphs = [
-            captured(torch, lambda x=x, out=out: family.call(x, out=out), capture) for x, out in zip(inputs, outs)
+            captured(torch, lambda x=x, out=out: family.call(x, out=out), capture)[0] for x, out in zip(inputs, outs)
         ]
         for graph, stream in [*zip(graphs, (torch.cuda.Stream(), torch.cuda.Stream()))] * 200:
             with torch.cuda.stream(stream):
@@ -276,7 +266,7 @@ class TestGraphs:
     def test_a_device_scalar_is_read_when_the_graph_runs(self, torch):
         x = torch.ones(9_000_000, dtype=torch.int32, device="cuda")
         start, out = torch.zeros(1, dtype=torch.int32, device="cuda"), torch.zeros_like(x)
-        graph = captured(torch, lambda: cs.scan(x, init=start, out=out))
+        graph, _ = captured(torch, lambda: cs.scan(x, init=start, out=out))
         for value in (5, -7):
             start.fill_(value)
             graph.replay()

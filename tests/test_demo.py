@@ -140,10 +140,10 @@ def test_timing_on_a_gpu(monkeypatch):
 
     case, calls = next(demo_reduce.cases("emulator")), []
     monkeypatch.setattr(demo, "device", types.SimpleNamespace(driver=Driver, check=demo.device.check))
-    monkeypatch.setattr(demo, "_ROTATION_BYTES", 4 << 18)
+    monkeypatch.setattr(demo, "_ROTATION_BYTES", 4 << 16)
     counted = demo.Case(**vars(case) | {"call": lambda x, out=None: calls.append(x.ptr) or x[:1].reshape(())})
     seconds, moved, _ = demo._time_on_gpu(counted, case.make(np.random.default_rng(0)))
-    assert seconds == 2e-3 / 4 and moved == (4 << 16) + 4
+    assert seconds == 2e-3 / 4 and moved == (4 << 14) + 4
     assert len(set(calls)) == 4 and len(calls) == 2 + 4 * (demo._WARM_UP + demo._BATCHES)
 
 

@@ -111,12 +111,20 @@ CALLS |= {
     "partition3": (cs.partition3, (X, X > 0, X > 5)),
     "searchsorted": (cs.searchsorted, (Y, X)),
     "repeat": (cs.repeat, (X, X)),
+    "run_length_decode": (cs.run_length_decode, (X, X)),
     "bincount": (cs.bincount, (Y,)),
+    "histogram": (functools.partial(cs.histogram, range=(0, 5)), (X,)),
+    "topk": (cs.topk, (X, 2)),
+    "argtopk": (cs.argtopk, (X, 2)),
+    "scan_by_key": (cs.scan_by_key, (Y, V)),
     **{
         name: (functools.partial(getattr(cs, name), size=9), arguments)
         for name, arguments in {
             "select": (X, X > 0),
+            "compress": (X > 0, X),
+            "reduce_by_key": (Y, V),
             "argwhere": (X,),
+            "flatnonzero": (X,),
             "nonzero": (X,),
             "unique_consecutive": (X,),
             "run_length_encode": (X,),
@@ -183,6 +191,15 @@ CASES = {
     "the algorithm of argmin": (lambda: cs.reduce(X, "foo", algorithm="arg"), ArgumentValueError, "op|algorithm"),
     "alpha": (lambda: cs.matmul(A, A, alpha=10**400), ArgumentValueError, "alpha"),
     "fast": (lambda: cs.matmul(A, A, fast_accumulation="no"), ArgumentTypeError, "fast_accumulation"),
+    "no types": (lambda: cs.reduce(X, dtype=()), ArgumentValueError, "dtype"),
+    "no types of outputs": (lambda: cs.scan(X, finish=abs, out_dtype=()), ArgumentValueError, "out_dtype"),
+    "a class": (lambda: cs.nonzero(np.int32), ArgumentTypeError, "x"),
+    "texts": (lambda: cs.histogram(np.array(["a"])), ArgumentTypeError, "x"),
+    "edges on the device": (lambda: cs.histogram(X, cs.asarray(V)), ArgumentTypeError, "bins"),
+    "an edge that is NaN": (lambda: cs.histogram(X, [0, np.nan, 3]), ArgumentValueError, "bins"),
+    "an edge that float64 has not": (lambda: cs.histogram(X, [0, 2**53 + 1]), ArgumentValueError, "bins"),
+    "lengths": (lambda: cs.bincount(Y, minlength=5, length=3), ArgumentValueError, "length"),
+    "lengths that wrap": (lambda: cs.repeat(Y[:3], np.array([2**63 - 1] * 2 + [4])), ArgumentValueError, "repeats"),
     "no operand": (lambda: cs.matmul(A, None), ArgumentTypeError, "b"),
     "tile of a config": (lambda: MatmulPolicy("ab"), ArgumentTypeError, "config.tile"),
     "schedules": (lambda: emulated(schedules=0), ArgumentValueError, "schedules"),
@@ -195,6 +212,29 @@ CASES = {
     "warm a number": (lambda: cs.warm(dtypes=3), ArgumentTypeError, "dtypes"),
     "progress": (lambda: cs.warm(progress=3), ArgumentTypeError, "progress"),
 }
+
+
+WITHOUT_AN_ARRAY = {
+    "one of several": (lambda x: cs.reduce((x, None)), r"x\[1\]"),
+    "where": (lambda x: cs.select(x, None), "where"),
+    "where of a partition": (lambda x: cs.partition(x, None), "where"),
+    "second": (lambda x: cs.partition3(x, lambda v: v > 0, None), "second"),
+    "condition": (lambda x: cs.compress(None, x), "condition"),
+    "b": (lambda x: cs.linear_recurrence(x, None), "b"),
+    "v": (lambda x: cs.searchsorted(x, None), "v"),
+    "keys": (lambda x: cs.reduce_by_key((None,), x), r"keys\[0\]"),
+    "heads": (lambda x: cs.segmented_scan(x, heads=(None,)), r"heads\[0\]"),
+    "init": (lambda x: cs.scan_by_key(x, x, init=(None,)), r"init\[0\]"),
+    "args": (lambda x: cs.reduce(x, transform=lambda v, t: v + t, args=(None,)), "args"),
+}
+
+
+@pytest.mark.parametrize("place", [np.asarray, cs.asarray], ids=["NumPy", "device"])
+@pytest.mark.parametrize("case", WITHOUT_AN_ARRAY)
+def test_none_in_place_of_an_array(case, place):
+    call, argument = WITHOUT_AN_ARRAY[case]
+    with pytest.raises((ArgumentTypeError, DeviceError), match=f"^({argument}): got .*None.*; needs "):
+        call(place(Y))
 
 
 def test_what_numpy_takes_stays_allowed(launches):

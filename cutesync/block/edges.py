@@ -117,7 +117,7 @@ class Edges:
         return last, first
 
 
-class Neighbours:
+class Neighbours(Fixed):
     """What the collectives of neighbouring items are made with: see ``Discontinuity``, whose arguments these are."""
 
     def __init__(self, dtype, block_dim=(256, 1, 1), storage=None) -> None:

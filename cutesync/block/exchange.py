@@ -10,13 +10,13 @@ import cutlass.cute as cute
 
 from ..arguments import whole
 from ..errors import ArgumentValueError, explain
-from .edges import allocate, block_threads, given_or_allocated, rank, stored
+from .edges import Fixed, allocate, block_threads, given_or_allocated, rank, stored
 from .operators import block_shape
 
 BANKS = 32
 
 
-class Exchange:
+class Exchange(Fixed):
     """``blocked_to_striped`` and ``striped_to_blocked`` of ``items_per_thread`` items a thread.
 
     ``dtype`` is the DSL class of the items, ``block_dim`` the block's shape (a multiple of 32 threads). Make one at the

@@ -5,18 +5,21 @@ from __future__ import annotations
 import cutlass
 import cutlass.cute as cute
 
-from ..arguments import choice
-from .edges import block_threads, rank
+from ..arguments import choice, whole
+from ..errors import ArgumentValueError, explain
+from .edges import Fixed, block_threads, rank
 from .operators import block_shape
 
 ARRANGEMENTS = ("blocked", "striped")
 
 
-class _Tile:
+class _Tile(Fixed):
     """What Load and Store share: which item of a tile is whose."""
 
     def __init__(self, block_dim, items_per_thread: int, arrangement: str = "blocked") -> None:
         choice(arrangement, "arrangement", ARRANGEMENTS)
+        if whole(items_per_thread, "items_per_thread") < 1:
+            raise ArgumentValueError(explain("items_per_thread", items_per_thread, "1 or more"))
         self.block_dim, self.items_per_thread, self.arrangement = block_shape(block_dim), items_per_thread, arrangement
         self.threads = block_threads(block_dim)
 

@@ -12,7 +12,7 @@ from cutlass import Int32, cute
 from cutlass.memory import SmemAllocator
 
 from ..warp import LANES, Maybe, broadcast, reduce_states, reduce_valid
-from .edges import block_threads, rank
+from .edges import Fixed, block_threads, rank
 from .operators import StateType, block_shape
 
 
@@ -102,7 +102,7 @@ def all_reduce_warps(state, combine: cutlass.Constexpr, partials, thread: Int32)
     return broadcast(reduce_valid(loaded.state, Int32(warps), combine, lane))
 
 
-class Reduce:
+class Reduce(Fixed):
     """Block-wide reduction for your own kernels, in the manner of ``cub::BlockReduce``.
 
     ``dtype`` is a DSL class (``cutlass.Float32``), or a tuple of them for states of several values. ``block_dim`` is

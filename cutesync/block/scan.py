@@ -12,7 +12,7 @@ from cutlass import Int32, cute
 
 from ..errors import ArgumentValueError, explain
 from ..warp import LANES, Maybe, scan_states, shift_up
-from .edges import block_threads, rank
+from .edges import Fixed, block_threads, rank
 from .operators import StateType, block_shape
 from .reduce import get, partial_array, put, state_array, store_partial
 from .warps import scan_partials
@@ -22,7 +22,7 @@ FRONT_ALIGNMENT = 16
 may belong to another array, which another warp writes."""
 
 
-class Scan:
+class Scan(Fixed):
     """Block-wide scans for your own kernels, in the manner of ``cub::BlockScan``.
 
     ``dtype`` is a DSL class (``cutlass.Float32``), ``block_dim`` the block's shape, a multiple of 32 threads in all.

@@ -13,14 +13,18 @@ _COMPARISONS = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq,
 # Their low bits depend only on the low bits of their operands.
 _WRAPPING = (operator.add, operator.sub, operator.mul, operator.and_, operator.or_, operator.xor)
 _DIVISIONS = (operator.floordiv, operator.mod)
+_OF_BITS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
 
 
 @contextlib.contextmanager
 def exact_integers() -> Iterator[None]:
     """Raise OverflowError for each Python int that would lose bits in a DSL register inside. A DSL that makes its
-    operators or warns in another way is left unchanged. A difference of two Booleans is an Int32 inside."""
-    from cutlass import Boolean, Int32
+    operators or warns in another way is left unchanged. A difference of two Booleans is an Int32 inside, and signed
+    integers keep their sign beside wider unsigned ones."""
+    from cutlass import Boolean, Int32, Integer
     from cutlass.base_dsl import diagnostics, typing
+
+    from .functions import real
 
     built, warned = getattr(typing, "_binary_op", None), getattr(diagnostics, "report_warning", None)
     if built is None or warned is None:
@@ -35,6 +39,11 @@ def exact_integers() -> Iterator[None]:
                 raise OverflowError(f"the Python int {rhs} does not fit {type(lhs).__name__}")
             if op is operator.sub and isinstance(lhs, Boolean) and isinstance(rhs, (Boolean, bool)):
                 lhs = Int32(lhs)
+            if op in _OF_BITS and (_is_float(lhs) or _is_float(rhs)):
+                raise TypeError(f"{op.__name__.strip('_')} of {type(lhs).__name__} and {type(rhs).__name__}")
+            if op is operator.truediv and isinstance(lhs, Integer) and isinstance(rhs, (Integer, int)):
+                lhs, rhs = real(lhs, rhs)
+            lhs, rhs = _extended(lhs, rhs), _extended(rhs, lhs)
             if op in _DIVISIONS:
                 lhs, rhs = (_divisor(lhs, rhs), rhs) if options.get("flip") else (lhs, _divisor(rhs, lhs))
             return plain(lhs, rhs, **places)
@@ -69,6 +78,24 @@ def _fits(op, register, value: int) -> bool:
     if op in _COMPARISONS or common is kind:
         return common.min <= value <= common.max
     return -(1 << kind.width - 1) <= value < 1 << kind.width
+
+
+def _is_float(value) -> bool:
+    from cutlass import Numeric
+
+    return isinstance(value, float) or (isinstance(value, Numeric) and type(value).is_float)
+
+
+def _extended(value, other):
+    """A signed integer beside a wider unsigned one in the type of that, by its sign: the DSL fills it up with zeros."""
+    from cutlass import Integer
+
+    from ..monoid import convert
+
+    if not isinstance(value, Integer) or not isinstance(other, Integer):
+        return value
+    kind = type(other)
+    return convert(value, kind) if value.signed and not kind.signed and 1 < value.width < kind.width else value
 
 
 def _divisor(divisor, dividend):

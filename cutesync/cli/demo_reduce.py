@@ -30,7 +30,7 @@ def cases(place: str) -> Iterator[Case]:
     """Yield the cases for a ``place``: "gpu" (2**24 elements and irregular sizes), "emulator" (small sizes), or
     "nowhere" (the large shapes, to be compiled)."""
     large = place != "emulator"
-    full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 16,), (10007,))
+    full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 14,), (10007,))
     yield from (
         _case("sum", "float32", full, tolerance=SINGLE),
         _case("sum", "float64", full, tolerance=DOUBLE),

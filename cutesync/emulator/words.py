@@ -36,6 +36,7 @@ _TEXT = (
     "interleave_layout swizzle_mode "
     "fill_mode swizzle_atomicity "
     # matrices
+    "load store a b c d "
     "mma_async mma sp ordered_metadata fence trans row col kind block_scale scale_vec f8f6f4 mxf4 mxf4nvf4 mxf8f6f4 "
     "i8"
 )

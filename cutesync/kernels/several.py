@@ -60,6 +60,9 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any, name: 
     xs = x if packed else (x,)
     if not xs:
         raise ArgumentValueError(explain(name, "an empty tuple", "at least one array"))
+    for types, what in ((dtype, "dtype"), (out_dtype, "out_dtype")):
+        if type(types) is tuple and not types:
+            raise ArgumentValueError(explain(what, "no types", "at least one"))
     kinds, memory = args_of.split(args)
     several = type(dtype) is tuple
     if finish is None:
@@ -105,10 +108,10 @@ def call_of(family: Family, inputs: Inputs, arguments: tuple, arrays: tuple, out
 
 @functools.lru_cache(maxsize=256)
 def _front_end(family: Family, inputs: Inputs) -> Callable:
-    plan = family.plan
+    plan, names = family.plan, inputs.names
     if inputs.places:
         plan = args_of.plan_with_numbers(plan, inputs.places, _arguments_of)
-    return front_end(family._replace(inputs=inputs.names, outputs=inputs.outputs, plan=plan))
+    return front_end(family._replace(inputs=names, required=len(names), outputs=inputs.outputs, plan=plan))
 
 
 def _arguments_of(spec: Any) -> tuple[Argument, ...]:

@@ -214,8 +214,6 @@ def _types(wanted: Any, usual: tuple[DType, ...], argument: str) -> tuple[DType,
         return usual
     if not isinstance(wanted, tuple):
         return (dtype(wanted, argument),) * (len(usual) if argument == "dtype" else 1)
-    if not wanted:
-        raise ArgumentValueError(explain(argument, "no types", "at least one"))
     return tuple(dtype(t, argument) for t in wanted)
 
 

@@ -87,7 +87,8 @@ class Pair(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A kind of call: its name, the names of its inputs (all but the first may be None), and the number of its outputs.
+    """A kind of call: its name, the names of its inputs (all but the first ``required`` may be None), and the number of
+    its outputs.
 
     ``parse(arguments, views, out)`` checks the arguments and returns the Spec; ``out`` is the view of a given output,
     or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the index of the input
@@ -110,6 +111,7 @@ class Family(NamedTuple):
     partial: bool = False
     counting: bool = False
     keep: Callable[..., bool] = lambda arguments, ordinal, stream: True
+    required: int = 1
 
 
 def front_end(family: Family) -> Callable:
@@ -234,7 +236,8 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     arguments, first = key[1], given[0]
     accepted = {"strided": family.strided, "float8": family.float8}
     views: Views = tuple(
-        None if x is None else arrays.checked(x, argument, **accepted) for x, argument in zip(given, family.inputs)
+        None if x is None and i >= family.required else arrays.checked(x, argument, **accepted)
+        for i, (x, argument) in enumerate(zip(given, family.inputs))
     )
     views += (None,) * (len(family.inputs) - len(views))
     view = views[0]
@@ -290,8 +293,8 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
     """Copy NumPy inputs to the device, make the call there, and copy the results back. Outputs that were given are
     written only after the call has succeeded."""
     raw = 0 if stream is None else arrays.stream_handle(stream)
-    for x, argument in zip(given, family.inputs):
-        if x is not None and not isinstance(x, np.ndarray):
+    for i, (x, argument) in enumerate(zip(given, family.inputs)):
+        if not isinstance(x, np.ndarray) and (x is not None or i < family.required):
             came = f"a {type(x).__name__} beside a NumPy {family.inputs[0]}"
             allowed = "a NumPy array, or a number" if argument in family.numbers else "a NumPy array"
             raise DeviceError(explain(argument, came, allowed))

@@ -96,6 +96,8 @@ class DeviceArray:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         """Return a NumPy copy, after waiting for the default stream."""
+        if copy is False:
+            raise ArgumentValueError(explain("copy", "False", "None or True: the elements lie on the device"))
         host = to_numpy(self)
         return host if dtype is None else host.astype(dtype)
 
@@ -169,6 +171,16 @@ class DeviceArray:
         if self.size:
             backend.of(self.device).copy(result, self, 0)
         return result
+
+    def __copy__(self) -> DeviceArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict) -> DeviceArray:
+        return self.copy()
+
+    def __reduce__(self) -> tuple:
+        """A pickle has the elements, after waiting for the default stream; it is loaded to the current device."""
+        return _loaded, (to_numpy(self, storage=True), self.dtype.name)
 
     def astype(self, dtype: Any) -> DeviceArray:
         """Return a copy with another element type, converted by NumPy on the host: this waits for the default
@@ -283,6 +295,11 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
     if array.nbytes:
         backend.of(result.device).copy_in(result, array.ctypes.data, stream)
     return result
+
+
+def _loaded(host: np.ndarray, dtype: str) -> DeviceArray:
+    """Return the DeviceArray of a pickle."""
+    return from_numpy(host, parse_dtype(dtype))
 
 
 def to_numpy(array: DeviceArray, stream: int = 0, storage: bool = False) -> np.ndarray:

@@ -24,8 +24,7 @@ from ..identity import name_of
 from .view import View
 
 VECTOR = 16  # bytes: the largest alignment that is a fact
-PLAIN = {bool: "Boolean", int: "Int32", float: "Float32"}
-"""The DSL's type of a Python number whose parameter names none."""
+PLAIN = {bool: "Boolean", int: "Int32", float: "Float32"}  # the DSL's types of numbers whose parameters name none
 CODES = {f"{sign}{bits}": code for bits, codes in ((8, "bB"), (16, "hH"), (32, "iI"), (64, "qQ"))
          for sign, code in zip(("Int", "Uint"), codes)}  # fmt: skip
 CODES |= {"Float16": "e", "Float32": "f", "Float64": "d", "Boolean": "?", "BFloat16": "H"}
@@ -36,13 +35,19 @@ _REFUSED = (struct.error, OverflowError, TypeError, ValueError)  # raised for a 
 
 class Parameter(NamedTuple):
     """A parameter of a host function. ``role`` is "constant", "stream", "pointer" or "value". ``number`` is the DSL's
-    type that it names for numbers, if it names one; ``python`` the Python type by which it does."""
+    type that it names for numbers, if it names one; ``python`` the Python type by which it does. ``only``: "a number"
+    or "an array", if it takes nothing else."""
 
     name: str
     role: str
     number: str | None
     python: str
     default: Any
+    only: str
+
+    def check(self, came: str) -> None:
+        if self.only not in ("", came):
+            raise ArgumentTypeError(explain(self.name, came, self.only, "or another annotation of the parameter"))
 
 
 def parameters_of(jit_function: Callable) -> tuple[tuple[Parameter, ...], Parameter | None]:
@@ -62,7 +67,9 @@ def parameters_of(jit_function: Callable) -> tuple[tuple[Parameter, ...], Parame
     for p in signature.parameters.values():
         plain = next((t for t in PLAIN if p.annotation is t), None)
         number, python = (PLAIN[plain], plain.__name__) if plain else (_number(p.annotation), "")
-        parameter = Parameter(p.name, _role(p), number, python, p.default)
+        named = p.annotation.__name__ if isinstance(p.annotation, type) else ""
+        only = "a number" if named and number else "an array" if named in ("Tensor", "Pointer") else ""
+        parameter = Parameter(p.name, _role(p), number, python, p.default, only)
         if p.kind is p.VAR_POSITIONAL:
             rest = parameter
         elif p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD):
@@ -231,12 +238,15 @@ class Reader:
             self.constants.append(Constant(self.constant(x, p.name)))
             return self.constants[-1]
         elif isinstance(x, (list, tuple)):
+            p.check("a list or tuple")
             return Group(type(x).__qualname__, tuple(self.read(member, p) for member in x))
         elif kind := number_kind(x):
+            p.check("a number")
             fact = Number(p.number or kind, p.python)
             self.numbers.append(x if type(x) in PLAIN else number_value(x))
         else:
             view = self.view(x, p.name)
+            p.check("an array")
             fact = _array(view, p)
         self.leaves.append(Leaf(fact, view, p.name))
         return fact

@@ -168,6 +168,9 @@ def wrong(what: str):
         "prefix": lambda v: block.Scan(pair, (32,)).inclusive(items(1, 1), add, prefix=lambda p: p[0]),
         "no types": lambda v: block.Reduce((), (32,)),
         "text": lambda v: warp.reduce((v, "1"), add),
+        "width": lambda v: warp.reduce(v, "add", width=3),
+        "wider": lambda v: warp.scan(v, "add", width=64),
+        "no items": lambda v: block.Load((32,), 0),
     }
     return calls[what]
 
@@ -196,6 +199,9 @@ def _launch_refused(x: cute.Tensor, what: cutlass.Constexpr):
         ("prefix", OperatorError, "prefix.*not a tuple of 2 numbers"),
         ("no types", ArgumentValueError, "at least one"),
         ("text", ArgumentTypeError, "str"),
+        ("width", ArgumentValueError, "width: got 3; needs a power of two"),
+        ("wider", ArgumentValueError, "width: got 64"),
+        ("no items", ArgumentValueError, "items_per_thread: got 0"),
     ],
 )
 def test_refusals_say_why(what, kind, said):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cutesync as cs
 from cutesync.callables import arrays, translator
 
 from ..cases import with_slow
@@ -182,6 +183,39 @@ def test_integers_keep_their_type_and_width():
     ]
     big = np.array([2**31 + 5, 7], np.uint32)
     assert apply([abs, lambda v: max(v, 2**31)], big, dtype="uint32").tolist() == [[2**31 + 5, 7], [2**31 + 5, 2**31]]
+
+
+@pytest.mark.parametrize("dtype", with_slow(["int8", "uint32", "int64"], {"uint32", "int64"}))
+def test_powers_of_integers(dtype):
+    """They wrap, as in NumPy."""
+    x = np.array([0, 1, 2, 3, 11, -1], np.int64).astype(dtype)
+    powers = [lambda v: v**2, lambda v: pow(v, 13), lambda v: np.power(v, 0), lambda v: v ** (v & 7)]
+    with np.errstate(over="ignore"):
+        assert apply(powers, x, dtype=dtype).tolist() == [fn(x).tolist() for fn in powers]
+    assert apply([lambda v: 2 ** (v & 31)], x, dtype="uint32").tolist() == [[2 ** (int(v) & 31) for v in x]]
+
+
+def test_powers_of_integers_by_negative_numbers(on_emulator):
+    x = np.array([-1, 1, 2, 5, 0], np.int32)
+    assert apply([lambda v: v ** (v - 3)], x).tolist() == [[1, 1, 0, 25, 0]]
+    assert apply([lambda v: v**v + v**2], x != 0).tolist() == [[2, 2, 2, 2, 1]]  # of Booleans
+    with pytest.raises(cs.errors.OperatorError, match="an integer to the power -1"):
+        cs.reduce(x, "add", transform=lambda v: v**-1)
+
+
+def test_integers_of_two_types(on_emulator):
+    """They become the wider type, and keep their sign; a float has no bits to combine."""
+    a, b = np.array([3, -2, 100], np.int8), np.array([2, 7, 2**63], np.uint64)
+    wide, second = a.astype(np.uint64), lambda p, q: q
+    fns = lambda v, w: (v + w, w - v, v | w, min(v, w), w / 3)  # noqa: E731
+    *found, thirds = cs.scan((a, b), second, transform=fns, dtype=("uint64",) * 4 + ("float64",))
+    assert np.allclose(thirds, b / 3, rtol=1e-12)
+    assert np.array_equal(found, (wide + b, b - wide, wide | b, np.minimum(wide, b)))
+    (shares,) = cs.scan((a, b.astype(np.uint8) + 1), second, transform=lambda v, w: (v / w,), dtype=("float32",))
+    assert np.allclose(shares, [1, -0.25, 100])
+    for fn in (lambda v, w: v & w, lambda v, w: v << w):
+        with pytest.raises(cs.errors.OperatorError, match="(and|lshift) of .*Float32"):
+            cs.reduce((a, b.astype(np.float32)), second, transform=fn, dtype=("float32",))
 
 
 def test_bool():

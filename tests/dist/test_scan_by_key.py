@@ -70,7 +70,7 @@ def test_segments_across_seams(name, size):
 
 
 @SLOW
-@pytest.mark.parametrize("size, schedules", [(2, 20), (8, 1)])
+@pytest.mark.parametrize("size, schedules", [(2, 9), (8, 1)])
 def test_many_schedules(size, schedules):
     keys, x = np.repeat(np.arange(4), 20), np.arange(80)
     with cs.emulate(devices=size, schedules=schedules):

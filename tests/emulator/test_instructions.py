@@ -34,11 +34,9 @@ REFUSED = {
     "sparse mma": (
         "mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r1, %r2}, {%r1, %r2}, {%r1, %r2}, %r3, 0;",
     ),
-    "wmma (mma and wgmma run)": (
-        "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%a0];",
-        "wmma.store.d.sync.aligned.row.m16n16k16.f16 [%a0], {%r1, %r2, %r3, %r4};",
-        "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {%r1, %r2, %r3, %r4}, "
-        "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r4};",
+    "wmma of less than 8 bits": (
+        "wmma.load.a.sync.aligned.row.m8n8k32.global.u4 {%r1}, [%a0];",
+        "wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 {%r1, %r2}, {%r1}, {%r1}, {%r1, %r2};",
     ),
     "multicast memory of several GPUs": (
         "multimem.ld_reduce.relaxed.sys.global.add.f32 %r1, [%a0];",

@@ -204,3 +204,33 @@ def test_a_kernel_edits_its_tensor_map():
     out = np.zeros(32, np.float32)
     launch(kernel_text(body, 3, shared=512), out, x, table)
     assert out.tolist() == [256.0 + 4 + n if n < 8 else 0.0 for n in range(32)]
+
+
+ALL_INIT = """
+\tmov.u32 %r1, smem;
+\tmov.u32 %r0, %tid.x;
+\tmov.u32 %r6, 64;
+CHANGE
+\tmbarrier.init.shared.b64 [%r1], %r6;
+USE
+\tbar.sync 0;
+\tmbarrier.arrive.shared.b64 %rd4, [%r1];
+WAIT: mbarrier.test_wait.shared.b64 %p2, [%r1], %rd4;
+\t@!%p2 bra WAIT;
+\tst.global.b32 [%a0], %r6;"""
+
+
+def all_init(change: str = "", use: str = "") -> Settings:
+    settings = Settings(schedules=9)
+    text = ALL_INIT.replace("CHANGE", change).replace("USE", use)
+    launch(kernel_text(text, 1, shared=64), np.zeros(4, np.uint32), block=(64, 1, 1), settings=settings)
+    return settings
+
+
+def test_threads_that_initialise_alike_are_a_warning():
+    """ThunderKittens has a whole warp run the initialisation."""
+    found = [f for f in all_init().findings if f.kind == "barrier"]
+    assert found and all(f.severity == "warning" and "several threads initialise one" in f.title for f in found)
+    reported("barrier", "initialised again", all_init, "\tadd.u32 %r6, %r6, %r0;")
+    used = "\tmbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 0;"
+    reported("barrier", "initialised again|without being ordered", all_init, "", used)

@@ -99,7 +99,7 @@ MOST = {"gpu": 1 << 20, "emulator": 6000}  # elements
 
 @pytest.mark.parametrize(
     ("dtype", "bits", "cases"),
-    [("int32", False, 8), *(pytest.param(*kind, 30, marks=pytest.mark.slow) for kind in KINDS)],
+    [("int32", False, 8), *(pytest.param(*kind, 20, marks=pytest.mark.slow) for kind in KINDS)],
 )
 def test_random_views(place, dtype, bits, cases):
     rng, done = np.random.default_rng([5, bits, len(dtype)]), 0

@@ -6,6 +6,8 @@ import pytest
 
 import cutesync as cs
 
+from ..libraries import captured
+
 pytestmark = pytest.mark.gpu
 
 
@@ -39,13 +41,7 @@ def test_large_arrays_agree(torch):
 
 def test_in_a_graph(torch):
     x = torch.zeros(1 << 22, device="cuda", dtype=torch.int64)
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        cs.bincount(x, length=100)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        counts = cs.bincount(x, length=100)
+    graph, counts = captured(torch, lambda: cs.bincount(x, length=100))
     for _ in range(3):
         x.random_(0, 100)
         graph.replay()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -155,9 +157,20 @@ def test_astype(place, dtype):
 
 def test_copies_are_independent(place):
     x = cs.asarray(np.zeros(8, np.int32))
-    for copy in (x.copy(), x[::2].copy(), x.astype("int32")):
-        cs.scan(cs.asarray(np.ones(copy.size, np.int32)), "add", out=copy)
-        assert not np.asarray(x).any() and np.asarray(copy)[0] == 1
+    loaded = pickle.loads(pickle.dumps(x))
+    for own in (x.copy(), x[::2].copy(), x.astype("int32"), copy.copy(x), copy.deepcopy([x])[0], loaded):
+        cs.scan(cs.asarray(np.ones(own.size, np.int32)), "add", out=own)
+        assert not np.asarray(x).any() and np.asarray(own)[0] == 1
+    with pytest.raises(ArgumentValueError, match="copy: got False; needs None or True"):
+        np.array(x, copy=False)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "bfloat16", "float8_e5m2", "uint64"])
+def test_pickles_have_the_elements(on_emulator, dtype):
+    x = cs.asarray(H).astype(dtype)
+    found = pickle.loads(pickle.dumps(x.T[::2]))
+    assert found.dtype is x.dtype and found.steps is None
+    same(np.asarray(found), np.asarray(x).T[::2])
 
 
 @pytest.mark.parametrize(

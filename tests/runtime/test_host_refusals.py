@@ -18,6 +18,21 @@ REFUSED = {
     "too many": (lambda: cs.launch(own.copy, X, X, X), ArgumentTypeError, "got 3; needs 2 .*the stream is given as"),
     "no array": (lambda: cs.launch(own.copy, "x", X), ArgumentTypeError, "x: got a str; needs an array, a number"),
     "a dict": (lambda: cs.launch(own.copy, {"a": X}, X), ArgumentTypeError, "x: got a dict; needs an array"),
+    "an array for a number": (
+        lambda: cs.launch(own.numbers, X, *([X] * 10)),
+        ArgumentTypeError,
+        "a: got an array; needs a n",
+    ),
+    "a number for an array": (
+        lambda: cs.launch(own.copy_matrix, 3, X),
+        ArgumentTypeError,
+        "x: got a number; needs an array",
+    ),
+    "a list for an array": (
+        lambda: cs.launch(own.copy_matrix, [X], X),
+        ArgumentTypeError,
+        "x: got a list or tuple; needs an",
+    ),
     "complex": (lambda: cs.launch(own.copy, X.astype(complex), X), ArgumentTypeError, "complex128"),
     "host memory": (lambda: cs.launch(own.copy, DEVICE, DEVICE), DeviceError, "x: got a Capsule in host memory"),
     "mixed": (lambda: cs.launch(own.copy, X, cs.asarray(X)), DeviceError, "NumPy arrays beside arrays on a device"),

@@ -29,11 +29,9 @@ QUICK = ("int16",)
 def test_every_type(dtype, on_emulator, monkeypatch):
     """Tiles of 12 rows in groups of two, the last tile not whole; elements that fill no word are loaded, not copied."""
     x = data((2, 43, 12), dtype)
-    for width in (1, 4):
+    for width, options in ((1, {"init": 1}), (4, {}), (4, {"reverse": True, "exclusive": True})):
         force(monkeypatch, column_tiles(width, 3, 3, 4, 2, 2))
-        check_scan(x, axis=1)
-        check_scan(x, axis=1, reverse=True, exclusive=True)
-        check_scan(x, axis=1, init=1)
+        check_scan(x, axis=1, **options)
 
 
 @pytest.mark.parametrize(("offset", "shift"), [(1, 0), (0, 1), (2, 2), (0, 2)])

@@ -56,7 +56,7 @@ TYPES = [(key, DTYPES[-1 - i]) for i, key in enumerate(DTYPES)]
 @pytest.mark.parametrize(("key", "value"), TYPES)
 def test_every_type_and_alignment(small, key, value):
     keys, x = keys_of(1291, 4, key), np.arange(1291).astype(numpy_dtype(value))
-    for a, b in ((0, 0), (1, 3), (5, 2)):
+    for a, b in ((0, 0), (1, 3)):
         length = 1291 - max(a, b)
         k, v = keys[a : a + length], x[b : b + length]
         heads = heads_of(k)

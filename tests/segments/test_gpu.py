@@ -6,6 +6,8 @@ import pytest
 
 import cutesync as cs
 
+from ..libraries import captured
+
 pytestmark = pytest.mark.gpu
 
 
@@ -116,17 +118,7 @@ def test_group_by_in_a_graph_with_changing_counts(torch):
         rows = cs.select((keys, x), lambda k, v: v > 0)
         return cs.reduce_by_key(*rows.values, n=rows.count)
 
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        chain()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with torch.cuda.graph(graph):
-            sums = chain()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    graph, sums = captured(torch, chain)
     for low, high in ((-50, 5), (1, 3), (-9, 0), (-3, 100)):
         x.copy_(torch.randint(low, high, x.shape, device="cuda", dtype=torch.int32))
         graph.replay()

@@ -7,6 +7,8 @@ import pytest
 
 import cutesync as cs
 
+from ..libraries import captured
+
 pytestmark = pytest.mark.gpu
 
 
@@ -86,17 +88,7 @@ def test_a_chain_in_a_graph_with_changing_counts(torch):
         second = cs.select(first.values, lambda v: v % 2 == 0, n=first.count)
         return second, cs.run_length_encode(second.values, n=second.count)
 
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        chain()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with torch.cuda.graph(graph):
-            second, runs = chain()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    graph, (second, runs) = captured(torch, chain)
     for low, high in ((-50, 5), (1, 3), (-9, 0), (-3, 100)):
         x.copy_(torch.randint(low, high, x.shape, device="cuda", dtype=torch.int32))
         graph.replay()
@@ -191,18 +183,7 @@ def test_select_sum_scan_select_in_a_graph(torch):
         cs.cumsum(kept, axis=0, n=count, out=running)
         cs.select(running, lambda v: v % 2 == 0, n=count, out=(even, last))
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        chain()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with torch.cuda.graph(graph):
-            chain()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    graph, _ = captured(torch, chain)
     for low, high in ((-50, 5), (1, 3), (-9, 0), (-3, 100)):
         x.copy_(torch.randint(low, high, x.shape, device="cuda", dtype=torch.int32))
         graph.replay()

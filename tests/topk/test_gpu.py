@@ -6,6 +6,8 @@ import pytest
 
 import cutesync as cs
 
+from ..libraries import captured
+
 pytestmark = pytest.mark.gpu
 
 
@@ -78,13 +80,7 @@ def test_large_arrays_agree_again_and_again(torch):
 
 def test_in_a_graph(torch):
     x = torch.randn(1 << 22, device="cuda")
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        cs.topk(x, 100)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        values, _ = cs.topk(x, 100)
+    graph, (values, _) = captured(torch, lambda: cs.topk(x, 100))
     for _ in range(5):
         x.normal_()
         graph.replay()

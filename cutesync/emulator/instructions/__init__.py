@@ -14,6 +14,7 @@ from . import (  # noqa: F401 (each registers its opcodes)
     tensor_copy,
     transfers,
     warp,
+    wmma,
 )
 from .registry import emitter, gathers_lanes, splits_around
 

@@ -158,7 +158,7 @@ def check_initialised(warp, lanes, barrier: MBarrier, site: int) -> None:
     for clock in clocks.values() if others else ():
         tables = [clock.known] + ([clock.invisible.known] if clock.invisible and barrier.fenced else [])
         if not any(number in table and table[number][actor] >= time for table in tables):
-            warp.machine.fail(
+            warp.machine.found(
                 "barrier",
                 f"{barrier.name} is used without being ordered after its initialisation",
                 warp,
@@ -186,11 +186,13 @@ def init(site: int, f, lanes, address, count) -> None:
             )
         old = block.mbarriers.get(offset)
         if old is not None:
-            issue.fail(
-                "barrier",
-                f"{old.name} is initialised again without mbarrier.inval",
-                [f"first at {machine.program.sites[old.site - 1].where()}"],
-            )
+            first = machine.program.sites[old.site - 1]
+            if not old.repeated(f, lane, int(count[lane]), site):
+                title = f"{old.name} is initialised again without mbarrier.inval"
+                issue.fail("barrier", title, [f"first at {first.where()}"])
+            title = "several threads initialise one mbarrier, all alike, which PTX leaves undefined"
+            machine.note("warning", "barrier", title, (f.warp, [lane], site), (), first)
+            continue
         if not 1 <= int(count[lane]) < 1 << 20:
             issue.fail("barrier", f"an mbarrier cannot expect {int(count[lane])} arrivals")
         block.shared.mark_valid(offset, offset + 8)
@@ -298,6 +300,7 @@ def wait(site: int, parity: bool, scope: int, f, lanes, address, state):
         if cnz(done):
             passed = who[done]
             barrier.observe(f, passed)
+            f.warp.waited.append((barrier, barrier.phase - 1, passed))
             if scope:
                 barrier.learn(f, None if len(passed) == 32 else passed, scope)
         if cnz(done) < len(who):

@@ -22,7 +22,7 @@ def target_barrier(issue: Issue, address: int):
     """The mbarrier an asynchronous operation will signal; its initialisation must have been fenced."""
     barrier = find_barrier(issue.warp, [issue.lane], address, issue.site)
     if issue.machine.sanitizer is not None and not barrier.fenced:
-        issue.fail(
+        issue.found(
             "barrier",
             f"{barrier.name} is used by an asynchronous operation without a fence after its initialisation",
             [

@@ -23,6 +23,7 @@ from .spec import FLOAT64, Counting, CountSpec
 
 MAX_LENGTH = 1 << 38  # a block counts in 32 bits
 MAX_BINS = (1 << 31) - 2
+_EXACT = 1 << 53  # float64 has all integers up to this
 
 
 def bincount(
@@ -71,6 +72,8 @@ def bincount(
     number, array = split(n, isinstance(x, np.ndarray))
     if length is not None:
         length = integer(length, "length", 0, MAX_BINS)
+        if length < minlength:
+            raise ArgumentValueError(explain("length", length, f"at least minlength, {minlength}"))
     elif isinstance(x, np.ndarray) and x.dtype.kind in "biu":
         counted = _first(x, number)
         if counted.size and counted.min() < 0:
@@ -143,13 +146,18 @@ def _first(x: Any, n: int | None) -> Any:
 def _edges(x: Any, bins: Any, range: Any, weights: Any) -> tuple[np.ndarray, bool]:
     """Return the edges in float64, and whether they are at equal distances."""
     uniform = not isinstance(bins, (np.ndarray, list, tuple))
+    if isinstance(bins, np.ndarray):
+        device_array.require_plain(bins, "bins")
     if uniform and not isinstance(bins, str):
+        if not isinstance(bins, (int, np.integer)):
+            allowed = "an int, or the edges as a sequence or a NumPy array"
+            raise ArgumentTypeError(explain("bins", shown(bins), allowed))
         bins = integer(bins, "bins", 1, MAX_BINS)
+    kind = arrays.facts(x, "x")[0].numpy
     if not isinstance(x, np.ndarray):
         if uniform and (range is None or isinstance(bins, str)):
             came = f"bins={bins!r} and range={shown(range)} for an array on the device"
             raise ArgumentValueError(explain("range", came, "the first and the last edge", "cs.minmax finds them"))
-        kind = arrays.facts(x, "x")[0].numpy
         x = np.zeros(1, kind)
     if x.dtype.kind not in "iuf":  # bool, and bfloat16, which NumPy does not know
         x = x.astype(np.uint8 if x.dtype.kind == "b" else np.float32)
@@ -160,7 +168,13 @@ def _edges(x: Any, bins: Any, range: Any, weights: Any) -> tuple[np.ndarray, boo
         raise ArgumentValueError(explain("bins", came, f"what numpy.histogram takes ({error})")) from error
     if edges.dtype.kind not in "fiu" or edges.ndim != 1 or len(edges) < 2:
         raise ArgumentTypeError(explain("bins", shown(bins), "at least two edges, numbers in ascending order"))
-    return np.ascontiguousarray(edges, np.float64), uniform
+    found = np.ascontiguousarray(edges, np.float64)
+    if np.isnan(found).any():
+        raise ArgumentValueError(explain("bins", "an edge that is NaN", "numbers in ascending order"))
+    if edges.dtype.kind in "iu" and kind.kind in "iu" and max(-int(edges[0]), int(edges[-1])) > _EXACT:
+        allowed = "integers of up to 2**53 beside integers, as both are compared in float64"
+        raise ArgumentValueError(explain("bins", "a larger edge", allowed, "give edges as floats"))
+    return found, uniform
 
 
 @functools.lru_cache(maxsize=64)

@@ -149,4 +149,4 @@ def _common(a: View, b: View) -> DType:
 
 _one = front_end(Family("named scan", ("x", "n"), _parse, plan, strided=True))
 _pair = front_end(Family("named scan of two results", ("x", "n"), _parse, plan, outputs=2, strided=True))
-_two = front_end(Family("named scan of two arrays", ("a", "b", "init", "n"), _parse, plan, strided=True))
+_two = front_end(Family("named scan of two arrays", ("a", "b", "init", "n"), _parse, plan, strided=True, required=2))

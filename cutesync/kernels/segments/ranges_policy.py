@@ -20,7 +20,7 @@ MAX_RUN_WORDS = 48  # registers of the elements that a lane loads together
 @dataclass(frozen=True)
 class RangesPolicy:
     """Blocks of ``warps`` warps. A warp goes through its share of the merged list in tiles, of which each lane has
-    ``run`` neighbouring members. ``threads`` of one block combine the states of shares. Not measured on a GPU."""
+    ``run`` neighbouring members. ``threads`` of one block combine the states of shares."""
 
     run: int
     warps: int = 8

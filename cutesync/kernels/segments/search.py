@@ -125,4 +125,4 @@ def _plan(spec: SearchSpec, views: Views, outs: Views, stream: int) -> tuple[Run
     return Launch(kernel, a.device, -(-v.size // THREADS), values, given, None, stream).run, None
 
 
-_call = front_end(Family("searchsorted", ("a", "v", "sorter", "n"), _parse, _plan, strided=True))
+_call = front_end(Family("searchsorted", ("a", "v", "sorter", "n"), _parse, _plan, strided=True, required=2))

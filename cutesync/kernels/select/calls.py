@@ -219,7 +219,8 @@ def _result(wanted: Wanted, found: Sequence) -> Selected:
 @functools.lru_cache(maxsize=256)
 def _front_end(names: tuple[str, ...], outputs: int, places: tuple[int, ...]) -> Callable:
     made = args_of.plan_with_numbers(plan, places, lambda spec: spec.selection.args) if places else plan
-    return front_end(Family("select", names, _parse, made, outputs=outputs, strided=True, partial=True, counting=True))
+    family = Family("select", names, _parse, made, outputs, strided=True, partial=True, counting=True)
+    return front_end(family._replace(required=len(names)))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -71,7 +71,8 @@ def _together(axes: int) -> Wanted:
 
 
 def _axes(x: Any) -> int:
-    return len(arrays.view_of(x, "x").shape) if not hasattr(x, "ndim") else x.ndim
+    axes = getattr(x, "ndim", None)
+    return axes if type(axes) is int else len(arrays.view_of(x, "x").shape)
 
 
 def _found(wanted: Wanted, x: Any, options: tuple, stream: Stream) -> Any:

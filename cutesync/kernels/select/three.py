@@ -143,7 +143,9 @@ def _known(
     places = tuple(first + i for i, value in enumerate(numbers) if value is not None)
     made = args_of.plan_with_numbers(_plan, places, lambda spec: spec.parting.args) if places else _plan
     family = Family("partition3", every, _parse, made, count + indices + 1, strided=True, partial=True, counting=True)
-    return front_end(family), (Arguments(names, count, fns, indices, counted, numbers, n),)
+    return front_end(family._replace(required=len(every))), (
+        Arguments(names, count, fns, indices, counted, numbers, n),
+    )
 
 
 @dataclass(frozen=True)
