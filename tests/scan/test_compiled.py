@@ -126,7 +126,7 @@ VIEWS = {
     "tiles of many columns": ((512, 1 << 16), (1 << 16, 1), 0),
     "narrow columns apart": ((40_000, 30, 4), (256, 7, 1), 1),
     "groups of odd rows": ((900, 117, 35), (4200, 35, 1), 2),
-    "slices backwards": ((4000, 43, 5), (215, -5, 1), 1),
+    "slices backwards": ((40_000, 43, 5), (215, -5, 1), 1),
     "columns backwards": ((512, 1024, 128), (1 << 17, 128, -1), 1),
     "blocks that do not divide their axes": ((1151, 39, 124), (39, 1, 44889), 0),
 }
