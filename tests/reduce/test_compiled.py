@@ -15,7 +15,7 @@ from cutesync.kernels.reduce.policy import (
     ShortRowPolicy,
     WholeRowPolicy,
 )
-from cutesync.kernels.reduce.strided_policy import RunPolicy, StridedPolicy
+from cutesync.kernels.reduce.strided_policy import RunPolicy, ShortPolicy, StridedPolicy
 from cutesync.runtime.kernel import collect
 
 from ..cases import DTYPES, bicyclic, has_meaning
@@ -74,6 +74,7 @@ EVERY_CONFIG = [
     (1, 50, 10**4),
     (1, 10**4, 10**4),
     (1, 3, 10**6),
+    (1, 3, 10**7),
     (20000, 50, 40),
 ]
 ONE_OF_EACH = [(9, 37, 1), (1, 10**6, 1), (1, 10**5, 40)]  # rows, segments, columns
@@ -95,7 +96,7 @@ def test_every_configuration(allocated, capsys):
             out = dry((shape[0], shape[2]), "float32", offset, 1 << 60)
             cs.reduce(dry(shape, "float32", offset), axis=1, out=out)
     policies = [spec.key[1] for spec in found.values()]
-    every = {SegmentPolicy, ShortRowPolicy, WholeRowPolicy, NarrowPolicy, StridedPolicy, RunPolicy}
+    every = {SegmentPolicy, ShortRowPolicy, WholeRowPolicy, NarrowPolicy, StridedPolicy, RunPolicy, ShortPolicy}
     assert {type(policy) for policy in policies} == every
     scopes = {policy.scope for policy in policies if isinstance(policy, SegmentPolicy)}
     assert scopes == {"warp", "block", "grid", "grid_rows"}

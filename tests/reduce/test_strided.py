@@ -356,3 +356,32 @@ def test_normal_form():
     assert form.starts == (-1800, 18) and form.contiguous(1) is None
     plain = [Axis(4, (60, 6)), Axis(10, (6, 0)), Axis(6, (1, 1))]
     assert normal(plain, frozenset((1,)), 1, False, True).contiguous(1) == (4, 10, 6)
+
+
+# what: (shape of the memory, index of the view, axis)
+FEW = {
+    "elements": ((94, 24, 5), np.s_[:, :20, ::2], 2),
+    "rows": ((94, 24, 4), np.s_[:, :20, :4], 2),
+    "vectors": ((94, 4, 24), np.s_[:, ::2, :16], 1),
+    "single": ((700, 3), np.s_[:, 1:2], 1),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("what", ["max", *(pytest.param(each, marks=pytest.mark.slow) for each in ("order", "argmax"))])
+def test_several_results_of_a_thread(name, what, on_emulator, monkeypatch):
+    """Axes of few positions: a thread has several results, the last ones fewer."""
+    monkeypatch.setattr(strided_policy, "FULL_UNITS", 30)
+    monkeypatch.setattr(strided_policy, "MIN_ROWS", 8)
+    found, launch = [], strided_plan.launch
+    monkeypatch.setattr(strided_plan, "launch", lambda choice, *more: found.append(choice) or launch(choice, *more))
+    monkeypatch.setattr(calls, "_plans", {})
+    shape, index, axis = FEW[name]
+    kind, reduce, expected = CALLS[what]
+    x = brackets(shape) if kind == "order" else data(shape, kind)
+    same(
+        np.asarray(reduce(cs.asarray(x)[index], axis=axis)),
+        np.asarray(expected(rows(x[index], (axis,)))).reshape([n for i, n in enumerate(x[index].shape) if i != axis]),
+        name,
+    )
+    assert what != "max" or [isinstance(choice.policy, strided_policy.ShortPolicy) for choice in found] == [True]

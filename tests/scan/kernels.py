@@ -182,9 +182,11 @@ def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Chooser:
     return choose
 
 
-def outer_slices(segments: int, count: int) -> Chooser:
+def outer_slices(segments: int, count: int, anywhere: bool = False) -> Chooser:
+    """``anywhere``: tiles need not begin on boundaries of 16 bytes."""
+
     def choose(problem: Problem) -> Choice:
-        aligned = count * problem.length * problem.inner * problem.source % VECTOR_BYTES == 0
+        aligned = not anywhere and count * problem.length * problem.inner * problem.source % VECTOR_BYTES == 0
         capacity = count * (problem.length * problem.inner + VECTOR_BYTES)
         return Choice(SlicePolicy(segments, capacity, aligned, aligned, 1), count, _ceil(problem.rows, count))
 
@@ -222,6 +224,7 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "outer slices": (outer_slices(1, 4), (9, 21, 12), 1),
     "outer slices of odd rows": (outer_slices(1, 8), (61, 21), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
+    "outer slices that begin anywhere": (outer_slices(8, 1, anywhere=True), (5, 99, 5), 1),
     "single elements": (singles(2), (2101, 1), 1),
     "slices of a vector": (singles(2), (1051, 2, 1), 1),
     "tiles of columns by many": (column_tiles(1, 16, 4, 3, 2, 128), (61, 19), 0),

@@ -96,6 +96,7 @@ CASES = {  # what: (shape, type, operator, options)
     "off by one element": (PIPELINE, "float32", "add", {"offset": 4}),
     "columns of bytes apart": ((9, 3, 551_011), "int8", "add", {}),
     "slices off by one byte": ((90_000, 48, 1), "int8", "add", {"offset": 1}),
+    "slices that begin anywhere": ((600, 9717, 2), "int8", "add", {}),
 }
 
 
@@ -124,6 +125,10 @@ VIEWS = {
     "slices of a vector": ((1 << 20, 2), (2, 1), 1),
     "tiles of many columns": ((512, 1 << 16), (1 << 16, 1), 0),
     "narrow columns apart": ((40_000, 30, 4), (256, 7, 1), 1),
+    "groups of odd rows": ((900, 117, 35), (4200, 35, 1), 2),
+    "slices backwards": ((40_000, 43, 5), (215, -5, 1), 1),
+    "columns backwards": ((512, 1024, 128), (1 << 17, 128, -1), 1),
+    "blocks that do not divide their axes": ((1151, 39, 124), (39, 1, 44889), 0),
 }
 
 

@@ -48,6 +48,7 @@ KERNELS = {
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
     "runs": (runs(3, 2, 2), (2, 6501), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
+    "outer slices that begin anywhere": (outer_slices(8, 1, anywhere=True), (5, 99, 5), 1),
     "strided arrays": (StridedTiles(4, 2, 2, 3), (1100, 3), 0),
     "strided arrays in one tile": (StridedTiles(4, 2, 2, 3), (101, 5), 0),
 }
@@ -82,6 +83,7 @@ HARMLESS = {
     "slabs from the end": ONE_FENCE[:2],
     "pipeline": ONE_FENCE,
     "runs": ONE_FENCE,
+    "outer slices that begin anywhere": ["no store #1"],  # of threads that have four vectors: these have fewer
     "strided arrays in one tile": ["no store #0", "no store #1"],  # of tiles that are whole: this one is not
 }
 PUBLISHED = r"st\.relaxed\.gpu(\.global\.b64)"

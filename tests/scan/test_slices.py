@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan import plan
+from cutesync.kernels.scan import plan, slice_policy
 from cutesync.kernels.scan.slice_policy import SlicePolicy
 
 from ..cases import data, same, scanned
+from .kernels import force, outer_slices
 
 SHAPES = {  # (shape, axis): with bytes between slices in shared memory, and without
     "padded": ((19, 8, 8), 1),
@@ -20,18 +21,23 @@ slow = pytest.mark.slow
 
 
 @pytest.fixture
-def aligned(monkeypatch):
-    """Whether the tiles of the launches of a test begin on boundaries: (inputs, outputs). All are of outer slices."""
+def policies(monkeypatch):
+    """The policies of the launches of a test, which are all of outer slices."""
     found = []
     launch = plan.launch
 
     def watched(choice, *more):
         assert isinstance(choice.policy, SlicePolicy)
-        found.append((choice.policy.aligned, choice.policy.aligned_out))
+        found.append(choice.policy)
         return launch(choice, *more)
 
     monkeypatch.setattr(plan, "launch", watched)
     return found
+
+
+def aligned(policy: SlicePolicy) -> tuple[bool, bool]:
+    """Whether tiles begin on boundaries: those of the inputs, and those of the outputs."""
+    return policy.aligned, policy.aligned_out
 
 
 def from_element(x: np.ndarray, first: int):
@@ -43,22 +49,66 @@ def from_element(x: np.ndarray, first: int):
 @pytest.mark.parametrize(
     "dtype", ["int8", *(pytest.param(each, marks=slow) for each in ("bool", "int16", "float16", "uint32"))]
 )
-def test_every_first_element_of_a_vector(case, dtype, on_emulator, aligned):
+def test_every_first_element_of_a_vector(case, dtype, on_emulator, policies):
     (shape, axis), size = SHAPES[case], np.dtype(dtype).itemsize
     x = data(shape, dtype)
     for first in {1, 10 // size | 1, 16 // size - 1}:
         same(np.asarray(cs.scan(from_element(x, first), axis=axis)), scanned(x, axis=axis), f"from {first}")
-    assert set(aligned) == {(False, True)}
+    assert {aligned(policy) for policy in policies} == {(False, True)}
 
 
-def test_results_of_other_places(on_emulator, aligned):
+def test_results_of_other_places(on_emulator, policies):
     """Results in place, results that begin elsewhere, and wider ones, which have memory of their own in a tile."""
     x = data((19, 8, 8), "int16")
     view = from_element(x, 3)
     wanted = scanned(x, axis=1, reverse=True)
     out = from_element(np.zeros_like(x), 5)
     same(np.asarray(cs.scan(view, axis=1, reverse=True, out=out)), wanted)
-    assert aligned.pop() == (False, False)
+    assert aligned(policies.pop()) == (False, False)
     same(np.asarray(cs.scan(view, axis=1, dtype="int64")), np.cumsum(x, 1, dtype=np.int64))
-    assert aligned.pop() == (False, True)
+    assert aligned(policies.pop()) == (False, True)
     same(np.asarray(cs.scan(view, axis=1, reverse=True, out=view)), wanted)
+
+
+@pytest.mark.parametrize("segments", [1, pytest.param(8, marks=slow)])
+@pytest.mark.parametrize("dtype", ["uint8", *(pytest.param(each, marks=slow) for each in ("int16", "float32"))])
+def test_tiles_that_begin_anywhere(dtype, segments, on_emulator, monkeypatch, policies):
+    """Neither tiles of inputs nor those of results begin on boundaries, wherever their arrays do."""
+    force(monkeypatch, outer_slices(segments, 3, anywhere=True))
+    x = data((11, 19 * segments, 5), dtype)
+    wanted = {reverse: scanned(x, axis=1, reverse=reverse) for reverse in (False, True)}
+    for first in (0, 1, 16 // x.itemsize - 1):
+        out = from_element(np.zeros_like(x), first)
+        cs.scan(from_element(x, 1), axis=1, reverse=first > 1, out=out)
+        same(np.asarray(out), wanted[first > 1], f"from {first}")
+    assert {aligned(policy) for policy in policies} == {(False, False)}
+
+
+# what: (shape of the memory, index of the view, axis, whether slices run backwards)
+VIEWS = {
+    "rows of groups": ((3, 27, 35), np.s_[:, :26], 2, False),
+    "rows of groups on boundaries": ((3, 48, 7), np.s_[:, :41], 2, False),
+    "columns of groups": ((3, 9, 21, 3), np.s_[:, 1:8], 2, False),
+    "backward columns": ((7, 43, 5), np.s_[:, ::-1], 1, True),
+    "backward rows": ((30, 33), np.s_[:, ::-1], 1, True),
+    "backward rows of groups": ((3, 10, 39), np.s_[:, 3:, ::-1], 2, True),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("dtype", ["int8", *(pytest.param(each, marks=slow) for each in ("uint16", "float32"))])
+def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
+    """Slices of strided arrays of which those of a group are one run of memory, into results that begin anywhere."""
+    monkeypatch.setattr(slice_policy, "MIN_RUN_BYTES", 1)
+    monkeypatch.setattr(slice_policy, "MIN_STRIDED_BYTES", 1)
+    monkeypatch.setattr(slice_policy, "SMS", 2)
+    shape, index, axis, mirrored = VIEWS[name]
+    x = data(shape, dtype)
+    for how in ({}, {"reverse": True, "exclusive": True}, {"init": 3}):
+        wanted = scanned(x[index], axis=axis, **how)
+        same(np.asarray(cs.scan(cs.asarray(x)[index], axis=axis, **how)), wanted, f"{name} {how}")
+        around = cs.asarray(np.full(wanted.size + 8, 7, dtype))
+        cs.scan(cs.asarray(x)[index], axis=axis, out=around[3:-5].reshape(wanted.shape), **how)
+        same(np.asarray(around)[3:-5].reshape(wanted.shape), wanted, f"{name} {how} into others")
+        assert (np.asarray(around)[[0, 1, 2, -5, -4, -3, -2, -1]] == 7).all()
+    assert {policy.mirrored for policy in policies} == {mirrored}

@@ -8,15 +8,28 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan import plan
+from cutesync.dtypes import dtype
+from cutesync.kernels.scan import plan, strided_policy
 from cutesync.kernels.scan.layout import layout_of
 from cutesync.kernels.scan.strided_policy import orders, strides_of_slots
+from cutesync.runtime import call
+from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import adjacent, data, same, scanned, segments
+from ..compiled import needed
 from .kernels import StridedTiles, force
 
 BAND = 64  # elements before and behind an array's memory
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """The choices of a test."""
+    found, strided = [], strided_policy.strided
+    monkeypatch.setattr(strided_policy, "strided", lambda *given: found.append(strided(*given)) or found[-1])
+    monkeypatch.setattr(call, "_plans", {})
+    return found
 
 
 def memory_of(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int]:
@@ -256,3 +269,74 @@ def test_neighbours_lie_in_different_banks(size):
                 words = {place // max(size, 4) for place in places}
                 banks = [word % threads for word in words]
                 assert max(map(banks.count, banks)) <= most, (size, lanes, height)
+
+
+@pytest.mark.parametrize("dtype", ["int8", pytest.param("uint16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_columns_that_run_backwards(dtype, reverse, on_emulator, chosen):
+    """A thread reads several of them as a word."""
+    x = data((3, 70, 5, 16), dtype)
+    for memory, index in ((x, np.s_[..., ::-1]), (np.pad(x, [(0, 0)] * 3 + [(0, 4)]), np.s_[..., 15::-1])):
+        view = memory[index][..., :16]
+        found = cs.scan(cs.asarray(memory)[index][..., :16], axis=1, reverse=reverse)
+        same(np.asarray(found), scanned(view, axis=1, reverse=reverse), f"{view.strides}")
+        assert chosen.pop().policy.backward == (True, False)
+
+
+def test_results_that_are_neighbours_along_the_axis(on_emulator, chosen):
+    """A thread stores several positions as a word, although neighbouring columns lie in as few lines."""
+    x = data((4, 1001), "int8")
+    same(np.asarray(cs.scan(cs.asarray(x).T, axis=1, reverse=True)), scanned(x.T, axis=1, reverse=True))
+    assert chosen.pop().policy.along == (False, True)
+
+
+def test_few_long_columns():
+    """A tile has whole columns of an array that has too few of them for a tile an SM."""
+    x = DeviceArray(1 << 40, (466, 74, 3), dtype("uint16"), DRY, None, (74, 1, 0))
+    (spec,) = needed(cs.scan, x, axis=0)
+    assert spec.key[1].alone and spec.key[1].tile == 512
+
+
+def of_other_order(x: np.ndarray) -> DeviceArray:
+    """The array, whose neighbours along the axis before the last lie side by side."""
+    return cs.asarray(np.swapaxes(x, -1, -2).copy()).transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+PADDED = [
+    ("int16", (9, 17, 45)),
+    *(
+        pytest.param(*each, marks=pytest.mark.slow)
+        for each in (
+            ("uint16", (30, 39, 21)),
+            ("float64", (2, 4, 21, 18)),
+            ("float32", (1, 37, 45)),
+            ("float16", (3, 20, 35, 5)),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("dtype", "shape"), PADDED)
+def test_columns_in_blocks_that_do_not_divide_their_axes(dtype, shape, on_emulator, chosen, monkeypatch):
+    monkeypatch.setattr(strided_policy, "orders", lambda layout: orders(layout)[-1:] * 2)
+    x, rng = data(shape, dtype), np.random.default_rng(len(shape))
+    for how in ({}, {"reverse": True, "exclusive": True}):
+        wanted = scanned(x, axis=-3, **how)
+        same(np.asarray(cs.scan(of_other_order(x), axis=-3, **how)), wanted, f"{shape} {how}")
+        out, around, inside = strided(rng, np.zeros_like(wanted))
+        untouched = np.asarray(around)[~inside]
+        cs.scan(of_other_order(x), axis=-3, out=out, **how)
+        same(np.asarray(out), wanted, f"{shape} {how} into {out.steps}")
+        same(np.asarray(around)[~inside], untouched, "around the result")
+    assert isinstance(chosen[0].policy, strided_policy.PaddedPolicy)
+
+
+@pytest.mark.slow
+def test_padded_blocks_in_several_tiles(monkeypatch):
+    """Operands in order, under hostile schedules: tiles look back."""
+    monkeypatch.setattr(strided_policy, "orders", lambda layout: orders(layout)[-1:] * 2)
+    force(monkeypatch, StridedTiles(64, 2, 2, 3))
+    x = segments((30, 17, 5), 0)
+    with cs.emulate(schedules=9, seed=3):
+        found = cs.scan(of_other_order(x), adjacent, axis=0, reverse=True)
+    same(np.asarray(found), scanned(x, adjacent, axis=0, reverse=True))

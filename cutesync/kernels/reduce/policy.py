@@ -175,9 +175,11 @@ def strided_is_faster(problem: Problem) -> bool:
         if row_bytes == 1 and total <= MAX_FEW_BYTES:
             return True  # a lane would have 32 results
         odd = row_bytes % VECTOR_BYTES != 0 and problem.length > 1 and row_bytes <= MAX_ODD_ROW_BYTES
+        short = problem.in_turn and not problem.several and problem.outer >= 4 * SMS
+        runs = short and SHORT_ROW_BYTES < row_bytes < MIN_WARP_ROW_BYTES
         if problem.aligned and problem.in_turn and not problem.several and not odd:
-            return SHORT_ROW_BYTES < row_bytes < MIN_WARP_ROW_BYTES and problem.outer >= 4 * SMS
-        return odd and (total <= SMALL_ROWS_BYTES or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
+            return runs
+        return odd and (runs or total <= SMALL_ROWS_BYTES or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
     if _is_narrow(problem) and row_bytes >= NARROW_BYTES:
         return False
     if problem.several:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,7 @@ MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 MIN_BLOCKED_BYTES = 1 << 22  # of results: those of less stay in the L2 cache until their sectors are whole
 BLOCK_RESULTS, MIN_BLOCK_RESULTS = 1024, 64  # neighbours in the input of a block of results
+SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
@@ -38,6 +40,13 @@ PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
 @dataclass(frozen=True)
 class OrderedPolicy(StridedPolicy, kernel=".ordered:OrderedReduce"):
     """Elements in order, which the lanes of a warp take in turn."""
+
+
+@dataclass(frozen=True)
+class ShortPolicy(StridedPolicy, kernel=".short:ShortReduce"):
+    """Axes of at most ``unroll`` positions: a thread has ``results`` units."""
+
+    results: int = 1
 
 
 @dataclass(frozen=True)
@@ -172,7 +181,32 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         repeated=form.repeats > 1,
         indexed=bool(form.weights),
     )
-    return StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
+    choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
+    results = _results(problem, policy, units, length)
+    return choice if results == 1 else _short(choice, results, units, length)
+
+
+def _short(choice: StridedChoice, results: int, units: int, length: int) -> StridedChoice:
+    """Return the choice with several units of a thread."""
+    fields = {each.name: getattr(choice.policy, each.name) for each in dataclasses.fields(choice.policy)}
+    policy = ShortPolicy(**fields | {"unroll": power_of_two(length)}, results=results)
+    return replace(choice, policy=policy, tiles=ceil_div(units, THREADS * results))
+
+
+def _results(problem: StridedProblem, policy: StridedPolicy, units: int, length: int) -> int:
+    """Return how many units a thread has so that enough loads are in flight, and enough threads are left. Of those
+    that store more than a vector it has one (H200, sum bool (32768, 2, 2, 512) along axis 2: 84 us, with two 142 us;
+    max int8 (2, 18, 2944400) along axis 0, which stores a vector: 64 us, with two 44 us)."""
+    width = policy.bytes // problem.size if policy.load == "vector" else 1
+    alone = policy.groups == 1 and not policy.split and policy.load != "words" and not policy.wide
+    if not alone or problem.inputs > 1 or problem.counted or problem.words > 4 or not 0 < length <= SHORT_LOADS // 2:
+        return 1
+    if width * max(output.size for output in problem.outputs) > VECTOR_BYTES:
+        return 1
+    results = SHORT_LOADS // power_of_two(length)
+    while results > 1 and units < results * FULL_UNITS:
+        results //= 2
+    return min(results, max(1, SHORT_BYTES // (power_of_two(length) * policy.bytes)))
 
 
 def _of_runs(problem: StridedProblem) -> StridedChoice | None:

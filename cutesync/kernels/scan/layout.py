@@ -28,6 +28,14 @@ class Form(NamedTuple):
     group: int = 1
     next: tuple[int, int] = (0, 0)
 
+    def gathered(self) -> Form:
+        """Return the same form with all rows in one group if they lie behind one another, as those of a group do."""
+        rows, length, inner = self.extents
+        each = length * inner
+        if self.view is None or self.group > 1 or (self.steps[0], self.steps[2]) != (each, each):
+            return self
+        return self._replace(group=rows, next=(each, each))
+
     @property
     def pitches(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The strides that are not those of neighbours."""
@@ -47,6 +55,7 @@ class Layout:
     columns: tuple[Axis, ...]
     offsets: tuple[int, ...]
     firsts: bool = False
+    padded: tuple[int, ...] = ()
 
     def without_firsts(self) -> Layout:
         """Return the layout of the inputs and outputs alone."""

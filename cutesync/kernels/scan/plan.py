@@ -96,6 +96,8 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
         form = layout.form(len(inputs))
     if form is not None and form.view == "mirrored" and not isinstance(operation, Single):
         form = None
+    if form is not None and not firsts:
+        form = form.gathered()
     spec = replace(spec, extents=form.extents if form else (1, layout.length, layout.count))
     problem = _problem(spec, layout, form, inputs, outs, apart)
     if isinstance(operation, Single) and spec.algorithm != "auto":
@@ -164,6 +166,7 @@ def _problem(
         pitches,
         apart,
         packs(spec),
+        form.group if form else 1,
     )
 
 

@@ -17,7 +17,7 @@ from . import column_policy
 from .column_policy import LINE_BYTES, WORD_BYTES, columns, group_slots
 from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
 from .ragged_column_policy import ragged_columns
-from .slice_policy import single, slices
+from .slice_policy import FEW_COLUMNS, single, slices
 
 LANES = 32
 ROW_WARPS = 8  # per block of rows.py
@@ -138,7 +138,7 @@ def choose(problem: Problem) -> Choice:
 
 def _choice(problem: Problem) -> Choice:
     contiguous = problem.view is None
-    found = (single(problem) or slices(problem)) if contiguous else None
+    found = (single(problem) if contiguous else None) or slices(problem)
     if found is not None:
         return found
     if problem.inner > 1:
@@ -175,6 +175,8 @@ def _choice(problem: Problem) -> Choice:
 
 def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
+    if slices(problem) is not None:
+        return True
     if problem.inner > 1:
         return column_policy.suits(problem)
     items, _ = problem.vector(problem.length)
@@ -211,7 +213,7 @@ def _few_columns(problem: Problem) -> bool:
     if problem.sources == problem.results and problem.shift == 0:
         boundary = problem.source * (1 if problem.inner == 3 else problem.inner)
     return (
-        problem.inner <= 4
+        problem.inner <= FEW_COLUMNS
         and problem.inner * problem.wide <= VECTOR_BYTES
         and outer_slice * problem.wide >= MIN_SLICE_BYTES
         and not any(at % boundary for at in starts)

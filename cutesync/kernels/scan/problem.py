@@ -32,8 +32,8 @@ class Problem:
     ``packs``: the operator has word arithmetic (``packed``).
 
     ``view`` is that of ``base.Scan``. Unless it is None, ``pitches`` are the inputs' strides and the outputs', in
-    elements: from row to row, and where there are several columns from position to position. Addresses of "mirrored"
-    inputs are those behind their last elements in memory."""
+    elements: from group to group, where there are several columns from position to position, and from row to row in a
+    group of ``group`` rows. Addresses of "mirrored" inputs are those behind their last elements in memory."""
 
     rows: int
     length: int
@@ -50,6 +50,7 @@ class Problem:
     pitches: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     apart: bool = False
     packs: bool = False
+    group: int = 1
 
     @property
     def several(self) -> bool:

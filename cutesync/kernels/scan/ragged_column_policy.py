@@ -24,8 +24,11 @@ FEWER_WORDS = 4  # as idle lanes: what a tile costs whose rows are shorter
 MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
 # Shorter columns, or fewer, are faster element by element (H200, lambda int8 (3, 81522006): 175 us, so 399 us; bool
 # (58, 82): 1.7 us, so 2.6 us). So are tiles that depend on others where rows of results begin anywhere (uint8 (543504,
-# 199): 166 us, so 218 us; int8 (1024, 32768) off by one into words: 46 us, so 38 us).
+# 199): 166 us, so 218 us; reverse uint16 (291, 6261): 6.2 us, so 12.0 us; max uint8 (282, 552342): 192 us, so 304 us),
+# unless several lie side by side in a large array of long columns (bool (95136, 861): 147 us, so 117 us; uint8 (21535,
+# 11491): 381 us, so 297 us; max bfloat16 (3, 692, 61047): 399 us, so 313 us).
 MIN_LENGTH, MIN_BYTES = 8, 1 << 20
+MIN_ACROSS, MIN_LONG, MIN_LARGE_BYTES = 4, 512, 1 << 26
 MAX_HEIGHT, MAX_STATE_WORDS = 32, 2
 HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
 ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
@@ -54,7 +57,9 @@ def ragged_columns(problem: Problem) -> Choice | None:
     alone = height <= MAX_HEIGHT
     if not problem.packs and (not alone or groups * lanes > MAX_THREADS_OF_ELEMENTS):
         return None
-    if not alone and not (whole and lanes == LANES[0]):
+    wide = chains >= MIN_ACROSS * problem.rows and problem.length >= MIN_LONG
+    wide &= problem.size_of_results >= MIN_LARGE_BYTES
+    if not alone and not (lanes == LANES[0] and (whole or wide)):
         return None
     if not alone:
         height = MAX_HEIGHT

@@ -19,6 +19,15 @@ MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange tha
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fewer blocks
 MIN_SLICES, LONG_SLICE_BYTES = 64, 1 << 13  # fewer slices that are longer leave too many SMs idle
 LINE_BYTES = 128
+# Strided arrays: small ones, longer rows, and shorter columns in vectors do as well where they lie (H200, max int8
+# (276, 6324) backwards: 5.0 us, in outer slices 10.3 us; max int32 (8, 4096, 2, 8): 1.7 us, so 3.0 us; lambda int32
+# (313, 96, 67, 4): 41.7 us, so 19.1 us; inclusive int32 (5, 6876, 785): 111 us, so 64 us).
+MIN_STRIDED_BYTES, MAX_ROW, MAX_COLUMN_ROWS = 1 << 20, 1024, 32
+FEW_COLUMNS = 4  # long slices of so many columns are streamed
+MIN_RUN_BYTES = 1 << 10  # of slices that are one run of memory, in strided arrays
+# Tiles begin anywhere in a vector if there would be fewer than so many of slices that are no shorter than this (H200,
+# exclusive int8 (120, 190, 9): 3.9 us, so 2.3 us; max uint16 (511, 29, 9): 1.9 us, so 2.4 us).
+FEW_TILES, MIN_ANYWHERE_BYTES = 17, 3 << 9
 # From so many bytes on columns that no words hold whole are scanned in slices (H200, bool (2, 917, 26, 137): 22.6 us,
 # so 9.0 us; float16 (77, 5, 129): 1.4 us, so 2.6 us).
 WORD_BYTES, MIN_ODD_BYTES = 4, 1 << 20
@@ -28,13 +37,15 @@ SINGLE_BYTES, MAX_SINGLE_VECTORS = 64, 4  # of a thread
 @dataclass(frozen=True)
 class SlicePolicy(Policy, kernel=".slices:SliceScan"):
     """Tiles of whole outer slices of at most ``capacity`` elements. ``segments`` threads share a column. ``aligned``:
-    every tile of the inputs begins on a boundary of 16 bytes; ``aligned_out``: every tile of the outputs does."""
+    every tile of the inputs begins on a boundary of 16 bytes; ``aligned_out``: every tile of the outputs does.
+    ``mirrored``: the inputs run backwards along a slice's positions."""
 
     segments: int
     capacity: int
     aligned: bool
     aligned_out: bool
     blocks_per_sm: int
+    mirrored: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,29 +78,80 @@ def single(problem: Problem) -> Choice | None:
 
 def slices(problem: Problem) -> Choice | None:
     """Return the policy and the launch of a scan in whole outer slices, None where another kernel is better."""
-    if not _suits(problem):
+    if not (_suits(problem) and _dense(problem)):
         return None
-    sizes = _buffers(problem)
+    mirrored = _is_mirrored(problem)
+    sizes = _buffers(problem, mirrored)
     each = problem.length * problem.inner
     room = each  # elements
     if any(is_padded(each * size, problem.inner * size) for size in sizes):
         room += max(VECTOR_BYTES // size for size in sizes)
     tile_bytes, blocks = SMALL_TILES if room * sum(sizes) <= SMALL_TILES[0] else LARGE_TILES
     capacity = tile_bytes // sum(sizes)
+    group = problem.rows if problem.view is None else problem.group  # slices that are one run of memory
+    most = capacity // room
+    aligned, aligned_out = _aligned(problem)
     # so many slices are a multiple of 16 bytes of every array
     unit = max(VECTOR_BYTES // math.gcd(VECTOR_BYTES, each * size) for size in (*problem.sources, *problem.results))
-    most = capacity // room
+    if unit > 1 and _anywhere(problem, most, unit, blocks, aligned or aligned_out):
+        unit, aligned, aligned_out = 1, False, False
     if most < unit or (blocks == LARGE_TILES[1] and problem.rows < 2 * SMS):
         return None
     count = min(most // unit, max(1, ceil_div(problem.rows, unit * 2 * SMS))) * unit
-    tiles = ceil_div(problem.rows, count)
+    if problem.view is not None:
+        count = ceil_div(ceil_div(group, ceil_div(group, count)), unit) * unit  # about as many in each tile of a group
+    tiles = problem.rows // group * ceil_div(group, count)
     columns = count * problem.inner
     segments = min(
         MAX_SEGMENTS, power_of_two(SLICE_THREADS // columns), power_of_two_below(problem.length // MIN_SEGMENT)
     )
-    aligned, aligned_out = (not any(at % VECTOR_BYTES for at in group) for group in (problem.xs, problem.outs))
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
-    return Choice(SlicePolicy(segments, capacity, aligned, aligned_out, max(1, blocks)), count, tiles)
+    policy = SlicePolicy(segments, capacity, aligned and not mirrored, aligned_out, max(1, blocks), mirrored)
+    return Choice(policy, count, tiles)
+
+
+def _anywhere(problem: Problem, most: int, unit: int, blocks: int, aligned: bool) -> bool:
+    """Return whether tiles begin anywhere in a vector: a tile does not hold the ``unit`` slices of a multiple of
+    vectors and other kernels read parts of lines, or tiles of so many slices would leave SMs idle."""
+    if problem.counted:
+        return False
+    if most < unit:
+        narrow = problem.inner > 1 and problem.inner * problem.wide < LINE_BYTES and problem.rows >= 2 * SMS
+        return narrow and (blocks == SMALL_TILES[1] or problem.inner > FEW_COLUMNS)
+    if not aligned or (problem.view is not None and problem.group < unit):
+        return True
+    few = problem.rows < unit * FEW_TILES
+    return few and problem.length * problem.inner * problem.source >= MIN_ANYWHERE_BYTES
+
+
+def _is_mirrored(problem: Problem) -> bool:
+    """Return whether the inputs run backwards along a slice's positions."""
+    return problem.view is not None and (problem.pitches[0][1] < 0 if problem.inner > 1 else problem.view == "mirrored")
+
+
+def _dense(problem: Problem) -> bool:
+    """Return whether several slices are one run of memory in the inputs, and one in the outputs."""
+    if problem.view is None:
+        return True
+    x, out = problem.pitches
+    each = problem.length * problem.inner
+    width = problem.vector(problem.inner if problem.inner > 1 else each)[0] * problem.wide
+    if problem.inner == 1 and (width == each * problem.wide or problem.length > MAX_ROW):
+        return False  # a thread scans a row as one vector, or several blocks a row
+    if problem.inner > 1 and problem.length <= MAX_COLUMN_ROWS and width >= MIN_VECTOR_BYTES:
+        return False  # a thread scans vectors of columns alone
+    steps = problem.inner == 1 or (abs(x[1]) == problem.inner and out[1] == problem.inner)
+    several = problem.group > 1 and x[-1] == out[-1] == each and problem.group * each * problem.wide >= MIN_RUN_BYTES
+    large = problem.size_of_results >= MIN_STRIDED_BYTES
+    return steps and several and large and not (problem.counted or problem.several)
+
+
+def _aligned(problem: Problem) -> tuple[bool, bool]:
+    """Return whether all groups begin on boundaries of 16 bytes, those of the inputs and those of the outputs."""
+    groups = [pitches[0] if pitches else 0 for pitches in problem.pitches]
+    places = (problem.xs, problem.sources, groups[0]), (problem.outs, problem.results, groups[1])
+    x, out = ([*at, *(pitch * size for size in sizes)] for at, sizes, pitch in places)
+    return not any(n % VECTOR_BYTES for n in x), not any(n % VECTOR_BYTES for n in out)
 
 
 def is_padded(slice_bytes: Any, row_bytes: Any) -> Any:
@@ -97,11 +159,12 @@ def is_padded(slice_bytes: Any, row_bytes: Any) -> Any:
     return (slice_bytes % (2 * VECTOR_BYTES) == 0) & (row_bytes < LINE_BYTES)
 
 
-def _buffers(problem: Problem) -> list[int]:
-    """Return the size of an element of each buffer: results of the size of their input need none."""
+def _buffers(problem: Problem, mirrored: bool) -> list[int]:
+    """Return the size of an element of each buffer: results of the size of their input, in the same order, need
+    none."""
     shared = list(problem.sources)
     for k, size in enumerate(problem.results):
-        if k >= len(problem.sources) or problem.sources[k] != size:
+        if mirrored or k >= len(problem.sources) or problem.sources[k] != size:
             shared.append(size)
     return shared
 

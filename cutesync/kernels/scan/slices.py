@@ -8,10 +8,14 @@ aggregates are exchanged through shared memory. Blocks exchange nothing.
 Slices that are multiples of 32 bytes lie 16 bytes further apart in shared memory than in global memory: threads at the
 same place of neighbouring slices access different banks. For the same reason a piece has an odd number of positions.
 
-Inputs that do not begin on a boundary of 16 bytes lie as far behind one in shared memory: their vectors are copied
-whole, too, one that holds the end of a slice and the beginning of the next to both of their places.
+Tiles of inputs that do not begin on a boundary of 16 bytes lie as far behind one in shared memory: their vectors are
+copied whole, too, one that holds the end of a slice and the beginning of the next to both of their places. Vectors of
+results that do not are joined from the words of shared memory that hold them.
 
-Results take the places of the elements of an input of their size; others have memory of their own.
+In strided arrays the slices of a group are one run of memory, and a tile has slices of one group.
+
+Results take the places of the elements of an input of their size; others have memory of their own. So do those of
+inputs that run backwards.
 """
 
 from __future__ import annotations
@@ -48,13 +52,13 @@ class SliceScan(ThreadColumns):
 
     def __init__(self, scan: Scan, policy: SlicePolicy) -> None:
         self.width, self.segments = 1, policy.segments
-        self.aligned, self.aligned_out = policy.aligned, policy.aligned_out
+        self.aligned, self.aligned_out, self.mirrored = policy.aligned, policy.aligned_out, policy.mirrored
         self.across = SLICE_THREADS // policy.segments  # columns that are scanned at once
         sources, results = scan.monoid.sources, scan.monoid.results
         self.sizes = [dtype.size for dtype in sources]
         self.home = []  # the buffer of each result
         for k, dtype in enumerate(results):
-            if k < len(sources) and sources[k].size == dtype.size:
+            if k < len(sources) and not policy.mirrored and sources[k].size == dtype.size:
                 self.home.append(k)
             else:
                 self.home.append(len(self.sizes))
@@ -70,10 +74,7 @@ class SliceScan(ThreadColumns):
         states = state_array(self.scan.monoid.types, SLICE_THREADS) if self.segments > 1 else None
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
-        first = Int64(block) * a.tiles
-        count = Int32(cutlass.min(a.rows - first, Int64(a.tiles)))
-        elements = count * self.slice_of(a)
-        start = first * self.slice_of(a)
+        first, count, elements, start, target = self.tile(a, block)
         for k, (source, dtype) in enumerate(zip(pointers_of(a.x), self.scan.monoid.sources)):
             if cutlass.const_expr(self.aligned):
                 self.copy_in(buffers[k], source + start, dtype, elements, a, thread)
@@ -99,7 +100,29 @@ class SliceScan(ThreadColumns):
                 cute.arch.sync_threads()
         for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.scan.monoid.results)):
             behind = not self.aligned and self.home[k] < len(self.scan.monoid.sources)
-            self.copy_out(buffers[self.home[k]], out + start, dtype, elements, a, thread, behind)
+            if cutlass.const_expr(self.aligned_out or self.scan.counted):
+                self.copy_out(buffers[self.home[k]], out + target, dtype, elements, a, thread, behind)
+            else:
+                self.copy_out_behind(buffers[self.home[k]], out + target, dtype, elements, a, thread)
+
+    def tile(self, a: Arguments, block):
+        """The first slice of a block's tile, how many slices and elements it has, and where these begin in the inputs
+        and the outputs."""
+        if self.scan.view is None:
+            first = Int64(block) * a.tiles
+            count = Int32(cutlass.min(a.rows - first, Int64(a.tiles)))
+            elements = count * self.slice_of(a)
+            start = first * self.slice_of(a)
+            return first, count, elements, start, start
+        each = (Int32(a.group) + (a.tiles - 1)) // a.tiles  # tiles of a group
+        group = block // each
+        inside = (block - group * each) * a.tiles
+        first = Int64(group) * a.group + inside
+        count = cutlass.min(Int32(a.group) - inside, a.tiles)
+        start, target = self.row_places(a, first)
+        if self.mirrored and not self.scan.mirrored:
+            start += (a.length - 1) * a.x_step
+        return first, count, count * self.slice_of(a), start, target
 
     def slice_of(self, a: Arguments):
         """The elements of a slice."""
@@ -188,6 +211,26 @@ class SliceScan(ThreadColumns):
         for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
             self.move_element(out + i, self.at(buffer, i, dtype, a), self.counts(i, a))
 
+    @cute.jit
+    def copy_out_behind(self, buffer, out, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
+        """Store a tile's results that begin anywhere: in vectors if no bytes lie between slices, and those before the
+        first one and behind the last one by themselves."""
+        _, pad = self.pitch(a, dtype.size)
+        total = elements * dtype.size
+        before = cutlass.min(Int32(-out.toint() & (VECTOR_BYTES - 1)), total)
+        room = cutlass.max(total // 4 * 4 - before, 0)  # up to the last word that is all results
+        vectors = choose(pad > 0, Int32(0), room // VECTOR_BYTES)
+        for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=4):
+            held = cute.make_rmem_tensor((4,), Int32)
+            first = before + v * VECTOR_BYTES
+            for i, word in enumerate(self.words_from(buffer + first, dtype)):
+                held[i] = word
+            cute.autovec_copy(held, self.words_at(out.toint() + Int64(first), out.memspace))
+        each, ahead = VECTOR_BYTES // dtype.size, before // dtype.size
+        for i in cutlass.range(thread, elements - vectors * each, SLICE_THREADS, unroll=4):
+            place = i + choose(i >= ahead, vectors * each, Int32(0))
+            self.move_element(out + place, self.at(buffer, place, dtype, a), Boolean(True))
+
     def counts(self, i, a: Arguments):
         """Whether the position of element ``i`` of a tile counts."""
         return i % self.slice_of(a) < Int32(a.length * a.inner) if self.scan.counted else Boolean(True)
@@ -242,10 +285,15 @@ class SliceScan(ThreadColumns):
         """The positions of a piece, an odd number."""
         return (Int32(a.length) + (self.segments - 1)) // self.segments | 1
 
-    def held(self, buffers, k: int, a: Arguments, piece: Piece, position, dtype):
-        """Where the thread's element at a position lies in buffer ``k``."""
+    def held(self, buffers, k: int, a: Arguments, piece: Piece, position, dtype, backward: bool = False):
+        """Where the thread's element at a position lies in buffer ``k``; ``backward``: in one whose slices run
+        backwards."""
         bytes_of, pad = self.pitch(a, dtype.size)
-        inside = self.scan.flip(position, Int32(a.length)) * Int32(a.inner) + piece.inside
+        if not backward:
+            position = self.scan.flip(position, Int32(a.length))
+        elif not self.scan.reverse:
+            position = Int32(a.length) - 1 - position
+        inside = position * Int32(a.inner) + piece.inside
         return self.pointer(buffers[k], piece.slice * (bytes_of + pad) + inside * dtype.size, dtype)
 
     def states_at(self, buffers, a: Arguments, piece: Piece, first, count: int) -> list:
@@ -255,7 +303,7 @@ class SliceScan(ThreadColumns):
             row = []
             for k, dtype in enumerate(self.scan.monoid.sources):
                 row.append(cute.make_rmem_tensor((1,), dtype.cutlass))
-                row[-1][0] = element(self.held(buffers, k, a, piece, first + u, dtype))[0]
+                row[-1][0] = element(self.held(buffers, k, a, piece, first + u, dtype, self.mirrored))[0]
             rows.append(row)
         return [self.lifted(row, Int64(first + u), a) for u, row in enumerate(rows)]
 

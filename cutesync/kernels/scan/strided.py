@@ -49,6 +49,7 @@ class StridedScan(ColumnTileScan):
         self.turned, self.turn = policy.turned or (False,) * len(policy.along), policy.turn
         self.gaps = policy.lanes // policy.turn[1] if policy.turned else 0
         self.along, self.units, self.log = policy.along, policy.units, policy.height.bit_length() - 1
+        self.backward = policy.backward or (False,) * len(policy.along)
         self.slots_of = slot_sizes([d.size for d in sources], [d.size for d in results])
         self.steps_of = [strides_of_slots(policy.lanes, policy.height, size, self.gaps) for size in self.slots_of]
         self.stage_bytes = [-(-run * policy.groups // 16) * 16 for _, run in self.steps_of]
@@ -219,6 +220,10 @@ class StridedScan(ColumnTileScan):
             if dtype.size >= WORD_BYTES:
                 for j in batch:
                     primitives.cp_async_shared_global(slots[j], source + offsets[j], dtype.size, "ca")
+            elif self.backward[k]:
+                words = [self.turned_word(source + (offsets[j] - (unit - 1)), unit) for j in batch]
+                for j, word in zip(batch, words):
+                    put_element(self.word(slots[j]), word)
             elif unit > 1 and not self.along[k]:
                 for j in batch:
                     target, at = self.word(slots[j]), self.word(source + offsets[j])
@@ -248,6 +253,14 @@ class StridedScan(ColumnTileScan):
         words[0] = element(self.word(pointer))[0]
         return cute.recast_tensor(words, pointer.value_type)
 
+    def turned_word(self, pointer, unit: int):
+        """The elements of a word in memory, from the last one to the first."""
+        elements, turned = self.unit_at(pointer, unit), self.a_word()
+        backward = cute.recast_tensor(turned, pointer.value_type)
+        for i in range(unit):
+            backward[i] = elements[unit - 1 - i]
+        return turned[0]
+
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Store the results of a tile."""
@@ -269,7 +282,7 @@ class StridedScan(ColumnTileScan):
                 down, right = self.step_to(array, j)
                 exists = Boolean(True) if rows else position + down < part.count
                 if not columns:
-                    exists = exists & (part.base + (column + right) < a.inner)
+                    exists = exists & self.column_exists(a, part.base + (column + right))
                 at = out + offsets[j] if self.units[array] == 1 else self.word(out + offsets[j])
                 self.store_one(exists, at, value)
 
@@ -285,6 +298,9 @@ class StridedScan(ColumnTileScan):
         for i, place in enumerate(self.slots_of_unit(slot, k, unit)):
             elements[self.scan.flip(i, unit)] = element(place)[0]
         return words[0]
+
+    def column_exists(self, a: Arguments, column):
+        return column < a.inner
 
     @cute.jit
     def store_one(self, exists, at, value):

@@ -11,7 +11,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
-from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
+from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_FEW_LANES, MIN_TILE_GROUP, group_slots
 from .layout import Layout
 from .problem import SMS, Choice, Problem
 
@@ -33,6 +33,9 @@ LINE_COST = 11.0
 WARP_LANES, LINE_BYTES = 32, 128
 WORD_BYTES = 4
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
+# The same of axes that these do not divide; smaller ones where the last would be half empty. Not of bytes, of which
+# they are no sector (H200, lambda uint8 (17, 13990, 59) transposed: 43.6 us, so 52.1 us).
+PADDED_BLOCKS = (16, 8)
 GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
 FAR = 1 << 62  # the stride of what has no neighbours
 
@@ -60,6 +63,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     wide: bool
     turned: tuple[bool, ...] = ()
     turn: tuple[int, int] = (1, 1)
+    backward: tuple[bool, ...] = ()
 
     @property
     def groups(self) -> int:
@@ -70,6 +74,11 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     def tile(self) -> int:
         """The positions of a tile."""
         return self.groups * self.height
+
+
+@dataclass(frozen=True)
+class PaddedPolicy(StridedPolicy, kernel=".padded:PaddedScan"):
+    """Columns in blocks that do not divide their axes (``Layout.padded``)."""
 
 
 def strides_of_slots(lanes: int, height: int, size: int, gaps: int = 0) -> tuple[int, int]:
@@ -102,6 +111,11 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     layout = ordered(problem, layout)
     along = tuple(_runs_along(layout, k, size) for k, size in enumerate(sizes))
     lanes = _lanes(layout, sizes, along, height, problem.words)
+    if layout.length > THREADS // lanes * height and _tiles(layout, lanes, height) < ENOUGH_TILES:
+        whole = _lanes_of_whole_columns(layout, height)
+        lanes = whole or lanes
+        while whole and height > MIN_HEIGHT and layout.length <= THREADS // lanes * (height // 2):
+            height //= 2
     while (
         height > MIN_HEIGHT
         and _tiles(layout, lanes, height) < ENOUGH_TILES
@@ -121,7 +135,7 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     )
     held += 2 * THREADS * 4 * problem.words + (2 << 10)
     blocks = min(MAX_BLOCKS, SMEM_BYTES // held)
-    blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
+    blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS) + bool(layout.padded)
     blocks = max(1, blocks)
     tile_bytes = THREADS * height * problem.position_bytes
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(GROUP_BYTES // (chains * tile_bytes))))
@@ -130,7 +144,12 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
     wide = max(layout.length, layout.count) + TILE_BYTES >= 1 << NUMBER_BITS
     units = units_of(problem, layout, along, lanes, height)
-    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn)
+    pairs = zip(units, along)
+    backward = tuple(unit > 1 and not runs and layout.columns[-1].steps[k] < 0 for k, (unit, runs) in enumerate(pairs))
+    if not any(backward):
+        backward = ()
+    kind = PaddedPolicy if layout.padded else StridedPolicy
+    policy = kind(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn, backward)
     if alone:
         return Choice(policy, 1, chains, layout=described(policy, layout))
     slots = group_slots(tiles, group) * layout.count
@@ -168,11 +187,27 @@ def units_of(problem: Problem, layout: Layout, along: Sequence[bool], lanes: int
         axes, others, most = layout.columns, layout.scanned, lanes
         if along[k]:
             axes, others, most = layout.scanned, layout.columns, height
-        fits = bool(axes) and axes[-1].steps[k] == 1 and axes[-1].extent % unit == 0
+        step = axes[-1].steps[k] if axes else 0
+        if step == -1 and not along[k]:
+            address += size  # the first unit ends there
+        elif step != 1:
+            unit = 1
+        fits = bool(axes) and axes[-1].extent % unit == 0
         fits &= slot == size and min(most, height) >= unit and address % WORD_BYTES == 0 and not problem.counted
-        fits &= not any(axis.steps[k] % unit for axis in (*axes[:-1], *others))
+        fits &= not (any(axis.steps[k] % unit for axis in (*axes[:-1], *others)) or layout.padded)
         found.append(unit if fits else 1)
     return tuple(found)
+
+
+def _lanes_of_whole_columns(layout: Layout, height: int) -> int:
+    """Return the columns of a tile that has all positions, few enough for a tile an SM; 0 if tiles would be narrower
+    than ``MIN_FEW_LANES``."""
+    if layout.length * MIN_FEW_LANES > THREADS * height:
+        return 0
+    lanes = power_of_two_below(THREADS * height // layout.length)
+    while lanes > MIN_FEW_LANES and ceil_div(layout.count, lanes) < SMS:
+        lanes //= 2
+    return lanes
 
 
 def _tiles(layout: Layout, lanes: int, height: int) -> int:
@@ -193,12 +228,17 @@ def _runs(axes: Sequence[Axis], k: int, count: int) -> tuple[int, int]:
 
 def _runs_along(layout: Layout, k: int, size: int) -> bool:
     """Return whether a warp touches fewer lines of array ``k`` if it accesses neighbouring positions than if it
-    accesses neighbouring columns, of either axis of a block."""
+    accesses neighbouring columns, of either axis of a block; or as few, if positions alone are neighbours in memory:
+    threads then access several at once."""
     scanned, columns = layout.scanned, layout.columns
     orders = [columns]
     if len(columns) > 1 and _is_block(columns[-2], columns[-1], THREADS):
         orders.append((*columns[:-2], columns[-1], columns[-2]))
-    return _lines((scanned, columns), k, size) < min(_lines((order, scanned), k, size) for order in orders)
+    along, across = _lines((scanned, columns), k, size), min(_lines((order, scanned), k, size) for order in orders)
+    words = size < WORD_BYTES and bool(scanned) and scanned[-1].steps[k] == 1
+    extents = [scanned[-1].extent if scanned else 0, *(axis.steps[k] for axis in (*columns, *scanned[:-1]))]
+    near = words and not any(n * size % WORD_BYTES for n in extents)
+    return along < across or (near and along == across)
 
 
 def _is_block(before: Axis, last: Axis, lanes: int) -> bool:
@@ -219,8 +259,9 @@ def _lines(axes: Sequence[Sequence[Axis]], k: int, size: int) -> float:
 
 def orders(layout: Layout) -> list[Layout]:
     """Return layouts with the columns in the orders that may be best: as they are, where neighbours are those of the
-    outputs; if the first input is contiguous along another axis, with this one innermost; and with blocks of both, of
-    which a tile has runs, or with the one before the other where extents give no blocks."""
+    outputs; if the first input is contiguous along another axis, with this one innermost; with blocks of both, of
+    which a tile has runs, or with the one before the other where extents give no blocks; and with blocks of which the
+    last ones are not full."""
     columns = list(layout.columns)
     places = [i for i, axis in enumerate(columns) if abs(axis.steps[0]) == 1]
     if not places or places[0] == len(columns) - 1:
@@ -234,7 +275,20 @@ def orders(layout: Layout) -> list[Layout]:
         outer = [Axis(axis.extent // n, tuple(n * step for step in axis.steps)) for axis, n in pairs]
         found[1] = [*columns, *outer, *(Axis(n, axis.steps) for axis, n in pairs)]
     kept = (tuple(axis for axis in each if axis.extent > 1) for each in found)
-    return [layout, *(replace(layout, columns=each) for each in kept if each != layout.columns)]
+    padded = [_padded(layout, columns, inputs, last)] if max(low) > BLOCK else []
+    return [layout, *(replace(layout, columns=each) for each in kept if each != layout.columns), *padded]
+
+
+def _padded(layout: Layout, others: Sequence[Axis], *axes: Axis) -> Layout:
+    """Return the layout with blocks along two axes that they need not divide."""
+
+    def block(extent: int) -> int:
+        return min(PADDED_BLOCKS, key=lambda n: ceil_div(extent, n) * (n + 2))
+
+    low = [block(axis.extent) for axis in axes]
+    outer = [Axis(ceil_div(axis.extent, n), tuple(n * step for step in axis.steps)) for axis, n in zip(axes, low)]
+    inner = [Axis(n, axis.steps) for axis, n in zip(axes, low)]
+    return replace(layout, columns=(*others, *outer, *inner), padded=tuple(axis.extent for axis in axes))
 
 
 def ordered(problem: Problem, layout: Layout) -> Layout:
@@ -254,9 +308,9 @@ def ordered(problem: Problem, layout: Layout) -> Layout:
             total += min(step * size, SECTOR_BYTES) + SECTOR_BYTES / run
             columns = (*outer, last, before) if turned and turned[k] else order.columns
             total += LINE_COST * _lines((order.scanned, columns) if runs_along else (columns, order.scanned), k, size)
-        return total
+        return total * order.count / layout.count
 
-    found = orders(layout)
+    found = [order for order in orders(layout) if min(sizes) > 1 or not order.padded]
     return min(found, key=cost) if len(found) > 1 else layout
 
 
@@ -307,4 +361,4 @@ def described(policy: StridedPolicy, layout: Layout) -> dict[Scalar, int]:
     for name, rank, axes in zip(("scanned", "column"), policy.ranks, (layout.scanned, layout.columns)):
         of = rank, arrays, policy.wide
         found |= dict(zip(parameters(name, *of), numbers(axes, *of), strict=True))
-    return found
+    return found | {Scalar(f"padded{k}_extent", "Int32"): extent for k, extent in enumerate(layout.padded)}
