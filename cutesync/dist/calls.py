@@ -19,6 +19,7 @@ from ..runtime import arrays
 from ..runtime.call import Family
 from . import by_key, flags, histogram, product as products, reduce, scan, scan_by_key, segments, select, topk
 from .inputs import Inputs, check_whole, is_whole
+from .repeat import Prepared
 from .sharded import Ragged, Sharded
 
 if TYPE_CHECKING:
@@ -51,17 +52,16 @@ def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple,
     except TypeError:  # an unhashable argument: the plan is used once
         plan, key = None, ()
     if plan is None:
-        plan = _plan(family, call, arguments, given, outs, ragged)
+        plan = Prepared(_plan(family, call, arguments, given, outs, ragged))
         if len(group.plans) >= _MOST_PLANS:
             group.plans.clear()
         if key:
             group.plans[key] = plan
-    if ragged is not None:
-        return plan.run(xs, group.streams(first, stream), stream is not None, None, ragged)
+    where = group, group.streams(first, stream), stream is not None
     if outs is None:
-        return plan.run(xs, group.streams(first, stream), stream is not None)
-    _check_apart(tuple(x for x in xs if x is not None), outs, in_place=getattr(plan, "in_place", False))
-    plan.run(xs, group.streams(first, stream), stream is not None, outs)
+        return plan.run(xs, where, None, ragged)
+    _check_apart(tuple(x for x in xs if x is not None), outs, in_place=getattr(plan.plan, "in_place", False))
+    plan.run(xs, where, outs)
     return out
 
 

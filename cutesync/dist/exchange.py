@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ..kernels.reduce.spec import Reduction
 from ..kernels.states import States, numbered, parameter_groups
 from ..runtime.kernel import KernelSpec, Scalar
-from ..runtime.launch import Launch, Run
+from ..runtime.launch import Run
 from .memory import Call, SymmetricMemory
+from .recorder import launcher
 
 if TYPE_CHECKING:
     from .group import Group
@@ -77,7 +78,9 @@ class Exchange:
         """Launch on one device. ``addresses`` are those of the values of its states (0, if it has none), then the
         run-time arguments of the call, then the addresses of its results."""
         for start, runs in self.prepare(memory):
-            places = tuple(p + start * step for p, step in zip(addresses, self.steps)) if start else addresses
+            places = (
+                tuple(p + start * step if step else p for p, step in zip(addresses, self.steps)) if start else addresses
+            )
             runs[rank](places, stream)
 
     def _made(self, memory: SymmetricMemory, count: int) -> tuple[Run, ...]:
@@ -92,7 +95,7 @@ class Exchange:
         for rank, (ordinal, side) in enumerate(zip(self.group.ordinals, self.sides)):
             values = shared | {"rank": rank, "take": side.take, "own": int(side.own)}
             values |= dict(zip(numbered("arg", operation.args), side.args))
-            made.append(Launch(spec, ordinal, -(-count // THREADS), values, names).run)
+            made.append(launcher(spec, ordinal, -(-count // THREADS), values, names))
         return tuple(made)
 
 

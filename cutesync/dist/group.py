@@ -18,6 +18,7 @@ from ..runtime.copy_engine import CopyEngine
 from .communicators import Communicator, MpiCommunicator, NcclCommunicator, TorchCommunicator
 from .exchange import Exchange, Side
 from .memory import MAX_RANKS, SymmetricMemory
+from .recorder import allocator, observer
 from .sharded import Sharded, axis_number
 from .team import Team, own_device
 from .work import Together, Work
@@ -212,7 +213,7 @@ class Group:
     def allocators(self, like: Sharded, shape: tuple[int, ...], dtype: Any) -> list[tuple[Any, Any]]:
         """Return the adapter of each part's library, and the function that makes such an array beside the part."""
         libraries = [arrays.adapter(part) for part in like.parts]
-        return [(library, library.allocator(shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
+        return [(library, allocator(library, shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
 
     def at_once(self) -> contextlib.AbstractContextManager[Callable[[int], None]]:
         """Return a context for launches that wait for each other (see ``Backend.at_once``)."""
@@ -225,6 +226,9 @@ class Group:
             return None
         if self._engine is None:
             self._engine = self.place.copy_engine(self.ordinals)
+        recorder = observer()
+        if self._engine is not None and recorder is not None:
+            recorder.whole = False
         return self._engine
 
     def hosts(self, copy: Callable[[int], np.ndarray]) -> list[np.ndarray]:

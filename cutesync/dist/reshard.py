@@ -14,6 +14,7 @@ from ..kernels.reduce.spec import Reduction
 from ..ops import operator
 from ..runtime import arrays
 from .pull import NOTHING, Part, Pull, geometry
+from .recorder import allocator
 from .sharded import Sharded, axis_number
 from .staged import Staged, staged_view
 from .work import Work
@@ -34,7 +35,7 @@ class PullPlan:
         dtype = x.dtype if reduction is None else reduction.result
         libraries = [arrays.adapter(part) for part in x.parts]
         self.like = [
-            None if shape is None else (library.address, library.allocator(shape, dtype, at))
+            None if shape is None else (library.address, allocator(library, shape, dtype, at))
             for library, shape, at in zip(libraries, shapes, group.ordinals)
         ]
         alone = x.axis is None and reduction is None  # every device has all that it needs

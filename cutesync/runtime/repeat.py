@@ -37,11 +37,12 @@ _OVERLAP = object()
 class _Thread(threading.local):
     numbers: tuple = ()
     source: int | None = None
+    taken: bool = False
 
 
 CURRENT = _Thread()
 """``numbers``: the run-time arguments of this thread's call that are numbers. ``source``: the id of the tuple of which
-they were taken."""
+they were taken. ``taken``: one was given to another call."""
 
 
 class Step:
@@ -346,39 +347,3 @@ def _recorded(function: Callable, arguments: tuple, form: Form, values: tuple, s
     form.records[tuple(signature)] = record = recorder.record(result)
     form.last = signature, record
     return result
-
-
-class Repeated:
-    """Calls of a front end with equal arguments, whose arrays have the same signatures each time, and which make their
-    outputs: after the first one they are made from its plan."""
-
-    __slots__ = ("_arguments", "_call", "_plans", "_step")
-
-    def __init__(self, call: Callable, arguments: tuple) -> None:
-        self._call, self._arguments = call, arguments
-        self._plans: dict | None = None
-        self._step: Any = None
-
-    def __call__(self, given: Sequence[Any], addresses: Sequence[int], stream: int, explicit: bool) -> Any:
-        """Make a call on ``stream``; ``explicit``: the caller gave it. ``given`` are the inputs, None for one that is
-        not given, and ``addresses`` theirs, or 0. Return the output, or a tuple of several."""
-        low = 0
-        for address in addresses:
-            low |= address
-        if low & 15 or self._plans is not front_ends._plans:
-            return self._recorded(given, stream if explicit else None)
-        step, made, places = self._step, [], [0, *addresses]
-        for empty in step.empties:
-            y = empty(stream, explicit)
-            made.append(y)
-            places.append(step.address(y))
-        step.run(step.places(places), stream)
-        return made[0] if len(made) == 1 else tuple(made)
-
-    def _recorded(self, given: Sequence[Any], stream: int | None) -> Any:
-        recorder = Recorder(tuple(given), range(len(given)), stream)
-        first, *others = given
-        found = recorder.observe(lambda: self._call(self._arguments, first, None, stream, tuple(others)))
-        if recorder.whole and len(recorder.steps) == 1:
-            self._step, self._plans = recorder.steps[0], recorder.plans
-        return found
