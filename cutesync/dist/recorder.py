@@ -128,13 +128,13 @@ class Recorder:
 
 
 def _alike(views: list[View]) -> tuple[list[tuple[int, int]], bool]:
-    """Return which arrays lie at the same addresses, as places behind a 0; and whether none overlap otherwise, as such
+    """Return which arrays lie at the same addresses, and whether none overlap otherwise, as such
     cannot be told apart."""
     spans, same, whole = [view.span for view in views], [], True
     for j, (start, stop) in enumerate(spans):
         for i, (first, last) in enumerate(spans[:j]):
             if start < last and first < stop:
-                same.append((1 + i, 1 + j))
+                same.append((i, j))
                 whole = whole and (first, last) == (start, stop) and views[i].ptr == views[j].ptr
     return same, whole
 

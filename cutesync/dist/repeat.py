@@ -3,12 +3,11 @@
 The first time, the plan of a call makes it, and a ``Recorder`` observes what that does on each device: which results
 and temporaries it makes, and which launches it makes at which addresses. Later calls with the plan do the same at the
 addresses of their arrays (``Record``), whatever functions the plan called in between.
-
 """
 
 from __future__ import annotations
 
-import operator
+import functools
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from ..kernels.args import Bits
 from ..runtime import arrays, call as front_ends
 from .recorder import Recorder
 from .sharded import Ragged, Sharded
-from .work import Together
 
 if TYPE_CHECKING:
     from .group import Group
@@ -25,48 +23,32 @@ if TYPE_CHECKING:
 
 _MOST = 16  # records of a plan
 _TRIALS = 4  # calls of a plan that are observed in vain
+_HELD = 1 << 14  # bytes of a temporary that a record keeps: carries, numbers of elements
+_Where = tuple["Group", tuple[int, ...], bool]
 
 
 class Record:
-    """What a call did. ``steps``: on which device, what makes arrays there, a launch and its addresses, and which arrays
-    nothing needs from then on. Addresses are places among 0, those of the call's arrays, ``moved`` (at a distance from
-    one of these), ``more`` (constants, and numbers of the call), and those of arrays that are made.
-    Arrays at the places ``same`` are in the same memory."""
+    """What a call did. ``run(addresses, streams, explicit, group, ragged)`` does it again with arrays at other
+    addresses, of which those at the places ``same`` must be equal. ``held`` are the temporaries that all calls use: they
+    have the same streams."""
 
-    __slots__ = ("_more", "_moved", "_result", "_steps", "plans", "same")
+    __slots__ = ("_held", "_run", "plans", "same")
 
-    def __init__(self, steps: list, result: Callable, moved: list, more: list, same: list[tuple[int, int]]) -> None:
-        self._steps, self._result, self._moved, self._more, self.same = steps, result, moved, more, same
+    def __init__(self, run: Callable, same: list[tuple[int, int]], held: list[Any]) -> None:
+        self._run, self.same, self._held = run, same, held
         self.plans = front_ends._plans
 
     def fits(self, addresses: list[int]) -> bool:
         return all(addresses[a] == addresses[b] for a, b in self.same)
 
-    def run(self, addresses: list[int], where: tuple[Group, tuple[int, ...], bool], ragged: Ragged | None) -> Any:
-        """Make the call again; ``addresses`` are 0 and those of its arrays."""
+    def run(self, addresses: list[int], where: _Where, ragged: Ragged | None) -> Any:
+        """Make the call again. If a launch fails, the next ones begin anew."""
         group, streams, explicit = where
-        made: list = []
-        for place, distance in self._moved:
-            addresses.append(addresses[place] + distance)
-        for number in self._more:
-            addresses.append(number.now() if isinstance(number, Bits) else number)
-        with Together(group) as work:
-            at = work.at
-            for rank, makers, run, places, drops in self._steps:
-                at(rank)
-                stream = streams[rank]
-                for empty, address, distances in makers:
-                    y = empty(stream, explicit)
-                    made.append(y)
-                    start = address(y)
-                    addresses.append(start)
-                    for distance in distances:
-                        addresses.append(start + distance)
-                if run is not None:
-                    run(places(addresses), stream)
-                for i in drops:
-                    made[i] = None
-        return self._result(made, group, ragged)
+        try:
+            return self._run(addresses, streams, explicit, group, ragged)
+        except BaseException:
+            group.forget()
+            raise
 
 
 class Prepared:
@@ -81,7 +63,7 @@ class Prepared:
     def run(
         self,
         xs: tuple[Sharded, ...],
-        where: tuple[Group, tuple[int, ...], bool],
+        where: _Where,
         outs: tuple[Sharded, ...] | None = None,
         ragged: Ragged | None = None,
     ) -> Any:
@@ -113,8 +95,8 @@ class Prepared:
 
 
 def _addresses(xs: Sequence[Any], outs: Sequence[Sharded] | None, ragged: Ragged | None) -> list[int]:
-    """Return 0, and the addresses of all arrays of a call."""
-    found = [0]
+    """Return the addresses of all arrays of a call."""
+    found: list[int] = []
     for x in xs:
         if x is not None:
             found += x.pointers
@@ -135,119 +117,127 @@ def _given(xs: Sequence[Any], outs: Sequence[Sharded] | None, ragged: Ragged | N
 
 def recorded(recorder: Recorder, result: Any, ragged: Ragged | None) -> Record | None:
     """Return the Record of a call with this result; None if it cannot be made again."""
-    results = _Results(recorder.made, ragged)
-    make = results.of(result)
-    if make is None or not recorder.whole:
+    if not recorder.whole:
         return None
-    layout = _Layout(recorder, results.used)
-    return Record(layout.steps, results.all_of(make), layout.moved, layout.more, recorder.same)
+    text = _Text(recorder, ragged)
+    returned = text.of(result)
+    if returned is None:
+        return None
+    run = _compiled(text.code(returned), tuple(text.objects))(*text.objects.values())
+    return Record(run, recorder.same, text.held)
 
 
-class _Layout:
-    """The places of the addresses of a call, and its steps. Arrays that are not ``kept`` for the result are needed up
-    to the last launch that uses them."""
-
-    def __init__(self, recorder: Recorder, kept: set[int]) -> None:
-        given, events = recorder.given, recorder.events
-        used = [place for *_, places in events for place in places or ()]
-        arrays_used = {place for place in used if type(place) is tuple}
-        self.moved = [(1 + i, distance) for i, distance in sorted(arrays_used) if i < given and distance]
-        self.more = [place for place in used if type(place) is not tuple and (isinstance(place, Bits) or place)]
-        self.at: dict[Any, int] = {(i, 0): 1 + i for i in range(given)}
-        self.at |= {(i - 1, distance): 1 + given + k for k, (i, distance) in enumerate(self.moved)}
-        first = 1 + given + len(self.moved)
-        self.numbers = iter(range(first, first + len(self.more)))
-        self.next, self.steps, made = first + len(self.more), [], given
-        last = {place[0]: k for k, (*_, places) in enumerate(events) for place in places or () if type(place) is tuple}
-        makers: list[tuple] = []
-        for k, (rank, function, address, places) in enumerate(events):
-            if places is None:
-                distances = sorted(distance for i, distance in arrays_used if i == made and distance)
-                self._follow(made, distances)
-                makers.append((function, address, distances))
-                made += 1
-            else:
-                drops = [i - given for i, at in last.items() if at == k and i >= given and i - given not in kept]
-                self.steps.append((rank, makers, function, self._getter(places), drops))
-                makers = []
-            behind = events[k + 1][0] if k + 1 < len(events) else None
-            if makers and behind != rank:
-                self.steps.append((rank, makers, None, None, ()))
-                makers = []
-
-    def _follow(self, array: int, distances: list[int]) -> None:
-        """Give places to the addresses of an array that is made."""
-        for distance in (0, *distances):
-            self.at[array, distance] = self.next
-            self.next += 1
-
-    def _getter(self, places: list) -> Callable[[list[int]], tuple[int, ...]]:
-        """Return what takes the addresses of a launch."""
-        found = [self.at[p] if type(p) is tuple else next(self.numbers) if self._is_more(p) else 0 for p in places]
-        return _taken(found)
-
-    @staticmethod
-    def _is_more(place: Any) -> bool:
-        return isinstance(place, Bits) or place != 0
+@functools.lru_cache(maxsize=1024)
+def _compiled(code: str, names: tuple[str, ...]) -> Callable:
+    """Return ``make(*objects)``, which returns ``run`` of a Record. ``names`` are those of the objects in the code."""
+    found: dict[str, Any] = {}
+    exec(f"def make({', '.join(names)}):\n{code}    return run\n", found)
+    return found["make"]
 
 
-class _Results:
-    """What makes a result of the arrays that a call makes. Several parts of it may share a tuple of arrays, as all
-    values of a selection share their counts: these are made first."""
+class _Text:
+    """The code of a call, which has no loops. An array that is made is ``y1``, its address ``a1``; given addresses are
+    ``g0``. ``objects`` are what the code uses, by name."""
 
-    def __init__(self, made: list[Any], ragged: Ragged | None) -> None:
-        self._made, self._ragged = {id(y): i for i, y in enumerate(made)}, ragged
-        self.used: set[int] = set()
-        self._tuples: dict[int, tuple[int, Callable]] = {}
+    def __init__(self, recorder: Recorder, ragged: Ragged | None) -> None:
+        self.recorder, self.ragged = recorder, ragged
+        self.objects: dict[str, Any] = {"Sharded": Sharded.of_results, "Ragged": Ragged}
+        self.held: list[Any] = []
+        self._made = {id(y): i for i, y in enumerate(recorder.made)}
+        self._kept: set[int] = set()
+        self._tuples: dict[int, tuple[str, str]] = {}
 
-    def all_of(self, make: Callable) -> Callable[[list, Group, Ragged | None], Any]:
-        getters = [get for _, get in self._tuples.values()]
-        return lambda made, group, ragged: make(made, [get(made) for get in getters], group, ragged)
-
-    def of(self, result: Any) -> Callable[[list, list, Group, Any], Any] | None:
-        """Return ``make(made, tuples, group, ragged)``; None for what is made of something else."""
-        if isinstance(result, Sharded):
-            parts, axis = self._tuple(result.parts), result.axis
-            return parts and (
-                lambda made, tuples, group, ragged: Sharded.of_results(group, parts(tuples, ragged), axis)
-            )
-        if isinstance(result, Ragged):
-            return self._of_ragged(result)
-        if id(result) in self._made:
-            place = self._made[id(result)]
-            self.used.add(place)
-            return lambda made, *more: made[place]
+    def of(self, result: Any) -> str | None:
+        """Return what makes a result; None for one of something else than arrays that the call makes."""
         if result is None:
-            return lambda *more: None
+            return "None"
+        if isinstance(result, Sharded):
+            parts = self._tuple(result.parts)
+            return parts and f"Sharded(group, {parts}, {result.axis!r})"
+        if isinstance(result, Ragged):
+            members = [self.of(result.room), self._tuple(result.counts), self._tuple(result.offsets)]
+            return None if None in members else f"Ragged({', '.join(members)})"  # type: ignore[arg-type]
+        if id(result) in self._made:
+            self._kept.add(self._made[id(result)])
+            return f"y{self._made[id(result)]}"
         if not isinstance(result, (tuple, list)):
             return None
-        members, kind = [self.of(member) for member in result], type(result)
-        return None if None in members else lambda *given: kind([member(*given) for member in members])  # type: ignore
-
-    def _of_ragged(self, result: Ragged) -> Callable | None:
-        room, counts, offsets = self.of(result.room), self._tuple(result.counts), self._tuple(result.offsets)
-        if room is None or counts is None or offsets is None:
+        members = [self.of(member) for member in result]
+        if None in members:
             return None
-        return lambda made, tuples, group, ragged: Ragged(
-            room(made, tuples, group, ragged), counts(tuples, ragged), offsets(tuples, ragged)
+        members = "".join(f"{member}, " for member in members)  # type: ignore[assignment]
+        return f"({members})" if isinstance(result, tuple) else f"[{members}]"
+
+    def _tuple(self, given: Sequence[Any]) -> str | None:
+        """Return a tuple of arrays. One that several parts of a result have is made once."""
+        for name in ("counts", "offsets"):
+            if self.ragged is not None and given is getattr(self.ragged, name):
+                return f"ragged.{name}"
+        members = [self.of(y) for y in given]
+        if None in members:
+            return None
+        made = "".join(f"{member}, " for member in members)
+        name, _ = self._tuples.setdefault(id(given), (f"t{len(self._tuples)}", made))
+        return name
+
+    def code(self, returned: str) -> str:
+        """Return the definition of ``run``, which returns this."""
+        recorder = self.recorder
+        last = {p[0]: k for k, (*_, places) in enumerate(recorder.events) for p in places or () if type(p) is tuple}
+        lines, current, array = ["pass"], None, recorder.given
+        for k, (rank, function, address_of, places) in enumerate(recorder.events):
+            added = []
+            if places is None:
+                added = self._make(array, rank, function, address_of)
+                array += 1
+            else:
+                given = "".join(f"{self._address(place)}, " for place in places)
+                added.append(f"{self._named('r', function)}(({given}), s{rank})")
+                added += [f"del {y}" for i, at in last.items() if at == k and (y := self._needed_no_more(i))]
+            if added and rank != current:
+                current = rank
+                lines.append(f"at({rank})")
+            lines += added
+        head = [f"{''.join(f'g{i}, ' for i in range(recorder.given))} = given"] if recorder.given else []
+        head += [f"{''.join(f's{rank}, ' for rank in range(len(recorder.streams)))} = streams"]
+        end = [f"{name} = ({members})" for name, members in self._tuples.values()]
+        body = [*head, "with group.at_once() as at:", *(f"    {line}" for line in lines), *end, f"return {returned}"]
+        return "".join(
+            ["    def run(given, streams, explicit, group, ragged):\n", *(f"        {line}\n" for line in body)]
         )
 
-    def _tuple(self, given: Sequence[Any]) -> Callable[[list, Any], Any] | None:
-        """Return what takes a tuple of arrays: one of all that are made, or one of the call's Ragged."""
-        for name in ("counts", "offsets"):
-            if self._ragged is not None and given is getattr(self._ragged, name):
-                return lambda tuples, ragged: getattr(ragged, name)
-        places = [self._made.get(id(y)) for y in given]
-        if None in places:
-            return None
-        self.used.update(places)  # type: ignore[arg-type]
-        number, _ = self._tuples.setdefault(id(given), (len(self._tuples), _taken(places)))
-        return lambda tuples, ragged: tuples[number]
+    def _named(self, letter: str, thing: Any) -> str:
+        """Return the name of an object."""
+        name = f"{letter}{len(self.objects)}"
+        self.objects[name] = thing
+        return name
 
+    def _make(self, array: int, rank: int, empty: Callable, address_of: Callable) -> list[str]:
+        """Return the lines that make an array; none for one that all calls use."""
+        number = array - self.recorder.given
+        if self._is_held(array):
+            self.held.append(self.recorder.made[number])
+            return []
+        address = f"y{number}.ptr" if address_of is arrays.OWN.address else f"{self._named('d', address_of)}(y{number})"
+        return [f"y{number} = {self._named('e', empty)}(s{rank}, explicit)", f"a{number} = {address}"]
 
-def _taken(places: list) -> Callable[[list], tuple]:
-    """Return what takes a tuple of members of a list."""
-    if len(places) == 1:
-        (only,) = places
-        return lambda found: (found[only],)
-    return operator.itemgetter(*places)
+    def _is_held(self, array: int) -> bool:
+        view, number = self.recorder.views[array], array - self.recorder.given
+        return number not in self._kept and view.nbytes <= _HELD
+
+    def _needed_no_more(self, array: int) -> str:
+        """Return the name of an array after the last launch that uses it; none of one that is needed still."""
+        number = array - self.recorder.given
+        return "" if number < 0 or number in self._kept or self._is_held(array) else f"y{number}"
+
+    def _address(self, place: Any) -> str:
+        """Return an address of a launch."""
+        if isinstance(place, Bits):
+            return f"{self._named('b', place)}.now()"
+        if not isinstance(place, tuple):
+            return str(place)
+        array, distance = place
+        if array >= self.recorder.given and self._is_held(array):
+            return str(self.recorder.views[array].ptr + distance)
+        name = f"g{array}" if array < self.recorder.given else f"a{array - self.recorder.given}"
+        return f"{name} + {distance}" if distance else name
