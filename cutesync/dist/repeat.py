@@ -13,7 +13,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ..kernels.args import Bits
-from ..runtime import arrays, call as front_ends
+from ..runtime import arrays, backend, call as front_ends
+from ..runtime.device_array import DeviceArray, placer
 from .recorder import Recorder
 from .sharded import Ragged, Sharded
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _MOST = 16  # records of a plan
 _TRIALS = 4  # calls of a plan that are observed in vain
 _HELD = 1 << 14  # bytes of a temporary that a record keeps: carries, numbers of elements
+_SLOT = 256  # bytes of results that share memory: counts, offsets
 _Where = tuple["Group", tuple[int, ...], bool]
 
 
@@ -135,6 +137,11 @@ def _compiled(code: str, names: tuple[str, ...]) -> Callable:
     return found["make"]
 
 
+def shares_memory(ordinal: int) -> bool:
+    """Return whether small arrays of a device share memory. The emulator's do not: it checks what lies around each."""
+    return not backend.of(ordinal).on_host
+
+
 class _Text:
     """The code of a call, which has no loops. An array that is made is ``y1``, its address ``a1``; given addresses are
     ``g0``. ``objects`` are what the code uses, by name."""
@@ -146,6 +153,7 @@ class _Text:
         self._made = {id(y): i for i, y in enumerate(recorder.made)}
         self._kept: set[int] = set()
         self._tuples: dict[int, tuple[str, str]] = {}
+        self._packs: dict[int, int] = {}  # arrays that share the memory of their device, by rank
 
     def of(self, result: Any) -> str | None:
         """Return what makes a result; None for one of something else than arrays that the call makes."""
@@ -218,8 +226,28 @@ class _Text:
         if self._is_held(array):
             self.held.append(self.recorder.made[number])
             return []
+        if self._is_packed(array):
+            return self._place(array, rank)
         address = f"y{number}.ptr" if address_of is arrays.OWN.address else f"{self._named('d', address_of)}(y{number})"
         return [f"y{number} = {self._named('e', empty)}(s{rank}, explicit)", f"a{number} = {address}"]
+
+    def _is_packed(self, array: int) -> bool:
+        """Return whether an array is a small DeviceArray, which takes longer to allocate than to make."""
+        view, y = self.recorder.views[array], self.recorder.made[array - self.recorder.given]
+        return type(y) is DeviceArray and view.nbytes <= _SLOT and shares_memory(view.device)
+
+    def _place(self, array: int, rank: int) -> list[str]:
+        """Return the lines that make an array in the memory of all small ones of its device."""
+        number, view, lines, slot = array - self.recorder.given, self.recorder.views[array], [], self._packs.get(rank)
+        if slot is None:
+            ranks = [at for at, _, _, places in self.recorder.events if places is None]
+            arrays_of_rank = [i for i, at in enumerate(ranks, self.recorder.given) if at == rank]
+            count = sum(self._is_packed(i) and not self._is_held(i) for i in arrays_of_rank)
+            make = self._named("m", backend.of(view.device).allocate)
+            lines, slot = [f"p{rank}, o{rank} = {make}({count * _SLOT}, {view.device}, s{rank})"], 0
+        self._packs[rank] = slot + 1
+        place = self._named("n", placer(view.shape, view.dtype, view.device))
+        return [*lines, f"a{number} = p{rank} + {slot * _SLOT}", f"y{number} = {place}(a{number}, o{rank})"]
 
     def _is_held(self, array: int) -> bool:
         view, number = self.recorder.views[array], array - self.recorder.given

@@ -21,7 +21,7 @@ from cutesync.runtime.compiler import Kernel
 from cutesync.runtime.device_array import DeviceArray
 
 RANKS, APART, GIVEN, MADE = 3, 1 << 24, 1 << 40, 1 << 50
-MASK = (1 << 64) - 1
+SLOT, MASK = 256, (1 << 64) - 1
 FREE = itertools.count(MADE, APART)  # never used again: some arrays are kept for later calls
 
 
@@ -30,7 +30,13 @@ class Stub:
 
     def __init__(self, group: Group) -> None:
         self.group, self.launches, self.again, self.usual = group, [], 0, False
-        self.given = itertools.count(GIVEN, APART)
+        self.given, self.slots = itertools.count(GIVEN, APART), set()
+
+    def allocate(self, size, ordinal, stream):
+        at = next(FREE)
+        if size % SLOT == 0:
+            self.slots.add(at // APART)
+        return at, None
 
     def launcher(self, kernel, ordinal, grid, make_block, claim):
         block = make_block()
@@ -62,7 +68,8 @@ class Stub:
             if not isinstance(number, int) or number < MADE or number >= MADE << 8:
                 return number
             block, distance = divmod(number, APART)
-            return names.setdefault(block, f"memory {len(names)}"), distance
+            slot, distance = divmod(distance, SLOT) if block in self.slots else (0, distance)
+            return names.setdefault((block, slot), f"memory {len(names)}"), distance
 
         def placed(x):
             if isinstance(x, Sharded):
@@ -102,7 +109,7 @@ def stub(monkeypatch):
         monkeypatch.setattr(repeat.Prepared, "run", prepared)
         monkeypatch.setattr(repeat.Record, "run", counted)
         monkeypatch.setattr(emulated._Emulator, "launcher", staticmethod(made.launcher))
-        monkeypatch.setattr(emulated._Emulator, "allocate", staticmethod(lambda *given: (next(FREE), None)))
+        monkeypatch.setattr(emulated._Emulator, "allocate", staticmethod(made.allocate))
         monkeypatch.setattr(emulated._Emulator, "copy_in", staticmethod(lambda *given: None))
         monkeypatch.setattr(
             compiler, "get", lambda key, build, stream: Kernel("k", b"", repr(key), (128, 1, 1), 0, (), (1, 1, 1))
@@ -228,7 +235,8 @@ WITHOUT_N = ("rows", "topk", "rows by columns", "argmax")
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_calls_drawn_at_random(stub, seed):
+def test_calls_drawn_at_random(stub, seed, monkeypatch):
+    monkeypatch.setattr(repeat, "shares_memory", lambda ordinal: seed % 2)
     rng = random.Random(seed)
     _, make = drawn(stub, rng)
     calls = [make() for _ in range(3)]
