@@ -68,8 +68,10 @@ class Prepared:
         where: _Where,
         outs: tuple[Sharded, ...] | None = None,
         ragged: Ragged | None = None,
+        addresses: list[int] | None = None,
     ) -> Any:
-        """Make the call. ``where``: the group, its stream on each device, and whether the caller gave these."""
+        """Make the call. ``where``: the group, its stream on each device, and whether the caller gave these.
+        ``addresses`` are those of the arrays, if they are known."""
         group, streams, explicit = where
         more: tuple = (outs,) if ragged is None else (outs, ragged)
         more = () if outs is None and ragged is None else more
@@ -79,7 +81,8 @@ class Prepared:
         memory = group.memory(streams)
         record = self._records.get(memory)
         if record is not None and record.plans is front_ends._plans:
-            addresses = _addresses(xs, outs, ragged)
+            if addresses is None:
+                addresses = _addresses(xs, outs, ragged)
             if not record.same or record.fits(addresses):
                 return record.run(addresses, where, ragged)
         elif not self._left:

@@ -96,9 +96,9 @@ def stub(monkeypatch):
         made = Stub(Group.local())
         run, again = repeat.Prepared.run, repeat.Record.run
 
-        def prepared(self, xs, where, outs=None, ragged=None):
+        def prepared(self, xs, where, outs=None, ragged=None, addresses=None):
             if not made.usual:
-                return run(self, xs, where, outs, ragged)
+                return run(self, xs, where, outs, ragged, addresses)
             more = (outs,) if ragged is None else (outs, ragged)
             return self.plan.run(xs, *where[1:], *(more if outs is not None or ragged is not None else ()))
 
