@@ -18,7 +18,7 @@ from .exchange import AllReduce
 from .memory import MAX_RANKS, SymmetricMemory
 from .recorder import allocator, observer
 from .repeat import Prepared
-from .sharded import Sharded, axis_number
+from .sharded import Sharded, Signature, axis_number
 from .team import Team, own_device
 from .work import Together
 
@@ -40,6 +40,7 @@ class Group:
         self._engine: CopyEngine | None = None
         self._memories: dict[Hashable, SymmetricMemory] = {}
         self.plans: dict[tuple, Any] = {}  # of calls, by what they depend on
+        self.signature = Signature()
 
     @classmethod
     def local(cls, devices: int | Sequence[int] | None = None) -> Group:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ..kernels.args import Bits
 from ..runtime import arrays, backend, call as front_ends
 from ..runtime.device_array import DeviceArray, placer
-from .recorder import Recorder
+from .recorder import Recorder, observer
 from .sharded import Ragged, Sharded
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class Record:
 class Prepared:
     """The plan of a call, and what it did, for each symmetric memory: that of the streams, or of a graph."""
 
-    __slots__ = ("_left", "_records", "plan")
+    __slots__ = ("__weakref__", "_left", "_records", "plan")
 
     def __init__(self, plan: Any) -> None:
         self.plan, self._left = plan, _TRIALS
@@ -75,8 +74,7 @@ class Prepared:
         group, streams, explicit = where
         more: tuple = (outs,) if ragged is None else (outs, ragged)
         more = () if outs is None and ragged is None else more
-        recorders = front_ends.recorders
-        if group.team is not None or (recorders and get_ident() in recorders):
+        if group.team is not None or observer() is not None:
             return self.plan.run(xs, streams, explicit, *more)
         memory = group.memory(streams)
         record = self._records.get(memory)
