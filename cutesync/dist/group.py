@@ -39,6 +39,7 @@ class Group:
             self.place.connect(self.ordinals)
         self._engine: CopyEngine | None = None
         self._memories: dict[Hashable, SymmetricMemory] = {}
+        self._default_memories: dict[Hashable, SymmetricMemory] = {}  # those of the default streams
         self.plans: dict[tuple, Any] = {}  # of calls, by what they depend on
         self.signature = Signature()
 
@@ -234,6 +235,7 @@ class Group:
     def forget(self) -> None:
         """Let the next launches begin with new memory: those before have failed."""
         self._memories.clear()
+        self._default_memories.clear()
         self.plans.clear()
         for ordinal in self.ordinals:
             workspace.forget(ordinal, 0)
@@ -245,11 +247,16 @@ class Group:
 
     def memory(self, streams: tuple[int, ...]) -> SymmetricMemory:
         """Return the symmetric memory of these streams, or of their captures."""
+        found = self._default_memories.get(streams)
+        if found is not None:
+            return found
         key = tuple(map(self._number, self.ordinals, streams))
         found = self._memories.get(key)
         if found is None:
             of_graph = any(type(part) is tuple and part[0] == "capture" for part in key)
             found = self._memories[key] = SymmetricMemory(self.ordinals, of_graph, self.team)
+        if key == streams and all(stream in device.DEFAULT for stream in streams):
+            self._default_memories[streams] = found
         return found
 
     def _number(self, ordinal: int, stream: int) -> Hashable:

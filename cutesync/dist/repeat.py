@@ -224,31 +224,38 @@ class _Text:
     def _make(self, array: int, rank: int, empty: Callable, address_of: Callable) -> list[str]:
         """Return the lines that make an array; none for one that all calls use."""
         number = array - self.recorder.given
+        y, view = self.recorder.made[number], self.recorder.views[array]
         if self._is_held(array):
-            self.held.append(self.recorder.made[number])
+            self.held.append(y)
             return []
+        if type(y) is not DeviceArray:
+            address = f"{self._named('d', address_of)}(y{number})"
+            return [f"y{number} = {self._named('e', empty)}(s{rank}, explicit)", f"a{number} = {address}"]
+        place = self._named("n", placer(view.shape, view.dtype, view.device))
         if self._is_packed(array):
-            return self._place(array, rank)
-        address = f"y{number}.ptr" if address_of is arrays.OWN.address else f"{self._named('d', address_of)}(y{number})"
-        return [f"y{number} = {self._named('e', empty)}(s{rank}, explicit)", f"a{number} = {address}"]
+            lines, slot = self._slot(array, rank)
+            return [*lines, f"a{number} = p{rank} + {slot * _SLOT}", f"y{number} = {place}(a{number}, o{rank})"]
+        return [self._allocate(f"a{number}, owner", view.nbytes, rank), f"y{number} = {place}(a{number}, owner)"]
+
+    def _allocate(self, names: str, size: int, rank: int) -> str:
+        ordinal = self.recorder.group.ordinals[rank]
+        return f"{names} = {self._named('m', backend.of(ordinal).allocate_here)}({size}, {ordinal}, s{rank})"
 
     def _is_packed(self, array: int) -> bool:
         """Return whether an array is a small DeviceArray, which takes longer to allocate than to make."""
         view, y = self.recorder.views[array], self.recorder.made[array - self.recorder.given]
-        return type(y) is DeviceArray and view.nbytes <= _SLOT and shares_memory(view.device)
+        small = type(y) is DeviceArray and view.nbytes <= _SLOT and not self._is_held(array)
+        return small and shares_memory(view.device)
 
-    def _place(self, array: int, rank: int) -> list[str]:
-        """Return the lines that make an array in the memory of all small ones of its device."""
-        number, view, lines, slot = array - self.recorder.given, self.recorder.views[array], [], self._packs.get(rank)
+    def _slot(self, array: int, rank: int) -> tuple[list[str], int]:
+        """Return the place of an array in the memory of all small ones of its device, and the lines that make that."""
+        lines, slot = [], self._packs.get(rank)
         if slot is None:
             ranks = [at for at, _, _, places in self.recorder.events if places is None]
-            arrays_of_rank = [i for i, at in enumerate(ranks, self.recorder.given) if at == rank]
-            count = sum(self._is_packed(i) and not self._is_held(i) for i in arrays_of_rank)
-            make = self._named("m", backend.of(view.device).allocate)
-            lines, slot = [f"p{rank}, o{rank} = {make}({count * _SLOT}, {view.device}, s{rank})"], 0
+            count = sum(at == rank and self._is_packed(i) for i, at in enumerate(ranks, self.recorder.given))
+            lines, slot = [self._allocate(f"p{rank}, o{rank}", count * _SLOT, rank)], 0
         self._packs[rank] = slot + 1
-        place = self._named("n", placer(view.shape, view.dtype, view.device))
-        return [*lines, f"a{number} = p{rank} + {slot * _SLOT}", f"y{number} = {place}(a{number}, o{rank})"]
+        return lines, slot
 
     def _is_held(self, array: int) -> bool:
         view, number = self.recorder.views[array], array - self.recorder.given

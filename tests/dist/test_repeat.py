@@ -109,7 +109,8 @@ def stub(monkeypatch):
         monkeypatch.setattr(repeat.Prepared, "run", prepared)
         monkeypatch.setattr(repeat.Record, "run", counted)
         monkeypatch.setattr(emulated._Emulator, "launcher", staticmethod(made.launcher))
-        monkeypatch.setattr(emulated._Emulator, "allocate", staticmethod(made.allocate))
+        for name in ("allocate", "allocate_here"):
+            monkeypatch.setattr(emulated._Emulator, name, staticmethod(made.allocate))
         monkeypatch.setattr(emulated._Emulator, "copy_in", staticmethod(lambda *given: None))
         monkeypatch.setattr(
             compiler, "get", lambda key, build, stream: Kernel("k", b"", repr(key), (128, 1, 1), 0, (), (1, 1, 1))
