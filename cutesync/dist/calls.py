@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -82,12 +82,12 @@ def _note(family: Family, plan: Prepared, call: tuple, found: Any) -> None:
         return
     known = weakref.ref(plan)
 
-    def again(given: Sequence[Any], outs: tuple[Sharded, ...] | None, stream: Any) -> tuple | None:
+    def again(given: tuple, outs: tuple[Sharded, ...] | None, stream: Any) -> tuple | None:
         plan = known()
         if plan is None:
             return None
         ragged = given[0] if type(given[0]) is Ragged else None
-        xs = tuple(given) if ragged is None else _rooms(family, given)
+        xs = given if ragged is None else _rooms(family, given)
         xs = tuple([x for x in xs if x is not None]) if family.name == "matmul" else xs
         made = _run(plan, xs, outs, stream, ragged)
         return () if outs is not None else made if type(made) is tuple else (made,)
@@ -97,9 +97,9 @@ def _note(family: Family, plan: Prepared, call: tuple, found: Any) -> None:
     recorder.note_whole(again, given, outs, stream, results)
 
 
-def _identify(x: Sharded | Ragged) -> tuple[int, tuple]:
-    """Return what identifies an array of a call beside other arguments. The group's own signature stands for it, as what
-    is recorded must not keep the group."""
+def _identify(x: Any) -> tuple[int, tuple]:
+    """Return address 0, and what identifies an array of a call beside other arguments. The group's own signature stands
+    for it: what is recorded must not keep the group."""
     room = x.room if type(x) is Ragged else x
     return 0, (room.key, room.group.signature)
 

@@ -30,8 +30,8 @@ _Where = tuple["Group", tuple[int, ...], bool]
 
 class Record:
     """What a call did. ``run(addresses, streams, explicit, group, ragged)`` does it again with arrays at other
-    addresses, of which those at the places ``same`` must be equal. ``held`` are the temporaries that all calls use: they
-    have the same streams."""
+    addresses, of which those at the places ``same`` must be equal. ``held`` are the temporaries that all calls use, as
+    they have the same streams."""
 
     __slots__ = ("_held", "_run", "plans", "same")
 

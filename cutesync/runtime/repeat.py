@@ -6,7 +6,8 @@ arguments have the same types, whose arrays have the same signatures, and whose 
 again from their plans, and parses nothing. Of run-time arguments (``args``) only the types must be the same.
 
 A callable is looked up by its meaning (``identity``) in every call. Recorded are calls whose arguments are arrays on
-one device, plain functions, numbers and texts, and tuples of these; all others take the usual way each time.
+one device, plain functions, numbers and texts, and tuples of these; all others take the usual way each time. Calls of
+Sharded arrays are recorded as one call of ``dist``, which itself keeps what its plans do (``dist.repeat``).
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class WholeRecord:
 
     def run(self, values: tuple, addresses: list[int], stream: Any) -> Any:
         given, outs = self._places
-        xs = [None if place is None else values[place] for place in given]
+        xs = tuple([None if place is None else values[place] for place in given])
         if self._numbers is not None:
             CURRENT.numbers = self._numbers
         found = self._again(xs, None if outs is None else tuple([values[place] for place in outs]), stream)
