@@ -162,7 +162,8 @@ class _Text:
             return "None"
         if isinstance(result, Sharded):
             parts = self._tuple(result.parts)
-            return parts and f"Sharded(group, {parts}, {result.axis!r})"
+            like = self._named("f", result.facts._replace(views=None))
+            return parts and f"Sharded(group, {parts}, {result.axis!r}, {like})"
         if isinstance(result, Ragged):
             members = [self.of(result.room), self._tuple(result.counts), self._tuple(result.offsets)]
             return None if None in members else f"Ragged({', '.join(members)})"  # type: ignore[arg-type]

@@ -107,7 +107,11 @@ def plan_with_numbers(plan: Callable, places: tuple[int, ...], arguments_of: Cal
                 whole.insert(place, encode(number))
             run(tuple(whole), stream)
 
-        return with_numbers, in_place
+        def with_number(addresses: tuple[int, ...], stream: int) -> None:  # the same for one, in half the time
+            bits = encoders[0](CURRENT.numbers[0])
+            run((*addresses[: places[0]], bits, *addresses[places[0] :]), stream)
+
+        return with_number if len(places) == 1 else with_numbers, in_place
 
     return make
 

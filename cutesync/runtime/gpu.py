@@ -169,7 +169,7 @@ class _Gpu:
 
     @staticmethod
     def allocate_here(size: int, ordinal: int, stream: int) -> tuple[int, object]:
-        if device.capturing(stream):
+        if stream not in device.DEFAULT and device.capturing(stream):
             advice = "give DeviceArrays, and a result as out=, made before the capture"
             came = "a call that allocates or copies from NumPy"
             raise CaptureError(explain("graph capture", came, "arrays that exist", advice))

@@ -54,7 +54,7 @@ def test_launches_and_plans_of_a_call_made_before(name, monkeypatch):
         known, memories = len(group.plans), dict(group._memories)
         make(group, sharded)
         assert sorted(ran) == [0] * launches + [1] * launches
-        assert plans.looks == 0 and group.plans.looks == 1
+        assert plans.looks == 0 and group.plans.looks <= 1
         assert len(group.plans) == known and group._memories == memories
 
 
