@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync import reference
+from cutesync import dtypes, reference
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from cutesync.runtime import call
 from cutesync.runtime.kernel import collect
@@ -83,6 +83,16 @@ def test_new_numbers_make_no_plans(on_emulator, monkeypatch):
     assert len(call._plans) == 2 and len(kernels) == 2
 
 
+@pytest.mark.parametrize("first, then", [(0, "bfloat16"), (0, "int8")])
+def test_numbers_of_equal_text_have_types_of_their_own(first, then, on_emulator):
+    """A call after one with another type of number takes its number as what it is."""
+    x = np.arange(5, dtype=np.float64)
+    shifted = lambda v, t: v + t  # noqa: E731
+    number = dtypes.BY_NAME[then].numpy.type(1.5)
+    for t in (first, number, first):
+        assert cs.reduce(x, transform=shifted, args=(t,)) == x.sum() + 5 * float(t)
+
+
 def test_bad_arguments(on_emulator):
     x, a = cs.asarray(np.arange(8)), np.ones((8, 8), np.float16)
     for wrong in (lambda: cs.flag_heads(x, args=(1,)), lambda: cs.adjacent_difference(x, "sub", args=(1,))):
@@ -92,6 +102,8 @@ def test_bad_arguments(on_emulator):
         cs.matmul(a, a, activation="relu", args=(1,))
     with pytest.raises(ArgumentTypeError, match="tuple"):
         cs.flag_heads(x, differs, args=3)
+    with pytest.raises(ArgumentTypeError, match="args: got None"):
+        cs.flag_heads(x, differs, args=(None,))
     with pytest.raises(ArgumentValueError, match="one element"):
         cs.flag_heads(x, differs, args=(x,))
     with pytest.raises(DeviceError):

@@ -102,7 +102,7 @@ def _rounding(name: str) -> Any:
 
 
 floor, ceil, trunc, roundeven = map(_rounding, ("floor", "ceil", "trunc", "roundeven"))
-sqrt, exp, log, log1p, copysign, power = map(of_real, ("sqrt", "exp", "log", "log1p", "copysign", "pow"))
+sqrt, exp, log, log1p, copysign = map(of_real, ("sqrt", "exp", "log", "log1p", "copysign"))
 
 
 def absolute(x: Any) -> Any:
@@ -211,6 +211,32 @@ def fmod(a: Any, b: Any) -> Any:
     """With the sign of the dividend, as in C."""
     a, b = same(a, b)
     return math.rem(a, b) if type(a).is_float else a % b
+
+
+def power(a: Any, b: Any) -> Any:
+    """A power of integers, by products that wrap. A negative power is 0, except of 1 and -1."""
+    a, b = (Int32(x) if isinstance(x, (bool, Boolean)) else x for x in (a, b))
+    if is_dynamic(b):
+        return _unknown_power(same(a, b)[0], b)
+    exponent = b.value if isinstance(b, Integer) else b
+    if exponent < 0:
+        raise TypeError(f"an integer to the power {exponent}; the power of a float has a fraction")
+    found = type(a)(1)
+    for bit in f"{exponent:b}":
+        found = found * found * a if bit == "1" else found * found
+    return found
+
+
+def _unknown_power(a: Any, b: Any) -> Any:
+    kind: Any = type(a)
+    found, square = kind(1), choose(b != 0, a, kind(1))  # a register, as the DSL refuses Python ints that wrap
+    for bit in range(b.width):
+        found = choose((b >> bit) & 1 != 0, kind(found * square), found)
+        square = kind(square * square)
+    if not b.signed:
+        return found
+    vanishes = (b < 0) & (a != 1)
+    return choose(vanishes & (a != -1) if kind.signed else vanishes, kind(0), found)
 
 
 def logaddexp(a: Any, b: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import cutlass
-from cutlass import Boolean, Int32, Numeric
+from cutlass import Boolean, Int32, Integer, Numeric
 from cutlass._mlir_helpers.arith import ArithValue
 
 from . import arrays, functions
@@ -56,6 +56,19 @@ def _not_python(kind: type, advice: str) -> Any:
     return refused
 
 
+def _power(plain: Any) -> Any:
+    def power(self: Any, other: Any, modulus: Any = None, **places: Any) -> Any:
+        """``self ** other``. The DSL compiles none of integers: its compiler ends the process."""
+        if modulus is not None:
+            raise TypeError("pow with a modulus has no translation; write pow(a, b) % modulus")
+        base, exponent = functions.number(self), functions.number(other)
+        whole = all(isinstance(x, (int, Integer)) for x in (base, exponent))
+        known = not (functions.is_dynamic(base) or functions.is_dynamic(exponent))
+        return plain(self, other, **places) if known or not whole else functions.power(base, exponent)
+
+    return power
+
+
 def _round(self: Any, digits: Any = None) -> Any:
     if digits:
         raise TypeError(f"round to {digits} digits has no translation; scale the value and round that")
@@ -84,6 +97,8 @@ _ATTRIBUTES: list[tuple[type, str, Any]] = [
     (ArithValue, "__bool__", _truth_of_value),
     (Numeric, "__hash__", _hash_of_numeric),
     (ArithValue, "__hash__", _hash_of_value),
+    (Numeric, "__pow__", _power(Numeric.__pow__)),
+    (ArithValue, "__pow__", _power(ArithValue.__pow__)),
     (Numeric, "__rpow__", lambda self, other: cutlass.as_numeric(other) ** self),
     (Boolean, "__neg__", lambda self: -Int32(self)),
 ]

@@ -30,6 +30,7 @@ from .check import call, check, compile_for_emulator
 from .device import DEVICE, Device
 from .from_ptx import check_ptx
 from .meeting import meeting
+from .ptx_arguments import TiledMap
 from .report import EmulationError, Report
 from .run import LOCK, at_once, executable, launch, run
 from .schedule import POLICIES
@@ -43,6 +44,7 @@ __all__ = [
     "EmulationError",
     "Report",
     "Settings",
+    "TiledMap",
     "at_once",
     "call",
     "check",

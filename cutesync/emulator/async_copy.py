@@ -33,6 +33,10 @@ class Issue:
     def fail(self, kind: str, title: str, lines=()) -> NoReturn:
         self.machine.fail(kind, title, self.warp, [self.lane], self.site, lines)
 
+    def found(self, kind: str, title: str, lines=()) -> None:
+        """``fail`` for what a run can go on after."""
+        self.machine.found(kind, title, self.warp, [self.lane], self.site, lines)
+
     def check_preceding(self, region: Region, offset: int | np.ndarray, size: int, write: bool) -> None:
         """Global memory may be accessed only after the launches before have ended. Units of ``size`` bytes at offsets,
         or as many bytes."""
@@ -228,7 +232,7 @@ def to_shared(
         parts = cut(machine, len(side.offsets))
         left = [len(parts)]
         if barrier is not None:
-            barrier.flying += size // len(side.offsets) * len(side.offsets)
+            barrier.flies(size // len(side.offsets) * len(side.offsets), operation)
 
         def land(part, side=side, barrier=barrier, left=left):
             if keep is None:

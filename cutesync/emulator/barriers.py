@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from .report import actor
 from .shadow import BLOCK_AT, SITE_MASK
 
 CTA_SCOPE, CLUSTER_SCOPE = 1, 2
+_COPIES = 64  # of which an mbarrier remembers the events
 MARK = 0x6D62_6172_7269_6572  # what lies in the bytes of an mbarrier until something else is written there
 _ARRIVE, _DROP = "{who} arrives ({}), {} to come", "{who} drops ({}), {} to come"
 _LANDED = "{} bytes land, {} outstanding"
@@ -163,6 +165,8 @@ class MBarrier:
         self.count = self.pending = count
         self.tx = 0
         self.flying = 0  # bytes of copies under way that will signal it
+        self.copies: deque[tuple[tuple[int, int, int], int]] = deque(maxlen=_COPIES)  # events (block, actor, time)
+        # of the copies that signal it, and in which phase
         self.expects: list[tuple[Any, Any, int, int]] = []  # of the running phase: warp, lanes, bytes, instruction
         self.phase = 0
         self.version = 0
@@ -229,8 +233,14 @@ class MBarrier:
         self.note("{who} expects {} bytes", f.warp, lanes, site, size)
         self.check_tx(f.warp, lanes, site)
 
+    def flies(self, size: int, operation: Any) -> None:
+        """``size`` bytes of an asynchronous operation are on their way."""
+        self.flying += size
+        warp, (actor, time) = operation.warp, operation.write_event
+        self.copies.append(((warp.block.number, warp.index * ACTORS + actor, time), self.phase))
+
     def land(self, size: int, clock: Clock | None, issue: Issue) -> None:
-        """The same for a copy that was counted in ``flying``."""
+        """``complete_bytes`` for a copy that was counted in ``flying``."""
         self.flying -= size
         self.complete_bytes(size, clock, issue)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _U32, _I64 = np.dtype(np.uint32), np.dtype(np.int64)
 _LANES = np.arange(32)
+_WAITS = 8  # that a warp remembers, for reports
 MAX_BLOCKS = (1 << 63 - BLOCK_AT) - 2  # that keys in shadow memory can tell apart
 _OF_BLOCK = ("ctaid", "cluster", "smid")  # special registers that differ between blocks have names that start so
 
@@ -83,6 +84,7 @@ class Warp:
         self.stores: dict = {}  # the last copy to global memory of each instruction, which lanes share
         self.tiles: dict = {}  # accumulators that are not in registers, by their slots
         self.route = route.empty()
+        self.waited: deque[tuple[Any, int, np.ndarray]] = deque(maxlen=_WAITS)  # the last waits: mbarrier, phase, lanes
         self.budgets: list = []  # setmaxnreg so far: (site, registers)
         self.fragments = [Fragment(self, 0, self.live)]
         self.priority = 0.0

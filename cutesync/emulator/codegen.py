@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from copy import copy
 from functools import lru_cache, partial
 from typing import Any
 
@@ -51,26 +52,22 @@ class Program:
     def __init__(self, function: syntax.Function, module: syntax.Module):
         self.function = function
         self.module = module
-        self.names = _namespace()
-        self.names |= {f"Z{bits}": zero for bits, zero in ZERO.items()}
         registers = {**function.registers, CARRY.name: CARRY}
         self.slots = {name: i for i, name in enumerate(registers)}
         self.initial = [ZERO.get(reg.bits) for reg in registers.values()]  # structures have their members' registers
-        self.constants: dict[tuple, str] = {}
-        self.factories: dict[str, tuple[Any, tuple]] = {}  # name -> maker and its static arguments
         self.sites: list[syntax.Instr] = []
         self.site_numbers: dict[int, int] = {}
-        self.symbols: dict[str, int] = {}
         self.live_out: list[set[str]] | None = None
-        self.static_shared = self.local_bytes = 0
-        self.variables: dict[str, tuple[syntax.Variable, np.ndarray]] = {}
         self.accumulators, fragments = _tensor_registers(function)
         self.tensor_registers = self.accumulators | fragments
         self.uses = Counter(name for instr in function.code for name in steady.used(instr))
         self.bases = Counter(_bases(function))
         self.steady = steady.steady_registers(function, {r.name for r in self.tensor_registers})
-        self.kept = steady.Kept()
-        self._place_variables()
+        self.names = _namespace()
+        self.names |= {f"Z{bits}": zero for bits, zero in ZERO.items()}
+        self.constants: dict[tuple, str] = {}
+        self.factories: dict[str, tuple[Any, tuple]] = {}  # name -> maker and its static arguments
+        self._begin()
         self.segments = self._cut()
         self.starts = {start: i for i, (start, _) in enumerate(self.segments)}
         self.exit = len(self.segments)
@@ -79,6 +76,22 @@ class Program:
             self.shape = self._shape()
             self._analyse()
         self.forget_text()
+
+    def _begin(self) -> None:
+        """Variables of its own, and no values kept between schedules."""
+        self.kept = steady.Kept()
+        self.symbols: dict[str, int] = {}
+        self.static_shared = self.local_bytes = 0
+        self.variables: dict[str, tuple[syntax.Variable, np.ndarray]] = {}
+        self._place_variables()
+
+    def copy(self) -> Program:
+        """Another form of the same kernel, for a launch at the same time. What follows from the code is shared."""
+        made = copy(self)
+        made.names, made.constants, made.factories = dict(self.names), dict(self.constants), dict(self.factories)
+        made._begin()
+        made.forget_text()
+        return made
 
     def forget_text(self) -> None:
         """Compile each segment anew when it is first run."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..errors import ArgumentValueError, explain
 from .check import Memory
 from .device import DEVICE
+from .ptx_arguments import packed
 from .run import LOCK, launch, program
 from .schedule import POLICIES
 from .settings import Settings, emulate
-
-_FLOATS = {2: "e", 4: "f", 8: "d"}
 
 
 def check_ptx(
@@ -33,26 +29,30 @@ def check_ptx(
 
     ``entry`` names the kernel (None: the only one). ``grid``, ``block`` and ``cluster`` are an int or up to three.
     ``arguments`` are those of the kernel in order: arrays of any library, which are changed in place, integers, floats
-    in the width of their parameter, NumPy scalars, None for a null pointer, ``bytes`` for structures. ``smem`` is the
-    dynamic shared memory in bytes. Arrays in ``fresh=`` count as unwritten memory. All other keywords are those of
-    ``emulate`` and the launch attributes ``cooperative`` and ``programmatic``. Raises EmulationError on the first
-    finding, and LaunchError for a launch that a GPU would refuse.
+    in the width of their parameter, NumPy scalars, None for a null pointer, ``TiledMap`` for a tensor map; for a
+    structure a tuple of its members (each with C's alignment; numbers as NumPy scalars) or its ``bytes``. ``reached=``
+    are the arrays in host memory that the kernel reaches in another way, through addresses in ``bytes`` or in memory.
+    ``smem`` is the dynamic shared memory in bytes. Arrays in ``fresh=`` count as unwritten memory. All other keywords
+    are those of ``emulate`` and the launch attributes ``cooperative`` and ``programmatic``. Raises EmulationError on
+    the first finding, and LaunchError for a launch that a GPU would refuse.
     """
     text = (ptx.decode() if isinstance(ptx, bytes) else ptx).rstrip("\0")
     function = program(text, entry).function
     if len(arguments) != len(function.params):
         raise ArgumentValueError(explain(f"arguments of {function.name}", len(arguments), f"{len(function.params)}"))
     memory = Memory()
-    packed = bytearray(function.param_bytes())
+    parameters = bytearray(function.param_bytes())
     for i, (parameter, value) in enumerate(zip(function.params, arguments)):
-        data = _bytes_of(value, parameter.size, memory, f"argument {i}")
-        packed[parameter.offset : parameter.offset + parameter.size] = data
+        data = packed(value, parameter.size, memory, f"argument {i}")
+        parameters[parameter.offset : parameter.offset + parameter.size] = data
+    for i, array in enumerate(how.pop("reached", ())):
+        memory.view(array, f"reached[{i}]")
     attributes: dict[str, Any] = {name: how.pop(name) for name in ("cooperative", "programmatic") if name in how}
     attributes["cluster"] = None if cluster is None else _extents(cluster)
     fresh = how.pop("fresh", ())
     how = {"schedules": len(POLICIES), "initcheck": False, "unseen_launches": False, **how}
     with emulate(**how) as used, LOCK, DEVICE.arrays(*memory.arrays, fresh=fresh):
-        launch(text, _extents(grid), _extents(block), packed, shared_bytes=smem, kernel=function.name, **attributes)
+        launch(text, _extents(grid), _extents(block), parameters, shared_bytes=smem, kernel=function.name, **attributes)
     memory.write_back()
     return used
 
@@ -60,22 +60,3 @@ def check_ptx(
 def _extents(value: Any) -> tuple:
     given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     return (*given, 1, 1)[:3] if len(given) < 3 else given
-
-
-def _bytes_of(value: Any, size: int, memory: Memory, name: str) -> bytes:
-    """The bytes of one parameter."""
-    if isinstance(value, (bytes, bytearray)):
-        data = bytes(value)
-    elif isinstance(value, np.generic):
-        data = value.tobytes()
-    elif isinstance(value, float):
-        if size not in _FLOATS:
-            raise ArgumentTypeError(explain(name, "a float", f"{size} bytes", "give its bytes"))
-        data = struct.pack("<" + _FLOATS[size], value)
-    elif value is None or isinstance(value, int):
-        data = (int(value or 0) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-    else:
-        data = memory.view(value, name).ptr.to_bytes(8, "little")
-    if len(data) != size:
-        raise ArgumentTypeError(explain(name, f"{len(data)} bytes ({value!r:.40})", f"{size} bytes"))
-    return data

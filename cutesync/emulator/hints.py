@@ -27,7 +27,7 @@ def _cause(machine, warp, lane: int, key: int, before: str) -> list[str]:
     clock, actor, block = warp.clock.of(lane), key >> ACTOR_AT & int(ACTOR_MASK), (key >> BLOCK_AT) - 1
     other, slot = divmod(actor, ACTORS)
     if slot >= LANES:
-        return _after_asynchronous(machine, key, before)
+        return _after_asynchronous(machine, warp, lane, key, before)
     others = _lanes_known(clock, block, other, key >> TIME_AT & int(TIME_MASK))
     if len(others) and (block, other) != (warp.block.number, warp.index):
         return [f"of that warp only {lane_list(others)} is known to be past its access, not lane {slot}: {_SYNC_WARP}"]
@@ -38,7 +38,10 @@ def _cause(machine, warp, lane: int, key: int, before: str) -> list[str]:
             "block scope)"
         ]
     if (block, other) == (warp.block.number, warp.index):
-        return ["both are lanes of one warp: bar.warp.sync (sync_warp) must come between them"]
+        return [
+            "both are lanes of one warp, which need not run together, volatile or not: bar.warp.sync (sync_warp) must "
+            "come between them"
+        ]
     if key >> int(SCOPE_SHIFT) & int(SCOPE_MASK):
         return ["one of the two accesses is strong: both must be, at a scope that holds both threads"]
     if block == warp.block.number:
@@ -55,7 +58,7 @@ def _lanes_known(clock: Clock, block: int, warp: int, time: int) -> np.ndarray:
     return np.zeros(0, int) if lanes is None else np.flatnonzero(lanes >= time)
 
 
-def _after_asynchronous(machine, key: int, before: str) -> list[str]:
+def _after_asynchronous(machine, warp, lane: int, key: int, before: str) -> list[str]:
     site = key & int(SITE_MASK)
     parts = machine.program_of((key >> BLOCK_AT) - 1).sites[site - 1].parts if site else ()
     if parts[:1] == (KIND,):
@@ -63,8 +66,28 @@ def _after_asynchronous(machine, key: int, before: str) -> list[str]:
     if before == "write" and parts[:2] == ("cp", "async") and "bulk" not in parts:
         return ["each thread waits for its own cp.async (wait_group), then a barrier tells the other threads"]
     if before == "write":
-        return ["the copy must be over: wait on the mbarrier that it signals (or wait_group), then tell other threads"]
+        found = _signalled(machine, warp, key)
+        waited = [(barrier, phase) for barrier, phase, lanes in warp.waited if lane in lanes and barrier.copies]
+        if found and waited and found not in waited:
+            return [
+                f"the copy signals {found[0].name} in phase {found[1]}, for which this thread has not waited. It has "
+                f"last waited for phase {waited[-1][1]} of {waited[-1][0].name}: the wait, or the try_wait that lets "
+                "it be skipped, is of another stage or phase"
+            ]
+        there = f"{found[0].name}, phase {found[1]}" if found else "the mbarrier that it signals (or wait_group)"
+        return [f"the copy must be over: wait on {there}, then tell other threads"]
     return ["cp.async.bulk.wait_group.read (or the mbarrier) must come before the source of a copy is overwritten"]
+
+
+def _signalled(machine, warp, key: int) -> tuple[MBarrier, int] | None:
+    """The mbarrier, and its phase, that the copy of ``key`` signals: that of the warp's own block if it has several."""
+    event = (key >> BLOCK_AT) - 1, key >> ACTOR_AT & int(ACTOR_MASK), key >> TIME_AT & int(TIME_MASK)
+    others = [block for block in machine.resident.values() if block is not warp.block]
+    for barrier in (barrier for block in (warp.block, *others) for barrier in block.mbarriers.values()):
+        for copy, phase in barrier.copies:
+            if copy == event:
+                return barrier, phase
+    return None
 
 
 def of_waiting(f) -> list[str]:

@@ -255,7 +255,9 @@ class Machine:
         """An operation under way when a block has exited; ``uses`` its shared memory until its reads are over."""
         if uses and not operation.reads_done and self.sanitizer is not None:
             who = f"block {block.coordinates}"
-            operation.fail("barrier", f"{who} has exited with an asynchronous operation under way in its shared memory")
+            operation.found(
+                "barrier", f"{who} has exited with an asynchronous operation under way in its shared memory"
+            )
 
     def finish_budgets(self, warpgroup: list[Warp]) -> None:
         """All four warps of a warpgroup must run the same ``setmaxnreg``.
@@ -271,7 +273,7 @@ class Machine:
         title = f"setmaxnreg {registers} needs all four warps of its warpgroup; warps {missing} did not run it"
         changes = {tuple(n for n, _ in groupby(count for _, count in warp.budgets)) for warp in warpgroup}
         if len(changes) > 1:
-            self.fail("convergence", title, warpgroup[0], range(32), site)
+            return self.found("convergence", title, warpgroup[0], range(32), site)
         self.note(
             "warning", "convergence", f"{title}; the others ask for what they have", (warpgroup[0], range(32), site)
         )
@@ -283,7 +285,7 @@ class Machine:
         for event in sorted(left):
             warp = warpgroup[0]
             title = f"block {warp.block.coordinates} has exited with a wgmma under way: no wgmma.wait_group covers it"
-            self.fail("barrier", title, warp, range(32), pending[0][event])
+            self.found("barrier", title, warp, range(32), pending[0][event])
 
     # --- failure ------------------------------------------------------------------------------------------------------
 
@@ -299,6 +301,12 @@ class Machine:
             self.trace.failed(kind, title, warp, site, self.earlier)
         raise EmulationError(self.report("error", kind, title, (warp, lanes, site), lines, other))
 
+    def found(self, kind: str, title: str, warp, lanes, site, lines=(), other: Any = None) -> None:
+        """``fail`` for what a run can go on after: if the user allows its kind, it is kept, as notes are."""
+        if kind not in self.how.allow:
+            self.fail(kind, title, warp, lanes, site, lines, other)
+        self.note("error", kind, title, (warp, lanes, site), lines, other)
+
     def note(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: Any = None) -> None:
         """Keep a warning or a note, and go on. Those of the same instructions are one. ``at``: warp, lanes and site."""
         key = severity, kind, at[2], None if other is None else other.where()
@@ -312,7 +320,7 @@ class Machine:
         """A read of memory that nobody has written."""
         lax = not self.how.initcheck and region.base <= SHARED_START
         if not lax:
-            self.fail("uninitialised", title, warp, lanes, site)
+            return self.found("uninitialised", title, warp, lanes, site)
         self.note("note", "uninitialised", title, (warp, lanes, site))
 
     def report(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: Any = None) -> Report:

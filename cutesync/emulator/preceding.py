@@ -56,7 +56,7 @@ class Preceding:
         )
         if unseen or conflict:
             other = conflict or "the launch before it in the stream may still read or write these bytes"
-            self.machine.fail("race", title, *who, [f"it accesses {region.name}: {other}", advice])
+            self.machine.found("race", title, *who, [f"it accesses {region.name}: {other}", advice])
         else:
             lines = [f"it accesses {region.name}: right only if no launch before it uses these bytes"]
             self.machine.note("note", "race", title, who, lines)

@@ -109,8 +109,9 @@ class AsyncAccess:
             bad = np.broadcast_to(bad, earlier.shape)
             at = int(np.flatnonzero(bad)[0])
             access, place = Access(issue.site, granule, self.verb), (self.region, self.place(at))
-            same = before == "write" and self.writes_the_same(np.flatnonzero(bad), earlier)
-            self.sanitizer.race(access, issue.warp, issue.lane, place, int(earlier[at]), before, harmless=same)
+            unchanged = before == "write" and self.writes_the_same(np.flatnonzero(bad), earlier)
+            harmless = "writes of the same value" if unchanged else ""
+            self.sanitizer.race(access, issue.warp, issue.lane, place, int(earlier[at]), before, harmless)
         if cnz(unfenced):
             at = int(np.flatnonzero(unfenced)[0])
             self.missing_fence(self.place(at), int(earlier[at]), before)
@@ -144,4 +145,4 @@ class AsyncAccess:
         lines += route.since_access(self.issue.machine, key)
         fence = "fence.proxy.async" + ("" if self.space == SHARED else " (without .shared, for this is global memory)")
         lines.append(f"a {fence} must stand between them: {where}")
-        self.issue.fail(kind, f"no fence.proxy.async between {what}", lines)
+        self.issue.found(kind, f"no fence.proxy.async between {what}", lines)

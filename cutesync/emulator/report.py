@@ -12,6 +12,10 @@ from typing import Any
 
 from ..errors import CutesyncError
 
+KINDS = (
+    *("race", "proxy", "proxy-read", "deadlock", "livelock", "out-of-bounds", "uninitialised", "misaligned"),
+    *("barrier", "convergence", "trap", "mismatch", "transaction", "registers", "launch", "unsupported"),
+)
 _LINES, _NAME = 30, 100  # of a report and of a kernel's name that the text shows
 
 
@@ -29,8 +33,7 @@ class EmulationError(CutesyncError, RuntimeError):
 
 @dataclass
 class Report:
-    """One finding. ``kind``: race, proxy, proxy-read, deadlock, livelock, out-of-bounds, uninitialised, misaligned,
-    barrier, convergence, trap, mismatch, transaction, registers, launch, unsupported.
+    """One finding. ``kind``: one of ``KINDS``.
 
     "proxy": no fence.proxy.async between an ordinary store and an asynchronous operation on the same bytes;
     "proxy-read": none between an ordinary load and the asynchronous write that overwrites them.

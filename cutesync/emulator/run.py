@@ -62,6 +62,10 @@ def run(compiled, packed, device: Device = DEVICE, edit=None, close=None) -> Non
 def program(text: str, kernel: str | None = None, device: int = 0) -> Program:
     """The executable form of one kernel of a PTX text (its only one, if no name is given). It is bound to one launch at
     a time, so each device has its own."""
+    return program(text, kernel, 0).copy() if device else _program(text, kernel)
+
+
+def _program(text: str, kernel: str | None) -> Program:
     module = ptx.parse(text)
     names = list(module.functions)
     if kernel is None and len(names) == 1:
@@ -238,7 +242,7 @@ def _run_all(launch: Launch | Several, device: Device, how: Settings, close, fou
         rewind.close()
 
 
-_WORKSPACE = 8
+_WORKSPACE, _WARNINGS = 8, 3  # _WARNINGS: of a launch, that the report of a mismatch repeats
 Errors = Iterator[EmulationError | None]
 
 
@@ -288,12 +292,17 @@ def _compare(launch: Launch | Several, device: Device, how: Settings, rewind: Re
     if difference is not None and not (close and close(rewind)):
         region, at = difference
         _blame_poison(launch, device, how, rewind, close)
+        name = launch.program.function.name
+        warned = [f for f in how.findings if f.severity == "warning" and f.kernel == name]
         raise EmulationError(
             Report(
                 "mismatch",
                 f"two schedules leave different results in {region.name}, first at byte {at}",
-                launch.program.function.name,
-                [f"one with {first.describe()}"],
+                name,
+                [
+                    f"one with {first.describe()}",
+                    *(f"warning: {f.kind}: {f.title}, at {' and '.join(f.places)}" for f in warned[:_WARNINGS]),
+                ],
                 schedule.describe(),
             )
         )

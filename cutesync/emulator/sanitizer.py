@@ -58,6 +58,7 @@ from .shadow import (
 
 Values = tuple[np.ndarray, np.ndarray]
 _ONE = np.array(1)
+_EXCHANGE = "lanes of one warp exchange volatile words: a {} and a {}"
 
 
 class Earlier(NamedTuple):
@@ -242,6 +243,9 @@ class Sanitizer(Releases):
             if theirs.ndim == 2:
                 mine = mine[:, None]
             bad = self.unordered(theirs, mine, tables, warp.block.number, access.order.scope)
+            exchange = access.order.volatile and not cnz(bad)
+            if exchange:
+                bad = self.exchanged(theirs, mine, tables, warp)
             if cnz(bad):
                 where = np.argwhere(bad)
                 numbers = where[:, 0] if positions is None else positions[where[:, 0]]
@@ -250,14 +254,32 @@ class Sanitizer(Releases):
                 position = int(numbers[at])
                 lane = position if lanes is None else int(lanes[position])
                 offset, key = int(rows[position]) * access.size, int(theirs[tuple(where[at])])
-                self.race(access, warp, lane, (region, offset), key, verb, harmless=bool(same[at]))
+                harmless = (
+                    "writes of the same value" if same[at] else _EXCHANGE.format(access.verb, verb) if exchange else ""
+                )
+                self.race(access, warp, lane, (region, offset), key, verb, harmless)
+
+    def exchanged(self, keys: np.ndarray, own: np.ndarray, tables: list[dict], warp: Warp) -> np.ndarray:
+        """Which of the earlier accesses are of another lane of this warp, volatile and not ordered before this one.
+
+        They are no data race, since volatile accesses are relaxed ones at system scope; but nothing says which value a
+        lane reads (PTX: volatile adds no order between threads).
+        """
+        lane = (keys >> ACTOR_SHIFT) - np.array(warp.first_actor)
+        bad = (lane >= 0) & (lane < LANES)
+        if cnz(bad):
+            bad &= self.unordered(keys, own, tables, warp.block.number)
+        if cnz(bad):
+            sites = warp.machine.program.sites
+            bad &= np.isin(keys & SITE_MASK, [i for i, site in enumerate(sites, 1) if "volatile" in site.parts])
+        return bad
 
     def lost_store(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
         """Two lanes of one instruction stored different values to one place."""
         values, counts = np.unique(rows, return_counts=True)
         twice = np.flatnonzero(rows == values[counts > 1][0])
         who = twice if lanes is None else lanes[twice]
-        self.machine.fail(
+        self.machine.found(
             "race",
             f"{lane_list(who)} of one store write different values to the same {access.size} bytes, at byte "
             f"{int(rows[twice[0]]) * access.size - region.low} of {region.name}",
@@ -274,11 +296,11 @@ class Sanitizer(Releases):
         place: tuple[Region, int],
         key: int,
         before: str,
-        harmless: bool = False,
+        harmless: str = "",
     ) -> None:
         """Report that an access is not ordered after the one of ``key``, a "read" or "write" (``before``).
 
-        ``place``: region and offset; ``harmless``: both write the same value.
+        ``place``: region and offset; ``harmless``: what makes it a warning.
         """
         machine, (region, offset) = self.machine, place
         actor, block, other = (key >> ACTOR_AT) & int(ACTOR_MASK), (key >> BLOCK_AT) - 1, key & int(SITE_MASK)
@@ -297,12 +319,12 @@ class Sanitizer(Releases):
         title, at = "of the same bytes with nothing to order them", (warp, [lane], access.site)
         copy = machine.how.copies and before != access.verb and block == warp.block.number
         if harmless:
-            machine.note("warning", "race", f"writes of the same value {title}", at, lines, first)
+            machine.note("warning", "race", f"{harmless} {title}", at, lines, first)
         elif copy and region.base > SHARED_START:  # a result that depends on it differs between two schedules
             machine.note("warning", "race", f"{access.verb} and {before} {title}", at, lines, first)
         else:
             machine.earlier = block, actor // ACTORS
-            machine.fail("race", f"{access.verb} and {before} {title}", *at, lines, first)
+            machine.found("race", f"{access.verb} and {before} {title}", *at, lines, first)
 
     # --- accesses of the async proxy ----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from .. import env
 from ..arguments import choice, flag, integer
 from ..errors import ArgumentValueError, explain
-from .report import Findings, Report
+from .report import KINDS, Findings, Report
 from .roles import given
 from .schedule import POLICIES, Schedule
 from .trace import Trace
@@ -38,6 +38,7 @@ class Settings:
     jobs: int = 1
     minimal: bool = False
     roles: Mapping[str, Iterable[int]] = field(default_factory=dict)
+    allow: tuple[str, ...] = ()
     copies: bool = False  # threads also hold copies of what other threads of their block load and store, as in Triton
     findings: Findings = field(default_factory=Findings)
     steps: int = 0
@@ -56,6 +57,8 @@ class Settings:
         integer(self.jobs, "jobs", 1, 1 << 10)
         if self.max_steps is not None:
             integer(self.max_steps, "max_steps", 1, (1 << 63) - 1)
+        for kind in self.allow:
+            choice(kind, "allow", KINDS)
         self.role_of = given(self.roles)
         for name in ("sanitize", "initcheck", "unseen_launches", "minimal"):
             flag(getattr(self, name), name, numbers=True)
@@ -111,6 +114,7 @@ def emulate(
     jobs: int = 1,
     minimal: bool = False,
     roles: Mapping[str, Iterable[int]] | None = None,
+    allow: Iterable[str] = (),
 ):
     """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count
     what ran, ``findings`` are the warnings and notes.
@@ -129,6 +133,9 @@ def emulate(
     ``jobs``: the processes in which the schedules of a launch run. ``minimal``: a report says what the shortest change
     of order is that still shows the fault; the search takes a few seconds. ``roles`` names warps in reports and traces,
     by their numbers in the block: ``{"load": [0], "mma": range(4, 12)}``; all others have the names of the source.
+
+    ``allow``: kinds of errors that do not end a run which can go on after them (races, missing fences, registers of
+    ``wgmma``, what is left at exit): ``findings`` has them. What such a run computes may be wrong.
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
@@ -136,7 +143,7 @@ def emulate(
         raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
     own = None if trace is None else Trace(trace)
     how = (own or traced, max_steps, initcheck, unseen_launches, devices, jobs, minimal, {} if roles is None else roles)
-    made = Settings(policy, seed, schedules, sanitize, resident, *how, outer=outer)
+    made = Settings(policy, seed, schedules, sanitize, resident, *how, tuple(allow), outer=outer)
     _ENTERED.set((*outer, made))
     try:
         yield made

@@ -35,11 +35,12 @@ _LARGE = 1 << 15  # granules
 
 
 class Order(NamedTuple):
-    """The memory order of an access; the scope of an ordinary one is ``WEAK``."""
+    """The memory order of an access; the scope of an ordinary one is ``WEAK``. ``volatile``: one at system scope."""
 
     scope: int = WEAK
     acquires: bool = False
     releases: bool = False
+    volatile: bool = False
 
 
 ORDINARY = Order()

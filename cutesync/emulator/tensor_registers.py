@@ -104,7 +104,7 @@ class TensorRegisters:
                 hit = slots & uses.all.keys()
                 if hit:
                     slot = min(hit, key=lambda s: uses.all[s])
-                    self.fail(
+                    self.found(
                         "touches a register of a wgmma that it has not waited for",
                         uses.all[slot],
                         slot,
@@ -122,11 +122,11 @@ class TensorRegisters:
     def start(self, site: int, shape: tuple[int, int], d: frozenset, a: frozenset) -> None:
         """A ``wgmma`` is about to work on these registers."""
         if not self.fenced:
-            self.warp.machine.fail(
+            self.warp.machine.found(
                 "registers", "the first wgmma of a warp has no wgmma.fence before it", self.warp, range(32), site
             )
         for slot in sorted((d | a) & self.touched.keys()) if self.touched else ():
-            self.fail(
+            self.found(
                 "no wgmma.fence between an access to a register and the wgmma that works on it",
                 site,
                 slot,
@@ -136,7 +136,7 @@ class TensorRegisters:
             )
         for product in self.groups:
             for slot in sorted(product.disturbs(shape, d, a)):
-                self.fail(
+                self.found(
                     "uses a register of another wgmma that it has not waited for",
                     site,
                     slot,
@@ -145,10 +145,10 @@ class TensorRegisters:
                     "only accumulators may be handed on, from one wgmma to the next of the same shape",
                 )
 
-    def fail(self, title: str, site: int, slot: int, role: str, other: int, advice: str) -> None:
+    def found(self, title: str, site: int, slot: int, role: str, other: int, advice: str) -> None:
         machine = self.warp.machine
         name = machine.program.register_name(slot)
-        machine.fail(
+        machine.found(
             "registers",
             title,
             self.warp,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import exact, whole
+from ..arguments import whole
 from ..dtypes import DType
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..runtime.call import Views
@@ -32,6 +32,8 @@ def split(args: Any) -> tuple[tuple, tuple]:
         )
     CURRENT.source = id(args)
     args = tuple(map(element, args))
+    if any(value is None for value in args):
+        raise ArgumentTypeError(explain("args", "None", "numbers and arrays of one element"))
     kinds = tuple(map(kind_of, args))
     CURRENT.numbers = tuple(value for value, kind in zip(args, kinds) if kind is not None)
     return kinds, tuple(value for value, kind in zip(args, kinds) if kind is None)
@@ -64,7 +66,7 @@ class _Wide(int):
 def alike(kinds: tuple) -> tuple[tuple, tuple]:
     """Return a number of each type, with None for each array; and what tells such numbers apart as keys."""
     found = tuple(None if kind is None else _alike(kind) for kind in kinds)
-    return found, exact(*found)
+    return found, tuple(map(repr, kinds))  # texts of numbers do not tell all types
 
 
 def _alike(kind: Any) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cutesync as cs
 from cutesync.callables import arrays, translator
 
 from ..cases import with_slow
@@ -182,6 +183,24 @@ def test_integers_keep_their_type_and_width():
     ]
     big = np.array([2**31 + 5, 7], np.uint32)
     assert apply([abs, lambda v: max(v, 2**31)], big, dtype="uint32").tolist() == [[2**31 + 5, 7], [2**31 + 5, 2**31]]
+
+
+@pytest.mark.parametrize("dtype", with_slow(["int8", "uint32", "int64"], {"uint32", "int64"}))
+def test_powers_of_integers(dtype):
+    """They wrap, as in NumPy."""
+    x = np.array([0, 1, 2, 3, 11, -1], np.int64).astype(dtype)
+    powers = [lambda v: v**2, lambda v: pow(v, 13), lambda v: np.power(v, 0), lambda v: v ** (v & 7)]
+    with np.errstate(over="ignore"):
+        assert apply(powers, x, dtype=dtype).tolist() == [fn(x).tolist() for fn in powers]
+    assert apply([lambda v: 2 ** (v & 31)], x, dtype="uint32").tolist() == [[2 ** (int(v) & 31) for v in x]]
+
+
+def test_powers_of_integers_by_negative_numbers(on_emulator):
+    x = np.array([-1, 1, 2, 5, 0], np.int32)
+    assert apply([lambda v: v ** (v - 3)], x).tolist() == [[1, 1, 0, 25, 0]]
+    assert apply([lambda v: v**v + v**2], x != 0).tolist() == [[2, 2, 2, 2, 1]]  # of Booleans
+    with pytest.raises(cs.errors.OperatorError, match="an integer to the power -1"):
+        cs.reduce(x, "add", transform=lambda v: v**-1)
 
 
 def test_bool():

@@ -117,6 +117,23 @@ def test_f64_fma_over_the_whole_range():
     check("fma", "f64", "rn", near, operation("fma.rn.f64")(*near))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_f64_fma_of_zeros_subnormals_and_the_largest_beside_others(seed):
+    random = np.random.default_rng(seed)
+    special = np.array([0.0, -0.0, 1.0, -1.0, 5e-324, 2.0**-1022, 1.7e308, -1.7e308, 1e200, -1e-200])
+    spread = [random.standard_normal(300) * np.exp2(random.integers(-300, 300, 300)) for _ in range(3)]
+    mixed = [np.where(random.random(300) < 0.3, random.choice(special, 300), v).view(np.uint64) for v in spread]
+    check("fma", "f64", "rn", mixed, operation("fma.rn.f64")(*mixed))
+
+
+def test_no_finite_product_moves_an_infinite_addend():
+    large, infinite = (np.array([v, -v]).view(np.uint64) for v in (1e300, np.inf))
+    for mode in MODES:
+        np.testing.assert_array_equal(
+            operation(f"fma.{mode}.f64")(large, large[:1].repeat(2), infinite[::-1]), infinite[::-1]
+        )
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
 def test_signs_of_zero(kind, mode):

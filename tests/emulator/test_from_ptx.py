@@ -167,3 +167,107 @@ def test_a_grid_that_synchronizes_as_cooperative_groups_do():
     emulator.check_ptx(text, "k", 4, 1, [x, y], cooperative=True)
     assert y.tolist() == [0, 1, 2, 3]
     reported("out-of-bounds", "", emulator.check_ptx, text, "k", 4, 1, [x, y])
+
+
+MAPPED = """
+.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry tile(.param PLACE, .param .u64 y) {
+    .reg .pred %p<2>;
+    .reg .b32 %r<12>;
+    .reg .b64 %a<8>;
+    .shared .align 128 .b8 smem[2176];
+    ADDRESS
+    ld.param.u64 %a1, [y];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, smem;
+    setp.eq.u32 %p1, %r0, 0;
+    @%p1 mbarrier.init.shared.b64 [%r1+2048], 1;
+    @%p1 fence.mbarrier_init.release.cluster;
+    bar.warp.sync -1;
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1+2048], 2048;
+    mov.u32 %r2, 0;
+    mov.u32 %r3, ROW;
+    @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+        [%r1], [%a0, {%r2, %r3}], [%r1+2048];
+    AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1+2048], 0;
+    @!%p1 bra AGAIN;
+    mad.lo.u32 %r4, %r0, 64, %r1;
+    mad.wide.u32 %a2, %r0, 64, %a1;
+    BODY
+    ret;
+}
+"""
+BODY = "".join(
+    f"ld.shared.v4.b32 {{%r5, %r6, %r7, %r8}}, [%r4+{i}];\nst.global.v4.b32 [%a2+{i}], {{%r5, %r6, %r7, %r8}};\n"
+    for i in range(0, 64, 16)
+)
+PLACES = {  # how the kernel takes the map, and how it is given
+    "value": (".align 64 .b8 x[128]", "mov.b64 %a0, x;\ncvta.param.u64 %a0, %a0;", lambda m: m),
+    "pointer": (".u64 x", "ld.param.u64 %a0, [x];", lambda m: m),
+    "structure": (
+        ".align 64 .b8 x[192]",
+        "mov.b64 %a0, x;\ncvta.param.u64 %a0, %a0;\nadd.u64 %a0, %a0, 64;\nld.param.u32 %r3, [x+4];",
+        lambda m: (np.uint8(1), np.int32(8), m),
+    ),
+}
+
+
+def mapped(place: str, row: int | str) -> str:
+    parameter, address, _ = PLACES[place]
+    text = MAPPED.replace("PLACE", parameter).replace("ADDRESS", address).replace("BODY", BODY)
+    return text.replace("    mov.u32 %r3, ROW;\n", "") if place == "structure" else text.replace("ROW", str(row))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("swizzle", [0, 32, 128])
+def test_an_array_that_a_tensor_map_alone_reaches(place, swizzle):
+    columns = 64 if swizzle != 32 else 16
+    wide = np.arange(40 * 80, dtype=np.float16).reshape(40, 80)
+    x, y = wide[:, 8 : 8 + columns], np.zeros((1024 // columns, columns), np.float16)
+    rows = len(y)
+    box = emulator.TiledMap(x, (rows, columns), swizzle=swizzle)
+    emulator.check_ptx(mapped(place, 8), None, 1, 32, [PLACES[place][2](box), y], schedules=2)
+    units = np.zeros((rows, columns * 2 // 16, 8), np.float16)
+    inside = x[8 : 8 + rows].reshape(-1, units.shape[1], 8)
+    for r in range(len(inside)):
+        for c in range(units.shape[1]):
+            at = c ^ {0: 0, 32: r // 4 & 1, 128: r & 7}[swizzle]
+            units[r, at] = inside[r, c]
+    assert np.array_equal(y.reshape(units.shape), units)
+
+
+def test_arrays_that_are_reached_through_memory():
+    """A table of pointers, as grouped kernels take it."""
+    parts = [np.arange(32, dtype=np.int32) + 100 * i for i in range(2)]
+    table, y = np.array([part.ctypes.data for part in parts]), np.zeros(32, np.int32)
+    text = kernel_text(
+        """mov.u32 %r0, %tid.x;
+        mul.wide.u32 %rd1, %r0, 4;
+        ld.global.b64 %rd2, [%a0+8];
+        add.u64 %rd2, %rd2, %rd1;
+        ld.global.b32 %r1, [%rd2];
+        add.u64 %rd3, %a1, %rd1;
+        st.global.b32 [%rd3], %r1;""",
+        2,
+    )
+    emulator.check_ptx(text, None, 1, 32, [table, y], reached=parts, schedules=1)
+    assert np.array_equal(y, parts[1])
+    reported("out-of-bounds", "", emulator.check_ptx, text, None, 1, 32, [table, y], schedules=1)
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        (emulator.TiledMap(np.zeros((8, 64), np.float16), (8,)), "tensor map rank"),
+        (emulator.TiledMap(np.zeros((8, 64), np.float16), (8, 64), 64), "inner box: got 128 bytes"),
+        (emulator.TiledMap(np.zeros((8, 64), np.float16).T, (8, 64)), "contiguous last axis"),
+        (emulator.TiledMap(np.zeros((8, 64), np.float16), (8, 64), element="tf32"), "element: got 'tf32'"),
+        ((1, 2), r"argument 0\[0\]: got 1; needs a NumPy scalar"),
+        ((np.int32(1),), "argument 0: got 4 bytes"),
+    ],
+)
+def test_wrong_maps_and_structures(argument, words):
+    with pytest.raises((ArgumentTypeError, ArgumentValueError), match=words):
+        emulator.check_ptx(mapped("value", 0), None, 1, 32, [argument, np.zeros(1024, np.float16)])

@@ -161,17 +161,32 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
 
 
 def _fma_f64(mode: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Boldo and Melquiond's fma if no partial result can over- or underflow; else, or for directed modes, fractions."""
+    """Boldo and Melquiond's fma in the lanes where no partial result can over- or underflow, a plain sum in those where
+    the product is exact or alone; in all others, and for directed modes, fractions."""
+    if mode != "rn":
+        return _f64_exactly("fma", mode, a, b, c)
     x, y, z = (v.view(np.float64) for v in (a, b, c))
     sizes = np.abs(np.stack([x, y, z, x * y]))
-    if mode != "rn" or not ((sizes > 2.0**-400) & (sizes < 2.0**400)).all():
-        return _f64_exactly("fma", mode, a, b, c)
+    usual = (sizes > 2.0**-400) & (sizes < 2.0**400)
+    if usual.all():
+        return _fused(x, y, z).view(np.uint64)
+    total = np.array(x * y + z)
+    nothing = sizes == 0
+    plain = (nothing[0] | nothing[1] | (nothing[2] & usual[3])) & (sizes < np.inf).all(axis=0)
+    ordinary = usual.all(axis=0)
+    total[ordinary] = _fused(x[ordinary], y[ordinary], z[ordinary])
+    result, rare = total.view(np.uint64), ~(ordinary | plain)
+    result[rare] = _f64_exactly("fma", mode, a[rare], b[rare], c[rare])
+    return result
+
+
+def _fused(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     high = x * y
     x_top, y_top = (_upper_half(v) for v in (x, y))
     low = ((x_top * y_top - high) + x_top * (y - y_top) + (x - x_top) * y_top) + (x - x_top) * (y - y_top)
     middle, middle_error = two_sum(z, low)
     top, top_error = two_sum(high, middle)
-    return (top + round_to_odd_sum(top_error, middle_error)).view(np.uint64)
+    return top + round_to_odd_sum(top_error, middle_error)
 
 
 def _upper_half(x: np.ndarray) -> np.ndarray:
@@ -197,6 +212,9 @@ def _f64_exactly(name: str, mode: str, *sources: np.ndarray) -> np.ndarray:
     """On fractions, lane by lane, rounded in ``mode``; float64 decides infinities, NaNs and signs of zero."""
     values = [s.view(np.float64) for s in sources]
     result = np.array(EXACT[name](*values), np.float64)
+    if name == "fma":  # no finite product moves an infinite addend
+        x, y, z = values
+        result = np.where(np.isfinite(x) & np.isfinite(y) & np.isinf(z), z, result)
     for lane in np.ndindex(result.shape):
         operands = [v[lane] for v in values]
         if np.isfinite(operands).all():

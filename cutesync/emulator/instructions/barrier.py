@@ -298,6 +298,7 @@ def wait(site: int, parity: bool, scope: int, f, lanes, address, state):
         if cnz(done):
             passed = who[done]
             barrier.observe(f, passed)
+            f.warp.waited.append((barrier, barrier.phase - 1, passed))
             if scope:
                 barrier.learn(f, None if len(passed) == 32 else passed, scope)
         if cnz(done) < len(who):

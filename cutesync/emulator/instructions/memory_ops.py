@@ -29,7 +29,7 @@ def space_of(instr: Instr) -> str:
 def order_of(instr: Instr) -> Order:
     parts = set(instr.parts)
     if parts & {"volatile", "mmio"}:
-        return Order(SYS)
+        return Order(SYS, volatile="volatile" in parts)
     strong = parts & {"relaxed", "acquire", "release", "acq_rel", "sc"}
     if not strong and instr.parts[0] not in ("atom", "red"):
         return ORDINARY

@@ -138,7 +138,7 @@ def remote_store(site: int, operator: str, kind: str, f, lanes, address, barrier
             operation.fail("out-of-bounds", f"an asynchronous store of {size} bytes outside shared memory")
         side = Side(region, np.arange(offset, offset + size, width, dtype=np.int64), width)
         announce_writes(operation, [] if operator else [side])
-        barrier.flying += size
+        barrier.flies(size, operation)
 
         def land(side=side, row=row, barrier=barrier, operation=operation, size=size):
             new = row

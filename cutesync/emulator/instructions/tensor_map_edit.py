@@ -100,7 +100,7 @@ def check_fences(operation: Operation, address: int, edit: int, region: Region) 
     if edit & int(SITE_MASK):
         lines.append(f"  at {operation.machine.program.sites[(edit & int(SITE_MASK)) - 1].where()}")
     lines.append(f"there must be a {missing}")
-    operation.fail("proxy", "no fence.proxy.tensormap between an edit of a tensor map and its use", lines)
+    operation.found("proxy", "no fence.proxy.tensormap between an edit of a tensor map and its use", lines)
 
 
 def acquire_map(scope: int, f, lanes, address) -> None:

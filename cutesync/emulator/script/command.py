@@ -17,15 +17,11 @@ from typing import Any
 from ...arguments import choice
 from ...errors import ArgumentValueError, explain
 from .. import roles
+from ..report import KINDS
 from ..schedule import POLICIES
 from .child import OPTIONS
 from .findings import read
 from .session import Options
-
-KINDS = (
-    *("race", "proxy", "proxy-read", "deadlock", "livelock", "out-of-bounds", "uninitialised", "misaligned"),
-    *("barrier", "convergence", "trap", "mismatch", "transaction", "registers", "launch", "unsupported"),
-)
 
 
 def run(script: str, arguments: Sequence[str], given: Any) -> int:

@@ -52,7 +52,7 @@ class Session:
         self.record = Record(Path(o.events) if o.events else None, frozenset(o.allow))
         trace = Trace(o.trace) if o.trace else None
         how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck}
-        how |= {"unseen_launches": False, "jobs": o.jobs, "minimal": True, "roles": o.roles}
+        how |= {"unseen_launches": False, "jobs": o.jobs, "minimal": True, "roles": o.roles, "allow": o.allow}
         self.settings = Settings(o.policy, o.seed, o.schedules, **how)
 
     def launch(self, launch: Launch, **how: Any) -> None:

@@ -93,6 +93,26 @@ BUGS = {
         "cp.async.bulk.global",
         block=32,
     ),
+    "the result of a try_wait on the next stage": Bug(
+        "fused_kernels_cutedsl_lib's attn/attempt6_epi_pipeline (CuTe DSL, sm_90)",
+        "race",
+        "race",
+        f"""{init(1, 1)}
+        {load()}
+        {load("%a1+512", "%r1+640", barrier="%r1+8")}
+        -mbarrier.try_wait.parity.shared::cta.b64 %p6, [%r1+8], 0;
+        +mbarrier.try_wait.parity.shared::cta.b64 %p6, [%r1], 0;
+        @%p6 bra READY;
+        {wait("%r1")}
+        READY: {READ}
+        {wait("%r1+8")}
+        ld.shared.b32 %r6, [%r4+512];
+        add.u32 %r5, %r5, %r6;
+        st.global.b32 [%rd2], %r5;""",
+        "is of another stage or phase",
+        block=32,
+        wanted=TWICE[32:],
+    ),
     "a tensor map edited while loads read it": Bug(
         "DeepGEMM #343, #430; SGLang #9392 (grouped GEMM, sm_90)",
         "race",

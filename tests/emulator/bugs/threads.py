@@ -56,6 +56,21 @@ st.global.b32 [%rd2], %r5;
 END: {MEET}"""
 
 
+def volatile_sum() -> str:
+    """Each lane adds the word of the lane ``step`` further to its own. The words behind those of the warp are zero."""
+    start = "mad.lo.u32 %r4, %r2, 4, %r1;\nst.volatile.shared.b32 [%r4], %r0;\nst.volatile.shared.b32 [%r4+128], 0;"
+    steps = [
+        f"""+bar.warp.sync -1;
+ld.volatile.shared.b32 %r5, [%r4];
+ld.volatile.shared.b32 %r6, [%r4+{4 * step}];
+add.u32 %r5, %r5, %r6;
++bar.warp.sync -1;
+st.volatile.shared.b32 [%r4], %r5;"""
+        for step in (16, 8, 4, 2, 1)
+    ]
+    return "\n".join([start, *steps, "st.global.b32 [%rd2], %r5;"])
+
+
 BUGS = {
     "a block barrier that 4 of 12 warps reach": Bug(
         "flashinfer #2996 (tinygemm2, sm_90)",
@@ -238,5 +253,14 @@ BUGS = {
         scoped("cluster").replace("-@!%p4 mbarrier.arrive.release.cluster", "-@!%p4 mbarrier.arrive.relaxed.cluster"),
         block=32,
         options=PAIR,
+    ),
+    "volatile words of a warp added without a barrier": Bug(
+        "pranjalssh/fast.cu's `sum.cu`, kernel 1 (38eb642)",
+        "race",
+        "mismatch",
+        volatile_sum(),
+        "warning: race: lanes of one warp exchange volatile words",
+        block=32,
+        wanted=np.array([496], np.uint32),
     ),
 }
