@@ -6,8 +6,11 @@ Nothing is compiled and nothing runs: a launch is what the driver would be told.
 
 from __future__ import annotations
 
+import functools
+import gc
 import itertools
 import random
+import weakref
 
 import pytest
 
@@ -15,10 +18,11 @@ import cutesync as cs
 from cutesync.dist import Group, Sharded, repeat
 from cutesync.dist.sharded import Ragged
 from cutesync.dtypes import BY_NAME
-from cutesync.errors import CutesyncError
+from cutesync.errors import ArgumentTypeError, CutesyncError, LaunchError
 from cutesync.runtime import call, compiler, emulated
 from cutesync.runtime.compiler import Kernel
 from cutesync.runtime.device_array import DeviceArray
+from cutesync.runtime.repeat import CURRENT
 
 RANKS, APART, GIVEN, MADE = 3, 1 << 24, 1 << 40, 1 << 50
 SLOT, MASK = 256, (1 << 64) - 1
@@ -30,7 +34,7 @@ class Stub:
 
     def __init__(self, group: Group) -> None:
         self.group, self.launches, self.again, self.usual = group, [], 0, False
-        self.given, self.slots = itertools.count(GIVEN, APART), set()
+        self.given, self.slots, self.fails = itertools.count(GIVEN, APART), set(), False
 
     def allocate(self, size, ordinal, stream):
         at = next(FREE)
@@ -42,6 +46,8 @@ class Stub:
         block = make_block()
 
         def run(addresses, stream):
+            if self.fails:
+                raise LaunchError("refused")
             block.put(addresses, None)
             self.launches.append((kernel.ptx, ordinal, grid, block.packed(), stream))
 
@@ -60,6 +66,7 @@ class Stub:
         """The launches of a call, and its result with addresses in place of arrays, or its error. Memory that the call
         makes is numbered as it is used."""
         self.launches, self.usual, names = [], usual, {}
+        CURRENT.numbers = ()
 
         def named(number):
             rest, number = (number >> 64, number & MASK) if isinstance(number, int) else (0, number)
@@ -85,7 +92,7 @@ class Stub:
         try:
             found = make()
         except CutesyncError as error:
-            return self.launches, (type(error), str(error))
+            return [], (type(error), str(error))  # the next call has other memory
         launches = [(*rest, [named(number) for number in block], stream) for *rest, block, stream in self.launches]
         return launches, placed(found)
 
@@ -196,6 +203,7 @@ def each(*own):
 ANY = object()
 WITHOUT_N = ("rows", "topk", "rows by columns", "argmax")
 VARIED = ("scan", "reduce by key", "scan by key", "a number by key")  # calls draw which arrays are the same
+VARIED += ("a first operand of a scan by key", "a number of a scan by key")  # or have numbers of their own
 SCALED = {"transform": lambda v, limit: v * limit}
 CALLS = {
     "reduce": reduced,
@@ -226,6 +234,16 @@ CALLS = {
     "a number of a reduction": with_number(cs.reduce, "add", **SCALED),
     "a number of a scan": with_number(cs.scan, "add", **SCALED),
     "a number of flags": with_number(cs.flag_heads, lambda a, b, limit: b - a > limit),
+    "a number of a scan by key": lambda new, whole, more: (
+        cs.scan_by_key,
+        (new("int32"), new(), "add"),
+        SCALED | {"args": (more[2].choice([0.0, 1.5, -2.0]),)},
+    ),
+    "a first operand of a scan by key": lambda new, whole, more: (
+        cs.scan_by_key,
+        (new("int32"), new(), "add"),
+        {"init": more[2].choice([0, 2])},
+    ),
     "a number by key": lambda new, whole, more: (
         cs.reduce_by_key,
         (new("int32"), new(), "add"),
@@ -234,7 +252,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(60))
 def test_calls_drawn_at_random(stub, seed, monkeypatch):
     monkeypatch.setattr(repeat, "shares_memory", lambda ordinal: seed % 2)
     make = drawn(stub, random.Random(seed))
@@ -253,4 +271,143 @@ def test_calls_are_made_again(stub, what):
             stub.done(make(), usual=False)
         before = stub.again
         assert not stub.done(make(), usual=False)[0] or stub.again > before or what in VARIED
+    assert stub.again or "number of a scan by key" in what
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sequences_of_calls(stub, seed):
+    """Calls in any order, on arrays that others have written, and one after an error."""
+    rng = random.Random(1000 + seed)
+    makers = [drawn(stub, rng) for _ in range(5)]
+    known = [make() for make in makers]
+    for _ in range(25):
+        which = rng.randrange(5)
+        one = known[which] if rng.random() < 0.3 else makers[which]()
+        wanted = stub.done(one, usual=True)
+        assert stub.done(one, usual=False) == wanted
+        if rng.random() < 0.1:
+            with pytest.raises(ArgumentTypeError):
+                cs.sum(stub.sharded("float32", (4, 4, 4)), stream=7)
     assert stub.again
+
+
+LIMIT = 0.25
+
+
+def test_a_callable_is_what_it_means_now(stub, monkeypatch):
+    x, captured = stub.sharded("float32", (40, 50, 60)), [1.0]
+    calls = [
+        lambda: cs.select(x, lambda v: v > LIMIT),
+        lambda: cs.scan_by_key(x, x, lambda a, b: a * LIMIT + b),
+        lambda: cs.reduce(x, "add", transform=lambda v, factor=captured[0]: v * factor + LIMIT),
+    ]
+    for call_ in calls:
+        texts = []
+        for limit in (0.25, 0.25, 0.75, 0.25):
+            monkeypatch.setitem(globals(), "LIMIT", limit)
+            before = stub.again
+            texts.append([kernel for kernel, *_ in stub.done(call_, usual=False)[0]])
+        assert texts[0] == texts[1] == texts[3] != texts[2] and stub.again > before
+        captured[0] += 1
+    again = stub.again
+    assert [kernel for kernel, *_ in stub.done(calls[2], usual=False)[0]] != texts[0] and stub.again == again
+
+
+def test_arrays_that_overlap_are_told_apart(stub):
+    """Values that begin within the keys are at no distance of their own; equal ones are another call than others."""
+    lengths = (40, 50, 60)
+    keys, values = stub.sharded("int32", lengths), stub.sharded("int32", lengths)
+    shifted = [
+        DeviceArray(part.ptr + 16, part.shape, part.dtype, rank, None)
+        for part, rank in zip(keys.parts, stub.group.ordinals)
+    ]
+    pairs = [(keys, Sharded(stub.group, shifted)), (keys, keys), (keys, values), (values, keys), (values, values)]
+    for one, other in pairs * 2:
+        make = functools.partial(cs.reduce_by_key, one, other)
+        wanted = stub.done(make, usual=True)
+        assert stub.done(make, usual=False) == wanted
+    assert stub.again
+
+
+def test_outputs_that_overlap_are_refused_in_every_call(stub):
+    x, y = (stub.sharded("float32", (40, 50, 60)) for _ in range(2))
+    inside = [
+        DeviceArray(part.ptr + 16, part.shape, part.dtype, rank, None)
+        for part, rank in zip(x.parts, stub.group.ordinals)
+    ]
+    for out in (y, y, x, Sharded(stub.group, inside), y, Sharded(stub.group, inside)):
+        make = functools.partial(cs.cumsum, x, out=out)
+        wanted = stub.done(make, usual=True)
+        assert stub.done(make, usual=False) == wanted
+        assert bool(wanted[0]) == (out is x or out is y)
+    assert stub.again == 3
+
+
+@pytest.mark.parametrize(("length", "held"), [(4000, True), (40_000, False)])
+def test_only_small_temporaries_are_held(stub, length, held):
+    """The flags of runs, of a byte each."""
+    x, seen = stub.sharded("int32", (length,) * RANKS), set()
+    for _ in range(3):
+        cs.unique_consecutive(x)
+    for _ in range(2):
+        stub.launches = []
+        cs.unique_consecutive(x)
+        seen |= {block[1] for kernel, _, _, block, _ in stub.launches if "flag_heads" in kernel}
+    assert len(seen) == RANKS * (1 if held else 2)
+
+
+def test_groups_have_records_of_their_own(stub):
+    groups = [stub.group, Group.local()]
+    xs = []
+    for stub.group in groups:
+        xs.append(stub.sharded("float32", (40, 50, 60)))
+    for x in xs * 3:
+        for function in (cs.unique_consecutive, cs.cumsum):
+            make = functools.partial(function, x)
+            wanted = stub.done(make, usual=True)
+            assert stub.done(make, usual=False) == wanted
+    assert stub.again == 8
+
+
+def test_a_launch_that_fails_lets_the_next_calls_begin_anew(stub, monkeypatch):
+    x = stub.sharded("float32", (40, 50, 60))
+
+    def one():
+        return cs.unique_consecutive(x)
+
+    for _ in range(3):
+        stub.done(one, usual=False)
+    again, memory = stub.again, stub.group.memory((0, 0, 0))
+    assert again
+    stub.fails = True
+    with pytest.raises(LaunchError):
+        one()
+    stub.fails = False
+    assert not stub.group.plans and stub.group.memory((0, 0, 0)) is not memory
+    wanted = stub.done(one, usual=True)
+    for _ in range(3):
+        assert stub.done(one, usual=False) == wanted
+    assert stub.again > again + 1
+
+
+def test_other_plans_are_looked_up_again(stub, monkeypatch):
+    x = stub.sharded("float32", (40, 50, 60))
+    for count in (0, 1, 1, 2, 3):
+        if count == 1:
+            monkeypatch.setattr(call, "_plans", {})
+        stub.done(lambda: cs.cumsum(x), usual=False)
+    assert stub.again == 2
+
+
+def test_records_keep_no_group(stub):
+    group = Group.local()
+    known, before = weakref.ref(group), stub.group
+    stub.group = group
+    x = stub.sharded("float32", (40, 50, 60))
+    for function in (cs.unique_consecutive, cs.run_length_encode, cs.cumsum) * 2:
+        stub.done(functools.partial(function, x), usual=False)
+    assert stub.again == 3
+    stub.group = before
+    del group, x, function
+    gc.collect()
+    assert known() is None
