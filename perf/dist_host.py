@@ -20,7 +20,7 @@ import script
 
 import cutesync as cs
 from cutesync.dtypes import BY_NAME
-from cutesync.runtime import device, gpu
+from cutesync.runtime import device, gpu, tensor_map
 from cutesync.runtime.device_array import DeviceArray
 
 ROUNDS = 7
@@ -31,7 +31,7 @@ class Driver:
     """Stands for ``cuda.bindings.driver``: every function succeeds and does nothing."""
 
     CUfunction_attribute = CUstreamCaptureMode = CUstream_flags = MagicMock()
-    CUmemAccessDesc = CUmemAccess_flags = CUmemLocationType = MagicMock()
+    CUmemAccessDesc = CUmemAccess_flags = CUmemLocationType = CUdevice_attribute = MagicMock()
 
     def __init__(self) -> None:
         self.context = 1000  # of device 0
@@ -64,6 +64,9 @@ class Driver:
     def cuCtxEnablePeerAccess(self, *arguments: Any) -> tuple:
         return (0,)
 
+    def cuDeviceGetAttribute(self, attribute: Any, number: int) -> tuple:
+        return 0, 132  # multiprocessors; nothing else is asked for
+
     def cuMemAlloc(self, size: int) -> tuple:
         return 0, next(self.memory)
 
@@ -90,27 +93,52 @@ def without_driver(devices: int) -> None:
     device._function = lambda name: nothing
     device.current_context, device.make_current = driver.current_context, driver.make_current
     gpu._entry = lambda: nothing
+    tensor_map._driver = lambda: (lambda *arguments: 0, lambda place, address: 0)
     gpu._memory = lambda ordinal: memories[ordinal]
 
 
-def parts(group: Any, count: int) -> list:
-    """float32 arrays at addresses that nobody reads."""
-    return [DeviceArray((64 + rank) << 40, (count,), BY_NAME["float32"], rank, None) for rank in range(group.size)]
-
-
 def calls(group: Any) -> dict[str, Callable[[], Any]]:
-    sharded = cs.dist.Sharded(group, parts(group, COUNT), 0)
-    streams, given = [64 + rank for rank in range(group.size)], sharded.parts
+    addresses, streams = itertools.count(64 << 40, 1 << 24), [64 + rank for rank in range(group.size)]
+
+    def new(dtype: str, *shape: int, axis: int | None = 0) -> Any:
+        """Parts at addresses that nobody reads."""
+        parts = [DeviceArray(next(addresses), shape, BY_NAME[dtype], rank, None) for rank in range(group.size)]
+        return cs.dist.Sharded(group, parts, axis)
+
+    x, y, keys, mask, n = *(new(t, COUNT) for t in ("float32", "float32", "int32", "bool")), new("int64", axis=None)
+    rows, offsets, total = new("float32", 64, 256), new("int64", 101, axis=None), new("float32", axis=None)
+    a, b = new("bfloat16", 512, 1024), new("bfloat16", 1024, 1024, axis=None)
     return {
-        "all_reduce": lambda: group.all_reduce(given),
-        "all_reduce, stream=": lambda: group.all_reduce(given, stream=streams),
-        "sum": lambda: cs.sum(sharded),
-        "sum, stream=": lambda: cs.sum(sharded, stream=streams),
-        "argmax": lambda: cs.argmax(sharded),
-        "cumsum": lambda: cs.cumsum(sharded),
-        "flag_heads": lambda: cs.flag_heads(sharded),
-        "select": lambda: cs.select(sharded, lambda v: v > 0),
-        "sum of one part": lambda: cs.sum(given[0]),
+        "all_reduce": lambda: group.all_reduce(x.parts),
+        "all_reduce, stream=": lambda: group.all_reduce(x.parts, stream=streams),
+        "reduce_scatter": lambda: group.reduce_scatter(x.parts),
+        "reshard": lambda: rows.reshard(1),
+        "gather": lambda: x.gather(),
+        "sum": lambda: cs.sum(x),
+        "sum, stream=": lambda: cs.sum(x, stream=streams),
+        "sum, out=": lambda: cs.sum(x, out=total),
+        "sum, n= on the devices": lambda: cs.sum(x, n=n),
+        "sum of rows": lambda: cs.sum(rows, axis=1),
+        "sum of columns": lambda: cs.sum(rows, axis=0),
+        "var": lambda: cs.var(x),
+        "argmax": lambda: cs.argmax(x),
+        "cumsum": lambda: cs.cumsum(x),
+        "cumsum, stream=": lambda: cs.cumsum(x, stream=streams),
+        "cumsum, out=": lambda: cs.cumsum(x, out=y),
+        "cumsum, then its sum": lambda: cs.sum(cs.cumsum(x)),
+        "flag_heads": lambda: cs.flag_heads(x),
+        "select by a mask": lambda: cs.select(x, mask),
+        "select by a callable": lambda: cs.select(x, lambda v, limit: v > limit, args=(0.5,)),
+        "select, indices=True": lambda: cs.select(x, mask, indices=True),
+        "unique_consecutive": lambda: cs.unique_consecutive(keys),
+        "run_length_encode": lambda: cs.run_length_encode(keys),
+        "reduce_by_key": lambda: cs.reduce_by_key(keys, x),
+        "scan_by_key": lambda: cs.scan_by_key(keys, x),
+        "segmented_reduce by offsets": lambda: cs.segmented_reduce(x, offsets=offsets),
+        "bincount": lambda: cs.bincount(keys, length=64),
+        "topk": lambda: cs.topk(x, 8),
+        "matmul, rows of A": lambda: cs.matmul(a, b),
+        "sum of one part": lambda: cs.sum(x.parts[0]),
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
@@ -15,10 +17,11 @@ from ..kernels.segments.search import SearchSpec
 from ..kernels.segments.spec import SegmentsSpec
 from ..kernels.select.spec import SelectSpec
 from ..kernels.topk.spec import TopKSpec
-from ..runtime import arrays
+from ..runtime import arrays, call as front_ends, repeat
 from ..runtime.call import Family
 from . import by_key, flags, histogram, product as products, reduce, scan, scan_by_key, segments, select, topk
 from .inputs import Inputs, check_whole, is_whole
+from .repeat import Prepared
 from .sharded import Ragged, Sharded
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ _MOST_PLANS = 1024
 
 def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple, out: Any, stream: Any) -> Any:
     """Make a call of a family; ``call`` is its front end, and ``given`` are its inputs."""
-    ragged = None
+    ragged, whole = None, given
     if type(given[0]) is Ragged:
         ragged, given = given[0], _rooms(family, given)
     if len(given) == 1:
@@ -51,18 +54,54 @@ def call_sharded(family: Family, call: Callable, arguments: tuple, given: tuple,
     except TypeError:  # an unhashable argument: the plan is used once
         plan, key = None, ()
     if plan is None:
-        plan = _plan(family, call, arguments, given, outs, ragged)
+        plan = Prepared(_plan(family, call, arguments, given, outs, ragged))
         if len(group.plans) >= _MOST_PLANS:
             group.plans.clear()
         if key:
             group.plans[key] = plan
-    if ragged is not None:
-        return plan.run(xs, group.streams(first, stream), stream is not None, None, ragged)
-    if outs is None:
-        return plan.run(xs, group.streams(first, stream), stream is not None)
-    _check_apart(tuple(x for x in xs if x is not None), outs, in_place=getattr(plan, "in_place", False))
-    plan.run(xs, group.streams(first, stream), stream is not None, outs)
-    return out
+    found = _run(plan, xs, outs, stream, ragged)
+    if front_ends.recorders:
+        _note(family, plan, (whole, outs, stream), out if outs is not None else found)
+    return found if outs is None else out
+
+
+def _run(plan: Prepared, xs: tuple, outs: tuple[Sharded, ...] | None, stream: Any, ragged: Ragged | None) -> Any:
+    """Make a call whose plan is known."""
+    first = xs[0]
+    group = first.group
+    if outs is not None:
+        _check_apart(tuple(x for x in xs if x is not None), outs, in_place=getattr(plan.plan, "in_place", False))
+    return plan.run(xs, (group, group.streams(first, stream), stream is not None), outs, ragged)
+
+
+def _note(family: Family, plan: Prepared, call: tuple, found: Any) -> None:
+    """Tell what observes this thread's calls of public functions, if anything does, how to make this one again.
+    ``call``: its inputs, its outputs and its stream."""
+    recorder = front_ends.recorders.get(get_ident())
+    if not isinstance(recorder, repeat.Recorder):
+        return
+    known = weakref.ref(plan)
+
+    def again(given: tuple, outs: tuple[Sharded, ...] | None, stream: Any) -> tuple | None:
+        plan = known()
+        if plan is None:
+            return None
+        ragged = given[0] if type(given[0]) is Ragged else None
+        xs = given if ragged is None else _rooms(family, given)
+        xs = tuple([x for x in xs if x is not None]) if family.name == "matmul" else xs
+        made = _run(plan, xs, outs, stream, ragged)
+        return () if outs is not None else made if type(made) is tuple else (made,)
+
+    given, outs, stream = call
+    results = () if outs is not None else found if type(found) is tuple else (found,)
+    recorder.note_whole(again, given, outs, stream, results)
+
+
+def _identify(x: Any) -> tuple[int, tuple]:
+    """Return address 0, and what identifies an array of a call beside other arguments. The group's own signature stands
+    for it: what is recorded must not keep the group."""
+    room = x.room if type(x) is Ragged else x
+    return 0, (room.key, room.group.signature)
 
 
 def _rooms(family: Family, given: tuple) -> tuple:
@@ -202,4 +241,5 @@ def on_each(x: Sharded | Ragged, make: Callable[[int], Any]) -> Sharded:
 
 arrays.ADAPTERS[Sharded] = arrays.ADAPTERS[Ragged] = arrays.SHARDED
 arrays.SHARDED.calls = call_sharded
+arrays.SHARDED.repeated = _identify
 arrays.SHARDED.on_each = on_each

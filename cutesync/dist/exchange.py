@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..dtypes import element_type
+from ..errors import ArgumentValueError, explain
 from ..kernels.reduce.spec import Reduction
 from ..kernels.states import States, numbered, parameter_groups
+from ..ops import operator
+from ..runtime import arrays
 from ..runtime.kernel import KernelSpec, Scalar
-from ..runtime.launch import Launch, Run
+from ..runtime.launch import Run
 from .memory import Call, SymmetricMemory
+from .recorder import launcher
+from .sharded import Sharded
+from .work import Work
 
 if TYPE_CHECKING:
     from .group import Group
-    from .work import Work
 
 THREADS = 256  # of a block, an element each
 
@@ -77,7 +83,9 @@ class Exchange:
         """Launch on one device. ``addresses`` are those of the values of its states (0, if it has none), then the
         run-time arguments of the call, then the addresses of its results."""
         for start, runs in self.prepare(memory):
-            places = tuple(p + start * step for p, step in zip(addresses, self.steps)) if start else addresses
+            places = (
+                tuple(p + start * step if step else p for p, step in zip(addresses, self.steps)) if start else addresses
+            )
             runs[rank](places, stream)
 
     def _made(self, memory: SymmetricMemory, count: int) -> tuple[Run, ...]:
@@ -92,7 +100,7 @@ class Exchange:
         for rank, (ordinal, side) in enumerate(zip(self.group.ordinals, self.sides)):
             values = shared | {"rank": rank, "take": side.take, "own": int(side.own)}
             values |= dict(zip(numbered("arg", operation.args), side.args))
-            made.append(Launch(spec, ordinal, -(-count // THREADS), values, names).run)
+            made.append(launcher(spec, ordinal, -(-count // THREADS), values, names))
         return tuple(made)
 
 
@@ -103,6 +111,33 @@ def launch_each(runs: Sequence[Run], addresses: Sequence[tuple[int, ...]], work:
         rank -= 1
         at(rank)
         runs[rank](addresses[rank], streams[rank])
+
+
+class AllReduce:
+    """The plan of ``Group.all_reduce`` of arrays like the parts of ``given``."""
+
+    def __init__(self, given: Sharded, op: Any, dtype: Any) -> None:
+        parsed, group = operator(op), given.group
+        parsed.check(given.dtype)
+        result = given.dtype if dtype is None else element_type(dtype, "dtype")
+        operation = Reduction(parsed, given.dtype, given.dtype.accumulator, result)
+        if not all(view.contiguous for view in given.views):
+            raise ArgumentValueError(explain("parts", "strided arrays", "contiguous ones", "copy them first"))
+        everyone = [Side(True, (1 << group.size) - 1)] * group.size
+        self.group, self.exchange = group, Exchange(group, operation, given.size, everyone)
+        self.like = group.allocators(given, given.shape, result)
+
+    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Sharded:
+        results, places = [], []
+        with Work(self.group, streams, explicit) as work:
+            for rank, (library, empty) in enumerate(self.like):
+                work.at(rank)
+                y = empty(streams[rank], explicit)
+                results.append(y)
+                part = xs[0].parts[rank]
+                places.append((arrays.adapter(part).identify_strided(part)[0], library.address(y)))
+            self.exchange.launch_all(places, work)
+        return Sharded.of_results(self.group, results, None)
 
 
 def kernel_spec(operation: Reduction | States, ranks: int, where: str | None, single: bool) -> KernelSpec:

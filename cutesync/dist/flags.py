@@ -19,7 +19,6 @@ from ..kernels.reduce import reduce
 from ..kernels.states import Argument, words_of
 from ..ops import takes_index
 from ..runtime import arrays
-from ..runtime.repeat import Repeated
 from ..runtime.view import View
 from .exchange import Exchange, Side
 from .inputs import Inputs, More, bits_of
@@ -88,7 +87,6 @@ class FlagPlan:
         self.results = Results(spec.axis, x.lengths)
         self.inner, self.lines = math.prod(x.shape[spec.axis + 1 :]), math.prod(x.shape[: spec.axis])
         self.arguments = [self._of_part(Arguments(*arguments), rank) for rank in range(self.group.size)]
-        self.again = [Repeated(self.call, arguments) for arguments in self.arguments]
         before, after = spec.marking.looks
         sides = [side for side, looks in ((False, before), (True, after)) if looks]
         self.seams = [(side, Exchange(self.group, *self._seam(spec.marking, side))) for side in sides]
@@ -125,19 +123,15 @@ class FlagPlan:
         outs: tuple[Sharded, ...] | None = None,
         ragged: Ragged | None = None,
     ) -> Any:
-        group, x, more, plain = self.group, xs[0], More.none(self.group.size), len(xs) == 1 and ragged is None
+        group, x = self.group, xs[0]
         found, addresses = [], [[] for _ in self.seams]  # type: tuple[list, list[list]]
         held: list = []  # until the exchanges that read them are enqueued
         with Work(group, streams, explicit) as work:
-            if not plain:
-                more = self.inputs.more(xs, ragged, work)
+            more = self.inputs.more(xs, ragged, work)
             for rank, stream in enumerate(streams):
                 work.at(rank)
                 raw, out = stream if explicit else None, part_of(outs, rank)
-                if plain and out is None:
-                    one = self.again[rank]((x.parts[rank],), (x.pointers[rank],), stream, explicit)
-                else:
-                    one = self.call(self.arguments[rank], x.parts[rank], out, raw, more.of(rank))
+                one = self.call(self.arguments[rank], x.parts[rank], out, raw, more.of(rank))
                 found.append(one)
                 self._add(addresses, one if isinstance(one, tuple) else (one,), (x, rank, stream), more, held)
             for number, (_, exchange) in enumerate(self.seams):

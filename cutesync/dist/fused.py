@@ -16,6 +16,7 @@ from ..kernels.states import Argument, States
 from ..runtime.launch import Run
 from .exchange import Side, launch_each
 from .memory import GATHER, GATHER_SLOTS, Call, SymmetricMemory
+from .recorder import observed
 
 if TYPE_CHECKING:
     from .sharded import Sharded
@@ -95,7 +96,7 @@ class FusedReduce:
         args = (*self.args, *side.args, *call, *memory.bases)
         own = {"counters": base + GATHER, "scratch": base + memory.gather_slots}
         extents, ordinal = (1, self.lengths[rank], 1), self.group.ordinals[rank]
-        return launch(self.choices[rank], self.fused, extents, None, ordinal, 0, args, own).run
+        return observed(launch(self.choices[rank], self.fused, extents, None, ordinal, 0, args, own).run)
 
 
 def _choice(first: Reduction | States, xs: tuple[Sharded, ...], rank: int) -> Choice:

@@ -11,16 +11,16 @@ import numpy as np
 from ..dtypes import element_type
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..identity import identify
-from ..kernels.reduce.spec import Reduction
-from ..ops import operator
 from ..runtime import arrays, backend, device, device_array, workspace
 from ..runtime.copy_engine import CopyEngine
 from .communicators import Communicator, MpiCommunicator, NcclCommunicator, TorchCommunicator
-from .exchange import Exchange, Side
+from .exchange import AllReduce
 from .memory import MAX_RANKS, SymmetricMemory
-from .sharded import Sharded, axis_number
+from .recorder import allocator, observer
+from .repeat import Prepared
+from .sharded import Sharded, Signature, axis_number
 from .team import Team, own_device
-from .work import Together, Work
+from .work import Together
 
 
 class Group:
@@ -39,7 +39,9 @@ class Group:
             self.place.connect(self.ordinals)
         self._engine: CopyEngine | None = None
         self._memories: dict[Hashable, SymmetricMemory] = {}
+        self._default_memories: dict[Hashable, SymmetricMemory] = {}  # those of the default streams
         self.plans: dict[tuple, Any] = {}  # of calls, by what they depend on
+        self.signature = Signature()
 
     @classmethod
     def local(cls, devices: int | Sequence[int] | None = None) -> Group:
@@ -138,28 +140,7 @@ class Group:
 
         The parts are a sequence of contiguous arrays, or a Sharded. 64 KiB go out at a time. Results have the type
         ``dtype``, by default that of the parts, and are rounded once."""
-        given = self._like_parts(parts)
-        libraries = [arrays.adapter(part) for part in given]
-        found = [library.identify_strided(part) for library, part in zip(libraries, given)]
-        meaning = [(type(part), at & 15, signature) for part, (at, signature) in zip(given, found)]
-        key = ("all_reduce", op if type(op) is str else identify(op), dtype, *meaning)
-        plan = self.plans.get(key)
-        if plan is None:
-            plan = self.plans[key] = self._all_reduce(Sharded(self, given, None), op, dtype)
-        exchange, like = plan
-        if stream is None:
-            streams = tuple([library.stream(at) for library, at in zip(libraries, self.ordinals)])
-        else:
-            streams = self.given_streams(stream)
-        results, places = [], []
-        with Work(self, streams, stream is not None) as work:
-            for rank, (library, empty) in enumerate(like):
-                work.at(rank)
-                y = empty(streams[rank], work.explicit)
-                results.append(y)
-                places.append((found[rank][0], library.address(y)))
-            exchange.launch_all(places, work)
-        return Sharded.of_results(self, results, None)
+        return self._of_alike(("all_reduce",), parts, (op, dtype), stream, AllReduce)
 
     def reduce_scatter(
         self, parts: Any, op: Any = "add", axis: int = 0, lengths: Any = None, *, dtype: Any = None, stream: Any = None
@@ -167,22 +148,33 @@ class Group:
         """Combine arrays of one shape as ``all_reduce`` does, and leave a part of the result on each device: along
         ``axis``, of ``lengths`` (by default as equal as ``np.array_split`` makes them). Each device reads its part of
         all arrays in place, in one launch. The arrays may have any strides with which they have few axes."""
-        from .reshard import reduce_scatter
+        from .reshard import reduce_scatter_plan
 
-        given = Sharded(self, self._like_parts(parts), None)
-        result = given.dtype if dtype is None else element_type(dtype, "dtype")
-        return reduce_scatter(given, (op, result), axis, lengths, stream)
+        cuts = None if lengths is None else tuple([(n, type(n)) for n in lengths])
+        what = "reduce_scatter", axis, type(axis), cuts
+        found = self._of_alike(
+            what, parts, (op, dtype), stream, lambda x, op, dtype: reduce_scatter_plan(x, (op, dtype), axis, lengths)
+        )
+        return Sharded.of_results(self, found, axis_number(axis, len(found[0].shape)))
 
-    def _all_reduce(self, given: Sharded, op: Any, dtype: Any) -> tuple[Exchange, list]:
-        """Return the exchange of a call, and for each part the adapter of its library and what makes its result."""
-        parsed = operator(op)
-        parsed.check(given.dtype)
-        result = given.dtype if dtype is None else element_type(dtype, "dtype")
-        operation = Reduction(parsed, given.dtype, given.dtype.accumulator, result)
-        if not all(view.contiguous for view in given.views):
-            raise ArgumentValueError(explain("parts", "strided arrays", "contiguous ones", "copy them first"))
-        everyone = [Side(True, (1 << self.size) - 1)] * self.size
-        return Exchange(self, operation, given.size, everyone), self.allocators(given, given.shape, result)
+    def _of_alike(self, what: tuple, parts: Any, how: tuple[Any, Any], stream: Any, plan_of: Callable) -> Any:
+        """Make a call on arrays of one shape, which combines them. ``how``: the operator and the type of the result;
+        ``plan_of(x, *how)`` returns the plan, which ``what`` identifies beside these."""
+        op, dtype = how
+        given = self._like_parts(parts)
+        libraries = [arrays.adapter(part) for part in given]
+        found = [library.identify_strided(part) for library, part in zip(libraries, given)]
+        meaning = [(type(part), at & 15, signature) for part, (at, signature) in zip(given, found)]
+        key = (*what, op if type(op) is str else identify(op), dtype, *meaning)
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self.plans[key] = Prepared(plan_of(Sharded(self, given, None), op, dtype))
+        if stream is None:
+            streams = tuple([library.stream(at) for library, at in zip(libraries, self.ordinals)])
+        else:
+            streams = self.given_streams(stream)
+        x, addresses = Sharded.of_results(self, given, None), [at for at, _ in found]
+        return plan.run((x,), (self, streams, stream is not None), addresses=addresses)
 
     def _like_parts(self, parts: Any) -> tuple[Any, ...]:
         """Return arrays of one shape, one for each rank; other processes have arrays like that of this one."""
@@ -212,7 +204,7 @@ class Group:
     def allocators(self, like: Sharded, shape: tuple[int, ...], dtype: Any) -> list[tuple[Any, Any]]:
         """Return the adapter of each part's library, and the function that makes such an array beside the part."""
         libraries = [arrays.adapter(part) for part in like.parts]
-        return [(library, library.allocator(shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
+        return [(library, allocator(library, shape, dtype, at)) for library, at in zip(libraries, self.ordinals)]
 
     def at_once(self) -> contextlib.AbstractContextManager[Callable[[int], None]]:
         """Return a context for launches that wait for each other (see ``Backend.at_once``)."""
@@ -225,6 +217,9 @@ class Group:
             return None
         if self._engine is None:
             self._engine = self.place.copy_engine(self.ordinals)
+        recorder = observer()
+        if self._engine is not None and recorder is not None:
+            recorder.whole = False
         return self._engine
 
     def hosts(self, copy: Callable[[int], np.ndarray]) -> list[np.ndarray]:
@@ -240,6 +235,7 @@ class Group:
     def forget(self) -> None:
         """Let the next launches begin with new memory: those before have failed."""
         self._memories.clear()
+        self._default_memories.clear()
         self.plans.clear()
         for ordinal in self.ordinals:
             workspace.forget(ordinal, 0)
@@ -251,11 +247,16 @@ class Group:
 
     def memory(self, streams: tuple[int, ...]) -> SymmetricMemory:
         """Return the symmetric memory of these streams, or of their captures."""
+        found = self._default_memories.get(streams)
+        if found is not None:
+            return found
         key = tuple(map(self._number, self.ordinals, streams))
         found = self._memories.get(key)
         if found is None:
             of_graph = any(type(part) is tuple and part[0] == "capture" for part in key)
             found = self._memories[key] = SymmetricMemory(self.ordinals, of_graph, self.team)
+        if key == streams and all(stream in device.DEFAULT for stream in streams):
+            self._default_memories[streams] = found
         return found
 
     def _number(self, ordinal: int, stream: int) -> Hashable:

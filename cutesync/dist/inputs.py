@@ -11,7 +11,7 @@ from ..errors import ArgumentValueError, explain
 from ..kernels import args as args_of
 from ..runtime import arrays
 from ..runtime.kernel import KernelSpec, Pointer, Scalar
-from ..runtime.launch import Launch
+from .recorder import launcher
 from .sharded import Ragged, Sharded
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class LocalCounts:
         self.runs = []
         for at, before, length in zip(x.group.ordinals, x.offsets, x.lengths):
             values = {} if ragged else {"before": before, "length": length}
-            self.runs.append(Launch(spec, at, 1, values, names).run)
+            self.runs.append(launcher(spec, at, 1, values, names))
 
     def find(self, n: Sharded, counts: Ragged | None, work: Work) -> list:
         """Return a 0-d array on each device."""

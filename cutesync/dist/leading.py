@@ -7,6 +7,7 @@ from typing import Any
 from ..dtypes import DType
 from ..runtime import arrays
 from .parts import Results
+from .recorder import allocator
 from .sharded import Sharded
 
 
@@ -32,7 +33,7 @@ class Counted:
         self.results = Results(x.axis, x.lengths) if outputs else getattr(plan, "results", None)
         pairs = list(zip(x.parts, x.views))
         self.like = [
-            [arrays.adapter(part).allocator(view.shape, t, view.device) for part, view in pairs] for t in outputs
+            [allocator(arrays.adapter(part), view.shape, t, view.device) for part, view in pairs] for t in outputs
         ]
 
     def run(

@@ -9,7 +9,7 @@ from ..dtypes import BOOL, INT64, DType
 from ..kernels.segments.spec import SegmentsSpec
 from ..runtime import arrays
 from ..runtime.kernel import KernelSpec, Pointer, Scalar
-from ..runtime.launch import Launch
+from .recorder import allocator, launcher
 from .sharded import Sharded
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ class Marks:
         self.clear, self.mark = list[Any](), list[Any]()
         for rank, view in enumerate(x.views):
             library, at = arrays.adapter(x.parts[rank]), x.group.ordinals[rank]
-            self.like.append((library, library.allocator((view.size,), BOOL, at)))
+            self.like.append((library, allocator(library, (view.size,), BOOL, at)))
             values = {"before": x.offsets[rank], "length": view.size, "segments": spec.segments}
             values["step"] = offsets.views[rank].steps[0] if spec.heads.stepped else 1
             shared = spec.heads.offsets or INT64, spec.heads.ends, spec.counted
             for runs, name, count in ((self.clear, "clear", view.size), (self.mark, "mark", spec.segments + 1)):
                 grid = -(-max(count, 1) // THREADS)
-                runs.append(Launch(kernel_spec(name, BOOL, *shared), at, grid, values, ("offsets", "n", "out")).run)
+                runs.append(launcher(kernel_spec(name, BOOL, *shared), at, grid, values, ("offsets", "n", "out")))
         self.counted = spec.counted
 
     def make(self, xs: Sequence[Any], streams: tuple[int, ...], work: Work, explicit: bool) -> Sharded:
@@ -61,7 +61,7 @@ class LocalOffsets:
             values["step"] = offsets.views[rank].steps[0] if spec.heads.stepped else 1
             kernel = kernel_spec("local", INT64, spec.heads.offsets or INT64, spec.heads.ends, spec.counted)
             grid = -(-(spec.segments + 1) // THREADS)
-            self.runs.append(Launch(kernel, x.group.ordinals[rank], grid, values, ("offsets", "n", "out")).run)
+            self.runs.append(launcher(kernel, x.group.ordinals[rank], grid, values, ("offsets", "n", "out")))
         self.counted = spec.counted
 
     def make(self, rank: int, xs: Sequence[Any], work: Work) -> Any:

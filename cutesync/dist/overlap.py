@@ -23,6 +23,7 @@ from ..kernels.matmul.call import Arguments, MatmulSpec
 from ..runtime import arrays
 from ..runtime.copy_engine import CopyEngine
 from .parts import Results, part_of
+from .recorder import allocator
 from .reshard import shift
 from .sharded import Sharded
 from .work import Work
@@ -247,4 +248,4 @@ def _others(rank: int, size: int) -> list[int]:
 
 
 def _maker(part: Any, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable:
-    return arrays.adapter(part).allocator(shape, dtype, ordinal)
+    return allocator(arrays.adapter(part), shape, dtype, ordinal)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtypes import INT64
 from ..runtime import arrays
 from ..runtime.kernel import KernelSpec, Pointer, Scalar
-from ..runtime.launch import Launch
+from .recorder import launcher
 from .sharded import Sharded
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Shift:
             inner = max(view.size // max(view.shape[x.axis or 0], 1), 1)
             values = {"capacity": view.size, "before": before * inner}
             grid = -(-max(view.size, 1) // THREADS)
-            self.runs.append(Launch(spec, at, grid, values, ("indices", "count")).run)
+            self.runs.append(launcher(spec, at, grid, values, ("indices", "count")))
 
     def launch(self, rank: int, indices: Any, count: Any, work: Work) -> None:
         """Launch on one device."""

@@ -11,10 +11,11 @@ from ..dtypes import BY_NAME, DType
 from ..errors import ArgumentValueError, explain
 from ..kernels.reduce.spec import Reduction
 from ..runtime.kernel import KernelSpec, Pointer, Scalar
-from ..runtime.launch import Launch, Run
+from ..runtime.launch import Run
 from ..runtime.view import View, contiguous_strides
 from .exchange import launch_each
 from .memory import SymmetricMemory
+from .recorder import launcher
 
 if TYPE_CHECKING:
     from .group import Group
@@ -131,7 +132,7 @@ class Pull:
         values |= {"rank": rank, "capacity": memory.capacity, "signature": self.signature}
         names = (*(f"x{r}" for r in range(self.group.size)), "out")
         grid = min(max(-(-units // (THREADS * UNROLL)), 1), MAX_BLOCKS)
-        return Launch(spec, self.group.ordinals[rank], grid, values, names).run
+        return launcher(spec, self.group.ordinals[rank], grid, values, names)
 
 
 def _of_device(

@@ -7,13 +7,14 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ..dtypes import DType
+from ..dtypes import element_type
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
-from ..identity import identify
 from ..kernels.reduce.spec import Reduction
 from ..ops import operator
 from ..runtime import arrays
 from .pull import NOTHING, Part, Pull, geometry
+from .recorder import allocator
+from .repeat import Prepared
 from .sharded import Sharded, axis_number
 from .staged import Staged, staged_view
 from .work import Work
@@ -34,7 +35,7 @@ class PullPlan:
         dtype = x.dtype if reduction is None else reduction.result
         libraries = [arrays.adapter(part) for part in x.parts]
         self.like = [
-            None if shape is None else (library.address, library.allocator(shape, dtype, at))
+            None if shape is None else (library.address, allocator(library, shape, dtype, at))
             for library, shape, at in zip(libraries, shapes, group.ordinals)
         ]
         alone = x.axis is None and reduction is None  # every device has all that it needs
@@ -49,8 +50,9 @@ class PullPlan:
         self.staged = None if group.team is None else Staged(group.team, x)
         self.pull = Pull(group, x.dtype, blocks, [0] if self.staged else [at & 15 for at in x.pointers], reduction)
 
-    def run(self, x: Sharded, streams: tuple[int, ...], explicit: bool) -> list:
+    def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> list:
         """Return the result of each device, None where there is none."""
+        (x,) = xs
         results, targets = [], []
         with Work(x.group, streams, explicit) as work:
             for rank, like in enumerate(self.like):
@@ -89,8 +91,9 @@ def reshard(x: Sharded, axis: int | None, lengths: Sequence[int] | None, stream:
     plan = x.group.plans.get(key)
     if plan is None:
         to = _boxes(x.shape, axis, lengths or [0] * x.group.size)
-        plan = x.group.plans[key] = PullPlan(x, _boxes(x.shape, x.axis, x.lengths or [0] * x.group.size), to)
-    found = plan.run(x, x.group.streams(x, stream), stream is not None)
+        held = _boxes(x.shape, x.axis, x.lengths or [0] * x.group.size)
+        plan = x.group.plans[key] = Prepared(PullPlan(x, held, to))
+    found = plan.run((x,), (x.group, x.group.streams(x, stream), stream is not None))
     return Sharded.of_results(x.group, found, axis)
 
 
@@ -105,8 +108,8 @@ def gather(x: Sharded, rank: int, stream: Any) -> Any:
     if plan is None:
         (whole, *_) = _boxes(x.shape, None, [0])
         to = [whole if r == rank else None for r in range(size)]
-        plan = x.group.plans[key] = PullPlan(x, _boxes(x.shape, x.axis, x.lengths or [0] * size), to)
-    found = plan.run(x, x.group.streams(x, stream), stream is not None)[rank]
+        plan = x.group.plans[key] = Prepared(PullPlan(x, _boxes(x.shape, x.axis, x.lengths or [0] * size), to))
+    found = plan.run((x,), (x.group, x.group.streams(x, stream), stream is not None))[rank]
     return found if x.group.rank in (None, rank) else None
 
 
@@ -116,25 +119,18 @@ def shift(x: Sharded, streams: tuple[int, ...]) -> Sharded:
     plan = x.group.plans.get(key)
     if plan is None:
         held = _boxes(x.shape, x.axis, x.lengths)
-        plan = x.group.plans[key] = PullPlan(x, held, [held[rank - 1] for rank in range(x.group.size)])
-    return Sharded.of_results(x.group, plan.run(x, streams, True), x.axis)
+        plan = x.group.plans[key] = Prepared(PullPlan(x, held, [held[rank - 1] for rank in range(x.group.size)]))
+    return Sharded.of_results(x.group, plan.run((x,), (x.group, streams, True)), x.axis)
 
 
-def reduce_scatter(
-    given: Sharded, what: tuple[Any, DType], axis: int, lengths: Sequence[int] | None, stream: Any
-) -> Sharded:
-    """See ``Group.reduce_scatter``; ``what`` has the operator and the type of the result."""
-    op, result = what
+def reduce_scatter_plan(given: Sharded, what: tuple[Any, Any], axis: int, lengths: Sequence[int] | None) -> PullPlan:
+    """Return the plan of ``Group.reduce_scatter``; ``what`` has the operator and the type of the result."""
+    op, dtype = what
+    source, parsed = given.dtype, operator(op)
+    result = source if dtype is None else element_type(dtype, "dtype")
     axis = axis_number(axis, given.ndim)
     lengths = given.group.lengths(given.shape[axis], lengths)
-    key = ("reduce_scatter", op if type(op) is str else identify(op), axis, lengths, result, given.key)
-    plan = given.group.plans.get(key)
-    if plan is None:
-        parsed, source = operator(op), given.dtype
-        parsed.check(source)
-        held = _boxes(given.shape, None, [0] * given.group.size)
-        reduction = Reduction(parsed, source, source.accumulator, result)
-        plan = PullPlan(given, held, _boxes(given.shape, axis, lengths), reduction)
-        given.group.plans[key] = plan
-    found = plan.run(given, given.group.streams(given, stream), stream is not None)
-    return Sharded.of_results(given.group, found, axis)
+    parsed.check(source)
+    held = _boxes(given.shape, None, [0] * given.group.size)
+    reduction = Reduction(parsed, source, source.accumulator, result)
+    return PullPlan(given, held, _boxes(given.shape, axis, lengths), reduction)

@@ -10,7 +10,7 @@ from ..kernels.scan.spec import ScanSpec
 from ..kernels.states import States, numbered, parameter_groups
 from ..runtime import arrays
 from ..runtime.kernel import KernelSpec, Pointer, Scalar
-from ..runtime.launch import Launch
+from .recorder import allocator, launcher
 
 THREADS = 256
 
@@ -32,12 +32,12 @@ def resume(
     rows, length, inner = math.prod(view.shape[:axis]), view.shape[axis], math.prod(view.shape[axis + 1 :])
     last = operation.of_pass(1, 2)
     if made is None:
-        made = tuple(library.allocator(view.shape, t, view.device)(stream, explicit) for t in last.results)
+        made = tuple(allocator(library, view.shape, t, view.device)(stream, explicit) for t in last.results)
     kernel = kernel_spec(last, spec.exclusive, spec.reverse)
     numbers = {"count": rows * length * inner, "length": length, "inner": inner}
     numbers |= dict(zip(numbered("arg", last.args), spec.args))
     names = (*numbered("x", values), *numbered("carry", carry), *numbered("out", made))
-    run = Launch(kernel, view.device, -(-numbers["count"] // THREADS), numbers, names, stream=stream).run
+    run = launcher(kernel, view.device, -(-numbers["count"] // THREADS), numbers, names, stream=stream)
     addresses = (*map(library.address, (*values, *carry)), *(arrays.adapter(y).address(y) for y in made))
     run(addresses, stream)
     return made

@@ -25,7 +25,6 @@ from ..kernels.scan.plan import plan
 from ..kernels.scan.spec import ScanSpec, along, start_rows
 from ..kernels.states import Argument, Single, States
 from ..runtime.call import Family, Views, front_end
-from ..runtime.repeat import Repeated
 from ..runtime.view import View
 from .exchange import Side
 from .inputs import Inputs, places_of
@@ -66,7 +65,6 @@ class ScanPlan:
         self.keys = {form: (Key(form, spec),) for form in ("plain", "carry", "values")}
         arrays = len(xs) + (0 if inputs is None else len(inputs.args))
         self.calls = [self._call(rank, first, arrays) for rank in range(self.group.size)]
-        self.again = [Repeated(call, self.keys[form]) for form, call, _ in self.calls]
 
     def run(
         self,
@@ -94,10 +92,6 @@ class ScanPlan:
                 work.at(rank)
                 out, raw = part_of(outs, rank), stream if explicit else None
                 key, call, first = self.calls[rank]
-                if key != "values" and more is None and out is None:
-                    given, addresses = self._given(rank, xs, carries[rank], targets)
-                    found.append(self.again[rank](given, addresses, stream, explicit))
-                    continue
                 x, *others = [x.parts[rank] for x in xs]
                 if more is not None:
                     others += more.args[rank]
@@ -124,23 +118,6 @@ class ScanPlan:
         inputs = arrays + (0 if alone else len(self.operation.values)) + len(first) + counted
         call = _front_end(inputs, len(operation.results), self.places)
         return "plain" if alone else "carry", call, first
-
-    def _given(
-        self, rank: int, xs: tuple[Sharded, ...], carry: tuple, targets: list[int]
-    ) -> tuple[list[Any], list[int]]:
-        """Return what the scan of one part takes, and the addresses; ``targets`` are those of all carries."""
-        given, addresses = [], []
-        for x in xs:
-            given.append(x.parts[rank])
-            addresses.append(x.pointers[rank])
-        key, _, first = self.calls[rank]
-        if key == "carry":
-            given += carry
-            addresses += targets[rank * len(carry) : (rank + 1) * len(carry)]
-        if first:
-            given += first
-            addresses.append(0)
-        return given, addresses
 
     def resumed(self, parts: tuple, carry: tuple, out: Any, where: tuple[int, bool]) -> Any:
         """Launch the scan of one part to states, and the kernel that puts ``carry`` before them; ``where``: the stream,

@@ -93,7 +93,7 @@ class ScanByKeyPlan:
 
     def arguments(self, xs: tuple[Sharded, ...]) -> tuple:
         """Return the run-time arguments: the first operand's values, then those of the caller."""
-        operation, numbers = self.operation, iter(args_of.current())
+        operation, numbers = self.operation, args_of.current()
         own = operation.args[: len(operation.args) - len(operation.firsts)]
         arrays = iter([xs[i] for i in (*self.inputs.args, *self.inputs.inits)])
         args = [next(arrays) if argument.in_memory else next(numbers) for argument in own]

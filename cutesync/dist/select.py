@@ -17,8 +17,7 @@ from ..kernels.segments import reduce_by_key
 from ..kernels.select import select
 from ..kernels.select.calls import again
 from ..kernels.select.spec import SelectSpec
-from ..runtime.repeat import Repeated
-from .inputs import Inputs, More
+from .inputs import Inputs
 from .leading import leading_lengths
 from .places import Shift
 from .sharded import Ragged, Sharded
@@ -40,9 +39,7 @@ class SelectPlan:
             self.calls = [again(given, None)] * self.group.size
         elif given.n is not None:
             self.calls = [again(given, n) for n in leading_lengths(first, given.n)]
-        self.again = [Repeated(call, arguments) for call, arguments in self.calls]
         self.exchange = tally(self.group)
-        self.plain, self.none = not inputs.counted and not inputs.args, More.none(self.group.size)
         self.like = self.group.allocators(first, (), INT64)
         self.shift = Shift(first) if spec.selection.indices else None  # indices come behind the values
 
@@ -54,23 +51,17 @@ class SelectPlan:
         outs: None = None,
         ragged: Ragged | None = None,
     ) -> tuple:
-        group, found, more = self.group, [], self.none
+        group, found = self.group, []
         offsets, totals, places = [], [], []  # type: tuple[list, list, list]
         with Work(group, streams, explicit) as work:
-            if not self.plain:
-                xs, more = self.inputs.data(xs), self.inputs.more(xs, ragged, work)
+            xs, more = self.inputs.data(xs), self.inputs.more(xs, ragged, work)
             for rank, stream in enumerate(streams):
                 work.at(rank)
-                given = tuple([y.parts[rank] for y in xs])
-                if self.plain:
-                    addresses = tuple([y.pointers[rank] for y in xs])
-                    found.append(self.again[rank](given, addresses, stream, explicit))
-                else:
-                    x, *others = given
-                    others += () if more.counts is None else (more.counts[rank],)
-                    others += more.args[rank]
-                    call, arguments = self.calls[rank]
-                    found.append(call(arguments, x, None, stream if explicit else None, tuple(others)))
+                x, *others = [y.parts[rank] for y in xs]
+                others += () if more.counts is None else (more.counts[rank],)
+                others += more.args[rank]
+                call, arguments = self.calls[rank]
+                found.append(call(arguments, x, None, stream if explicit else None, tuple(others)))
                 if self.shift is not None:
                     *_, indices, count = found[-1]
                     self.shift.launch(rank, indices, count, work)

@@ -31,7 +31,9 @@ class Sharded:
     Sharded together; ``parts`` then has stand-ins for those of the others.
     """
 
-    __slots__ = ("_facts", "axis", "group", "parts")
+    __slots__ = ("_facts", "_like", "axis", "group", "parts")
+
+    _like: _Facts | None  # the facts of another one, which differ only in addresses
 
     def __init__(self, group: Group, parts: Sequence[Any], axis: int | None = 0) -> None:
         self.group, self.parts = group, tuple(parts)
@@ -45,24 +47,33 @@ class Sharded:
         self.axis = None if axis is None else axis_number(axis, len(views[0].shape))
         _check_alike(views, self.axis)
         self._facts: _Facts | None = _facts(views, self.axis, self.parts)
+        self._like = None
 
     @classmethod
-    def of_results(cls, group: Group, parts: Sequence[Any], axis: int | None) -> Sharded:
-        """Return the Sharded of parts that this package has made, which need no check."""
+    def of_results(cls, group: Group, parts: Sequence[Any], axis: int | None, like: _Facts | None = None) -> Sharded:
+        """Return the Sharded of parts that this package has made, which need no check. ``like``: the ``facts`` of one
+        made by the same call with other memory."""
         made = cls.__new__(cls)
-        made.group, made.parts, made.axis, made._facts = group, tuple(parts), axis, None
+        made.group, made.parts, made.axis, made._facts, made._like = group, tuple(parts), axis, None, like
         return made
 
     @property
     def facts(self) -> _Facts:
+        if self._facts is None and self._like is not None:
+            self._facts = _moved(self._like, self.parts)
         if self._facts is None:
-            views = tuple(arrays.adapter(part).view(part) for part in self.parts)
-            self._facts = _facts(views, self.axis, self.parts)
+            self._facts = _facts(self._views(), self.axis, self.parts)
         return self._facts
+
+    def _views(self) -> tuple[View, ...]:
+        return tuple(arrays.adapter(part).view(part) for part in self.parts)
 
     @property
     def views(self) -> tuple[View, ...]:
-        return self.facts.views
+        facts = self.facts
+        if facts.views is None:
+            self._facts = facts = facts._replace(views=self._views())
+        return facts.views  # type: ignore[return-value]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -227,9 +238,9 @@ _signatures: weakref.WeakValueDictionary[tuple, Signature] = weakref.WeakValueDi
 class _Facts(NamedTuple):
     """What a Sharded knows of its parts. ``identified`` has for each part the function that identifies it, and what
     that returned: its address and signature. ``streams`` has the function that returns its library's current stream,
-    and its device."""
+    and its device. ``views``: None if nobody has asked."""
 
-    views: tuple[View, ...]
+    views: tuple[View, ...] | None
     shape: tuple[int, ...]
     offsets: tuple[int, ...]
     pointers: tuple[int, ...]
@@ -254,6 +265,18 @@ def _facts(views: tuple[View, ...], axis: int | None, parts: tuple) -> _Facts:
     if key is None:
         key = _signatures[meaning] = Signature()
     return _Facts(views, shape, offsets, tuple(at for _, (at, _) in identified), identified, streams, key)
+
+
+def _moved(like: _Facts, parts: tuple) -> _Facts | None:
+    """Return the facts of parts like others in other memory; None if they are not alike."""
+    identified, pointers = [], []
+    for part, (identify, (before, known)) in zip(parts, like.identified):
+        at, found = identify(part)
+        if found != known or (at ^ before) & 15:
+            return None
+        identified.append((identify, (at, found)))
+        pointers.append(at)
+    return like._replace(views=None, pointers=tuple(pointers), identified=tuple(identified))
 
 
 def _check_alike(views: tuple[View, ...], axis: int | None) -> None:

@@ -18,8 +18,8 @@ from ..kernels.topk import argtopk, topk
 from ..kernels.topk.spec import TopKSpec
 from ..runtime import arrays
 from ..runtime.kernel import KernelSpec, Pointer, Scalar
-from ..runtime.launch import Launch
 from .parts import Apart, Results, part_of
+from .recorder import launcher
 from .sharded import Sharded
 
 THREADS = 256
@@ -69,7 +69,7 @@ class TopKPlan:
         numbers = [*numbers[:-1], *self.offsets[:-1]]
         spec = kernel_spec(len(self.wanted))
         values = {p.name: number for p, number in zip(spec.parameters[2:], numbers)}
-        run = Launch(spec, ordinal, -(-count // THREADS), values, ("places", "indices"), stream=stream).run
+        run = launcher(spec, ordinal, -(-count // THREADS), values, ("places", "indices"), stream=stream)
         run(tuple(arrays.adapter(array).address(array) for array in (places, indices)), stream)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
+
+from ..runtime import call as front_ends
 
 if TYPE_CHECKING:
     from .group import Group
@@ -24,7 +27,20 @@ class Together:
 
     def __enter__(self) -> Any:
         self.at = self._launches.__enter__()
+        if front_ends.recorders:
+            self._watch(front_ends.recorders.get(get_ident()))
         return self
+
+    def _watch(self, recorder: Any) -> None:
+        """Tell what observes this thread's call, if anything does, which device is current."""
+        at = self.at
+
+        def switch(rank: int) -> None:
+            recorder.rank = rank
+            at(rank)
+
+        if recorder is not None:
+            self.at = switch
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:

@@ -109,19 +109,43 @@ def plan_with_numbers(plan: Callable, places: tuple[int, ...], arguments_of: Cal
                 whole.insert(place, encode(number))
             run(tuple(whole), stream)
 
-        return with_numbers, in_place
+        def with_number(addresses: tuple[int, ...], stream: int) -> None:  # the same for one, in half the time
+            bits = encoders[0](CURRENT.numbers[0])
+            run((*addresses[: places[0]], bits, *addresses[places[0] :]), stream)
+
+        return with_number if len(places) == 1 else with_numbers, in_place
 
     return make
 
 
-def current() -> tuple:
-    """Return the run-time arguments of the call that are numbers."""
-    return CURRENT.numbers
+def current() -> Iterator[Any]:
+    """Yield the run-time arguments of the call that are numbers."""
+    for number in CURRENT.numbers:
+        CURRENT.taken = True
+        yield number
 
 
-def encoded(dtypes: Sequence[DType]) -> list[int]:
+class Bits(int):
+    """The bits of a run-time argument that is a number. ``numbers`` are those of the call."""
+
+    def __new__(cls, encode: Callable[[Any], int], place: int, numbers: tuple) -> Bits:
+        made = super().__new__(cls, encode(numbers[place]))
+        made.encode, made.place, made.numbers = encode, place, numbers
+        return made
+
+    encode: Callable[[Any], int]
+    place: int
+    numbers: tuple
+
+    def now(self) -> int:
+        """Return the bits of the same argument of this thread's call."""
+        return self.encode(CURRENT.numbers[self.place])
+
+
+def encoded(dtypes: Sequence[DType]) -> list[Bits]:
     """Return the bits of the numbers of the call, the first of them of these types."""
-    return [_encoder(dtype)(number) for dtype, number in zip(dtypes, CURRENT.numbers)]
+    numbers = CURRENT.numbers
+    return [Bits(_encoder(dtype), place, numbers) for place, (dtype, _) in enumerate(zip(dtypes, numbers))]
 
 
 def _encoder(dtype: DType) -> Callable[[Any], int]:

@@ -191,9 +191,12 @@ class _Numpy:
 
 class _Sharded:
     """Adapter of ``dist.Sharded``, which has no address: ``calls`` makes the whole call (``dist.calls``), and
-    ``on_each(x, make)`` returns a Sharded of ``make(ordinal)`` for each device of ``x``."""
+    ``on_each(x, make)`` returns a Sharded of ``make(ordinal)`` for each device of ``x``. ``repeated`` identifies one as
+    ``identify_strided`` does another array, with address 0."""
 
+    guard = None
     calls: Any = None
+    repeated: Any = None
     on_each: Any = None
 
     @staticmethod

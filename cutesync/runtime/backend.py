@@ -59,6 +59,10 @@ class Backend(Protocol):
         owns it."""
         ...
 
+    def allocate_here(self, size: int, ordinal: int, stream: int) -> tuple[int, object]:
+        """Do the same on a device that is current."""
+        ...
+
     def copy_in(self, array: DeviceArray, source: int, stream: int) -> None:
         """Copy host memory into an array. The host memory has been read when this returns."""
         ...

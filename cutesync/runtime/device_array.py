@@ -273,16 +273,21 @@ def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..
     nbytes = math.prod(shape) * dtype.size
     if nbytes >= _MOST_BYTES:
         raise ArgumentValueError(explain("shape", f"{shown(shape)} of {dtype}", "an array of fewer than 2**63 bytes"))
-    memory, new, kind = backend.of(ordinal).allocate, object.__new__, DeviceArray
-    signature = _signature(dtype, shape, ordinal, None)
+    memory, at = backend.of(ordinal).allocate, placer(shape, dtype, ordinal)
+    return lambda stream, other=False: at(*memory(nbytes, ordinal, stream))
 
-    def empty(stream: int, other: bool = False) -> DeviceArray:
+
+def placer(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[[int, object], DeviceArray]:
+    """Return a function that makes such arrays of memory that exists: of its address and its owner."""
+    new, kind, signature = object.__new__, DeviceArray, _signature(dtype, shape, ordinal, None)
+
+    def at(ptr: int, owner: object) -> DeviceArray:
         y = new(kind)
-        y.ptr, y.owner = memory(nbytes, ordinal, stream)
+        y.ptr, y.owner = ptr, owner
         y.shape, y.dtype, y.device, y.steps, y.signature = shape, dtype, ordinal, None, signature
         return y
 
-    return empty
+    return at
 
 
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:

@@ -133,6 +133,8 @@ class _Emulator:
         _register(ptr, size, owner, initialised=False)
         return ptr, owner
 
+    allocate_here = allocate
+
     @staticmethod
     def copy_in(array: Any, source: int, stream: int) -> None:
         ctypes.memmove(array.ptr, source, array.nbytes)
@@ -228,6 +230,8 @@ class _Dry(_Emulator):
     def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
         """Return addresses that are never accessed, so far apart that no two arrays overlap."""
         return next(_addresses), None
+
+    allocate_here = allocate
 
     @staticmethod
     def copy_in(array: Any, source: int, stream: int) -> None:

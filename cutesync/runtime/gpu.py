@@ -162,17 +162,20 @@ class _Gpu:
 
     @staticmethod
     def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
-        if device.capturing(stream):
+        if device.is_current(ordinal):
+            return _Gpu.allocate_here(size, ordinal, stream)
+        with device.using(ordinal):
+            return _Gpu.allocate_here(size, ordinal, stream)
+
+    @staticmethod
+    def allocate_here(size: int, ordinal: int, stream: int) -> tuple[int, object]:
+        if stream not in device.DEFAULT and device.capturing(stream):
             advice = "give DeviceArrays, and a result as out=, made before the capture"
             came = "a call that allocates or copies from NumPy"
             raise CaptureError(explain("graph capture", came, "arrays that exist", advice))
         memory, default, of_handle = _memory(ordinal)
         try:
-            if device.is_current(ordinal):
-                owner = memory.allocate(size or 1, stream=of_handle(stream) if stream else default)
-            else:
-                with device.using(ordinal):
-                    owner = memory.allocate(size or 1, stream=of_handle(stream) if stream else default)
+            owner = memory.allocate(size or 1, stream=of_handle(stream) if stream else default)
         except Exception as error:
             if "OUT_OF_MEMORY" in str(error):
                 raise device.failure(2, f"allocating {size} bytes") from error

@@ -6,7 +6,8 @@ arguments have the same types, whose arrays have the same signatures, and whose 
 again from their plans, and parses nothing. Of run-time arguments (``args``) only the types must be the same.
 
 A callable is looked up by its meaning (``identity``) in every call. Recorded are calls whose arguments are arrays on
-one device, plain functions, numbers and texts, and tuples of these; all others take the usual way each time.
+one device, plain functions, numbers and texts, and tuples of these; all others take the usual way each time. Calls of
+Sharded arrays are recorded as one call of ``dist``, which itself keeps what its plans do (``dist.repeat``).
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ _OVERLAP = object()
 class _Thread(threading.local):
     numbers: tuple = ()
     source: int | None = None
+    taken: bool = False
 
 
 CURRENT = _Thread()
 """``numbers``: the run-time arguments of this thread's call that are numbers. ``source``: the id of the tuple of which
-they were taken."""
+they were taken. ``taken``: one was given to another call."""
 
 
 class Step:
@@ -97,6 +99,29 @@ class Record:
         return self.result((*values, *made, None))
 
 
+class WholeRecord:
+    """The same of a call that ``dist`` makes as a whole: ``again(given, outs, stream)``, which returns its results, or
+    None if it must take the usual way. The arguments are at ``places`` among all values, None for those not given.
+    ``numbers``: as in a ``Step``."""
+
+    __slots__ = ("_again", "_numbers", "_places", "_result", "plans", "steps")
+
+    def __init__(self, again: Callable, places: tuple, numbers: tuple | None, result: Callable) -> None:
+        self._again, self._places, self._numbers, self._result = again, places, numbers, result
+        self.steps, self.plans = (again,), front_ends._plans
+
+    def run(self, values: tuple, addresses: list[int], stream: Any) -> Any:
+        given, outs = self._places
+        xs = tuple([None if place is None else values[place] for place in given])
+        if self._numbers is not None:
+            CURRENT.numbers = self._numbers
+        found = self._again(xs, None if outs is None else tuple([values[place] for place in outs]), stream)
+        if found is None:
+            self.plans = {}  # the next call is recorded
+            return _OVERLAP
+        return self._result((*values, *found, None))
+
+
 class Form:
     """How calls are identified whose arguments have certain types: the places of arrays with what identifies them, of
     callables with their names, of constants, of floats, of run-time arguments, and of the stream. ``others``: there are
@@ -124,15 +149,18 @@ class Form:
         self.stream: int | None = None
         self.guards: Guards | None = None
         self.others = False
-        self.records: dict[tuple, Record] = {}
-        self.last: tuple[list, Record | None] = [], None
+        self.records: dict[tuple, Record | WholeRecord] = {}
+        self.last: tuple[list, Record | WholeRecord | None] = [], None
 
     def add(self, place: int, kind: type, name: str) -> bool:
         """Add an argument; return whether calls with such ones are recorded."""
         library = arrays.ADAPTERS.get(kind)
         if name == "stream":
             self.stream = place
-        elif library is not None and library is not arrays.NUMPY and library is not arrays.SHARDED:
+        elif library is arrays.SHARDED:
+            self.guards = None
+            self.arrays.append((place, library.repeated))
+        elif library is not None and library is not arrays.NUMPY:
             guarded = library.guard is not None and (self.guards is not None or not self.arrays)
             self.guards = Guards(library) if guarded else None
             self.arrays.append((place, library.identify_strided))
@@ -208,6 +236,7 @@ class Recorder:
         self.known = {id(values[place]): (place, 1 + i) for i, place in enumerate(arrays_at)}
         self.whole = len(self.known) == len(arrays_at)  # an array given twice has no place of its own
         self.unread = set(self.known)  # arrays that no front end was given: the host may have read their elements
+        self.whole_call: tuple[Callable, tuple, tuple | None] | None = None
 
     def observe(self, call: Callable[[], Any]) -> Any:
         """Return the result of a call that is observed."""
@@ -239,14 +268,36 @@ class Recorder:
                 self.made.append(y)
         places = [0 if x is None else self.known[id(x)][1] for x in (*inputs, *found)]
         pairs = () if all(y is None for y in outs) else _pairs_of(plan, len(inputs))
-        callers = CURRENT.source is None or CURRENT.source in map(id, self.values)
-        self.steps.append(Step(plan, library, places, pairs, None if callers else CURRENT.numbers))
+        self.steps.append(Step(plan, library, places, pairs, self._own_numbers()))
         self.plans = plans
 
-    def record(self, result: Any) -> Record:
+    def _own_numbers(self) -> tuple | None:
+        """Return the run-time arguments that the public function gives itself; None if they are its caller's."""
+        callers = CURRENT.source is None or CURRENT.source in map(id, self.values)
+        return None if callers else CURRENT.numbers
+
+    def note_whole(self, again: Callable, given: tuple, outs: tuple | None, stream: Any, found: tuple) -> None:
+        """Add a call that ``dist`` has made as a whole, with its results."""
+        wanted = [x for x in (*given, *(outs or ())) if x is not None]
+        once = self.whole_call is None and not self.steps
+        if not once or stream is not self.stream or not all(id(x) in self.known for x in wanted):
+            self.whole = False
+            return
+        self.unread.difference_update(map(id, wanted))
+        places = [None if x is None else self.known[id(x)][0] for x in given]
+        to = None if outs is None else [self.known[id(y)][0] for y in outs]
+        self.whole_call = again, (places, to), self._own_numbers()
+        for y in found:
+            self.known[id(y)] = len(self.values) + len(self.made), 0
+            self.made.append(y)
+
+    def record(self, result: Any) -> Record | WholeRecord:
         """Return what the call did, whose result this is."""
         places = {number: place for number, (place, _) in self.known.items()} | {id(None): -1}
-        build = _builder(result, places) if self.whole and self.steps and not self.unread else None
+        build = _builder(result, places) if self.whole and not self.unread else None
+        if self.whole_call is not None and build is not None and not self.steps:
+            return WholeRecord(*self.whole_call, build)
+        build = build if self.steps else None
         if build is None:
             return Record((), lambda values: None, front_ends._plans)
         return Record(tuple(self.steps), build, self.plans)
@@ -346,39 +397,3 @@ def _recorded(function: Callable, arguments: tuple, form: Form, values: tuple, s
     form.records[tuple(signature)] = record = recorder.record(result)
     form.last = signature, record
     return result
-
-
-class Repeated:
-    """Calls of a front end with equal arguments, whose arrays have the same signatures each time, and which make their
-    outputs: after the first one they are made from its plan."""
-
-    __slots__ = ("_arguments", "_call", "_plans", "_step")
-
-    def __init__(self, call: Callable, arguments: tuple) -> None:
-        self._call, self._arguments = call, arguments
-        self._plans: dict | None = None
-        self._step: Any = None
-
-    def __call__(self, given: Sequence[Any], addresses: Sequence[int], stream: int, explicit: bool) -> Any:
-        """Make a call on ``stream``; ``explicit``: the caller gave it. ``given`` are the inputs, None for one that is
-        not given, and ``addresses`` theirs, or 0. Return the output, or a tuple of several."""
-        low = 0
-        for address in addresses:
-            low |= address
-        if low & 15 or self._plans is not front_ends._plans:
-            return self._recorded(given, stream if explicit else None)
-        step, made, places = self._step, [], [0, *addresses]
-        for empty in step.empties:
-            y = empty(stream, explicit)
-            made.append(y)
-            places.append(step.address(y))
-        step.run(step.places(places), stream)
-        return made[0] if len(made) == 1 else tuple(made)
-
-    def _recorded(self, given: Sequence[Any], stream: int | None) -> Any:
-        recorder = Recorder(tuple(given), range(len(given)), stream)
-        first, *others = given
-        found = recorder.observe(lambda: self._call(self._arguments, first, None, stream, tuple(others)))
-        if recorder.whole and len(recorder.steps) == 1:
-            self._step, self._plans = recorder.steps[0], recorder.plans
-        return found
