@@ -74,6 +74,8 @@ class Program:
         what = f"{function.name} has a branch that cannot be read"  # an indexed branch whose table is missing
         with gate.reported(lambda fault: syntax.PtxSyntaxError(f"{what} ({fault})")):
             self.shape = self._shape()
+            self.lengths = [self.shape.starts.get(i, 1) for i in range(len(self.segments) + 1)]
+            self.single = [1] * len(self.lengths)
             self._analyse()
         self.forget_text()
 

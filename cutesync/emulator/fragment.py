@@ -61,7 +61,7 @@ class Fragment:
         self.bits = bits
         self.mask, self.count, self.lanes = _lanes(bits)
         program = self.warp.machine.program
-        self.code = program.full if bits == FULL else program.part
+        self.code, self.lengths = (program.full, program.lengths) if bits == FULL else (program.part, program.single)
 
     def fail(self, kind: str, title: str, site: int, lines=()) -> NoReturn:
         self.warp.machine.fail(kind, title, self.warp, np.flatnonzero(self.mask), site, lines)

@@ -151,8 +151,9 @@ class Machine:
 
     def run_fragment(self, f: Fragment, quantum: int) -> None:
         warp = f.warp
-        for _ in range(quantum):
+        while quantum > 0:
             self.steps += 1
+            quantum -= f.lengths[f.pc]
             pc = f.code[f.pc](f)
             if pc < 0:
                 self.schedule.not_ready(f)

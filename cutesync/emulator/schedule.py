@@ -45,6 +45,7 @@ class Schedule:
             raise ArgumentValueError(explain("policy", repr(policy), "one of " + ", ".join(POLICIES)))
         self.policy, self.seed = policy, seed
         self.random = random.Random(f"{policy}/{seed}")
+        self.bits, self.chance = self.random.getrandbits, self.random.random
         self.poison = poison(f"{policy}/{seed}")  # what unwritten shared memory holds
         self.resident = resident
         self.limit = 1 if policy == "one_block" else resident
@@ -52,6 +53,7 @@ class Schedule:
         self.clusters_left = 0  # not admitted yet
         self.order = iter(())
         self.machine: Any = None
+        self.choose = getattr(self, "_" + policy, self._any)
         self.turn = 0
         self.steps_to_change = 0
         self.victim = None
@@ -118,15 +120,15 @@ class Schedule:
         """The fragment to run, or None if none can."""
         if not self.queue:
             return None
-        if self.machine.pending and self.copy_chance and self.random.random() < self.copy_chance:
+        if self.machine.pending and self.copy_chance and self.chance() < self.copy_chance:
             self.complete_something()
         queue = self.queue
-        if self.lags and self.random.random() < 0.95:
+        if self.lags and self.chance() < 0.95:
             queue = [f for f in queue if not f.lagging] or queue
         if len(queue) == 1 and self.policy != "lagging_lane":
             return queue[0]
-        fragment = getattr(self, "_" + self.policy, self._any)(queue)
-        if len(fragment.warp.fragments) > 1 and self.random.random() < 0.9:
+        fragment = self.choose(queue)
+        if len(fragment.warp.fragments) > 1 and self.chance() < 0.9:
             return self.earliest(fragment.warp) or fragment
         return fragment
 
@@ -137,13 +139,21 @@ class Schedule:
         return min(candidates, key=lambda f: f.pc) if candidates else None
 
     def quantum(self) -> int:
-        """How many segments to run before the next decision."""
+        """How many segments to run before the next decision; those of a stretch count."""
         if self.policy == "round_robin":
             return 4
-        return 1 if self.random.random() < 0.3 else self.random.randrange(1, 24)
+        return 1 if self.chance() < 0.3 else 1 + self.below(23)
+
+    def below(self, count: int) -> int:
+        """``random.randrange(count)``, without its checks of what it is given."""
+        size = count.bit_length()
+        number = self.bits(size)
+        while number >= count:
+            number = self.bits(size)
+        return number
 
     def _any(self, queue):
-        return queue[self.random.randrange(len(queue))]
+        return queue[self.below(len(queue))]
 
     def _round_robin(self, queue):
         self.turn += 1
@@ -202,5 +212,5 @@ class Schedule:
     def complete_something(self) -> None:
         """One piece of one operation under way, at random."""
         pending = self.machine.pending
-        operation = pending[self.random.randrange(len(pending))]
-        operation.step(self.random.randrange(len(operation.pieces)))
+        operation = pending[self.below(len(pending))]
+        operation.step(self.below(len(operation.pieces)))

@@ -20,14 +20,15 @@ _MOST = 400  # instructions of a stretch: how much is compiled for what is not r
 
 class Shape(NamedTuple):
     """``skips``: by segment that ends with a branch over segments that follow, the segment that it goes to.
-    ``starts``: the segments at which stretches start. ``breaks``: those that no stretch runs into."""
+    ``starts``: the segments at which stretches start, and how many steps a warp would take without them.
+    ``breaks``: those that no stretch runs into."""
 
     skips: dict[int, int]
-    starts: frozenset[int]
+    starts: dict[int, int]
     breaks: frozenset[int]
 
 
-NONE = Shape({}, frozenset(), frozenset())
+NONE = Shape({}, {}, frozenset())
 
 
 def shape(
@@ -46,7 +47,7 @@ def shape(
         plain = not others and last[k].parts[0] == "bra" and last[k].pred is not None and k + 1 < t < len(segments)
         if plain and all(j not in breaks and _falls(last[j], skips.get(j), t) for j in inner):
             skips[k] = t
-    return Shape(skips, frozenset(_starts(segments, last, goes, joints, breaks, skips)), frozenset(breaks))
+    return Shape(skips, _starts(segments, last, goes, joints, breaks, skips), frozenset(breaks))
 
 
 def _falls(instr: Instr, skip: int | None, end: int) -> bool:
@@ -54,13 +55,13 @@ def _falls(instr: Instr, skip: int | None, end: int) -> bool:
     return instr.parts[0] not in ENDS or (skip is not None and skip <= end)
 
 
-def _starts(segments, last, goes, joints, breaks, skips) -> set[int]:
-    starts, found = set(), {0, *breaks}
+def _starts(segments, last, goes, joints, breaks, skips) -> dict[int, int]:
+    starts: dict[int, int] = {}
+    found = {0, *breaks}
     while found:
         at = found.pop()
         if at >= len(segments) or at in starts:
             continue
-        starts.add(at)
         first, k = segments[at][0], at
         while True:
             ends = last[k].parts[0] in ENDS and k not in skips
@@ -71,4 +72,5 @@ def _starts(segments, last, goes, joints, breaks, skips) -> set[int]:
             k = following
             if k >= len(segments):
                 break
+        starts[at] = sum(start not in joints for start, _ in segments[at : k + 1])
     return starts

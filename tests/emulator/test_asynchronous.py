@@ -110,6 +110,54 @@ def test_small_copies_fill_what_they_do_not_read_with_zero():
     assert set(out.tolist()) == {7}
 
 
+def test_small_copies_of_lanes_that_differ():
+    """Lanes of one instruction copy from two buffers, in units of 4, 8 and 16 bytes, some only a part or nothing."""
+    for size, instruction in ((4, "ca"), (8, "ca"), (16, "cg")):
+        x, y, out = np.arange(1, 129, dtype=np.uint32), np.arange(501, 629, dtype=np.uint32), np.zeros(128, np.uint32)
+        body = f"""{PROLOGUE}
+\tsetp.gt.u32 %p2, %r0, 15;
+\tadd.u64 %rd3, %a2, %rd1;
+\t@%p2 mov.u64 %rd2, %rd3;
+\tmov.u32 %r4, 7;
+\tst.shared.v4.b32 [%r3], {{%r4, %r4, %r4, %r4}};
+\tmul.lo.u32 %r5, %r0, 3;
+\tand.b32 %r5, %r5, 31;
+\tsetp.ne.u32 %p3, %r0, 9;
+\t@%p3 cp.async.{instruction}.shared.global [%r3], [%rd2], {size}, %r5;
+\tcp.async.wait_all;
+\tld.shared.v4.b32 {{%r4, %r5, %r6, %r7}}, [%r3];
+\tadd.u64 %rd3, %a0, %rd1;
+\tst.global.v4.b32 [%rd3], {{%r4, %r5, %r6, %r7}};"""
+        launch(kernel_text(body, 3, shared=64 + 512), out, x, y, settings=Settings(schedules=len(POLICIES)))
+        wanted = np.full((32, 4), 7, np.uint32).view(np.uint8).reshape(32, 16)
+        source = np.where(np.arange(128) < 64, x, y).view(np.uint8).reshape(32, 16)
+        for lane in range(32):
+            kept = min(3 * lane & 31, size)
+            if lane != 9:
+                wanted[lane, :size] = 0
+                wanted[lane, :kept] = source[lane, :kept]
+        assert np.array_equal(out.view(np.uint8).reshape(32, 16), wanted)
+
+
+@pytest.mark.parametrize(
+    "change, kinds, words",
+    (
+        ("@%p4 sub.u32 %r3, %r3, 16", "race", "lane 5"),  # to the place of the lane before
+        ("@%p4 add.u32 %r3, %r3, 4", "misaligned", "lane 5"),
+        ("@%p4 add.u32 %r3, %r3, 4096", "out-of-bounds", "lane 5"),
+        ("@%p4 add.u64 %rd2, %rd2, 8", "misaligned", "lane 5"),
+        ("@%p4 add.u64 %rd2, %rd2, 4096", "out-of-bounds", "lane 5"),
+        ("xor.b32 %r8, %r2, 16;\n\tadd.u32 %r8, %r8, %r1;\n\tst.shared.b32 [%r8+64], %r0", "race", "st.shared"),
+        ("xor.b32 %r8, %r2, 16;\n\tadd.u32 %r8, %r8, %r1;\n\tld.shared.b32 %r9, [%r8+64]", "race", "ld.shared"),
+    ),
+)
+def test_small_copies_of_which_one_is_wrong(change, kinds, words):
+    """What one lane of an instruction does wrong is reported for this lane; so is what the copies overwrite."""
+    rest = COPY + "\n\tcp.async.wait_all;\n\tbar.sync 0;"
+    before = "\n\tst.shared.v4.b32 [%r3], {%r0, %r0, %r0, %r0};\n\tbar.sync 0;" if "ld.shared" in change else ""
+    reported(kinds, words, exchange, f"{before}\n\tsetp.eq.u32 %p4, %r0, 5;\n\t{change};{rest}", threads=32)
+
+
 BULK = """
 \t@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 1024;
 \tadd.u32 %r8, %r1, 64;

@@ -5,6 +5,7 @@ import pytest
 
 from cutesync.emulator import ptx, stretches
 from cutesync.emulator.codegen import Program
+from cutesync.emulator.schedule import Schedule
 from cutesync.emulator.settings import Settings
 
 from .support import kernel_text, launch, reported
@@ -137,6 +138,34 @@ def test_warps_that_stay_together_take_one_step(monkeypatch):
     single, settings = np.zeros(96, np.uint32), Settings(policy="round_robin")
     assert launch(kernel_text(SKIPS, 1), single, block=(96, 1, 1), settings=settings).steps > 3 * 3
     assert np.array_equal(out, single)
+
+
+def test_a_schedule_decides_as_often_where_warps_take_long_steps(monkeypatch):
+    """A schedule that let a warp run through more code between two decisions would find less."""
+    body = "".join(
+        SKIPS.replace("A:", f"A{i}:")
+        .replace("B:", f"B{i}:")
+        .replace("bra A", f"bra A{i}")
+        .replace("bra B", f"bra B{i}")
+        + "\n\tfence.acq_rel.gpu;"
+        for i in range(40)
+    )
+    decided = []
+    monkeypatch.setattr(Schedule, "quantum", counting(Schedule.quantum, decided))
+    for shape in (stretches.shape, lambda *_: stretches.NONE):
+        monkeypatch.setattr(stretches, "shape", shape)
+        decided.append(0)
+        out = np.zeros(96, np.uint32)
+        launch(kernel_text(body, 1), out, block=(96, 1, 1), settings=Settings(policy="random"))
+    assert 0.7 < decided[0] / decided[1] < 1.3
+
+
+def counting(function, counts: list[int]):
+    def count(*arguments):
+        counts[-1] += 1
+        return function(*arguments)
+
+    return count
 
 
 def test_nothing_that_synchronizes_or_repeats_is_run_through():

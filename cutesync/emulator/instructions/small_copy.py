@@ -5,14 +5,16 @@ signal an mbarrier there.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..async_copy import Operation, Side
+from ..async_copy import Operation, Side, cut
 from ..barriers import CTA_SCOPE, Arrival
 from ..clocks import each
-from ..memory import SHARED_BITS
+from ..lanes import count_nonzero as cnz
+from ..memory import ONES, SHARED_BITS, SHARED_START, UNITS, Region
 from ..syntax import SIZES, Mem
 from .barrier import barrier_address, find_barrier
 from .memory_ops import combiner
@@ -21,71 +23,109 @@ from .registry import handles
 from .transfers import REDUCTIONS, aligned, announce_writes, target_barrier
 
 
-class SmallCopy(Operation):
-    """One lane's ``cp.async``: 4, 8 or 16 bytes. It counts as a store of that lane at the first wait that covers it."""
+class SmallCopies(Operation):
+    """One ``cp.async`` of some lanes: 4, 8 or 16 bytes each, which count as a store of that lane at its first wait that
+    covers them."""
 
-    target: Side
-    covered: Any = None  # the lane's time at that wait, or at the arrival that covers it
-    counted = False
+    def __init__(self, warp: Any, lanes: np.ndarray, site: int, target: tuple[Region, np.ndarray, int]):
+        super().__init__(warp, int(lanes[0]), site, "cp.async")
+        self.lanes, (self.region, self.rows, self.size) = lanes, target
+        self.times = np.zeros(32, np.int64)  # of lanes, at those waits, or at arrivals that cover their copies
+        self.counted = np.zeros(32, bool)
+        self.blocks.add(warp.block.number)
 
-    def cover(self, time: int) -> None:
-        if self.covered is None:
-            self.covered = time
+    def copy(self, source: Region | None, offsets: np.ndarray, kept: np.ndarray) -> None:
+        """Set it up: ``kept`` bytes of each lane, padded with zeros. They land some lanes at a time."""
+        order = np.array(self.machine.schedule.random.sample(self.lanes.tolist(), len(self.lanes)))
+        self.pieces = [partial(self.land, source, offsets, kept, order[part]) for part in cut(self.machine, len(order))]
 
-    def copy(self, target: Side, source: np.ndarray) -> None:
-        """Set it up: the bytes of ``source``, padded with zeros."""
-        self.target = target
+    def land(self, source: Region | None, offsets: np.ndarray, kept: np.ndarray, lanes: np.ndarray) -> None:
+        region, rows, columns = self.region, self.rows[lanes], np.arange(self.size)
+        values = np.zeros((len(lanes), self.size), np.uint8)
+        some = columns < kept[lanes, None]
+        if source is not None:
+            values[some] = source.data[(offsets[lanes, None] + columns)[some]]
+        region.units[self.size][rows] = values.view(UNITS[self.size]).reshape(-1)
+        if region.valid is not None:
+            region.valid_units[self.size][rows] = ONES[self.size]
+        region.changed(self.machine, rows, self.size)
 
-        def land():
-            start, stop = int(target.offsets[0]), int(target.offsets[0]) + target.unit
-            data = target.region.data[start:stop]
-            data[: len(source)], data[len(source) :] = source, 0
-            target.region.mark_valid(start, stop)
-            target.region.changed(self.machine)
+    def cover(self, lanes: list[int], time: int) -> None:
+        """These lanes wait for their copies, or arrive after them, at this time."""
+        self.times[lanes] = np.where(self.times[lanes], self.times[lanes], time)
 
-        self.pieces = [land]
-
-    def count_as_store(self) -> None:
-        if not self.counted:
-            self.counted = True
-            self.machine.sanitizer.count_as_store(self, self.target, self.covered)
+    def count_as_stores(self, lanes: list[int]) -> None:
+        fresh = np.array(lanes)[~self.counted[lanes]]
+        if len(fresh):
+            self.counted[fresh] = True
+            keys = (self.rows[fresh], self.size), self.times[fresh]
+            self.machine.sanitizer.count_as_stores(self.warp, fresh, self.site, self.region, *keys)
 
 
 def small_copy(site: int, size: int, f, lanes, destination, source, kept) -> None:
-    machine = f.warp.machine
-    for lane in each(lanes):
-        at, count = int(source[lane]), min(int(kept[lane]), size)
-        operation = SmallCopy(f.warp, lane, site, "cp.async")
+    """Start the copies of these lanes, at once if nothing about them needs a closer look."""
+    numbers, kept = np.arange(32) if lanes is None else lanes, np.minimum(kept, size).astype(np.int64)
+    offsets = (destination & np.uint64(SHARED_BITS)).astype(np.int64) - SHARED_START
+    for who in [numbers] if together(f.warp, numbers, offsets, source, kept, size) else numbers[:, None]:
+        start_copies(site, size, f, who, offsets, source, kept)
+
+
+def together(warp, lanes: np.ndarray, offsets: np.ndarray, source: np.ndarray, kept: np.ndarray, size: int) -> bool:
+    """Whether copies are aligned, between different units of the block's own memory and one region, and none writes
+    what somebody may use."""
+    to, region = offsets[lanes], warp.block.shared
+    at, sanitizer = source[lanes][kept[lanes] > 0], warp.machine.sanitizer
+    if cnz(to % size) or to.min() < 0 or to.max() + size > region.high or len(set(to.tolist())) < len(to):
+        return False
+    if len(at):
+        low = int(at.min())
+        if cnz(at % np.uint64(size)) or warp.machine.memory.find(low, int(at.max()) - low + size) is None:
+            return False
+    return sanitizer is None or sanitizer.clear_to_write(warp, lanes, region, to // size, size)
+
+
+def start_copies(site: int, size: int, f, lanes: np.ndarray, offsets: np.ndarray, source, kept: np.ndarray) -> None:
+    """Start the copies of lanes that are ``together``, or that of one lane, which reports what is wrong with it."""
+    machine, warp = f.warp.machine, f.warp
+    to = int(offsets[lanes[0]]) + SHARED_START
+    region, offset = warp.block.shared_at(to)
+    operation = SmallCopies(warp, lanes, site, (region, offsets // size, size))
+    used = lanes[kept[lanes] > 0]
+    origin = machine.memory.find(int(source[used].min()), int(kept[used].max())) if len(used) else None
+    if len(lanes) == 1:
+        at, count = int(source[lanes[0]]), int(kept[lanes[0]])
         aligned(operation, "the source of cp.async", at, size)
-        aligned(operation, "the destination of cp.async", int(destination[lane]), size)
-        region, offset = f.warp.block.shared_at(int(destination[lane]) & SHARED_BITS)
+        aligned(operation, "the destination of cp.async", to, size)
         if region is None or offset < 0 or offset + size > region.high:
             operation.fail("out-of-bounds", f"cp.async writes {size} bytes outside shared memory")
-        data = np.zeros(0, np.uint8)
-        if count:
-            origin = machine.memory.find(at, count)
-            if origin is None:
-                where = machine.memory.describe(at)
-                operation.fail("out-of-bounds", f"cp.async reads {count} bytes at {at:#x}, {where}")
-            operation.check_preceding(origin, at - origin.base, count, False)
-            data = origin.data[at - origin.base : at - origin.base + count]
-        target = Side(region, np.array([offset], np.int64), size)
-        operation.write_event = f.warp.clock.start_async()
-        if machine.sanitizer is not None:
-            machine.sanitizer.async_access(operation, target, operation.write_event, True, generic=True)
-        operation.copy(target, data)
-        operation.blocks.add(f.warp.block.number)
-        f.warp.groups["cp.async", lane].open.append(operation)
-        operation.start()
+        operation.rows = np.full(32, offset // size)
+        if count and origin is None:
+            where = machine.memory.describe(at)
+            operation.fail("out-of-bounds", f"cp.async reads {count} bytes at {at:#x}, {where}")
+    operation.write_event = warp.clock.start_async()
+    first = source.astype(np.int64) - (0 if origin is None else origin.base)
+    if machine.sanitizer is not None:
+        if origin is not None and machine.programmatic:
+            units = (first[used, None] + np.arange(size))[np.arange(size) < kept[used, None]]
+            machine.sanitizer.check_preceding(warp, used, origin, site, units, 1, False)
+        if len(lanes) == 1:
+            side = Side(region, np.array([offset]), size)
+            machine.sanitizer.async_access(operation, side, operation.write_event, True, generic=True)
+        else:
+            machine.sanitizer.async_stores(operation, operation.write_event, region, operation.rows[lanes], size)
+    operation.copy(origin, first, kept)
+    for lane in lanes.tolist():
+        warp.groups["cp.async", lane].open.append(operation)
+    operation.start()
 
 
 def arrive_after_copies(site: int, increments: bool, f, lanes, address) -> None:
     """``cp.async.mbarrier.arrive``: arrive once all of the thread's earlier ``cp.async`` have landed."""
     for lane in each(lanes):
         barrier = find_barrier(f.warp, [lane], int(address[lane]), site)
-        copies = [o for o in f.warp.groups["cp.async", lane] if not o.counted]
+        copies = [o for o in f.warp.groups["cp.async", lane] if not o.counted[lane]]
         for copy in copies:
-            copy.cover(f.warp.clock.time)
+            copy.cover([lane], f.warp.clock.time)
         if increments:
             barrier.pending += 1
         clock = f.warp.clock.release(np.array([lane])) if barrier.machine.sanitizer is not None else None
@@ -96,7 +136,7 @@ def arrive_after_copies(site: int, increments: bool, f, lanes, address) -> None:
             barrier.arrive(f, [lane], 1, site, CTA_SCOPE, False)
             if clock is not None:
                 for copy in copies:
-                    copy.count_as_store()
+                    copy.count_as_stores([lane])
                 barrier.arrived.append(Arrival(clock, CTA_SCOPE, f.warp.block.number))
             barrier.complete_if_done()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -183,21 +184,29 @@ def wait(site: int, kind: str, allowed: int, reads_only: bool, f, following, ind
                 operation.watchers.append(f)
                 return f.block_on(f"waits for its {operation.name}", operation, index, site)
     if f.warp.machine.sanitizer is not None:
-        over = [(lane, group, group.unknown(allowed, reads_only)) for lane, group in groups]
+        over = [(lane, group.unknown(allowed, reads_only)) for lane, group in groups]
         if kind == "cp.async":
-            for _, _, operations in over:
-                for operation in operations:
-                    operation.cover(f.warp.clock.time)
-                    operation.count_as_store()
+            count_as_stores(f, over)
         else:
-            learn_of_copies(f, [(lane, operations) for lane, _, operations in over], reads_only)
+            learn_of_copies(f, over, reads_only)
             learn_of_maps(f, allowed)
-        for _, group, _ in over:
-            if reads_only:
-                group.heard_of_reads(allowed)
-            else:
-                group.forget(allowed)
+    for _, group in groups:
+        if reads_only:
+            group.heard_of_reads(allowed)
+        else:
+            group.forget(allowed)
     return following
+
+
+def count_as_stores(f, over: list) -> None:
+    """Each of these lanes has waited for its operations."""
+    lanes_of: dict[int, tuple[Any, list[int]]] = {}
+    for lane, operations in over:
+        for operation in operations:
+            lanes_of.setdefault(id(operation), (operation, []))[1].append(lane)
+    for operation, lanes in lanes_of.values():
+        operation.cover(lanes, f.warp.clock.time)
+        operation.count_as_stores(lanes)
 
 
 def learn_of_copies(f, over: list, reads_only: bool) -> None:
