@@ -305,7 +305,7 @@ TABLE: dict[str, tuple[Edit, set[str]]] = {
     ),
     "named barrier number": (
         each(r"(bar\.(?:sync|arrive) \t)([1-9])(?=, )", lambda m: f"{m[1]}{3 - int(m[2])}"),
-        {"race", "deadlock", "barrier"},
+        {"race", "uninitialised", "deadlock", "barrier"},
     ),
     "named barrier count +32": (each(r"bar\.(?:sync|arrive) \t[1-9], (?P<n>\d+);", plus(32)), {"barrier", "deadlock"}),
     "named barrier count -32": (

@@ -375,39 +375,3 @@ class Sanitizer(Releases):
         """An asynchronous reduction overwrites what threads have read. To others of its kind it counts as a read."""
         index = side.granules(self.shadow(side.region))
         AsyncAccess(self, issue, side.region, index, True).overwrite(of_threads_only=True)
-
-    # --- cp.async of several lanes ------------------------------------------------------------------------------------
-
-    def clear_to_write(self, warp: Warp, lanes: np.ndarray, region: Region, rows: np.ndarray, size: int) -> bool:
-        """Whether these lanes know all earlier accesses to these units, a unit a lane. A no proves nothing."""
-        shadow = self.shadow(region)
-        shadow.flush()
-        index, own = shadow.index(rows, size), warp.actor_keys[lanes]
-        for table in (shadow.writes, *shadow.reads.values()):
-            earlier = table[index]
-            if not cnz(earlier) or self.known_here(warp, region, earlier):
-                continue
-            for clock, positions in warp.clock.groups(lanes):
-                mine, theirs = (own, earlier) if positions is None else (own[positions], earlier[positions])
-                mine = mine if index.ndim == 1 else mine[:, None]
-                if cnz(self.unordered(theirs, mine, [clock.known], warp.block.number)):
-                    return False
-        return True
-
-    def async_stores(self, issue: Issue, event: tuple[int, int], region: Region, rows: np.ndarray, size: int) -> None:
-        """A ``cp.async`` writes units that are clear. Until a wait covers it nobody knows its event, (actor, time)."""
-        shadow = self.shadow(region)
-        index = shadow.index(rows, size)
-        for reads in shadow.reads.values():
-            reads[index] = 0
-        shadow.writes[index] = proxies.event_key(issue, *event)
-        shadow.written = True
-
-    def count_as_stores(
-        self, warp: Warp, lanes: np.ndarray, site: int, region: Region, units: tuple, times: np.ndarray
-    ) -> None:
-        """Units that asynchronous operations have written now count as written by these lanes at these times."""
-        shadow = self.shadow(region)
-        index = shadow.index(*units)
-        keys = warp.key_base[lanes] + (times << TIME_AT) + min(site, int(SITE_MASK))
-        shadow.writes[index] = keys if index.ndim == 1 else keys[:, None]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import lane_copies
 from ..async_copy import Operation, Side, cut
 from ..barriers import CTA_SCOPE, Arrival
 from ..clocks import each
@@ -59,7 +60,7 @@ class SmallCopies(Operation):
         if len(fresh):
             self.counted[fresh] = True
             keys = (self.rows[fresh], self.size), self.times[fresh]
-            self.machine.sanitizer.count_as_stores(self.warp, fresh, self.site, self.region, *keys)
+            lane_copies.count_as_stores(self.machine.sanitizer, self.warp, fresh, self.site, self.region, *keys)
 
 
 def small_copy(site: int, size: int, f, lanes, destination, source, kept) -> None:
@@ -81,7 +82,7 @@ def together(warp, lanes: np.ndarray, offsets: np.ndarray, source: np.ndarray, k
         low = int(at.min())
         if cnz(at % np.uint64(size)) or warp.machine.memory.find(low, int(at.max()) - low + size) is None:
             return False
-    return sanitizer is None or sanitizer.clear_to_write(warp, lanes, region, to // size, size)
+    return sanitizer is None or lane_copies.clear_to_write(sanitizer, warp, lanes, region, to // size, size)
 
 
 def start_copies(site: int, size: int, f, lanes: np.ndarray, offsets: np.ndarray, source, kept: np.ndarray) -> None:
@@ -112,7 +113,7 @@ def start_copies(site: int, size: int, f, lanes: np.ndarray, offsets: np.ndarray
             side = Side(region, np.array([offset]), size)
             machine.sanitizer.async_access(operation, side, operation.write_event, True, generic=True)
         else:
-            machine.sanitizer.async_stores(operation, operation.write_event, region, operation.rows[lanes], size)
+            lane_copies.async_stores(machine.sanitizer, operation, region, operation.rows[lanes], size)
     operation.copy(origin, first, kept)
     for lane in lanes.tolist():
         warp.groups["cp.async", lane].open.append(operation)
