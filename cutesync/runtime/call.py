@@ -297,7 +297,7 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
         if not isinstance(x, np.ndarray) and (x is not None or i < family.required):
             came = f"a {type(x).__name__} beside a NumPy {family.inputs[0]}"
             allowed = "a NumPy array, or a number" if argument in family.numbers else "a NumPy array"
-            raise DeviceError(explain(argument, came, allowed))
+            raise (ArgumentTypeError if x is None else DeviceError)(explain(argument, came, allowed))
     outs = () if out is None else (out,) if family.outputs == 1 else several_of(family, out)
     targets = [None if y is None else _like(y, family, given, raw) for y in outs]
     if any(np.may_share_memory(a, b) for a, b in itertools.combinations([y for y in outs if y is not None], 2)):
