@@ -20,8 +20,8 @@ from . import ranks
 
 @pytest.mark.slow
 def test_ranks_that_are_threads():
-    with cs.emulate(devices=4):
-        assert in_threads(ranks.program, 4) == list(range(4))
+    with cs.emulate(devices=3):
+        assert in_threads(ranks.program, 3) == list(range(3))
 
 
 @pytest.mark.slow

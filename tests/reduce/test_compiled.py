@@ -108,7 +108,7 @@ CASES = {  # what: (shapes, type, operator, options)
     **{
         f"{op} of {dtype}": ([(1, 10**6, 1)], dtype, op, {})
         for op in ("mul", "min", "max", "and", "or", "xor", "any", "all")
-        for dtype in ("bool", "int8", "float64")
+        for dtype in ("bool", "float64" if op in ("min", "any") else "int8")
         if has_meaning(op, dtype) and not (dtype == "bool" and op in ("mul", "min", "max"))  # "and", "and" and "or"
     },
     "argmin": (EVERY_KERNEL, "int8", "argmin", {}),
