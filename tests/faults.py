@@ -192,14 +192,14 @@ def of_function(function, arguments, wanted: dict, schedules: int) -> Bench:
     return Bench(right)
 
 
-def of_tiles(force: Callable[[Patch], None], right: Callable[[], bool], schedules: int = 9, resident: int = 2) -> Bench:
+def of_tiles(force: Callable[[Patch], None], right: Callable[[], bool], schedules: int = 9) -> Bench:
     """Calls that ``right`` makes, of kernels whose blocks take tiles by tickets and which ``force`` makes small: few
     blocks fit. They should be two on one workspace, and use every stage again."""
 
     def small() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
             force(patch)
-            with cs.emulate(), emulator.emulate(schedules=schedules, seed=3, resident=resident):
+            with cs.emulate(), emulator.emulate(schedules=schedules, seed=3, resident=2):
                 return right()
 
     return Bench(small)

@@ -32,7 +32,7 @@ def bench() -> faults.Bench:
         same = (np.array_equal(s.values, wanted) and np.array_equal(s.keys, first) for s in found)
         return all(same) and all(int(s.count) == len(sums) for s in found)
 
-    return faults.of_tiles(force, right, resident=3)
+    return faults.of_tiles(force, right)
 
 
 @functools.cache
