@@ -36,6 +36,7 @@ from .kernels.reduce import (
     std as std,
     sum as sum,
     var as var,
+    var_mean as var_mean,
 )
 from .kernels.scan import (
     cummax as cummax,

@@ -268,6 +268,14 @@ def std(x, axis=None, *, dtype=None, ddof=0, keepdims=False):
     return _in_floats(np.std, x, dtype, axis=axis, ddof=ddof, keepdims=keepdims)
 
 
+def var_mean(x, axis=None, *, dtype=None, ddof=0, keepdims=False):
+    """The mean is NaN where an element is infinite."""
+    found = var(x, axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
+    whole = np.isfinite(np.asarray(x).astype(np.float64)).all(axis=axis, keepdims=keepdims)
+    center = np.where(whole, mean(x, axis, dtype=dtype, keepdims=keepdims), np.nan)
+    return found, center.astype(np.asarray(found).dtype)[()]
+
+
 def logsumexp(x, axis=None, *, keepdims=False):
     return _in_floats(np.logaddexp.reduce, x, None, axis=axis, keepdims=keepdims)
 

@@ -93,6 +93,7 @@ CALLS = {
         "mean",
         "var",
         "std",
+        "var_mean",
         "logsumexp",
         "count_nonzero",
         "minmax",

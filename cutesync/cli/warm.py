@@ -28,7 +28,7 @@ Job = tuple[str, KernelSpec]
 DTYPES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
 OPS = ("add", "min", "max")
 LAYOUTS = ("whole", "rows", "columns")
-NAMED_REDUCTIONS = ("mean", "var", "std", "logsumexp", "count_nonzero", "minmax")
+NAMED_REDUCTIONS = ("mean", "var", "std", "var_mean", "logsumexp", "count_nonzero", "minmax")
 NAMED_SCANS = ("cummax", "cummin", "ffill", "linear_recurrence")
 ALL_OPS = (*NAMES, "sum", "prod", "argmin", "argmax", *NAMED_REDUCTIONS, *NAMED_SCANS, *COMPARISONS)
 _LENGTHS = sorted({1 << k for k in range(33)} | {3 << k for k in range(31)} | {5, 7, 100, 1000, 10**7 + 19})
@@ -56,10 +56,10 @@ def warm(
         "histogram", "matmul", "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin",
-        "argmax", "mean", "var", "std", "logsumexp", "count_nonzero", "minmax"; of the flags ("ne" if none of theirs is
-        there); of scans those that they have, "sum" and "prod" being ``cumsum`` and ``cumprod``, and "cummax",
-        "cummin", "ffill", "linear_recurrence". An operator that is not defined for a type, such as "xor" of floats, is
-        left out.
+        "argmax", "mean", "var", "std", "var_mean", "logsumexp", "count_nonzero", "minmax"; of the flags ("ne" if none
+        of theirs is there); of scans those that they have, "sum" and "prod" being ``cumsum`` and ``cumprod``, and
+        "cummax", "cummin", "ffill", "linear_recurrence". An operator that is not defined for a type, such as "xor" of
+        floats, is left out.
     layouts : "whole" (all axes are reduced; arrays of up to 128 bytes are left out), "rows" (the last axis is reduced),
         "columns" (an earlier axis is reduced). The flags have "whole" (1-D arrays) and "rows", and are uint8. Scans are
         inclusive and in index order.

@@ -183,6 +183,13 @@ class DeviationMonoid(MomentsMonoid):
         return (math.sqrt(super().finish(state)[0]),)
 
 
+class VarMeanMonoid(MomentsMonoid):
+    """var_mean: var, and the two parts of the mean as one number."""
+
+    def finish(self, state):
+        return (*super().finish(state), state[1] + state[2])
+
+
 class LogSumExpMonoid(RunMonoid):
     """The maximum, and the sum of exp(x - maximum)."""
 
@@ -330,6 +337,7 @@ MONOIDS: dict[str, Any] = {
     "mean": MeanMonoid,
     "var": MomentsMonoid,
     "std": DeviationMonoid,
+    "var_mean": VarMeanMonoid,
     "logsumexp": LogSumExpMonoid,
     "minmax": MinMaxMonoid,
     "count_nonzero": CountMonoid,

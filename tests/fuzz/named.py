@@ -17,7 +17,8 @@ from .families import axis_of
 from .judge import EPS, Wanted, exactly, within
 from .values import KINDS, NUMBERS, pick, values
 
-FLOATING = ("mean", "var", "std", "logsumexp")
+FLOATING = ("mean", "var", "std", "var_mean", "logsumexp")
+MOMENTS = ("var", "std", "var_mean")
 REDUCTIONS = (*FLOATING, "count_nonzero", "minmax")
 SCANS = ("cummax", "cummin", "ffill", "linear_recurrence", "linear_recurrence")
 MOST = {"reduce": 400_000, "scan": 30_000}  # elements: the reference scans one by one
@@ -25,27 +26,29 @@ FLOAT64 = BY_NAME["float64"]
 
 
 def reduction(dice: Dice) -> Case:
-    """mean, var, std, logsumexp, count_nonzero, minmax."""
+    """mean, var, std, var_mean, logsumexp, count_nonzero, minmax."""
     theme, rng = dice.theme, dice.rng
     name, source = pick(theme, REDUCTIONS), pick(theme, NUMBERS)
     extents = dice.shape(dice.shapes((0, 1, 1, 2, 2, 3, 4), most=min(MOST["reduce"], dice.place.most)))
     codes = theme.integers(0, 12, 2)
     options = {"axis": axis_of(dice, len(extents), int(pick(rng, codes))), "keepdims": bool(rng.integers(2))}
     result = source if source.kind == "f" else FLOAT64
-    if name in ("mean", "var", "std") and theme.random() < 0.3:
+    if name not in ("logsumexp", "count_nonzero", "minmax") and theme.random() < 0.3:
         result = pick(theme, [t for t in NUMBERS if t.kind == "f"])
         options["dtype"] = result.name
-    if name in ("var", "std"):
+    if name in MOMENTS:
         options["ddof"] = pick(rng, (0, 0, 1, 0.5))
 
     def made(rng) -> dict[str, np.ndarray]:
         x = values(rng, extents, source, pick(rng, KINDS))
-        if name in ("var", "std") and x.dtype.kind in "iu" and x.itemsize == 8:
+        if name in MOMENTS and x.dtype.kind in "iu" and x.itemsize == 8:
             x >>= 8  # the squares of all differences are within float64's precision
         return {"x": x}
 
     def wanted(inputs) -> tuple[Wanted, ...]:
         x = inputs["x"]
+        if name == "var_mean":
+            return _var_mean(x, result, options)
         if name in FLOATING:
             return (_rounded(name, x, result, options),)
         if name == "count_nonzero":
@@ -92,6 +95,15 @@ def _rounded(name: str, x: np.ndarray, result: DType, options: dict) -> Wanted:
         if name == "std":
             error = np.minimum(np.sqrt(error), error / np.maximum(np.abs(center), 1e-300)) + 4 * eps * center
         return within(center, error, result, _huge(np.sum(finite * finite, **how), result))
+
+
+def _var_mean(x: np.ndarray, result: DType, options: dict) -> tuple[Wanted, Wanted]:
+    """The mean is NaN where an element is not finite, and free where the variance is."""
+    var = _rounded("var", x, result, options)
+    mean = _rounded("mean", x, result, {key: value for key, value in options.items() if key != "ddof"})
+    finite = np.isfinite(x.astype(np.float64)).all(axis=options["axis"], keepdims=options["keepdims"])
+    low, high = (np.where(finite, end, np.asarray(np.nan, end.dtype)) for end in (mean.low, mean.high))
+    return var, Wanted(low, high, var.free)
 
 
 def _huge(total: np.ndarray, result: DType) -> np.ndarray:

@@ -104,7 +104,10 @@ TARGETS = (
     *(_plain(name, REDUCES + "; dtypes: dtype", *ALONG) for name in ("sum", "prod")),
     *(_plain(name, "axes: axis; dtypes: dtype; outs: out; streams: stream", *ALONG) for name in ("cumsum", "cumprod")),
     *(_other(name, getattr(cs, name), REDUCES, *ALONG) for name in ("logsumexp", "count_nonzero", "minmax")),
-    *(_other(name, getattr(cs, name), REDUCES + "; dtypes: dtype", *ALONG) for name in ("mean", "var", "std")),
+    *(
+        _other(name, getattr(cs, name), REDUCES + "; dtypes: dtype", *ALONG)
+        for name in ("mean", "var", "std", "var_mean")
+    ),
     *(
         _other(name, getattr(cs, name), "axes: axis; outs: out; streams: stream", *ALONG)
         for name in ("cummax", "cummin", "ffill")

@@ -1,4 +1,4 @@
-"""mean, var, std, logsumexp, count_nonzero, minmax, and argmin and argmax over several axes agree with the
+"""mean, var, std, var_mean, logsumexp, count_nonzero, minmax, and argmin and argmax over several axes agree with the
 reference."""
 
 import numpy as np
@@ -13,7 +13,7 @@ from cutesync.runtime import call as calls
 
 from ..cases import DTYPES, SCHEDULES, data, everywhere, numpy_dtype, same
 
-FLOATING, EXACT = ("mean", "var", "std", "logsumexp"), ("count_nonzero", "minmax")
+FLOATING, EXACT = ("mean", "var", "std", "var_mean", "logsumexp"), ("count_nonzero", "minmax")
 NAMES = (*FLOATING, *EXACT)
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-12}
 
@@ -22,19 +22,20 @@ def close(name: str, x, *, on=None, **options) -> None:
     """The result is the reference's: to the rounding of its type, or exactly."""
     found = getattr(cs, name)(cs.asarray(x) if on is None else on, **options)
     expected = getattr(reference, name)(x, **options)
-    if name in EXACT:
-        for a, b in zip(found, expected) if name == "minmax" else ((found, expected),):
-            same(np.asarray(a), b, f"{name} of {x.dtype}{x.shape} {options}")
-        return
-    found, expected = np.asarray(found), np.asarray(expected)
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), f"{name} of {x.dtype}{x.shape} {options}"
-    rtol = TOLERANCE[str(expected.dtype)]
-    np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol, rtol, err_msg=name)
+    for a, b in zip(found, expected, strict=True) if isinstance(expected, tuple) else ((found, expected),):
+        a, b, text = np.asarray(a), np.asarray(b), f"{name} of {x.dtype}{x.shape} {options}"
+        if name in EXACT:
+            same(a, b, text)
+            continue
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), text
+        rtol = TOLERANCE[str(b.dtype)]
+        np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol, rtol, err_msg=text)
 
 
 AXES_ON_EMULATOR = (
     ("var", 0),
     ("var", (0, 2)),
+    ("var_mean", 0),
     ("logsumexp", 0),
     ("count_nonzero", 1),
     ("minmax", (0, 2)),
@@ -44,6 +45,7 @@ ON_EMULATOR = {
     "mean": ("bool", "int8", "int64", "bfloat16"),
     "var": ("uint16", "int32", "bfloat16", "float64"),
     "std": ("float32",),
+    "var_mean": ("int16", "float16"),
     "logsumexp": ("bfloat16",),
     "count_nonzero": ("int16", "float64"),
     "minmax": ("bool", "bfloat16", "int64"),
@@ -116,7 +118,7 @@ def test_empty_axes(place):
         cs.argmax(cs.asarray(x[:, None]), axis=(0, 2))
 
 
-@pytest.mark.parametrize("name", ["mean", "var", "logsumexp", "minmax", "count_nonzero"])
+@pytest.mark.parametrize("name", ["mean", "var_mean", "logsumexp", "minmax", "count_nonzero"])
 def test_infinities_and_nan(place, name):
     """Where each stands alone, with its like, beside finite numbers, and beside the other."""
     rows = np.tile(np.linspace(-3, 3, 600, dtype=np.float32), (7, 1))
@@ -135,7 +137,8 @@ def test_infinities_and_nan(place, name):
 def test_a_mean_that_is_large_beside_the_deviation(place):
     x = (np.random.default_rng(1).standard_normal(30_000) + 1e6).astype(np.float32)
     expected = x.astype(np.float64).var()
-    assert abs(float(np.asarray(cs.var(cs.asarray(x)))) - expected) < 1e-3 * expected
+    found, mean = cs.var_mean(cs.asarray(x))
+    assert abs(float(found) - expected) < 1e-3 * expected and float(mean) == np.float32(x.mean(dtype=np.float64))
     assert abs(float(np.asarray(cs.var(cs.asarray(x.reshape(-1, 20)), axis=0)).mean()) - expected) < 0.01 * expected
 
 

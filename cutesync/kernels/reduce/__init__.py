@@ -1,7 +1,7 @@
 """Reductions; the public functions are those of ``call`` and ``named``."""
 
 from .call import all, any, argmax, argmin, max, min, prod, reduce, sum
-from .named import count_nonzero, logsumexp, mean, minmax, std, var
+from .named import count_nonzero, logsumexp, mean, minmax, std, var, var_mean
 
 __all__ = [
     "all",
@@ -19,4 +19,5 @@ __all__ = [
     "std",
     "sum",
     "var",
+    "var_mean",
 ]

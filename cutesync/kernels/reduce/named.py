@@ -1,4 +1,5 @@
-"""Reductions with names of their own: NumPy's ``mean var std count_nonzero``, SciPy's ``logsumexp``, and ``minmax``.
+"""Reductions with names of their own: NumPy's ``mean var std count_nonzero``, SciPy's ``logsumexp``, torch's
+``var_mean``, and ``minmax``.
 
 Each reads its input once. Types and empty axes are those of NumPy: integers and bool give float64, floats their own
 type, and 16-bit floats compute in float32. ``named_monoids`` has the device code.
@@ -24,6 +25,7 @@ from .plan import plan
 from .spec import ReduceSpec, axes_of
 
 FLOAT64 = BY_NAME["float64"]
+PAIRS = ("var_mean", "minmax")  # those of two results
 
 
 def mean(
@@ -77,6 +79,23 @@ def std(
     return _make(_key("std", axis, keepdims, dtype, ddof), x, n, out, stream)
 
 
+def var_mean(
+    x: Array,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike = None,
+    ddof: Scalar = 0,
+    keepdims: bool = False,
+    n: Any = None,
+    out: Array = None,
+    stream: Stream = None,
+) -> tuple[Array, Array]:
+    """Return ``(var(x), mean(x))`` along ``axis`` in one pass, as ``torch.var_mean`` does. Both are of floats, and NaN
+    for an empty axis, or where an element is NaN or infinite. ``out`` is a pair of arrays. Other arguments, errors and
+    the method are those of ``var``."""
+    return _make(_key("var_mean", axis, keepdims, dtype, ddof), x, n, out, stream)
+
+
 def logsumexp(
     x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
 ) -> Array:
@@ -117,7 +136,7 @@ def _make(key: tuple, x: Any, n: Any, out: Any, stream: Any) -> Any:
     count, arrays = count_of(n)
     given = key if n is None else (*key, count)
     one, pair = _COUNTED if arrays else _CALLS
-    return (pair if key[0] == "minmax" else one)(given, x, out, stream, arrays)
+    return (pair if key[0] in PAIRS else one)(given, x, out, stream, arrays)
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
@@ -154,8 +173,8 @@ def _moments(given: Arguments, source: DType, count: int) -> tuple[Named, tuple]
     if not math.isfinite(ddof):
         raise ArgumentValueError(explain("ddof", str(ddof), "a finite number"))
     op = Operator(given.name, None, (0.0, math.nan, math.nan, math.nan))
-    values = (result.accumulator,) * 4
-    return Named(op, (source,), values, (result,), args=_divisor(result)), (max(count - ddof, 0.0),)
+    values, results = (result.accumulator,) * 4, (result,) * (2 if given.name in PAIRS else 1)
+    return Named(op, (source,), values, results, args=_divisor(result)), (max(count - ddof, 0.0),)
 
 
 def _divisor(result: DType) -> tuple[Argument]:
@@ -181,6 +200,7 @@ _OPERATIONS: dict[str, Any] = {
     "mean": _mean,
     "var": _moments,
     "std": _moments,
+    "var_mean": _moments,
     "logsumexp": _logsumexp,
     "count_nonzero": _count,
     "minmax": _minmax,

@@ -21,9 +21,9 @@ from .spec import IN_MEMORY, ReduceSpec, Reduction
 from .strided_policy import RunPolicy, choose
 from .strided_problem import Output, StridedChoice, StridedPolicy, StridedProblem
 
-DIVIDE = ("mean", "var", "std")  # operators that divide by the number of elements
+DIVIDE = ("mean", "var", "std", "var_mean")  # operators that divide by the number of elements
 IDEMPOTENT = ("min", "max", "and", "or", "any", "all")  # equal elements count once
-COMMUTE = ("mean", "var", "std", "logsumexp", "minmax", "count_nonzero")  # operators with device code of their own
+COMMUTE = (*DIVIDE, "logsumexp", "minmax", "count_nonzero")  # operators with device code of their own
 
 
 def order_of(reduction: Reduction | States) -> tuple[bool, bool]:
