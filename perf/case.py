@@ -55,6 +55,7 @@ class Case:
     axis: int | None = None
     offset: int = 0  # elements between an aligned address and the inputs
     flops: int = 0
+    partial: tuple[str, ...] = ()  # contestants that need not read all bytes: no bar takes them for the best read
     once: bool = False  # only single calls are timed: they wait for the GPU, or take long
 
     @property

@@ -56,7 +56,8 @@ def bar_result(bar, case, measured: dict, checks: dict, floor: float) -> dict:
     """Whether a bar is met: True, False, or None where the rival did not run. A wrong result meets no bar."""
     times = {name: numbers["median_us"] for name, numbers in measured.get(bar.measure, {}).items()}
     times["floor"] = floor
-    readers = [times[name] for name in times if name not in ("copy", "floor") and checks.get(name, {}).get("ok", True)]
+    others = ("copy", "floor", *case.partial)
+    readers = [times[name] for name in times if name not in others and checks.get(name, {}).get("ok", True)]
     if bar.against == "read" and readers:
         times["read"] = min(readers)
     value, met = None, None
