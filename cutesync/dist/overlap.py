@@ -22,6 +22,7 @@ from ..kernels.matmul import matmul
 from ..kernels.matmul.call import Arguments, MatmulSpec
 from ..runtime import arrays
 from ..runtime.copy_engine import CopyEngine
+from ..runtime.device_array import DeviceArray
 from .parts import Results, part_of
 from .recorder import allocator
 from .reshard import shift
@@ -29,7 +30,10 @@ from .sharded import Sharded
 from .work import Work
 
 MIN_PIECE = 1 << 34  # multiplications and additions of a piece: 23 us of an H200, in which it copies 8 MB
-HALVES = 2
+import os
+RING_PIECES = int(os.environ.get("CS_RING_PIECES", 2))
+RING_STREAMS = int(os.environ.get("CS_RING_STREAMS", 1))
+GATHER_PIECES = int(os.environ.get("CS_GATHER_PIECES", 2))
 OPTIONS = ("alpha", "out_dtype", "precision", "fast_accumulation", "batch_invariant", "config")
 
 
@@ -42,7 +46,7 @@ def is_ring(a: Sharded, b: Sharded, spec: MatmulSpec) -> bool:
     """Return whether a product along K is a ring."""
     if not (a.ndim == b.ndim == 2 and a.axis == 1 and a.offsets == b.offsets and a.dtype.kind == "f"):
         return False
-    return _large(a, b, a.shape[0] // (HALVES * a.group.size), b.shape[1], min(a.lengths))
+    return _large(a, b, a.shape[0] // (RING_PIECES * a.group.size), b.shape[1], min(a.lengths))
 
 
 def _given(terms: list) -> bool:
@@ -104,22 +108,25 @@ class GatherPlan:
             for ready in ranks:
                 engine.wait(("ready", ready), engine.copies[rank])
             for other in _others(rank, len(found)):
-                to = start + a.offsets[other] * line
-                engine.copy(rank, to, a.pointers[other], a.lengths[other] * line)
-                engine.record(("landed", rank, other), engine.copies[rank])
+                for piece, (first, behind) in enumerate(cuts(a.lengths[other], GATHER_PIECES)):
+                    to = start + (a.offsets[other] + first) * line
+                    engine.copy(rank, to, a.pointers[other] + first * line, (behind - first) * line)
+                    engine.record(("landed", rank, other, piece), engine.copies[rank])
         for rank in ranks:
             at(rank)
             self.multiply(a.parts[rank], b.parts[rank], found[rank][self.rows[rank]], streams[rank])
         for rank in ranks:
             at(rank)
             for other in _others(rank, len(found)):
-                engine.wait(("landed", rank, other), engine.kernels[rank])
-                rows = self.rows[other]
-                self.multiply(wholes[rank][rows], b.parts[rank], found[rank][rows], engine.kernels[rank])
+                for piece, (first, behind) in enumerate(cuts(a.lengths[other], GATHER_PIECES)):
+                    stream = engine.kernels[rank] if piece % 2 == 0 else streams[rank]
+                    engine.wait(("landed", rank, other, piece), stream)
+                    rows = slice(a.offsets[other] + first, a.offsets[other] + behind)
+                    self.multiply(wholes[rank][rows], b.parts[rank], found[rank][rows], stream)
             engine.record(("done", rank), engine.kernels[rank])
             engine.wait(("done", rank), streams[rank])
             for other in _others(rank, len(found)):  # which may write to its A again
-                engine.wait(("landed", rank, other), streams[other])
+                engine.wait(("landed", rank, other, GATHER_PIECES - 1), streams[other])
 
 
 class RingPlan:
@@ -128,11 +135,11 @@ class RingPlan:
     def __init__(self, arguments: tuple, spec: MatmulSpec, xs: tuple[Sharded, Sharded]) -> None:
         a, b = xs
         given = Arguments(*arguments)
-        self.last = {name: getattr(given, name) for name in OPTIONS} | {"out_dtype": spec.dtype.name}
-        self.sums = self.last | {"out_dtype": "float32"}
+        self.options = {name: getattr(given, name) for name in OPTIONS} | {"out_dtype": spec.dtype.name}
         lengths = a.group.lengths(a.shape[0])
-        self.halves = [[(n * half // HALVES, n * (half + 1) // HALVES) for half in range(HALVES)] for n in lengths]
+        self.pieces = [cuts(n, RING_PIECES) for n in lengths]
         self.starts = [sum(lengths[:rank]) for rank in range(len(lengths))]
+        self.columns, self.dtype = b.shape[1], spec.dtype
         self.like = [
             _maker(part, (n, b.shape[1]), spec.dtype, view.device) for part, view, n in zip(a.parts, a.views, lengths)
         ]
@@ -144,102 +151,117 @@ class RingPlan:
                 work.at(rank)
                 found.append(empty(streams[rank], explicit))
             engine = group.copy_engine(streams)
-            carrier: Any = ByKernels(work) if engine is None else ByCopies(engine, work)
-            received: dict[int, list] = {}
+            carrier: Any = ByKernels(work) if engine is None else ByStores(self, xs[0], engine, work)
             for turn in range(group.size):
-                for half in range(HALVES):
+                for piece in range(RING_PIECES):
                     sums = []
                     for rank in range(group.size):
                         work.at(rank)
-                        carrier.arrived((turn, half), rank)
-                        c = received[half][rank] if turn else None
-                        sums.append(self.multiply(xs, (rank, turn, half), c, found, carrier.stream(half, rank)))
+                        sums.append(self.multiply(xs, (rank, turn, piece), found, carrier))
                     if turn < group.size - 1:
-                        received[half] = carrier.carry((turn + 1, half), Sharded.of_results(group, sums, 0))
+                        carrier.carry(turn, piece, sums)
             carrier.end()
         return Sharded.of_results(group, found, 0)
 
-    def multiply(self, xs: tuple[Sharded, ...], place: tuple[int, int, int], c: Any, found: list, stream: int) -> Any:
-        """Launch the product of a device in a turn; ``c`` are the sums that it has received. Return its sums."""
-        a, b = xs
-        rank, turn, half = place
-        ranks = len(found)
-        keeper = (rank - 1 - turn) % ranks
-        first, behind = self.halves[keeper][half]
+    def rows(self, rank: int, turn: int, piece: int) -> tuple[int, tuple[int, int]]:
+        """Return who keeps the rows of a piece, and where they lie among the keeper's."""
+        keeper = (rank - 1 - turn) % len(self.pieces)
+        return keeper, self.pieces[keeper][piece]
+
+    def multiply(self, xs: tuple[Sharded, ...], place: tuple[int, int, int], found: list, carrier: Any) -> Any:
+        """Launch the product of a device in a turn; return its sums."""
+        (a, b), (rank, turn, piece) = xs, place
+        keeper, (first, behind) = self.rows(*place)
         start = self.starts[keeper]
         rows = a.parts[rank][start + first : start + behind]
-        if turn < ranks - 1:
-            return matmul(rows, b.parts[rank], c, stream=stream, **self.sums)
-        return matmul(rows, b.parts[rank], c, out=found[rank][first:behind], stream=stream, **self.last)
+        c = carrier.received(*place) if turn else None
+        out = carrier.target(*place) if turn < len(found) - 1 else found[rank][first:behind]
+        return matmul(rows, b.parts[rank], c, out=out, stream=carrier.stream(piece, rank), **self.options)
 
 
 class ByKernels:
     """Sends sums to the next device by launches."""
 
     def __init__(self, work: Work) -> None:
-        self.work = work
+        self.work, self.parts = work, {}
 
-    def stream(self, half: int, rank: int) -> int:
-        """Return the stream on which a device multiplies a half of the rows."""
+    def stream(self, piece: int, rank: int) -> int:
+        """Return the stream on which a device multiplies a piece."""
         return self.work.streams[rank]
 
-    def carry(self, name: tuple[int, int], sums: Sharded) -> tuple:
-        """Return the sums of the device before each; ``name`` has the turn in which they are needed, and the half."""
-        return shift(sums, self.work.streams).parts
+    def target(self, rank: int, turn: int, piece: int) -> Any:
+        """Return where a device stores its sums; None for memory of its own."""
+        return None
 
-    def arrived(self, name: tuple[int, int], rank: int) -> None:
-        """Let the next launch on a device wait for what is carried."""
+    def received(self, rank: int, turn: int, piece: int) -> Any:
+        """Return the sums of the device before this one."""
+        return self.parts[piece][rank]
+
+    def carry(self, turn: int, piece: int, sums: list) -> None:
+        """Send the sums of all devices."""
+        group = self.work.memory  # placeholder
+        self.parts[piece] = shift(Sharded.of_results(self.work._group, sums, 0), self.work.streams).parts
 
     def end(self) -> None:
         """Let later work on all devices wait for all that this has begun."""
 
 
-class ByCopies(ByKernels):
-    """Sends sums to the next device by copy engines. The halves are multiplied on different streams, so that blocks of
-    one take the multiprocessors that those of the other have left."""
+class ByStores(ByKernels):
+    """Products store their sums in the memory of the next device."""
 
-    def __init__(self, engine: CopyEngine, work: Work) -> None:
+    def __init__(self, plan: RingPlan, a: Sharded, engine: CopyEngine, work: Work) -> None:
         super().__init__(work)
-        self.engine, self.turn = engine, 0
-        self.held: list = []  # until later work waits for all copies: its memory could be used again before
+        self.engine, size = engine, len(work.streams)
+        self.rooms, self.views = [], []
         for rank, stream in enumerate(work.streams):
             work.at(rank)
+            rooms, views = {}, {}
+            for turn in range(size - 1):
+                for piece in range(RING_PIECES):
+                    _, (first, behind) = plan.rows((rank - 1) % size, turn, piece)
+                    shape = (behind - first, plan.columns)
+                    room = _maker(a.parts[rank], shape, plan.dtype, a.views[rank].device)(stream, work.explicit)
+                    rooms[turn + 1, piece] = room
+                    sender = a.views[rank - 1].device
+                    views[turn, piece] = DeviceArray(arrays.adapter(room).address(room), shape, plan.dtype, sender, room)
+            self.rooms.append(rooms)
+            self.views.append(views)
             engine.record(("ready", rank), stream)
-            engine.wait(("ready", rank), engine.kernels[rank])
+            if RING_STREAMS > 1:
+                engine.wait(("ready", rank), engine.kernels[rank])
+        for rank, stream in enumerate(work.streams):
+            work.at(rank)
+            engine.wait(("ready", (rank + 1) % size), stream)
+            if RING_STREAMS > 1:
+                engine.wait(("ready", (rank + 1) % size), engine.kernels[rank])
 
-    def stream(self, half: int, rank: int) -> int:
-        return self.engine.kernels[rank] if half else self.work.streams[rank]
+    def stream(self, piece: int, rank: int) -> int:
+        return self.engine.kernels[rank] if piece % RING_STREAMS else self.work.streams[rank]
 
-    def carry(self, name: tuple[int, int], sums: Sharded) -> tuple:
-        engine, received = self.engine, []  # type: CopyEngine, list
-        self.held += [sums, received]
-        self.turn, half = name
-        for rank, view in enumerate(sums.views):
+    def target(self, rank: int, turn: int, piece: int) -> Any:
+        return self.views[(rank + 1) % len(self.views)][turn, piece]
+
+    def received(self, rank: int, turn: int, piece: int) -> Any:
+        self.engine.wait(("sums", (rank - 1) % len(self.views), turn - 1, piece), self.stream(piece, rank))
+        return self.rooms[rank][turn, piece]
+
+    def carry(self, turn: int, piece: int, sums: list) -> None:
+        for rank in range(len(sums)):
             self.work.at(rank)
-            before, stream = sums.views[rank - 1], self.stream(half, rank)
-            received.append(_maker(sums.parts[rank], before.shape, before.dtype, view.device)(stream, True))
-            engine.record(("sums", rank, *name), stream)
-        for rank, target in enumerate(received):
-            self.work.at(rank)
-            for sender in (rank, (rank - 1) % len(received)):  # its memory is there, and the sums are
-                engine.wait(("sums", sender, *name), engine.copies[rank])
-            view = sums.views[rank - 1]
-            engine.copy(rank, arrays.adapter(target).address(target), view.ptr, view.size * view.dtype.size)
-            engine.record(("carried", rank, *name), engine.copies[rank])
-        return tuple(received)
-
-    def arrived(self, name: tuple[int, int], rank: int) -> None:
-        if name[0]:
-            self.engine.wait(("carried", rank, *name), self.stream(name[1], rank))
+            self.engine.record(("sums", rank, turn, piece), self.stream(piece, rank))
 
     def end(self) -> None:
-        engine, ranks = self.engine, len(self.work.streams)
+        if RING_STREAMS < 2:
+            return
         for rank, stream in enumerate(self.work.streams):
             self.work.at(rank)
-            # memory of sums may be used again
-            engine.wait(("carried", (rank + 1) % ranks, self.turn, HALVES - 1), engine.kernels[rank])
-            engine.record(("done", rank), engine.kernels[rank])
-            engine.wait(("done", rank), stream)
+            self.engine.record(("done", rank), self.engine.kernels[rank])
+            self.engine.wait(("done", rank), stream)
+
+
+def cuts(n: int, pieces: int) -> list[tuple[int, int]]:
+    """Cut ``n`` rows into pieces."""
+    return [(n * i // pieces, n * (i + 1) // pieces) for i in range(pieces)]
 
 
 def _others(rank: int, size: int) -> list[int]:

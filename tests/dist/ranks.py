@@ -1,6 +1,6 @@
 """A program for the ranks of a group: every kind of call agrees with NumPy. ``python -m tests.dist.ranks torch`` (or
-``mpi``) runs it in a process that torchrun (mpirun) has started; tests run it in threads, and in processes with pipes
-between them."""
+``mpi``, ``nccl``) runs it in a process that torchrun (mpirun, torchrun) has started; tests run it in threads, and in
+processes with pipes between them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import cutesync as cs
 from cutesync.dist import Group, Sharded
 from cutesync.dist.communicators import Communicator
+from cutesync.runtime import device
 
 
 def shards(group: Group, x: np.ndarray, axis: int = 0, first: int | None = None) -> Sharded:
@@ -108,15 +109,32 @@ def in_processes(size: int) -> list:
     return sorted(found, key=str)
 
 
+def nccl_communicator():
+    """A Communicator of nccl4py for the processes of torchrun: rank 0 makes its identifier, gloo brings it to the others."""
+    import nccl.core
+    import torch.distributed
+
+    torch.distributed.init_process_group("gloo")
+    rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    device.using(rank).__enter__()
+    identifier = [bytes(nccl.core.get_unique_id()) if rank == 0 else None]
+    torch.distributed.broadcast_object_list(identifier)
+    return nccl.core.Communicator.init(size, rank, nccl.core.UniqueId.from_bytes(identifier[0]))
+
+
 def main(how: str) -> None:
     if how == "mpi":
         from mpi4py import MPI
 
         group = Group.from_mpi(MPI.COMM_WORLD)
+    elif how == "nccl":
+        group = Group.from_nccl(nccl_communicator())
     else:
         import torch.distributed
 
         torch.distributed.init_process_group("gloo")
+        if torch.cuda.is_available():
+            torch.cuda.set_device(torch.distributed.get_rank())
         group = Group.from_torch()
     families(group)
     exchanges(group)
