@@ -151,7 +151,7 @@ class RingPlan:
                 work.at(rank)
                 found.append(empty(streams[rank], explicit))
             engine = group.copy_engine(streams)
-            carrier: Any = ByKernels(work) if engine is None else ByStores(self, xs[0], engine, work)
+            carrier: Any = ByKernels(work) if engine is None else (ByCopies if os.environ.get('CS_RING') == 'copies' else ByStores)(self, xs[0], engine, work)
             for turn in range(group.size):
                 for piece in range(RING_PIECES):
                     sums = []
@@ -257,6 +257,32 @@ class ByStores(ByKernels):
             self.work.at(rank)
             self.engine.record(("done", rank), self.engine.kernels[rank])
             self.engine.wait(("done", rank), stream)
+
+
+class ByCopies(ByStores):
+    """Copy engines bring the sums."""
+
+    def target(self, rank: int, turn: int, piece: int) -> Any:
+        return None
+
+    def received(self, rank: int, turn: int, piece: int) -> Any:
+        self.engine.wait(("carried", rank, turn, piece), self.stream(piece, rank))
+        return self.rooms[rank][turn, piece]
+
+    def carry(self, turn: int, piece: int, sums: list) -> None:
+        engine, size = self.engine, len(sums)
+        self.held = getattr(self, "held", [])
+        self.held.append(sums)
+        for rank, y in enumerate(sums):
+            to = (rank + 1) % size
+            self.work.at(rank)
+            engine.record(("sums", rank, turn, piece), self.stream(piece, rank))
+            self.work.at(to)
+            engine.wait(("sums", rank, turn, piece), engine.copies[to])
+            room = self.rooms[to][turn + 1, piece]
+            nbytes = room.numel() * room.element_size() if hasattr(room, "numel") else room.nbytes
+            engine.copy(to, arrays.adapter(room).address(room), arrays.adapter(y).address(y), nbytes)
+            engine.record(("carried", to, turn + 1, piece), engine.copies[to])
 
 
 def cuts(n: int, pieces: int) -> list[tuple[int, int]]:
