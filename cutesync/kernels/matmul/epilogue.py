@@ -10,6 +10,9 @@ it, before it is rounded. Each thread keeps the latter in a register. At the end
 its lanes and counts it in by an atomic maximum. A maximum does not depend on the order, so it is the same in every run.
 The magnitudes are compared as the bits of float32, which are in the same order; NaN is above all.
 
+The part of C that a warpgroup will read is brought into the L2 while its tile is multiplied, and read two elements at a
+time where their addresses allow it (``TermsSpec.paired``).
+
 A deferred epilogue (``DeferredStore``) keeps the finished elements of a tile, which take as many registers
 as their accumulators or half as many, and stores the sub-tiles later.
 """
@@ -62,6 +65,18 @@ class Epilogue:
         self.across = config.tile[1] // self.columns
         self.sub_tiles = config.rows // 64 * self.across
         self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a sub-tile
+
+    @cute.jit
+    def prefetch_c(self, tile: Tile, to: Outlet):
+        """Bring this warpgroup's part of C into the L2: the rows of a tile that begin on 16 bytes."""
+        (tile_m, tile_n), size, operands = self.config.tile, self.terms.c.size, to.operands
+        row, column = tile.m * tile_m + to.half * self.config.rows + to.thread, tile.n * tile_n
+        place = Int64(tile.item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column)
+        first = (operands.c + place).toint()
+        count = cutlass.min(Int32(tile_n), to.shape[1] - column) * size // 16 * 16
+        inside = (to.thread < self.config.rows) & (row < to.shape[0]) & (count > 0)
+        if inside & (operands.c_column == 1) & ((first & 15) == 0):
+            cute.arch.inline_ptx("cp.async.bulk.prefetch.L2.global [{$r0}], {$r1};", read_only_args=[first, count])
 
     @cute.jit
     def store_tile(self, accumulators, tile: Tile, to: Outlet, stored: Int32):
@@ -127,6 +142,12 @@ class Epilogue:
             if to.thread % 32 == 0:
                 cute.arch.atomic_max(to.operands.more.amax, largest, sem="relaxed", scope="gpu")
 
+    def elements_of_c(self, pointer, place) -> list:
+        """One element of C as float32, or two (``TermsSpec.paired``)."""
+        if self.terms.paired:
+            return two_elements(pointer, place)
+        return [loaded(pointer, place, self.terms.c) if self.terms.gated else element(pointer, place)]
+
     def magnitude(self):
         """The register for the largest magnitude that a thread has seen, or None."""
         if not self.terms.amax:
@@ -152,7 +173,7 @@ class Epilogue:
                 shared[name, of] = element(getattr(operands, name), place)
             return shared[name, of]
 
-        args = bound(operands.args, terms.args)
+        args, c = bound(operands.args, terms.args), []
         for i in range(len(values)):
             row = cutlass.min(corner[0] + where[i][0], rows - 1)
             column = cutlass.min(corner[1] + where[i][1], columns - 1)
@@ -166,15 +187,14 @@ class Epilogue:
                 value = value * operands.alpha
             gate = []
             if terms.c is not None:
-                place = (
-                    Int64(tile.item) * operands.c_batch
-                    + Int64(row) * operands.c_row
-                    + Int64(column) * operands.c_column
-                )
+                if i % 2 == 0 or not terms.paired:
+                    column_c = cutlass.min(column, columns - 2) if terms.paired else column
+                    row_c = Int64(tile.item) * operands.c_batch + Int64(row) * operands.c_row
+                    c = self.elements_of_c(operands.c, row_c + Int64(column_c) * operands.c_column)
                 if terms.gated:
-                    gate = [loaded(operands.c, place, terms.c)]
+                    gate = [c[i % len(c)]]
                 else:
-                    value = value + operands.beta * element(operands.c, place)
+                    value = value + operands.beta * c[i % len(c)]
             if terms.bias:
                 of, place = (by_row, row) if terms.bias == "row" else (by_column, column)
                 value = value + term("bias", of, Int64(place) * operands.step[0] if terms.stepped else place)
@@ -190,6 +210,15 @@ class Epilogue:
 def element(pointer, place):
     """One element as float32."""
     return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)
+
+
+def two_elements(pointer, place) -> list:
+    """Two neighbouring elements, loaded together, as float32."""
+    kind = pointer.dtype
+    at = cute.make_ptr(kind, (pointer + place).toint(), cute.AddressSpace.gmem, assumed_align=kind.width // 4)
+    pair = cute.make_rmem_tensor((2,), kind)
+    cute.autovec_copy(cute.make_tensor(at, cute.make_layout((2,))), pair)
+    return [pair[0].to(Float32), pair[1].to(Float32)]
 
 
 # --- what becomes of a tile, one class a way of finishing it ----------------------------------------------------------

@@ -302,6 +302,8 @@ class Matmul:
         cute.arch.griddepcontrol_wait()
         while unit < units:
             self.schedule.begin(turn, to.group)
+            if cutlass.const_expr(self.epilogue.terms.c is not None):
+                self.epilogue.prefetch_c(work.place(unit, rank).tile, to)
             accumulators, stage, last, progress = self.mainloop.run(inputs, stage, k_tiles, progress, to)
             self.schedule.end(unit + step < units, to.group)
             place = work.place(unit, rank)

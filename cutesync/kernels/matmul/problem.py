@@ -233,7 +233,7 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
             strides_d,
             elements,
             product.out.dtype,
-            _stored(terms, by_tma, pre_by_tma if product.pre else True, columns),
+            _stored(terms, by_tma, pre_by_tma if product.pre else True, columns, _pairs(c, strides_c, offsets[3])),
             product.promoted,
             product.split,
             product.a.device,
@@ -245,8 +245,15 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
 
 
 @once_per_terms
-def _stored(terms: TermsSpec, by_tma: bool, pre_by_tma: bool, by_columns: bool) -> TermsSpec:
-    return replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma, by_columns=by_columns)
+def _stored(terms: TermsSpec, by_tma: bool, pre_by_tma: bool, by_columns: bool, pairs: bool) -> TermsSpec:
+    paired = pairs and terms.c is not None and terms.c.kind == "f" and terms.c.size in (2, 4)
+    return replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma, by_columns=by_columns, paired=paired)
+
+
+def _pairs(c: Matrices, strides: tuple[int, ...], offset: int) -> bool:
+    """Whether each row of C has an even number of elements, one behind the other from a multiple of two elements."""
+    row, column, item = strides
+    return column == 1 and not any(n % 2 for n in (row, item, c.shape[1])) and (c.address + offset) % (2 * c.size) == 0
 
 
 # --- batches -------------------------------------------------------------------------------------------------------

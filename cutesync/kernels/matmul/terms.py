@@ -26,7 +26,8 @@ class TermsSpec:
     ``gated``: C is not added, but its element is the activation's second value. ``pre`` is the type of the second
     result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
     the results before they are rounded is a result, too. ``args`` follow the values that an activation takes.
-    ``stepped``: elements of the bias are not neighbours in memory."""
+    ``stepped``: elements of the bias are not neighbours in memory. ``paired``: rows of C are contiguous, have an even
+    number of elements, and begin where two of them can be loaded together."""
 
     scaled: bool = False
     c: DType | None = None
@@ -43,6 +44,7 @@ class TermsSpec:
     by_columns: bool = False
     args: tuple[Argument, ...] = ()
     stepped: bool = False
+    paired: bool = False
 
     @property
     def plain(self) -> bool:
@@ -86,6 +88,7 @@ class TermsSpec:
             self.amax,
             self.by_columns,
             self.stepped,
+            self.paired,
             *((argument.dtype.name, argument.in_memory) for argument in self.args),
         )
 
