@@ -16,7 +16,7 @@ from ..runtime.copy_engine import CopyEngine
 from .communicators import Communicator, MpiCommunicator, NcclCommunicator, TorchCommunicator
 from .exchange import AllReduce
 from .memory import MAX_RANKS, SymmetricMemory
-from .recorder import allocator, observer
+from .recorder import allocator
 from .repeat import Prepared
 from .sharded import Sharded, Signature, axis_number
 from .team import Team, own_device
@@ -217,9 +217,6 @@ class Group:
             return None
         if self._engine is None:
             self._engine = self.place.copy_engine(self.ordinals)
-        recorder = observer()
-        if self._engine is not None and recorder is not None:
-            recorder.whole = False
         return self._engine
 
     def hosts(self, copy: Callable[[int], np.ndarray]) -> list[np.ndarray]:

@@ -1,12 +1,12 @@
-"""Large products in pieces, so that copies between devices run beside them.
+"""Large products, made in pieces, so that copies between devices run beside them.
 
 All-gather and product (rows of A by columns of B): each device multiplies its own rows of A while copy engines bring it
-those of the others, then these, a launch for the rows of each rank.
+those of the others, then these, a piece at a time.
 
 Product and reduce-scatter (A and B sharded along K): a ring. The rows of the result that device ``d`` keeps begin on
 device ``d + 1``, which sends its sums to ``d + 2``; each device adds its product to what it has received (as C of the
-product, in float32), and ``d`` is the last and rounds. So the order of the sum follows from the number of devices, and
-the bits are equal in every run. The rows are cut in two halves: one is sent while the other is multiplied.
+product), and ``d`` is the last. Sums cross in the type of the result: the order of additions and roundings follows from
+the number of devices, and the bits are equal in every run. One piece of the rows is sent while the next is multiplied.
 
 Copies are those of copy engines where one process has all GPUs and no graph is captured; events order them. Otherwise
 they are launches of ``pull_kernel`` between the same products, with the same bits.
@@ -14,6 +14,7 @@ they are launches of ``pull_kernel`` between the same products, with the same bi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -21,8 +22,7 @@ from ..dtypes import DType
 from ..kernels.matmul import matmul
 from ..kernels.matmul.call import Arguments, MatmulSpec
 from ..runtime import arrays
-from ..runtime.copy_engine import CopyEngine
-from ..runtime.device_array import DeviceArray
+from .beside import CALL, COPIES, KERNELS, Beside
 from .parts import Results, part_of
 from .recorder import allocator
 from .reshard import shift
@@ -30,7 +30,6 @@ from .sharded import Sharded
 from .work import Work
 
 MIN_PIECE = 1 << 34  # multiplications and additions of a piece: 23 us of an H200, in which it copies 8 MB
-import os
 RING_PIECES = int(os.environ.get("CS_RING_PIECES", 2))
 RING_STREAMS = int(os.environ.get("CS_RING_STREAMS", 1))
 GATHER_PIECES = int(os.environ.get("CS_GATHER_PIECES", 2))
@@ -64,6 +63,7 @@ class GatherPlan:
     def __init__(self, call: Callable, arguments: tuple, spec: MatmulSpec, xs: tuple[Sharded, Sharded]) -> None:
         a, b = xs
         self.call, self.arguments, self.results = call, arguments, Results(1, b.lengths)
+        self.pieces = [[(start + i, start + j) for i, j in cuts(n, GATHER_PIECES)] for start, n in zip(a.offsets, a.lengths)]
         self.rows = [slice(*pair) for pair in zip(a.offsets, a.offsets[1:])]
         self.like = [
             (_maker(part, (a.shape[0], n), spec.dtype, view.device), _maker(part, a.shape, a.dtype, view.device))
@@ -78,55 +78,54 @@ class GatherPlan:
             for rank, (empty, _) in enumerate(self.like):
                 work.at(rank)
                 found.append(part_of(outs, rank) if outs else empty(streams[rank], explicit))
-            engine = group.copy_engine(streams)
-            if engine is None:
+            beside = Beside.of(work, group)
+            if beside is None:
                 wholes = xs[0].reshard(None, stream=streams if explicit else None).parts
                 for rank, raw in enumerate(streams):
                     work.at(rank)
                     for rows in self.rows:
                         self.multiply(wholes[rank][rows], xs[1].parts[rank], found[rank][rows], raw)
             else:
-                self.run_beside(engine, xs, found, work)
+                self.run_beside(beside, xs, found, work)
         return self.results.of(group, found, outs)
 
     def multiply(self, a: Any, b: Any, out: Any, stream: int) -> None:
         self.call(self.arguments, a, out, stream, (b,))
 
-    def run_beside(self, engine: CopyEngine, xs: tuple[Sharded, ...], found: list, work: Work) -> None:
+    def run_beside(self, beside: Beside, xs: tuple[Sharded, ...], found: list, work: Work) -> None:
         """Copies first, then the products of own rows, then those of the others as their rows come, on another stream:
         their blocks take the multiprocessors that the first ones leave."""
-        (a, b), at, streams, ranks = xs, work.at, work.streams, range(len(found))
+        (a, b), ranks = xs, range(len(found))
         wholes = []
         for rank, (_, empty) in enumerate(self.like):
-            at(rank)
-            wholes.append(empty(streams[rank], work.explicit))
-            engine.record(("ready", rank), streams[rank])
-        line = a.shape[1] * a.dtype.size
+            work.at(rank)
+            wholes.append(empty(work.streams[rank], work.explicit))
+            beside.record(("ready", rank), rank, CALL)
         for rank in ranks:
-            at(rank)
-            start = arrays.adapter(wholes[rank]).address(wholes[rank])
-            for ready in ranks:
-                engine.wait(("ready", ready), engine.copies[rank])
+            work.at(rank)
+            self.copy_rows(beside, a, wholes[rank], rank)
+            self.multiply(a.parts[rank], b.parts[rank], found[rank][self.rows[rank]], work.streams[rank])
+        for rank in ranks:
+            work.at(rank)
             for other in _others(rank, len(found)):
-                for piece, (first, behind) in enumerate(cuts(a.lengths[other], GATHER_PIECES)):
-                    to = start + (a.offsets[other] + first) * line
-                    engine.copy(rank, to, a.pointers[other] + first * line, (behind - first) * line)
-                    engine.record(("landed", rank, other, piece), engine.copies[rank])
-        for rank in ranks:
-            at(rank)
-            self.multiply(a.parts[rank], b.parts[rank], found[rank][self.rows[rank]], streams[rank])
-        for rank in ranks:
-            at(rank)
-            for other in _others(rank, len(found)):
-                for piece, (first, behind) in enumerate(cuts(a.lengths[other], GATHER_PIECES)):
-                    stream = engine.kernels[rank] if piece % 2 == 0 else streams[rank]
-                    engine.wait(("landed", rank, other, piece), stream)
-                    rows = slice(a.offsets[other] + first, a.offsets[other] + behind)
-                    self.multiply(wholes[rank][rows], b.parts[rank], found[rank][rows], stream)
-            engine.record(("done", rank), engine.kernels[rank])
-            engine.wait(("done", rank), streams[rank])
+                for piece, pair in enumerate(self.pieces[other]):
+                    lane, rows = (KERNELS, CALL)[piece % 2], slice(*pair)
+                    beside.wait(("landed", rank, other, piece), rank, lane)
+                    self.multiply(wholes[rank][rows], b.parts[rank], found[rank][rows], beside.stream(rank, lane))
+            beside.join(rank)
             for other in _others(rank, len(found)):  # which may write to its A again
-                engine.wait(("landed", rank, other, GATHER_PIECES - 1), streams[other])
+                beside.wait(("landed", other, rank, GATHER_PIECES - 1), rank, CALL)
+
+    def copy_rows(self, beside: Beside, a: Sharded, whole: Any, rank: int) -> None:
+        """Copy the rows of all other devices to the array of a rank, a piece at a time."""
+        line, start = a.shape[1] * a.dtype.size, arrays.adapter(whole).address(whole)
+        for other in range(a.group.size):
+            beside.wait(("ready", other), rank, COPIES)
+        for other in _others(rank, a.group.size):
+            for piece, (first, behind) in enumerate(self.pieces[other]):
+                source = a.pointers[other] + (first - a.offsets[other]) * line
+                beside.copy(rank, (start + first * line, source), (behind - first) * line)
+                beside.record(("landed", rank, other, piece), rank, COPIES)
 
 
 class RingPlan:
@@ -139,9 +138,14 @@ class RingPlan:
         lengths = a.group.lengths(a.shape[0])
         self.pieces = [cuts(n, RING_PIECES) for n in lengths]
         self.starts = [sum(lengths[:rank]) for rank in range(len(lengths))]
-        self.columns, self.dtype = b.shape[1], spec.dtype
-        self.like = [
-            _maker(part, (n, b.shape[1]), spec.dtype, view.device) for part, view, n in zip(a.parts, a.views, lengths)
+        self.line = b.shape[1] * spec.dtype.size
+        of = [(part, (a.shape[0] - n, b.shape[1]), spec.dtype, view.device) for part, view, n in zip(a.parts, a.views, lengths)]
+        self.like = [_maker(part, (n, b.shape[1]), spec.dtype, view.device) for part, view, n in zip(a.parts, a.views, lengths)]
+        before = [lengths[rank - 1] for rank in range(len(lengths))]  # kept by the rank before, which sends no such rows
+        self.sent = [_maker(*each) for each in of]
+        self.received = [
+            _maker(part, (a.shape[0] - n, b.shape[1]), spec.dtype, view.device)
+            for part, view, n in zip(a.parts, a.views, before)
         ]
 
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Sharded:
@@ -150,8 +154,8 @@ class RingPlan:
             for rank, empty in enumerate(self.like):
                 work.at(rank)
                 found.append(empty(streams[rank], explicit))
-            engine = group.copy_engine(streams)
-            carrier: Any = ByKernels(work) if engine is None else (ByCopies if os.environ.get('CS_RING') == 'copies' else ByStores)(self, xs[0], engine, work)
+            beside = Beside.of(work, group)
+            carrier: Any = ByKernels(group, work) if beside is None else ByCopies(self, beside, work)
             for turn in range(group.size):
                 for piece in range(RING_PIECES):
                     sums = []
@@ -176,16 +180,17 @@ class RingPlan:
         rows = a.parts[rank][start + first : start + behind]
         c = carrier.received(*place) if turn else None
         out = carrier.target(*place) if turn < len(found) - 1 else found[rank][first:behind]
-        return matmul(rows, b.parts[rank], c, out=out, stream=carrier.stream(piece, rank), **self.options)
+        return matmul(rows, b.parts[rank], c, out=out, stream=carrier.stream(rank, piece), **self.options)
 
 
 class ByKernels:
     """Sends sums to the next device by launches."""
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.parts = work, {}
+    def __init__(self, group: Any, work: Work) -> None:
+        self.group, self.work = group, work
+        self.parts: dict[int, tuple] = {}
 
-    def stream(self, piece: int, rank: int) -> int:
+    def stream(self, rank: int, piece: int) -> int:
         """Return the stream on which a device multiplies a piece."""
         return self.work.streams[rank]
 
@@ -199,90 +204,74 @@ class ByKernels:
 
     def carry(self, turn: int, piece: int, sums: list) -> None:
         """Send the sums of all devices."""
-        group = self.work.memory  # placeholder
-        self.parts[piece] = shift(Sharded.of_results(self.work._group, sums, 0), self.work.streams).parts
+        self.parts[piece] = shift(Sharded.of_results(self.group, sums, 0), self.work.streams).parts
 
     def end(self) -> None:
         """Let later work on all devices wait for all that this has begun."""
 
 
-class ByStores(ByKernels):
-    """Products store their sums in the memory of the next device."""
+class ByCopies:
+    """Sends sums to the next device by copy engines. Each device has the memory of all that it sends and receives, a
+    piece behind the other."""
 
-    def __init__(self, plan: RingPlan, a: Sharded, engine: CopyEngine, work: Work) -> None:
-        super().__init__(work)
-        self.engine, size = engine, len(work.streams)
-        self.rooms, self.views = [], []
+    def __init__(self, plan: RingPlan, beside: Beside, work: Work) -> None:
+        self.plan, self.beside, self.work = plan, beside, work
+        self.sends: list[Any] = []
+        self.receives: list[Any] = []
         for rank, stream in enumerate(work.streams):
             work.at(rank)
-            rooms, views = {}, {}
-            for turn in range(size - 1):
-                for piece in range(RING_PIECES):
-                    _, (first, behind) = plan.rows((rank - 1) % size, turn, piece)
-                    shape = (behind - first, plan.columns)
-                    room = _maker(a.parts[rank], shape, plan.dtype, a.views[rank].device)(stream, work.explicit)
-                    rooms[turn + 1, piece] = room
-                    sender = a.views[rank - 1].device
-                    views[turn, piece] = DeviceArray(arrays.adapter(room).address(room), shape, plan.dtype, sender, room)
-            self.rooms.append(rooms)
-            self.views.append(views)
-            engine.record(("ready", rank), stream)
-            if RING_STREAMS > 1:
-                engine.wait(("ready", rank), engine.kernels[rank])
-        for rank, stream in enumerate(work.streams):
-            work.at(rank)
-            engine.wait(("ready", (rank + 1) % size), stream)
-            if RING_STREAMS > 1:
-                engine.wait(("ready", (rank + 1) % size), engine.kernels[rank])
+            self.sends.append(plan.sent[rank](stream, work.explicit))
+            self.receives.append(plan.received[rank](stream, work.explicit))
+            beside.record(("ready", rank), rank, CALL)
+            for lane in (COPIES, KERNELS)[:RING_STREAMS]:
+                beside.wait(("ready", rank), rank, lane)
 
-    def stream(self, piece: int, rank: int) -> int:
-        return self.engine.kernels[rank] if piece % RING_STREAMS else self.work.streams[rank]
+    def stream(self, rank: int, piece: int) -> int:
+        return self.beside.stream(rank, self.lane(piece))
+
+    def lane(self, piece: int) -> str:
+        return KERNELS if piece % RING_STREAMS else CALL
+
+    def span(self, rank: int, turn: int, piece: int) -> slice:
+        """Return where the rows that a device sends lie in its memory for such rows, and in that of the next one."""
+        start, pieces = 0, self.plan.pieces
+        for earlier in range(turn):
+            keeper, _ = self.plan.rows(rank, earlier, 0)
+            start += pieces[keeper][-1][1]
+        _, (first, behind) = self.plan.rows(rank, turn, piece)
+        return slice(start + first, start + behind)
 
     def target(self, rank: int, turn: int, piece: int) -> Any:
-        return self.views[(rank + 1) % len(self.views)][turn, piece]
+        return self.sends[rank][self.span(rank, turn, piece)]
 
     def received(self, rank: int, turn: int, piece: int) -> Any:
-        self.engine.wait(("sums", (rank - 1) % len(self.views), turn - 1, piece), self.stream(piece, rank))
-        return self.rooms[rank][turn, piece]
+        before = (rank - 1) % len(self.sends)
+        self.beside.wait(("carried", rank, turn, piece), rank, self.lane(piece))
+        return self.receives[rank][self.span(before, turn - 1, piece)]
 
     def carry(self, turn: int, piece: int, sums: list) -> None:
+        beside, line = self.beside, self.plan.line
         for rank in range(len(sums)):
             self.work.at(rank)
-            self.engine.record(("sums", rank, turn, piece), self.stream(piece, rank))
+            beside.record(("sums", rank, turn, piece), rank, self.lane(piece))
+        for rank in range(len(sums)):
+            self.work.at(rank)
+            before = (rank - 1) % len(sums)
+            beside.wait(("sums", before, turn, piece), rank, COPIES)
+            rows = self.span(before, turn, piece)
+            places = (arrays.adapter(y).address(y) + rows.start * line for y in (self.receives[rank], self.sends[before]))
+            beside.copy(rank, tuple(places), (rows.stop - rows.start) * line)
+            beside.record(("carried", rank, turn + 1, piece), rank, COPIES)
 
     def end(self) -> None:
-        if RING_STREAMS < 2:
-            return
-        for rank, stream in enumerate(self.work.streams):
+        """The last copy out of a device's memory has been made before it may be used again."""
+        turn = len(self.sends) - 1
+        for rank in range(len(self.sends)):
             self.work.at(rank)
-            self.engine.record(("done", rank), self.engine.kernels[rank])
-            self.engine.wait(("done", rank), stream)
-
-
-class ByCopies(ByStores):
-    """Copy engines bring the sums."""
-
-    def target(self, rank: int, turn: int, piece: int) -> Any:
-        return None
-
-    def received(self, rank: int, turn: int, piece: int) -> Any:
-        self.engine.wait(("carried", rank, turn, piece), self.stream(piece, rank))
-        return self.rooms[rank][turn, piece]
-
-    def carry(self, turn: int, piece: int, sums: list) -> None:
-        engine, size = self.engine, len(sums)
-        self.held = getattr(self, "held", [])
-        self.held.append(sums)
-        for rank, y in enumerate(sums):
-            to = (rank + 1) % size
-            self.work.at(rank)
-            engine.record(("sums", rank, turn, piece), self.stream(piece, rank))
-            self.work.at(to)
-            engine.wait(("sums", rank, turn, piece), engine.copies[to])
-            room = self.rooms[to][turn + 1, piece]
-            nbytes = room.numel() * room.element_size() if hasattr(room, "numel") else room.nbytes
-            engine.copy(to, arrays.adapter(room).address(room), arrays.adapter(y).address(y), nbytes)
-            engine.record(("carried", to, turn + 1, piece), engine.copies[to])
+            after = (rank + 1) % len(self.sends)
+            self.beside.wait(("carried", after, turn, RING_PIECES - 1), rank, CALL)
+            if RING_STREAMS > 1:
+                self.beside.join(rank)
 
 
 def cuts(n: int, pieces: int) -> list[tuple[int, int]]:

@@ -1,8 +1,7 @@
 """What a call on Sharded arrays does on each device: the arrays that it makes, and its launches.
 
 An address is recorded as the array in which it lies, and its distance from that array's own. Calls in which an address
-lies in no array are not recorded, nor are those whose arrays overlap in part, and those that do something else than
-launches (copies by copy engines).
+lies in no array are not recorded, nor are those whose arrays overlap in part.
 """
 
 from __future__ import annotations
@@ -71,6 +70,7 @@ class Recorder:
         self.group, self.streams = group, streams
         self.rank, self.numbers = 0, CURRENT.numbers
         self.views, self.given = given, len(given)
+        self.kernels: Sequence[int] = ()  # streams beside those of the call
         self.made: list[Any] = []  # held, so that no two lie at the same addresses
         self.events: list[tuple] = []
         self.same, self.whole = _alike(given)
@@ -111,9 +111,15 @@ class Recorder:
         self.whole = self.whole and not _overlaps(view, self.views)
         self.views.append(view)
 
+    def beside(self, kernels: Sequence[int]) -> None:
+        """Take launches on other streams, too, one a device; the call lets its own streams wait for them at its end."""
+        self.kernels = kernels
+
     def launch(self, run: Run, addresses: Sequence[int], stream: int) -> None:
         """Add a launch on the current device."""
-        self.whole = self.whole and stream == self.streams[self.rank]
+        if stream != self.streams[self.rank]:
+            self.whole = self.whole and stream in self.kernels[self.rank : self.rank + 1]
+            run = _on(run, stream)
         self.events.append((self.rank, run, None, [self._place(address) for address in addresses]))
 
     def _place(self, address: int) -> Any:
@@ -146,6 +152,11 @@ def _alike(views: list[View]) -> tuple[list[tuple[int, int]], bool]:
 def _overlaps(view: View, others: list[View]) -> bool:
     start, stop = view.span
     return any(start < last and first < stop for first, last in (other.span for other in others))
+
+
+def _on(run: Run, stream: int) -> Run:
+    """Return a run that is always on this stream."""
+    return lambda addresses, _: run(addresses, stream)
 
 
 def _with_numbers(run: Run, numbers: tuple) -> Run:

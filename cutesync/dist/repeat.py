@@ -263,9 +263,11 @@ class _Text:
         return number not in self._kept and view.nbytes <= _HELD
 
     def _needed_no_more(self, array: int) -> str:
-        """Return the name of an array after the last launch that uses it; none of one that is needed still."""
+        """Return the name of an array after the last launch that uses it; none of one that is needed still: other
+        streams than the call's use arrays until the call lets its own wait for them."""
         number = array - self.recorder.given
-        return "" if number < 0 or number in self._kept or self._is_held(array) else f"y{number}"
+        needed = number < 0 or number in self._kept or self._is_held(array) or self.recorder.kernels
+        return "" if needed else f"y{number}"
 
     def _address(self, place: Any) -> str:
         """Return an address of a launch."""
