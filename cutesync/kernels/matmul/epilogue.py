@@ -10,8 +10,8 @@ it, before it is rounded. Each thread keeps the latter in a register. At the end
 its lanes and counts it in by an atomic maximum. A maximum does not depend on the order, so it is the same in every run.
 The magnitudes are compared as the bits of float32, which are in the same order; NaN is above all.
 
-The part of C that a warpgroup will read is brought into the L2 while its tile is multiplied, and read two elements at a
-time where their addresses allow it (``TermsSpec.paired``).
+Where the registers suffice, all elements of C for a tile are loaded before its last multiplications are waited for, two
+at a time (``fetch_c``): their latency was a quarter of the time of a tile with K of 2048.
 
 A deferred epilogue (``DeferredStore``) keeps the finished elements of a tile, which take as many registers
 as their accumulators or half as many, and stores the sub-tiles later.
@@ -66,17 +66,32 @@ class Epilogue:
         self.sub_tiles = config.rows // 64 * self.across
         self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a sub-tile
 
+    @property
+    def fetches_c(self) -> bool:
+        """Whether the elements of C are loaded ahead: beside the accumulators, half as many registers."""
+        config, c = self.config, self.terms.c
+        return self.terms.paired and c.size == 2 and config.splits == 1 and not (config.promoted or config.own)
+
     @cute.jit
-    def prefetch_c(self, tile: Tile, to: Outlet):
-        """Bring this warpgroup's part of C into the L2: the rows of a tile that begin on 16 bytes."""
-        (tile_m, tile_n), size, operands = self.config.tile, self.terms.c.size, to.operands
-        row, column = tile.m * tile_m + to.half * self.config.rows + to.thread, tile.n * tile_n
-        place = Int64(tile.item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column)
-        first = (operands.c + place).toint()
-        count = cutlass.min(Int32(tile_n), to.shape[1] - column) * size // 16 * 16
-        inside = (to.thread < self.config.rows) & (row < to.shape[0]) & (count > 0)
-        if inside & (operands.c_column == 1) & ((first & 15) == 0):
-            cute.arch.inline_ptx("cp.async.bulk.prefetch.L2.global [{$r0}], {$r1};", read_only_args=[first, count])
+    def fetch_c(self, tile: Tile, to: Outlet):
+        """Load this thread's elements of C for a tile, two to a word; 0 outside the result. In 64 rows a thread has two,
+        8 apart, and in each of them two of every 8 columns."""
+        words = cute.make_rmem_tensor((self.config.accumulators // 2,), Int32)
+        operands, where, size = to.operands, self.stores[0].registers(to.thread)[0], self.terms.c.size
+        per_sub_tile = self.columns // 8 * 2  # words
+        for rows in cutlass.range_constexpr(self.config.rows // 64):
+            corner = self.corner(rows * self.across, tile, to)
+            column = corner[1] + where[1]
+            for half in cutlass.range_constexpr(2):
+                row = corner[0] + where[0] + 8 * half
+                line = Int64(tile.item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column)
+                address, left = (operands.c + line).toint(), Int32(0)
+                if row < to.shape[0]:
+                    left = to.shape[1] - column  # columns from this one on
+                for group in cutlass.range_constexpr(self.config.tile[1] // 8):
+                    at = rows * self.across * per_sub_tile + 2 * group + half
+                    words[at] = word_within(address, 8 * group, left, size)
+        return words
 
     @cute.jit
     def store_tile(self, accumulators, tile: Tile, to: Outlet, stored: Int32):
@@ -101,11 +116,10 @@ class Epilogue:
         """Keep the finished elements of this warpgroup's part of a tile in ``to.registers``, (sub_tiles * words,) of 32
         bits."""
         for index in cutlass.range_constexpr(self.sub_tiles):
-            row, column = self.corner(index, tile, to)
-            if row < to.shape[0] and column < to.shape[1]:
-                words = cute.recast_tensor(self.finished(accumulators, index, (row, column), tile, to)[0], Int32)
-                for i in cutlass.range_constexpr(self.words):
-                    to.registers[index * self.words + i] = words[i]
+            corner = self.corner(index, tile, to)  # perhaps outside the result: a branch here costs registers
+            words = cute.recast_tensor(self.finished(accumulators, index, corner, tile, to)[0], Int32)
+            for i in cutlass.range_constexpr(self.words):
+                to.registers[index * self.words + i] = words[i]
 
     @cute.jit
     def store_kept(self, index: cutlass.Constexpr, tile: Tile, to: Outlet, stored: Int32):
@@ -128,8 +142,11 @@ class Epilogue:
         """The elements of a sub-tile, for the accumulators of this thread, of each result."""
         where = self.stores[0].registers(to.thread)
         count = cute.size(where)
-        values = [accumulators[index * count + i] for i in range(count)]
-        found = self.apply_terms(values, where, corner, tile, to)
+        values, fetched = [accumulators[index * count + i] for i in range(count)], None
+        if to.fetched is not None:
+            elements = cute.recast_tensor(to.fetched, self.terms.c.cutlass)
+            fetched = [elements[index * count + i].to(Float32) for i in range(count)]
+        found = self.apply_terms((values, fetched), where, corner, tile, to)
         return [converted(of, where.shape, store.result) for of, store in zip(found, self.stores)]
 
     @cute.jit
@@ -142,11 +159,11 @@ class Epilogue:
             if to.thread % 32 == 0:
                 cute.arch.atomic_max(to.operands.more.amax, largest, sem="relaxed", scope="gpu")
 
-    def elements_of_c(self, pointer, place) -> list:
-        """One element of C as float32, or two (``TermsSpec.paired``)."""
-        if self.terms.paired:
-            return two_elements(pointer, place)
-        return [loaded(pointer, place, self.terms.c) if self.terms.gated else element(pointer, place)]
+    def element_of_c(self, at: tuple, tile: Tile, operands):
+        """An element of C as float32."""
+        item, row, column = (Int64(i) for i in (tile.item, *at))
+        place = item * operands.c_batch + row * operands.c_row + column * operands.c_column
+        return loaded(operands.c, place, self.terms.c) if self.terms.gated else element(operands.c, place)
 
     def magnitude(self):
         """The register for the largest magnitude that a thread has seen, or None."""
@@ -156,12 +173,12 @@ class Epilogue:
         largest[0] = Int32(0)
         return largest
 
-    def apply_terms(self, values, where, corner, tile: Tile, to: Outlet):
-        """For the accumulators of a sub-tile: what is after the activation, and what is before it, in float32; or the
+    def apply_terms(self, given: tuple, where, corner, tile: Tile, to: Outlet):
+        """For the accumulators of a sub-tile, and its elements of C if they have been fetched: what is after the activation, and what is before it, in float32; or the
         accumulators as they are where there is nothing to do. ``where`` are their places in the sub-tile. Terms outside
         the result are read at its edge, and what they give is not stored. The edge lies in the same sub-tile, so C may
         be the result itself."""
-        terms, operands, (rows, columns) = self.terms, to.operands, to.shape[:2]
+        (values, fetched), terms, operands, (rows, columns) = given, self.terms, to.operands, to.shape[:2]
         if terms.plain and self.result.is_float == values[0].dtype.is_float:
             return values, values
         shared: dict[tuple, Any] = {}  # what neighbours share: a thread has 2 columns by 2 rows by groups of 8 columns
@@ -173,7 +190,7 @@ class Epilogue:
                 shared[name, of] = element(getattr(operands, name), place)
             return shared[name, of]
 
-        args, c = bound(operands.args, terms.args), []
+        args = bound(operands.args, terms.args)
         for i in range(len(values)):
             row = cutlass.min(corner[0] + where[i][0], rows - 1)
             column = cutlass.min(corner[1] + where[i][1], columns - 1)
@@ -187,14 +204,11 @@ class Epilogue:
                 value = value * operands.alpha
             gate = []
             if terms.c is not None:
-                if i % 2 == 0 or not terms.paired:
-                    column_c = cutlass.min(column, columns - 2) if terms.paired else column
-                    row_c = Int64(tile.item) * operands.c_batch + Int64(row) * operands.c_row
-                    c = self.elements_of_c(operands.c, row_c + Int64(column_c) * operands.c_column)
+                c = self.element_of_c((row, column), tile, operands) if fetched is None else fetched[i]
                 if terms.gated:
-                    gate = [c[i % len(c)]]
+                    gate = [c]
                 else:
-                    value = value + operands.beta * c[i % len(c)]
+                    value = value + operands.beta * c
             if terms.bias:
                 of, place = (by_row, row) if terms.bias == "row" else (by_column, column)
                 value = value + term("bias", of, Int64(place) * operands.step[0] if terms.stepped else place)
@@ -212,13 +226,15 @@ def element(pointer, place):
     return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)
 
 
-def two_elements(pointer, place) -> list:
-    """Two neighbouring elements, loaded together, as float32."""
-    kind = pointer.dtype
-    at = cute.make_ptr(kind, (pointer + place).toint(), cute.AddressSpace.gmem, assumed_align=kind.width // 4)
-    pair = cute.make_rmem_tensor((2,), kind)
-    cute.autovec_copy(cute.make_tensor(at, cute.make_layout((2,))), pair)
-    return [pair[0].to(Float32), pair[1].to(Float32)]
+
+def word_within(address, column: int, left, size: int):
+    """Two elements so many columns behind an address; 0 unless fewer than ``left``."""
+    return cute.arch.inline_ptx(
+        "{ .reg .pred inside; setp.lt.s32 inside, %d, {$r1}; mov.b32 {$w0}, 0; "
+        "@inside ld.global.b32 {$w0}, [{$r0}+%d]; }" % (column, column * size),
+        write_only_types=[Int32],
+        read_only_args=[address, left],
+    )
 
 
 # --- what becomes of a tile, one class a way of finishing it ----------------------------------------------------------

@@ -302,13 +302,13 @@ class Matmul:
         cute.arch.griddepcontrol_wait()
         while unit < units:
             self.schedule.begin(turn, to.group)
-            if cutlass.const_expr(self.epilogue.terms.c is not None):
-                self.epilogue.prefetch_c(work.place(unit, rank).tile, to)
             accumulators, stage, last, progress = self.mainloop.run(inputs, stage, k_tiles, progress, to)
             self.schedule.end(unit + step < units, to.group)
-            place = work.place(unit, rank)
+            place, of_tile = work.place(unit, rank), to
+            if cutlass.const_expr(self.epilogue.fetches_c):
+                of_tile = to._replace(fetched=self.epilogue.fetch_c(place.tile, to))
             self.mainloop.wait(inputs.ring, last)
-            progress = self.finish.complete(accumulators, place, progress, to)
+            progress = self.finish.complete(accumulators, place, progress, of_tile)
             unit, stage, turn = self.schedule.next(unit, step, stage, k_tiles, turn)
         self.finish.flush(progress, to)
         self.epilogue.drain(to)

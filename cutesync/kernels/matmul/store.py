@@ -33,10 +33,12 @@ class Target(namedtuple("Target", "atom coordinates buffers")):
     and the buffers of the block as its elements."""
 
 
-class Outlet(namedtuple("Outlet", "targets shape operands exchange registers largest group half thread")):
+class Outlet(
+    namedtuple("Outlet", "targets shape operands exchange registers largest group half thread fetched", defaults=(None,))
+):
     """What a consumer warpgroup stores with: a ``Target`` for each result, the extents (M, N, L), the operands; what
-    its way of finishing a tile allocated; a register for the largest magnitude (``TermsSpec.amax``); and which
-    warpgroup, half of a tile and thread this is."""
+    its way of finishing a tile allocated; a register for the largest magnitude (``TermsSpec.amax``); which warpgroup,
+    half of a tile and thread this is; and the elements of C for the tile, if they have been loaded."""
 
 
 class Line(namedtuple("Line", "source swizzle width address head whole rest")):
