@@ -1,5 +1,5 @@
-"""Copies by copy engines, and kernels on a second stream, beside those of a call; observed, so that the call can be made
-again from its record."""
+"""Copies by copy engines, and kernels on a second stream, beside those of a call; observed, so that the call can be
+made again from its record."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Beside:
     def copy(self, rank: int, places: tuple[int, int], size: int) -> None:
         """Copy so many bytes to a device; ``places`` are the addresses to copy to and from."""
         engine = self._engine
-        observed(lambda at, _: engine.copy(rank, *at, size))(places, self._streams[CALL][rank])
+        observed(lambda at, _: engine.copy(rank, at[0], at[1], size))(places, self._streams[CALL][rank])
 
     def join(self, rank: int) -> None:
         """Let later work of the call wait for the kernels beside it."""

@@ -14,9 +14,8 @@ they are launches of ``pull_kernel`` between the same products, with the same bi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import DType
 from ..kernels.matmul import matmul
@@ -29,10 +28,11 @@ from .reshard import shift
 from .sharded import Sharded
 from .work import Work
 
+if TYPE_CHECKING:
+    from .group import Group
+
 MIN_PIECE = 1 << 34  # multiplications and additions of a piece: 23 us of an H200, in which it copies 8 MB
-RING_PIECES = int(os.environ.get("CS_RING_PIECES", 2))
-RING_STREAMS = int(os.environ.get("CS_RING_STREAMS", 1))
-GATHER_PIECES = int(os.environ.get("CS_GATHER_PIECES", 2))
+PIECES = 2  # of the rows of one device; with 3 or 4 products of two H100 were slower, since each is launched
 OPTIONS = ("alpha", "out_dtype", "precision", "fast_accumulation", "batch_invariant", "config")
 
 
@@ -45,7 +45,7 @@ def is_ring(a: Sharded, b: Sharded, spec: MatmulSpec) -> bool:
     """Return whether a product along K is a ring."""
     if not (a.ndim == b.ndim == 2 and a.axis == 1 and a.offsets == b.offsets and a.dtype.kind == "f"):
         return False
-    return _large(a, b, a.shape[0] // (RING_PIECES * a.group.size), b.shape[1], min(a.lengths))
+    return _large(a, b, a.shape[0] // (PIECES * a.group.size), b.shape[1], min(a.lengths))
 
 
 def _given(terms: list) -> bool:
@@ -63,7 +63,7 @@ class GatherPlan:
     def __init__(self, call: Callable, arguments: tuple, spec: MatmulSpec, xs: tuple[Sharded, Sharded]) -> None:
         a, b = xs
         self.call, self.arguments, self.results = call, arguments, Results(1, b.lengths)
-        self.pieces = [[(start + i, start + j) for i, j in cuts(n, GATHER_PIECES)] for start, n in zip(a.offsets, a.lengths)]
+        self.pieces = [[(start + i, start + j) for i, j in cuts(n)] for start, n in zip(a.offsets, a.lengths)]
         self.rows = [slice(*pair) for pair in zip(a.offsets, a.offsets[1:])]
         self.like = [
             (_maker(part, (a.shape[0], n), spec.dtype, view.device), _maker(part, a.shape, a.dtype, view.device))
@@ -114,7 +114,7 @@ class GatherPlan:
                     self.multiply(wholes[rank][rows], b.parts[rank], found[rank][rows], beside.stream(rank, lane))
             beside.join(rank)
             for other in _others(rank, len(found)):  # which may write to its A again
-                beside.wait(("landed", other, rank, GATHER_PIECES - 1), rank, CALL)
+                beside.wait(("landed", other, rank, PIECES - 1), rank, CALL)
 
     def copy_rows(self, beside: Beside, a: Sharded, whole: Any, rank: int) -> None:
         """Copy the rows of all other devices to the array of a rank, a piece at a time."""
@@ -129,24 +129,28 @@ class GatherPlan:
 
 
 class RingPlan:
-    """Product and reduce-scatter. In turn ``t`` device ``r`` multiplies the rows that ``r - 1 - t`` keeps."""
+    """Product and reduce-scatter. In turn ``t`` device ``r`` multiplies the rows that ``r - 1 - t`` keeps, a piece of
+    them after the other: cut along the longer side, so that the operands are read as rarely as may be."""
 
     def __init__(self, arguments: tuple, spec: MatmulSpec, xs: tuple[Sharded, Sharded]) -> None:
         a, b = xs
         given = Arguments(*arguments)
         self.options = {name: getattr(given, name) for name in OPTIONS} | {"out_dtype": spec.dtype.name}
+        self.size, self.columns = spec.dtype.size, b.shape[1]
         lengths = a.group.lengths(a.shape[0])
-        self.pieces = [cuts(n, RING_PIECES) for n in lengths]
-        self.starts = [sum(lengths[:rank]) for rank in range(len(lengths))]
-        self.line = b.shape[1] * spec.dtype.size
-        of = [(part, (a.shape[0] - n, b.shape[1]), spec.dtype, view.device) for part, view, n in zip(a.parts, a.views, lengths)]
-        self.like = [_maker(part, (n, b.shape[1]), spec.dtype, view.device) for part, view, n in zip(a.parts, a.views, lengths)]
-        before = [lengths[rank - 1] for rank in range(len(lengths))]  # kept by the rank before, which sends no such rows
-        self.sent = [_maker(*each) for each in of]
-        self.received = [
-            _maker(part, (a.shape[0] - n, b.shape[1]), spec.dtype, view.device)
-            for part, view, n in zip(a.parts, a.views, before)
+        along_n = max(lengths) < self.columns
+        self.pieces = [
+            [((0, n), cut) for cut in cuts(self.columns)] if along_n else [(cut, (0, self.columns)) for cut in cuts(n)]
+            for n in lengths
         ]
+        self.starts = [sum(lengths[:rank]) for rank in range(len(lengths))]
+
+        def makers(shapes: list[tuple[int, ...]]) -> list[Callable]:
+            return [_maker(part, shape, spec.dtype, v.device) for part, v, shape in zip(a.parts, a.views, shapes)]
+
+        self.like = makers([(n, self.columns) for n in lengths])
+        self.sends = makers([((a.shape[0] - n) * self.columns,) for n in lengths])
+        self.receives = makers([((a.shape[0] - n) * self.columns,) for n in (lengths[-1], *lengths[:-1])])
 
     def run(self, xs: tuple[Sharded, ...], streams: tuple[int, ...], explicit: bool) -> Sharded:
         group, found = xs[0].group, []
@@ -157,7 +161,7 @@ class RingPlan:
             beside = Beside.of(work, group)
             carrier: Any = ByKernels(group, work) if beside is None else ByCopies(self, beside, work)
             for turn in range(group.size):
-                for piece in range(RING_PIECES):
+                for piece in range(PIECES):
                     sums = []
                     for rank in range(group.size):
                         work.at(rank)
@@ -167,35 +171,32 @@ class RingPlan:
             carrier.end()
         return Sharded.of_results(group, found, 0)
 
-    def rows(self, rank: int, turn: int, piece: int) -> tuple[int, tuple[int, int]]:
-        """Return who keeps the rows of a piece, and where they lie among the keeper's."""
+    def cut(self, rank: int, turn: int, piece: int) -> tuple[int, slice, slice]:
+        """Return who keeps the rows of a piece, and its rows and columns of those."""
         keeper = (rank - 1 - turn) % len(self.pieces)
-        return keeper, self.pieces[keeper][piece]
+        rows, columns = self.pieces[keeper][piece]
+        return keeper, slice(*rows), slice(*columns)
 
     def multiply(self, xs: tuple[Sharded, ...], place: tuple[int, int, int], found: list, carrier: Any) -> Any:
         """Launch the product of a device in a turn; return its sums."""
-        (a, b), (rank, turn, piece) = xs, place
-        keeper, (first, behind) = self.rows(*place)
+        (a, b), (rank, turn, _) = xs, place
+        keeper, rows, columns = self.cut(*place)
         start = self.starts[keeper]
-        rows = a.parts[rank][start + first : start + behind]
         c = carrier.received(*place) if turn else None
-        out = carrier.target(*place) if turn < len(found) - 1 else found[rank][first:behind]
-        return matmul(rows, b.parts[rank], c, out=out, stream=carrier.stream(rank, piece), **self.options)
+        out = carrier.target(*place) if turn < len(found) - 1 else found[rank][rows, columns]
+        left, right = a.parts[rank][start + rows.start : start + rows.stop], b.parts[rank][:, columns]
+        return matmul(left, right, c, out=out, stream=carrier.work.streams[rank], **self.options)
 
 
 class ByKernels:
     """Sends sums to the next device by launches."""
 
-    def __init__(self, group: Any, work: Work) -> None:
+    def __init__(self, group: Group, work: Work) -> None:
         self.group, self.work = group, work
         self.parts: dict[int, tuple] = {}
 
-    def stream(self, rank: int, piece: int) -> int:
-        """Return the stream on which a device multiplies a piece."""
-        return self.work.streams[rank]
-
     def target(self, rank: int, turn: int, piece: int) -> Any:
-        """Return where a device stores its sums; None for memory of its own."""
+        """Return where a device stores its sums; None for memory that the product makes."""
         return None
 
     def received(self, rank: int, turn: int, piece: int) -> Any:
@@ -211,8 +212,8 @@ class ByKernels:
 
 
 class ByCopies:
-    """Sends sums to the next device by copy engines. Each device has the memory of all that it sends and receives, a
-    piece behind the other."""
+    """Sends sums to the next device by copy engines. Each device has the memory of all that it sends, and of all that
+    it receives, one piece behind the other."""
 
     def __init__(self, plan: RingPlan, beside: Beside, work: Work) -> None:
         self.plan, self.beside, self.work = plan, beside, work
@@ -220,63 +221,58 @@ class ByCopies:
         self.receives: list[Any] = []
         for rank, stream in enumerate(work.streams):
             work.at(rank)
-            self.sends.append(plan.sent[rank](stream, work.explicit))
-            self.receives.append(plan.received[rank](stream, work.explicit))
+            self.sends.append(plan.sends[rank](stream, work.explicit))
+            self.receives.append(plan.receives[rank](stream, work.explicit))
             beside.record(("ready", rank), rank, CALL)
-            for lane in (COPIES, KERNELS)[:RING_STREAMS]:
-                beside.wait(("ready", rank), rank, lane)
-
-    def stream(self, rank: int, piece: int) -> int:
-        return self.beside.stream(rank, self.lane(piece))
-
-    def lane(self, piece: int) -> str:
-        return KERNELS if piece % RING_STREAMS else CALL
+            beside.wait(("ready", rank), rank, COPIES)
 
     def span(self, rank: int, turn: int, piece: int) -> slice:
-        """Return where the rows that a device sends lie in its memory for such rows, and in that of the next one."""
-        start, pieces = 0, self.plan.pieces
-        for earlier in range(turn):
-            keeper, _ = self.plan.rows(rank, earlier, 0)
-            start += pieces[keeper][-1][1]
-        _, (first, behind) = self.plan.rows(rank, turn, piece)
-        return slice(start + first, start + behind)
+        """Return where the elements that a device sends lie in its memory for these, and in that of the next one."""
+        plan, start = self.plan, 0
+        for earlier in range(turn + 1):
+            for other in range(PIECES if earlier < turn else piece + 1):
+                _, rows, columns = plan.cut(rank, earlier, other)
+                begin, start = start, start + (rows.stop - rows.start) * (columns.stop - columns.start)
+        return slice(begin, start)
 
     def target(self, rank: int, turn: int, piece: int) -> Any:
-        return self.sends[rank][self.span(rank, turn, piece)]
+        return self.matrix(self.sends[rank], (rank, turn, piece))
+
+    def matrix(self, memory: Any, place: tuple[int, int, int]) -> Any:
+        """Return the piece that a device sends, in its memory or in that of the next one."""
+        _, rows, columns = self.plan.cut(*place)
+        return memory[self.span(*place)].reshape(rows.stop - rows.start, columns.stop - columns.start)
 
     def received(self, rank: int, turn: int, piece: int) -> Any:
-        before = (rank - 1) % len(self.sends)
-        self.beside.wait(("carried", rank, turn, piece), rank, self.lane(piece))
-        return self.receives[rank][self.span(before, turn - 1, piece)]
+        self.beside.wait(("carried", rank, turn, piece), rank, CALL)
+        return self.matrix(self.receives[rank], ((rank - 1) % len(self.sends), turn - 1, piece))
 
     def carry(self, turn: int, piece: int, sums: list) -> None:
-        beside, line = self.beside, self.plan.line
+        beside, size = self.beside, self.plan.size
         for rank in range(len(sums)):
             self.work.at(rank)
-            beside.record(("sums", rank, turn, piece), rank, self.lane(piece))
+            beside.record(("sums", rank, turn, piece), rank, CALL)
         for rank in range(len(sums)):
             self.work.at(rank)
             before = (rank - 1) % len(sums)
             beside.wait(("sums", before, turn, piece), rank, COPIES)
-            rows = self.span(before, turn, piece)
-            places = (arrays.adapter(y).address(y) + rows.start * line for y in (self.receives[rank], self.sends[before]))
-            beside.copy(rank, tuple(places), (rows.stop - rows.start) * line)
+            span = self.span(before, turn, piece)
+            both = self.receives[rank], self.sends[before]
+            to, source = (arrays.adapter(y).address(y) + span.start * size for y in both)
+            beside.copy(rank, (to, source), (span.stop - span.start) * size)
             beside.record(("carried", rank, turn + 1, piece), rank, COPIES)
 
     def end(self) -> None:
-        """The last copy out of a device's memory has been made before it may be used again."""
-        turn = len(self.sends) - 1
-        for rank in range(len(self.sends)):
+        """The last copy out of a device's memory has been made before that may be used again."""
+        ranks = len(self.sends)
+        for rank in range(ranks):
             self.work.at(rank)
-            after = (rank + 1) % len(self.sends)
-            self.beside.wait(("carried", after, turn, RING_PIECES - 1), rank, CALL)
-            if RING_STREAMS > 1:
-                self.beside.join(rank)
+            self.beside.wait(("carried", (rank + 1) % ranks, ranks - 1, PIECES - 1), rank, CALL)
 
 
-def cuts(n: int, pieces: int) -> list[tuple[int, int]]:
-    """Cut ``n`` rows into pieces."""
-    return [(n * i // pieces, n * (i + 1) // pieces) for i in range(pieces)]
+def cuts(n: int) -> list[tuple[int, int]]:
+    """Cut ``n`` rows or columns into pieces."""
+    return [(n * i // PIECES, n * (i + 1) // PIECES) for i in range(PIECES)]
 
 
 def _others(rank: int, size: int) -> list[int]:

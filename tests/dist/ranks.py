@@ -110,7 +110,7 @@ def in_processes(size: int) -> list:
 
 
 def nccl_communicator():
-    """A Communicator of nccl4py for the processes of torchrun: rank 0 makes its identifier, gloo brings it to the others."""
+    """A Communicator of nccl4py for the processes of torchrun: gloo brings the identifier of rank 0 to the others."""
     import nccl.core
     import torch.distributed
 

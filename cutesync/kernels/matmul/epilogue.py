@@ -26,6 +26,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64
 
+from ...dtypes import DType
 from ...monoid import bound
 from .activation import activation_of
 from .convert import converted, loaded
@@ -34,6 +35,7 @@ from .scheduler import Place, Tile
 from .store import Outlet, SubTileStore
 from .terms import TermsSpec
 
+MAX_FETCHED = 128  # accumulators beside which all elements of C have registers; with 144, 152 bytes are spilled
 MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 but its sign
 
 
@@ -68,16 +70,17 @@ class Epilogue:
 
     @property
     def fetches_c(self) -> bool:
-        """Whether the elements of C are loaded ahead: beside the accumulators, half as many registers."""
+        """Whether the elements of C are loaded ahead: beside the accumulators, they take half as many registers."""
         config, c = self.config, self.terms.c
-        return self.terms.paired and c.size == 2 and config.splits == 1 and not (config.promoted or config.own)
+        fits = config.accumulators <= MAX_FETCHED and config.splits == 1 and not (config.promoted or config.own)
+        return c is not None and self.terms.paired and c.size == 2 and fits
 
     @cute.jit
     def fetch_c(self, tile: Tile, to: Outlet):
-        """Load this thread's elements of C for a tile, two to a word; 0 outside the result. In 64 rows a thread has two,
-        8 apart, and in each of them two of every 8 columns."""
+        """Load this thread's elements of C for a tile, two to a word; 0 outside the result. In 64 rows a thread has
+        two, 8 apart, and in each of them two of every 8 columns."""
         words = cute.make_rmem_tensor((self.config.accumulators // 2,), Int32)
-        operands, where, size = to.operands, self.stores[0].registers(to.thread)[0], self.terms.c.size
+        operands, where = to.operands, self.stores[0].registers(to.thread)[0]
         per_sub_tile = self.columns // 8 * 2  # words
         for rows in cutlass.range_constexpr(self.config.rows // 64):
             corner = self.corner(rows * self.across, tile, to)
@@ -90,7 +93,7 @@ class Epilogue:
                     left = to.shape[1] - column  # columns from this one on
                 for group in cutlass.range_constexpr(self.config.tile[1] // 8):
                     at = rows * self.across * per_sub_tile + 2 * group + half
-                    words[at] = word_within(address, 8 * group, left, size)
+                    words[at] = word_within(address, 8 * group, left)
         return words
 
     @cute.jit
@@ -143,7 +146,7 @@ class Epilogue:
         where = self.stores[0].registers(to.thread)
         count = cute.size(where)
         values, fetched = [accumulators[index * count + i] for i in range(count)], None
-        if to.fetched is not None:
+        if to.fetched is not None and self.terms.c is not None:
             elements = cute.recast_tensor(to.fetched, self.terms.c.cutlass)
             fetched = [elements[index * count + i].to(Float32) for i in range(count)]
         found = self.apply_terms((values, fetched), where, corner, tile, to)
@@ -159,11 +162,11 @@ class Epilogue:
             if to.thread % 32 == 0:
                 cute.arch.atomic_max(to.operands.more.amax, largest, sem="relaxed", scope="gpu")
 
-    def element_of_c(self, at: tuple, tile: Tile, operands):
-        """An element of C as float32."""
+    def element_of_c(self, c: DType, at: tuple, tile: Tile, operands):
+        """An element of C, of this type, as float32."""
         item, row, column = (Int64(i) for i in (tile.item, *at))
         place = item * operands.c_batch + row * operands.c_row + column * operands.c_column
-        return loaded(operands.c, place, self.terms.c) if self.terms.gated else element(operands.c, place)
+        return loaded(operands.c, place, c) if self.terms.gated else element(operands.c, place)
 
     def magnitude(self):
         """The register for the largest magnitude that a thread has seen, or None."""
@@ -174,10 +177,10 @@ class Epilogue:
         return largest
 
     def apply_terms(self, given: tuple, where, corner, tile: Tile, to: Outlet):
-        """For the accumulators of a sub-tile, and its elements of C if they have been fetched: what is after the activation, and what is before it, in float32; or the
-        accumulators as they are where there is nothing to do. ``where`` are their places in the sub-tile. Terms outside
-        the result are read at its edge, and what they give is not stored. The edge lies in the same sub-tile, so C may
-        be the result itself."""
+        """For the accumulators of a sub-tile, and its elements of C if they have been fetched: what is after the
+        activation, and what is before it, in float32; or the accumulators as they are where there is nothing to do.
+        ``where`` are their places in the sub-tile. Terms outside the result are read at its edge, and what they give
+        is not stored. The edge lies in the same sub-tile, so C may be the result itself."""
         (values, fetched), terms, operands, (rows, columns) = given, self.terms, to.operands, to.shape[:2]
         if terms.plain and self.result.is_float == values[0].dtype.is_float:
             return values, values
@@ -204,7 +207,7 @@ class Epilogue:
                 value = value * operands.alpha
             gate = []
             if terms.c is not None:
-                c = self.element_of_c((row, column), tile, operands) if fetched is None else fetched[i]
+                c = self.element_of_c(terms.c, (row, column), tile, operands) if fetched is None else fetched[i]
                 if terms.gated:
                     gate = [c]
                 else:
@@ -226,12 +229,11 @@ def element(pointer, place):
     return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)
 
 
-
-def word_within(address, column: int, left, size: int):
-    """Two elements so many columns behind an address; 0 unless fewer than ``left``."""
+def word_within(address, column: int, left):
+    """Two elements of 16 bits so many columns behind an address; 0 unless fewer than ``left``."""
     return cute.arch.inline_ptx(
-        "{ .reg .pred inside; setp.lt.s32 inside, %d, {$r1}; mov.b32 {$w0}, 0; "
-        "@inside ld.global.b32 {$w0}, [{$r0}+%d]; }" % (column, column * size),
+        f"{{ .reg .pred inside; setp.lt.s32 inside, {column}, {{$r1}}; mov.b32 {{$w0}}, 0; "
+        f"@inside ld.global.b32 {{$w0}}, [{{$r0}}+{2 * column}]; }}",
         write_only_types=[Int32],
         read_only_args=[address, left],
     )

@@ -34,7 +34,9 @@ class Target(namedtuple("Target", "atom coordinates buffers")):
 
 
 class Outlet(
-    namedtuple("Outlet", "targets shape operands exchange registers largest group half thread fetched", defaults=(None,))
+    namedtuple(
+        "Outlet", "targets shape operands exchange registers largest group half thread fetched", defaults=(None,)
+    )
 ):
     """What a consumer warpgroup stores with: a ``Target`` for each result, the extents (M, N, L), the operands; what
     its way of finishing a tile allocated; a register for the largest magnitude (``TermsSpec.amax``); which warpgroup,
