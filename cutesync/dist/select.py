@@ -1,7 +1,8 @@
 """Selections from sharded arrays: each device selects from its part, and the counts are exchanged.
 
-The values stay where they are selected: a ``Ragged``, with the number of values on each device and before it. Runs
-across a seam are found by flagging the heads first, with one more pass over the part.
+The values stay where they are selected: a ``Ragged``, with the number of values on each device and before it. For runs,
+an exchange first finds whether the first element of each part differs from the one before it; where only the devices
+know how many elements count, the heads are flagged and then selected, with one more pass over the part.
 """
 
 from __future__ import annotations
@@ -10,19 +11,26 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..dtypes import INT64, DType
+from ..dtypes import BY_NAME, INT64, DType
 from ..errors import ArgumentValueError, explain
 from ..kernels.flags import flag_heads
+from ..kernels.flags.spec import Marking
 from ..kernels.segments import reduce_by_key
 from ..kernels.select import select
-from ..kernels.select.calls import again
+from ..kernels.select.calls import again, resumed
 from ..kernels.select.spec import SelectSpec
+from ..ops import COMPARISONS, neighbour_operator
+from .exchange import Exchange, Side
+from .flags import Seam
 from .inputs import Inputs
 from .leading import leading_lengths
 from .places import Shift
+from .reduce import full_ranks
 from .sharded import Ragged, Sharded
 from .tally import tally
 from .work import Work
+
+FLAG = BY_NAME["uint8"]
 
 
 class SelectPlan:
@@ -55,11 +63,12 @@ class SelectPlan:
         offsets, totals, places = [], [], []  # type: tuple[list, list, list]
         with Work(group, streams, explicit) as work:
             xs, more = self.inputs.data(xs), self.inputs.more(xs, ragged, work)
+            first = self.begin(xs[0], work)
             for rank, stream in enumerate(streams):
                 work.at(rank)
                 x, *others = [y.parts[rank] for y in xs]
                 others += () if more.counts is None else (more.counts[rank],)
-                others += more.args[rank]
+                others += (*more.args[rank], *first[rank])
                 call, arguments = self.calls[rank]
                 found.append(call(arguments, x, None, stream if explicit else None, tuple(others)))
                 if self.shift is not None:
@@ -74,6 +83,44 @@ class SelectPlan:
         *values, counts = zip(*found)
         rooms = [Sharded.of_results(group, parts, 0) for parts in values]
         return *[Ragged(room, counts, offsets) for room in rooms], Sharded.of_results(group, totals, None)
+
+    def begin(self, x: Sharded, work: Work) -> list[tuple]:
+        """Return what the call of each part takes behind its other inputs."""
+        return [()] * self.group.size
+
+
+class HeadPlan(SelectPlan):
+    """The first element of each run of equal neighbours."""
+
+    def __init__(
+        self, call: Callable, arguments: tuple, spec: SelectSpec, xs: tuple[Sharded, ...], inputs: Inputs
+    ) -> None:
+        super().__init__(call, arguments, spec, xs, inputs)
+        x, (given,) = xs[0], arguments
+        marking = Marking(
+            "heads", neighbour_operator(differs(given.wanted.equal_nan, x.dtype), COMPARISONS), x.dtype, FLAG
+        )
+        full, sides = full_ranks(x), []
+        for rank in range(self.group.size):
+            before = [other for other in full if other < rank] if rank in full else []
+            sides.append(Side(rank in full, 1 << before[-1] if before else 0, (1, 1)))
+        operation: Any = Seam(marking, False, False)
+        self.seam = Exchange(self.group, operation, 1, sides)
+        self.after = full[1:]  # ranks whose first element has one before it
+        for rank in self.after:
+            self.calls[rank] = resumed(given)
+        self.flags = self.group.allocators(x, (1,), FLAG)
+
+    def begin(self, x: Sharded, work: Work) -> list[tuple]:
+        flags, places = [], []
+        for rank, (library, empty) in enumerate(self.flags):
+            work.at(rank)
+            flags.append(empty(work.streams[rank], work.explicit))
+            first, step = x.pointers[rank], x.views[rank].steps[0] * x.dtype.size
+            items = (first + (x.lengths[rank] - 1) * step, first) if x.lengths[rank] else (0, 0)
+            places.append((*items, library.address(flags[rank])))
+        self.seam.launch_all(places, work)
+        return [(flags[rank],) if rank in self.after else () for rank in range(self.group.size)]
 
 
 class LengthPlan:
@@ -98,8 +145,7 @@ class RunPlan:
     """The first element of each run of equal neighbours: the heads are flagged, then selected."""
 
     def __init__(self, equal_nan: bool, dtype: DType, n: int | None) -> None:
-        self.n = n
-        self.op: Any = unlike if equal_nan and dtype.kind == "f" else "ne"
+        self.n, self.op = n, differs(equal_nan, dtype)
 
     def run(
         self,
@@ -117,6 +163,11 @@ class RunPlan:
         return found.values, found.count
 
 
+def differs(equal_nan: bool, dtype: DType) -> Any:
+    """Return the operator that says whether an element begins a run."""
+    return unlike if equal_nan and dtype.kind == "f" else "ne"
+
+
 def unlike(a: Any, b: Any) -> Any:
     """Whether two floats differ, where NaN equals NaN."""
     return (a != b) & ((a == a) | (b == b))
@@ -124,7 +175,7 @@ def unlike(a: Any, b: Any) -> Any:
 
 def plan_of(
     call: Callable, arguments: tuple, spec: SelectSpec, given_: tuple, inputs: Inputs
-) -> SelectPlan | RunPlan | LengthPlan:
+) -> SelectPlan | HeadPlan | RunPlan | LengthPlan:
     """Return the plan of a call whose whole arrays have the Spec ``spec``; ``call`` is the front end for one part."""
     xs = inputs.data(given_)
     first, chosen, (given,) = xs[0], spec.selection, arguments
@@ -150,5 +201,7 @@ def plan_of(
     if chosen.lengths is not None:
         return LengthPlan(chosen.equal_nan, chosen.lengths)
     if given.wanted.heads:
-        return RunPlan(chosen.equal_nan, first.dtype, given.n)
+        if inputs.counted or inputs.ragged or given.n is not None or not full_ranks(first):
+            return RunPlan(chosen.equal_nan, first.dtype, given.n)
+        return HeadPlan(call, arguments, spec, xs, inputs)
     return SelectPlan(call, arguments, spec, xs, inputs)

@@ -44,6 +44,7 @@ CALLS = {
     "heads": (lambda x: cs.flag_heads(x), lambda x: np.r_[1, x[1:] != x[:-1]]),
     "differences": (lambda x: cs.adjacent_difference(x), lambda x: np.r_[x[0], x[1:] - x[:-1]]),
     "select": (lambda x: cs.select(x, lambda v: v > 0).values, lambda x: x[x > 0]),
+    "unique": (lambda x: cs.unique_consecutive(x), lambda x: x[np.r_[True, x[1:] != x[:-1]]]),
     "runs": (lambda x: cs.reduce_by_key(x, x).keys, lambda x: x[np.r_[True, x[1:] != x[:-1]]]),
     "sums of runs": (
         lambda x: cs.reduce_by_key(x, x).values,

@@ -40,7 +40,8 @@ class Wanted:
     and values, and whether ``where`` must be as long as ``x``. ``heads``: runs are selected, and ``where`` is when
     elements are equal; whether to return each element's run, and the lengths in which type. ``axes``: of how many axes
     coordinates are wanted, ``together`` in the rows of one array. ``rejects``: what is not selected, behind what is.
-    ``axis``: that of rows, whose results lie ``rows``: "apart" or "packed".
+    ``axis``: that of rows, whose results lie ``rows``: "apart" or "packed". ``resumed``: an array says whether the
+    first element begins a run.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Wanted:
     rejects: bool = False
     axis: int | None = None
     rows: str = ""
+    resumed: bool = False
 
     @functools.cached_property
     def places(self) -> int:
@@ -247,6 +249,14 @@ def again(given: Arguments, n: int | None) -> tuple:
     return _known(given.wanted, given.where, n is None, kinds, given.capacity, fill[0], n, fill[1])
 
 
+def resumed(given: Arguments) -> tuple:
+    """Return the front end of the same call for runs, and what identifies it, where an array of one element, the last
+    input, says whether the first element begins a run."""
+    fill = given.fill, None if given.fill is None else exact(given.fill)
+    wanted = replace(given.wanted, resumed=True)
+    return _known(wanted, None, False, (None,), given.capacity, fill[0], given.n, fill[1])
+
+
 def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
     (given,) = arguments
@@ -291,6 +301,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
         layout=layout.layout if layout else None,
         rejects=wanted.rejects,
         rows=wanted.rows,
+        resumed=wanted.resumed,
     )
     fill: tuple = ()
     if given.fill is not None:

@@ -96,7 +96,7 @@ class ChunkCompactor:
                 place = r * LANES + lane
                 flag = self.holds(mine, other, at.position + place)
                 if self.selection.kind == "heads" and r == 0:
-                    flag = flag | (at.position + lane == 0)
+                    flag = self.where.begins(flag, at.position + lane == 0)
                 flag = flag if stop is None else flag & (place < stop)
                 ballots.append(Uint32(cute.arch.vote_ballot_sync(flag)))
         before = [Int32(0)]  # each row

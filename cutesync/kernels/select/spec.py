@@ -32,7 +32,8 @@ class Selection:
     are found, and the count of each. ``rejects``: the elements that are not selected come
     behind the others; how many are selected is known. ``rows``: of a selection by rows, what is selected of each goes
     to the start of a row of the results ("apart"), or behind that of the row before ("packed"). ``columns``: neighbours
-    in memory lie along the last axis but one.
+    in memory lie along the last axis but one. ``resumed``: the last run-time argument says whether the first element
+    begins a run; else it does.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Selection:
     rows: str = ""
     outer: Layout | None = None
     columns: bool = False
+    resumed: bool = False
 
     @property
     def results(self) -> tuple[DType, ...]:
@@ -100,7 +102,7 @@ class Selection:
         fn = "" if self.fn is None else identify(self.fn).key
         flags = self.values, self.indices, self.counted, self.filled, self.takes_index, self.inverse, self.equal_nan
         form = self.axes, self.together, self.wide, self.layout, self.stepped, self.rejects
-        rows = self.rows, self.outer, self.columns
+        rows = self.rows, self.outer, self.columns, self.resumed
         args = tuple((a.dtype.name, a.in_memory) for a in self.args)
         return (self.kind, tuple(t.name for t in self.sources), *flags, str(self.lengths), fn, args, form, rows)
 

@@ -45,6 +45,13 @@ class Where:
             operands.append(Int64(index))
         return traced("where", chosen.fn, (*operands, *self.args), None, BOOL) != 0
 
+    def begins(self, differs: Any, is_first: Any) -> Any:
+        """Whether a position begins a run: it differs from the one before, or it is the first one, unless an argument
+        says that its run began before."""
+        if not self.selection.resumed:
+            return differs | is_first
+        return choose(is_first, Int32(self.args[-1]), choose(differs, Int32(1), Int32(0))) != 0
+
     def differ(self, before, elements) -> Boolean:
         """Whether the position that has these elements begins a run; ``before`` are the elements of the one before."""
         chosen = self.selection
