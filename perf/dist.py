@@ -1,11 +1,13 @@
-"""Several GPUs: exchanges, calls and products of sharded arrays, with torch and NCCL in the same run.
+"""Several GPUs: exchanges, calls and products of sharded arrays, with torch, NCCL and torch's symmetric memory in the
+same run.
 
-    python perf/dist.py [--sizes 12 20 28] [--only messages families copies products] [--json FILE]
+    python perf/sweep.py dist [--sizes 12 20 28] [--only messages families copies products] [--json FILE]
 
 Times are microseconds a call: of a CUDA graph on each GPU with many calls, of products of calls outside a graph (where
 copy engines work beside kernels); the slower GPU counts. "host" is the time
 that a call takes before it returns, with the driver (``perf/dist_host.py`` has it without). Every result is compared
-with torch's first. A call or a rival that fails leaves its row to NaN and is named.
+with torch's first. A call or a rival that fails leaves its row to NaN and is named. "NCCL" is called in this process;
+what torch's own processes take, one a GPU, is beside it: ``dist_rivals.py``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import dist_rivals
 import numpy as np
 import script
 from cuda.bindings import driver
@@ -121,13 +124,13 @@ def checked(result: tuple):
     return values[0] if values else None
 
 
-def attempt(measure: Callable, *arguments) -> float:
-    """Return a time; NaN if what is measured cannot run here."""
+def attempt(measure: Callable, *arguments, failed: Any = float("nan")) -> Any:
+    """Return a time; ``failed`` if what is measured cannot run here."""
     try:
         return measure(*arguments)
     except Exception as error:  # of any library: the rest is still worth measuring
         print(f"failed: {type(error).__name__}: {str(error)[:200]}", flush=True)
-        return float("nan")
+        return failed
 
 
 def keep(what: str, **figures: float) -> None:
@@ -138,8 +141,18 @@ def keep(what: str, **figures: float) -> None:
 ROWS: list[dict] = []
 
 
+RIVALS: dict[str, dict[str, float]] = {}  # of torch's processes
+
+
+def of_processes(what: str) -> dict[str, float]:
+    """Return what the rivals take in processes of their own; NaN if they failed."""
+    found = RIVALS.get(what, {})
+    return {f"torchrun_{name}": found.get(name, float("nan")) for name in ("nccl", "symmetric")}
+
+
 def messages(bench: Bench) -> None:
-    print("| all_reduce | cutesync | NCCL | of it | host |\n|---|---|---|---|---|", flush=True)
+    print("| all_reduce | cutesync | NCCL | of it | NCCL, symmetric memory in processes | host |", flush=True)
+    print("|---|---|---|---|---|---|", flush=True)
     for size in MESSAGES:
         parts = bench.arrays(size // 4)
         expected = sum(part.cpu() for part in parts)
@@ -149,8 +162,11 @@ def messages(bench: Bench) -> None:
         ours = attempt(bench.time, lambda parts=parts: bench.group.all_reduce(parts))
         nccl = attempt(bench.time, lambda parts=parts: torch.cuda.nccl.all_reduce(parts))
         host = bench.host(lambda parts=parts: bench.group.all_reduce(parts))
-        keep(f"all_reduce of {size} B", ours=ours, nccl=nccl, host=host)
-        print(f"| {size} B | {ours:.2f} | {nccl:.2f} | {ours / nccl:.2f} | {host:.1f} |", flush=True)
+        what = f"all_reduce of {size} B"
+        more = of_processes(what)
+        keep(what, ours=ours, nccl=nccl, host=host, **more)
+        others = ", ".join(f"{time:.2f}" for time in more.values())
+        print(f"| {size} B | {ours:.2f} | {nccl:.2f} | {ours / nccl:.2f} | {others} | {host:.1f} |", flush=True)
 
 
 def _summed(parts: list) -> None:
@@ -277,20 +293,15 @@ SHAPES = ((8192, 8192, 8192), (16384, 4096, 4096), (2048, 28672, 8192))  # M, N,
 def products(bench: Bench) -> None:
     """bf16: rows of A times columns of B (A is gathered), and K sharded (the sums are scattered). "bare" is the product
     of each GPU alone, of the same shapes and with no exchange."""
-    print("| product | M N K | bare | cutesync | of bare | torch and NCCL |\n|---|---|---|---|---|---|", flush=True)
+    print("| product | M N K | bare | cutesync | of bare | torch and NCCL | NCCL, fused in processes |", flush=True)
+    print("|---|---|---|---|---|---|---|", flush=True)
     for m, n, k in SHAPES:
         for name, measure in (("all-gather +", gathered_product), ("+ reduce-scatter", scattered_product)):
-            bare, ours, rival = attempt_all(measure, bench, m, n, k)
-            keep(f"{name} {m} {n} {k}", bare=bare, ours=ours, rival=rival)
-            print(f"| {name} | {m} {n} {k} | {bare:.0f} | {ours:.0f} | {ours / bare:.3f} | {rival:.0f} |", flush=True)
-
-
-def attempt_all(measure: Callable, *arguments) -> tuple:
-    try:
-        return measure(*arguments)
-    except Exception as error:
-        print(f"failed: {type(error).__name__}: {str(error)[:200]}", flush=True)
-        return (float("nan"),) * 3
+            bare, ours, rival = attempt(measure, bench, m, n, k, failed=(float("nan"),) * 3)
+            more = of_processes(f"{name} {m} {n} {k}")
+            keep(f"{name} {m} {n} {k}", bare=bare, ours=ours, rival=rival, **more)
+            times = f"{bare:.0f} | {ours:.0f} | {ours / bare:.3f} | {rival:.0f}"
+            print(f"| {name} | {m} {n} {k} | {times} | {', '.join(f'{t:.0f}' for t in more.values())} |", flush=True)
 
 
 def matrices(bench: Bench, *shape: int) -> list:
@@ -346,15 +357,19 @@ def scattered_product(bench: Bench, m: int, n: int, k: int) -> tuple:
     )
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     global torch
     parser = script.parser(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[12, 20, 28], help="exponents of the elements a GPU")
     parts = ("messages", "families", "copies", "products")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--json", type=script.output, help="where to write the figures")
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     torch = importlib.import_module("torch")
+    shapes = SHAPES if "products" in given.only else ()
+    sizes = MESSAGES if "messages" in given.only else ()
+    if sizes or shapes:
+        RIVALS.update(attempt(dist_rivals.run, sizes, shapes, failed={}))
     bench = Bench()
     machine = f"{bench.group.size} x {torch.cuda.get_device_name(0)}, torch {torch.__version__}"
     print(machine, flush=True)

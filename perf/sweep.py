@@ -3,6 +3,7 @@
     python perf/sweep.py reduce [--quick] [--bars] [--sizes 2**12 2**20 ...] [--dtypes int8 ...]
                                 [--rivals cub torch cupy compute] [--cases sum rows ...] [--json FILE]
     python perf/sweep.py random --family reduce [--seed S] [--seconds T] ...      random shapes: see shapes_run.py
+    python perf/sweep.py dist ...                                                 several GPUs: see dist.py
 
 Every case is checked against NumPy before and after it is timed. The table gives the median time, the range from the
 5th to the 95th percentile in per cent of it, the rate, the share of the floor (fewest bytes over the copy rate of this
@@ -214,6 +215,8 @@ def main(argv=None) -> int:
     given = sys.argv[1:] if argv is None else argv
     if given[:1] == ["random"]:
         return importlib.import_module("shapes_run").main(given[1:])
+    if given[:1] == ["dist"]:
+        return importlib.import_module("dist").main(given[1:]) or 0
     started = time.monotonic()
     chosen = arguments(argv)
     family = importlib.import_module(chosen.family)
