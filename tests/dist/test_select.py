@@ -8,9 +8,8 @@ from cutesync.dist import Group
 
 from .test_reduce import lengths
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 8])
 def test_agrees_with_numpy(size):
     random = np.random.default_rng(size)
@@ -32,6 +31,17 @@ def test_agrees_with_numpy(size):
                 assert len(found) == chosen.sum() and np.array_equal(np.asarray(found), x[chosen])
 
 
+def test_whether_a_run_began_on_another_device():
+    """Parts that begin with a run, within one, after an empty part, and within a run that is a whole part before."""
+    x, parts = np.array([4, 4, 7, 7, 7, 7, 1, 1, 2], np.int32), ([2, 3, 4], [3, 2, 4], [3, 0, 6], [0, 4, 5], [6, 1, 2])
+    with cs.emulate(devices=3):
+        group = Group.local()
+        for lengths_of_parts in parts:
+            found = cs.unique_consecutive(group.shard(x, 0, lengths_of_parts))
+            assert np.asarray(found).tolist() == [4, 7, 1, 2], lengths_of_parts
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
 def test_runs_go_on_across_the_seams(size):
     random = np.random.default_rng(size)
@@ -46,6 +56,7 @@ def test_runs_go_on_across_the_seams(size):
             assert np.array_equal(np.asarray(found), wanted, equal_nan=dtype == "float32"), dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
 def test_indices_and_lengths_of_runs(size):
     random = np.random.default_rng(size)

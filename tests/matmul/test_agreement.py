@@ -222,6 +222,16 @@ def test_c_broadcasts_and_may_be_the_result():
     agrees(np.asarray(in_place), a, b, whole, beta=1.0, out_dtype="float32")
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_c_is_loaded_by_pairs_up_to_the_edge(dtype):
+    """Rows of an even number of 16-bit elements; 66 and 74 are no multiples of a tile, of a sub-tile, nor of 8."""
+    a, b, c = integers(66, 40), integers(74, 40).T, integers(66, 74, dtype=dtype, seed=2)
+    for config in (CONFIG, MatmulPolicy((128, 32), "cooperative", deferred=True)):
+        multiplied(a, b, c, out_dtype="float32", config=config)
+    gated = cs.matmul(a, b, c, activation=lambda v, gate: v * gate, out_dtype="float32", config=CONFIG)
+    assert np.array_equal(gated, (a.astype("float32") @ b.astype("float32")) * c.astype("float32"))
+
+
 @pytest.mark.parametrize(
     "activation",
     ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", lambda v: v * v - 1.0],

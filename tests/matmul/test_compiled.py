@@ -8,6 +8,7 @@ import pytest
 
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
 from cutesync.kernels.matmul.candidates import CANDIDATES, OWN, PARTS, PROMOTED, PROMOTED_OWN
+from cutesync.kernels.matmul.epilogue import MAX_FETCHED
 from cutesync.kernels.matmul.pack_plan import pack_spec
 from cutesync.kernels.matmul.plan import kernel_spec
 from cutesync.kernels.matmul.policy import PACK_RUN, THREADS, MatmulPolicy
@@ -99,6 +100,11 @@ def verify(
 def test_every_tile(tile, element):
     """A stage's layout follows from the width of the elements and from the tile."""
     verify(TILES[tile], "float32" if element == "tfloat32" else "bfloat16", element=element)
+
+
+@pytest.mark.parametrize("tile", [tile for tile in TILES if TILES[tile].accumulators <= MAX_FETCHED], ids=str)
+def test_every_tile_with_c_by_pairs(tile):
+    verify(TILES[tile], terms=TermsSpec(c=BFLOAT16, paired=True))
 
 
 WIDE = MatmulPolicy((128, 256), "cooperative", (2, 1))

@@ -75,6 +75,10 @@ class Epilogue:
         fits = config.accumulators <= MAX_FETCHED and config.splits == 1 and not (config.promoted or config.own)
         return c is not None and self.terms.paired and c.size == 2 and fits
 
+    def fetched(self, tile: Tile, to: Outlet) -> Outlet:
+        """With the elements of C for a tile, if they are loaded ahead."""
+        return to._replace(fetched=self.fetch_c(tile, to)) if self.fetches_c else to
+
     @cute.jit
     def fetch_c(self, tile: Tile, to: Outlet):
         """Load this thread's elements of C for a tile, two to a word; 0 outside the result. In 64 rows a thread has
@@ -119,10 +123,17 @@ class Epilogue:
         """Keep the finished elements of this warpgroup's part of a tile in ``to.registers``, (sub_tiles * words,) of 32
         bits."""
         for index in cutlass.range_constexpr(self.sub_tiles):
-            corner = self.corner(index, tile, to)  # perhaps outside the result: a branch here costs registers
-            words = cute.recast_tensor(self.finished(accumulators, index, corner, tile, to)[0], Int32)
-            for i in cutlass.range_constexpr(self.words):
-                to.registers[index * self.words + i] = words[i]
+            row, column = self.corner(index, tile, to)
+            if cutlass.const_expr(self.fetches_c):  # a branch would keep what was kept before in its registers
+                self.keep_sub_tile(accumulators, index, (row, column), tile, to)
+            else:
+                if row < to.shape[0] and column < to.shape[1]:
+                    self.keep_sub_tile(accumulators, index, (row, column), tile, to)
+
+    def keep_sub_tile(self, accumulators, index: int, corner, tile: Tile, to: Outlet) -> None:
+        words = cute.recast_tensor(self.finished(accumulators, index, corner, tile, to)[0], Int32)
+        for i in range(self.words):
+            to.registers[index * self.words + i] = words[i]
 
     @cute.jit
     def store_kept(self, index: cutlass.Constexpr, tile: Tile, to: Outlet, stored: Int32):

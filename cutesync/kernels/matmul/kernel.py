@@ -304,9 +304,8 @@ class Matmul:
             self.schedule.begin(turn, to.group)
             accumulators, stage, last, progress = self.mainloop.run(inputs, stage, k_tiles, progress, to)
             self.schedule.end(unit + step < units, to.group)
-            place, of_tile = work.place(unit, rank), to
-            if cutlass.const_expr(self.epilogue.fetches_c):
-                of_tile = to._replace(fetched=self.epilogue.fetch_c(place.tile, to))
+            place = work.place(unit, rank)
+            of_tile = self.epilogue.fetched(place.tile, to)
             self.mainloop.wait(inputs.ring, last)
             progress = self.finish.complete(accumulators, place, progress, of_tile)
             unit, stage, turn = self.schedule.next(unit, step, stage, k_tiles, turn)
