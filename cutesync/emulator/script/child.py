@@ -25,7 +25,7 @@ def install(options: Options) -> Session:
         from . import torch_cuda, torch_tensors
 
         torch_cuda.install(session)
-        torch_tensors.install(options.initcheck)
+        torch_tensors.install(session)
     else:
         from . import torch_stub
 

@@ -97,6 +97,7 @@ def _ptx() -> str:
 def engine_of(make: Callable, module: Any, opt_level: int, session: Session) -> Any:
     """An engine for a module whose CUDA calls are answered here."""
     calls = HostCalls(_ptx(), session.launch, session.failed)
+    calls.enqueue = session.enqueue
     text = str(module)
     symbols: dict[str, Any] = dict(calls.callbacks(calls_of(text)))
     if "cuda_dialect_" in text:

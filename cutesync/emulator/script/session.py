@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +40,27 @@ class Options:
     events: str | None = None
 
 
+class Graph:
+    """A captured CUDA graph: work in order, and the memory that it keeps."""
+
+    def __init__(self) -> None:
+        self.work: list[Callable[[], None]] = []
+        self.kept: list[Any] = []
+
+    def launch(self, session: Session) -> None:
+        for each in self.work:
+            session.enqueue(each)
+
+
 @dataclass
 class Session:
-    """The run in force in this process (``current``)."""
+    """The run in force in this process (``current``). ``capture``: the CUDA graph that is being captured."""
 
     options: Options
     record: Record = field(init=False)
     settings: Settings = field(init=False)
     seen: Counter[int] = field(init=False, default_factory=Counter)
+    capture: Graph | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         o = self.options
@@ -55,8 +70,18 @@ class Session:
         how |= {"unseen_launches": False, "jobs": o.jobs, "minimal": True, "roles": o.roles, "allow": o.allow}
         self.settings = Settings(o.policy, o.seed, o.schedules, **how)
 
+    def enqueue(self, work: Callable[[], None]) -> None:
+        """Do what a stream is given, or leave it to the graph that is being captured."""
+        if self.capture is None:
+            work()
+        else:
+            self.capture.work.append(work)
+
     def launch(self, launch: Launch, **how: Any) -> None:
         """Check a launch under all schedules. What is found is recorded, and the script goes on. ``how``: settings."""
+        self.enqueue(partial(self._run, launch, how))
+
+    def _run(self, launch: Launch, how: dict[str, Any]) -> None:
         name, key = launch.program.function.name, hash((launch.program, launch.grid, launch.block, launch.parameters))
         self.record.launched(name, launch.grid, launch.block)
         self.seen[key] += 1
@@ -88,7 +113,7 @@ def refused(name: str) -> LaunchError:
     """The error for a call that has no answer here."""
     advice = ""
     if "graph" in name.lower() or "capture" in name.lower():
-        advice = "CUDA graphs are not emulated: make the script launch its kernels without one, in the same order"
+        advice = "of CUDA graphs, captures are emulated, instantiated and launched: not nodes that a script adds itself"
     return LaunchError(explain(name, f"a call of it at {caller()}", "CUDA calls that the emulator answers", advice))
 
 
