@@ -349,7 +349,7 @@ def run_once(
 ) -> None:
     regions = device.memory.regions
     for region in regions:
-        region.shadow, region.watchers = None, []
+        region.shadow, region.watchers, region.sums = None, [], ""
     if isinstance(launch, Launch) and launch.cooperative:
         schedule.limit = prod(launch.grid)
     try:
