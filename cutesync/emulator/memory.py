@@ -348,6 +348,8 @@ class Port:
                 self.fault(
                     f, lane, "out-of-bounds", f"touches shared memory of block {block.coordinates}, which has exited"
                 )
+            if machine.sanitizer is not None and block not in (None, f.warp.block):
+                machine.sanitizer.has_started(f.warp, lane, block, self.site)
             region, offset = f.warp.block.shared_at(address)
         elif space == "local":
             region, offset = f.warp.local_region, address + lane * machine.local_bytes

@@ -24,7 +24,7 @@ import numpy as np
 
 from . import hints, proxies, route
 from .async_copy import Issue, Side
-from .block import Warp, keys_at
+from .block import Block, Warp, keys_at
 from .clocks import ACTORS, LANES
 from .fragment import Fragment
 from .lanes import count_nonzero as cnz
@@ -325,6 +325,14 @@ class Sanitizer(Releases):
         else:
             machine.earlier = block, actor // ACTORS
             machine.found("race", f"{access.verb} and {before} {title}", *at, lines, first)
+
+    def has_started(self, warp: Warp, lane: int, block: Block, site: int) -> None:
+        """A lane touches shared memory of another block of its cluster, which it must know to have started."""
+        clock = warp.clock.of(lane)
+        if block.number not in clock.known and (clock.invisible is None or block.number not in clock.invisible.known):
+            title = f"touches shared memory of block {block.coordinates}, which is not known to have started"
+            advice = "hint: a cluster barrier must come before it, or a wait for something that the other block does"
+            self.machine.found("barrier", title, warp, [lane], site, [advice])
 
     # --- accesses of the async proxy ----------------------------------------------------------------------------------
 
