@@ -36,6 +36,7 @@ class Options:
     jobs: int = 1
     max_steps: int | None = None
     initcheck: bool = False
+    co_resident: bool = False
     allow: tuple[str, ...] = ()
     trace: str | None = None
     roles: dict[str, list[int]] = field(default_factory=dict)
@@ -70,6 +71,7 @@ class Session:
         trace = Trace(o.trace) if o.trace else None
         how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck}
         how |= {"unseen_launches": False, "jobs": o.jobs, "minimal": True, "roles": o.roles, "allow": o.allow}
+        how["co_resident"] = o.co_resident
         self.settings = Settings(o.policy, o.seed, o.schedules, **how)
 
     def enqueue(self, work: Callable[[], None]) -> None:

@@ -113,6 +113,33 @@ def test_sums_of_floats_may_be_rounded_in_any_order(kind, dtype, last, found):
     assert found or "adds floats in any order" in session.record.notes[0]
 
 
+MEET = """
+    mov.u32 %r2, %tid.x;
+    setp.ne.u32 %p2, %r2, 0;
+    @%p2 bra END;
+    red.relaxed.gpu.global.add.u32 [%a0], 1;
+    AGAIN: ld.relaxed.gpu.global.u32 %r1, [%a0];
+    setp.lt.u32 %p1, %r1, 20;
+    @%p1 bra AGAIN;
+    END:"""
+
+
+@pytest.mark.parametrize(
+    ("option", "threads", "found"), [(False, 32, {"deadlock"}), (True, 32, set()), (True, 1024, {"deadlock"})]
+)
+def test_grids_that_fit_may_count_on_all_their_blocks(option, threads, found, monkeypatch):
+    """One multiprocessor holds 32 blocks of a warp, and two of 1024 threads. Without the option nobody says so."""
+    monkeypatch.setattr(limits, "multiprocessors", lambda: 1)
+    session = Session(Options(schedules=9, co_resident=option))
+    memory = heap.allocate(4, "count")
+    memory[:] = 0
+    calls = HostCalls(kernel_text(MEET, 1), session.launch, session.failed)
+    cell = ctypes.c_uint64(memory.ctypes.data)
+    places = (ctypes.c_void_p * 1)(ctypes.addressof(cell))
+    calls.launch("k", (20, 1, 1), (threads, 1, 1), 0, ctypes.addressof(places))
+    assert {r.kind for r in session.record.failures} == found
+
+
 def test_host_code_is_refused_before_it_runs():
     module = """
   llvm.func @_cudaGraphLaunch(!llvm.ptr, !llvm.ptr) -> i32
