@@ -342,8 +342,10 @@ def _replace(module: ModuleType, prefix: str, success: Any, table: dict[Callable
 
 def install(session: Session) -> None:
     """Answer for the rest of the process."""
-    from cuda.bindings import driver, runtime
+    from cuda.bindings import driver, nvrtc, runtime
 
     answers = Answers(driver, runtime, session)
+    for name in ("nvrtcGetCUBINSize", "nvrtcGetCUBIN"):  # of machine code the PTX is loaded
+        setattr(nvrtc, name, getattr(nvrtc, name.replace("CUBIN", "PTX")))
     _replace(driver, "cu", driver.CUresult.CUDA_SUCCESS, _DRIVER | graphs.DRIVER, answers)
     _replace(runtime, "cuda", runtime.cudaError_t.cudaSuccess, _RUNTIME | graphs.RUNTIME, answers)

@@ -62,6 +62,20 @@ def test_the_driver_is_answered_until_the_script_fails(check, arguments, found, 
     assert (code, result["launches"], kinds(result)) == (1, 5, found) and words in text, text
 
 
+@pytest.mark.parametrize(("arguments", "found"), [((), set()), (("--fault",), {"race"})])
+def test_kernels_that_a_script_compiles_by_nvrtc(check, arguments, found):
+    """Of machine code the PTX is run; CuPy's kernels are compiled here."""
+    from cuda.bindings import nvrtc
+
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError as error:
+        pytest.skip(f"NVRTC: {error}".split("\n")[0][:60])
+    code, text, result = check("compiled.py", *arguments)
+    assert (code, kinds(result), result["launches"]) == (int(bool(found)), found, 3) and "done" in text, text
+    assert not found or ("at reverse.cu:4 (st.shared" in text and "at reverse.cu:6 (ld.shared" in text), text
+
+
 def test_a_script_that_does_not_end(check):
     code, text, result = check("host_calls.py", "--sleep", options=("--sms", "3", "--timeout", "1"))
     assert (code, result["clean"]) == (1, False) and "stopped after 1 s" in text, text
