@@ -12,6 +12,7 @@ SCRIPT_OPTIONS: dict[str, dict[str, Any]] = {
     "--json": {"metavar": "FILE", "help": "write everything that was found as JSON"},
     "--timeout": {"metavar": "S", "type": float, "help": "stop the script after so many seconds"},
     "--roles": {"metavar": "NAMES", "help": "names of warps in reports and traces: load=0,mma=4-11"},
+    "--co-resident": {"action": "store_true", "help": "blocks of a grid that fits on the device run at the same time"},
     "--initcheck": {"action": "store_true", "help": "report reads of device memory that nobody has written"},
     "--jobs": {"metavar": "N", "type": int, "help": "processes that run the schedules of a launch (default 1)"},
     "--max-steps": {"metavar": "N", "type": int, "help": "the bound on a launch without end"},

@@ -13,6 +13,7 @@ from . import route
 from .async_copy import Groups
 from .clocks import ACTORS, Clock, WarpClock
 from .fragment import CONVERGE, RUN, Fragment
+from .limits import RESERVED_SHARED
 from .memory import POISON, RANK_SHIFT, SHARED_START, Region
 from .report import EmulationError, Report
 from .shadow import ACTOR_AT, BLOCK_AT, GLOBAL_ROWS, READ_ROWS
@@ -26,6 +27,7 @@ _U32, _I64 = np.dtype(np.uint32), np.dtype(np.int64)
 _LANES = np.arange(32)
 _WAITS = 8  # that a warp remembers, for reports
 MAX_BLOCKS = (1 << 63 - BLOCK_AT) - 2  # that keys in shadow memory can tell apart
+RESERVED_BYTES, SHARED_UNIT = 288, 128  # of what CUDA keeps, what kernels can use; units that memory comes in (H100)
 _OF_BLOCK = ("ctaid", "cluster", "smid")  # special registers that differ between blocks have names that start so
 
 
@@ -154,7 +156,13 @@ class Warp:
             "lanemask_gt": ~((2 << _LANES) - 1),
             "lanemask_ge": ~((1 << _LANES) - 1),
             "dynamic_smem_size": machine.dynamic_bytes,
-            "total_smem_size": machine.shared_bytes,
+            "total_smem_size": -(-machine.shared_bytes // SHARED_UNIT) * SHARED_UNIT,
+            "aggr_smem_size": machine.shared_bytes + RESERVED_SHARED,
+            "reserved_smem_offset_begin": block.reserved,
+            "reserved_smem_offset_end": block.reserved + RESERVED_BYTES,
+            "reserved_smem_offset_cap": RESERVED_SHARED,
+            "reserved_smem_offset_0": block.reserved,
+            "reserved_smem_offset_1": block.reserved,
             "envreg1": machine.workspace >> 32,
             "envreg2": machine.workspace & 0xFFFFFFFF,
         }
@@ -187,9 +195,7 @@ class Block:
         threads = machine.block[0] * machine.block[1] * machine.block[2]
         self.warp_count = -(-threads // 32)
         self.peers: list[Block] = [self]
-        self.shared = Region.shared(
-            f"shared memory of block {self.coordinates}", machine.shared_bytes, machine.schedule
-        )
+        self.shared = self._shared_memory()
         self.special: dict[tuple[str, int], np.ndarray] = {}
         self.named: dict = {}
         self.mbarriers: dict = {}
@@ -198,6 +204,17 @@ class Block:
         self.cluster_barrier: ClusterBarrier | None = None
         self.warps = [Warp(self, i, min(32, threads - 32 * i)) for i in range(self.warp_count)]
         self.live_warps = self.warp_count
+
+    def _shared_memory(self) -> Region:
+        """The block's memory. What CUDA keeps for itself, zeros, lies behind it where a kernel asks for it (a GPU has
+        it in front)."""
+        machine = self.machine
+        own = -(-machine.shared_bytes // 16) * 16 if machine.program.uses_reserved else machine.shared_bytes
+        size = own + RESERVED_BYTES * machine.program.uses_reserved
+        made = Region.shared(f"shared memory of block {self.coordinates}", size, machine.schedule)
+        made.data[own:size], made.valid[own:size] = 0, 1
+        self.reserved = SHARED_START + own
+        return made
 
     def shared_at(self, address: int) -> tuple[Region | None, int]:
         """The region and offset of a shared address, of this block or of a peer in the cluster."""

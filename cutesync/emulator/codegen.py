@@ -60,6 +60,7 @@ class Program:
         self.live_out: list[set[str]] | None = None
         self.accumulators, fragments = _tensor_registers(function)
         self.tensor_registers = self.accumulators | fragments
+        self.uses_reserved = any(name.startswith("reserved_smem") for i in function.code for name in steady.specials(i))
         self.uses = Counter(name for instr in function.code for name in steady.used(instr))
         self.bases = Counter(_bases(function))
         self.steady = steady.steady_registers(function, {r.name for r in self.tensor_registers})

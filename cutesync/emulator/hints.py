@@ -29,6 +29,9 @@ def _cause(machine, warp, lane: int, key: int, before: str) -> list[str]:
     if slot >= LANES:
         return _after_asynchronous(machine, warp, lane, key, before)
     others = _lanes_known(clock, block, other, key >> TIME_AT & int(TIME_MASK))
+    if not len(others) and clock.invisible is not None:  # of another block: known to be over, and no more
+        over = _lanes_known(clock.invisible, block, other, key >> TIME_AT & int(TIME_MASK))
+        others = others if slot in over else over
     if len(others) and (block, other) != (warp.block.number, warp.index):
         return [f"of that warp only {lane_list(others)} is known to be past its access, not lane {slot}: {_SYNC_WARP}"]
     if clock.invisible is not None and happened(key, clock.invisible.known):

@@ -82,6 +82,7 @@ class HostCalls:
         self.failure: BaseException | None = None
         self.asserted = False  # whether host code without a way to report it got an error
         self.code = _NOT_SUPPORTED  # what host code gets if the call under way fails
+        self.enqueue: Callable[[Callable[[], None]], None] = lambda work: work()  # what a stream does with copies
 
     def callbacks(self, symbols: set[str]) -> dict[str, Any]:
         """A C function for each symbol. Raise LaunchError if there is no answer for one."""
@@ -235,12 +236,17 @@ class HostCalls:
         return _SUCCESS if not address or heap.release(address) else _INVALID
 
     def _memcpy(self, to: int, source: int, size: int, *_: Any) -> None:
-        ctypes.memmove(to, source, size)
-        heap.initialised(to)
+        self._write(to, ctypes.memmove, source, size)
 
     def _memset(self, to: int, value: int, size: int, *_: Any) -> None:
-        ctypes.memset(to, value, size)
-        heap.initialised(to)
+        self._write(to, ctypes.memset, value, size)
+
+    def _write(self, to: int, write: Callable, *given: int) -> None:
+        def work() -> None:
+            write(to, *given)
+            heap.initialised(to)
+
+        self.enqueue(work)
 
     def _encode_tiled(self, place: int, kind: int, rank: int, address: int, *rest: Any) -> int:
         dims, strides, box, steps, interleave, swizzle, _, fill = rest

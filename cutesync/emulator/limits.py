@@ -95,10 +95,19 @@ def _shared(need: Callable, launch) -> None:
     need(dynamic <= launch.max_shared, came, f"{launch.max_shared} of dynamic at most", advice)
 
 
-def _resident(need: Callable, launch) -> None:
-    """All blocks of a cooperative launch are resident at once. (Registers, not known here, may allow fewer.)"""
+def _room(launch) -> int:
+    """How many blocks of a launch are resident at once. (Registers, not known here, may allow fewer.)"""
     threads = -(-prod(launch.block) // 32) * 32
     shared = launch.shared_bytes + launch.program.static_shared + RESERVED_SHARED
-    room = multiprocessors() * min(BLOCKS_OF_SM, THREADS_OF_SM // threads, SHARED_OF_SM // shared)
+    return multiprocessors() * min(BLOCKS_OF_SM, THREADS_OF_SM // threads, SHARED_OF_SM // shared)
+
+
+def fits(launch) -> bool:
+    """Whether the device holds all blocks of a launch at once."""
+    return prod(launch.grid) <= _room(launch)
+
+
+def _resident(need: Callable, launch) -> None:
+    """All blocks of a cooperative launch are resident at once."""
     came = f"a cooperative launch of {prod(launch.grid)} blocks"
-    need(prod(launch.grid) <= room, came, f"{room} blocks at most: so many fit at once")
+    need(fits(launch), came, f"{_room(launch)} blocks at most: so many fit at once")

@@ -90,6 +90,7 @@ class Region:
         self.low, self.high = low, len(data) if high is None else high
         self.ragged = low > 0
         self.writable = writable
+        self.sums = ""  # the type of the floats that a launch adds to those in here, in any order
         self.result = True  # whether all schedules must leave the same bytes
         self.owner: weakref.ref | None = None  # what keeps the memory, if it may be freed without ``unregister``
         self.sealed = not writable  # the next write calls ``unseal`` first
@@ -347,6 +348,8 @@ class Port:
                 self.fault(
                     f, lane, "out-of-bounds", f"touches shared memory of block {block.coordinates}, which has exited"
                 )
+            if machine.sanitizer is not None and block not in (None, f.warp.block):
+                machine.sanitizer.has_started(f.warp, lane, block, self.site)
             region, offset = f.warp.block.shared_at(address)
         elif space == "local":
             region, offset = f.warp.local_region, address + lane * machine.local_bytes

@@ -30,7 +30,7 @@ _FENCES = {
     ),
 }
 
-
+_FOREIGN = "note", "by a wgmma, of rows of A that another warp of its warpgroup multiplies: read and write"
 Unchanged = Callable[[np.ndarray, int], bool]  # of granules: their byte offsets and their size
 
 
@@ -54,6 +54,7 @@ class AsyncAccess:
         self.clock = issue.warp.clock.of(issue.lane)
         self.space = GLOBAL if region.base > SHARED_START else SHARED
         self.unchanged: Unchanged | None = None  # of a write: whether it leaves these bytes as they are
+        self.foreign = False  # whether other warps of its warpgroup multiply these rows of A
 
     def key(self, actor: int, time: int) -> np.int64:
         return np.int64(event_key(self.issue, actor, time))
@@ -110,9 +111,9 @@ class AsyncAccess:
             at = int(np.flatnonzero(bad)[0])
             access, place = Access(issue.site, granule, self.verb), (self.region, self.place(at))
             unchanged = before == "write" and self.writes_the_same(np.flatnonzero(bad), earlier)
-            harmless = "writes of the same value" if unchanged else ""
+            harmless = ("warning", "writes of the same value") if unchanged else _FOREIGN if self.foreign else None
             self.sanitizer.race(access, issue.warp, issue.lane, place, int(earlier[at]), before, harmless)
-        if cnz(unfenced):
+        if cnz(unfenced) and not self.foreign:
             at = int(np.flatnonzero(unfenced)[0])
             self.missing_fence(self.place(at), int(earlier[at]), before)
 

@@ -50,6 +50,7 @@ _SPECIAL = re.compile(
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]{1,16}|\d{1,20})U?", re.A)
 _FLOAT = re.compile(r"-?\d{1,40}\.\d{0,400}([eE][-+]?\d{1,4})?", re.A)
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}))", re.A)
+_INLINED = re.compile(r"\binlined_at (\d+) (\d+) (\d+)", re.A)
 _VECTORS = {".v2": 2, ".v4": 4}
 _MAX = 1 << 20  # registers or instructions of one function; compilers write far fewer
 
@@ -89,6 +90,7 @@ class _Reader:
         self.scopes: list[dict[str, object]] = []
         self.scope_ids = 0
         self.loc = NOWHERE
+        self.inlined: dict[tuple[int, int, int], tuple[tuple[str, int], ...]] = {}  # calls that led to a place
         self.last_label = ""
         text = _COMMENT.sub(" ", text)
         text = "\n".join(_strip_line_comment(line) for line in text.split("\n"))
@@ -193,10 +195,8 @@ class _Reader:
     def directive(self, s: str) -> None:
         word = s.split()[0]
         if word == ".loc":
-            number, line, column = (int(piece.rstrip(",")) for piece in [*s.split()[1:4], "0"][:3])
             if len(self.scopes) == 1:  # inline assembly keeps the line of the statement that holds it
-                file = self.files.get(number, "?")
-                self.loc = Loc(file, line, *chains.of(file, line, column))
+                self.loc = self.location(s)
         elif word == ".reg":
             self.declare_registers(s)
         elif word in (".shared", ".local", ".global", ".const", ".extern"):
@@ -208,6 +208,18 @@ class _Reader:
             self.declare_one(name, size * 8, len(self.scopes), PARAM)
         elif word not in (".pragma", ".file", ".callprototype"):
             raise PtxSyntaxError(f"unknown directive {s!r} at {self.loc}")
+
+    def location(self, s: str) -> Loc:
+        """The line of a ``.loc``. Of an inlined function, ``inlined_at`` says where it is called; that place, which may
+        be in an inlined function itself, has a ``.loc`` of its own before."""
+        number, line, column = (int(piece.rstrip(",")) for piece in [*s.split()[1:4], "0"][:3])
+        file, at = self.files.get(number, "?"), _INLINED.search(s)
+        calls: tuple[tuple[str, int], ...] = ()
+        if at is not None:
+            where = int(at[1]), int(at[2]), int(at[3])
+            calls = (*self.inlined.get(where, ()), (self.files.get(where[0], "?"), where[1]))
+        self.inlined[number, line, column] = calls
+        return Loc(file, line, calls) if calls else Loc(file, line, *chains.of(file, line, column))
 
     def declare_registers(self, s: str) -> None:
         _, kind, names = s.split(None, 2)

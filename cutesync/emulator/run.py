@@ -349,8 +349,8 @@ def run_once(
 ) -> None:
     regions = device.memory.regions
     for region in regions:
-        region.shadow, region.watchers = None, []
-    if isinstance(launch, Launch) and launch.cooperative:
+        region.shadow, region.watchers, region.sums = None, [], ""
+    if isinstance(launch, Launch) and (launch.cooperative or (how.co_resident and limits.fits(launch))):
         schedule.limit = prod(launch.grid)
     try:
         machine = _machine(launch, device, schedule, how, trace)

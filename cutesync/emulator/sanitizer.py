@@ -24,7 +24,7 @@ import numpy as np
 
 from . import hints, proxies, route
 from .async_copy import Issue, Side
-from .block import Warp, keys_at
+from .block import Block, Warp, keys_at
 from .clocks import ACTORS, LANES
 from .fragment import Fragment
 from .lanes import count_nonzero as cnz
@@ -257,7 +257,7 @@ class Sanitizer(Releases):
                 harmless = (
                     "writes of the same value" if same[at] else _EXCHANGE.format(access.verb, verb) if exchange else ""
                 )
-                self.race(access, warp, lane, (region, offset), key, verb, harmless)
+                self.race(access, warp, lane, (region, offset), key, verb, ("warning", harmless) if harmless else None)
 
     def exchanged(self, keys: np.ndarray, own: np.ndarray, tables: list[dict], warp: Warp) -> np.ndarray:
         """Which of the earlier accesses are of another lane of this warp, volatile and not ordered before this one.
@@ -296,11 +296,11 @@ class Sanitizer(Releases):
         place: tuple[Region, int],
         key: int,
         before: str,
-        harmless: str = "",
+        harmless: tuple[str, str] | None = None,
     ) -> None:
         """Report that an access is not ordered after the one of ``key``, a "read" or "write" (``before``).
 
-        ``place``: region and offset; ``harmless``: what makes it a warning.
+        ``place``: region and offset; ``harmless``: a lower severity, and what makes it one.
         """
         machine, (region, offset) = self.machine, place
         actor, block, other = (key >> ACTOR_AT) & int(ACTOR_MASK), (key >> BLOCK_AT) - 1, key & int(SITE_MASK)
@@ -319,12 +319,20 @@ class Sanitizer(Releases):
         title, at = "of the same bytes with nothing to order them", (warp, [lane], access.site)
         copy = machine.how.copies and before != access.verb and block == warp.block.number
         if harmless:
-            machine.note("warning", "race", f"{harmless} {title}", at, lines, first)
+            machine.note(harmless[0], "race", f"{harmless[1]} {title}", at, lines, first)
         elif copy and region.base > SHARED_START:  # a result that depends on it differs between two schedules
             machine.note("warning", "race", f"{access.verb} and {before} {title}", at, lines, first)
         else:
             machine.earlier = block, actor // ACTORS
             machine.found("race", f"{access.verb} and {before} {title}", *at, lines, first)
+
+    def has_started(self, warp: Warp, lane: int, block: Block, site: int) -> None:
+        """A lane touches shared memory of another block of its cluster, which it must know to have started."""
+        clock = warp.clock.of(lane)
+        if block.number not in clock.known and (clock.invisible is None or block.number not in clock.invisible.known):
+            title = f"touches shared memory of block {block.coordinates}, which is not known to have started"
+            advice = "hint: a cluster barrier must come before it, or a wait for something that the other block does"
+            self.machine.found("barrier", title, warp, [lane], site, [advice])
 
     # --- accesses of the async proxy ----------------------------------------------------------------------------------
 
@@ -358,8 +366,14 @@ class Sanitizer(Releases):
         else:
             shadow.read_table(READ_ROWS + issue.warp.index % ASYNC_ROWS)[index] = key
 
-    def tensor_read(self, issues: list[Issue], side: Side, event: tuple[int, int]) -> None:
-        """The warps of a warpgroup read an operand together. ``event`` is the (actor, time) of the first."""
+    def tensor_read(
+        self, issues: list[Issue], side: Side, event: tuple[int, int], own: Callable[[int], Side] | None = None
+    ) -> None:
+        """The warps of a warpgroup read an operand together. ``event`` is the (actor, time) of the first.
+
+        ``own``: the rows of A that a warp of the four multiplies. PTX does not say which warp reads which rows. Kernels
+        let each warp store its own and tell the others nothing, and GPUs compute right: that is a note.
+        """
         shadow = side.region.shadow or self.shadow(side.region)
         index = side.granules(shadow)
         first = AsyncAccess(self, issues[0], side.region, index, False)
@@ -367,8 +381,14 @@ class Sanitizer(Releases):
             earlier = shadow.writes[index]
             single = not cnz(earlier != earlier[0])
             for issue in issues:
-                if not (single and first.clear(issue, int(earlier[0]))):
-                    AsyncAccess(self, issue, side.region, index, False).check(earlier, "write")
+                if single and first.clear(issue, int(earlier[0])):
+                    continue
+                access = AsyncAccess(self, issue, side.region, index, False)
+                if own is not None:
+                    access.index = own(issue.warp.index % 4).granules(shadow)
+                    access.check(shadow.writes[access.index], "write")
+                    access.index, access.foreign = index, True
+                access.check(earlier, "write")
         shadow.read_table(READ_ROWS + issues[0].warp.index % ASYNC_ROWS)[index] = first.key(*event)
 
     def async_update(self, issue: Issue, side: Side) -> None:

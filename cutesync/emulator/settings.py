@@ -39,6 +39,7 @@ class Settings:
     minimal: bool = False
     roles: Mapping[str, Iterable[int]] = field(default_factory=dict)
     allow: tuple[str, ...] = ()
+    co_resident: bool = False  # blocks of every grid that fits on the device run at the same time
     copies: bool = False  # threads also hold copies of what other threads of their block load and store, as in Triton
     findings: Findings = field(default_factory=Findings)
     steps: int = 0

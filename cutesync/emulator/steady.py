@@ -44,7 +44,7 @@ def used(instr: Instr) -> set[str]:
     return {r.name for r in instr.registers()} | ({instr.pred.name} if instr.pred is not None else set())
 
 
-def _specials(instr: Instr) -> list[str]:
+def specials(instr: Instr) -> list[str]:
     operands = chain.from_iterable(map(syntax.items, instr.args))
     return [operand.name.lstrip("%") for operand in operands if isinstance(operand, Special)]
 
@@ -58,7 +58,7 @@ def _arithmetic(instr: Instr) -> bool:
     if name in _WHOLE_WARP:
         return isinstance(instr.args[-1], Imm) and instr.args[-1].value & 0xFFFFFFFF == 0xFFFFFFFF
     known = _OF_THREADS + _OF_BLOCKS + _OF_LAUNCHES
-    return name in _ARITHMETIC and "cc" not in instr.parts and all(s.startswith(known) for s in _specials(instr))
+    return name in _ARITHMETIC and "cc" not in instr.parts and all(s.startswith(known) for s in specials(instr))
 
 
 def touches_memory(instr: Instr) -> bool:
@@ -109,7 +109,7 @@ class Group:
     grown = 0  # entries of the table before this schedule
 
     def __init__(self, code: Iterable[Instr], compute: Callable[[Any], tuple], slots: list[int], addresses: list[int]):
-        names = [s for instr in code for s in _specials(instr)]
+        names = [s for instr in code for s in specials(instr)]
         self.of = any(s.startswith(_OF_THREADS) for s in names) + 2 * any(s.startswith(_OF_BLOCKS) for s in names)
         self.compute, self.slots, self.addresses = compute, slots, addresses
         self.inputs = _getter(slots)

@@ -63,7 +63,8 @@ def not_started(machine) -> list[str]:
         return []
     return [
         f"hint: {left} blocks or clusters have not started, since those that wait hold their places: only those of a "
-        "cooperative launch all run at the same time. Others may wait for those that a ticket says have started"
+        "cooperative launch all run at the same time (for check SCRIPT.py also those of grids that fit, with "
+        "--co-resident). Others may wait for those that a ticket says have started"
     ]
 
 

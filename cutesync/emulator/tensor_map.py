@@ -260,7 +260,8 @@ def decode(data: bytes) -> TensorMap | Im2colMap:
     rank = ((control >> 4) & 7) + 1
     code = (control >> 7) & 15
     im2col = control & IM2COL
-    fine = control & 15 == CONTROL_CONSTANT | im2col and rank <= 5 and code < ELEMENTS.index("tf32")
+    constant = CONTROL_CONSTANT if control & CONTROL_CONSTANT else 0  # none in a map that a kernel makes from zeros
+    fine = control & 15 == constant | im2col and rank <= 5 and code < ELEMENTS.index("tf32")
     came, advice = f"control word {control:#x}", "check the kernel's parameters"
     require(fine, "tensor map", came, "a map built for sm_90", advice)
     element = ELEMENTS[code]
@@ -303,6 +304,8 @@ def encode(tensor_map: TensorMap) -> bytes:
 
 def replace_field(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
     """``tensormap.replace.tile.<field>`` (PTX ISA 9.7.9.26): new bytes. ``value``: rank - 1, or a mode's number."""
+    if not data[8] & CONTROL_CONSTANT:
+        return _with_bits(bytearray(data), field, value, ordinal)
     old = decode(data)
     if not isinstance(old, TensorMap):
         raise ArgumentValueError(explain("tensormap.replace", "an im2col map", "a tiled map"))
@@ -324,6 +327,33 @@ def replace_field(data: bytes, field: str, value: int, ordinal: int = 0) -> byte
     }
     require(field in changes, "tensormap.replace", repr(field), " ".join(changes))
     return encode(replace(old, **changes[field]()))
+
+
+def _with_bits(data: bytearray, field: str, value: int, ordinal: int) -> bytes:
+    """One field of a map that a kernel makes from zeros: only its use by a copy says whether it is a right one."""
+    control = int.from_bytes(data[8:12], "little")
+    modes = {"rank": (4, 7), "elemtype": (7, 15), "interleave_layout": (11, 3), "swizzle_mode": (13, 3)}
+    if field == "global_address":
+        struct.pack_into("<Q", data, 0, value)
+    elif field == "global_stride":
+        (high,) = struct.unpack_from("<I", data, 28)
+        struct.pack_into("<I", data, 12 + 4 * ordinal, value >> 4 & 0xFFFFFFFF)
+        struct.pack_into("<I", data, 28, high & ~(15 << 4 * ordinal) | (value >> 36 & 15) << 4 * ordinal)
+    elif field == "global_dim":
+        struct.pack_into("<I", data, 32 + 4 * ordinal, value - 1 & 0xFFFFFFFF)
+    elif field == "element_stride":
+        steps = int.from_bytes(data[52:55], "little") & ~(7 << 3 * ordinal) | (value - 1 & 7) << 3 * ordinal
+        data[52:55] = steps.to_bytes(3, "little")
+    elif field == "box_dim":
+        data[55 + ordinal] = value - 1 & 255
+    else:
+        tf32 = field == "elemtype" and ELEMENTS[value].startswith("tf32")
+        value = ELEMENTS.index(ELEMENTS[value].replace("tf32", "f32")) if tf32 else value
+        shift, mask = modes.get(field, (NAN_BIT, 1))
+        control = control & ~(mask << shift) | (value & mask) << shift
+        control = control | 1 << TF32_BIT if tf32 else control
+        data[8:12] = control.to_bytes(4, "little")
+    return bytes(data)
 
 
 def _with_rank(old: TensorMap, rank: int) -> dict[str, tuple[int, ...]]:

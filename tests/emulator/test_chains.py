@@ -8,9 +8,10 @@ from cutlass import Int32, pipeline
 
 from cutesync import emulator
 from cutesync.emulator import ptx, source
+from cutesync.emulator.settings import Settings
 from cutesync.sync.ring import Ring
 
-from .support import reported
+from .support import kernel_text, launch, reported
 
 
 def take(ring, k):
@@ -88,3 +89,26 @@ def test_columns_of_other_sources_mean_nothing():
     module = ptx.parse(f'.version 8.8\n.target sm_90a\n.address_size 64\n.file 1 "a.py"\n{body}')
     (instr,) = module.functions["k"].code
     assert instr.loc.chain == [source.Place("a.py", 7)] and instr.where() == "a.py:7 (ret)"
+
+
+INLINED = """
+    .file 1 "kernel.cu"
+    .file 2 "helper.cuh"
+    mov.u32 %r0, %tid.x;
+    .loc 1 5 3
+    .loc 2 9 1, function_name $L__info_string0, inlined_at 1 5 3
+    .loc 2 3 7, function_name $L__info_string1, inlined_at 2 9 1
+    st.global.u32 [%a0], %r0;
+    .loc 1 6 3
+    ld.global.u32 %r1, [%a0+4];
+    .loc 2 3 7, function_name $L__info_string1, inlined_at 1 6 3
+    st.global.u32 [%a0+4], %r0;"""
+
+
+def test_functions_that_a_compiler_of_cuda_has_inlined():
+    """The line of the kernel comes first, then those of the functions that it calls."""
+    text = reported("race", "", launch, kernel_text(INLINED, 1), np.zeros(2, np.uint32), settings=Settings("random"))
+    assert "at kernel.cu:5, then helper.cuh:9, then helper.cuh:3 (st.global.u32 [%a0], %r0)" in text
+    apart = INLINED.replace("[%a0], %r0", "[%a0], 0")
+    text = reported("race", "", launch, kernel_text(apart, 1), np.zeros(2, np.uint32), settings=Settings("random"))
+    assert "at kernel.cu:6 (ld.global" in text and "at kernel.cu:6, then helper.cuh:3 (st.global" in text

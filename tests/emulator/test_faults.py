@@ -145,7 +145,7 @@ FAULTS = {
     ),
     "no proxy fence before a tensor store": (CLUSTERED, "proxy", "fence.proxy.async", NO_FENCE),
     "no barrier before a tensor store": (CLUSTERED, "race", "stmatrix", without(DEVICE + "barrier")),
-    "peer read before the cluster barrier": (READ_PEER, "race uninitialised", "shared::cluster", without(MEET, 0)),
+    "peer read before the cluster barrier": (READ_PEER, "barrier", "not known to have started", without(MEET, 0)),
     "block exits while a peer reads it": (READ_PEER, "out-of-bounds", "has exited", without(MEET, 1)),
     "mbarrier not fenced before a peer's store": (GATHER, "barrier", "fence", without(DEVICE + "mbarrier_init_fence")),
     "cluster barrier left out after init": (GATHER, "barrier", "", without(MEET, 0)),

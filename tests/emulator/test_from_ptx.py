@@ -169,6 +169,35 @@ def test_a_grid_that_synchronizes_as_cooperative_groups_do():
     reported("out-of-bounds", "", emulator.check_ptx, text, "k", 4, 1, [x, y])
 
 
+RESERVED = """
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %reserved_smem_offset_1;
+    shl.b32 %r4, 1, %r0;
+    red.release.cta.shared.or.b32 [%r1], %r4;
+    AGAIN: ld.acquire.cta.shared.u32 %r5, [%r1];
+    setp.ne.u32 %p1, %r5, -1;
+    @%p1 bra AGAIN;
+    mov.u32 %r6, %total_smem_size;
+    mov.u32 %r7, %aggr_smem_size;
+    mov.u32 %r8, %reserved_smem_offset_end;
+    sub.u32 %r8, %r8, %r1;
+    setp.eq.u32 %p2, %r0, 0;
+    @!%p2 bra END;
+    st.shared.u32 [smem], %r8;
+    ld.shared.u32 %r9, [smem];
+    st.global.v4.u32 [%a0], {%r5, %r6, %r7, %r9};
+    END:"""
+
+
+def test_shared_memory_that_cuda_keeps_for_itself():
+    """Cooperative groups of several warps synchronize by words there, which are zeros at first. Sizes as on an H100."""
+    x = np.zeros(4, np.uint32)
+    emulator.check_ptx(kernel_text(RESERVED, 1, shared=500), "k", 1, 32, [x])
+    assert x.tolist() == [0xFFFFFFFF, 512, 500 + 1024, 288]
+    beyond = RESERVED.replace("[smem], %r8", "[%r1+288], %r8")
+    reported("out-of-bounds", "", emulator.check_ptx, kernel_text(beyond, 1, shared=500), "k", 1, 32, [x])
+
+
 MAPPED = """
 .version 8.8
 .target sm_90a

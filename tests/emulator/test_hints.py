@@ -29,6 +29,43 @@ def test_the_cause_is_named(name):
     assert "hint: " in text and len(text.split("\n")) < 40
 
 
+RELEASED = """
+    mov.u32 %r5, %cluster_ctarank;
+    mov.u32 %r1, smem;
+    mov.u32 %r2, %tid.x;
+    shl.b32 %r2, %r2, 2;
+    add.u32 %r2, %r2, %r1;
+    st.shared.u32 [%r2+16], %r5;
+    setp.eq.u32 %p1, %r5, 0;
+    mapa.shared::cluster.u32 %r3, %r1, 0;
+    mapa.shared::cluster.u32 %r4, %r2, 1;
+    mov.u32 %r6, %tid.x;
+    setp.eq.u32 %p2, %r6, 1;
+    @%p2 mbarrier.init.shared.b64 [%r1], 1;
+    fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    @%p1 bra AGAIN;
+    ld.shared.u32 %r7, [%r2+16];
+    SYNC
+    @%p2 mbarrier.arrive.shared::cluster.b64 _, [%r3];
+    bra END;
+    AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [%r1], 0;
+    @!%p3 bra AGAIN;
+    st.shared::cluster.u32 [%r4+16], %r5;
+    END: barrier.cluster.arrive;
+    barrier.cluster.wait;"""
+
+
+def test_a_lane_that_releases_for_its_warp_to_another_block():
+    """Lane 1's arrival at the peer's barrier says nothing of what the other lanes still read."""
+    how: dict = {"grid": (2, 1, 1), "cluster": (2, 1, 1)}
+    x = np.zeros(1, np.uint32)
+    launch(kernel_text(RELEASED.replace("SYNC", "bar.warp.sync -1;"), 1, shared=160), x, **how)
+    text = reported("race", "", launch, kernel_text(RELEASED.replace("SYNC", ""), 1, shared=160), x, **how)
+    assert "of that warp only lane 1 is known to be past its access, not lane 0: bar.warp.sync" in text
+
+
 def test_the_steps_before_and_behind_an_access():
     """Between which synchronizing instructions the missing one belongs: warp 1 reads what warp 0 writes, behind a flag
     that orders nothing. What polls is one step."""

@@ -65,9 +65,7 @@ REFUSED = {
         "{%r1, %r2, %r3, %r4};",
     ),
     "sums with NaNs of tiles out of bounds": ("fma.rn.oob.f16x2 %r1, %r2, %r3, %r4;",),
-    "special registers": tuple(
-        f"mov.u32 %r1, %{name};" for name in ("pm0", "envreg0", "aggr_smem_size", "reserved_smem_offset_begin")
-    ),
+    "special registers": tuple(f"mov.u32 %r1, %{name};" for name in ("pm0", "envreg0")),
     "video instructions": (
         *(f"v{verb}.s32.s32.s32 %r1, %r2, %r3;" for verb in ("add", "sub", "absdiff", "min", "max")),
         *(f"v{verb}.s32.u32.u32.clamp %r1, %r2, %r3;" for verb in ("shl", "shr")),

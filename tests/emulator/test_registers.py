@@ -143,3 +143,45 @@ def test_the_wait_of_one_warp_serves_its_warpgroup():
     hasty = replace(case, ptx=case.ptx.replace("wgmma.wait_group.sync.aligned 0;", "", 1))
     text = reported("race", "st.shared", emulated.run, hasty)
     assert "wgmma.mma_async" in text and "hint: wgmma.wait_group must come before" in text
+
+
+OWN_ROWS = """
+    mov.u32 %r0, %tid.x;
+    add.u32 %r1, %r0, SHIFT;
+    and.b32 %r1, %r1, 127;
+    shl.b32 %r2, %r0, 4;
+    shl.b32 %r1, %r1, 4;
+    add.u32 %r1, %r1, 1024;
+    mov.u64 %rd4, 0x3c003c003c003c00;
+    setp.lt.u32 %p1, %r0, 16;
+    @%p1 st.shared.v2.b64 [%r2+3072], {%rd4, %rd4};
+    fence.proxy.async;
+    bar.sync 0;
+    st.shared.v2.b64 [%r1], {%rd4, %rd4};
+    FENCE
+    bar.warp.sync -1;
+    mov.b64 %rd2, 68720001088;
+    mov.b64 %rd3, 68720001216;
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%r3, %r4}, %rd2, %rd3, 0, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;
+    cvt.u64.u32 %rd5, %r2;
+    add.u64 %rd5, %rd5, %a0;
+    st.global.v2.b32 [%rd5], {%r3, %r4};"""  # A at shared byte 0, B at 2048: pieces of 8 x 8, two along k
+
+
+def test_each_warp_stores_the_rows_of_a_that_it_multiplies():
+    """The other warps need not know of them: a note. Rows of another warp, or no fence, are errors."""
+    out = np.zeros(512, np.uint32)
+
+    def run_with(shift: int, fence: str) -> Settings:
+        text = OWN_ROWS.replace("SHIFT", str(shift)).replace("FENCE", fence)
+        return launch(kernel_text(text, 1, shared=4096), out, block=(128, 1, 1), settings=Settings(schedules=9))
+
+    used = run_with(0, "fence.proxy.async;")
+    assert set(out.reshape(-1, 4)[:, :2].view(np.float16).ravel()) == {np.float16(16)}
+    (note,) = used.findings
+    assert (note.severity, note.kind) == ("note", "race") and "rows of A that another warp" in note.title
+    reported("race", "wgmma.mma_async", run_with, 32, "fence.proxy.async;")
+    reported("proxy", "wgmma.mma_async", run_with, 0, "")

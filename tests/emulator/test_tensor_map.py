@@ -2,6 +2,8 @@
 layouts.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -292,3 +294,31 @@ def test_addresses_wrap_around():
         copy = decode(encode(m)).transfer(start, 0)
         assert copy.in_bounds.reshape(8, 16).sum(1).tolist() == [16] * rows + [0] * (8 - rows)
         assert np.array_equal(copy.global_addresses[copy.in_bounds], 20 * row + 4 * np.arange(rows * 16))
+
+
+@pytest.mark.parametrize(
+    "want",
+    [
+        TensorMap("f16", 0x7F0012345670, (100, 60), (256,), (32, 16), (1, 2), 0, 64, True),
+        TensorMap("tf32", 64, (3, 5, 7, 9, 1 << 32), (1 << 38, 16, (1 << 39) + 32, 48), (4, 2, 3, 4, 256), (), 0, 0),
+    ],
+)
+def test_a_map_that_a_kernel_makes_from_zeros(want):
+    """As Triton does: every field is replaced. Zeros alone are no map."""
+    elements, swizzles = ELEMENTS.index(want.element), (0, 32, 64, 128).index(want.swizzle)
+    fields: list = [("global_address", want.address, 0), ("rank", want.rank - 1, 0), ("elemtype", elements, 0)]
+    fields += [("interleave_layout", 0, 0), ("swizzle_mode", swizzles, 0), ("fill_mode", int(want.nan_fill), 0)]
+    for name, values in (
+        ("box_dim", want.box),
+        ("global_dim", want.extents),
+        ("global_stride", want.strides),
+        ("element_stride", want.element_strides),
+    ):
+        fields += [(name, value, i) for i, value in enumerate(values)]
+    data = bytes(128)
+    with pytest.raises(ArgumentValueError):
+        decode(data)
+    for name, value, ordinal in fields:
+        data = replace_field(data, name, value, ordinal)
+    assert decode(data) == want
+    assert decode(replace_field(data, "global_address", 128)) == replace(want, address=128)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .. import rounding
 from ..async_copy import UNIT, Issue, Operation, Side, to_shared
 from ..clocks import each
 from ..memory import SHARED_START
@@ -105,6 +106,7 @@ def bulk_store(site: int, operator: str, kind: str, f, lanes, destination, sourc
         target = global_side(operation, to, count, True)
         if operator:
             origin, target = (elements(side, count, kind) for side in (origin, target))
+            target.region.sums = rounding.summed(operator, kind) or target.region.sums
         start_store(operation, who, (to, at, count), origin, target, None, combine)
 
 

@@ -10,6 +10,7 @@ warp's own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -135,6 +136,13 @@ def operand_places(step: rules.Instruction, name: str, descriptor: int) -> tuple
 
 
 @lru_cache(maxsize=512)
+def parts_of_a(step: rules.Instruction, descriptor: int) -> list[tuple[np.ndarray, dict]]:
+    """Of operand "a", the offsets that each warp of the warpgroup multiplies, and the granules that ``Side`` finds."""
+    offsets = operand_places(step, "a", descriptor)[0]
+    return [(part.reshape(-1), {}) for part in np.split(offsets, 4)]
+
+
+@lru_cache(maxsize=512)
 def slots_of(registers: tuple[int, ...]) -> frozenset[int]:
     """One set for all instructions with these registers."""
     return frozenset(registers)
@@ -174,12 +182,12 @@ class MultiplyAsync:
         """Multiply, write D, and leave the reads of shared memory in flight."""
         step, first = self.step, turns[0]
         b, reads = self.operand("b", first.f.warp, int(first.b[0]))
-        sides = [reads]
+        sides: list[tuple[Side, Callable[[int], Side] | None]] = [(reads, None)]
         if step.a_in_registers:
             a = rules.registers(step, np.concatenate([np.stack(turn.a) for turn in turns], axis=1))
         else:
             a, reads = self.operand("a", first.f.warp, int(first.a[0]))
-            sides.insert(0, reads)
+            sides.insert(0, (reads, self.rows_of_warps(first.f.warp, int(first.a[0]))))
         warps = [turn.f.warp for turn in turns]
         if self.machine.sanitizer is not None:
             for warp in warps:
@@ -227,7 +235,12 @@ class MultiplyAsync:
         rows = region.units[16][places].view(np.uint8).reshape(*places.shape, 16)
         return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16, indices)
 
-    def note_reads(self, warps: list, sides: list[Side]) -> None:
+    def rows_of_warps(self, warp, descriptor: int) -> Callable[[int], Side]:
+        """The part of A that one of the four warps multiplies: 16 rows of the matrix."""
+        parts, region = parts_of_a(self.step, descriptor), warp.block.shared
+        return lambda number: Side(region, parts[number][0], 16, parts[number][1])
+
+    def note_reads(self, warps: list, sides: list[tuple[Side, Callable[[int], Side] | None]]) -> None:
         """The first warp's event stands for the reads of all four; each must know that the operands are there."""
         first, trace = warps[0], self.machine.trace
         event = first.clock.start_product()
@@ -238,8 +251,8 @@ class MultiplyAsync:
         for warp in warps:
             warp.groups[KIND, 0].open.append(Product(event, over, self.site, self.shape, self.d_set, self.a_set))
         if self.machine.sanitizer is not None:
-            for side in sides:
-                self.machine.sanitizer.tensor_read([Issue(warp, 0, self.site) for warp in warps], side, event)
+            for side, own in sides:
+                self.machine.sanitizer.tensor_read([Issue(warp, 0, self.site) for warp in warps], side, event, own)
 
 
 def wait(allowed: int, f) -> None:

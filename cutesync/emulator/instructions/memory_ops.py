@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from .. import rounding
 from ..accesses import load, packed, store
 from ..async_copy import Operation
 from ..clocks import GLOBAL, SHARED
@@ -196,7 +197,7 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, ord
     width = SIZES[kind]
     size = width * count
     port, access = Port(machine, site, space, width, count), Access(site, size, "write", order, update=True)
-    combine = combiner(name, kind, space)
+    combine, adds = combiner(name, kind, space), rounding.summed(name, kind)
     check = None if machine.sanitizer is None else machine.sanitizer.atomics(access)
     integer, stored = (wide_integer, wide_value) if width == 16 else (int, int)
 
@@ -216,6 +217,7 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, ord
             pairs = list(zip((numbers if who is None else who).tolist(), rows.tolist()))
             if len(pairs) > 1:
                 machine.schedule.random.shuffle(pairs)
+            region.sums = adds or region.sums
             for lane, row in pairs:
                 for i in range(count):
                     at = row if count == 1 else (row, i)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ...errors import ArgumentValueError
+from .. import rounding
 from ..async_copy import Issue, Operation, Side, decoded, to_shared
 from ..clocks import each
 from ..memory import SHARED_START, Region
@@ -96,6 +97,8 @@ def tensor_store(site: int, operator: str, f, lanes, map_at, coordinates, source
         keep = None if bool(transfer.in_bounds.all()) else transfer.in_bounds
         kind = described.element.removesuffix("_ftz").replace("tf32", "f32")
         combine = reducer(operator, kind, described.element.endswith("ftz")) if operator else None
+        if target is not None:
+            target.region.sums = rounding.summed(operator, kind) or target.region.sums
         start_store(operation, who, (at, place, *corner), origin, target, keep, combine, map_at=at)
 
 

@@ -25,7 +25,7 @@ def install(options: Options) -> Session:
         from . import torch_cuda, torch_tensors
 
         torch_cuda.install(session)
-        torch_tensors.install(options.initcheck)
+        torch_tensors.install(session)
     else:
         from . import torch_stub
 
@@ -33,7 +33,7 @@ def install(options: Options) -> Session:
         session.note("torch is not installed: a stand-in answers what scripts need of it")
     from . import cuda_python, cupy_stub, dsl, triton_driver
 
-    cupy_stub.install()
+    cupy_stub.install(session)
     cuda_python.install(session)
     dsl.install(session)
     triton_driver.install(session)

@@ -44,6 +44,7 @@ def run(script: str, arguments: Sequence[str], given: Any) -> int:
         jobs=given.jobs or 1,
         max_steps=given.max_steps,
         initcheck=given.initcheck,
+        co_resident=given.co_resident,
         allow=tuple(given.allow or ()),
         trace=given.trace,
         roles={name: list(warps) for name, warps in roles.parse(given.roles).items()} if given.roles else {},

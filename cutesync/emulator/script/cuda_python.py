@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -15,19 +16,21 @@ from ...errors import LaunchError, explain
 from .. import facts, heap, limits
 from ..host_calls import HostCalls
 from ..tensor_map import encode, from_encode_arguments
-from .session import Session, refused as refused_call
+from . import graphs
+from .session import Graph, Session, refused as refused_call
 
 _MAP_BYTES = 128
 _Values = tuple
 
 
-class Answers:
+class Answers(graphs.GraphAnswers):
     """Answers by the names of the functions, without their prefix: each returns what follows the status."""
 
     def __init__(self, driver: ModuleType, runtime: ModuleType, session: Session) -> None:
         self.driver, self.runtime, self.session = driver, runtime, session
         self.calls: dict[int, HostCalls] = {}
         self.functions: dict[int, tuple[HostCalls, str]] = {}
+        self.graphs: dict[int, Graph] = {}
 
     # --- devices and contexts ---------------------------------------------------------------------------------------
 
@@ -95,9 +98,6 @@ class Answers:
     def runtime_event(self, *_: Any) -> _Values:
         return (self.runtime.cudaEvent_t(1),)
 
-    def not_capturing(self, *_: Any) -> _Values:
-        return (self.driver.CUstreamCaptureStatus(0),)
-
     # --- memory -----------------------------------------------------------------------------------------------------
 
     def allocate(self, size: int, *_: Any) -> _Values:
@@ -112,9 +112,7 @@ class Answers:
         return ()
 
     def copy(self, to: Any, source: Any, size: int, *_: Any, **__: Any) -> _Values:
-        ctypes.memmove(_address(to), _address(source), int(size))
-        heap.initialised(_address(to))
-        return ()
+        return self._write(_address(to), partial(ctypes.memmove, _address(to), _address(source), int(size)))
 
     def fill8(self, to: Any, value: int, count: int, *_: Any) -> _Values:
         return self._fill(to, (int(value) & 0xFF).to_bytes(1, "little"), count)
@@ -125,10 +123,18 @@ class Answers:
     def fill32(self, to: Any, value: int, count: int, *_: Any) -> _Values:
         return self._fill(to, (int(value) & 0xFFFFFFFF).to_bytes(4, "little"), count)
 
-    @staticmethod
-    def _fill(to: Any, unit: bytes, count: int) -> _Values:
-        ctypes.memmove(_address(to), unit * int(count), len(unit) * int(count))
-        heap.initialised(_address(to))
+    def _fill(self, to: Any, unit: bytes, count: int) -> _Values:
+        size = len(unit) * int(count)
+        return self._write(_address(to), lambda: ctypes.memmove(_address(to), unit * int(count), size))
+
+    def _write(self, address: int, write: Callable[[], Any]) -> _Values:
+        """Write memory, or leave it to the graph that is being captured."""
+
+        def work() -> None:
+            write()
+            heap.initialised(address)
+
+        self.session.enqueue(work)
         return ()
 
     def encode_tiled(self, kind: Any, rank: int, address: Any, *rest: Any) -> _Values:
@@ -254,7 +260,8 @@ _A = Answers
 _DRIVER: dict[Callable, str] = {
     _A.nothing: "Init CtxSynchronize CtxSetCurrent CtxPushCurrent CtxDestroy DevicePrimaryCtxRelease StreamDestroy "
     "StreamSynchronize StreamWaitEvent StreamQuery EventDestroy EventRecord EventSynchronize EventQuery LibraryUnload "
-    "ModuleUnload ProfilerStart ProfilerStop MemPrefetchAsync CtxResetPersistingL2Cache FuncSetCacheConfig",
+    "ModuleUnload ProfilerStart ProfilerStop MemPrefetchAsync CtxResetPersistingL2Cache FuncSetCacheConfig "
+    "GraphDestroy GraphExecDestroy GraphUpload",
     _A.device_count: "DeviceGetCount",
     _A.device: "DeviceGet CtxGetDevice",
     _A.device_name: "DeviceGetName",
@@ -268,7 +275,6 @@ _DRIVER: dict[Callable, str] = {
     _A.elapsed: "EventElapsedTime",
     _A.stream: "StreamCreate StreamCreateWithPriority",
     _A.event: "EventCreate",
-    _A.not_capturing: "StreamIsCapturing",
     _A.allocate: "MemAlloc MemAllocAsync MemAllocManaged",
     _A.free: "MemFree MemFreeAsync",
     _A.copy: "Memcpy MemcpyAsync MemcpyHtoD MemcpyHtoDAsync MemcpyDtoH MemcpyDtoHAsync MemcpyDtoD MemcpyDtoDAsync",
@@ -292,7 +298,7 @@ _DRIVER: dict[Callable, str] = {
 _RUNTIME: dict[Callable, str] = {
     _A.nothing: "SetDevice DeviceSynchronize StreamDestroy StreamSynchronize StreamWaitEvent StreamQuery EventDestroy "
     "EventRecord EventSynchronize EventQuery LibraryUnload ProfilerStart ProfilerStop GetLastError PeekAtLastError "
-    "DeviceReset InitDevice",
+    "DeviceReset InitDevice GraphDestroy GraphExecDestroy GraphUpload",
     _A.device_count: "GetDeviceCount",
     _A.ordinal: "GetDevice",
     _A.device_attribute: "DeviceGetAttribute",
@@ -336,8 +342,10 @@ def _replace(module: ModuleType, prefix: str, success: Any, table: dict[Callable
 
 def install(session: Session) -> None:
     """Answer for the rest of the process."""
-    from cuda.bindings import driver, runtime
+    from cuda.bindings import driver, nvrtc, runtime
 
     answers = Answers(driver, runtime, session)
-    _replace(driver, "cu", driver.CUresult.CUDA_SUCCESS, _DRIVER, answers)
-    _replace(runtime, "cuda", runtime.cudaError_t.cudaSuccess, _RUNTIME, answers)
+    for name in ("nvrtcGetCUBINSize", "nvrtcGetCUBIN"):  # of machine code the PTX is loaded
+        setattr(nvrtc, name, getattr(nvrtc, name.replace("CUBIN", "PTX")))
+    _replace(driver, "cu", driver.CUresult.CUDA_SUCCESS, _DRIVER | graphs.DRIVER, answers)
+    _replace(runtime, "cuda", runtime.cudaError_t.cudaSuccess, _RUNTIME | graphs.RUNTIME, answers)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import facts
+from . import cupy_kernels
 from .host_arrays import DeviceArray, device_array, plain
+from .session import Session
 
 
 class ndarray(DeviceArray):
@@ -68,7 +70,7 @@ class _Stream:
         """Nothing is under way."""
 
 
-def install() -> None:
+def install(session: Session) -> None:
     """Put the modules where ``import`` finds them."""
     cupy = _Module("cupy", np)
     cuda = ModuleType("cupy.cuda")
@@ -83,6 +85,7 @@ def install() -> None:
         "random": _Module("cupy.random", np.random),
         "linalg": _Module("cupy.linalg", np.linalg),
         "testing": np.testing,
+        **cupy_kernels.classes(session),
     }
     cupy.__dict__.update(own)
     sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})

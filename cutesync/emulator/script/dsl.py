@@ -27,13 +27,15 @@ from .session import Session, caller
 
 _P, _I = ctypes.c_void_p, ctypes.c_int
 _PREFIXES = "CUTE_DSL", "CUTE_EXPERIMENTAL_DSL"
+_CACHES = "QUACK_CACHE_ENABLED", "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED"
 _compiling: list[Any] = []  # the DSLs that are compiling, the innermost one last
 
 
 def environment() -> dict[str, str]:
-    """Variables that the DSL reads when it is imported."""
+    """Variables that the DSL reads when it is imported, and those of caches that keep compiled objects."""
     settings = {"ARCH": device.ARCH, "DISABLE_FILE_CACHING": "1", "LINEINFO": "1"}
-    return {f"{prefix}_{name}": value for prefix in _PREFIXES for name, value in settings.items()}
+    own = {f"{prefix}_{name}": value for prefix in _PREFIXES for name, value in settings.items()}
+    return own | dict.fromkeys(_CACHES, "0")
 
 
 def install(session: Session) -> None:
@@ -65,6 +67,7 @@ def install(session: Session) -> None:
     chains.record()
     _host_arrays(session)
     _functions_of_tvm()
+    _exports()
     _benchmarks(session)
 
 
@@ -97,6 +100,7 @@ def _ptx() -> str:
 def engine_of(make: Callable, module: Any, opt_level: int, session: Session) -> Any:
     """An engine for a module whose CUDA calls are answered here."""
     calls = HostCalls(_ptx(), session.launch, session.failed)
+    calls.enqueue = session.enqueue
     text = str(module)
     symbols: dict[str, Any] = dict(calls.callbacks(calls_of(text)))
     if "cuda_dialect_" in text:
@@ -209,6 +213,32 @@ def _functions_of_tvm() -> None:
 
     function: Any = tvm_ffi_provider.TVMFFIJitCompiledFunctionBase
     function._create_tvm_ffi_function = create
+
+
+# --- exported objects -------------------------------------------------------------------------------------------------
+
+
+def _exports() -> None:
+    """Compiled functions may be exported. An object that is loaded holds machine code and no PTX: it is refused."""
+    from cutlass.base_dsl.export import external_binary_module
+    from cutlass.base_dsl.jit_executor import JitCompiledFunction
+    from cutlass.cute import runtime
+
+    compiled: Any = JitCompiledFunction
+    plain = compiled.dump_to_object
+
+    def dump(self: Any, function_prefix: str) -> bytes:
+        for path in runtime.find_runtime_libraries(enable_tvm_ffi=False):  # it looks symbols up that they define
+            ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        return plain(self, function_prefix)
+
+    def refuse(self: Any, file_path: str, *_: Any, **__: Any) -> None:
+        came, advice = f"{file_path} at {caller()}, which holds machine code", "turn caches of compiled kernels off"
+        raise LaunchError(explain("an exported object", came, "kernels that this script compiles", advice))
+
+    compiled.dump_to_object = dump
+    module: Any = external_binary_module.ExternalBinaryModule
+    module.__init__ = refuse
 
 
 # --- benchmarks -------------------------------------------------------------------------------------------------------

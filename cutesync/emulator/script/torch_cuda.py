@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from .. import facts, limits
-from .session import Session, caller, refused
+from . import torch_graphs
+from .session import Session, caller
 from .torch_tensors import is_cuda
 
 
@@ -81,13 +82,6 @@ def _properties(*_: Any) -> SimpleNamespace:
     )
 
 
-def _refused(name: str) -> Callable:
-    def call(*_: Any, **__: Any) -> Any:
-        raise refused(f"torch.cuda.{name}")
-
-    return call
-
-
 def _constant(value: Any) -> Callable:
     return lambda *_, **__: value
 
@@ -112,7 +106,6 @@ def install(session: Session) -> None:
         "is_available": True,
         "is_initialized": True,
         "is_bf16_supported": True,
-        "is_current_stream_capturing": False,
         "device_count": 1,
         "current_device": 0,
         "get_device_capability": facts.CAPABILITY,
@@ -127,7 +120,7 @@ def install(session: Session) -> None:
         "max_memory_reserved": 0,
     }
     nothing = (
-        "init _lazy_init synchronize empty_cache set_device set_stream ipc_collect _sleep reset_peak_memory_stats "
+        "init _lazy_init empty_cache set_device set_stream ipc_collect _sleep reset_peak_memory_stats "
         "reset_max_memory_allocated reset_accumulated_memory_stats"
     )
     for name, value in constants.items():
@@ -136,8 +129,6 @@ def install(session: Session) -> None:
         setattr(cuda, name, _constant(None))
     for name in ("manual_seed", "manual_seed_all"):
         setattr(cuda, name, lambda seed: torch.default_generator.manual_seed(seed))
-    for name in ("graph", "CUDAGraph", "make_graphed_callables"):
-        setattr(cuda, name, _refused(name))
     cuda.get_device_properties = _properties
     cuda.Stream, cuda.ExternalStream, cuda.Event = Stream, Stream, Event
     cuda.stream = cuda.device = _block
@@ -146,6 +137,7 @@ def install(session: Session) -> None:
     cuda.nvtx.range = _block
     torch.version.cuda = "13.0"
     torch.Generator = Generator
+    torch_graphs.install(session)
     _python_functions(session)
     _benchmarks(session)
 

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,13 +21,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from .. import heap
-from .session import caller
+from . import graphs, torch_graphs
+from .session import Session, caller
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 _KDL_CUDA = 2
 _DEVICE_OF_TENSOR, _DEVICE_OF_MANAGED = 8, 40  # offsets of the device type in DLTensor, DLManagedTensorVersioned
 _UNWRITTEN = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
+_WAITING = {"_local_scalar_dense", "nonzero", "equal", "masked_select", "_unique2"}  # operators that the host waits for
 _WIDE = ("mm", "bmm", "addmm", "baddbmm")  # products with ``out_dtype``, which torch has for the device only
 _strict = [False]  # whether kernels must write fresh tensors before they read them (--initcheck)
 
@@ -94,6 +97,10 @@ def _wide_product(func: Any) -> Callable:
 class OperatorMode(TorchDispatchMode):
     """Keeps the results of operators on device tensors in device memory."""
 
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         given = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
@@ -101,18 +108,28 @@ class OperatorMode(TorchDispatchMode):
         for x in there:
             if not func.is_view:
                 heap.initialised(x.data_ptr())
-        result = _wide_product(func)(*args, **kwargs)
         cuda = bool(there) or (not given and _missing_gradient())
         target = _targets.names[-1] if _targets.names else "cuda" if cuda else "cpu"
+        name = func.__name__.split(".")[0]
+        fresh, graph = name in _UNWRITTEN, self.session.capture
+        run = _wide_product(func)
+        if graph is not None and (there or target == "cuda") and not func.is_view:
+            if target == "cpu" or name in _WAITING:
+                run = graphs.outside(self.session, name, run)
+            elif not fresh:
+                return torch_graphs.captured(graph, func, run, (args, kwargs), partial(_strided_in_heap, fresh=True))
+        result = run(*args, **kwargs)
         if target == "cpu":
             return result
-        fresh = func.__name__.split(".")[0] in _UNWRITTEN
         mine = set() if _targets.names else {id(x) for x in given}
 
         def moved(x: Any) -> Any:
             if not isinstance(x, torch.Tensor) or id(x) in mine or on_device(x) or x.layout is not torch.strided:
                 return x
-            return _strided_in_heap(x, fresh)
+            made = _strided_in_heap(x, fresh)
+            if graph is not None:
+                graph.kept.append(made)
+            return made
 
         return tree_map(moved, result)
 
@@ -317,23 +334,23 @@ def _exchange_table() -> None:
     torch.Tensor.__dlpack_c_exchange_api__ = ctypes.addressof(table)
 
 
-def _in_threads() -> None:
+def _in_threads(session: Session) -> None:
     """Modes belong to a thread: those that the script starts enter their own."""
     plain = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def run(self: Any) -> None:
-        with OperatorMode(), FunctionMode():
+        with OperatorMode(session), FunctionMode():
             plain(self)
 
     threading.Thread._bootstrap_inner = run  # type: ignore[attr-defined]
 
 
-def install(strict: bool) -> None:
+def install(session: Session) -> None:
     """Put the modes in force for the rest of the process."""
-    _strict[0] = strict
+    _strict[0] = session.options.initcheck
     _exchange_table()
-    _in_threads()
+    _in_threads(session)
     torch.autograd.has_torch_function = lambda *_: False
-    for mode in (OperatorMode(), FunctionMode()):
+    for mode in (OperatorMode(session), FunctionMode()):
         mode.__enter__()
         _kept_alive.append(mode)

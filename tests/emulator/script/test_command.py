@@ -52,14 +52,28 @@ def test_faults_are_found_and_the_script_goes_on(check):
     ("arguments", "found", "words"),
     [
         ("--crash --fault", {"out-of-bounds"}, "ended by SIGSEGV in host code"),
-        ("--refused", set(), "graphs are not emulated"),
+        ("--refused", set(), "not nodes that a script adds itself"),
     ],
 )
 def test_the_driver_is_answered_until_the_script_fails(check, arguments, found, words):
     """What it found before is reported all the same."""
     options = ("--sms", "3", "--schedules", "1")
     code, text, result = check("host_calls.py", *arguments.split(), options=options)
-    assert (code, result["launches"], kinds(result)) == (1, 2, found) and words in text, text
+    assert (code, result["launches"], kinds(result)) == (1, 5, found) and words in text, text
+
+
+@pytest.mark.parametrize(("arguments", "found"), [((), set()), (("--fault",), {"race"})])
+def test_kernels_that_a_script_compiles_by_nvrtc(check, arguments, found):
+    """Of machine code the PTX is run; CuPy's kernels are compiled here."""
+    from cuda.bindings import nvrtc
+
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError as error:
+        pytest.skip(f"NVRTC: {error}".split("\n")[0][:60])
+    code, text, result = check("compiled.py", *arguments)
+    assert (code, kinds(result), result["launches"]) == (int(bool(found)), found, 3) and "done" in text, text
+    assert not found or ("at reverse.cu:4 (st.shared" in text and "at reverse.cu:6 (ld.shared" in text), text
 
 
 def test_a_script_that_does_not_end(check):
@@ -88,6 +102,15 @@ def test_wrong_usage(line, words, capsys):
 def test_tensors_of_torch(check, torch):
     code, text, result = check("tensors.py")
     assert (code, result["clean"], result["notes"]) == (0, True, []) and "done" in text, text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arguments", "found"), [((), set()), (("--fault",), {"out-of-bounds"})])
+def test_graphs_of_torch(check, torch, arguments, found):
+    """A captured kernel is checked when the graph is launched."""
+    code, text, result = check("graphs.py", *arguments)
+    assert (code, kinds(result)) == (int(bool(found)), found), text
+    assert found or ("done" in text and result["launches"] == 3), text
 
 
 @pytest.mark.slow

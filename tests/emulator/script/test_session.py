@@ -78,6 +78,68 @@ def test_fresh_memory_must_be_written_only_if_asked():
     assert not session.record.findings
 
 
+SUMS = """
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, %r0, SIZE;
+    add.u64 %rd1, %a0, %rd1;
+    add.u64 %rd1, %rd1, 16;
+    ld.global.BITS VALUE, [%rd1];
+    red.relaxed.gpu.global.add.KIND [%a0], VALUE;
+    LAST"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "last", "found"),
+    [
+        ("f32", np.float32, "", []),
+        ("f64", np.float64, "", []),
+        ("noftz.f16", np.float16, "", []),
+        ("f32", np.float32, "atom.relaxed.gpu.global.exch.b32 %r5, [%a0], %r4;", ["mismatch"]),
+        ("f32", np.float32, "atom.relaxed.gpu.global.exch.b32 %r5, [%a0+4], %r4;", ["mismatch"]),
+    ],
+)
+def test_sums_of_floats_may_be_rounded_in_any_order(kind, dtype, last, found):
+    """A note says so. What differs by more, or elsewhere than in sums, is an error."""
+    bits = 8 * np.dtype(dtype).itemsize
+    value = {16: "%rs1", 32: "%r4", 64: "%rd4"}[bits]
+    text = SUMS.replace("SIZE", str(bits // 8)).replace("BITS", f"b{bits}").replace("VALUE", value)
+    text = kernel_text(text.replace("KIND", kind).replace("LAST", last), 1)
+    memory = heap.allocate(16 + 64 * bits // 8, "sums")
+    memory[:] = 0
+    memory[16:].view(dtype)[:] = np.random.default_rng(0).normal(size=64) * 10
+    session = Session(Options(schedules=9))
+    launch(session, text, memory.ctypes.data, 64)[1]()
+    assert sorted({r.kind for r in session.record.failures}) == found
+    assert found or "adds floats in any order" in session.record.notes[0]
+
+
+MEET = """
+    mov.u32 %r2, %tid.x;
+    setp.ne.u32 %p2, %r2, 0;
+    @%p2 bra END;
+    red.relaxed.gpu.global.add.u32 [%a0], 1;
+    AGAIN: ld.relaxed.gpu.global.u32 %r1, [%a0];
+    setp.lt.u32 %p1, %r1, 20;
+    @%p1 bra AGAIN;
+    END:"""
+
+
+@pytest.mark.parametrize(
+    ("option", "threads", "found"), [(False, 32, {"deadlock"}), (True, 32, set()), (True, 1024, {"deadlock"})]
+)
+def test_grids_that_fit_may_count_on_all_their_blocks(option, threads, found, monkeypatch):
+    """One multiprocessor holds 32 blocks of a warp, and two of 1024 threads. Without the option nobody says so."""
+    monkeypatch.setattr(limits, "multiprocessors", lambda: 1)
+    session = Session(Options(schedules=9, co_resident=option))
+    memory = heap.allocate(4, "count")
+    memory[:] = 0
+    calls = HostCalls(kernel_text(MEET, 1), session.launch, session.failed)
+    cell = ctypes.c_uint64(memory.ctypes.data)
+    places = (ctypes.c_void_p * 1)(ctypes.addressof(cell))
+    calls.launch("k", (20, 1, 1), (threads, 1, 1), 0, ctypes.addressof(places))
+    assert {r.kind for r in session.record.failures} == found
+
+
 def test_host_code_is_refused_before_it_runs():
     module = """
   llvm.func @_cudaGraphLaunch(!llvm.ptr, !llvm.ptr) -> i32

@@ -8,6 +8,7 @@ import pytest
 from cutesync.emulator import heap
 from cutesync.emulator.script import cupy_stub, torch_stub
 from cutesync.emulator.script.host_arrays import KDL_CUDA
+from cutesync.emulator.script.session import Options, Session
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_tolerances(torch):
 
 def test_cupy(monkeypatch):
     monkeypatch.setattr("sys.modules", dict(sys.modules))
-    cupy_stub.install()
+    cupy_stub.install(Session(Options()))
     cupy = sys.modules["cupy"]
     x = cupy.arange(6, dtype=cupy.float32).reshape(2, 3)
     total = cupy.sum(x * 2, axis=0)

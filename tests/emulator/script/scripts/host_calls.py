@@ -58,6 +58,24 @@ y = cupy.arange(40, dtype=cupy.int32)
 address = y.__cuda_array_interface__["data"][0]
 checked(cuda.cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, stream, ((address, 40), types), 0))
 assert np.array_equal(cupy.asnumpy(y + 1), host + 6)
+
+assert checked(cuda.cuStreamBeginCapture(stream, cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)) == ()
+assert checked(cuda.cuStreamIsCapturing(stream)) == cuda.CUstreamCaptureStatus(1)
+checked(cuda.cuMemsetD32Async(address, 7, 20, stream))
+checked(cuda.cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, stream, ((address, 40), types), 0))
+graph = checked(cuda.cuStreamEndCapture(stream))
+assert checked(cuda.cuStreamIsCapturing(stream)) == cuda.CUstreamCaptureStatus(0)
+assert np.array_equal(cupy.asnumpy(y), host + 5), "a capture does nothing"
+ready = checked(cuda.cuGraphInstantiate(graph, 0))
+checked(cuda.cuGraphDestroy(graph))
+for rounds in (1, 2):
+    checked(cuda.cuGraphLaunch(ready, stream))
+    assert np.array_equal(cupy.asnumpy(y), np.where(host < 20, 12, host + 5 + 5 * rounds))
+checked(cudart.cudaStreamBeginCapture(stream, cudart.cudaStreamCaptureMode.cudaStreamCaptureModeRelaxed))
+checked(cuda.cuGraphLaunch(ready, stream))
+ready = checked(cudart.cudaGraphInstantiate(checked(cudart.cudaStreamEndCapture(stream)), 0))
+checked(cudart.cudaGraphLaunch(ready, stream))
+assert np.array_equal(cupy.asnumpy(y), np.where(host < 20, 12, host + 20))
 if "--crash" in sys.argv:
     ctypes.string_at(0)
 if "--sleep" in sys.argv:

@@ -1,6 +1,7 @@
 """A script as people write them: torch tensors on a GPU, a compiled function, a direct call, a benchmark."""
 
 import argparse
+import tempfile
 
 import cutlass
 import cutlass.cute as cute
@@ -25,6 +26,18 @@ def reverse(x: cute.Tensor, y: cute.Tensor, sync: cutlass.Constexpr):
     kernel(x, y, sync).launch(grid=(1, 1, 1), block=(64, 1, 1))
 
 
+def export(compiled):
+    """Objects are written, and refused when they are loaded: they hold machine code."""
+    with tempfile.TemporaryDirectory() as folder:
+        compiled.export_to_c(folder, "reversal")
+        try:
+            cute.runtime.load_module(f"{folder}/reversal.o")
+        except Exception as error:
+            assert "reversal.o at reverse.py:" in str(error) and "machine code" in str(error), error
+        else:
+            raise AssertionError("a loaded object has run")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault", default="none")
@@ -43,6 +56,7 @@ def main():
     host = np.zeros(64, np.float32)
     reverse(from_dlpack(x), from_dlpack(host), True)
     assert np.array_equal(host, x.cpu().numpy()[::-1])
+    export(compiled)
     print("done with", torch.cuda.get_device_properties(0).multi_processor_count, "multiprocessors")
 
 
