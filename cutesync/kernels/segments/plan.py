@@ -12,7 +12,7 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from ..states import numbered, parameter_groups
-from . import ranges_plan
+from . import ranges_plan, reduced_plan
 from .policy import Choice, Problem, choose
 from .spec import SegmentsSpec
 
@@ -59,6 +59,8 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     spec = replace(spec, stepped=not all(out.contiguous for out in outs))
     if spec.heads.kind == "ranges":
         return ranges_plan.plan(spec, views, outs, stream), None
+    if spec.by_offsets and spec.reduced:
+        return reduced_plan.plan(spec, views, outs, stream), None
     results = (*spec.keys, *operation.results)
     choice = choose(_problem(spec))
     values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity, "segments": spec.segments}
