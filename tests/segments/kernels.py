@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from cutesync.kernels.segments import plan, ranges_plan
+from cutesync.kernels.segments import plan, ranges_plan, reduced_plan
 from cutesync.kernels.segments.policy import Choice, MergedPolicy, PipelinePolicy, Problem
 from cutesync.kernels.segments.ranges_policy import RangesPolicy
+from cutesync.kernels.segments.reduced_policy import ReducedPolicy
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -15,6 +16,13 @@ KERNELS = {
     "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3, look_aheads=1, loaders=1), 2),
     "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1, loaders=1), 1),
     "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3, loaders=1), 2),
+}
+# the same for reductions by offsets
+REDUCED = {
+    "three blocks": (ReducedPolicy(run=4, warps=2, blocks_per_sm=1), 3),
+    "two blocks": (ReducedPolicy(run=8, warps=1, blocks_per_sm=1), 2),
+    "one block": (ReducedPolicy(run=4, warps=3, blocks_per_sm=1), 1),
+    "three squads": (ReducedPolicy(run=4, warps=1, blocks_per_sm=1), 7),
 }
 # the same for begins and ends
 RANGES = {
@@ -39,7 +47,10 @@ def force(monkeypatch, name: str = "three blocks") -> None:
         tiles = max(1, -(-(problem.length + problem.segments) // chosen.tile))
         return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 
+    reduced, grid = REDUCED[name]
     monkeypatch.setattr(plan, "choose", choose)
+    monkeypatch.setattr(reduced_plan, "choose", lambda *problem: reduced)
+    monkeypatch.setattr(reduced_plan, "blocks", lambda *problem: grid)
     monkeypatch.setattr(call, "_plans", {})
 
 

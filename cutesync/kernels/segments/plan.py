@@ -39,12 +39,11 @@ def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
     if spec.fill is not None:
         filled = (*spec.keys, *spec.operation.results)
         numbers += [Scalar(name, t.dsl) for name, t in zip(numbered("fill", filled), filled)]
-    nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
     numbers += [Scalar("offset_step", "Int64")] if spec.heads.stepped else []
     steps = numbered("step", (*spec.keys, *spec.operation.results)) if spec.stepped else ()
     numbers += [Scalar(name, "Int64") for name in steps]
     numbers += spec.strided.layout.parameters if spec.strided else []
-    numbers += [*start, *nothing, *args]
+    numbers += [*start, *args]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
     key = ("segments", choice.policy, *spec.key)
     return KernelSpec(key, (arrays, numbers, *rest), lambda: choice.policy.make(spec, choice.shared))
@@ -65,7 +64,6 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     choice = choose(_problem(spec))
     values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity, "segments": spec.segments}
     values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
-    values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
     values |= dict(zip(numbered("fill", results), spec.fill or ()))
     values |= spec.strided.values if spec.strided else {}
     values |= {name: out.steps[0] for name, out in zip(numbered("step", results), outs) if spec.stepped}

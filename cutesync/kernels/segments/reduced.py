@@ -159,7 +159,7 @@ class SegmentReduction(PlainKernel):
         if cutlass.const_expr(self.gather is None):
             if exist:
                 self.runs.fetch(a, held, share.origin + lane * self.runs.run)
-        if (lane == 0) & (share.first > 0) & exist:  # what comes before the share is a segment of its own
+        if (lane == 0) & (share.first > 0) & exist:  # what comes before is a segment of its own
             cells(Uint8, stage.marks + (share.first - 1), 1)[0] = Uint8(1)
         marked, at, more = Int32(share.first > 0), Int32(0), Int32((share.stop > share.first) | (share.ends > 0))
         while more != 0:
@@ -261,7 +261,8 @@ class SegmentReduction(PlainKernel):
         """What neighbouring shares, a lane each, have left together; results that are complete are stored."""
         inclusive = scan_states(left.tail, self.merge, lane)
         before = self.before(self.nobody().tail, inclusive, lane)
-        self.finish(a, before, left, before[0] != 0)
+        left = self.completed(before, left)
+        self.store(a, left, before[0] != 0)
         seen = Int32(cute.arch.vote_ballot_sync(left.seen != 0))
         source = cutlass.max(Int32(cute.arch.popc((seen & -seen) - 1)) & 31, 0)
         segment, *head = broadcast((left.segment, *left.head), source)
@@ -276,12 +277,15 @@ class SegmentReduction(PlainKernel):
             entry = self.merge(entry, mine)
         return entry
 
+    def completed(self, before: tuple, left: Left) -> Left:
+        """What a share has left, its head behind what is summed up before it."""
+        return left._replace(head=combine_valid(before[1:], left.head, self.states.monoid.combine))
+
     @cute.jit
-    def finish(self, a: cutlass.Constexpr, before: tuple, left: Left, complete: Boolean):
-        """Store the result of the first segment that ends in a share, if it begins in what is summed up before."""
-        if (left.seen != 0) & complete:
-            *state, valid = combine_valid(before[1:], left.head, self.states.monoid.combine)
-            self.windows.store(a, left.segment, tuple(state), valid != 0)
+    def store(self, a: cutlass.Constexpr, left: Left, begins: Boolean):
+        """Store the result of the first segment that ends in a share, if its head is all of it."""
+        if (left.seen != 0) & begins:
+            self.windows.store(a, left.segment, left.head[:-1], left.head[-1] != 0)
 
     def slots(self, a: Arguments, blocks, tag) -> Slots:
         """What blocks have left, a place each."""
@@ -308,4 +312,4 @@ class SegmentReduction(PlainKernel):
         entry = self.nobody().tail
         if warp > 0:
             entry = broadcast(of_warps, warp - 1)
-        self.finish(a, self.before(entry, inclusive, lane), left, Boolean(True))
+        self.store(a, self.completed(self.before(entry, inclusive, lane), left), Boolean(True))

@@ -49,4 +49,6 @@ def kernel_spec(policy: ReducedPolicy, spec: SegmentsSpec, shared: int) -> Kerne
     nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
     numbers += [*start, *nothing, *args]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
-    return KernelSpec(("segment_reduction", policy, *spec.key), (arrays, numbers, *rest), lambda: policy.make(spec, shared))
+    return KernelSpec(
+        ("segment_reduction", policy, *spec.key), (arrays, numbers, *rest), lambda: policy.make(spec, shared)
+    )

@@ -80,7 +80,9 @@ class TileRuns:
                 if cutlass.const_expr(dtype.size < 4):
                     each = 4 // dtype.size
                     for w in cutlass.range_constexpr(self.run // each):
-                        registers[w] = packed([element(x + place) for place in places[w * each : (w + 1) * each]], dtype)
+                        registers[w] = packed(
+                            [element(x + place) for place in places[w * each : (w + 1) * each]], dtype
+                        )
                 else:
                     for i in cutlass.range_constexpr(self.run):
                         registers[i] = element(x + places[i])

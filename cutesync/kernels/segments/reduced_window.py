@@ -14,10 +14,10 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint8
 
 from ...monoid import choose
-from ...warp import LANES
+from ...warp import LANES, zeros
 from ..select.chunk import put_if
-from .reduced_base import Arguments, Ends, Share, clamped
-from .reduced_run import Stage, TileRuns
+from .reduced_base import Ends, Share, clamped
+from .reduced_run import TileRuns
 from .spec import SegmentsSpec
 from .states import SegmentStates
 
@@ -104,8 +104,9 @@ class Windows:
         while more != 0:
             k = w.first + lane
             if self.inside(w, first + self.runs.tile, lane):
-                valid = w.end > w.begin
-                state = self.runs.at(stage, cutlass.min(cutlass.max(w.end - 1 - first, 0), self.runs.tile - 1))
+                state, valid = zeros(self.runs.types), (w.end > w.begin) & (w.end > first)
+                if valid:
+                    state = self.runs.at(stage, w.end - 1 - first)
                 if k == 0:
                     keep(state, valid)
                 else:
