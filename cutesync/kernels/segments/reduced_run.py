@@ -56,7 +56,9 @@ class TileRuns:
         for dtype in self.sources:
             kind, size = self.word(dtype)
             each = math.gcd(self.run * dtype.size, VECTOR_BYTES) // size
-            held.append(cute.make_rmem_tensor(cute.make_layout((each, self.run * dtype.size // size // each)), kind))
+            # the stride is stated: a mode of one element would get stride 0
+            layout = cute.make_layout((each, self.run * dtype.size // size // each), stride=(1, each))
+            held.append(cute.make_rmem_tensor(layout, kind))
             held[-1].fill(0)
         return held
 
