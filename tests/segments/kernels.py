@@ -19,10 +19,10 @@ KERNELS = {
 }
 # the same for reductions by offsets
 REDUCED = {
-    "three blocks": (ReducedPolicy(run=4, warps=2, blocks_per_sm=1), 3),
-    "two blocks": (ReducedPolicy(run=8, warps=1, blocks_per_sm=1), 2),
-    "one block": (ReducedPolicy(run=4, warps=3, blocks_per_sm=1), 1),
-    "three squads": (ReducedPolicy(run=4, warps=1, blocks_per_sm=1), 7),
+    "three blocks": (ReducedPolicy(run=4, warps=2, blocks_per_sm=1, rounds=2), 3),
+    "two blocks": (ReducedPolicy(run=8, warps=1, blocks_per_sm=1, rounds=1), 2),
+    "one block": (ReducedPolicy(run=4, warps=3, blocks_per_sm=1, rounds=1), 1),
+    "three squads": (ReducedPolicy(run=4, warps=1, blocks_per_sm=1, rounds=3), 7),
 }
 # the same for begins and ends
 RANGES = {
@@ -50,7 +50,7 @@ def force(monkeypatch, name: str = "three blocks") -> None:
     reduced, grid = REDUCED[name]
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(reduced_plan, "choose", lambda *problem: reduced)
-    monkeypatch.setattr(reduced_plan, "blocks", lambda *problem: grid)
+    monkeypatch.setattr(reduced_plan, "blocks", lambda *problem: (grid, reduced.rounds))
     monkeypatch.setattr(call, "_plans", {})
 
 

@@ -1,20 +1,22 @@
 """Reductions of segments that offsets give, in one launch. Device code.
 
-Each warp has a share of the elements and of the ends of segments (``reduced_base``). It goes through the elements in
-tiles (``reduced_run``), with the ends in them (``reduced_window``), and stores the results of segments that begin and
-end in its share. It has two states left: ``tail``, of what comes behind its last end, and ``head``, of what comes
-before its first one. The first warp of a block combines those of its warps, in order, and publishes the block's; the
-block that entered the launch last waits for all of them (``sync.gather``), and stores the results of segments that
-cross blocks. Nobody else waits.
+The elements and the ends of segments are merged, and cut into chunks of as many members (``reduced_base``). A block has
+neighbouring chunks, which its warps take in turn. A warp goes through the elements of a chunk in tiles
+(``reduced_run``), with the ends in them (``reduced_window``), and stores the results of segments that begin and end in
+the chunk. It has two states left: ``tail``, of what comes behind the last end, and ``head``, of what comes before the
+first one. When all warps have met, a thread for each chunk combines these, and the block publishes its own; the block
+that entered the launch last waits for all of them (``sync.gather``), and stores the results of segments that cross
+blocks. Nobody else waits.
 
-A *summary* of neighbouring shares is ``(seen, *values, valid)``: whether a segment ends in them, and the state of the
+A *summary* of neighbouring chunks is ``(seen, *values, valid)``: whether a segment ends in them, and the state of the
 tail, if it has elements (as ``warp.Maybe``). Two are combined by
 
     a then b  =  b                                  if b has seen an end
                  (a's flag, a's state then b's)     else
 
-Bytes: every element is read once, a few at the borders of shares twice; every end is read once, and every result is
-written once. The order of operations follows from lengths, types and offsets.
+Bytes: every element and every end is read once, and every result is written once; a chunk's search for its cuts, and
+the elements of a vector that chunks share, come on top. The order of operations follows from lengths, types and
+offsets.
 """
 
 from __future__ import annotations
@@ -34,16 +36,16 @@ from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, broadcast, combine_valid, scan_states, shift_up, zeros
 from ..gather import Gather, Stepped
 from ..plain import PlainKernel
-from ..select.chunk import cells
+from ..select.chunk import VECTOR_BYTES, cells
 from ..tiled import positions
-from .reduced_base import Arguments, Ends, Share, share_of
+from .reduced_base import Arguments, Chunk, Ends, Work, cuts
 from .reduced_policy import ReducedPolicy
 from .reduced_run import Stage, TileRuns
 from .reduced_window import Windows
 from .spec import SegmentsSpec
 from .states import SegmentStates
 
-# What neighbouring shares have left: the summary of their tail, whether a segment ends in them, which one first, and
+# What neighbouring chunks have left: the summary of their tail, whether a segment ends in them, which one first, and
 # the packed state of its elements before that.
 Left = namedtuple("Left", "tail seen segment head")
 
@@ -67,7 +69,7 @@ class SegmentReduction(PlainKernel):
         count, offsets, *rest = arrays
         sources = len(self.spec.operation.sources)
         x, out = tuple(rest[:sources]), tuple(rest[sources:])
-        whole, segments, *rest = numbers
+        whole, segments, rounds, *rest = numbers
         if self.spec.heads.stepped:
             offsets, rest = Stepped(offsets, rest[0]), rest[1:]
         if self.spec.stepped:
@@ -79,7 +81,7 @@ class SegmentReduction(PlainKernel):
         self.states.bind(start, args)
         nothing = nothing if self.states.start is None else tuple(self.states.start)
         segments = positions(segments, count) if self.spec.counted else segments
-        return Arguments(x, out, offsets, segments, whole, nothing, slots, counters)
+        return Arguments(x, out, offsets, segments, whole, Int32(rounds), nothing, slots, counters)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -89,139 +91,128 @@ class SegmentReduction(PlainKernel):
         entry = Entry.none()
         if thread == 0:
             entry = enter(a.counters)
-        stage = self.stage(warp, lane)
-        tails, heads = (partial_array((kind, *self.types), self.warps) for kind in (Int32, Int64))
-        notice = Notice.make()
+        stage, notice = self.stage(warp, lane), Notice.make()
+        tails, heads = (partial_array((t, *self.types), self.warps * self.policy.rounds) for t in (Int32, Int64))
+        partials = partial_array((Int32, *self.types), self.warps)
         cute.arch.sync_warp()
         ends = Ends(a.offsets, a.segments, a.whole, self.spec.heads.ends).bounded()
-        share = self.share(a, ends, block * self.warps + warp, blocks * self.warps, lane)
-        if lane == 0:
-            store_partial(heads, warp, Maybe((Int64(share.segment), *zeros(self.types)), Boolean(False)))
-        cute.arch.sync_warp()
-        keep = lambda state, valid: store_partial(heads, warp, Maybe((Int64(share.segment), *state), valid))  # noqa: E731
-        tail, valid = self.go(a, ends, share, stage, keep, lane)
-        if lane == 0:
-            store_partial(tails, warp, Maybe((Int32(share.ends > 0), *tail), valid != 0))
+        chunks = self.warps * a.rounds
+        size = (ends.members() + (chunks * blocks * self.runs.tile - 1)) // (chunks * blocks * self.runs.tile)
+        size *= self.runs.tile
+        low, high = self.cut(a, ends, (size, chunks * block, chunks), (Int64(0), Int64(a.segments)), lane)[2:]
+        for turn in cutlass.range(a.rounds, unroll=1):
+            place = turn * self.warps + warp
+            cut = self.cut(a, ends, (size, chunks * block + place, 1), (low, high), lane)
+            self.go(a, ends, self.chunk(a, cut), stage, (tails, heads, place), lane)
         let_next_start()
         cute.arch.sync_threads()
-        if warp == 0:
-            left = self.combine_lanes(a, self.left(tails, heads, lane), lane)
-            if lane == 0:
-                collector, tag = entry.close(a.counters, blocks, blocks)
-                self.slots(a, blocks, tag).publish(block, self.packed(left))
-                notice.post(collector, tag)
+        left = self.combine_chunks(a, self.left(tails, heads, thread, chunks), heads, partials, thread)
+        if thread == 0:
+            segment, *head = get(heads, 0, (Int64, *self.types, Int32))
+            collector, tag = entry.close(a.counters, blocks, blocks)
+            self.slots(a, blocks, tag).publish(block, self.packed(Left(left, left[0], segment, tuple(head))))
+            notice.post(collector, tag)
         cute.arch.sync_threads()
         if notice.collector:
-            self.collect(a, self.slots(a, blocks, notice.tag), tails, blocks, thread)
+            self.collect(a, self.slots(a, blocks, notice.tag), partials, blocks, thread)
 
     def stage(self, warp, lane) -> Stage:
         """The shared memory of a warp; no element is marked."""
         tile, found = self.runs.tile, []
         gathered = self.runs.sources if self.gather is not None else ()
-        sizes = [(kind.width // 8, tile + LANES) for kind in self.types]
-        for size, count in (*sizes, (1, tile), *((t.size, tile) for t in gathered)):
-            start = SmemAllocator().allocate_array(Uint8, self.warps * size * count, byte_alignment=16)
-            found.append(Int32(start.toint()) + warp * (size * count))
+        sizes = [kind.width // 8 * tile + LANES * VECTOR_BYTES for kind in self.types]
+        for size in (*sizes, tile, *(t.size * tile for t in gathered)):
+            start = SmemAllocator().allocate_array(Uint8, self.warps * size, byte_alignment=VECTOR_BYTES)
+            found.append(Int32(start.toint()) + warp * size)
         values = len(self.types)
         words = cells(Int32, found[values] + lane * self.runs.run, self.runs.run // 4)
         for i in range(self.runs.run // 4):
             words[i] = Int32(0)
-        # The compiler computes an address anew before each store under a condition, three instructions of seven, unless
-        # it comes from another lane, for all that it knows.
-        run = [lane * ((self.runs.run + 1) * (kind.width // 8)) for kind in self.types]
-        own = tuple(Int32(cute.arch.shuffle_sync(at + skip, lane)) for at, skip in zip(found, run))
-        return Stage(tuple(found[:values]), found[values], tuple(found[values + 1 :]), own)
+        return Stage(tuple(found[:values]), found[values], tuple(found[values + 1 :]))
 
-    def share(self, a: Arguments, ends: Ends, worker, workers, lane) -> Share:
-        first, stop, segment, following = share_of(ends, worker, workers, lane)
+    def cut(self, a: Arguments, ends: Ends, where: tuple, among: tuple, lane) -> tuple:
+        """The cuts of some chunks. ``where``: the members of a chunk, the first one, and how many there are."""
+        size, first, count = where
+        members = ends.members()
+        begin, stop = (cutlass.min(size * number, members) for number in (first, first + count))
+        return cuts(ends, begin, stop, *among, lane)
+
+    def chunk(self, a: Arguments, cut: tuple) -> Chunk:
+        first, stop, segment, following = cut
         skew = Int32(0)
         if self.gather is None:  # runs lie in memory where vectors do
             size = self.runs.sources[0].size
             skew = Int32((a.x[0].toint() + first * size) % (self.runs.run * size)) // size
-        return Share(first - skew, skew, Int32(stop - first) + skew, segment, Int32(following - segment))
+        return Chunk(first - skew, skew, Int32(stop - first) + skew, segment, Int32(following - segment))
 
     @cute.jit
     def go(
-        self,
-        a: cutlass.Constexpr,
-        ends: cutlass.Constexpr,
-        share: cutlass.Constexpr,
-        stage: cutlass.Constexpr,
-        keep: cutlass.Constexpr,
-        lane,
+        self, a: cutlass.Constexpr, ends: cutlass.Constexpr, chunk: Chunk, stage: cutlass.Constexpr, to: tuple, lane
     ):
-        """Go through a share: the state of its tail, and whether there is one."""
-        tile = self.runs.tile
-        held = self.runs.registers()
-        carry, opens, tail, valid = zeros(self.types), Int32(1), zeros(self.types), Int32(0)
-        w = self.windows.begin(ends, share, lane)
-        exist = share.stop > share.first
+        """Go through a chunk; what it has left goes to a place of the arrays ``to`` of tails and heads."""
+        tails, heads, place = to
+        nobody, tile = zeros(self.types), self.runs.tile
+        if lane == 0:
+            store_partial(heads, place, Maybe((chunk.segment, *nobody), Boolean(False)))
+        keep = lambda state, valid: store_partial(heads, place, Maybe((chunk.segment, *state), valid))  # noqa: E731
+        c, held = Work(a, ends, chunk, stage, keep, lane), self.runs.registers()
+        w, before = self.windows.begin(c), (nobody, Int32(1))  # a segment begins
+        exist = chunk.stop > chunk.first
         if cutlass.const_expr(self.gather is None):
             if exist:
-                self.runs.fetch(a, held, share.origin + lane * self.runs.run)
-        if (lane == 0) & (share.first > 0) & exist:  # what comes before is a segment of its own
-            cells(Uint8, stage.marks + (share.first - 1), 1)[0] = Uint8(1)
-        marked, at, more = Int32(share.first > 0), Int32(0), Int32((share.stop > share.first) | (share.ends > 0))
+                self.runs.fetch(c, held, lane * self.runs.run)
+        if (lane == 0) & (chunk.first > 0) & exist:  # what comes before is a segment of its own
+            cells(Uint8, stage.marks + (chunk.first - 1), 1)[0] = Uint8(1)
+        cute.arch.sync_warp()
+        tail, valid = nobody, Int32(0)
+        marked, at, more = Int32(chunk.first > 0), Int32(0), Int32(exist | (chunk.ends > 0))
         while more != 0:
-            before = w
-            w, count = self.windows.mark(ends, share, stage, w, at, lane)
-            more = Int32(at + tile < share.stop)
+            earlier = w
+            w, count = self.windows.mark(c, w, at)
+            more = Int32(at + tile < chunk.stop)
             if more == 0:
-                cute.arch.sync_warp()
-                valid = Int32(share.stop > self.last_end(w, share, lane))
+                valid = Int32(chunk.stop > self.last_end(w, chunk, lane))
                 if (valid != 0) & (lane == 0):
-                    cells(Uint8, stage.marks + (share.stop - 1 - at), 1)[0] = Uint8(1)
+                    cells(Uint8, stage.marks + (chunk.stop - 1 - at), 1)[0] = Uint8(1)
             cute.arch.sync_warp()
-            position = share.origin + at
             if cutlass.const_expr(self.gather is not None):
-                self.runs.gathered(a, stage, held, position, lane)
-            carry, opens = self.go_tile(a, held, stage, (marked | count | valid, more), carry, opens, position, lane)
+                self.runs.gathered(c, held, at)
+            before = self.go_tile(c, held, marked | count | valid, before, at)
             cute.arch.sync_warp()
             if count > 0:
-                self.windows.emit(a, ends, share, stage, keep, before, w.first + w.used, at, lane)
+                self.windows.emit(c, earlier, w.first + w.used, at)
             if valid != 0:
-                tail = self.runs.at(stage, share.stop - 1 - at)
+                tail = self.runs.at(stage, chunk.stop - 1 - at)
             at += tile
             marked = Int32(0)
-        return tail, valid
+        if lane == 0:
+            store_partial(tails, place, Maybe((Int32(chunk.ends > 0), *tail), valid != 0))
 
-    def last_end(self, w, share: Share, lane):
-        """Where the last segment of the share ends, all of whose ends went by; where the share begins if there is
-        none."""
+    def last_end(self, w, chunk: Chunk, lane):
+        """Where the last segment of a chunk ends, all of whose ends went by; or where the chunk begins."""
         known = choose(lane == 0, w.begin, Int32(0))  # the end before the window
-        return Int32(cute.arch.warp_redux_sync(choose(w.end <= share.stop, w.end, known), "max"))
+        return Int32(cute.arch.warp_redux_sync(choose(w.end <= chunk.stop, w.end, known), "max"))
 
     @cute.jit
-    def go_tile(
-        self,
-        a: cutlass.Constexpr,
-        held: cutlass.Constexpr,
-        stage: cutlass.Constexpr,
-        what: tuple,
-        carry: tuple,
-        opens,
-        position,
-        lane,
-    ):
-        """Go through a tile, of which ``held`` has the elements; that of the next one is loaded. ``what``: whether it
-        has marks, and whether there is a next one. ``carry`` is the state before it; ``opens``: a segment begins at its
-        first element. Return the same for the next tile."""
-        marked, more = what
-        own = position + lane * self.runs.run
-        values = self.runs.values(held, own)
-        state, found, heads = zeros(self.types), Int32(0), Int32(0)
+    def go_tile(self, c: cutlass.Constexpr, held: cutlass.Constexpr, marked, before: tuple, at):
+        """Go through the tile at a place of the chunk, of which ``held`` has the elements; those of the next one are
+        loaded. ``before`` it come a state, and whether a segment begins. Return the same for the next tile."""
+        carry, opens = before
+        lane = c.lane
+        place = at + lane * self.runs.run
+        values = self.runs.values(held, c.chunk.origin + place)
+        state, found, begins = zeros(self.types), Int32(0), Int32(0)
         if marked != 0:
-            found = self.runs.ends(stage, lane)
-            heads = self.runs.heads(found, opens, lane)
-            state = self.runs.go(stage, values, found, heads, carry, lane)
+            found = self.runs.ends(c.stage, lane)
+            begins = self.runs.opens(found, opens, lane)
+            state = self.runs.go(c.stage, values, found, begins, carry, lane)
         else:
             state = self.runs.total(values)
         if cutlass.const_expr(self.gather is None):
-            if more != 0:
-                self.runs.fetch(a, held, own + self.runs.tile)
+            self.runs.fetch(c, held, place + self.runs.tile)
         if marked != 0:
-            state = self.runs.scan(heads, state, lane)
-            self.runs.complete(stage, found, heads, state, lane)
+            state = self.runs.scan(found, begins, state, lane)
+            self.runs.complete(c.stage, found, begins, state, lane)
             carry = self.runs.last(state)
             opens = Int32(cute.arch.shuffle_sync((found >> (self.runs.run - 1)) & 1, LANES - 1))
         else:
@@ -232,7 +223,7 @@ class SegmentReduction(PlainKernel):
             opens = Int32(0)
         return carry, opens
 
-    # What shares have left
+    # What chunks have left
 
     @cute.jit
     def merge(self, a: tuple, b: tuple):
@@ -242,48 +233,56 @@ class SegmentReduction(PlainKernel):
         return b
 
     def nobody(self) -> Left:
-        """What no shares have left."""
+        """What no chunks have left."""
         nothing = (*zeros(self.types), Int32(0))
         return Left((Int32(0), *nothing), Int32(0), Int64(0), nothing)
 
     @cute.jit
-    def left(self, tails, heads, lane):
-        """What the shares of a block's warps have left, a lane each."""
+    def left(self, tails, heads, place, count):
+        """What a chunk of a block has left, of the first ``count``."""
         found = self.nobody()
-        if lane < self.warps:
-            tail = get(tails, lane, (Int32, *self.types, Int32))
-            segment, *head = get(heads, lane, (Int64, *self.types, Int32))
+        if place < count:
+            tail = get(tails, place, (Int32, *self.types, Int32))
+            segment, *head = get(heads, place, (Int64, *self.types, Int32))
             found = Left(tail, tail[0], segment, tuple(head))
         return found
 
     @cute.jit
-    def combine_lanes(self, a: cutlass.Constexpr, left: Left, lane):
-        """What neighbouring shares, a lane each, have left together; results that are complete are stored."""
-        inclusive = scan_states(left.tail, self.merge, lane)
-        before = self.before(self.nobody().tail, inclusive, lane)
-        left = self.completed(before, left)
-        self.store(a, left, before[0] != 0)
-        seen = Int32(cute.arch.vote_ballot_sync(left.seen != 0))
-        source = cutlass.max(Int32(cute.arch.popc((seen & -seen) - 1)) & 31, 0)
-        segment, *head = broadcast((left.segment, *left.head), source)
-        tail = broadcast(inclusive, LANES - 1)
-        return Left(tail, tail[0], segment, tuple(head))
+    def scan_threads(self, summary: tuple, partials, thread):
+        """The summary before a thread, and that of all."""
+        lane, warp, types = thread % LANES, thread // LANES, (Int32, *self.types, Int32)
+        inclusive = scan_states(summary, self.merge, lane)
+        if lane == LANES - 1:
+            put(partials, warp, inclusive)
+        cute.arch.sync_threads()
+        of_warps = scan_states(get(partials, cutlass.min(lane, self.warps - 1), types), self.merge, lane)
+        before, mine = self.nobody().tail, shift_up(inclusive)
+        earlier = broadcast(of_warps, cutlass.max(warp - 1, 0))
+        if warp > 0:
+            before = earlier
+        if lane > 0:
+            before = self.merge(before, mine)
+        return before, broadcast(of_warps, self.warps - 1)
 
     @cute.jit
-    def before(self, entry: tuple, inclusive: tuple, lane):
-        """The summary before a lane, of that before the warp and those of ``scan_states``."""
-        mine = shift_up(inclusive)
-        if lane > 0:
-            entry = self.merge(entry, mine)
-        return entry
+    def combine_chunks(self, a: cutlass.Constexpr, left: Left, heads, partials, thread):
+        """Combine what chunks have left, a thread each: results that are complete are stored, and the first head goes
+        to place 0. Return the summary of the block."""
+        before, total = self.scan_threads(left.tail, partials, thread)
+        left = self.completed(before, left)
+        self.store(a, left, before[0] != 0)
+        if (left.seen != 0) & (before[0] == 0):
+            put(heads, 0, (left.segment, *left.head))
+        cute.arch.sync_threads()
+        return total
 
     def completed(self, before: tuple, left: Left) -> Left:
-        """What a share has left, its head behind what is summed up before it."""
+        """What a chunk has left, its head behind what is summed up before it."""
         return left._replace(head=combine_valid(before[1:], left.head, self.states.monoid.combine))
 
     @cute.jit
     def store(self, a: cutlass.Constexpr, left: Left, begins: Boolean):
-        """Store the result of the first segment that ends in a share, if its head is all of it."""
+        """Store the result of the first segment that ends in a chunk, if its head is all of it."""
         if (left.seen != 0) & begins:
             self.windows.store(a, left.segment, left.head[:-1], left.head[-1] != 0)
 
@@ -298,18 +297,10 @@ class SegmentReduction(PlainKernel):
     @cute.jit
     def collect(self, a: cutlass.Constexpr, slots: cutlass.Constexpr, partials, blocks, thread):
         """The block that entered last, a thread for each block: the results of segments that cross blocks."""
-        lane, warp, types = thread % LANES, thread // LANES, (Int32, *self.types, Int32)
         left = self.nobody()
         if thread < blocks:
             flags, segment, *states = slots.wait(thread, slots.read(thread))
             tail, head = states[: len(self.types)], states[len(self.types) :]
             left = Left((flags & 1, *tail, (flags >> 1) & 1), flags & 1, segment, (*head, (flags >> 2) & 1))
-        inclusive = scan_states(left.tail, self.merge, lane)
-        if lane == LANES - 1:
-            put(partials, warp, inclusive)
-        cute.arch.sync_threads()
-        of_warps = scan_states(get(partials, cutlass.min(lane, self.warps - 1), types), self.merge, lane)
-        entry = self.nobody().tail
-        if warp > 0:
-            entry = broadcast(of_warps, warp - 1)
-        self.store(a, self.completed(self.before(entry, inclusive, lane), left), Boolean(True))
+        before, _ = self.scan_threads(left.tail, partials, thread)
+        self.store(a, self.completed(before, left), Boolean(True))

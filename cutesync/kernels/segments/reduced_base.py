@@ -2,8 +2,8 @@
 code; ``reduced`` says how the parts work together.
 
 The elements from where the first segment begins to where the last one ends are merged with the ends of the segments, an
-end behind the last element of its segment. An end counts as ``END`` members of this list, an element as one; each warp
-has a share of as many members. So a share has as much work as another, whatever the lengths of segments are.
+end behind the last element of its segment. An end counts as ``END`` members of this list, an element as one; all chunks
+have as many members. So a chunk has as much work as another, whatever the lengths of segments are.
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...monoid import choose
-from ...warp import LANES
 from .offsets import offset
 from .reduced_policy import END
 
-# A launch's arguments: ``offsets`` has where each of ``segments`` segments begins in the ``whole`` elements of ``x``.
-# ``nothing`` is the state of a segment without elements.
-Arguments = namedtuple("Arguments", "x out offsets segments whole nothing slots counters")
+HALF = 16  # lanes
 
-# A share: the elements from ``first`` up to ``stop``, counted from ``origin``, which lies on a boundary of runs in
+# A launch's arguments: ``offsets`` has where each of ``segments`` segments begins in the ``whole`` elements of ``x``;
+# ``rounds`` chunks have each warp. ``nothing`` is the state of a segment without elements.
+Arguments = namedtuple("Arguments", "x out offsets segments whole rounds nothing slots counters")
+
+# A chunk: the elements from ``first`` up to ``stop``, counted from ``origin``, which lies on a boundary of runs in
 # memory; and the ``ends`` of segments from number ``segment`` on.
-Share = namedtuple("Share", "origin first stop segment ends")
+Chunk = namedtuple("Chunk", "origin first stop segment ends")
+
+# What a warp works with: the arguments, the ends, its chunk and its shared memory; ``keep`` takes the state of the
+# chunk's first segment.
+Work = namedtuple("Work", "a ends chunk stage keep lane")
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,10 @@ class Ends:
         """The same, with the lowest and the highest known."""
         low = Int64(0) if self.form else clamped(offset(self.start, Int64(0), False), Int64(0), self.whole)
         return replace(self, low=low, high=last_of(self, low))
+
+    def members(self) -> Any:
+        """How many members the merged list has."""
+        return self.high - self.low + END * self.segments
 
     def raw(self, k: Any) -> Any:
         """As it is in memory."""
@@ -68,28 +77,24 @@ def clamped(place, low, high):
 
 
 @cute.jit
-def share_of(ends: cutlass.Constexpr, worker, workers, lane):
-    """``(first, stop, segment, next)``: the elements of a share, and its first segment and that of the next one. Each
-    half of a warp searches for an end of the share: one in 17 of the candidates a step."""
-    total = ends.high - ends.low
-    members = total + END * ends.segments
-    size = (members + (workers - 1)) // workers
-    half, index = lane // 16, lane % 16
-    member = cutlass.min(size * (worker + half), members)
-    low, high = Int64(0), Int64(ends.segments)
+def cuts(ends: cutlass.Constexpr, first, stop, low, high, lane):
+    """Where the merged list is cut before members ``first`` and ``stop``: ``(first, stop, segment, next)``, the
+    elements between, and the first segments that end behind the cuts, which are among ``low`` to ``high``. Each half of
+    a warp searches for a cut, and looks at 16 of the candidates a step."""
+    index, half = lane % HALF, lane // HALF
+    member = choose(half == 0, first, stop)
     while cute.arch.vote_any_sync(low < high):
-        span = high - low
-        behind = Int32(0)
+        span, behind = high - low, Int32(0)
         if low < high:
-            probe = low + span * (index + 1) // 17
+            probe = low + span * (index + 1) // (HALF + 1)
             behind = Int32(ends[probe] - ends.low + END * (probe + 1) <= member)
-        found = Int32(cute.arch.popc((Int32(cute.arch.vote_ballot_sync(behind != 0)) >> (half * 16)) & 0xFFFF))
-        above = low + span * (found + 1) // 17
-        low = choose(found > 0, low + span * found // 17 + 1, low)
-        high = choose(found < 16, above, high)
-    place = total
-    if low < ends.segments:
-        place = cutlass.min(member - END * low, ends[low] - ends.low)
+        bits = Int32(cute.arch.vote_ballot_sync(behind != 0)) >> (half * HALF)
+        found = Int32(cute.arch.popc(bits & ((1 << HALF) - 1)))
+        above = choose(found < HALF, low + span * (found + 1) // (HALF + 1), high)
+        low = choose(found > 0, low + span * found // (HALF + 1) + 1, low)
+        high = above
+    place = member - END * low
+    if low < ends.segments:  # a cut between the members of an end comes before it
+        place = cutlass.min(place, ends[low] - ends.low)
     place += ends.low
-    pairs = [(Int64(cute.arch.shuffle_sync(n, 0)), Int64(cute.arch.shuffle_sync(n, LANES // 2))) for n in (place, low)]
-    return (*pairs[0], *pairs[1])
+    return tuple(Int64(cute.arch.shuffle_sync(n, at)) for n in (place, low) for at in (0, HALF))

@@ -27,7 +27,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
     values["offset_step"] = views[-1].steps[0] if spec.heads.stepped else 1
     names = [*numbered("x", operation.sources), *numbered("arg", operation.args), *(["n"] if spec.counted else [])]
     names += ["offsets", *numbered("out", operation.results)]
-    grid = blocks(policy, spec.length + END * spec.segments)
+    grid, values["rounds"] = blocks(policy, spec.length + END * spec.segments)
     kernel = kernel_spec(policy, spec, policy.bytes(states, sources if spec.strided else ()))
     return Launch(kernel, views[0].device, grid, values, names, workspace.counters_and_slots, stream).run
 
@@ -41,7 +41,7 @@ def kernel_spec(policy: ReducedPolicy, spec: SegmentsSpec, shared: int) -> Kerne
     """Return the kernel of a policy."""
     inputs, outputs, start, args = parameter_groups(spec.operation)
     arrays = [Pointer("n", INT64), Pointer("offsets", spec.heads.offsets or INT64), *inputs, *outputs]
-    numbers: list[Pointer | Scalar] = [Scalar(name, "Int64") for name in ("whole", "segments")]
+    numbers: list[Pointer | Scalar] = [Scalar(name, "Int64") for name in ("whole", "segments", "rounds")]
     numbers += [Scalar("offset_step", "Int64")] if spec.heads.stepped else []
     steps = numbered("step", spec.operation.results) if spec.stepped else ()
     numbers += [Scalar(name, "Int64") for name in steps]

@@ -7,25 +7,26 @@ from dataclasses import dataclass
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
 from ..policy import Policy
-from .policy import LANES, SHARED_BYTES, SMS
+from .policy import LANES, SHARED_BYTES, SMS, VECTOR_BYTES
 
 RUN_BYTES = 64  # of consecutive memory that a lane reads at once: more spreads a warp over too many lines
 RUNS = (32, 16, 8, 4)  # powers of two; the ends in a run are the bits of a word
 MAX_RUN_WORDS = 32  # registers of the elements of a run, of which a lane holds one and waits for the next
-MIN_TILES = 4  # of a warp
+MIN_TILES = 8  # of a chunk
 END = 4  # members of the merged list that an end counts as: it reads 8 bytes and writes a result
-# Registers of a lane follow from the threads of a multiprocessor: 64, 128 or 255 by the words of a state and a position.
+# A lane's registers follow from the threads of a multiprocessor: 64, 128 or 255 by the words of a state and a position.
 WARPS = ((4, 16, 2), (10, 8, 2), (1 << 10, 8, 1))
 
 
 @dataclass(frozen=True)
 class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
-    """Blocks of ``warps`` warps, of which ``blocks_per_sm`` fit on a multiprocessor. A warp goes through its share of
-    the elements in tiles, of which each lane has ``run`` neighbouring ones."""
+    """Blocks of ``warps`` warps, of which ``blocks_per_sm`` fit on a multiprocessor. Each has at most ``rounds`` chunks
+    for each warp. A warp goes through a chunk in tiles, of which each lane has ``run`` neighbouring elements."""
 
     run: int
     warps: int
     blocks_per_sm: int
+    rounds: int = 8
 
     @property
     def tile(self) -> int:
@@ -35,9 +36,9 @@ class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...]) -> int:
         """Upper bound of the shared memory of a block. A state has numbers of ``states`` bytes; elements of
         ``gathered`` bytes are gathered there."""
-        warp = (self.tile + LANES) * sum(states) + self.tile * (1 + sum(gathered)) + 16 * (len(states) + 2)
-        summary = self.warps * (2 * sum(states) + 12) + 16 * (2 * len(states) + 4)
-        return self.warps * warp + 2 * summary + 64
+        warp = self.tile * (sum(states) + 1 + sum(gathered)) + LANES * VECTOR_BYTES * len(states)
+        left = self.warps * self.rounds * (2 * sum(states) + 20) + self.warps * (sum(states) + 8)
+        return self.warps * warp + left + 16 * (5 * len(states) + 10)
 
 
 def choose(sources: tuple[int, ...], states: tuple[int, ...], strided: bool) -> ReducedPolicy:
@@ -54,8 +55,10 @@ def choose(sources: tuple[int, ...], states: tuple[int, ...], strided: bool) -> 
     raise ArgumentValueError(explain("x", f"{sum(sources)} bytes at each position", "fewer, or smaller states"))
 
 
-def blocks(policy: ReducedPolicy, members: int) -> int:
-    """Return the number of blocks for so many elements and ends together: a thread for each combines what they have of
-    segments that cross them."""
-    most = min(SMS * policy.blocks_per_sm, policy.warps * LANES)
-    return min(most, max(1, ceil_div(members, policy.warps * policy.tile * MIN_TILES)))
+def blocks(policy: ReducedPolicy, members: int) -> tuple[int, int]:
+    """Return the number of blocks for so many members of the merged list, and the chunks of each of their warps. There
+    is a thread for each block, and in a block one for each chunk, to combine what they have of segments that cross
+    them."""
+    most, tiles = min(SMS * policy.blocks_per_sm, policy.warps * LANES), ceil_div(members, policy.tile)
+    grid = min(most, max(1, ceil_div(tiles, policy.warps * MIN_TILES)))
+    return grid, min(policy.rounds, LANES, max(1, tiles // (grid * policy.warps * MIN_TILES)))

@@ -2,9 +2,9 @@
 call.
 
 The ends of segments in a tile are *marked*: a byte of shared memory for each element, 1 where a segment ends behind it.
-A lane goes through its run once: it combines elements, begins anew behind a mark, and puts the state at a mark in
-shared memory (``Stage``). The first state that a lane puts there lacks what lanes before it have of the segment; that
-follows from a scan of the lanes' last states, and is added. A tile without a mark takes no part of this: the states of
+A lane goes through its run once: it combines elements, begins anew behind a mark, and puts the states in shared memory
+(``Stage``). That at its first mark lacks what lanes before it have of the segment; this follows from a scan of the
+lanes' last states, and is added. A tile without a mark takes no part of this: the states of
 runs are combined pairwise, then those of lanes.
 """
 
@@ -22,23 +22,20 @@ from ...monoid import choose, tree
 from ...warp import LANES, broadcast, prepend, prepend_between_states, reduce_states, shift_up
 from ..coordinates import element
 from ..gather import Tile
-from ..select.chunk import VECTOR_BYTES, cells, put, put_if
+from ..select.chunk import VECTOR_BYTES, cells, put
 from ..select.where import below
-from .reduced_base import Arguments
-from .run import bits_of
+from .reduced_base import Work
 from .spec import SegmentsSpec
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A warp's shared memory: the addresses of its states, number by number, with a gap behind each lane's run, so that
-    lanes use different banks; of its marks; and of gathered elements, array by array. ``own`` are the addresses of the
-    states of a lane's run."""
+    """A warp's shared memory: the addresses of its states, number by number, with a vector behind each lane's run that
+    is not used, so that lanes use different banks; of its marks; and of gathered elements, array by array."""
 
     states: tuple
     marks: Any
     elements: tuple
-    own: tuple
 
 
 class TileRuns:
@@ -67,40 +64,51 @@ class TileRuns:
         return (Int32, 4) if dtype.size < 4 else (dtype.cutlass, dtype.size)
 
     @cute.jit
-    def fetch(self, a: cutlass.Constexpr, held: cutlass.Constexpr, position):
-        """Load a lane's run, from a position on. For what does not exist, the first or last element is taken."""
-        for registers, x, dtype in zip(held, a.x, self.sources):
-            (kind, size), width = self.word(dtype), math.gcd(self.run * dtype.size, VECTOR_BYTES)
-            address = x.toint() + position * dtype.size
-            whole = (position >= 0) & (position + self.run <= a.whole) & (address % width == 0)
-            if whole:
-                for v in cutlass.range_constexpr(self.run * dtype.size // width):
-                    source = cells(kind, address + v * width, width // size, cute.AddressSpace.gmem, width)
-                    cute.autovec_copy(source, registers[(None, v)])
-            else:
-                places = [clamp(position + i, a.whole) for i in range(self.run)]
-                if cutlass.const_expr(dtype.size < 4):
-                    each = 4 // dtype.size
-                    for w in cutlass.range_constexpr(self.run // each):
-                        registers[w] = packed(
-                            [element(x + place) for place in places[w * each : (w + 1) * each]], dtype
-                        )
-                else:
-                    for i in cutlass.range_constexpr(self.run):
-                        registers[i] = element(x + places[i])
+    def fetch(self, c: cutlass.Constexpr, held: cutlass.Constexpr, place):
+        """Load the run of a lane that begins at a place of the chunk, unless it lies behind that. For what does not
+        exist, the first or last element is taken."""
+        if place < c.chunk.stop:
+            position = c.chunk.origin + place
+            inside = (position >= 0) & (position + self.run <= c.a.whole)
+            for registers, x, dtype in zip(held, c.a.x, self.sources):
+                self.fetch_of(registers, x, dtype, position, inside, c.a.whole)
 
-    def gathered(self, a: Arguments, stage: Stage, held: list, position, lane) -> None:
-        """The same of strided arrays; ``position`` is that of the tile. Elements go through shared memory."""
-        sizes = tuple(dtype.size for dtype in self.sources)
-        store = lambda k, place, word: put(type(word), stage.elements[k] + place * sizes[k], word)  # noqa: E731
-        tile = Tile(position, position + self.tile, a.whole, Int64(0), False)
+    @cute.jit
+    def fetch_of(
+        self,
+        registers,
+        x: cute.Pointer,
+        dtype: cutlass.Constexpr,
+        position,
+        inside,
+        whole,
+    ):
+        (kind, size), width = self.word(dtype), math.gcd(self.run * dtype.size, VECTOR_BYTES)
+        address = x.toint() + position * dtype.size
+        if inside & (address % width == 0):
+            for v in cutlass.range_constexpr(self.run * dtype.size // width):
+                source = cells(kind, address + v * width, width // size, cute.AddressSpace.gmem, width)
+                cute.autovec_copy(source, registers[(None, v)])
+        else:
+            places = [clamp(position + i, whole) for i in range(self.run)]
+            each = max(1, 4 // dtype.size)
+            for w in cutlass.range_constexpr(self.run // each):
+                found = [element(x + place) for place in places[w * each : (w + 1) * each]]
+                registers[w] = packed(found, dtype) if dtype.size < 4 else found[0]
+
+    def gathered(self, c: Work, held: list, place) -> None:
+        """The same of strided arrays; ``place`` is that of the tile. Elements go through shared memory."""
+        sizes, first = tuple(dtype.size for dtype in self.sources), c.chunk.origin + place
+        store = lambda k, at, word: put(type(word), c.stage.elements[k] + at * sizes[k], word)  # noqa: E731
         cute.arch.sync_warp()
-        self.gather.fill(a.x, sizes, store, tile, 0, Int32(0), 1)
+        tile = Tile(first, first + self.tile, c.a.whole, Int64(0), False)
+        self.gather.fill(c.a.x, sizes, store, tile, 0, Int32(0), 1)
         cute.arch.sync_warp()
-        for registers, address, dtype in zip(held, stage.elements, self.sources):
+        for registers, address, dtype in zip(held, c.stage.elements, self.sources):
             kind, size = self.word(dtype)
-            words = cells(kind, address + lane * self.run * dtype.size, self.run * dtype.size // size, align=size)
-            for i in range(self.run * dtype.size // size):
+            count = self.run * dtype.size // size
+            words = cells(kind, address + c.lane * (count * size), count, align=size)
+            for i in range(count):
                 registers[i] = words[i]
 
     def values(self, held: list, position) -> list:
@@ -132,33 +140,41 @@ class TileRuns:
             words[w] = Int32(0)
         return Int32(bits)
 
-    def heads(self, ends, opens, lane):
-        """Where segments begin in a run; ``opens``: one does at the first element of the tile."""
+    def opens(self, ends, opens, lane):
+        """Whether a segment begins at the first element of a run; ``opens``: at that of the tile."""
         before = Int32(cute.arch.shuffle_sync_up((ends >> (self.run - 1)) & 1, 1))
-        return (ends << 1) | choose(lane == 0, Int32(opens), before)
+        return choose(lane == 0, Int32(opens), before)
 
     @cute.jit
-    def go(self, stage: cutlass.Constexpr, values: cutlass.Constexpr, ends, heads, carry: tuple, lane):
-        """Go through a run, and put the states at marks in shared memory. Return the last one. ``carry`` is the state
-        before the tile."""
-        state = prepend((lane == 0) & (heads & 1 == 0), carry, values[0](), self.monoid.combine)
-        self.put_if(stage, ends, 0, state)
-        for i in cutlass.range_constexpr(1, self.run):
-            goes_on = (heads >> i) & 1 == 0
-            state = prepend_between_states(goes_on, state, values[i](), self.monoid.combine)
-            self.put_if(stage, ends, i, state)
+    def go(self, stage: cutlass.Constexpr, values: cutlass.Constexpr, ends, opens, carry: tuple, lane):
+        """Go through a run, and put the states behind its elements in shared memory: all of them, as whole vectors cost
+        less than each state at a mark alone. Return the last one. ``carry`` is the state before the tile, ``opens``:
+        a segment begins at the first element of the run."""
+        state = prepend((lane == 0) & (opens == 0), carry, values[0](), self.monoid.combine)
+        shown = [cute.make_rmem_tensor(self.vectors(kind), kind) for kind in self.types]
+        for i in cutlass.range_constexpr(self.run):
+            if cutlass.const_expr(i > 0):
+                goes_on = (ends >> (i - 1)) & 1 == 0
+                state = prepend_between_states(goes_on, state, values[i](), self.monoid.combine)
+            for registers, number in zip(shown, state):
+                registers[i] = number
+        for address, kind, registers in zip(stage.states, self.types, shown):
+            each, count = self.vectors(kind).shape
+            for v in cutlass.range_constexpr(count):
+                place = address + (lane * (count + 1) + v) * VECTOR_BYTES
+                cute.autovec_copy(registers[(None, v)], cells(kind, place, each, align=VECTOR_BYTES))
         return state
 
-    def put_if(self, stage: Stage, ends, i: int, state) -> None:
-        for address, kind, number in zip(stage.own, self.types, state):
-            bits = bits_of(number)
-            put_if((ends >> i) & 1 != 0, type(bits), address + i * (kind.width // 8), bits)
+    def vectors(self, kind):
+        """The layout of a run of numbers of type ``kind``."""
+        each = VECTOR_BYTES * 8 // kind.width
+        return cute.make_layout((each, self.run // each), stride=(1, each))
 
     @cute.jit
-    def scan(self, heads, state: tuple, lane):
+    def scan(self, ends, opens, state: tuple, lane):
         """The state at the last element of each lane's run."""
-        within = Int32(below(self.run)) if self.run < 32 else Int32(-1)
-        begins = Int32(cute.arch.vote_ballot_sync(heads & within != 0)) & self.up_to(lane)
+        inner = ends & Int32(below(self.run - 1))  # a segment begins behind one of these
+        begins = Int32(cute.arch.vote_ballot_sync((inner | opens) != 0)) & self.up_to(lane)
         back = choose(begins != 0, lane - (31 - Int32(cute.arch.clz(begins))), lane)
         for log in cutlass.range_constexpr(5):
             before = shift_up(state, 1 << log)
@@ -170,25 +186,23 @@ class TileRuns:
         return Int32(Uint32(0xFFFFFFFF) >> Uint32(31 - lane))
 
     @cute.jit
-    def complete(self, stage: cutlass.Constexpr, ends, heads, state: tuple, lane):
-        """Add to the first state that a lane has put what comes before it; ``state`` is that of ``scan``."""
+    def complete(self, stage: cutlass.Constexpr, ends, opens, state: tuple, lane):
+        """Add what comes before a run to the state at its first mark; ``state`` is that of ``scan``."""
         before = shift_up(state)
-        if (lane > 0) & (heads & 1 == 0) & (ends != 0):
-            place = lane * (self.run + 1) + Int32(cute.arch.popc((ends & -ends) - 1))
-            self.put(stage, place, self.monoid.combine(before, self.get(stage, place)))
+        if (lane > 0) & (opens == 0) & (ends != 0):
+            place = lane * self.run + Int32(cute.arch.popc((ends & -ends) - 1))
+            found = self.monoid.combine(before, self.at(stage, place))
+            for address, kind, number in zip(self.addresses(stage, place), self.types, found):
+                put(kind, address, number)
 
-    def get(self, stage: Stage, place) -> tuple:
-        """The state at a place of the stage."""
-        found = zip(self.types, stage.states)
-        return tuple(kind(cells(kind, address + place * (kind.width // 8), 1)[0]) for kind, address in found)
-
-    def put(self, stage: Stage, place, state) -> None:
-        for kind, address, number in zip(self.types, stage.states, state):
-            put(kind, address + place * (kind.width // 8), number)
+    def addresses(self, stage: Stage, place) -> list:
+        """Where the numbers of the state at element ``place`` of the tile are."""
+        skipped = (place // self.run) * VECTOR_BYTES
+        return [address + (place * (kind.width // 8) + skipped) for address, kind in zip(stage.states, self.types)]
 
     def at(self, stage: Stage, place) -> tuple:
         """The state at element ``place`` of the tile."""
-        return self.get(stage, place + place // self.run)
+        return tuple(kind(cells(kind, at, 1)[0]) for at, kind in zip(self.addresses(stage, place), self.types))
 
     def last(self, state: tuple):
         """The state at the last element of a tile, of that of ``scan``."""
