@@ -97,8 +97,8 @@ class SegmentReduction(PlainKernel):
         cute.arch.sync_warp()
         ends = Ends(a.offsets, a.segments, a.whole, self.spec.heads.ends).bounded()
         chunks = self.warps * a.rounds
-        size = (ends.members() + (chunks * blocks * self.runs.tile - 1)) // (chunks * blocks * self.runs.tile)
-        size *= self.runs.tile
+        size = (ends.members() + (chunks * blocks - 1)) // (chunks * blocks)
+        size = (size + (self.runs.run - 1)) // self.runs.run * self.runs.run
         low, high = self.cut(a, ends, (size, chunks * block, chunks), (Int64(0), Int64(a.segments)), lane)[2:]
         for turn in cutlass.range(a.rounds, unroll=1):
             place = turn * self.warps + warp
