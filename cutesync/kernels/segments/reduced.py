@@ -163,7 +163,6 @@ class SegmentReduction(PlainKernel):
                 self.runs.fetch(c, held, lane * self.runs.run)
         if (lane == 0) & (chunk.first > 0) & exist:  # what comes before is a segment of its own
             cells(Uint8, stage.marks + (chunk.first - 1), 1)[0] = Uint8(1)
-        cute.arch.sync_warp()
         tail, valid = nobody, Int32(0)
         marked, at, more = Int32(chunk.first > 0), Int32(0), Int32(exist | (chunk.ends > 0))
         while more != 0:
