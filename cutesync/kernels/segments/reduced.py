@@ -143,6 +143,7 @@ class SegmentReduction(PlainKernel):
         if self.gather is None:  # runs lie in memory where vectors do
             size = self.runs.sources[0].size
             skew = Int32((a.x[0].toint() + first * size) % (self.runs.run * size)) // size
+            skew = choose(stop > first, skew, Int32(0))
         return Chunk(first - skew, skew, Int32(stop - first) + skew, segment, Int32(following - segment))
 
     @cute.jit
@@ -157,8 +158,8 @@ class SegmentReduction(PlainKernel):
         keep = lambda state, valid: store_partial(heads, place, Maybe((chunk.segment, *state), valid))  # noqa: E731
         c = Work(a, ends, chunk, stage, keep, lane)
         exist = chunk.stop > chunk.first
-        for slot in cutlass.range_constexpr(self.runs.stages - 1):
-            self.runs.fetch(c, Int32(slot * tile), Int32(slot))
+        for ahead in cutlass.range_constexpr(self.runs.stages - 1):
+            self.runs.fetch(c, Int32(ahead * tile), Int32(ahead))
         w, before = self.windows.begin(c), (nobody, Int32(1))  # a segment begins
         if (lane == 0) & (chunk.first > 0) & exist:  # what comes before is a segment of its own
             cells(Uint8, stage.marks + (chunk.first - 1), 1)[0] = Uint8(1)
