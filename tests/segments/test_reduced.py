@@ -134,6 +134,7 @@ def bench() -> faults.Bench:
 
 NAMES = ("no wait for the launch before", "no block barrier", "no sync_warp", "no store")
 FAULTS = {name: (faults.TABLE[name][0], {*faults.TABLE[name][1], faults.RESULT, "uninitialised"}) for name in NAMES}
+FAULTS["no wait for copies"] = (faults.each(faults.op(r"cp\.async\.wait_group")), {"race", "uninitialised"})
 
 
 @pytest.mark.slow

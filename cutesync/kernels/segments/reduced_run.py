@@ -32,6 +32,7 @@ from .reduced_policy import ReducedPolicy, pitch
 from .spec import SegmentsSpec
 
 MIN_COPY = 4  # bytes of an asynchronous copy
+UNROLL = 8  # elements of a lane that are copied together
 
 
 @dataclass(frozen=True)
@@ -70,24 +71,41 @@ class TileRuns:
 
     @cute.jit
     def copy(self, c: cutlass.Constexpr, k: cutlass.Constexpr, where: tuple, inside):
-        """The same of array ``k``; ``inside``: all elements exist."""
+        """The same of array ``k``; ``inside``: all elements of the tile exist."""
         first, at, slot = where
-        x, dtype, target = c.a.x[k], self.sources[k], self.slot(c.stage, k, slot)
-        width = min(self.run * dtype.size, VECTOR_BYTES)
-        each = width // dtype.size  # elements of a copy
-        start = x.toint() + first * dtype.size
+        x, size, target = c.a.x[k], self.sources[k].size, self.slot(c.stage, k, slot)
+        width = min(self.run * size, VECTOR_BYTES)
+        start = x.toint() + first * size
         if inside & (start % width == 0) & (width >= MIN_COPY):
-            for v in cutlass.range_constexpr(self.run // each):
-                piece = v * LANES + c.lane
-                run = piece // (self.run // each)
-                if at + run * self.run < c.chunk.stop:
-                    source, to = start + piece * width, target + piece * width + run * VECTOR_BYTES
+            pieces = self.pieces(start, target, size, c.lane)
+            if at + self.tile <= c.chunk.stop:
+                for source, to, _ in pieces:
                     copy_async(source, to, width)
-        elif at + c.lane * self.run < c.chunk.stop:
-            place = target + c.lane * pitch(self.run, dtype.size)
-            position = first + c.lane * self.run
-            for i in cutlass.range(self.run, unroll=1):
-                put(dtype.cutlass, place + i * dtype.size, element(x + clamp(position + i, c.a.whole)))
+            else:
+                for source, to, run in pieces:
+                    if at + run * self.run < c.chunk.stop:
+                        copy_async(source, to, width)
+        elif cutlass.const_expr(size >= MIN_COPY):
+            for i in cutlass.range(self.run, unroll=UNROLL):
+                place = i * LANES + c.lane
+                if at + place // self.run * self.run < c.chunk.stop:
+                    source = x + clamp(first + place, c.a.whole)
+                    copy_async(source.toint(), target + place * size + place // self.run * VECTOR_BYTES, size)
+        else:
+            place, position = target + c.lane * pitch(self.run, size), first + c.lane * self.run
+            if at + c.lane * self.run < c.chunk.stop:
+                for i in cutlass.range(self.run, unroll=UNROLL):
+                    put(self.sources[k].cutlass, place + i * size, element(x + clamp(position + i, c.a.whole)))
+
+    def pieces(self, start, target, size: int, lane) -> list:
+        """The vectors of a tile at ``start`` that a lane copies to ``target``: from where, to where, of which run."""
+        width = min(self.run * size, VECTOR_BYTES)
+        found = []
+        for v in range(self.run * size // width):
+            piece = v * LANES + lane
+            run = piece // (self.run * size // width)
+            found.append((start + piece * width, target + piece * width + run * VECTOR_BYTES, run))
+        return found
 
     def bring(self, c: Work, first, slot) -> None:
         """The same of strided arrays."""
