@@ -92,7 +92,7 @@ def test_chosen_kernels_agree():
         for dtype, n in (("int8", 150_001), ("int32", 170_000), ("int64", 60_000)):
             x, offsets = rng.integers(-9, 9, n).astype(dtype), np.sort(rng.integers(0, n + 1, 3000))
             offsets[500:900] = offsets[500]
-            assert reduced_policy.blocks(reduced_policy.choose((x.itemsize,), (8,)), n)[0] > 1
+            assert reduced_policy.blocks(reduced_policy.choose((x.itemsize,), (8,), False), n)[0] > 1
             total = np.append(0, np.cumsum(x, dtype=np.int64))
             found = cs.segmented_reduce(x, offsets=offsets, dtype="int64")
             equal(found, total[offsets[1:]] - total[offsets[:-1]])
@@ -134,7 +134,6 @@ def bench() -> faults.Bench:
 
 NAMES = ("no wait for the launch before", "no block barrier", "no sync_warp", "no store")
 FAULTS = {name: (faults.TABLE[name][0], {*faults.TABLE[name][1], faults.RESULT, "uninitialised"}) for name in NAMES}
-FAULTS["no wait for copies"] = (faults.each(faults.op(r"cp\.async\.wait_group")), {"race", "uninitialised"})
 
 
 @pytest.mark.slow

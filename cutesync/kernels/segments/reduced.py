@@ -39,7 +39,7 @@ from ..plain import PlainKernel
 from ..select.chunk import VECTOR_BYTES, cells
 from ..tiled import positions
 from .reduced_base import Arguments, Chunk, Ends, Work, cuts
-from .reduced_policy import ReducedPolicy, pitch
+from .reduced_policy import ReducedPolicy
 from .reduced_run import Stage, TileRuns
 from .reduced_window import Windows
 from .spec import SegmentsSpec
@@ -61,7 +61,7 @@ class SegmentReduction(PlainKernel):
         self.states = SegmentStates(spec)
         self.types = self.states.monoid.types
         self.gather: Any = None if spec.strided is None else Gather(spec.strided.layout)
-        self.runs = TileRuns(spec, self.states.monoid, policy, self.gather)
+        self.runs = TileRuns(spec, self.states.monoid, policy.run, self.gather)
         self.windows = Windows(spec, self.states, self.runs)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
@@ -119,9 +119,9 @@ class SegmentReduction(PlainKernel):
     def stage(self, warp, lane) -> Stage:
         """The shared memory of a warp; no element is marked."""
         tile, found = self.runs.tile, []
+        gathered = self.runs.sources if self.gather is not None else ()
         sizes = [kind.width // 8 * tile + LANES * VECTOR_BYTES for kind in self.types]
-        ahead = [self.policy.stages * LANES * pitch(self.runs.run, t.size) for t in self.runs.sources]
-        for size in (*sizes, tile, *ahead):
+        for size in (*sizes, tile, *(t.size * tile for t in gathered)):
             start = SmemAllocator().allocate_array(Uint8, self.warps * size, byte_alignment=VECTOR_BYTES)
             found.append(Int32(start.toint()) + warp * size)
         values = len(self.types)
@@ -143,7 +143,6 @@ class SegmentReduction(PlainKernel):
         if self.gather is None:  # runs lie in memory where vectors do
             size = self.runs.sources[0].size
             skew = Int32((a.x[0].toint() + first * size) % (self.runs.run * size)) // size
-            skew = choose(stop > first, skew, Int32(0))
         return Chunk(first - skew, skew, Int32(stop - first) + skew, segment, Int32(following - segment))
 
     @cute.jit
@@ -156,16 +155,16 @@ class SegmentReduction(PlainKernel):
         if lane == 0:
             store_partial(heads, place, Maybe((chunk.segment, *nobody), Boolean(False)))
         keep = lambda state, valid: store_partial(heads, place, Maybe((chunk.segment, *state), valid))  # noqa: E731
-        c = Work(a, ends, chunk, stage, keep, lane)
-        exist = chunk.stop > chunk.first
-        for ahead in cutlass.range_constexpr(self.runs.stages - 1):
-            self.runs.fetch(c, Int32(ahead * tile), Int32(ahead))
+        c, held = Work(a, ends, chunk, stage, keep, lane), self.runs.registers()
         w, before = self.windows.begin(c), (nobody, Int32(1))  # a segment begins
+        exist = chunk.stop > chunk.first
+        if cutlass.const_expr(self.gather is None):
+            if exist:
+                self.runs.fetch(c, held, lane * self.runs.run)
         if (lane == 0) & (chunk.first > 0) & exist:  # what comes before is a segment of its own
             cells(Uint8, stage.marks + (chunk.first - 1), 1)[0] = Uint8(1)
         tail, valid = nobody, Int32(0)
         marked, at, more = Int32(chunk.first > 0), Int32(0), Int32(exist | (chunk.ends > 0))
-        slot = Int32(0)
         while more != 0:
             earlier = w
             w, count = self.windows.mark(c, w, at)
@@ -174,13 +173,11 @@ class SegmentReduction(PlainKernel):
                 valid = Int32(chunk.stop > self.last_end(w, chunk, lane))
                 if (valid != 0) & (lane == 0):
                     cells(Uint8, stage.marks + (chunk.stop - 1 - at), 1)[0] = Uint8(1)
-            cute.arch.cp_async_wait_group(self.runs.stages - 2)
             cute.arch.sync_warp()
-            before = self.go_tile(c, slot, marked | count | valid, before, at)
+            if cutlass.const_expr(self.gather is not None):
+                self.runs.gathered(c, held, at)
+            before = self.go_tile(c, held, marked | count | valid, before, at)
             cute.arch.sync_warp()
-            last = choose(slot == 0, Int32(self.runs.stages - 1), slot - 1)  # of the tile before, which all have read
-            self.runs.fetch(c, at + (self.runs.stages - 1) * tile, last)
-            slot = choose(slot == self.runs.stages - 1, Int32(0), slot + 1)
             if count > 0:
                 self.windows.emit(c, earlier, w.first + w.used, at)
             if valid != 0:
@@ -196,14 +193,13 @@ class SegmentReduction(PlainKernel):
         return Int32(cute.arch.warp_redux_sync(choose(w.end <= chunk.stop, w.end, known), "max"))
 
     @cute.jit
-    def go_tile(self, c: cutlass.Constexpr, slot, marked, before: tuple, at):
-        """Go through the tile at a place of the chunk, of which a slot has the elements. ``before`` it come a state,
-        and whether a segment begins. Return the same for the next tile."""
+    def go_tile(self, c: cutlass.Constexpr, held: cutlass.Constexpr, marked, before: tuple, at):
+        """Go through the tile at a place of the chunk, of which ``held`` has the elements; those of the next one are
+        loaded. ``before`` it come a state, and whether a segment begins. Return the same for the next tile."""
         carry, opens = before
         lane = c.lane
-        held = self.runs.registers()
-        self.runs.hold(c, held, at, slot)
-        values = self.runs.values(held, c.chunk.origin + (at + lane * self.runs.run))
+        place = at + lane * self.runs.run
+        values = self.runs.values(held, c.chunk.origin + place)
         state, found, begins = zeros(self.types), Int32(0), Int32(0)
         if marked != 0:
             found = self.runs.ends(c.stage, lane)
@@ -211,6 +207,8 @@ class SegmentReduction(PlainKernel):
             state = self.runs.go(c.stage, values, found, begins, carry, lane)
         else:
             state = self.runs.total(values)
+        if cutlass.const_expr(self.gather is None):
+            self.runs.fetch(c, held, place + self.runs.tile)
         if marked != 0:
             state = self.runs.scan(found, begins, state, lane)
             self.runs.complete(c.stage, found, begins, state, lane)

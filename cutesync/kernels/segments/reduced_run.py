@@ -1,25 +1,22 @@
-"""A warp's tile of elements, of which each lane has a run of neighbouring ones. Device code; all 32 lanes call.
-
-Lanes copy the elements of ``stages`` tiles ahead, 16 bytes each and neighbours side by side, to where the lane that has
-them reads its run: a vector lies behind each run that is not used, so that lanes use different banks. (Loads of whole
-runs to registers, 64 bytes apart, keep the first-level cache busy for half of the time.)
+"""A warp's tile of elements, of which each lane has a run of neighbouring ones in registers. Device code; all 32 lanes
+call.
 
 The ends of segments in a tile are *marked*: a byte of shared memory for each element, 1 where a segment ends behind it.
 A lane goes through its run once: it combines elements, begins anew behind a mark, and puts the states in shared memory
 (``Stage``). That at its first mark lacks what lanes before it have of the segment; this follows from a scan of the
-lanes' last states, and is added. A tile without a mark takes no part of this: the states of runs are combined pairwise,
-then those of lanes.
+lanes' last states, and is added. A tile without a mark takes no part of this: the states of
+runs are combined pairwise, then those of lanes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint8, Uint32
-from cutlass.experimental import primitives
+from cutlass import Int32, Int64, Uint32
 
 from ...monoid import choose, tree
 from ...warp import LANES, broadcast, prepend, prepend_between_states, reduce_states, shift_up
@@ -28,17 +25,13 @@ from ..gather import Tile
 from ..select.chunk import VECTOR_BYTES, cells, put
 from ..select.where import below
 from .reduced_base import Work
-from .reduced_policy import ReducedPolicy, pitch
 from .spec import SegmentsSpec
-
-MIN_COPY = 4  # bytes of an asynchronous copy
-UNROLL = 8  # elements of a lane that are copied together
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A warp's shared memory: the addresses of its states, number by number; of its marks; and of the elements of the
-    tiles ahead, array by array."""
+    """A warp's shared memory: the addresses of its states, number by number, with a vector behind each lane's run that
+    is not used, so that lanes use different banks; of its marks; and of gathered elements, array by array."""
 
     states: tuple
     marks: Any
@@ -46,104 +39,77 @@ class Stage:
 
 
 class TileRuns:
-    """Tiles of runs of ``run`` elements, a power of two."""
+    """Tiles of runs of ``run`` elements."""
 
-    def __init__(self, spec: SegmentsSpec, monoid: Any, policy: ReducedPolicy, gather: Any) -> None:
-        self.spec, self.monoid, self.gather = spec, monoid, gather
-        self.run, self.tile, self.stages = policy.run, policy.tile, policy.stages
+    def __init__(self, spec: SegmentsSpec, monoid: Any, run: int, gather: Any) -> None:
+        self.spec, self.monoid, self.run, self.tile, self.gather = spec, monoid, run, LANES * run, gather
         self.sources, self.types = spec.operation.sources, monoid.types
 
     # Elements
 
-    @cute.jit
-    def fetch(self, c: cutlass.Constexpr, at, slot):
-        """Start to copy the tile at a place of the chunk to a slot, as far as it lies in the chunk. For what does not
-        exist, the first or last element is taken."""
-        if at < c.chunk.stop:
-            first = c.chunk.origin + at
-            if cutlass.const_expr(self.gather is not None):
-                self.bring(c, first, slot)
-            else:
-                inside = (first >= 0) & (first + self.tile <= c.a.whole)
-                for k in cutlass.range_constexpr(len(self.sources)):
-                    self.copy(c, k, (first, at, slot), inside)
-        cute.arch.cp_async_commit_group()
-
-    @cute.jit
-    def copy(self, c: cutlass.Constexpr, k: cutlass.Constexpr, where: tuple, inside):
-        """The same of array ``k``; ``inside``: all elements of the tile exist."""
-        first, at, slot = where
-        x, size, target = c.a.x[k], self.sources[k].size, self.slot(c.stage, k, slot)
-        width = min(self.run * size, VECTOR_BYTES)
-        start = x.toint() + first * size
-        if inside & (start % width == 0) & (width >= MIN_COPY):
-            pieces = self.pieces(start, target, size, c.lane)
-            if at + self.tile <= c.chunk.stop:
-                for source, to, _ in pieces:
-                    copy_async(source, to, width)
-            else:
-                for source, to, run in pieces:
-                    if at + run * self.run < c.chunk.stop:
-                        copy_async(source, to, width)
-        elif cutlass.const_expr(size >= MIN_COPY):
-            for i in cutlass.range(self.run, unroll=UNROLL):
-                place = i * LANES + c.lane
-                if at + place // self.run * self.run < c.chunk.stop:
-                    source = x + clamp(first + place, c.a.whole)
-                    copy_async(source.toint(), target + place * size + place // self.run * VECTOR_BYTES, size)
-        else:
-            place, position = target + c.lane * pitch(self.run, size), first + c.lane * self.run
-            if at + c.lane * self.run < c.chunk.stop:
-                for i in cutlass.range(self.run, unroll=UNROLL):
-                    put(self.sources[k].cutlass, place + i * size, element(x + clamp(position + i, c.a.whole)))
-
-    def pieces(self, start, target, size: int, lane) -> list:
-        """The vectors of a tile at ``start`` that a lane copies to ``target``: from where, to where, of which run."""
-        width = min(self.run * size, VECTOR_BYTES)
-        found = []
-        for v in range(self.run * size // width):
-            piece = v * LANES + lane
-            run = piece // (self.run * size // width)
-            found.append((start + piece * width, target + piece * width + run * VECTOR_BYTES, run))
-        return found
-
-    def bring(self, c: Work, first, slot) -> None:
-        """The same of strided arrays."""
-        sizes, targets = [t.size for t in self.sources], [self.slot(c.stage, k, slot) for k in range(len(self.sources))]
-
-        def store(k: int, place, word) -> None:
-            put(type(word), targets[k] + place * sizes[k] + (place // self.run) * VECTOR_BYTES, word)
-
-        tile = Tile(first, first + self.tile, c.a.whole, Int64(0), False)
-        self.gather.fill(c.a.x, tuple(sizes), store, tile, 0, Int32(0), 1)
-
-    def slot(self, stage: Stage, k: int, slot):
-        """The address of the elements of array ``k`` in a slot."""
-        return stage.elements[k] + slot * (LANES * pitch(self.run, self.sources[k].size))
-
     def registers(self) -> list:
-        """Registers of a run: elements of one and two bytes in 32-bit words."""
+        """Registers of a run, a tensor of vectors for each array: elements of one and two bytes in 32-bit words."""
         held = []
         for dtype in self.sources:
-            size, width = self.run * dtype.size, min(self.run * dtype.size, VECTOR_BYTES)
-            kind, each = (Int32, 4) if dtype.size < 4 else (dtype.cutlass, dtype.size)
+            kind, size = self.word(dtype)
+            each = math.gcd(self.run * dtype.size, VECTOR_BYTES) // size
             # the stride is stated: a mode of one element would get stride 0
-            layout = cute.make_layout((width // each, size // width), stride=(1, width // each))
+            layout = cute.make_layout((each, self.run * dtype.size // size // each), stride=(1, each))
             held.append(cute.make_rmem_tensor(layout, kind))
             held[-1].fill(0)
         return held
 
+    def word(self, dtype) -> tuple:
+        """The type of the registers of elements, and its size."""
+        return (Int32, 4) if dtype.size < 4 else (dtype.cutlass, dtype.size)
+
     @cute.jit
-    def hold(self, c: cutlass.Constexpr, held: cutlass.Constexpr, at, slot):
-        """Read a lane's run of the tile at a place of the chunk, unless it lies behind that."""
-        if at + c.lane * self.run < c.chunk.stop:
-            for k in cutlass.range_constexpr(len(self.sources)):
-                each, count = held[k].shape
-                size = held[k].element_type.width // 8
-                place = self.slot(c.stage, k, slot) + c.lane * pitch(self.run, self.sources[k].size)
-                for v in cutlass.range_constexpr(count):
-                    vector = cells(held[k].element_type, place + v * each * size, each, align=each * size)
-                    cute.autovec_copy(vector, held[k][(None, v)])
+    def fetch(self, c: cutlass.Constexpr, held: cutlass.Constexpr, place):
+        """Load the run of a lane that begins at a place of the chunk, unless it lies behind that. For what does not
+        exist, the first or last element is taken."""
+        if place < c.chunk.stop:
+            position = c.chunk.origin + place
+            inside = (position >= 0) & (position + self.run <= c.a.whole)
+            for registers, x, dtype in zip(held, c.a.x, self.sources):
+                self.fetch_of(registers, x, dtype, position, inside, c.a.whole)
+
+    @cute.jit
+    def fetch_of(
+        self,
+        registers,
+        x: cute.Pointer,
+        dtype: cutlass.Constexpr,
+        position,
+        inside,
+        whole,
+    ):
+        (kind, size), width = self.word(dtype), math.gcd(self.run * dtype.size, VECTOR_BYTES)
+        address = x.toint() + position * dtype.size
+        if inside & (address % width == 0):
+            for v in cutlass.range_constexpr(self.run * dtype.size // width):
+                source = cells(kind, address + v * width, width // size, cute.AddressSpace.gmem, width)
+                cute.autovec_copy(source, registers[(None, v)])
+        else:
+            places = [clamp(position + i, whole) for i in range(self.run)]
+            each = max(1, 4 // dtype.size)
+            for w in cutlass.range_constexpr(self.run // each):
+                found = [element(x + place) for place in places[w * each : (w + 1) * each]]
+                registers[w] = packed(found, dtype) if dtype.size < 4 else found[0]
+
+    def gathered(self, c: Work, held: list, place) -> None:
+        """The same of strided arrays; ``place`` is that of the tile. Elements go through shared memory."""
+        sizes, first = tuple(dtype.size for dtype in self.sources), c.chunk.origin + place
+        store = lambda k, at, word: put(type(word), c.stage.elements[k] + at * sizes[k], word)  # noqa: E731
+        cute.arch.sync_warp()
+        tile = Tile(first, first + self.tile, c.a.whole, Int64(0), False)
+        self.gather.fill(c.a.x, sizes, store, tile, 0, Int32(0), 1)
+        cute.arch.sync_warp()
+        for registers, address, dtype in zip(held, c.stage.elements, self.sources):
+            kind, size = self.word(dtype)
+            count = self.run * dtype.size // size
+            words = cells(kind, address + c.lane * (count * size), count, align=size)
+            for i in range(count):
+                registers[i] = words[i]
 
     def values(self, held: list, position) -> list:
         """The state of each element of a run."""
@@ -247,8 +213,11 @@ def clamp(position, whole):
     return cutlass.min(cutlass.max(position, Int64(0)), whole - 1)
 
 
-def copy_async(source, target, width: int) -> None:
-    """Start to copy ``width`` bytes from an address in global memory to one in shared memory."""
-    source = cute.make_ptr(Uint8, source, cute.AddressSpace.gmem, assumed_align=width)
-    target = cute.make_ptr(Uint8, target, cute.AddressSpace.smem, assumed_align=width)
-    primitives.cp_async_shared_global(target, source, width, "cg" if width == VECTOR_BYTES else "ca")
+def packed(elements: list, dtype) -> Int32:
+    """Elements of one or two bytes in a word."""
+    kind: Any = {1: cutlass.Uint8, 2: cutlass.Uint16}[dtype.size]
+    word = Uint32(0)
+    for i, value in enumerate(elements):
+        bits = value.bitcast(kind) if type(value).is_float else kind(value)
+        word = word | (Uint32(bits) << Uint32(8 * dtype.size * i))
+    return Int32(word)
