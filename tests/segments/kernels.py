@@ -23,6 +23,7 @@ REDUCED = {
     "two blocks": (ReducedPolicy(run=8, warps=1, blocks_per_sm=1, rounds=1), 2),
     "one block": (ReducedPolicy(run=4, warps=3, blocks_per_sm=1, rounds=1), 1),
     "three squads": (ReducedPolicy(run=4, warps=1, blocks_per_sm=1, rounds=3), 7),
+    "many chunks": (ReducedPolicy(run=4, warps=2, blocks_per_sm=1, rounds=20), 2),  # more than a warp has lanes
 }
 # the same for begins and ends
 RANGES = {
@@ -35,7 +36,7 @@ RANGES = {
 
 def force(monkeypatch, name: str = "three blocks") -> None:
     """Make every call by segments of this test run with these sizes."""
-    policy, blocks = KERNELS[name]
+    policy, blocks = KERNELS.get(name, KERNELS["three blocks"])
 
     def choose(problem: Problem) -> Choice:
         chosen = policy
@@ -47,7 +48,7 @@ def force(monkeypatch, name: str = "three blocks") -> None:
         tiles = max(1, -(-(problem.length + problem.segments) // chosen.tile))
         return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 
-    reduced, grid = REDUCED[name]
+    reduced, grid = REDUCED.get(name, REDUCED["three blocks"])
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(reduced_plan, "choose", lambda *problem: reduced)
     monkeypatch.setattr(reduced_plan, "blocks", lambda *problem: (grid, reduced.rounds))
