@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from cutesync.kernels.segments import plan, ranges_plan
+from cutesync.kernels.segments import plan, ranges_plan, reduced_plan
 from cutesync.kernels.segments.policy import Choice, MergedPolicy, PipelinePolicy, Problem
 from cutesync.kernels.segments.ranges_policy import RangesPolicy
+from cutesync.kernels.segments.reduced_policy import ReducedPolicy
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -15,6 +16,14 @@ KERNELS = {
     "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3, look_aheads=1, loaders=1), 2),
     "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1, loaders=1), 1),
     "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3, loaders=1), 2),
+}
+# the same for reductions by offsets
+REDUCED = {
+    "three blocks": (ReducedPolicy(run=4, warps=2, blocks_per_sm=1, rounds=2), 3),
+    "two blocks": (ReducedPolicy(run=8, warps=1, blocks_per_sm=1, rounds=1), 2),
+    "one block": (ReducedPolicy(run=4, warps=3, blocks_per_sm=1, rounds=1), 1),
+    "three squads": (ReducedPolicy(run=4, warps=1, blocks_per_sm=1, rounds=3), 7),
+    "many chunks": (ReducedPolicy(run=4, warps=2, blocks_per_sm=1, rounds=20), 2),  # more than a warp has lanes
 }
 # the same for begins and ends
 RANGES = {
@@ -27,7 +36,7 @@ RANGES = {
 
 def force(monkeypatch, name: str = "three blocks") -> None:
     """Make every call by segments of this test run with these sizes."""
-    policy, blocks = KERNELS[name]
+    policy, blocks = KERNELS.get(name, KERNELS["three blocks"])
 
     def choose(problem: Problem) -> Choice:
         chosen = policy
@@ -39,7 +48,10 @@ def force(monkeypatch, name: str = "three blocks") -> None:
         tiles = max(1, -(-(problem.length + problem.segments) // chosen.tile))
         return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 
+    reduced, grid = REDUCED.get(name, REDUCED["three blocks"])
     monkeypatch.setattr(plan, "choose", choose)
+    monkeypatch.setattr(reduced_plan, "choose", lambda *problem: reduced)
+    monkeypatch.setattr(reduced_plan, "blocks", lambda *problem: (grid, reduced.rounds))
     monkeypatch.setattr(call, "_plans", {})
 
 

@@ -29,7 +29,10 @@ def calls(n: int) -> dict:
         "states of offsets": lambda: cs.segmented_reduce(
             (dry((n,), "int64"),) * 4, product, offsets=dry((n // 50,), "int64"), identity=(1, 0, 0, 1), stream=0
         ),
-        "offsets": lambda: cs.segmented_reduce(x, offsets=dry((n // 50,), "int64"), stream=0),
+        **{
+            f"offsets {t}": lambda t=t: cs.segmented_reduce(dry((n,), t), offsets=dry((n // 50,), "int64"), stream=0)
+            for t in ("int8", "float16", "float32", "float64")
+        },
         "offsets, scan": lambda: cs.segmented_scan(x, offsets=dry((n // 50,), "int32"), reverse=True, stream=0),
         "begins and ends": lambda: cs.segmented_reduce(x, offsets=_pair(n), stream=0),
         "begins and ends, scan": lambda: cs.segmented_scan(x, offsets=_pair(n), reverse=True, stream=0),

@@ -11,8 +11,8 @@ import cutesync as cs
 
 from .. import faults
 from .kernels import force
-from .reference import heads_of, keys_of, reduced
-from .test_segmented import offsets_of, reduce_all
+from .reference import heads_of, keys_of, reduced, scanned
+from .test_segmented import heads_of as heads_at, offsets_of
 
 pytestmark = pytest.mark.slow
 
@@ -37,13 +37,13 @@ def bench() -> faults.Bench:
 
 @functools.cache
 def of_offsets() -> faults.Bench:
-    """Two reductions by offsets: tiles are cut by a launch of its own."""
+    """Two scans by offsets: tiles are cut by a launch of its own."""
     x, offsets = np.arange(900, dtype=np.int32), offsets_of(900, 250)
-    (wanted,) = reduce_all([x], offsets)
+    (wanted,) = scanned(heads_at(900, offsets), [x])
 
     def right() -> bool:
         arrays = cs.asarray(x), cs.asarray(offsets)
-        found = [cs.segmented_reduce(arrays[0], offsets=arrays[1]) for _ in range(2)]
+        found = [cs.segmented_scan(arrays[0], offsets=arrays[1]) for _ in range(2)]
         return all(np.array_equal(one, wanted) for one in found)
 
     return faults.of_tiles(force, right, schedules=3)

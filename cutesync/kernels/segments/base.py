@@ -18,10 +18,9 @@ from .states import SegmentStates
 # ``heads`` has the arrays of keys, or the mask, and ``x`` the inputs of the operation: ``length`` elements each, of
 # which only the first ``count`` are looked at. ``keys`` and ``out`` have the results, of ``capacity`` elements where
 # segments are reduced; ``found`` then points to the number of segments. ``fill`` has the number that each key and
-# result is filled with. ``offsets`` has where ``segments`` segments begin, ``cuts`` where tiles do; ``nothing`` is the
-# state of a segment without elements.
+# result is filled with. ``offsets`` has where ``segments`` segments begin, ``cuts`` where tiles do.
 Arguments = namedtuple(
-    "Arguments", "heads x keys out found fill slots counters length count capacity offsets cuts segments nothing"
+    "Arguments", "heads x keys out found fill slots counters length count capacity offsets cuts segments"
 )
 
 
@@ -54,9 +53,7 @@ class SegmentKernel(PlainKernel):
         if self.gather is not None:
             rest = self.gather.bind(rest)
         values = len(spec.operation.values)
-        start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
-        self.states.bind(start, args)
-        nothing = nothing if self.states.start is None else tuple(self.states.start)
+        self.states.bind(rest[:values], rest[values:])
         count = length
         if spec.counted and spec.by_offsets:
             segments = positions(segments, length_at)
@@ -64,6 +61,5 @@ class SegmentKernel(PlainKernel):
             count = positions(length, length_at)
         heads, x, keys, out = groups
         return Arguments(
-            *(heads, x, keys, out, found, fill, slots, counters, length, count, capacity),
-            *(offsets, cuts, segments, nothing),
+            heads, x, keys, out, found, fill, slots, counters, length, count, capacity, offsets, cuts, segments
         )

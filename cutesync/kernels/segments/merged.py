@@ -1,29 +1,17 @@
-"""Operations on segments that offsets give: the pipeline of ``pipeline.py`` on tiles of the merged list of ``offsets``.
+"""Scans of segments that offsets give: the pipeline of ``pipeline.py`` on tiles of the merged list of ``offsets``.
 
-    mark             warps that take tiles in turn: set a bit for each position of a tile at which a segment begins
-    marked[stage]    completed by one lane of mark; waited for by reduce
-
-Scans store a result for each position, as in ``pipeline.py``. Reductions put the states at the last positions of
-segments in shared memory, a place for each position of the tile; when a squad's warps have met, each thread takes some
-of the tile's segments, so that neighbouring results are stored together:
-
-    nothing        the segment is empty
-    before         it ends where the tile begins: the state before the tile
-    staged[p]      its last position is p
+mark             warps that take tiles in turn: set a bit for each position of a tile at which a segment begins
+marked[stage]    completed by one lane of mark; waited for by reduce
 """
 
 from __future__ import annotations
-
-from enum import IntEnum
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 from cutlass.memory import SmemAllocator
 
-from ...block.reduce import load_partial
 from ...sync.barrier import Barriers
-from ...sync.named_barrier import NamedBarrier
 from ...sync.tiles import DONE
 from ...sync.wait import in_role
 from ...warp import LANES
@@ -31,18 +19,10 @@ from .base import Arguments
 from .offsets import Offsets
 from .pipeline import SegmentPipeline
 from .policy import MergedPolicy
-from .run import Part
 from .spec import SegmentsSpec
 from .window import Span
 
 AHEAD = 4  # offsets that a lane reads at once
-
-
-class Squad(IntEnum):
-    """The named barriers of the squads."""
-
-    FIRST = 1
-    SECOND = 2
 
 
 class MergedPipeline(SegmentPipeline):
@@ -120,37 +100,3 @@ class MergedPipeline(SegmentPipeline):
 
     def await_heads(self, shared, at) -> None:
         shared.more[2].await_phase(at.stage, at.parity)
-
-    @cute.jit
-    def emit_segments(self, shared: cutlass.Constexpr, a: Arguments, at, part: Part, values, turn, lane):
-        """``turn``: which warp of which squad it is."""
-        warp, squad = turn
-        first = warp * self.policy.chunk + lane * self.policy.run
-        ends = self.bits(shared, at.stage, first + 1)
-        if cute.arch.vote_any_sync(ends != 0):
-            targets = self.targets(shared, a, at, warp, squad)
-            self.runs.emit_ends(part, values, ends, targets, self.runs.is_whole(part, lane), lane)
-        self.meet(squad)
-        span, tile = self.span(shared, a, at.stage, at.number), self.targets(shared, a, at, 0, squad)
-        low, high = self.segments(shared, at.stage)
-        offsets = self.offsets(a)
-        entry = load_partial(shared.before, at.stage, self.states.types).state
-        for segment in cutlass.range(low + warp * LANES + lane, high, self.warps * LANES, unroll=1):
-            begin, end = offsets[segment], offsets[segment + 1]
-            state = a.nothing
-            if end > begin:
-                state = entry[1:]
-                if end > span.first:
-                    held = cutlass.min(Int32(end - 1 - span.first), self.tile - 1)
-                    state = self.runs.numbers(tile, held)
-            self.runs.store_all(a.out, segment, self.states.monoid.results_of(state))
-        if cutlass.const_expr(any(self.spec.apart)):
-            self.meet(squad)  # else the release of the stage says that all have read
-
-    @cute.jit
-    def meet(self, squad):
-        """The warps of a squad wait for each other."""
-        if squad == 0:
-            NamedBarrier(Squad.FIRST, self.warps * LANES).sync()
-        else:
-            NamedBarrier(Squad.SECOND, self.warps * LANES).sync()

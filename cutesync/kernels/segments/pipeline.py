@@ -370,10 +370,7 @@ class SegmentPipeline(SegmentKernel):
         else:
             values = self.before_lane(shared, place, prefix, lane)
             part = part._replace(bits=shared.bits[place * LANES + lane])
-            if cutlass.const_expr(self.spec.reduced):
-                self.emit_segments(shared, a, at, part, values, (warp, squad), lane)
-            else:
-                self.runs.emit_positions(part, a, values, targets, self.runs.is_whole(part, lane), lane)
+            self.runs.emit_positions(part, a, values, targets, self.runs.is_whole(part, lane), lane)
         shared.tiles.ring.release(at)
 
     @cute.jit
@@ -385,7 +382,3 @@ class SegmentPipeline(SegmentKernel):
             mine = get(shared.lanes, place * LANES + lane, self.states.monoid.types)
             values = prepend((earlier == 0) & prefix.valid, values, mine, self.states.ordered)
         return values
-
-    def emit_segments(self, shared, a: Arguments, at, part: Part, values, turn, lane) -> None:
-        """Store the results of segments that offsets give: a subclass does."""
-        raise NotImplementedError

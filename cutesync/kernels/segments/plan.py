@@ -12,7 +12,7 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from ..states import numbered, parameter_groups
-from . import ranges_plan
+from . import ranges_plan, reduced_plan
 from .policy import Choice, Problem, choose
 from .spec import SegmentsSpec
 
@@ -39,12 +39,11 @@ def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
     if spec.fill is not None:
         filled = (*spec.keys, *spec.operation.results)
         numbers += [Scalar(name, t.dsl) for name, t in zip(numbered("fill", filled), filled)]
-    nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
     numbers += [Scalar("offset_step", "Int64")] if spec.heads.stepped else []
     steps = numbered("step", (*spec.keys, *spec.operation.results)) if spec.stepped else ()
     numbers += [Scalar(name, "Int64") for name in steps]
     numbers += spec.strided.layout.parameters if spec.strided else []
-    numbers += [*start, *nothing, *args]
+    numbers += [*start, *args]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
     key = ("segments", choice.policy, *spec.key)
     return KernelSpec(key, (arrays, numbers, *rest), lambda: choice.policy.make(spec, choice.shared))
@@ -59,11 +58,12 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
     spec = replace(spec, stepped=not all(out.contiguous for out in outs))
     if spec.heads.kind == "ranges":
         return ranges_plan.plan(spec, views, outs, stream), None
+    if spec.by_offsets and spec.reduced:
+        return reduced_plan.plan(spec, views, outs, stream), None
     results = (*spec.keys, *operation.results)
     choice = choose(_problem(spec))
     values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity, "segments": spec.segments}
     values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
-    values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
     values |= dict(zip(numbered("fill", results), spec.fill or ()))
     values |= spec.strided.values if spec.strided else {}
     values |= {name: out.steps[0] for name, out in zip(numbered("step", results), outs) if spec.stepped}

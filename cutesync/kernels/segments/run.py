@@ -9,7 +9,6 @@ take the place of elements in shared memory that are in registers, or have room 
                segment that ends where that begins. The first of these states lacks what comes before the chunk, which
                is added when that is known; all others are complete. A head never moves up, and the one at the last
                position stays, as the next chunk's warp reads it
-    ends       the state at each position where a segment ends
 """
 
 from __future__ import annotations
@@ -301,33 +300,6 @@ class ChunkRuns:
     def store_all(self, outs, index, values) -> None:
         for out, value in zip(outs, values):
             self.store(out, index, value)
-
-    # States at the ends of segments
-
-    @cute.jit
-    def emit_ends(self, part: Part, values, ends, targets: cutlass.Constexpr, whole, lane):
-        """Put the values behind the positions that the bits ``ends`` of the run name in shared memory."""
-        held = self.hold(part, whole, self.keys)
-        if whole:
-            for i in cutlass.range_constexpr(self.run):
-                values = self.end(part, i, values, self.operands(part, held, i), ends, targets, lane)
-        else:
-            for i in cutlass.range_constexpr(self.run):
-                values = self.end_if(part, i, values, self.operands(part, held, i), ends, targets, lane)
-
-    def end(self, part: Part, i, values, operands: tuple, ends, targets: tuple, lane):
-        """The values behind position ``i`` of the run, which are put in shared memory if a segment ends there."""
-        values = self.states.follow(values, self.head(part, i), self.lift(operands))
-        for target, number in zip(targets, values):
-            kind = WORDS[target.kind.width // 8]
-            put_if((ends >> i) & 1, kind, target.address + (lane * self.run + i) * target.step, bits_of(number))
-        return values
-
-    @cute.jit
-    def end_if(self, part: Part, i, values: tuple, operands: tuple, ends, targets: cutlass.Constexpr, lane):
-        if part.exists > i:
-            values = self.end(part, i, values, operands, ends, targets, lane)
-        return values
 
 
 def bits_of(number):

@@ -1,0 +1,100 @@
+"""What the parts of a reduction of segments that offsets give share: its parameters, and how segments are cut. Device
+code; ``reduced`` says how the parts work together.
+
+The elements from where the first segment begins to where the last one ends are merged with the ends of the segments, an
+end behind the last element of its segment. An end counts as ``END`` members of this list, an element as one; all chunks
+have as many members. So a chunk has as much work as another, whatever the lengths of segments are.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from ...monoid import choose
+from .offsets import offset
+from .reduced_policy import END
+
+HALF = 16  # lanes
+
+# A launch's arguments: ``offsets`` has where each of ``segments`` segments begins in the ``whole`` elements of ``x``;
+# ``rounds`` chunks have each warp. ``nothing`` is the state of a segment without elements.
+Arguments = namedtuple("Arguments", "x out offsets segments whole rounds nothing slots counters")
+
+# A chunk: the elements from ``first`` up to ``stop``, counted from ``origin``, which lies on a boundary of runs in
+# memory; and the ``ends`` of segments from number ``segment`` on.
+Chunk = namedtuple("Chunk", "origin first stop segment ends")
+
+# What a warp works with: the arguments, the ends, its chunk and its shared memory; ``keep`` takes the state of the
+# chunk's first segment.
+Work = namedtuple("Work", "a ends chunk stage keep lane")
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where the ``segments`` segments end among ``whole`` elements: ``ends[k]``, from ``low``, where the first one
+    begins, to ``high``, where the last one ends. ``form``: whether the array at ``start`` has ends alone."""
+
+    start: Any
+    segments: Any
+    whole: Any
+    form: bool
+    low: Any = None
+    high: Any = None
+
+    def bounded(self) -> Ends:
+        """The same, with the lowest and the highest known."""
+        low = Int64(0) if self.form else clamped(offset(self.start, Int64(0), False), Int64(0), self.whole)
+        return replace(self, low=low, high=last_of(self, low))
+
+    def members(self) -> Any:
+        """How many members the merged list has."""
+        return self.high - self.low + END * self.segments
+
+    def raw(self, k: Any) -> Any:
+        """As it is in memory."""
+        return Int64(cute.make_tensor(self.start + (k if self.form else k + 1), cute.make_layout((1,)))[0])
+
+    def __getitem__(self, k: Any) -> Any:
+        return clamped(self.raw(k), self.low, self.high)
+
+
+@cute.jit
+def last_of(ends: cutlass.Constexpr, low):
+    high = low
+    if ends.segments > 0:
+        high = clamped(ends.raw(ends.segments - 1), low, ends.whole)
+    return high
+
+
+def clamped(place, low, high):
+    return cutlass.min(cutlass.max(Int64(place), low), high)
+
+
+@cute.jit
+def cuts(ends: cutlass.Constexpr, first, stop, low, high, lane):
+    """Where the merged list is cut before members ``first`` and ``stop``: ``(first, stop, segment, next)``, the
+    elements between, and the first segments that end behind the cuts, which are among ``low`` to ``high``. Each half of
+    a warp searches for a cut, and looks at 16 of the candidates a step."""
+    index, half = lane % HALF, lane // HALF
+    member = choose(half == 0, first, stop)
+    while cute.arch.vote_any_sync(low < high):
+        span, behind = high - low, Int32(0)
+        if low < high:
+            probe = low + span * (index + 1) // (HALF + 1)
+            behind = Int32(ends[probe] - ends.low + END * (probe + 1) <= member)
+        bits = Int32(cute.arch.vote_ballot_sync(behind != 0)) >> (half * HALF)
+        found = Int32(cute.arch.popc(bits & ((1 << HALF) - 1)))
+        above = choose(found < HALF, low + span * (found + 1) // (HALF + 1), high)
+        low = choose(found > 0, low + span * found // (HALF + 1) + 1, low)
+        high = above
+    place = member - END * low
+    if low < ends.segments:  # a cut between the members of an end comes before it
+        place = cutlass.min(place, ends[low] - ends.low)
+    place += ends.low
+    return tuple(Int64(cute.arch.shuffle_sync(n, at)) for n in (place, low) for at in (0, HALF))

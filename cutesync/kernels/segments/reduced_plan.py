@@ -1,0 +1,54 @@
+"""The launch of a reduction of segments that offsets give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dtypes import INT32, INT64
+from ...runtime import workspace
+from ...runtime.call import Views
+from ...runtime.kernel import KernelSpec, Pointer, Scalar
+from ...runtime.launch import Launch, Run
+from ..states import numbered, parameter_groups
+from .reduced_policy import END, ReducedPolicy, blocks, choose
+from .spec import SegmentsSpec
+
+
+def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
+    """Prepare the launch. The inputs are the arrays of the operation, run-time arguments, ``n``, and the offsets."""
+    operation = spec.operation
+    sources, states = tuple(t.size for t in operation.sources), sizes_of(operation.registers)
+    policy = choose(sources, states, spec.strided is not None)
+    values: dict[str, Any] = {"whole": spec.length, "segments": spec.segments}
+    values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
+    values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
+    values |= spec.strided.values if spec.strided else {}
+    values |= {name: out.steps[0] for name, out in zip(numbered("step", operation.results), outs) if spec.stepped}
+    values["offset_step"] = views[-1].steps[0] if spec.heads.stepped else 1
+    names = [*numbered("x", operation.sources), *numbered("arg", operation.args), *(["n"] if spec.counted else [])]
+    names += ["offsets", *numbered("out", operation.results)]
+    grid, values["rounds"] = blocks(policy, spec.length + END * spec.segments)
+    kernel = kernel_spec(policy, spec, policy.bytes(states, sources if spec.strided else ()))
+    return Launch(kernel, views[0].device, grid, values, names, workspace.counters_and_slots, stream).run
+
+
+def sizes_of(registers: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the bytes of the numbers of a state."""
+    return tuple(8 if name.endswith("64") else 4 for name in registers)
+
+
+def kernel_spec(policy: ReducedPolicy, spec: SegmentsSpec, shared: int) -> KernelSpec:
+    """Return the kernel of a policy."""
+    inputs, outputs, start, args = parameter_groups(spec.operation)
+    arrays = [Pointer("n", INT64), Pointer("offsets", spec.heads.offsets or INT64), *inputs, *outputs]
+    numbers: list[Pointer | Scalar] = [Scalar(name, "Int64") for name in ("whole", "segments", "rounds")]
+    numbers += [Scalar("offset_step", "Int64")] if spec.heads.stepped else []
+    steps = numbered("step", spec.operation.results) if spec.stepped else ()
+    numbers += [Scalar(name, "Int64") for name in steps]
+    numbers += spec.strided.layout.parameters if spec.strided else []
+    nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
+    numbers += [*start, *nothing, *args]
+    rest = Pointer("scratch", INT64), Pointer("counters", INT32)
+    return KernelSpec(
+        ("segment_reduction", policy, *spec.key), (arrays, numbers, *rest), lambda: policy.make(spec, shared)
+    )
