@@ -20,7 +20,7 @@ CALLS = {
     "cumsum": (lambda group, x: cs.cumsum(x), 2),
     "cumsum, in place": (lambda group, x: cs.cumsum(x, out=x), 2),
     "flag_heads": (lambda group, x: cs.flag_heads(x), 2),
-    "unique_consecutive": (lambda group, x: cs.unique_consecutive(x), 4),
+    "unique_consecutive": (lambda group, x: cs.unique_consecutive(x), 3),
 }
 
 
