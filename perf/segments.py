@@ -1,7 +1,8 @@
 """Segments: the cases, the bars, and one call per rival. Run by ``python perf/sweep.py segments``.
 
 Lengths of segments are equal, follow Zipf's law, are those of one giant among short ones, or of equal ones with a
-million empty ones between (``MIXES``); no mix has more than 2**22 of them that are not empty. Counted are the elements,
+million empty ones between, or those of a giant behind four million of one element ("ones"), or before a million empty
+ones ("behind") (``MIXES``); no mix has more than 2**22 of them that are not empty. Counted are the elements,
 the results, and the offsets. Groups: ``sums`` and ``scans`` by offsets, ``ranges`` (sums of the same segments by begins
 and ends, in any order), ``windows`` (by begins and ends that overlap: each element lies in four of them) and ``decode``
 (a run for each segment).
@@ -18,7 +19,7 @@ from reduce import power
 DTYPES = ("float32",)
 LARGE, QUICK_LARGE = 1 << 28, 1 << 24
 EMPTY, SHORT = 1_000_000, 16
-MIXES = ("64", "1000", "100000", "1000000", "zipf", "giant", "empty")
+MIXES = ("64", "1000", "100000", "1000000", "zipf", "giant", "empty", "ones", "behind")
 GROUPS = ("sums", "scans", "ranges", "windows", "decode")
 OURS, BASELINES, ROOFS, RIVALS, QUICK_RIVALS = "cutesync", (), ("copy", "read"), ("torch",), ("torch",)
 BARS = {"sums": Bar("read", 0.9, "rate"), "scans": Bar("floor", 0.88, "rate"), "decode": Bar("floor", 0.85, "rate")}
@@ -31,7 +32,7 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     for n in sizes or [QUICK_LARGE if quick else LARGE]:
         for group in GROUPS:
             mixes = ("windows",) if group == "windows" else MIXES[:1] + MIXES[4:6] if group == "ranges" else MIXES
-            found += [case(group, mix, n) for mix in mixes if group != "decode" or mix != "empty"]
+            found += [case(group, mix, n) for mix in mixes if group != "decode" or mix not in ("empty", "behind")]
     return found
 
 
@@ -70,6 +71,10 @@ def begins_of(mix: str, n: int) -> np.ndarray:
     if mix == "empty":
         begins = np.arange(0, n, n // (EMPTY // 4))
         return np.repeat(begins, 1 + EMPTY // len(begins))
+    if mix == "ones":
+        return np.arange(min(1 << 22, n // 4))
+    if mix == "behind":
+        return np.append(0, np.full(EMPTY, n))
     return np.arange(0, n, int(mix))
 
 
