@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import functools
 import json
 import os
 import signal
@@ -22,6 +24,8 @@ from ..schedule import POLICIES
 from .child import OPTIONS
 from .findings import read
 from .session import Options
+
+_SIGNAL_AT_PARENTS_END = 1  # PR_SET_PDEATHSIG of Linux's prctl
 
 
 def run(script: str, arguments: Sequence[str], given: Any) -> int:
@@ -80,7 +84,8 @@ def _run(script: str, arguments: Sequence[str], options: dict[str, Any], timeout
     root = str(Path(__file__).resolve().parents[3])  # the child finds the package that this process runs
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, OPTIONS: json.dumps(options), "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""}
-    child = subprocess.Popen(command, env=environment)
+    ends_with_this = functools.partial(ctypes.CDLL(None).prctl, _SIGNAL_AT_PARENTS_END, int(signal.SIGKILL))
+    child = subprocess.Popen(command, env=environment, preexec_fn=ends_with_this)
     try:
         code = child.wait(timeout)
     except subprocess.TimeoutExpired:

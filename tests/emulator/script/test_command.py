@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,19 @@ def test_gradients_that_torch_makes_itself(check):
     pytest.importorskip("torch")
     code, text, _ = check("gradients.py")
     assert code == 0, text
+
+
+def test_the_script_ends_with_the_command():
+    command = [sys.executable, "-m", "cutesync", "check", str(SCRIPTS / "host_calls.py"), "--sleep"]
+    parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    children, script, end = Path(f"/proc/{parent.pid}/task/{parent.pid}/children"), None, time.monotonic() + 30
+    while script is None:
+        assert time.monotonic() < end, "the script has not started"
+        time.sleep(0.02)
+        found = [Path("/proc", number) for number in children.read_text().split()]
+        script = next((path for path in found if b"script.child" in (path / "cmdline").read_bytes()), None)
+    parent.kill()
+    parent.wait()
+    while script.exists() and (script / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < end, "the script goes on"
+        time.sleep(0.02)
