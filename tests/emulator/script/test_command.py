@@ -133,7 +133,7 @@ def test_gradients_that_torch_makes_itself(check):
 
 
 def test_the_script_ends_with_the_command():
-    command = [sys.executable, "-m", "cutesync", "check", str(SCRIPTS / "host_calls.py"), "--sleep"]
+    command = [sys.executable, "-m", "cutesync", "check", "--sms", "3", str(SCRIPTS / "host_calls.py"), "--sleep"]
     parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     children, script, end = Path(f"/proc/{parent.pid}/task/{parent.pid}/children"), None, time.monotonic() + 30
     while script is None:
