@@ -1,6 +1,9 @@
 """The order of launches and copies on several streams: every two that touch the same memory are ordered by streams and
-events, and no wait can be left out."""
+events, and no wait can be left out. And what is multiplied and copied: the whole product, in the order of the ring."""
 
+import ctypes
+
+import numpy as np
 import pytest
 
 import cutesync as cs
@@ -106,3 +109,55 @@ def test_copies_and_launches_are_ordered(kind, size, monkeypatch):
         except Unordered:
             pass
     assert not spare, f"of {waits} waits: {spare}"
+
+
+class Memory(Engine):
+    """Copies at once: what the host asks for comes in an order that the streams allow."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, None)
+        self.copied = 0
+
+    def copy(self, rank, to, source, size) -> None:
+        ctypes.memmove(to, source, size)
+        self.copied += size
+
+
+def shown(x) -> np.ndarray:
+    """The memory of a DeviceArray of the emulator."""
+    start, stop = x.view.span
+    return np.ndarray(x.shape, x.dtype.numpy, (ctypes.c_char * (stop - start)).from_address(start), 0, x.strides)
+
+
+@pytest.mark.parametrize(("size", "rows", "columns"), [(2, 24, 8), (2, 8, 24), (3, 10, 31), (3, 31, 10)])
+def test_pieces_make_the_whole_product(size, rows, columns, monkeypatch):
+    """Sums cross in float16: half of them are ties, which a ring in another order rounds otherwise."""
+    random, engine = np.random.default_rng(rows), Memory(size)
+
+    def multiply(a, b, c=None, *, out=None, stream, **options):
+        sums = shown(a).astype("float32") @ shown(b).astype("float32")
+        shown(out)[...] = (sums if c is None else sums + shown(c)).astype("float16")
+
+    monkeypatch.setattr(overlap, "MIN_PIECE", 0)
+    monkeypatch.setattr(overlap, "matmul", multiply)
+    monkeypatch.setattr(
+        overlap.GatherPlan, "multiply", lambda plan, a, b, y, stream: multiply(a, b, out=y, stream=stream)
+    )
+    a, b = random.integers(-40, 40, (rows, 7 * size)), random.integers(-40, 40, (7 * size, columns))
+    a, b = a.astype("float16"), b.astype("float16")
+    with cs.emulate(devices=size):
+        group = Group.local()
+        monkeypatch.setattr(group, "copy_engine", lambda streams: engine)
+        gathered = np.asarray(cs.matmul(group.shard(a, 0), group.shard(b, 1)))
+        assert engine.copied == 2 * (size - 1) * a.size
+        engine.copied = 0
+        found = cs.matmul(group.shard(a, 1), group.shard(b, 0))
+        assert engine.copied == 2 * (size - 1) * rows * columns
+        ring = np.asarray(found)
+    of = [a[:, 7 * d : 7 * d + 7].astype("float32") @ b[7 * d : 7 * d + 7].astype("float32") for d in range(size)]
+    assert np.array_equal(gathered, sum(of).astype("float16"))
+    for keeper, at in enumerate(np.split(np.arange(rows), np.cumsum(found.lengths)[:-1])):
+        sums = np.zeros((len(at), columns), "float32")
+        for turn in range(1, size + 1):
+            sums = (sums + of[(keeper + turn) % size][at]).astype("float16").astype("float32")
+        assert np.array_equal(ring[at], sums)
