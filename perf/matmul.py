@@ -9,7 +9,7 @@ both operands read and the result written once; a case also has its ``flops``. G
   layers      few rows by the matrices of language models, most of which stay in the L2 from one call to the next
   odd         rows that TMA cannot read
   transposes  the other layouts and float16
-  fused       bias and gelu
+  fused       bias and gelu; "c": a matrix C added, by ``torch.addmm`` at torch
   batched     many small products
   float8      fast and promoted sums, against ``torch._scaled_mm``
   int8
@@ -99,12 +99,13 @@ def case(
     m, n, k = shape
     outer = (batch,) if batch else ()
     stored_a, stored_b = ((k, m) if layout[0] == "T" else (m, k)), ((n, k) if layout[1] == "T" else (k, n))
-    inputs = (((*outer, *stored_a), dtype), ((*outer, *stored_b), dtype)) + ((((n,), dtype),) if "gelu" in op else ())
+    term = {"bias gelu": (((n,), dtype),), "c": (((m, n), dtype),)}.get(op, ())
+    inputs = (((*outer, *stored_a), dtype), ((*outer, *stored_b), dtype), *term)
     out = {"float8_e4m3fn": "bfloat16", "int8": "int32"}.get(dtype, dtype)
     size, out_size, count = numpy_dtype(dtype).itemsize, numpy_dtype(out).itemsize, max(batch, 1)
     words = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
     name = f"{words} {dtype} {layout}" + (f" batch {batch}" if batch else "") + (f" {op}" if op else "")
-    moved = count * (size * (m * k + k * n) + out_size * m * n)
+    moved = count * (size * (m * k + k * n + m * n * (op == "c")) + out_size * m * n)
     rivals = RIVALS if group in QUACK_GROUPS and (group != "transposes" or name in QUACK_TRANSPOSES) else RIVALS[:1]
     bars = (*(Bar(rival, limit, measure=SUSTAINED) for rival in rivals if limit), *more)
     return Case(
@@ -140,6 +141,7 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
         found += [case("layers", shape, dtype, None) for shape in LAYERS]
         found += [case("odd", shape, dtype, 1 / 3) for shape in ODD]
         found.append(case("fused", (8192, 8192, 4096), dtype, 1 / 1.1, op="bias gelu"))
+        found += [case("fused", shape, dtype, None, "NN", op="c") for shape in ((4096, 4096, 2048), (8192, 4096, 2048))]
         found += [case("batched", (n, n, n), dtype, 1.0, batch=batch) for batch, n in BATCHES]
     for dtype in [dtype for dtype in chosen if dtype in USUAL_DTYPES]:
         transposes = [
@@ -200,6 +202,8 @@ def reference(case: Case, hosts: list[np.ndarray]):
     if "gelu" in case.op:
         wanted = wanted + hosts[2].astype(np.float64)
         wanted = wanted / 2 * (1 + np.vectorize(math.erf)(wanted / math.sqrt(2)))
+    if added(case):
+        wanted = wanted + hosts[2][rows].astype(np.float64)
     rounding = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0}[case.outputs[0][1]]
     sums = 0.0 if case.dtype == "int8" else 1e-6 * a.shape[-1]
     if case.dtype == "float8_e4m3fn":
@@ -207,6 +211,11 @@ def reference(case: Case, hosts: list[np.ndarray]):
     if case.op.endswith("tf32"):
         sums = 2.0**-10 * a.shape[-1] ** 0.5 * 4  # both factors rounded to 11 bits
     return rows, wanted, rounding * np.abs(wanted) + sums
+
+
+def added(case: Case) -> bool:
+    """Whether C is added."""
+    return case.op.endswith(" c")
 
 
 def cut_sums(a: np.ndarray, b: np.ndarray, fast: bool) -> np.ndarray:
@@ -245,6 +254,8 @@ def ours(case, slot, libraries):
     terms = (
         {"bias": arrays[2], "activation": "gelu"}
         if "gelu" in case.op
+        else {"c": arrays[2]}
+        if added(case)
         else {"fast_accumulation": True}
         if case.op.endswith("fast")
         else {"precision": "tf32"}
@@ -264,6 +275,8 @@ def torch(case, slot, libraries):
             slot.result = library.nn.functional.gelu(library.addmm(arrays[2], a, b))
 
         return call
+    if added(case):
+        return lambda: library.addmm(arrays[2], a, b, out=out)
     if case.dtype == "float8_e4m3fn":
         one, fast = library.ones((), device="cuda"), case.op.endswith("fast")
         return lambda: library._scaled_mm(
