@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .group import Group
 
 MIN_PIECE = 1 << 34  # multiplications and additions of a piece: 23 us of an H200, in which it copies 8 MB
-PIECES = 2  # of the rows of one device; with 3 or 4 products of two H100 were slower, since each is launched
+PIECES = 2  # of the rows of a device, each a launch: 3 and 4 were slower (two H100)
 OPTIONS = ("alpha", "out_dtype", "precision", "fast_accumulation", "batch_invariant", "config")
 
 
@@ -83,7 +83,8 @@ class GatherPlan:
                 wholes = xs[0].reshard(None, stream=streams if explicit else None).parts
                 for rank, raw in enumerate(streams):
                     work.at(rank)
-                    for rows in self.rows:
+                    others = [slice(*pair) for other in _others(rank, len(found)) for pair in self.pieces[other]]
+                    for rows in (self.rows[rank], *others):
                         self.multiply(wholes[rank][rows], xs[1].parts[rank], found[rank][rows], raw)
             else:
                 self.run_beside(beside, xs, found, work)

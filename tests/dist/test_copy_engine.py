@@ -161,3 +161,22 @@ def test_pieces_make_the_whole_product(size, rows, columns, monkeypatch):
         for turn in range(1, size + 1):
             sums = (sums + of[(keeper + turn) % size][at]).astype("float16").astype("float32")
         assert np.array_equal(ring[at], sums)
+
+
+def test_pieces_of_a_gathered_product_are_the_same_without_copy_engines(monkeypatch):
+    """A piece of another height may have another configuration, and other bits."""
+    made: list[list] = []
+    monkeypatch.setattr(overlap, "MIN_PIECE", 0)
+    monkeypatch.setattr(
+        overlap.GatherPlan, "multiply", lambda plan, a, b, y, stream: made[-1].append((stream, a.shape))
+    )
+    with cs.emulate(devices=3):
+        group = Group.local()
+        a, b = (np.ones(shape, "float16") for shape in ((20, 8), (8, 24)))
+        for engine in (Memory(3), None):
+            made.append([])
+            monkeypatch.setattr(group, "copy_engine", lambda streams, engine=engine: engine)
+            group.plans.clear()
+            cs.matmul(group.shard(a, 0, [9, 4, 7]), group.shard(b, 1))
+    beside, kernels = (sorted(shape for _, shape in calls) for calls in made)
+    assert beside == kernels and len(beside) == 3 * 5

@@ -71,9 +71,9 @@ class Epilogue:
     @property
     def fetches_c(self) -> bool:
         """Whether the elements of C are loaded ahead: beside the accumulators, they take half as many registers."""
-        config, c = self.config, self.terms.c
+        config = self.config
         fits = config.accumulators <= MAX_FETCHED and config.splits == 1 and not (config.promoted or config.own)
-        return c is not None and self.terms.paired and c.size == 2 and fits
+        return self.terms.paired and fits
 
     def fetched(self, tile: Tile, to: Outlet) -> Outlet:
         """With the elements of C for a tile, if they are loaded ahead."""

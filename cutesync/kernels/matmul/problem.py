@@ -246,7 +246,7 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
 
 @once_per_terms
 def _stored(terms: TermsSpec, by_tma: bool, pre_by_tma: bool, by_columns: bool, pairs: bool) -> TermsSpec:
-    paired = pairs and terms.c is not None and terms.c.kind == "f" and terms.c.size in (2, 4)
+    paired = pairs and terms.c is not None and terms.c.kind == "f" and terms.c.size == 2
     return replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma, by_columns=by_columns, paired=paired)
 
 

@@ -26,8 +26,8 @@ class TermsSpec:
     ``gated``: C is not added, but its element is the activation's second value. ``pre`` is the type of the second
     result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
     the results before they are rounded is a result, too. ``args`` follow the values that an activation takes.
-    ``stepped``: elements of the bias are not neighbours in memory. ``paired``: rows of C are contiguous, have an even
-    number of elements, and begin where two of them can be loaded together."""
+    ``stepped``: elements of the bias are not neighbours in memory. ``paired``: elements of C are floats of 16 bits, and
+    its rows are contiguous, have an even number of them, and begin where two can be loaded together."""
 
     scaled: bool = False
     c: DType | None = None
