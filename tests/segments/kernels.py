@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from cutesync.kernels.segments import plan, ranges_plan, reduced_plan
-from cutesync.kernels.segments.policy import Choice, MergedPolicy, PipelinePolicy, Problem
+from cutesync.kernels.segments.policy import Choice, MarkedPolicy, PipelinePolicy, Problem
 from cutesync.kernels.segments.ranges_policy import RangesPolicy
 from cutesync.kernels.segments.reduced_policy import ReducedPolicy
 from cutesync.runtime import call
@@ -13,9 +13,9 @@ from cutesync.runtime import call
 # name: (policy, blocks)
 KERNELS = {
     "three blocks": (PipelinePolicy(reduce_warps=4, squads=2, warps=2, run=4, stages=4, look_aheads=4), 3),
-    "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3, look_aheads=1, loaders=1), 2),
-    "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1, loaders=1), 1),
-    "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3, loaders=1), 2),
+    "two blocks": (PipelinePolicy(reduce_warps=2, squads=1, warps=2, run=5, stages=3, look_aheads=1), 2),
+    "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1), 1),
+    "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3), 2),
 }
 # the same for reductions by offsets
 REDUCED = {
@@ -41,11 +41,10 @@ def force(monkeypatch, name: str = "three blocks") -> None:
     def choose(problem: Problem) -> Choice:
         chosen = policy
         if problem.strided:
-            chosen = replace(policy, loaders=1, gathers=2)
-        if problem.offsets:
-            more = {"squads": min(policy.squads, 2), "marks": chosen.loaders}
-            chosen = MergedPolicy(**(asdict(chosen) | more))
-        tiles = max(1, -(-(problem.length + problem.segments) // chosen.tile))
+            chosen = replace(policy, gathers=2)
+        if problem.marked:
+            chosen = MarkedPolicy(**(asdict(chosen) | {"run": 4 // policy.warps or 4}))
+        tiles = max(1, -(-problem.length // chosen.tile))
         return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 
     reduced, grid = REDUCED.get(name, REDUCED["three blocks"])

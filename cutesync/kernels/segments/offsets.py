@@ -1,46 +1,33 @@
-"""Offsets of segments, and how positions and segments are cut into tiles of the same size. Device code.
+"""Offsets of segments, and the launch that marks where segments begin. Device code.
 
-The positions of an array and the ends of its segments are merged: the end of a segment comes behind its last position.
-A tile has ``size`` members of this merged list. So it takes the same time whatever the lengths of segments are, also
-where many are empty, and which operands are combined follows from the offsets alone (``block.merge_path``).
+A scan needs no search for the segment of a position, only a bit for each position at which one begins. Which thread
+sets a bit does not matter, so no thread waits for another, and segments without elements cost the same as others. Of
+the words of bits that 32 neighbouring offsets set, only the first and the last one may have bits of other offsets:
+these take atomics, the others are stored.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int64
+from cutlass import Int32, Int64
 
-from ...block.merge_path import merge_path
+from ...monoid import choose
+from ...sync.atomic import atomic_fold
+from ...warp import LANES, broadcast, scan_states
+from ..coordinates import store
 from ..gather import Stepped
 from ..plain import PlainKernel
 from ..tiled import positions
-from .plan import CUT_THREADS
-from .spec import SegmentsSpec
+from .plan import MARKED
+from .spec import Heads
 
+ROWS = 8  # offsets that a lane reads
+WARPS = MARKED // (ROWS * LANES)  # of a block
 
-@dataclass(frozen=True)
-class Offsets:
-    """``segments`` segments of ``count`` positions, counted in scan order. The array at ``start`` has where each begins
-    in memory and where the last ends, or with ``ends`` where each ends."""
-
-    start: Any
-    segments: Any
-    count: Any
-    ends: bool
-    reverse: bool
-
-    def __getitem__(self, k: Any) -> Any:
-        """Where segment ``k`` begins, which is where segment ``k - 1`` ends: a position from 0 to ``count``."""
-        k = Int64(k)
-        if self.reverse:
-            k = self.segments - k
-        found = offset(self.start, k, self.ends)
-        found = cutlass.min(cutlass.max(found, Int64(0)), self.count)
-        return self.count - found if self.reverse else found
+Arguments = namedtuple("Arguments", "offsets bits segments length")
 
 
 @cute.jit
@@ -55,27 +42,51 @@ def offset(start, k, ends: cutlass.Constexpr):
     return found
 
 
-def ends_before(offsets: Offsets, member):
-    """How many of the first ``member`` members of the merged list are ends. The end of segment s comes behind the
-    positions before it."""
-    return merge_path(member, offsets.segments, offsets.count, lambda s, position: position < offsets[s + 1])
+class MarkHeads(PlainKernel):
+    """The kernel that sets the bits of ``length`` positions, in scan order, at which ``segments`` segments begin. A
+    warp sets the bits of a word together; all are 0 before."""
 
+    name = "mark_heads"
 
-class Cuts(PlainKernel):
-    """The kernel that finds where each tile of ``size`` members begins: a thread searches for each."""
+    def __init__(self, heads: Heads, reverse: bool, counted: bool) -> None:
+        super().__init__(WARPS * LANES)
+        self.heads, self.reverse, self.counted = heads, reverse, counted
 
-    name, threads = "segment_cuts", CUT_THREADS
-
-    def __init__(self, spec: SegmentsSpec, size: int) -> None:
-        self.ends, self.reverse, self.stepped = spec.heads.ends, spec.reverse, spec.heads.stepped
-        self.counted, self.size = spec.counted, size
+    def arguments(self, offsets, bits, n, segments, length, step) -> Arguments:
+        """The parameters of a launch, of the kernel that is traced."""
+        segments = positions(segments, n) if self.counted else segments
+        return Arguments(Stepped(offsets, step) if self.heads.stepped else offsets, bits, segments, length)
 
     @cute.jit
-    def main(self, offsets: cute.Pointer, cuts: cute.Pointer, n: cute.Pointer, segments, length, tiles, step):
-        segments = positions(segments, n) if self.counted else segments
-        tile = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
-        if tile <= tiles:
-            member = cutlass.min(tile * self.size, length + segments)
-            start = Stepped(offsets, step) if self.stepped else offsets
-            before = ends_before(Offsets(start, segments, length, self.ends, self.reverse), member)
-            cute.make_tensor(cuts + tile, cute.make_layout((1,)))[0] = member - before
+    def body(self, a: Arguments):
+        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
+        first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * (ROWS * LANES) + lane
+        places = [self.begin(a, first + row * LANES) for row in range(ROWS)]
+        for place in places:
+            self.mark(a, place, lane)
+
+    @cute.jit
+    def begin(self, a: Arguments, k):
+        """Where segment ``k`` begins in scan order; -1 if it does nowhere."""
+        found = Int64(-1)
+        if k <= a.segments:
+            found = offset(a.offsets, k, self.heads.ends)
+        if cutlass.const_expr(self.reverse):
+            found = a.length - found
+        exists = (k <= a.segments) & (found >= 0) & (found < a.length)
+        return choose(exists, found, Int64(-1))
+
+    @cute.jit
+    def mark(self, a: Arguments, place, lane):
+        """Set the bits of the offsets of a warp, which do not decrease over lanes, or do not increase."""
+        word = place >> 5
+        bit = choose(place >= 0, Int32(1) << Int32(place & 31), Int32(0))
+        merge = lambda p, q: (q[0], q[1] | choose(p[0] == q[0], p[1], Int32(0)))  # noqa: E731
+        word, bits = scan_states((word, bit), merge, lane)
+        following = cute.arch.shuffle_sync_down(word, 1)
+        (first,), (last,) = broadcast((word,), 0), broadcast((word,), LANES - 1)
+        if (place >= 0) & ((lane == LANES - 1) | (following != word)):
+            if (word == first) | (word == last):
+                atomic_fold("or", a.bits + word, bits)
+            else:
+                store(a.bits + word, bits)

@@ -1,13 +1,12 @@
 """Operations on segments in one pass: resident blocks, each a pipeline of warps with one job.
 
-    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory;
-                ``loaders`` warps, each with its own part of the stages and of the warps of the other roles
+    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory
     reduce      finds the state of each lane's run of positions, and of each chunk of a tile (``run``); teams of as many
                 warps as a tile has chunks take tiles in turn. Where segments are reduced and their number is not known,
                 they go on and pack the chunk's segments, without what comes before the chunk
     publish     combines the chunks' states and publishes the tile's
     look ahead  combines the published tiles of all blocks, in order: the state before each of this block's tiles;
-                ``look_aheads`` warps, which take tiles in turn and hide each other's trips to memory
+                ``look_aheads`` warps take tiles in turn and hide each other's trips to memory
     emit        ``squads`` squads, a tile each in turn: store packed segments, the first with what comes before it; or
                 go through the lanes' runs again with the state before them, and store results
 
@@ -15,7 +14,7 @@
     full[stage]      load: 1 arrival and the tile's bytes              reduce, publish, look ahead, emit
     reduced[stage]   one lane of each reduce warp of a team            publish, emit
     packed[stage]    the same, when segments are packed                emit
-    ready[stage]     one lane of look ahead                            emit
+    ready[stage]     one lane of look ahead                            emit, load
     empty[stage]     one lane of each warp of a squad, and of publish  load
 
 Of strided arrays, no copy brings tiles: a stage is full when it has the tile's number.
@@ -24,7 +23,8 @@ Of strided arrays, no copy brings tiles: a stage is full when it has the tile's 
 
     gathered[stage]  one lane of each gather warp                      reduce
 
-The answer of the atomic may take as long as a tile does, hence several loaders.
+The answer of the atomic may take as long as a tile does: it is asked for when what is left of the tile before in a
+stage depends on this block alone.
 The reasons, the progress and the order of operations are those of ``scan.pipeline``. Bytes: every element is read once
 and every result is written once.
 """
@@ -63,6 +63,8 @@ from .run import ChunkRuns, Part
 from .spec import SegmentsSpec
 from .window import Span, TileBuffer
 
+LOAD, PUBLISH, LOOK_AHEAD = range(3)  # the warps of the role "control"; the last one is the first of those that do it
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -73,7 +75,7 @@ class Shared:
 
     buffers: tuple
     tiles: TileRing
-    tags: cute.Tensor
+    tag: cute.Tensor
     reduced: Barriers
     ready: Barriers
     gathered: Barriers | None
@@ -92,20 +94,17 @@ class SegmentPipeline(SegmentKernel):
     def __init__(self, spec: SegmentsSpec, shared: int, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
         self.warps, self.squads, self.look_aheads = policy.warps, policy.squads, policy.look_aheads
-        self.teams, self.marks = max(1, policy.reduce_warps // policy.warps), policy.marks
-        self.loaders = policy.loaders
-        turns = self.teams, policy.squads, policy.look_aheads, policy.marks or policy.loaders
-        if any(policy.stages % turn or turn % policy.loaders for turn in turns):
-            # else a warp could wait for a parity that the phase two before has, too, or have tiles of several loaders
-            came = f"{policy.stages} stages for {', '.join(map(str, turns))} that take turns, {policy.loaders} loaders"
+        self.teams = max(1, policy.reduce_warps // policy.warps)
+        turns = self.teams, policy.squads, policy.look_aheads
+        if any(policy.stages % turn for turn in turns):
+            # else a warp could wait for a parity that the phase two before has, too
+            came = f"{policy.stages} stages for {', '.join(map(str, turns))} that take turns"
             raise ArgumentValueError(explain("policy", came, "a multiple of each"))
-        if spec.strided is not None and policy.loaders > 1:
-            raise ArgumentValueError(explain("policy", f"{policy.loaders} loaders of strided arrays", "one"))
         if policy.look_aheads < policy.squads:  # each of them prepares one DONE
             came = f"{policy.look_aheads} warps that look ahead for {policy.squads} squads"
             raise ArgumentValueError(explain("policy", came, "as many at least"))
         self.roles = Roles(
-            Role("control", 2 * policy.loaders + policy.look_aheads + policy.marks),
+            Role("control", LOOK_AHEAD + policy.look_aheads),
             Role("reduce", policy.reduce_warps),
             Role("emit", policy.squads * policy.warps),
             *([Role("gather", policy.gathers)] if spec.strided else []),
@@ -113,7 +112,7 @@ class SegmentPipeline(SegmentKernel):
         super().__init__(spec, self.roles.threads, shared)
         sources = (*spec.heads.sources, *spec.operation.sources)
         self.buffers = tuple(TileBuffer(dtype, self.tile, spec.reverse) for dtype in sources)
-        self.ahead = LookAhead(self.states, spec.found)
+        self.ahead = LookAhead(self.states)
         self.runs = ChunkRuns(spec, self.states, policy, self.buffers)
         self.room = Room(spec, self.states, self.tile, policy.stages if spec.found else policy.squads)
 
@@ -134,7 +133,7 @@ class SegmentPipeline(SegmentKernel):
         shared = Shared(
             buffers,
             TileRing.make(stages, consumers=self.warps + 1),
-            cute.make_tensor(SmemAllocator().allocate_array(Int32, self.loaders), cute.make_layout((self.loaders,))),
+            cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,))),
             Barriers.make(stages, self.warps, name="reduced"),
             Barriers.make(stages, 1, name="ready"),
             Barriers.make(stages, self.policy.gathers, name="gathered") if self.gather else None,
@@ -156,60 +155,56 @@ class SegmentPipeline(SegmentKernel):
 
     @cute.jit
     def control(self, shared: cutlass.Constexpr, a: Arguments, warp):
-        """The loaders, then as many warps that publish, those that look ahead, and what a subclass adds."""
-        lane, loaders = cute.arch.lane_idx(), self.loaders
-        if warp < loaders:
-            in_role("load", self.load, shared, a, warp, lane)
-        elif warp < 2 * loaders:
-            in_role("publish", self.publish, shared, a, warp - loaders, lane)
-        elif warp < 2 * loaders + self.look_aheads:
-            in_role("look ahead", self.look_ahead, shared, a, warp - 2 * loaders, lane)
+        """The warp that loads, the one that publishes, and those that look ahead."""
+        lane = cute.arch.lane_idx()
+        if warp == LOAD:
+            in_role("load", self.load, shared, a, lane)
+        elif warp == PUBLISH:
+            in_role("publish", self.publish, shared, a, lane)
         else:
-            self.control_more(shared, a, warp - (2 * loaders + self.look_aheads), lane)
-
-    def control_more(self, shared, a: Arguments, warp, lane) -> None:
-        """The warps of the role "control" that a subclass adds."""
+            in_role("look ahead", self.look_ahead, shared, a, warp - LOOK_AHEAD, lane)
 
     def tiles(self, a: Arguments):
         """How many tiles there are; at least one, whose block reports the number of segments."""
         return cutlass.max(Int32((a.count + self.tile - 1) // self.tile), 1)
 
     @cute.jit
-    def load(self, shared: cutlass.Constexpr, a: Arguments, loader, lane):
+    def load(self, shared: cutlass.Constexpr, a: Arguments, lane):
         """At the end all that take tiles in turn get a ``DONE`` each."""
         ring, everything = shared.tiles.ring, self.tiles(a)
         bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
-        at, entry = take_tiles(ring, shared.tags, a.counters, everything, (loader, self.loaders), bring, lane)
-        for done in cutlass.range(max(self.teams, self.look_aheads, self.marks) // self.loaders, unroll=1):
+        ahead = lambda at: shared.ready.await_phase(at.stage, at.parity)  # noqa: E731  # what is left is to emit
+        at, entry = take_tiles(ring, shared.tag, a.counters, everything, (0, 1), bring, lane, ahead)
+        for done in cutlass.range(max(self.teams, self.look_aheads), unroll=1):
             if done > 0:
                 ring.acquire_alone(at)
             if lane == 0:
                 self.hand_over(shared, at, Int32(DONE), [])
-            at = ring.next(at, self.loaders)
+            at = ring.next(at)
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
-            entry.close(a.counters, Int32(0), everything + blocks * self.loaders)
+            entry.close(a.counters, Int32(0), everything + blocks)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
         """Copy tile ``number`` into a stage."""
-        self.locate(shared, a, at, number, lane)
-        span = self.span(shared, a, at.stage, number)
+        span = self.span(a, number)
         copies = [
             as_copy(buffer.fill(at.stage, array, span, a.count, lane))
             for buffer, array in zip(shared.buffers, () if self.gather else (*a.heads, *a.x))
         ]
         cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
         if lane == 0:
-            self.hand_over(shared, at, number, copies)
+            self.hand_over(shared, at, number, [*copies, *self.more_copies(shared, a, at.stage, number)])
 
     def hand_over(self, shared, at, number, copies) -> None:
         """One lane: a stage's tile, and the copies that bring it."""
         shared.tiles.announce(at, number)
         shared.tiles.ring.load_alone(at, copies)
 
-    def locate(self, shared, a: Arguments, at, number, lane) -> None:
-        """What a subclass stores of a tile before it is copied."""
+    def more_copies(self, shared, a: Arguments, stage, number) -> list:
+        """The copies of a tile that a subclass adds."""
+        return []
 
     @cute.jit
     def bring_strided(self, shared: cutlass.Constexpr, a: Arguments, warp):
@@ -217,7 +212,7 @@ class SegmentPipeline(SegmentKernel):
         sizes = tuple(buffer.dtype.size for buffer in self.buffers)
         at = shared.tiles.first()
         while at.number != DONE:
-            span = self.span(shared, a, at.stage, at.number)
+            span = self.span(a, at.number)
             tile = Tile(span.first, span.stop, a.count, Int64(0), self.spec.reverse)
             store = functools.partial(self.put, shared, a, at.stage, span)
             self.gather.fill((*a.heads, *a.x), sizes, store, tile, -1, warp, self.policy.gathers)
@@ -235,7 +230,6 @@ class SegmentPipeline(SegmentKernel):
         lane = cute.arch.lane_idx()
         at = shared.tiles.first(warp // self.warps)
         while at.number != DONE:
-            self.await_heads(shared, at)
             if cutlass.const_expr(self.gather is not None):
                 shared.gathered.await_phase(at.stage, at.parity)
             self.reduce_chunk(shared, a, at, warp % self.warps, lane)
@@ -263,20 +257,17 @@ class SegmentPipeline(SegmentKernel):
 
     def targets(self, shared, a: Arguments, at, chunk, squad) -> tuple:
         """Where the keys and values of a chunk of the tile in hand are put in shared memory."""
-        first = self.span(shared, a, at.stage, at.number).first
+        first = self.span(a, at.number).first
         homes = [
             (b, functools.partial(b.position, at.stage, x, first, a.count))
             for b, x in zip(shared.buffers, (*a.heads, *a.x))
         ]
         return self.room.targets(homes, shared.areas, at.stage if self.spec.found else squad, chunk * self.policy.chunk)
 
-    def await_heads(self, shared, at) -> None:
-        """Wait until it is known where segments begin in a tile, where a subclass finds out."""
-
     def part(self, shared, a: Arguments, at, chunk, lane) -> Part:
         """A lane's run of a chunk of the tile in hand."""
         place = chunk * self.policy.chunk + lane * self.policy.run
-        span = self.span(shared, a, at.stage, at.number)
+        span = self.span(a, at.number)
         addresses = tuple(
             buffer.position(at.stage, array, span.first, a.count, place)
             for buffer, array in zip(shared.buffers, (*a.heads, *a.x))
@@ -285,8 +276,8 @@ class SegmentPipeline(SegmentKernel):
         exists = Int32(cutlass.min(span.stop - position, Int64(self.policy.run)))
         return Part(addresses, position, exists, span.stop, a.count, self.bits(shared, at.stage, place))
 
-    def span(self, shared, a: Arguments, stage, number) -> Span:
-        """The positions of a tile, which is in ``stage``."""
+    def span(self, a: Arguments, number) -> Span:
+        """The positions of a tile."""
         first = Int64(number) * self.tile
         return Span(first, cutlass.min(first + self.tile, a.count))
 
@@ -294,22 +285,26 @@ class SegmentPipeline(SegmentKernel):
         """Where segments begin from ``place`` of a tile on, where bits say so."""
         return Int32(0)
 
-    def slots(self, a: Arguments, shared, loader) -> Slots:
+    def slots(self, a: Arguments, shared) -> Slots:
         """The tiles' states, in the order of ``sync.lookback``. The loader has stored the launch's tag."""
-        return Slots(a.slots, Int64(slots_of(self.tiles(a))), shared.tags[loader], self.states.types)
+        return Slots(a.slots, Int64(slots_of(self.tiles(a))), shared.tag[0], self.states.types)
 
     @cute.jit
-    def publish(self, shared: cutlass.Constexpr, a: Arguments, loader, lane):
-        at = shared.tiles.first(loader)
-        slots = self.slots(a, shared, loader)
+    def publish(self, shared: cutlass.Constexpr, a: Arguments, lane):
+        at = shared.tiles.first()
+        slots = self.slots(a, shared)
         while at.number != DONE:
             shared.reduced.await_phase(at.stage, at.parity)
             _, total = self.chunks(shared, at.stage, Int32(0), lane)
             cute.arch.sync_warp()
+            self.leave_ready(a, at.number, lane)
             if lane == 0:
-                slots.publish(place_of(at.number), self.states.published(total))
+                slots.publish(place_of(at.number), total.state)
                 shared.tiles.ring.empty[at.stage].arrive()  # it has read no byte that a copy brought: no fence
-            at = shared.tiles.next(at, self.loaders)
+            at = shared.tiles.next(at)
+
+    def leave_ready(self, a: Arguments, number, lane) -> None:
+        """What a subclass prepares for the next launch when the heads of a tile have been read."""
 
     def chunks(self, shared, stage, chunk, lane):
         """``(prefix, aggregate)`` of a tile's chunks; the prefix is that of ``chunk``."""
@@ -321,12 +316,12 @@ class SegmentPipeline(SegmentKernel):
         """A warp that looks ahead. Where results are filled, ``DONE`` comes with the state of all tiles."""
         progress, over = self.ahead.start(), Int32(0)
         at = shared.tiles.first(first)
+        slots = self.slots(a, shared)
         while over == 0:
             tile = at.number
             if tile == DONE:
                 over = Int32(1)
                 tile = self.tiles(a) if self.spec.fill is not None else Int32(0)
-            slots = self.slots(a, shared, first % self.loaders)
             prefix, progress = self.ahead.before(slots, progress, tile, lane)
             if lane == 0:
                 store_partial(shared.before, at.stage, prefix)
@@ -357,8 +352,11 @@ class SegmentPipeline(SegmentKernel):
         part, targets = self.part(shared, a, at, warp, lane), self.targets(shared, a, at, warp, squad)
         shared.reduced.await_phase(at.stage, at.parity)
         prefix, _ = self.chunks(shared, at.stage, warp, lane)
+        held, whole = [], self.runs.is_whole(part, lane)
         if cutlass.const_expr(self.spec.found):
             shared.packed.await_phase(at.stage, at.parity)
+        else:
+            held = self.runs.hold(part, whole, self.runs.keys)
         shared.ready.await_phase(at.stage, at.parity)
         prefix = load_partial(shared.before, at.stage, types).then(prefix, combine)
         if cutlass.const_expr(self.spec.found):
@@ -370,7 +368,7 @@ class SegmentPipeline(SegmentKernel):
         else:
             values = self.before_lane(shared, place, prefix, lane)
             part = part._replace(bits=shared.bits[place * LANES + lane])
-            self.runs.emit_positions(part, a, values, targets, self.runs.is_whole(part, lane), lane)
+            self.runs.emit_positions(part, a, held, values, targets, whole, lane)
         shared.tiles.ring.release(at)
 
     @cute.jit

@@ -17,8 +17,8 @@ STAGES, MIN_STAGES = 12, 4
 # Multiples of four elements are read in vectors, and odd multiples of these by different banks; the others leave room
 # for more stages. The bits of a run are one word.
 RUNS = (28, 24, 20, 18, 17, 16, 12, 10, 8, 6, 4)
-# Warps that look ahead read the states of all tiles: more of them slow each other (H200, ``scan_by_key`` of 2**28 int32
-# in runs of 8: two 819 us, four 1005; ``reduce_by_key``: two 689, four 834).
+# Warps that look ahead read the states of all tiles: more of them slow each other (H200, ``segmented_scan`` of 2**28
+# float32 in segments of 10**6, two 620 us, four 730, six 850).
 LOOK_AHEADS = 2
 MAX_RUN_WORDS = 48  # registers of a lane's run
 
@@ -27,16 +27,15 @@ MAX_RUN_WORDS = 48  # registers of a lane's run
 class Problem:
     """``length`` positions with elements of ``sources`` bytes, of which ``held`` words are in a lane's registers, and
     states of ``words`` words of 32 bits. ``apart`` are the bytes that a position has in shared memory besides its
-    elements. ``found``: the number of segments is. With ``offsets``, there are ``segments`` segments. ``strided``:
-    elements are gathered."""
+    elements. ``found``: the number of segments is. ``marked``: bits say where segments begin. ``strided``: elements are
+    gathered."""
 
     length: int
     sources: tuple[int, ...]
     apart: tuple[int, ...]
     words: int
     found: bool = False
-    segments: int = 0
-    offsets: bool = False
+    marked: bool = False
     strided: bool = False
 
 
@@ -44,9 +43,8 @@ class Problem:
 class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     """Resident blocks with a ring of ``stages`` tiles: ``reduce_warps`` warps reduce each tile, and ``squads`` squads
     of ``warps`` warps emit it, a chunk each. A lane has ``run`` neighbouring positions of a chunk. ``look_aheads``
-    warps, at least as many as squads, take tiles in turn to find what comes before them. Each of
-    ``loaders`` warps loads a part of the tiles, for its own part of the other warps; the tiles of strided arrays are
-    brought by ``gathers`` warps together."""
+    warps, at least as many as squads, take tiles in turn to find what comes before them. The
+    tiles of strided arrays are brought by ``gathers`` warps together."""
 
     reduce_warps: int
     squads: int
@@ -54,8 +52,6 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     run: int
     stages: int
     look_aheads: int = 4
-    marks: int = 0
-    loaders: int = 2
     gathers: int = 0
 
     @property
@@ -79,13 +75,11 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
 
 
 @dataclass(frozen=True)
-class MergedPolicy(PipelinePolicy, kernel=".merged:MergedPipeline"):
-    """The same for tiles of the merged list of positions and ends; ``marks`` warps mark where segments begin."""
-
-    marks: int = 2
+class MarkedPolicy(PipelinePolicy, kernel=".marked:MarkedPipeline"):
+    """The same where bits say at which positions segments begin."""
 
     def bytes(self, problem: Problem) -> int:
-        return super().bytes(problem) + self.stages * (4 * 8 + 4 * (self.tile // LANES + 2) + 8) + 64
+        return super().bytes(problem) + self.stages * self.tile // 8 + VECTOR_BYTES
 
 
 @dataclass(frozen=True)
@@ -103,16 +97,16 @@ def _usual(policy: PipelinePolicy) -> PipelinePolicy:
 
 
 def _fewer(policy: PipelinePolicy) -> PipelinePolicy:
-    return replace(policy, reduce_warps=4, look_aheads=2, loaders=1)
+    return replace(policy, reduce_warps=4)
 
 
 def _fewest(policy: PipelinePolicy) -> PipelinePolicy:
-    return replace(policy, reduce_warps=4, squads=1, look_aheads=1, loaders=1, marks=min(policy.marks, 1))
+    return replace(policy, reduce_warps=4, squads=1, look_aheads=1)
 
 
 def _gathered(policy: PipelinePolicy) -> PipelinePolicy:
     """Return the policy for strided arrays. Not measured on a GPU."""
-    return replace(policy, reduce_warps=4, look_aheads=policy.squads, loaders=1, gathers=4 * policy.squads)
+    return replace(policy, reduce_warps=4, look_aheads=policy.squads, gathers=4 * policy.squads)
 
 
 # By the words of a state: larger ones need the registers of a block of fewer warps.
@@ -121,7 +115,7 @@ WARPS = ((4, _usual), (8, _fewer), (1 << 10, _fewest))
 
 def sized(problem: Problem, run: int) -> PipelinePolicy:
     """Return the policy of lanes that have ``run`` positions, with as many stages as there is shared memory for."""
-    kind = MergedPolicy if problem.offsets else PipelinePolicy
+    kind = MarkedPolicy if problem.marked else PipelinePolicy
     few = next(warps for words, warps in WARPS if problem.words <= words)
     policy = few(kind(reduce_warps=8, squads=2, warps=4, run=run, stages=STAGES, look_aheads=LOOK_AHEADS))
     policy = _gathered(policy) if problem.strided else policy
@@ -132,13 +126,12 @@ def sized(problem: Problem, run: int) -> PipelinePolicy:
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem: the most positions in the ring, in the largest tiles."""
-    members = problem.length + problem.segments
     words = sum(max(size, 4) // 4 for size in problem.sources)
     policies = [sized(problem, run) for run in RUNS]
     fitting = [
         policy
         for policy in policies
-        if ceil_div(members, policy.tile) >= SMS  # a tile for each multiprocessor
+        if ceil_div(problem.length, policy.tile) >= SMS  # a tile for each multiprocessor
         and policy.run * words <= MAX_RUN_WORDS
         and policy.bytes(problem) <= SHARED_BYTES
     ]
@@ -146,5 +139,5 @@ def choose(problem: Problem) -> Choice:
     if policy.bytes(problem) > SHARED_BYTES:
         came = f"{sum(problem.sources) + sum(problem.apart)} bytes at each position"
         raise ArgumentValueError(explain("x", came, "fewer, or smaller states"))
-    tiles = max(1, ceil_div(members, policy.tile))
+    tiles = max(1, ceil_div(problem.length, policy.tile))
     return Choice(policy, tiles, min(SMS, tiles), policy.bytes(problem))

@@ -76,7 +76,7 @@ class ChunkRuns:
     def heads(self, part: Part, held: cutlass.Constexpr, whole: cutlass.Constexpr):
         """The bits of a run. The first position of all begins a segment."""
         bits = part.bits | Int32(part.position == 0)
-        if cutlass.const_expr(self.spec.heads.kind != "offsets"):
+        if cutlass.const_expr(self.spec.heads.kind != "bits"):
             before = tuple(b.dtype.cutlass(0) for b in self.buffers[: self.keys])
             if part.exists > 0:
                 before = tuple(
@@ -231,9 +231,18 @@ class ChunkRuns:
     # A result for each position
 
     @cute.jit
-    def emit_positions(self, part: Part, a: Arguments, values, targets: cutlass.Constexpr, whole, lane):
-        """Store a result for each position of the chunk; ``values`` are those before the lane's run."""
-        held = self.hold(part, whole, self.keys)
+    def emit_positions(
+        self,
+        part: Part,
+        a: Arguments,
+        held: cutlass.Constexpr,
+        values,
+        targets: cutlass.Constexpr,
+        whole,
+        lane,
+    ):
+        """Store a result for each position of the chunk. ``held`` are the elements of the operation in the lane's run,
+        ``values`` those before it."""
         if whole:
             self.show_run(part, held, values, targets, lane)
         else:

@@ -6,8 +6,7 @@ the last segment that the run touches. Two runs are combined by
     (a, u) then (b, v)  =  (a + b, v)          if b > 0: a segment begins in the second run
                            (a, op(u, v))       else
 
-which is associative if ``op`` is. ``op`` always gets the lower index first, in both directions. Tiles of a call with
-offsets may have no positions: their state has -1 heads, and is left out.
+which is associative if ``op`` is. ``op`` always gets the lower index first, in both directions.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from typing import Any
 import cutlass
 from cutlass import Boolean, Uint8
 
-from ...monoid import choose
-from ...warp import Maybe, prepend, prepend_between_states, select
+from ...warp import prepend, prepend_between_states, select
 from ..select.where import Where
 from .spec import SegmentsSpec
 
@@ -44,18 +42,7 @@ class SegmentStates:
 
     def combine(self, a, b):
         """Combine the states of two runs, of which ``a`` comes earlier in scan order."""
-        if not self.spec.by_offsets:
-            return (a[0] + b[0], *prepend(b[0] == 0, a[1:], b[1:], self.ordered))
-        empty = b[0] < 0
-        values = prepend((b[0] == 0) & (a[0] >= 0), a[1:], b[1:], self.ordered)
-        heads = choose(a[0] < 0, b[0], a[0] | b[0])
-        return select(empty, a, (heads, *values))
-
-    def published(self, total: Maybe):
-        """What a tile publishes: its state, or that of a run without positions."""
-        if not self.spec.by_offsets:
-            return total.state
-        return (choose(total.valid, total.state[0], self.types[0](-1)), *total.state[1:])
+        return (a[0] + b[0], *prepend(b[0] == 0, a[1:], b[1:], self.ordered))
 
     def begins(self, before, elements) -> Boolean:
         """Whether a position begins a segment in scan order; ``before`` are the elements at the one before it."""
