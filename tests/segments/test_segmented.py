@@ -155,12 +155,15 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
 
 
 @pytest.mark.slow
-def test_offsets_that_are_wrong_write_nothing_beyond_the_result(small):
+def test_offsets_that_are_wrong_write_nothing_beyond_the_result_and_harm_no_later_call(small):
     x = np.arange(500, dtype=np.int32)
     for offsets in ([900, -5, 3, 1 << 40], [10, 5, 400, 2], [-9, -8, 1000, 2000]):
         given = {"offsets": cs.asarray(np.int64(offsets))}
         assert cs.segmented_reduce(cs.asarray(x), **given).shape == (3,)
         assert cs.segmented_scan(cs.asarray(x), **given).shape == (500,)
+    offsets = np.array([0, 7, 7, 450])  # no mark of theirs is left
+    found = cs.segmented_scan(cs.asarray(x), offsets=cs.asarray(offsets))
+    assert np.array_equal(found, scanned(heads_of(500, offsets), [x])[0])
 
 
 def test_refused():
