@@ -33,6 +33,12 @@ PIPELINE_BYTES = 24 << 20  # read, and as many written: from here on, the pipeli
 # other sizes the pipeline is no slower even then (uint8 (16777216,): 18.8 and 16.2 us).
 MIN_PIPELINE_BYTES, MIN_FILLED = 8 << 20, 0.75
 WAVE_TILES, MIN_WAVE_TILES = SMS * 2, SMS * 3 // 2
+# Of a wave that reads at most so many bytes, the warps of a block and the vectors per lane. A chunk in which a row
+# begins or ends takes longer than others, and all wait for it: the more so, the more vectors it has (H200, with half as
+# many: int16 (4114777,) 12.1 us, so 8.5 us; bfloat16 (38754,) 3.6 us, 3.0 us; but float32 (4194304,) 12.8 us, 15.2 us;
+# and from 1 to 2 MiB they are slower: uint32 (358442,) 3.4 us, 3.9 us).
+WAVES = ((1 << 19, 4, 4), (1 << 21, 8, 4), (6 << 20, 8, 8), (math.inf, 8, 16))
+BROKEN_WAVES = ((1 << 19, 4, 2), (1 << 20, 8, 2), (6 << 20, 8, 4), (math.inf, 8, 8))
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
@@ -298,12 +304,10 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         if (problem.double or problem.several) and tiles > GROUP:
             policy = replace(policy, look_aheads=2)
         return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
-    warps, rows = (
-        (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
-    )
+    warps, rows = _sizes(WAVES, total)
     tiles = tiles_of(warps, rows, VECTOR_BYTES)
     if width == 1 and tiles > 1 and not problem.several and not _are_full(problem, fitted(rows) * LANES * items):
-        rows //= 2
+        warps, rows = _sizes(BROKEN_WAVES, total)
         tiles = tiles_of(warps, rows, VECTOR_BYTES)
     return Choice(
         WavePolicy(tiles == 1, warps, fitted(rows), shift, problem.together),
@@ -314,10 +318,13 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     )
 
 
+def _sizes(table: tuple, total: int) -> tuple[int, int]:
+    """Return the warps and the vectors per lane of a wave that reads ``total`` bytes."""
+    return next((warps, rows) for most, warps, rows in table if total <= most)
+
+
 def _are_full(problem: Problem, chunk: int) -> bool:
-    """Return whether rows are whole chunks. A chunk that a row begins or ends in takes longer than others, and all wait
-    for it: the more so, the more vectors it has (H200, with half as many: int16 (4114777,) 12.1 us, 8.5 us; bfloat16
-    (38754,) 3.6 us, 3.0 us; but float32 (4194304,) 12.8 us, 15.2 us)."""
+    """Return whether rows are whole chunks."""
     return problem.whole and problem.length % chunk == 0
 
 
