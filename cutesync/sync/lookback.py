@@ -51,7 +51,7 @@ def reduce_group(slots: cutlass.Constexpr, at: Int64, reads, count: Int32, combi
     return reduce_valid(state, (count + EACH - 1) // EACH, combine, lane)
 
 
-def read_before(group, tile, lane):
+def places_before(group, tile, lane):
     """The slots of a lane's tiles of a group, for ``reduce_before``; the slot before ``tile`` > 0 instead of those from
     ``tile`` on, so that all of them are published some time."""
     last = place_of(tile - 1)

@@ -16,7 +16,7 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32
 
 from ...sync.gather import Slots, words
-from ...sync.lookback import GROUP, read_before, reduce_before
+from ...sync.lookback import GROUP, places_before, reduce_before
 from ...warp import Maybe, prepend, zeros
 from .states import SegmentStates
 
@@ -54,7 +54,7 @@ class LookAhead:
         and those before, and the state of their tiles before ``tile``."""
         groups = [known + k for k in range(self.together)]
         counts = [cutlass.min(tile - group * GROUP, GROUP) for group in groups]
-        places = [read_before(group, tile, lane) for group in groups]
+        places = [places_before(group, tile, lane) for group in groups]
         prefix = carry
         for group, count, total in zip(groups, counts, reduce_before(slots, places, counts, self.combine, lane)):
             if count > 0:
