@@ -56,13 +56,15 @@ def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> Workspace:
     return _place(ordinal, stream, (), _COUNTERS + 8 * max(SLOTS, slots), _COUNTERS)
 
 
-def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_bytes: int) -> Workspace:
+def counters_and_scratch(
+    ordinal: int, stream: int, counter_bytes: int, scratch_bytes: int, purpose: str = "counters"
+) -> Workspace:
     """Return zeroed counters and scratch memory for work on ``stream`` of device ``ordinal``. Kernels must leave the
-    counters zero. This workspace is separate from that of ``counters_and_slots``. Its size is a power of two, so that
-    it seldom grows."""
+    counters zero; launches that leave them otherwise between them have a ``purpose`` of their own. This workspace is
+    separate from that of ``counters_and_slots``. Its size is a power of two, so that it seldom grows."""
     counters = -(-counter_bytes // 256) * 256
     size = max(1 << 20, 1 << (counters + scratch_bytes - 1).bit_length())
-    return _place(ordinal, stream, (counters,), size, counters)
+    return _place(ordinal, stream, (purpose, counters), size, counters)
 
 
 def scratch(ordinal: int, stream: int, size: int, purpose: str = "scratch") -> Workspace:

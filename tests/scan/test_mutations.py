@@ -11,7 +11,9 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.runtime import device
+from cutesync.kernels.scan import short_policy
+from cutesync.kernels.scan.short_policy import THREADS
+from cutesync.runtime import call, device
 
 from .. import faults
 from ..cases import data, scanned
@@ -110,6 +112,36 @@ def test_no_mutant_survives(name):
 @pytest.mark.parametrize("name", LOOK_BACKS)
 def test_faults_of_the_look_back_are_found(name, fault):
     bench(name).check(*FLAGS[fault])
+
+
+@functools.cache
+def bench_of_short_axes() -> faults.Bench:
+    """Two scans, the second of what the first has stored, in more than a block."""
+    x = data((THREADS + 7, 3), "int32")
+    wanted = scanned(scanned(x, axis=1).T, axis=0, reverse=True)
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
+            patch.setattr(short_policy, "SMS", 0)
+            patch.setattr(call, "_plans", {})
+            with cs.emulate(), emulator.emulate(schedules=2, seed=3, resident=2):
+                found = cs.scan(cs.asarray(x.T.copy()).T, axis=1)
+                return np.array_equal(np.asarray(cs.scan(found.T, axis=0, reverse=True)), wanted)
+
+    return faults.Bench(right)
+
+
+WRONG = {faults.RESULT, "out-of-bounds", "uninitialised"}
+OF_SHORT_AXES = {
+    "no wait for the launch before": faults.TABLE["no wait for the launch before"],
+    "no store": faults.TABLE["no store"],
+    "a thread too many": (only(r"setp\.ge\.s32", "setp.gt.s32"), WRONG),
+}
+
+
+@pytest.mark.parametrize("fault", OF_SHORT_AXES)
+def test_faults_of_short_axes_are_found(fault):
+    bench_of_short_axes().check(*OF_SHORT_AXES[fault])
 
 
 def ticket_by_block_index(ptx: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from cutesync.kernels.scan import plan, short_policy
 from cutesync.kernels.scan.short_policy import ShortPolicy
 from cutesync.runtime import call
 
-from ..cases import adjacent, data, same, scanned, segments
+from ..cases import DTYPES, adjacent, data, same, scanned, segments
 
 # Order of the axes in memory, shape, axis, elements added to a row of memory; then whether neighbours are loaded along
 # the axis, and whether all results of a thread are one run
@@ -54,6 +54,23 @@ def test_layouts(name, dtype, on_emulator, policies):
         same(np.asarray(cs.scan(view, axis=axis, **ways)), scanned(x, axis=axis, **ways), f"{name} {first} {ways}")
     if dtype == "uint8":  # rows of wider elements are vectors where they lie
         assert {(type(policy), policy.along, policy.dense) for policy in policies} == {(ShortPolicy, along, dense)}
+
+
+@pytest.mark.parametrize(
+    "length", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(16, marks=pytest.mark.slow)]
+)
+def test_numbers_of_columns_and_types(length, on_emulator, policies):
+    for dtype in DTYPES:
+        for columns in (1, 31, 32, 33, 257) if dtype == "int8" else (0, 37):
+            x = data((columns, length), dtype)
+            if length * x.itemsize <= short_policy.MAX_BYTES:
+                found = cs.scan(strided(x, (1, 0), 0, 1), "max", axis=1, **({"init": 0} if columns else {}))
+                same(
+                    np.asarray(found),
+                    scanned(x, "max", axis=1, **({"init": 0} if columns else {})),
+                    f"{dtype} {columns}",
+                )
+    assert ShortPolicy in map(type, policies)
 
 
 def test_order_of_operands_and_scans_in_place(on_emulator, policies):

@@ -38,7 +38,7 @@ WAVE_TILES, MIN_WAVE_TILES = SMS * 2, SMS * 3 // 2
 # many: int16 (4114777,) 12.1 us, so 8.5 us; bfloat16 (38754,) 3.6 us, 3.0 us; but float32 (4194304,) 12.8 us, 15.2 us;
 # and from 1 to 2 MiB they are slower: uint32 (358442,) 3.4 us, 3.9 us).
 WAVES = ((1 << 19, 4, 4), (1 << 21, 8, 4), (6 << 20, 8, 8), (math.inf, 8, 16))
-BROKEN_WAVES = ((1 << 19, 4, 2), (1 << 20, 8, 2), (6 << 20, 8, 4), (math.inf, 8, 8))
+PARTIAL_WAVES = ((1 << 19, 4, 2), (1 << 20, 8, 2), (6 << 20, 8, 4), (math.inf, 8, 8))
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
@@ -307,7 +307,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     warps, rows = _sizes(WAVES, total)
     tiles = tiles_of(warps, rows, VECTOR_BYTES)
     if width == 1 and tiles > 1 and not problem.several and not _are_full(problem, fitted(rows) * LANES * items):
-        warps, rows = _sizes(BROKEN_WAVES, total)
+        warps, rows = _sizes(PARTIAL_WAVES, total)
         tiles = tiles_of(warps, rows, VECTOR_BYTES)
     return Choice(
         WavePolicy(tiles == 1, warps, fitted(rows), shift, problem.together),

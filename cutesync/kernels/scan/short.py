@@ -13,6 +13,7 @@ from cutlass import Int64
 
 from ...sync.overlap import let_next_start
 from ..coordinates import Axes
+from ..select.chunk import cells
 from .base import Arguments, Scan, ScanKernel
 from .short_policy import STEPS, THREADS, ShortPolicy
 
@@ -79,5 +80,4 @@ class ShortScan(ScanKernel):
 
 def vector(pointer, count: int, dtype):
     """``count`` neighbours, which begin on a multiple of their bytes."""
-    aligned = cute.make_ptr(dtype.cutlass, pointer.toint(), pointer.memspace, assumed_align=count * dtype.size)
-    return cute.make_tensor(aligned, cute.make_layout((count,)))
+    return cells(dtype.cutlass, pointer.toint(), count, cute.AddressSpace.gmem, count * dtype.size)

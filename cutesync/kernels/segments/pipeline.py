@@ -50,6 +50,7 @@ from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
 from ...warp import LANES, Maybe, prepend
 from ..gather import Tile
+from ..scan.pipeline import Control
 from ..select.chunk import put as put_at
 from ..select.fill import fill_result
 from ..select.where import below
@@ -62,8 +63,6 @@ from .room import Room
 from .run import ChunkRuns, Part
 from .spec import SegmentsSpec
 from .window import Span, TileBuffer
-
-LOAD, PUBLISH, LOOK_AHEAD = range(3)  # the warps of the role "control"; the last one is the first of those that do it
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class SegmentPipeline(SegmentKernel):
             came = f"{policy.look_aheads} warps that look ahead for {policy.squads} squads"
             raise ArgumentValueError(explain("policy", came, "as many at least"))
         self.roles = Roles(
-            Role("control", LOOK_AHEAD + policy.look_aheads),
+            Role("control", Control.LOOK_AHEAD + policy.look_aheads),
             Role("reduce", policy.reduce_warps),
             Role("emit", policy.squads * policy.warps),
             *([Role("gather", policy.gathers)] if spec.strided else []),
@@ -157,12 +156,12 @@ class SegmentPipeline(SegmentKernel):
     def control(self, shared: cutlass.Constexpr, a: Arguments, warp):
         """The warp that loads, the one that publishes, and those that look ahead."""
         lane = cute.arch.lane_idx()
-        if warp == LOAD:
+        if warp == Control.LOAD:
             in_role("load", self.load, shared, a, lane)
-        elif warp == PUBLISH:
+        elif warp == Control.PUBLISH:
             in_role("publish", self.publish, shared, a, lane)
         else:
-            in_role("look ahead", self.look_ahead, shared, a, warp - LOOK_AHEAD, lane)
+            in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
 
     def tiles(self, a: Arguments):
         """How many tiles there are; at least one, whose block reports the number of segments."""

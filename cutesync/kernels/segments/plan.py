@@ -97,7 +97,7 @@ def _plan_marked(spec: SegmentsSpec, views: Views, stream: int, outs: Views) -> 
 
     def mark_first(addresses: tuple[int, ...], stream: int) -> None:
         with _marked:  # another thread's launches on this stream come before these or after
-            memory = workspace.counters_and_scratch(device, stream, size, 0)
+            memory = workspace.counters_and_scratch(device, stream, size, 0, "marks")
             bits = memory.addresses[0]
             mark((addresses[offsets], bits, addresses[before]), stream)
             run((*addresses[:before], bits, *addresses[offsets + 1 :]), stream)

@@ -20,8 +20,9 @@ class Heads:
     before them, by ``fn``, or by value (with ``equal_nan``, NaN equals NaN); "mask": where a byte is not 0; "offsets":
     at the positions in an array of type ``offsets``, which are in order and may repeat. With ``ends`` that array has
     where segments end, and the first one begins at 0. ``stepped``: its elements do not lie side by side. The first
-    position always begins a segment. "ranges": an array of type ``offsets`` has where each segment begins; a second
-    one, of int64, has where each would end if they were put one after the other."""
+    position always begins a segment. "bits": at positions, counted in scan order, whose bits an earlier launch has set.
+    "ranges": an array of type ``offsets`` has where each segment begins; a second one, of int64, has where each would
+    end if they were put one after the other."""
 
     kind: str
     sources: tuple[DType, ...]
