@@ -25,6 +25,7 @@ from .packed import packed, packs
 from .policy import choose, suits
 from .problem import Choice, Problem
 from .ragged_column_policy import RaggedColumnPolicy
+from .short_policy import short
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
@@ -117,7 +118,8 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
         choice = alike
     elif form is None or (form.view is not None and not suits(problem)):
         spec = replace(spec, extents=(1, layout.length, layout.count))
-        choice = strided_policy.strided(_problem(spec, layout, None, inputs, outs), layout)
+        numbered_by_layout = _problem(spec, layout, None, inputs, outs)
+        choice = short(numbered_by_layout, layout) or strided_policy.strided(numbered_by_layout, layout)
     else:
         choice = choose(problem)
         if form.view is not None:

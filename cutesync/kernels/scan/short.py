@@ -1,0 +1,83 @@
+"""Scan along short axes of strided arrays: a thread has all positions of some columns in registers.
+
+Nothing is exchanged. What neighbouring threads load and store lies side by side, although elements may be neighbours
+along the columns and results along the axis: a thread's registers turn from one to the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass.cute as cute
+from cutlass import Int64
+
+from ...sync.overlap import let_next_start
+from ..coordinates import Axes
+from .base import Arguments, Scan, ScanKernel
+from .short_policy import STEPS, THREADS, ShortPolicy
+
+
+class ShortScan(ScanKernel):
+    """The kernel. ``layout`` begins with the strides that ``STEPS`` names."""
+
+    def __init__(self, scan: Scan, policy: ShortPolicy) -> None:
+        self.policy, self.length, self.width = policy, policy.length, policy.width
+        super().__init__(scan, THREADS, 0, 1)
+
+    @cute.jit
+    def body(self, a: Arguments):
+        let_next_start()
+        number = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
+        if number < a.tiles:
+            x, out = Axes(a.layout[len(STEPS) :], self.policy.rank, 2).offsets(number)
+            self.store(a, a.out + out, self.scanned(a, self.load(a, a.x + x)))
+
+    def load(self, a: Arguments, x) -> dict[tuple[int, int], Any]:
+        """A thread's elements by position and column."""
+        count, (x_step, x_next, _) = self.policy.load, a.layout[: len(STEPS)]
+        found: dict[tuple[int, int], Any] = {}
+        for first in range(0, self.length * self.width, count):
+            if self.policy.along:
+                places = [((first + i) % self.length, first // self.length) for i in range(count)]
+            else:
+                places = [(first // self.width, (first + i) % self.width) for i in range(count)]
+            position, column = places[0]
+            far = Int64(position) * x_step + Int64(column) * x_next
+            elements = cute.make_rmem_tensor((count,), self.scan.monoid.sources[0].cutlass)
+            cute.autovec_copy(vector(x + far, count, self.scan.monoid.sources[0]), elements)
+            found |= {place: elements[i] for i, place in enumerate(places)}
+        return found
+
+    def scanned(self, a: Arguments, elements: dict[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
+        """The results by position and column."""
+        start = self.scan.carry_in(a, Int64(0))
+        found: dict[tuple[int, int], Any] = {}
+        for column in range(self.width):
+            before = start
+            for i in range(self.length):
+                place = self.scan.flip(i, self.length), column
+                following = before.append(self.scan.monoid.lift(elements[place], Int64(0)), self.scan.combine)
+                state = before.state if self.scan.exclusive else following.state
+                (found[place],) = self.scan.monoid.results_of(state)
+                before = following
+        return found
+
+    def store(self, a: Arguments, out, results: dict[tuple[int, int], Any]) -> None:
+        count, kind = self.policy.store, self.scan.monoid.results[0]
+        for first in range(0, self.length * self.width, count):
+            if self.policy.dense:
+                places = [((first + i) % self.length, (first + i) // self.length) for i in range(count)]
+                far = Int64(first)
+            else:
+                places = [(first // self.width, (first + i) % self.width) for i in range(count)]
+                far = Int64(places[0][0]) * a.layout[2] + places[0][1]
+            held = cute.make_rmem_tensor((count,), kind.cutlass)
+            for i, place in enumerate(places):
+                held[i] = results[place]
+            cute.autovec_copy(held, vector(out + far, count, kind))
+
+
+def vector(pointer, count: int, dtype):
+    """``count`` neighbours, which begin on a multiple of their bytes."""
+    aligned = cute.make_ptr(dtype.cutlass, pointer.toint(), pointer.memspace, assumed_align=count * dtype.size)
+    return cute.make_tensor(aligned, cute.make_layout((count,)))

@@ -1,0 +1,70 @@
+"""Scans along short axes of strided arrays: all loads and stores, at every alignment."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.scan import plan, short_policy
+from cutesync.kernels.scan.short_policy import ShortPolicy
+from cutesync.runtime import call
+
+from ..cases import adjacent, data, same, scanned, segments
+
+# Order of the axes in memory, shape, axis, elements added to a row of memory; then whether neighbours are loaded along
+# the axis, and whether all results of a thread are one run
+LAYOUTS = {
+    "turned": ((1, 0), (96, 4), 1, 0, False, True),
+    "turned, odd": ((1, 0), (37, 3), 1, 0, False, True),
+    "turned, two axes": ((2, 0, 1), (5, 24, 2), 2, 8, False, True),
+    "rows apart": ((0, 1), (33, 8), 1, 3, True, True),
+    "results across": ((0, 2, 1), (3, 4, 40), 1, 0, True, False),
+}
+
+
+@pytest.fixture
+def policies(monkeypatch):
+    """The policies of the launches of a test. Threads have as many columns as in large arrays."""
+    found, launch = [], plan.launch
+    monkeypatch.setattr(plan, "launch", lambda choice, *more: found.append(choice.policy) or launch(choice, *more))
+    monkeypatch.setattr(short_policy, "SMS", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    return found
+
+
+def strided(x: np.ndarray, order: tuple[int, ...], gap: int, first: int):
+    """An array of the values of ``x`` whose axes lie in this order in memory, from element ``first`` on, with ``gap``
+    elements behind each row."""
+    turned = x.transpose(order)
+    memory = np.full((*turned.shape[:-1], turned.shape[-1] + gap), 77, x.dtype)
+    memory[..., : turned.shape[-1]] = turned
+    whole = cs.asarray(np.concatenate([np.zeros(first, x.dtype), memory.reshape(-1)]))
+    steps = np.array(memory.strides)[np.argsort(order)] // x.itemsize
+    return whole.as_strided(x.shape, tuple(int(step) for step in steps), first)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["uint8", *(pytest.param(t, marks=pytest.mark.slow) for t in ("int16", "float64"))])
+def test_layouts(name, dtype, on_emulator, policies):
+    order, shape, axis, gap, along, dense = LAYOUTS[name]
+    x = data(shape, dtype)
+    for first, ways in ((0, {}), (1, {"reverse": True, "init": 3}), (8, {"exclusive": True})):
+        view = strided(x, order, gap, first)
+        same(np.asarray(cs.scan(view, axis=axis, **ways)), scanned(x, axis=axis, **ways), f"{name} {first} {ways}")
+    if dtype == "uint8":  # rows of wider elements are vectors where they lie
+        assert {(type(policy), policy.along, policy.dense) for policy in policies} == {(ShortPolicy, along, dense)}
+
+
+def test_order_of_operands_and_scans_in_place(on_emulator, policies):
+    x = segments((64, 8), 1)
+    for reverse in (False, True):
+        view = strided(x, (1, 0), 0, 0)
+        wanted = scanned(x, adjacent, axis=1, reverse=reverse)
+        same(np.asarray(cs.scan(view, adjacent, axis=1, reverse=reverse)), wanted)
+        same(np.asarray(cs.scan(view, adjacent, axis=1, reverse=reverse, out=view)), wanted, "in place")
+
+
+def test_a_thread_moves_whole_vectors(on_emulator, policies):
+    cs.scan(strided(np.ones((4096, 2), np.uint16), (1, 0), 0, 0), axis=1)
+    assert policies == [ShortPolicy(1, 2, 4, False, 4, True, 8)]
