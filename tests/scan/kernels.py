@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnStripPolicy, ColumnTilePolicy, group_slots
 from cutesync.kernels.scan.layout import Layout
+from cutesync.kernels.scan.narrow_policy import NarrowPolicy
 from cutesync.kernels.scan.policy import (
     LANES,
     LINE_BYTES,
     ROW_WARPS,
-    NarrowPolicy,
     PipelinePolicy,
     RowPolicy,
     RunPolicy,

@@ -10,7 +10,8 @@ import pytest
 import cutesync as cs
 from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
-from cutesync.kernels.scan.policy import NarrowPolicy, PipelinePolicy, RowPolicy, ShortRowPolicy, WavePolicy
+from cutesync.kernels.scan.narrow_policy import NarrowPolicy
+from cutesync.kernels.scan.policy import PipelinePolicy, RowPolicy, ShortRowPolicy, WavePolicy
 from cutesync.kernels.scan.slice_policy import SlicePolicy
 from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray

@@ -41,7 +41,7 @@ from ...sync.tiles import DONE, TileRing, Visit
 from ...warp import LANES, Maybe, combine_valid, scan_states, shift_up, zeros
 from .base import Arguments, Scan, ScanKernel
 from .groups import TileGroups
-from .policy import NarrowPolicy
+from .narrow_policy import NarrowPolicy
 
 UNROLL = 8  # elements of a run that are read at once
 
@@ -112,11 +112,14 @@ class NarrowScan(ScanKernel):
         self.roles.run(transfer=lambda _: self.transfer(shared, a), work=lambda _: self.work(shared, a, worker))
 
     def place(self, number, a: Arguments):
-        """``(place, count)``: where a tile begins in memory, and how many rows it has. Tiles are cut in memory
-        order."""
+        """``(place, target, count)``: where a tile begins in the input and in the output, and how many rows it has.
+        Tiles are cut in memory order."""
         tile = Int64(self.scan.flip(number % a.tiles, a.tiles))
         count = Int32(cutlass.min(a.length - tile * self.tile, Int64(self.tile)))
-        return (Int64(number // a.tiles) * a.whole + tile * self.tile) * self.inner, count
+        place, target = (
+            begin + tile * self.tile * self.inner for begin in self.row_places(a, Int64(number // a.tiles))
+        )
+        return place, target, count
 
     @cute.jit
     def transfer(self, shared: cutlass.Constexpr, a: Arguments):
@@ -140,7 +143,7 @@ class NarrowScan(ScanKernel):
                 self.store(held, a, before)
             if number < everything:
                 tiles.announce(at, number)
-                place, whole, elements = self.extent(number, a)
+                place, _, whole, elements = self.extent(number, a)
                 self.copy(held, a.x + place, whole, elements, self.scan.monoid.source.cutlass)
                 ring.load_alone(at, [(held, a.x + place, whole * self.size)])
             else:
@@ -157,21 +160,21 @@ class NarrowScan(ScanKernel):
         entry.close(a.counters, Int32(0), everything + blocks)
 
     def extent(self, number, a: Arguments):
-        """``(place, whole, elements)``: where a tile's elements begin in memory, how many there are, and how many of
-        them whole 16 bytes hold."""
-        place, count = self.place(number, a)
+        """``(place, target, whole, elements)``: where a tile's elements begin in the input and in the output, how many
+        whole 16 bytes hold, and how many there are."""
+        place, target, count = self.place(number, a)
         elements = count * self.inner
-        return place, elements // (16 // self.size) * (16 // self.size), elements
+        return place, target, elements // (16 // self.size) * (16 // self.size), elements
 
     @cute.jit
     def store(self, held, a: Arguments, number):
-        place, whole, elements = self.extent(number, a)
+        _, target, whole, elements = self.extent(number, a)
         results = cute.make_ptr(self.scan.monoid.result.cutlass, held.toint(), cute.AddressSpace.smem, assumed_align=16)
         if whole > 0:
-            primitives.cp_async_bulk_global_shared_cta(a.out + place, results, whole * self.size)
+            primitives.cp_async_bulk_global_shared_cta(a.out + target, results, whole * self.size)
             cute.arch.cp_async_bulk_commit_group()
         if whole < elements:
-            self.copy(a.out + place, results, whole, elements, self.scan.monoid.result.cutlass)
+            self.copy(a.out + target, results, whole, elements, self.scan.monoid.result.cutlass)
             cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         cute.arch.cp_async_bulk_wait_group(0, read=True)
 
@@ -199,7 +202,7 @@ class NarrowScan(ScanKernel):
     def span(self, number, a: Arguments, worker):
         """``(first, stop, count)``: a worker's rows among a tile's ``count``, in scan order. Excess threads have
         none."""
-        _, count = self.place(number, a)
+        _, _, count = self.place(number, a)
         first = worker // self.inner * self.height
         return first, cutlass.min(first + self.height, count), count
 
