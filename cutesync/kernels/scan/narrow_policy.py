@@ -28,13 +28,14 @@ GROUP = 128  # tiles per group of the look-back
 @dataclass(frozen=True)
 class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
     """A narrow array of ``inner`` columns, streamed through shared memory in tiles of ``runs`` times ``height``
-    rows."""
+    rows. ``aligned``: tiles begin on boundaries of 16 bytes."""
 
     inner: int
     runs: int
     height: int
     stages: int
     group: int
+    aligned: bool = True
 
 
 def narrow(problem: Problem) -> Choice | None:
@@ -44,7 +45,10 @@ def narrow(problem: Problem) -> Choice | None:
     total = 2 * problem.rows * outer_slice
     tile_bytes, stages = LARGE_TILES if total > LARGE_BYTES else SMALL_TILES
     fits = inner <= MAX_COLUMNS and inner * size <= MAX_ROW_BYTES and problem.sources == problem.results
-    fits &= not problem.several and dense(problem) and not any(at % VECTOR_BYTES for at in starts(problem))
+    fits &= not problem.several and dense(problem)
+    aligned = not any(at % VECTOR_BYTES for at in starts(problem))
+    if not aligned:  # what lies beside a tile is read, too
+        fits &= problem.apart and not problem.counted and all(step >= 0 for step in problem.pitches[0])
     if not fits or total <= MIN_BYTES or outer_slice < MIN_TILES * tile_bytes:
         return None
     runs = max(MIN_RUNS, min(LANES, 1 << (WORKERS // inner).bit_length() - 1))
@@ -55,7 +59,8 @@ def narrow(problem: Problem) -> Choice | None:
         run -= 1
     tiles = ceil_div(problem.length, runs * run)
     slots = problem.rows * group_slots(tiles, GROUP) * inner
-    return Choice(NarrowPolicy(inner, runs, run, stages, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
+    policy = NarrowPolicy(inner, runs, run, stages, GROUP, aligned)
+    return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots)
 
 
 def dense(problem: Problem) -> bool:
