@@ -252,9 +252,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         if (problem.double or problem.several) and tiles > GROUP:
             policy = replace(policy, look_aheads=2)
         return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
-    warps, rows = (
-        (4, 4) if total <= 1 << 19 else (8, 4) if total <= FEW_WARPS_BYTES else (8, 8) if total <= 6 << 20 else (8, 16)
-    )
+    warps, rows = _chunks(total)
     even = problem.whole and problem.length % (fitted(rows) * LANES * items) == 0
     if width == 1 and not problem.several and not even:
         warps, rows = warps if total <= FEW_WARPS_BYTES else 2 * warps, rows // 2
@@ -266,6 +264,13 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         problem.rows * tiles if tiles > 1 else 0,
         width,
     )
+
+
+def _chunks(total: int) -> tuple[int, int]:
+    """Return the warps and the vectors per lane of a wave's tile in an array of ``total`` bytes."""
+    if total <= FEW_WARPS_BYTES:
+        return (4 if total <= 1 << 19 else 8), 4
+    return 8, 8 if total <= 6 << 20 else 16
 
 
 def _runs(problem: Problem, places: tuple[int, ...]) -> Choice:
