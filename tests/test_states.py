@@ -11,7 +11,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError
-from cutesync.kernels.scan import policy, problem
+from cutesync.kernels.scan import narrow_policy, policy, problem
 from cutesync.runtime import call
 from cutesync.runtime.kernel import collect
 
@@ -192,7 +192,8 @@ def test_narrow_arrays_of_mapped_numbers(on_emulator, monkeypatch):
     x = np.arange(150 * 5, dtype=np.int32).reshape(150, 5)
     double = cs.scan(x, "add", axis=0, transform=lambda v: v * 2)
     assert np.array_equal(double, np.cumsum(2 * x, axis=0, dtype=np.int32))
-    monkeypatch.setattr(policy, "_is_narrow", lambda p: True)
+    monkeypatch.setattr(narrow_policy, "MIN_BYTES", 0)
+    monkeypatch.setattr(narrow_policy, "MIN_TILES", 0)
     weighted = cs.scan(x, "add", axis=0, transform=lambda v, i: v * i, dtype="int32")
     assert np.array_equal(weighted, np.cumsum(x * np.arange(150)[:, None], axis=0, dtype=np.int32))
     force(monkeypatch, slabs(4, 3, 2, 2, 3))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cutlass
 import cutlass.cute as cute
-from cutlass import Uint32
+from cutlass import Int32, Int64, Uint32
+
+from ..monoid import choose
+
+VECTOR_BYTES = 16
 
 
 def funnel_shift(low, high, bits):
@@ -29,3 +35,46 @@ def shifted(words: list, skew) -> list:
         moved = (skew & (4 * hop)) != 0
         words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[hop:], words)]
     return [funnel_shift(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])]
+
+
+def four_words(address, space):
+    """The four words of a vector at an address."""
+    return cute.make_tensor(cute.make_ptr(Int32, address, space, assumed_align=VECTOR_BYTES), cute.make_layout((4,)))
+
+
+def words_from(pointer, size: int) -> list:
+    """The four words that begin at an address that is a multiple of ``size`` bytes."""
+    word = cute.make_ptr(Int32, pointer.toint() & -4, pointer.memspace, assumed_align=4)
+    if size >= 4:
+        return [_element(word + i)[0] for i in range(4)]
+    skew = Int32(pointer.toint() & 3)
+    following = 3 + cutlass.min(skew, Int32(1))
+    words = [*(_element(word + i)[0] for i in range(4)), _element(word + following)[0]]
+    return [funnel_shift(low, high, skew * 8) for low, high in zip(words, words[1:])]
+
+
+@cute.jit
+def store_run(
+    at: cutlass.Constexpr, out: cute.Pointer, size: cutlass.Constexpr, count: Int32, whole, thread: Int32, threads: int
+):
+    """Store ``count`` elements of shared memory at ``out``, anywhere: in vectors if they are one run of memory
+    (``whole``), and those before the first one and behind the last one by themselves. ``at(i)`` points to element i.
+    All ``threads`` call. The words that hold elements were written whole."""
+    address: Any = out.toint()
+    total = count * size
+    before = cutlass.min(Int32(-address & (VECTOR_BYTES - 1)), total)
+    room = cutlass.max(total // 4 * 4 - before, 0)  # up to the last word that is all results
+    vectors = choose(whole, room // VECTOR_BYTES, Int32(0))
+    each, ahead = VECTOR_BYTES // size, before // size
+    for v in cutlass.range(thread, vectors, threads, unroll=4):
+        held = cute.make_rmem_tensor((4,), Int32)
+        for i, word in enumerate(words_from(at(ahead + v * each), size)):
+            held[i] = word
+        cute.autovec_copy(held, four_words(address + Int64(before + v * VECTOR_BYTES), out.memspace))
+    for i in cutlass.range(thread, count - vectors * each, threads, unroll=4):
+        place = i + choose(i >= ahead, vectors * each, Int32(0))
+        _element(out + place)[0] = _element(at(place))[0]
+
+
+def _element(pointer):
+    return cute.make_tensor(pointer, cute.make_layout((1,)))

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnStripPolicy, ColumnTilePolicy, group_slots
 from cutesync.kernels.scan.layout import Layout
+from cutesync.kernels.scan.narrow_policy import NarrowPolicy
 from cutesync.kernels.scan.policy import (
     LANES,
     LINE_BYTES,
     ROW_WARPS,
-    NarrowPolicy,
     PipelinePolicy,
     RowPolicy,
     RunPolicy,
@@ -170,14 +170,15 @@ def column_strips(width: int, lanes: int, groups: int, height: int, stages: int)
     return choose
 
 
-def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Chooser:
+def slabs(runs: int, run: int, stages: int, blocks: int, group: int, anywhere: bool = False) -> Chooser:
+    """``anywhere``: tiles need not begin on boundaries of 16 bytes."""
+
     def choose(problem: Problem) -> Choice:
         tiles = _ceil(problem.length, runs * run)
         assert runs * run * problem.inner * problem.source % VECTOR_BYTES == 0
         slots = problem.rows * group_slots(tiles, group) * problem.inner
-        return Choice(
-            NarrowPolicy(problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots
-        )
+        policy = NarrowPolicy(problem.inner, runs, run, stages, group, not anywhere)
+        return Choice(policy, tiles, min(blocks, problem.rows * tiles), slots)
 
     return choose
 

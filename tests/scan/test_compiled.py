@@ -10,7 +10,8 @@ import pytest
 import cutesync as cs
 from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
-from cutesync.kernels.scan.policy import NarrowPolicy, PipelinePolicy, RowPolicy, ShortRowPolicy, WavePolicy
+from cutesync.kernels.scan.narrow_policy import NarrowPolicy
+from cutesync.kernels.scan.policy import PipelinePolicy, RowPolicy, ShortRowPolicy, WavePolicy
 from cutesync.kernels.scan.slice_policy import SlicePolicy
 from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray
@@ -129,6 +130,10 @@ VIEWS = {
     "slices backwards": ((40_000, 43, 5), (215, -5, 1), 1),
     "columns backwards": ((512, 1024, 128), (1 << 17, 128, -1), 1),
     "blocks that do not divide their axes": ((1151, 39, 124), (39, 1, 44889), 0),
+    "short columns turned": ((1 << 22, 4), (1, 1 << 22), 1),
+    "narrow slices that begin anywhere": ((64, 40_000, 9), (400_001, 9, 1), 1),
+    "short rows turned": ((1 << 20, 5), (1, 1 << 20), 1),
+    "few slices backwards": ((4000, 43, 5), (215, -5, 1), 1),
 }
 
 

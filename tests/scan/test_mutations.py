@@ -47,6 +47,7 @@ KERNELS = {
     "ragged columns in one tile": (ragged_columns(8, 4, 4, 2, 2), (15, 33), 0),
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
+    "slabs that begin anywhere": (slabs(4, 3, 2, 2, 3, anywhere=True), (143, 5), 0),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
     "runs": (runs(3, 2, 2), (2, 6501), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
@@ -83,6 +84,7 @@ HARMLESS = {
     # the fence of one ring serves the others, too; a whole tile after a short one needs the proxy fence
     "slabs": [*ONE_FENCE[:2], "no proxy fence #0"],
     "slabs from the end": ONE_FENCE[:2],
+    "slabs that begin anywhere": [*ONE_FENCE[:2], "no store #1"],  # of threads that have four vectors: these have fewer
     "pipeline": ONE_FENCE,
     "runs": ONE_FENCE,
     "outer slices that begin anywhere": ["no store #1"],  # of threads that have four vectors: these have fewer

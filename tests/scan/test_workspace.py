@@ -8,7 +8,8 @@ import cutesync as cs
 from cutesync import dtypes
 from cutesync.kernels.scan import policy
 from cutesync.kernels.scan.column_policy import ColumnTilePolicy
-from cutesync.kernels.scan.policy import NarrowPolicy, PipelinePolicy, WavePolicy, choose
+from cutesync.kernels.scan.narrow_policy import NarrowPolicy
+from cutesync.kernels.scan.policy import PipelinePolicy, WavePolicy, choose
 from cutesync.kernels.scan.problem import Problem
 from cutesync.runtime import device, workspace
 from cutesync.runtime.device_array import DeviceArray

@@ -15,6 +15,9 @@ written in whole lines, each element once.
 
 A stage is empty when its tile has been scanned in place; transfer stores the results before it loads the next tile.
 
+Tiles that begin anywhere lie as far behind a boundary of 16 bytes in shared memory as in global memory: transfer copies
+the whole vectors that hold them, and workers store the results, as vectors of the output hold others.
+
 Look-back: ``groups`` describes it. A tile is reduced and published before the look-back of the tile before it in its
 block, so what a look-back asks for is mostly there. Progress: tile numbers come from an atomic; the block that has the
 smallest tile that is not yet published only looks back for smaller tiles before it publishes, and all of those are
@@ -23,27 +26,32 @@ published.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass
 from enum import IntEnum
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Boolean, Int32, Int64
 from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
 from ...block.reduce import get, load_partial, partial_array, partial_bytes, store_partial
-from ...monoid import tree
+from ...monoid import choose, tree
 from ...sync.gather import enter
 from ...sync.named_barrier import NamedBarrier
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing, Visit
 from ...warp import LANES, Maybe, combine_valid, scan_states, shift_up, zeros
+from ..words import VECTOR_BYTES, store_run
 from .base import Arguments, Scan, ScanKernel
 from .groups import TileGroups
-from .policy import NarrowPolicy
+from .narrow_policy import NarrowPolicy
 
 UNROLL = 8  # elements of a run that are read at once
+
+# A worker's rows of a tile, from ``first`` to ``stop`` of ``count``; the tile begins at ``base`` in shared memory.
+Span = namedtuple("Span", "first stop count base")
 
 
 class Named(IntEnum):
@@ -70,7 +78,8 @@ class NarrowScan(ScanKernel):
     """The kernel: ``runs`` (a power of two, at most 32) of ``height`` rows of ``inner`` columns are a tile, ``group``
     tiles a group.
 
-    Elements and results are of one size; every outer slice begins on a boundary of 16 bytes, and so does every tile."""
+    Elements and results are of one size. ``aligned``: every outer slice begins on a boundary of 16 bytes, and so does
+    every tile."""
 
     def __init__(self, scan: Scan, policy: NarrowPolicy) -> None:
         self.inner, self.runs, self.height, self.stages, self.group = (
@@ -84,11 +93,13 @@ class NarrowScan(ScanKernel):
             policy.runs * policy.height,
             policy.runs * policy.inner,
         )  # rows of a tile, and states in it
-        self.workers = -(-self.states // LANES) * LANES
+        self.aligned = policy.aligned
         self.size = scan.monoid.source.size
+        self.stage = self.tile * policy.inner + (0 if policy.aligned else VECTOR_BYTES // self.size)  # elements
+        self.workers = -(-self.states // LANES) * LANES
         self.roles = Roles(Role("transfer", 1), Role("work", self.workers // LANES))
         partials = sum(partial_bytes(scan.types, count) for count in self.partials())
-        smem = policy.stages * (self.tile * policy.inner * self.size + 20) + partials + 72
+        smem = policy.stages * (self.stage * self.size + 20) + partials + 72
         self.positions = self.tile
         super().__init__(scan, self.roles.threads, smem, 1)
 
@@ -100,7 +111,7 @@ class NarrowScan(ScanKernel):
     def body(self, a: Arguments):
         shared = Shared(
             SmemAllocator().allocate_array(
-                self.scan.monoid.source.cutlass, self.stages * self.tile * self.inner, byte_alignment=128
+                self.scan.monoid.source.cutlass, self.stages * self.stage, byte_alignment=128
             ),
             TileRing.make(self.stages, consumers=self.workers // LANES),
             *(partial_array(self.scan.types, count) for count in self.partials()),
@@ -112,11 +123,14 @@ class NarrowScan(ScanKernel):
         self.roles.run(transfer=lambda _: self.transfer(shared, a), work=lambda _: self.work(shared, a, worker))
 
     def place(self, number, a: Arguments):
-        """``(place, count)``: where a tile begins in memory, and how many rows it has. Tiles are cut in memory
-        order."""
+        """``(place, target, count)``: where a tile begins in the input and in the output, and how many rows it has.
+        Tiles are cut in memory order."""
         tile = Int64(self.scan.flip(number % a.tiles, a.tiles))
         count = Int32(cutlass.min(a.length - tile * self.tile, Int64(self.tile)))
-        return (Int64(number // a.tiles) * a.whole + tile * self.tile) * self.inner, count
+        place, target = (
+            begin + tile * self.tile * self.inner for begin in self.row_places(a, Int64(number // a.tiles))
+        )
+        return place, target, count
 
     @cute.jit
     def transfer(self, shared: cutlass.Constexpr, a: Arguments):
@@ -134,15 +148,14 @@ class NarrowScan(ScanKernel):
         idle = Int32(0)  # visits since there are no more tiles
         while idle < self.stages:
             number = entry.arrived
-            held = shared.buffer + at.stage * (self.tile * self.inner)
+            held = shared.buffer + at.stage * self.stage
             before = tiles.numbers[at.stage]
             if before != DONE:
-                self.store(held, a, before)
+                if cutlass.const_expr(self.aligned):
+                    self.store(held, a, before)
             if number < everything:
                 tiles.announce(at, number)
-                place, whole, elements = self.extent(number, a)
-                self.copy(held, a.x + place, whole, elements, self.scan.monoid.source.cutlass)
-                ring.load_alone(at, [(held, a.x + place, whole * self.size)])
+                ring.load_alone(at, [self.around(held, a, number)])
             else:
                 if idle == 0:
                     tiles.announce(at, Int32(DONE))
@@ -157,21 +170,55 @@ class NarrowScan(ScanKernel):
         entry.close(a.counters, Int32(0), everything + blocks)
 
     def extent(self, number, a: Arguments):
-        """``(place, whole, elements)``: where a tile's elements begin in memory, how many there are, and how many of
-        them whole 16 bytes hold."""
-        place, count = self.place(number, a)
+        """``(place, target, whole, elements)``: where a tile's elements begin in the input and in the output, how many
+        whole 16 bytes hold, and how many there are."""
+        place, target, count = self.place(number, a)
         elements = count * self.inner
-        return place, elements // (16 // self.size) * (16 // self.size), elements
+        return place, target, elements // (16 // self.size) * (16 // self.size), elements
+
+    def around(self, held, a: Arguments, number) -> tuple:
+        """``(target, source, bytes)`` of the vectors that hold a tile. Those that reach beyond the array are copied
+        here, with zeros in place of what lies there."""
+        place, _, _, elements = self.extent(number, a)
+        first, count = a.x, a.rows * a.whole * self.inner
+        if self.scan.view is not None:  # between its slices lies what others may write
+            first, count = a.x + self.row_places(a, Int64(number // a.tiles))[0], a.whole * self.inner
+        begin, end = first.toint(), (first + count).toint()
+        low = (a.x + place).toint() & -VECTOR_BYTES
+        high = ((a.x + (place + elements)).toint() + (VECTOR_BYTES - 1)) & -VECTOR_BYTES
+        self.copy_if(low < begin, held, low, begin, end)
+        skipped = choose(low < begin, Int32(VECTOR_BYTES), Int32(0))
+        size = Int32(high - low)
+        last = size - VECTOR_BYTES
+        self.copy_if(high > end, held + last // self.size, high - VECTOR_BYTES, begin, end)
+        size -= skipped + choose(high > end, Int32(VECTOR_BYTES), Int32(0))
+        source = self.pointer(low + Int64(skipped), a.x.memspace, VECTOR_BYTES)
+        target = (held + skipped // self.size).toint()
+        return self.pointer(target, cute.AddressSpace.smem, VECTOR_BYTES), source, cutlass.max(size, 0)
+
+    @cute.jit
+    def copy_if(self, exists, target, address, begin, end):
+        """Copy the elements of the vector at an address that lie from ``begin`` to ``end``."""
+        if exists:
+            kind = self.scan.monoid.source.cutlass
+            for i in cutlass.range_constexpr(VECTOR_BYTES // self.size):
+                at = address + i * self.size
+                source = cutlass.min(cutlass.max(at, begin), end - self.size)
+                value = kind(element(self.pointer(source, cute.AddressSpace.gmem, self.size))[0])
+                element(target + i)[0] = choose(source == at, value, kind(0))
+
+    def pointer(self, address, space, align: int):
+        return cute.make_ptr(self.scan.monoid.source.cutlass, address, space, assumed_align=align)
 
     @cute.jit
     def store(self, held, a: Arguments, number):
-        place, whole, elements = self.extent(number, a)
+        _, target, whole, elements = self.extent(number, a)
         results = cute.make_ptr(self.scan.monoid.result.cutlass, held.toint(), cute.AddressSpace.smem, assumed_align=16)
         if whole > 0:
-            primitives.cp_async_bulk_global_shared_cta(a.out + place, results, whole * self.size)
+            primitives.cp_async_bulk_global_shared_cta(a.out + target, results, whole * self.size)
             cute.arch.cp_async_bulk_commit_group()
         if whole < elements:
-            self.copy(a.out + place, results, whole, elements, self.scan.monoid.result.cutlass)
+            self.copy(a.out + target, results, whole, elements, self.scan.monoid.result.cutlass)
             cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         cute.arch.cp_async_bulk_wait_group(0, read=True)
 
@@ -192,22 +239,37 @@ class NarrowScan(ScanKernel):
                 self.reduce(shared, a, coming, turn ^ 1, worker)
             self.look_back(shared, a, at, turn, worker)
             self.scan_run(shared, a, at, turn, worker)
+            if cutlass.const_expr(not self.aligned):
+                self.store_all(shared, a, at, worker)
             shared.tiles.ring.release(at)
             at = coming
             turn ^= 1
 
-    def span(self, number, a: Arguments, worker):
-        """``(first, stop, count)``: a worker's rows among a tile's ``count``, in scan order. Excess threads have
-        none."""
-        _, count = self.place(number, a)
-        first = worker // self.inner * self.height
-        return first, cutlass.min(first + self.height, count), count
-
-    def at(self, shared, stage, position, count, worker):
-        """A worker's element at a position of a tile: where it lies in shared memory."""
-        return shared.buffer + (
-            (stage * self.tile + self.scan.flip(position, count)) * self.inner + worker % self.inner
+    @cute.jit
+    def store_all(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, worker):
+        """Store the results of a tile, by all workers."""
+        NamedBarrier(Named.WORKERS, self.workers).sync()
+        place, target, _, elements = self.extent(at.number, a)
+        first = shared.buffer + self.base(a, at, place)
+        results = cute.make_ptr(
+            self.scan.monoid.result.cutlass, first.toint(), cute.AddressSpace.smem, assumed_align=self.size
         )
+        store_run(lambda i: results + i, a.out + target, self.size, elements, Boolean(True), worker, self.workers)
+
+    def base(self, a: Arguments, at: Visit, place):
+        """Where a tile's first element lies in shared memory."""
+        first = at.stage * self.stage
+        return first if self.aligned else first + Int32((a.x + place).toint() & (VECTOR_BYTES - 1)) // self.size
+
+    def span(self, at: Visit, a: Arguments, worker) -> Span:
+        """A worker's rows of a tile, in scan order. Excess threads have none."""
+        place, _, count = self.place(at.number, a)
+        first = worker // self.inner * self.height
+        return Span(first, cutlass.min(first + self.height, count), count, self.base(a, at, place))
+
+    def at(self, shared, span: Span, position, worker):
+        """A worker's element at a position of a tile: where it lies in shared memory."""
+        return shared.buffer + (span.base + self.scan.flip(position, span.count) * self.inner + worker % self.inner)
 
     def groups(self, shared, number, a: Arguments):
         """``(groups, tile)``: the groups of the outer slice that tile ``number`` is in, and its number there."""
@@ -217,19 +279,20 @@ class NarrowScan(ScanKernel):
     @cute.jit
     def reduce(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
         """Reduce a tile: store the prefix of each run, and publish the aggregates of the columns."""
-        first, stop, count = self.span(at.number, a, worker)
+        span = self.span(at, a, worker)
+        first, stop = span.first, span.stop
         partial = Maybe(zeros(self.scan.types), first < stop)
         state = partial.state
         if partial.valid:
-            state = self.scan.monoid.lift(element(self.at(shared, at.stage, first, count, worker))[0], 0)
+            state = self.scan.monoid.lift(element(self.at(shared, span, first, worker))[0], 0)
             first += 1
         while first + UNROLL <= stop:
-            values = [element(self.at(shared, at.stage, first + u, count, worker))[0] for u in range(UNROLL)]
+            values = [element(self.at(shared, span, first + u, worker))[0] for u in range(UNROLL)]
             states = [self.scan.monoid.lift(value, 0) for value in values]
             state = self.scan.combine(state, tree(states, self.scan.combine))
             first += UNROLL
         while first < stop:
-            value = self.scan.monoid.lift(element(self.at(shared, at.stage, first, count, worker))[0], 0)
+            value = self.scan.monoid.lift(element(self.at(shared, span, first, worker))[0], 0)
             state = self.scan.combine(state, value)
             first += 1
         if worker < self.states:
@@ -282,24 +345,25 @@ class NarrowScan(ScanKernel):
     def scan_run(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
         """Replace a worker's elements by its results."""
         types = self.scan.types
-        first, stop, count = self.span(at.number, a, worker)
+        span = self.span(at, a, worker)
+        first, stop = span.first, span.stop
         state = zeros(types)
         if first < stop:
             carry = load_partial(shared.prefixes, worker % self.inner, types)
             prefix = load_partial(shared.before, turn * self.states + worker, types)
             before = carry.then(prefix, self.scan.combine)
-            element_at = self.at(shared, at.stage, first, count, worker)
+            element_at = self.at(shared, span, first, worker)
             following = before.append(self.scan.monoid.lift(element(element_at)[0], 0), self.scan.combine).state
             self.put(element_at, before.state if self.scan.exclusive else following)
             state = following
             first += 1
         while first + UNROLL <= stop:
-            values = [element(self.at(shared, at.stage, first + u, count, worker))[0] for u in range(UNROLL)]
+            values = [element(self.at(shared, span, first + u, worker))[0] for u in range(UNROLL)]
             for u in cutlass.range_constexpr(UNROLL):
-                state = self.step(self.at(shared, at.stage, first + u, count, worker), state, (values[u],))
+                state = self.step(self.at(shared, span, first + u, worker), state, (values[u],))
             first += UNROLL
         while first < stop:
-            element_at = self.at(shared, at.stage, first, count, worker)
+            element_at = self.at(shared, span, first, worker)
             state = self.step(element_at, state, element(element_at))
             first += 1
 

@@ -17,10 +17,12 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from ...runtime.view import contiguous_strides
 from .. import spread
+from ..policy import Policy
 from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
 from .equal_policy import equal
 from .layout import Form, Layout, layout_of
+from .narrow_policy import NarrowPolicy
 from .packed import packed, packs
 from .policy import choose, suits
 from .problem import Choice, Problem
@@ -131,9 +133,14 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     placed = (*arrays[: len(inputs)], *numbered("out", outs), "init_at")
     far = dict(zip(placed, map(operator.mul, layout.offsets, sizes)))
     run = _moved(run, tuple(far.get(name, 0) for name in arrays))
-    if in_place is not None and isinstance(choice.policy, RaggedColumnPolicy):
+    if in_place is not None and _reads_beside(choice.policy):
         run = _or_in_place(run, lambda: _plan(given, views, outs, stream, apart=False)[0], len(names))
     return run, in_place
+
+
+def _reads_beside(policy: Policy) -> bool:
+    """Return whether a kernel may read elements that lie beside those of a tile, which scans in place may overwrite."""
+    return isinstance(policy, RaggedColumnPolicy) or (isinstance(policy, NarrowPolicy) and not policy.aligned)
 
 
 def _or_in_place(run: Run, make: Callable[[], Run], output: int) -> Run:

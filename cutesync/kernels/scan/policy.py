@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from . import column_policy
-from .column_policy import LINE_BYTES, WORD_BYTES, columns, group_slots
+from .column_policy import LINE_BYTES, columns
+from .narrow_policy import dense, narrow, starts
 from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
 from .ragged_column_policy import ragged_columns
 from .slice_policy import FEW_COLUMNS, single, slices
@@ -41,14 +42,7 @@ WAVES = ((1 << 19, 4, 4), (1 << 21, 8, 4), (6 << 20, 8, 8), (math.inf, 8, 16))
 PARTIAL_WAVES = ((1 << 19, 4, 2), (1 << 20, 8, 2), (6 << 20, 8, 4), (math.inf, 8, 8))
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
-MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
-NARROW_TILES = 2  # at least so many in an outer slice
-NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
-# From so many bytes on if words do not hold whole rows, in tiles of half the size (H200, bool (1404412, 7): as tiles of
-# columns 38.7 us, so 18.4 us).
-NARROW_BYTES = 8 << 20
 MIN_SHORT_ROW = 16  # elements of rows that a warp reads one by one: of shorter ones a tile has more
-NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
 # Up to 6 bytes a position, exchanging states for every row of vectors takes longer than the copy (H200, 2**27 positions
 # of uint8 and float32, one output: 327 us, runs 311 us; a linear recurrence, of 8 bytes: 397 us, runs 404 us).
 MAX_RUN_BYTES, RUN_VECTORS = 6, 9
@@ -125,18 +119,6 @@ class RunPolicy(PipelinePolicy, kernel=".runs:RunScan"):
     places: tuple[int, ...] = (0,)
 
 
-@dataclass(frozen=True)
-class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
-    """A narrow array of ``inner`` columns, streamed through shared memory in tiles of ``runs`` times ``height``
-    rows."""
-
-    inner: int
-    runs: int
-    height: int
-    stages: int
-    group: int
-
-
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
     return replace(_choice(problem), view=problem.view)
@@ -148,14 +130,14 @@ def _choice(problem: Problem) -> Choice:
     if found is not None:
         return found
     if problem.inner > 1:
-        if contiguous and not problem.several and _is_narrow(problem):
-            return _narrow_array(problem)
+        few = _few_columns(problem)
+        narrow_array = None if few and (problem.inner == 2 or problem.source < 4) else narrow(problem)
+        if narrow_array is not None:
+            return narrow_array
         ragged_words = ragged_columns(problem)
         if ragged_words is not None:
             return ragged_words
-        if problem.several or not contiguous:
-            return columns(problem)
-        return _long_rows(problem, problem.inner) if _few_columns(problem) else columns(problem)
+        return _long_rows(problem, problem.inner) if few else columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES and not (problem.counted or problem.ragged):
@@ -212,49 +194,17 @@ def _team(vectors: int) -> tuple[int, int]:
 def _few_columns(problem: Problem) -> bool:
     """Return whether a row of all columns fits a state in registers, and every outer slice is long and begins on a
     vector boundary, or as far behind one in the input as in the output."""
-    outer_slice = problem.length * problem.inner
-    starts = [*problem.xs, *problem.outs] + ([outer_slice * problem.source] if problem.rows > 1 else [])
-    starts += [outer_slice * problem.results[0]] if problem.rows > 1 else []
     boundary = VECTOR_BYTES
     if problem.sources == problem.results and problem.shift == 0:
         boundary = problem.source * (1 if problem.inner == 3 else problem.inner)
     return (
         problem.inner <= FEW_COLUMNS
         and problem.inner * problem.wide <= VECTOR_BYTES
-        and outer_slice * problem.wide >= MIN_SLICE_BYTES
-        and not any(at % boundary for at in starts)
+        and problem.length * problem.inner * problem.wide >= MIN_SLICE_BYTES
+        and not problem.several
+        and dense(problem)
+        and not any(at % boundary for at in starts(problem))
     )
-
-
-def _is_narrow(problem: Problem) -> bool:
-    """Return whether a narrow array is large enough to be streamed through shared memory, and its tiles can be copied
-    and scanned in place."""
-    outer_slice = problem.length * problem.inner * problem.source
-    starts = (*problem.xs, *problem.outs, outer_slice if problem.rows > 1 else 0)
-    fits = (
-        problem.inner <= MAX_NARROW_COLUMNS
-        and problem.sources == problem.results
-        and not any(at % VECTOR_BYTES for at in starts)
-    )
-    if problem.inner == 2 or problem.source < 4:
-        fits &= not _few_columns(problem)  # for these, ``_few_columns`` is faster
-    words = problem.source * problem.inner % WORD_BYTES == 0 or problem.source > 2
-    least = PIPELINE_BYTES if words else NARROW_BYTES
-    return fits and 2 * problem.rows * outer_slice > least and outer_slice >= NARROW_TILES * NARROW_TILE_BYTES
-
-
-def _narrow_array(problem: Problem) -> Choice:
-    inner, size = problem.inner, problem.source
-    runs = max(MIN_RUNS, min(LANES, 1 << (NARROW_WORKERS // inner).bit_length() - 1))
-    # Runs of a multiple of ``apart`` rows, plus one, begin in different banks of shared memory.
-    apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1
-    large = 2 * problem.rows * problem.length * inner * size > PIPELINE_BYTES
-    run = ((NARROW_TILE_BYTES if large else NARROW_TILE_BYTES // 2) // (size * inner * runs) - 1) // apart * apart + 1
-    while runs * run * inner * size % VECTOR_BYTES:
-        run -= 1
-    tiles = ceil_div(problem.length, runs * run)
-    slots = problem.rows * group_slots(tiles, GROUP) * inner
-    return Choice(NarrowPolicy(inner, runs, run, NARROW_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
 
 
 def _long_rows(problem: Problem, width: int = 1) -> Choice:

@@ -32,7 +32,7 @@ from ...block.reduce import get, put, state_array, state_bytes
 from ...monoid import choose
 from ...warp import LANES, Maybe, scan_states
 from ..arrays import pointers_of
-from ..words import funnel_shift
+from ..words import four_words, store_run, words_from
 from .base import Arguments, Scan, ScanKernel
 from .columns import ThreadColumns
 from .problem import VECTOR_BYTES
@@ -202,34 +202,19 @@ class SliceScan(ThreadColumns):
                 held = cute.make_rmem_tensor((4,), Int32)
                 source = buffer + (v * VECTOR_BYTES + v // each * pad)
                 if cutlass.const_expr(behind):
-                    for i, word in enumerate(self.words_from(source, dtype)):
+                    for i, word in enumerate(words_from(source, dtype.size)):
                         held[i] = word
                 else:
-                    cute.autovec_copy(self.words_at(source.toint(), source.memspace), held)
-                cute.autovec_copy(held, self.words_at(out.toint() + Int64(v * VECTOR_BYTES), out.memspace))
+                    cute.autovec_copy(four_words(source.toint(), source.memspace), held)
+                cute.autovec_copy(held, four_words(out.toint() + Int64(v * VECTOR_BYTES), out.memspace))
             whole = vectors * (VECTOR_BYTES // dtype.size)
         for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
             self.move_element(out + i, self.at(buffer, i, dtype, a), self.counts(i, a))
 
-    @cute.jit
-    def copy_out_behind(self, buffer, out, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
-        """Store a tile's results that begin anywhere: in vectors if no bytes lie between slices, and those before the
-        first one and behind the last one by themselves."""
+    def copy_out_behind(self, buffer, out, dtype, elements, a: Arguments, thread) -> None:
+        """Store a tile's results that begin anywhere."""
         _, pad = self.pitch(a, dtype.size)
-        total = elements * dtype.size
-        before = cutlass.min(Int32(-out.toint() & (VECTOR_BYTES - 1)), total)
-        room = cutlass.max(total // 4 * 4 - before, 0)  # up to the last word that is all results
-        vectors = choose(pad > 0, Int32(0), room // VECTOR_BYTES)
-        for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=4):
-            held = cute.make_rmem_tensor((4,), Int32)
-            first = before + v * VECTOR_BYTES
-            for i, word in enumerate(self.words_from(buffer + first, dtype)):
-                held[i] = word
-            cute.autovec_copy(held, self.words_at(out.toint() + Int64(first), out.memspace))
-        each, ahead = VECTOR_BYTES // dtype.size, before // dtype.size
-        for i in cutlass.range(thread, elements - vectors * each, SLICE_THREADS, unroll=4):
-            place = i + choose(i >= ahead, vectors * each, Int32(0))
-            self.move_element(out + place, self.at(buffer, place, dtype, a), Boolean(True))
+        store_run(lambda i: self.at(buffer, i, dtype, a), out, dtype.size, elements, pad == 0, thread, SLICE_THREADS)
 
     def counts(self, i, a: Arguments):
         """Whether the position of element ``i`` of a tile counts."""
@@ -242,19 +227,6 @@ class SliceScan(ThreadColumns):
 
     def vector_at(self, pointer):
         return cute.make_ptr(Uint8, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
-
-    def words_at(self, address, space):
-        return cute.make_tensor(cute.make_ptr(Int32, address, space, assumed_align=16), cute.make_layout((4,)))
-
-    def words_from(self, pointer, dtype) -> list:
-        """The four words that begin at an address that is a multiple of an element's size."""
-        word = cute.make_ptr(Int32, pointer.toint() & -4, pointer.memspace, assumed_align=4)
-        if dtype.size >= 4:
-            return [element(word + i)[0] for i in range(4)]
-        skew = Int32(pointer.toint() & 3)
-        following = 3 + cutlass.min(skew, Int32(1))
-        words = [*(element(word + i)[0] for i in range(4)), element(word + following)[0]]
-        return [funnel_shift(low, high, skew * 8) for low, high in zip(words, words[1:])]
 
     def at(self, buffer, i, dtype, a: Arguments):
         """Where element ``i`` of a tile lies in a buffer."""

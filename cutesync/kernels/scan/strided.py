@@ -13,6 +13,7 @@ Slots in shared memory are padded so that neighbouring threads access different 
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import cutlass
@@ -127,12 +128,12 @@ class StridedScan(ColumnTileScan):
         numbers, count = self.numbers(k), max(1, BATCH // self.units[k])
         return [numbers[first : first + count] for first in range(0, len(numbers), count)]
 
-    def offsets(self, k: int, a: Arguments, part: Any, me: Member, full: bool) -> list:
-        """Where the units of a thread's numbers lie in array ``k``, in elements. Another unit is taken in place of one
-        that does not exist."""
+    def offsets(self, k: int, a: Arguments, part: Any, me: Member, full: bool) -> Callable[[int], Any]:
+        """Return where the unit of a number lies in array ``k``, in elements. Another unit is taken in place of one
+        that does not exist. Those of positions side by side in tiles that are not full are computed when they are
+        needed, as columns differ: registers do not hold all of them."""
         scanned, columns = self.axes(a)
         position, column = self.spot(k, me)
-        steps = [self.step_to(k, j) for j in self.numbers(k)]
         tall, broad = (self.units[k], 1) if self.along[k] else (1, self.units[k])
         last = tall - 1 if self.scan.reverse else 0  # the position of a unit that has its lowest address
         down_is_full, right_is_full = (full and more for more in self.several(k))
@@ -147,7 +148,9 @@ class StridedScan(ColumnTileScan):
 
         rows: dict[int, Any] = {}
         across: dict[int, Any] = {}
-        for down, right in steps:
+
+        def of_number(j: int):
+            down, right = self.step_to(k, j)
             if right not in across:
                 if full and across and self.ranks[1] == 1:
                     across[right] = across[0] + right * columns.steps[k]
@@ -159,7 +162,12 @@ class StridedScan(ColumnTileScan):
                     rows[down] = rows[0] + down * (-step if self.scan.reverse else step)
                 else:
                     rows[down] = of_position(down)
-        return [rows[down] + across[right] for down, right in steps]
+            return rows[down] + across[right]
+
+        if full or not self.along[k]:
+            found = [of_number(j) for j in self.numbers(k)]
+            return lambda j: found[j]
+        return of_number
 
     def slots_at(self, shared, k: int, stage, me: Member, array: int, dtype) -> list:
         """Where the units of a thread's numbers of an array lie in shared memory, in slots ``k``: their first elements,
@@ -219,17 +227,17 @@ class StridedScan(ColumnTileScan):
         for batch in self.batches(k):
             if dtype.size >= WORD_BYTES:
                 for j in batch:
-                    primitives.cp_async_shared_global(slots[j], source + offsets[j], dtype.size, "ca")
+                    primitives.cp_async_shared_global(slots[j], source + offsets(j), dtype.size, "ca")
             elif self.backward[k]:
-                words = [self.turned_word(source + (offsets[j] - (unit - 1)), unit) for j in batch]
+                words = [self.turned_word(source + (offsets(j) - (unit - 1)), unit) for j in batch]
                 for j, word in zip(batch, words):
                     put_element(self.word(slots[j]), word)
             elif unit > 1 and not self.along[k]:
                 for j in batch:
-                    target, at = self.word(slots[j]), self.word(source + offsets[j])
+                    target, at = self.word(slots[j]), self.word(source + offsets(j))
                     primitives.cp_async_shared_global(target, at, WORD_BYTES, "ca")
             else:
-                values = [self.unit_at(source + offsets[j], unit) for j in batch]
+                values = [self.unit_at(source + offsets(j), unit) for j in batch]
                 for j, elements in zip(batch, values):
                     for i, slot in enumerate(self.slots_of_unit(slots[j], k, unit)):
                         put_element(slot, elements[self.scan.flip(i, unit)])
@@ -283,7 +291,8 @@ class StridedScan(ColumnTileScan):
                 exists = Boolean(True) if rows else position + down < part.count
                 if not columns:
                     exists = exists & self.column_exists(a, part.base + (column + right))
-                at = out + offsets[j] if self.units[array] == 1 else self.word(out + offsets[j])
+                at = out + offsets(j)
+                at = at if self.units[array] == 1 else self.word(at)
                 self.store_one(exists, at, value)
 
     def unit_of_slots(self, slot, k: int, array: int):
