@@ -20,7 +20,7 @@ import numpy as np
 
 from ..dtypes import BY_NAME
 from ..errors import ArgumentValueError, explain
-from . import backend, device_array, workspace as workspaces
+from . import backend, device_array, forks, workspace as workspaces
 from .kernel import KernelSpec, Scalar, bytes_of
 from .tensor_map import ALIGNMENT, TiledMap
 
@@ -132,19 +132,30 @@ def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[
     """Return one run that performs several launches in order. Each launch comes with its arrays, as indices into one
     list: the call's own arrays, followed by the temporaries.
 
-    ``temporaries`` are sizes in bytes. The memory is allocated and freed in stream order.
+    ``temporaries`` are sizes in bytes. The memory is allocated and freed in stream order; in a capture, where nothing
+    can be allocated, it is scratch memory that the graph keeps.
     """
     if len(steps) == 1 and not temporaries:
         return steps[0][0]
     kind = BY_NAME["uint8"]
+    ends = list(itertools.accumulate((-(-size // 256) * 256 for size in temporaries), initial=0))
 
-    def run(addresses: tuple[int, ...], stream: int) -> None:
-        held = [device_array.allocate((size,), kind, ordinal, stream) for size in temporaries]
-        places = (*addresses, *(array.ptr for array in held))
+    def launch_all(places: tuple[int, ...], stream: int) -> None:
         for launch, arrays in steps:
             launch(tuple(places[i] for i in arrays), stream)
 
+    def run(addresses: tuple[int, ...], stream: int) -> None:
+        if temporaries and backend.of(ordinal).capture(stream) is not None:
+            with _capturing:  # another thread's launches on this stream come before these or after
+                base = workspaces.scratch(ordinal, stream, ends[-1], "temporaries").addresses[0]
+                return launch_all((*addresses, *(base + end for end in ends[:-1])), stream)
+        held = [device_array.allocate((size,), kind, ordinal, stream) for size in temporaries]
+        return launch_all((*addresses, *(array.ptr for array in held)), stream)
+
     return run
+
+
+_capturing = forks.lock()
 
 
 def nothing(addresses: tuple[int, ...], stream: int) -> None:

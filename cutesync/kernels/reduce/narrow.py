@@ -1,8 +1,11 @@
-"""Reduction over the rows of an array of few columns (2 to 16): a lane loads whole vectors that hold whole rows.
+"""Reduction over the rows of an array of few columns: a lane loads whole rows.
 
 A lane's ``lane_bytes`` consecutive bytes hold ``per_lane`` rows, which it reduces column by column; shuffles reduce the
 lanes, the warp keeps running states over its contiguous run of rows, shared memory combines the warps and
-``sync.gather`` the blocks, always in row order. The number of columns is known to the compiler.
+``sync.gather`` the blocks, always in row order. With ``in_turn`` each lane keeps states of its own, and shuffles
+combine them once, behind the last row. The number of columns is known to the compiler.
+
+With ``anywhere`` a lane's rows begin on any byte: it loads the 16-byte vectors that hold them, and shifts their words.
 """
 
 from __future__ import annotations
@@ -12,11 +15,15 @@ from cutlass import Boolean, Int32, Int64, cute
 
 from ...block.reduce import get, partial_array, partial_bytes, put, store_partial
 from ...block.split import share
+from ...monoid import ArgMonoid
+from ...sizes import ceil_div
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, broadcast, column_of_lane, reduce_columns, reduce_states, reduce_valid, select, zeros
+from ..words import funnel_shift
 from .base import Arguments, ContiguousKernel
-from .chunk import aligned_words
+from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from .orders import AnyOrder
 from .policy import NarrowPolicy
 
 MAX_PARTS = 32  # threads that share the blocks' aggregates of one column in the collector
@@ -30,20 +37,24 @@ class NarrowColumnReduce(ContiguousKernel):
 
     def __init__(self, monoid, has_init: bool, policy: NarrowPolicy) -> None:
         self.columns, self.unroll, self.warps, self.split = policy.columns, policy.unroll, policy.warps, policy.split
-        self.lane_words = policy.lane_bytes // 4
         self.per_lane = policy.lane_bytes // (policy.columns * monoid.source.size)
-        self.spread = (
-            policy.columns & (policy.columns - 1) == 0
-        )  # a power of two: a lane holds one column, not all of them
+        self.lane_bytes, self.anywhere, self.in_turn = policy.lane_bytes, policy.anywhere, policy.in_turn
+        self.vectors = ceil_div(policy.lane_bytes, VECTOR_BYTES) + policy.anywhere  # that a lane loads
+        # of a power of two of columns a lane holds one, not all of them
+        self.spread = policy.columns & (policy.columns - 1) == 0 and not policy.in_turn
+        self.ordered = monoid  # of one lane, whose rows ascend
+        monoid = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
         self.parts = min(MAX_PARTS, policy.warps * LANES // policy.columns)
         self.places = max(policy.warps, self.parts)
-        small = sum(t.width for t in monoid.types) <= 32  # larger states would not fit a third of the registers
+        words = sum(t.width for t in monoid.types) // 32
+        small = words <= 1  # larger states would not fit a third of the registers
+        own = 1 if policy.columns * words > 40 else 2 if policy.columns * words > 12 else 3
         super().__init__(
             monoid,
             has_init,
             policy.warps * LANES,
             partial_bytes(monoid.types, self.places * policy.columns) + 32,
-            3 if small else 1,
+            own if policy.in_turn else 3 if small else 1,
         )
 
     @cute.jit
@@ -91,35 +102,68 @@ class NarrowColumnReduce(ContiguousKernel):
         partial = Maybe(tuple(zeros(self.monoid.types) for _ in range(count)), Boolean(False))
         at = begin
         while at < end:
-            words = cute.make_rmem_tensor((self.lane_words, self.unroll), Int32)
+            words = cute.make_rmem_tensor((self.vectors * WORDS, self.unroll), Int32)
             first = Int64(at) * step + lane * self.per_lane
             for u in cutlass.range_constexpr(self.unroll):
                 if at + u < end:
-                    self.load(x, first + u * step, words[(None, u)])
+                    self.load(x + (first + u * step) * self.columns, words[(None, u)])
             for u in cutlass.range_constexpr(self.unroll):
                 if at + u < end:
-                    partial = partial.append(self.fold_step(words[(None, u)], first + u * step, lane), self.merge)
+                    loaded = words[(None, u)]
+                    if cutlass.const_expr(self.anywhere):
+                        loaded = self.shifted(x + (first + u * step) * self.columns, loaded)
+                    partial = partial.append(self.fold_step(loaded, first + u * step, lane), self.merge_steps)
             at += self.unroll
+        if cutlass.const_expr(self.in_turn):
+            totals = tuple(reduce_states(state, self.monoid.combine, lane) for state in partial.state)
+            partial = Maybe(totals, partial.valid)
         if part == parts - 1:
             done = (length // step) * step
             if done < length:
                 partial = partial.append(self.fold_end(x, done, Int32(length - done), lane), self.merge)
         return partial
 
+    def merge_steps(self, a, b):
+        """The states of a lane's steps, or of the warp's."""
+        return tuple(self.ordered.combine(x, y) for x, y in zip(a, b))
+
     def merge(self, a, b):
         return tuple(self.monoid.combine(x, y) for x, y in zip(a, b))
 
-    def load(self, x, row, words):
-        source = cute.make_tensor(aligned_words(x + row * self.columns), cute.make_layout((self.lane_words,)))
-        cute.autovec_copy(source, words)
+    def load(self, start, words):
+        """Load the vectors that hold a lane's rows, which begin at ``start``."""
+        if not self.anywhere:
+            cute.autovec_copy(cute.make_tensor(aligned_words(start), cute.make_layout((self.vectors * WORDS,))), words)
+            return
+        skew = Int32(start.toint() & (VECTOR_BYTES - 1))
+        base = aligned_words(start - skew // self.monoid.source.size)
+        for v in range(self.vectors):  # nothing is read of vectors that hold nothing of the rows
+            number = v if v < self.vectors - 1 else (skew + (self.lane_bytes - 1)) // VECTOR_BYTES
+            source = cute.make_tensor(base + number * WORDS, cute.make_layout((WORDS,)))
+            target = cute.make_tensor(words.iterator + v * WORDS, cute.make_layout((WORDS,)))
+            cute.autovec_copy(source, target)
+
+    def shifted(self, start, words):
+        """The words that begin at ``start``, of those of the vectors that hold them."""
+        skew = Int32(start.toint() & (VECTOR_BYTES - 1))
+        found = [words[i] for i in range(self.vectors * WORDS)]
+        for hop in (2, 1):
+            moved = (skew & (4 * hop)) != 0
+            found = [Int32(cutlass.select_(moved, *pair)) for pair in zip(found[hop:], found)]
+        rows = cute.make_rmem_tensor(((self.vectors - 1) * WORDS,), Int32)
+        for i, pair in enumerate(zip(found, found[1:])):
+            rows[i] = pair[0] if self.monoid.source.size >= 4 else funnel_shift(*pair, (skew & 3) * 8)
+        return rows
 
     def fold_step(self, words, row, lane):
-        """Reduce the rows a warp has loaded: first those of a lane, then the lanes."""
+        """Reduce the rows a warp has loaded: first those of a lane, then the lanes, unless they keep their own."""
         elements = cute.recast_tensor(words, self.monoid.source.cutlass)
         columns = []
         for c in range(self.columns):
             rows = [elements[r * self.columns + c] for r in range(self.per_lane)]
-            columns.append(self.monoid.run(rows, row))
+            columns.append(self.ordered.run(rows, row))
+        if self.in_turn:
+            return tuple(columns)
         if self.spread:
             return (reduce_columns(columns, self.monoid.combine, lane),)
         return tuple(reduce_states(column, self.monoid.combine, lane) for column in columns)

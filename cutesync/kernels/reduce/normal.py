@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ...runtime.layout import Axis, merged
+from ...runtime.view import contiguous_strides
 
 
 class Normal(NamedTuple):
@@ -53,6 +54,12 @@ class Normal(NamedTuple):
             self.starts,
         )
         return (outer, length, inner) if expected == self else None
+
+    def in_order_of(self, inputs: int) -> Normal:
+        """Return the form with results in the order of the inputs: outputs are contiguous along the kept axes."""
+        steps = contiguous_strides(tuple(axis.extent for axis in self.kept))
+        kept = [Axis(n, own[:inputs] + (step,) * (len(own) - inputs)) for (n, own), step in zip(self.kept, steps)]
+        return self._replace(kept=tuple(merged(kept)))
 
 
 def _axes(inputs: int, side: Sequence[Axis], step_in: int, step_out: int) -> Iterable[Axis]:

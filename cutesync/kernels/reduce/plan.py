@@ -15,16 +15,21 @@ from ...runtime import workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
+from ...runtime.layout import Axis
 from ...runtime.view import View
 from ..named import Named
 from ..policy import Policy
 from ..states import Argument, States, numbered, parameter_groups
-from .policy import Choice, FillPolicy, Problem, choose, strided_is_faster
+from .normal import Normal, normal
+from .policy import SHORT_ROW_BYTES, VECTOR_BYTES, Choice, FillPolicy, Problem, choose, strided_is_faster
 from .spec import ReduceSpec, Reduction
 from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
+# Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): positions, bytes,
+# those of arrays of two columns of up to 2 bytes, and columns.
+MIN_LENGTH_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 64, 1 << 25, 1 << 22, 16
 MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 
@@ -87,7 +92,8 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         form = form_of(spec, views[:count], outs)
         extents = form.contiguous(count)
         if extents is None:
-            return strided(spec, form, views, outs, stream), None
+            found = _in_order_of_memory(spec, form, views, outs, stream)
+            return (strided(spec, form, views, outs, stream) if found is None else found), None
         passes, outs = [extents], behind(outs, form.starts[count:])
         views = (*behind(views[:count], form.starts), *views[count:])
     if len(passes) > 1 and isinstance(reduction.op, str):
@@ -111,6 +117,40 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
             sizes += [extents[0] * extents[2] * result.size for result in current.results]
     run = in_turn(steps, sizes, device)
     return (shifted(run, form, spec.reduction) if form else run), None
+
+
+def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: int) -> Run | None:
+    """Return two launches, if inputs are contiguous but their axes, or the directions of these, are not those of the
+    output: one reduces them in the order of memory, the other brings the few results into their order. None if others
+    are as fast."""
+    reduction, count = spec.reduction, len(spec.reduction.sources)
+    extents = form.in_order_of(count).contiguous(count)
+    if extents is None or extents[1] < MIN_LENGTH_IN_ORDER or len(outs) > 1:
+        return None
+    size, (_, length, inner) = reduction.sources[0].size, extents
+    pairs = inner > 1 and inner * size <= 4  # which strided kernels read element by element
+    if views[0].nbytes < (MIN_PAIRS_IN_ORDER if pairs else MIN_BYTES_IN_ORDER) or inner > MAX_INNER_IN_ORDER:
+        return None
+    if inner == 1 and length * size <= SHORT_ROW_BYTES and length * size % VECTOR_BYTES:
+        return None
+    views = (*behind(views[:count], form.starts), *views[count:])
+    if strided_is_faster(problem_of(reduction, extents, views[:count], ())):
+        return None
+    (result,), kept = reduction.results, tuple(axis.extent for axis in form.kept)
+    between = View(0, kept, result, views[0].device, True)  # on a 16-byte boundary
+    given = replace(spec, shape=extents, axes=frozenset({1}), keepdims=False)
+    inside = View(0, (extents[0], extents[2]), result, views[0].device, True)
+    inputs = tuple(replace(view, shape=extents, contiguous=True, strides=None) for view in views[:count])
+    reduced, _ = plan(given, (*inputs, *views[count:]), (inside,), stream)
+    copy = ReduceSpec(Reduction(Operator("max"), result, result, result), kept, frozenset(), False, None)
+    axes = [Axis(n, (step, own[-1])) for (n, own), step in zip(form.kept, between.steps)]
+    order = normal(axes, frozenset(), 1, True, True)
+    order = order._replace(starts=tuple(a + b for a, b in zip(order.starts, (0, form.starts[-1]))))
+    brought = strided(copy, order, (between,), outs, stream)
+    places = tuple(range(len(views)))
+    steps = [(reduced, (*places, len(views) + 1)), (brought, (len(views) + 1, len(views)))]
+    before = form._replace(starts=(*form.starts[:count], 0))
+    return shifted(in_turn(steps, [between.nbytes], views[0].device), before, reduction)
 
 
 def problem_of(current: Reduction | States, extents: tuple[int, int, int], views: Views, outs: Views) -> Problem:

@@ -26,6 +26,10 @@ MIN_WARP_ROWS, MIN_BLOCK_CHUNKS = (
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
+# Rows that begin anywhere: wider elements are read as fast one by one; registers of a lane for the states of all
+# columns; and bytes of an array (H200, any int8 (524288, 32): as vectors of columns 22.9 us, so 10.3 us; squares int8
+# (2588, 34): 5.0 and 8.1 us).
+MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES = 2, 64, 1 << 19
 MAX_ODD_ROW_BYTES = 4096  # longer rows hardly feel their misaligned ends
 SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are read element by element
 MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
@@ -119,13 +123,16 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnReduce"):
 @dataclass(frozen=True)
 class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
     """An axis that is not the last, with few ``columns``: a lane loads ``lane_bytes``, which are whole rows; with
-    ``split`` several blocks share the rows."""
+    ``split`` several blocks share the rows. ``anywhere``: slices or rows of a lane do not begin on 16-byte boundaries.
+    ``in_turn``: rows are combined in any order."""
 
     columns: int
     lane_bytes: int
     unroll: int
     warps: int
     split: bool
+    anywhere: bool = False
+    in_turn: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,7 +187,7 @@ def strided_is_faster(problem: Problem) -> bool:
         if problem.aligned and problem.in_turn and not problem.several and not odd:
             return runs
         return odd and (runs or total <= SMALL_ROWS_BYTES or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
-    if _is_narrow(problem) and row_bytes >= NARROW_BYTES:
+    if (_is_narrow(problem) and row_bytes >= NARROW_BYTES) or _is_narrow_anywhere(problem):
         return False
     if problem.several:
         return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES
@@ -225,7 +232,7 @@ def _short_rows(problem: Problem) -> Choice:
     many = whole <= 2 * VECTOR_BYTES or problem.outer * row_bytes >= MIN_WHOLE_ROWS_BYTES or not vectors
     if problem.aligned and whole <= LANE_BYTES and problem.inputs == 1 and many:
         if VECTOR_BYTES % row_bytes == 0:  # few rows, so that a lane stores little consecutive memory
-            whole = max(row_bytes, 4, VECTOR_BYTES * row_bytes // max(row_bytes, problem.out_size))
+            whole = max(row_bytes, 2, VECTOR_BYTES * row_bytes // max(row_bytes, problem.out_size))
         lane_unroll = max(2, 2 * VECTOR_BYTES // whole)
         return Choice(
             WholeRowPolicy(problem.length, whole, lane_unroll, warps, problem.aligned_out),
@@ -249,9 +256,27 @@ def _is_narrow(problem: Problem) -> bool:
     )
 
 
+def _is_narrow_anywhere(problem: Problem) -> bool:
+    """Return whether a lane can load whole rows of few columns that begin on any byte, faster than words of them."""
+    row_bytes = problem.inner * problem.size
+    shuffled = not problem.in_turn and problem.inner != power_of_two(problem.inner)  # a step combines each column
+    vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0 and problem.outer > 1  # are read as fast
+    uneven = 2 * SMS < problem.outer < 8 * SMS  # slices, which have a block each
+    return (
+        not (problem.several or shuffled or vectors or uneven)
+        and problem.size <= MAX_ANYWHERE_BYTES
+        and row_bytes <= LANE_BYTES
+        and problem.inner * problem.words <= (MAX_LANE_STATES if problem.in_turn else MAX_LANE_STATES // 2)
+        and problem.length * row_bytes >= NARROW_BYTES
+        and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES
+    )
+
+
 def _columns(problem: Problem) -> Choice:
     if _is_narrow(problem):
         return _narrow_columns(problem, math.lcm(problem.inner * problem.size, VECTOR_BYTES))
+    if _is_narrow_anywhere(problem):
+        return _narrow_columns(problem, problem.inner * problem.size, True)
     vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0 and not problem.several
     width = VECTOR_BYTES // problem.size if vectors else 1
     units = problem.inner // width
@@ -274,13 +299,15 @@ def _columns(problem: Problem) -> Choice:
     )
 
 
-def _narrow_columns(problem: Problem, lane_bytes: int) -> Choice:
-    lane_bytes *= max(1, 64 // lane_bytes)
+def _narrow_columns(problem: Problem, lane_bytes: int, anywhere: bool = False) -> Choice:
+    lane_bytes *= max(1, LANE_BYTES // lane_bytes)
     warps = 8
     step_rows = 32 * lane_bytes // (problem.inner * problem.size)  # a warp reduces this many in one step
     blocks = max(1, problem.length // (step_rows * warps * 2))
     splits = min(max(1, 256 // problem.outer), blocks, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
     if problem.outer > GROUPS:
         splits = 1
-    unroll = 2 if lane_bytes >= 64 else 4
-    return Choice(NarrowPolicy(problem.inner, lane_bytes, unroll, warps, splits > 1), splits, 1, problem.outer * splits)
+    unroll = 2 if lane_bytes >= (LANE_BYTES // 2 if anywhere else LANE_BYTES) else 4
+    in_turn = anywhere and problem.in_turn
+    policy = NarrowPolicy(problem.inner, lane_bytes, unroll, warps, splits > 1, anywhere, in_turn)
+    return Choice(policy, splits, 1, problem.outer * splits)

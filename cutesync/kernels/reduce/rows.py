@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 import cutlass
-from cutlass import Int32, Int64, cute
+from cutlass import Int16, Int32, Int64, cute
 
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid
@@ -108,7 +108,8 @@ class WholeRowReduce(ContiguousKernel):
     def __init__(self, monoid, has_init: bool, policy: WholeRowPolicy) -> None:
         super().__init__(monoid, has_init, policy.warps * LANES, 0, 1)
         self.unroll, self.aligned_out = policy.unroll, policy.aligned_out
-        self.length, self.lane_words = policy.length, policy.lane_bytes // 4
+        self.word = Int32 if policy.lane_bytes % 4 == 0 else Int16
+        self.length, self.lane_words = policy.length, policy.lane_bytes * 8 // self.word.width
         self.per_lane = policy.lane_bytes // (policy.length * monoid.source.size)
 
     @cute.jit
@@ -120,11 +121,11 @@ class WholeRowReduce(ContiguousKernel):
         if first + (step * (self.unroll - 1) + self.per_lane) <= a.outer:
             # the stride is stated: a mode of one element would get stride 0
             layout = cute.make_layout((self.lane_words, self.unroll), stride=(1, self.lane_words))
-            words = cute.make_rmem_tensor(layout, Int32)
-            align = math.gcd(self.lane_words * 4, VECTOR_BYTES)
+            words = cute.make_rmem_tensor(layout, self.word)
+            align = math.gcd(self.lane_words * self.word.width // 8, VECTOR_BYTES)
             for u in cutlass.range_constexpr(self.unroll):
                 start = (a.x + (first + u * step) * self.length).toint()
-                start = cute.make_ptr(Int32, start, cute.AddressSpace.gmem, assumed_align=align)
+                start = cute.make_ptr(self.word, start, cute.AddressSpace.gmem, assumed_align=align)
                 cute.autovec_copy(cute.make_tensor(start, cute.make_layout((self.lane_words,))), words[(None, u)])
             for u in cutlass.range_constexpr(self.unroll):
                 elements = cute.recast_tensor(words[(None, u)], self.monoid.source.cutlass)

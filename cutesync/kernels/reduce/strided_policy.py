@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
-from ...sizes import ceil_div, power_of_two
+from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from . import slice_policy
 from .policy import SMS, VECTOR_BYTES
@@ -29,6 +29,8 @@ MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in f
 MIN_BLOCKED_BYTES = 1 << 22  # of results: those of less stay in the L2 cache until their sectors are whole
 BLOCK_RESULTS, MIN_BLOCK_RESULTS = 1024, 64  # neighbours in the input of a block of results
 SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
+THIN_BYTES, MIN_THIN = 4, 64  # that a thread loads of an array that is not large, with so many positions at least
+SHORT_WORDS = 32  # positions: with more than so many, a thread has 8 words in flight, not 4
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
@@ -93,13 +95,13 @@ def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> Strid
     kept = list(problem.form.kept)
     axis = kept[place]
     steps = axis.steps[problem.inputs :]
-    left = Axis(axis.extent // count, tuple(step * count for step in axis.steps))
+    left = Axis(axis.extent // count, tuple(step * fill for step in axis.steps))  # neighbours store neighbours
     kept[place : place + 1] = [left] if left.extent > 1 else []
     choice = _choose(replace(problem, form=problem.form._replace(kept=tuple(kept))))
     policy = replace(choice.policy, copied=True, fill=fill)
     if any(step % (policy.bytes // problem.size) for step in steps):
         policy = replace(policy, store="element")
-    return replace(choice, policy=policy, copies=(count // fill, *(step * fill for step in steps)))
+    return replace(choice, policy=policy, copies=(count // fill, *(step * fill * left.extent for step in steps)))
 
 
 def _copies(problem: StridedProblem, place: int) -> tuple[int, int] | None:
@@ -138,6 +140,9 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
+    alone = load == "vector" and _is_alone(problem, load_bytes // problem.size)
+    thin = load == "vector" and columns and not alone and _is_small(problem)
+    load_bytes = THIN_BYTES if thin else load_bytes
     width = load_bytes // problem.size if columns else 1
     kept, extent = form.kept, 0
     if width > 1:
@@ -153,17 +158,21 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         reduced = tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(reduced, form.weights))
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
-    unroll = 4 if problem.words * width > 16 else 8
-    alone = load == "vector" and _is_alone(problem, width)
     along_kept = columns and not alone
-    if alone:
-        groups = _along_rows(units, length, load_bytes)
+    if columns:
+        # 16 wide elements of a thread at least, of others 4 (H200, sum float64 (64, 32768): 12.1 us, so 6.9 us)
+        groups = (
+            _along_rows(units, length, load_bytes)
+            if alone
+            else _groups(units, length // (4 if problem.size == 8 else 1), load_bytes)
+        )
     else:
-        groups = _groups(units, length, load_bytes) if columns else 1 if load == "row" else _along_reduced(length)
+        groups = 1 if load == "row" else _along_reduced(length)
+    unroll = _unroll(problem.words * width, load, groups, length)
     tiles = ceil_div(units, THREADS // groups)
     few = units * width * length * problem.size <= MAX_FEW_BYTES
     blocks = 2 if few else max(2, min(8, FLIGHT_BYTES // (THREADS * unroll * load_bytes)))
-    splits = _splits(problem, tiles, units * width, length // (groups * unroll), blocks)
+    splits = _splits(problem, tiles, units * width, length // (groups * unroll * (1 + thin)), blocks)
     ordered = not columns and not problem.in_turn and groups >= LANES
     policy = (OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
@@ -272,6 +281,14 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
     return "element", size
 
 
+def _is_small(problem: StridedProblem) -> bool:
+    """Return whether threads have few neighbouring columns of small elements: the columns of an array that is not large
+    are combined by fewer threads then, and few rows of a thread are no vector of partials (H200, sum uint16 (512, 1024)
+    along axis 0: with vectors of 16 bytes 5.1 us, of 4 bytes 2.6 us; max float16 (64, 1024, 512): 17.7 and 19.8 us)."""
+    form, size = problem.form, problem.size
+    return size < THIN_BYTES and form.length >= MIN_THIN and form.results * form.length * size * size < MAX_FEW_BYTES
+
+
 def _store(problem: StridedProblem, width: int) -> str:
     """Return how ``width`` neighbouring results are stored: all outputs run the same way."""
     *others, last = problem.form.kept
@@ -284,6 +301,14 @@ def _store(problem: StridedProblem, width: int) -> str:
         ):
             return store
     return "element"
+
+
+def _unroll(words: int, load: str, groups: int, length: int) -> int:
+    """Return how many positions a thread, which has states of so many words, has in flight: of few words alone, all
+    (H200, sum float16 (4, 28536675) along axis 0: with 8 words in flight, which are read one by one, 184 us, with 4
+    118 us)."""
+    unroll = 4 if words > 16 or (load == "words" and length <= SHORT_WORDS) else 8
+    return unroll if groups > 1 or load == "row" else min(unroll, power_of_two_below(max(1, length)))
 
 
 def _groups(units: int, length: int, load_bytes: int) -> int:
