@@ -158,26 +158,22 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         reduced = tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(reduced, form.weights))
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
-    along_kept = columns and not alone
-    if columns:
+    if alone:
+        groups = _along_rows(units, length, load_bytes)
+    elif columns:
         # 16 wide elements of a thread at least, of others 4 (H200, sum float64 (64, 32768): 12.1 us, so 6.9 us)
-        groups = (
-            _along_rows(units, length, load_bytes)
-            if alone
-            else _groups(units, length // (4 if problem.size == 8 else 1), load_bytes)
-        )
+        groups = _groups(units, length // 4 if problem.size == 8 else length, load_bytes)
     else:
         groups = 1 if load == "row" else _along_reduced(length)
     unroll = _unroll(problem.words * width, load, groups, length)
     tiles = ceil_div(units, THREADS // groups)
-    few = units * width * length * problem.size <= MAX_FEW_BYTES
-    blocks = 2 if few else max(2, min(8, FLIGHT_BYTES // (THREADS * unroll * load_bytes)))
+    blocks = _blocks(units * width * length * problem.size, unroll * load_bytes)
     splits = _splits(problem, tiles, units * width, length // (groups * unroll * (1 + thin)), blocks)
     ordered = not columns and not problem.in_turn and groups >= LANES
     policy = (OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
         power_of_two(len(form.reduced)),
-        along_kept,
+        columns and not alone,
         load,
         load_bytes,
         THREADS // groups,
@@ -191,12 +187,13 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         indexed=bool(form.weights),
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
-    results = _results(problem, policy, units, length)
-    return choice if results == 1 else _short(choice, results, units, length)
+    return _short(choice, _results(problem, policy, units, length), units, length)
 
 
 def _short(choice: StridedChoice, results: int, units: int, length: int) -> StridedChoice:
-    """Return the choice with several units of a thread."""
+    """Return the choice with so many units of a thread."""
+    if results == 1:
+        return choice
     fields = {each.name: getattr(choice.policy, each.name) for each in dataclasses.fields(choice.policy)}
     policy = ShortPolicy(**fields | {"unroll": power_of_two(length)}, results=results)
     return replace(choice, policy=policy, tiles=ceil_div(units, THREADS * results))
@@ -309,6 +306,12 @@ def _unroll(words: int, load: str, groups: int, length: int) -> int:
     118 us)."""
     unroll = 4 if words > 16 or (load == "words" and length <= SHORT_WORDS) else 8
     return unroll if groups > 1 or load == "row" else min(unroll, power_of_two_below(max(1, length)))
+
+
+def _blocks(total: int, flight: int) -> int:
+    """Return how many blocks of a multiprocessor share an array of ``total`` bytes, of whose threads each has so many
+    bytes in flight."""
+    return 2 if total <= MAX_FEW_BYTES else max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
 
 
 def _groups(units: int, length: int, load_bytes: int) -> int:
