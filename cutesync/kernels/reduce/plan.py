@@ -27,9 +27,9 @@ from .strided_plan import behind, form_of, of_nothing, order_of, shifted, stride
 
 _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
-# Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): positions, bytes,
-# those of arrays of two columns of up to 2 bytes, and columns.
-MIN_LENGTH_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 64, 1 << 25, 1 << 22, 16
+# Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
+# results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
+MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 16, 1 << 25, 1 << 22, 16
 MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 
@@ -125,9 +125,11 @@ def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: View
     are as fast."""
     reduction, count = spec.reduction, len(spec.reduction.sources)
     extents = form.in_order_of(count).contiguous(count)
-    if extents is None or extents[1] < MIN_LENGTH_IN_ORDER or len(outs) > 1:
+    if extents is None or len(outs) > 1:
         return None
     size, (_, length, inner) = reduction.sources[0].size, extents
+    if outs[0].nbytes * MIN_SHARE_IN_ORDER > views[0].nbytes:
+        return None
     pairs = inner > 1 and inner * size <= 4  # which strided kernels read element by element
     if views[0].nbytes < (MIN_PAIRS_IN_ORDER if pairs else MIN_BYTES_IN_ORDER) or inner > MAX_INNER_IN_ORDER:
         return None

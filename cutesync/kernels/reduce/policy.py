@@ -27,9 +27,9 @@ SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
 # Rows that begin anywhere: wider elements are read as fast one by one; registers of a lane for the states of all
-# columns; and bytes of an array (H200, any int8 (524288, 32): as vectors of columns 22.9 us, so 10.3 us; squares int8
-# (2588, 34): 5.0 and 8.1 us).
-MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES = 2, 64, 1 << 19
+# columns; and bytes of an array for each column (H200, any int8 (524288, 32): as vectors of columns 22.9 us, so 10.3
+# us; max int8 (10, 2319, 44): 3.5 and 9.2 us).
+MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES = 2, 64, 1 << 17
 MAX_ODD_ROW_BYTES = 4096  # longer rows hardly feel their misaligned ends
 SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are read element by element
 MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
@@ -268,7 +268,7 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
         and row_bytes <= LANE_BYTES
         and problem.inner * problem.words <= (MAX_LANE_STATES if problem.in_turn else MAX_LANE_STATES // 2)
         and problem.length * row_bytes >= NARROW_BYTES
-        and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES
+        and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES * (problem.inner if problem.in_turn else 4)
     )
 
 

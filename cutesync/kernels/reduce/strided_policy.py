@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
-from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
 from . import slice_policy
 from .policy import SMS, VECTOR_BYTES
@@ -29,8 +29,8 @@ MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in f
 MIN_BLOCKED_BYTES = 1 << 22  # of results: those of less stay in the L2 cache until their sectors are whole
 BLOCK_RESULTS, MIN_BLOCK_RESULTS = 1024, 64  # neighbours in the input of a block of results
 SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
-THIN_BYTES, MIN_THIN = 4, 64  # that a thread loads of an array that is not large, with so many positions at least
-SHORT_WORDS = 32  # positions: with more than so many, a thread has 8 words in flight, not 4
+THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
+SHORT_WORDS = 32  # positions: with more, those at the end are few
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
@@ -141,7 +141,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         if slices is not None:
             return slices
     alone = load == "vector" and _is_alone(problem, load_bytes // problem.size)
-    thin = load == "vector" and columns and not alone and _is_small(problem)
+    thin = load == "vector" and columns and not alone and _is_small(problem, load_bytes)
     load_bytes = THIN_BYTES if thin else load_bytes
     width = load_bytes // problem.size if columns else 1
     kept, extent = form.kept, 0
@@ -161,11 +161,10 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if alone:
         groups = _along_rows(units, length, load_bytes)
     elif columns:
-        # 16 wide elements of a thread at least, of others 4 (H200, sum float64 (64, 32768): 12.1 us, so 6.9 us)
-        groups = _groups(units, length // 4 if problem.size == 8 else length, load_bytes)
+        groups = _groups(units, length, load_bytes)
     else:
         groups = 1 if load == "row" else _along_reduced(length)
-    unroll = _unroll(problem.words * width, load, groups, length)
+    unroll = _unroll(problem.words * width, load, length)
     tiles = ceil_div(units, THREADS // groups)
     blocks = _blocks(units * width * length * problem.size, unroll * load_bytes)
     splits = _splits(problem, tiles, units * width, length // (groups * unroll * (1 + thin)), blocks)
@@ -278,12 +277,15 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
     return "element", size
 
 
-def _is_small(problem: StridedProblem) -> bool:
-    """Return whether threads have few neighbouring columns of small elements: the columns of an array that is not large
-    are combined by fewer threads then, and few rows of a thread are no vector of partials (H200, sum uint16 (512, 1024)
-    along axis 0: with vectors of 16 bytes 5.1 us, of 4 bytes 2.6 us; max float16 (64, 1024, 512): 17.7 and 19.8 us)."""
+def _is_small(problem: StridedProblem, load_bytes: int) -> bool:
+    """Return whether threads have few neighbouring columns of small elements: those of an array that is not large, with
+    few vectors of columns, are combined by fewer threads then (H200, sum uint16 (512, 1024) along axis 0: with vectors
+    of 16 bytes 5.1 us, of 4 bytes 2.6 us; max float16 (64, 1024, 512): 17.7 and 19.8 us; any uint16 (256, 32768): 6.3
+    and 8.7 us)."""
     form, size = problem.form, problem.size
-    return size < THIN_BYTES and form.length >= MIN_THIN and form.results * form.length * size * size < MAX_FEW_BYTES
+    vectors = form.results * size // load_bytes
+    small = form.results * form.length * size * size < MAX_FEW_BYTES and vectors <= MAX_THIN
+    return load_bytes > THIN_BYTES > size and form.length >= MIN_THIN and small
 
 
 def _store(problem: StridedProblem, width: int) -> str:
@@ -300,12 +302,12 @@ def _store(problem: StridedProblem, width: int) -> str:
     return "element"
 
 
-def _unroll(words: int, load: str, groups: int, length: int) -> int:
-    """Return how many positions a thread, which has states of so many words, has in flight: of few words alone, all
-    (H200, sum float16 (4, 28536675) along axis 0: with 8 words in flight, which are read one by one, 184 us, with 4
-    118 us)."""
-    unroll = 4 if words > 16 or (load == "words" and length <= SHORT_WORDS) else 8
-    return unroll if groups > 1 or load == "row" else min(unroll, power_of_two_below(max(1, length)))
+def _unroll(words: int, load: str, length: int) -> int:
+    """Return how many positions a thread, which has states of so many words, has in flight: of few words as many as
+    leave few at the end, which are read one by one (H200, sum float16 (4, 28536675) along axis 0: with 8 in flight
+    184 us, with 4 118 us)."""
+    ragged = load == "words" and length <= SHORT_WORDS and length % 8 >= 4
+    return 4 if words > 16 or ragged else 8
 
 
 def _blocks(total: int, flight: int) -> int:
