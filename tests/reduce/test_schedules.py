@@ -37,6 +37,7 @@ KERNELS = {
     "three columns": (Choice(NarrowPolicy(3, 48, 4, 2, False), 1, 1, 1), (1003, 3), 0),
     "three columns, split": (Choice(NarrowPolicy(3, 48, 2, 2, True), 3, 1, 3), (2003, 3), 0),
     "sixteen columns, split": (Choice(NarrowPolicy(16, 64, 2, 8, True), 2, 1, 2), (1003, 16), 0),
+    "five columns anywhere, split": (Choice(NarrowPolicy(5, 60, 2, 2, True, True, True), 3, 1, 3), (2003, 5), 0),
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...sizes import ceil_div
 from ..policy import Policy
-from .column_policy import group_slots
+from .column_policy import WORD_BYTES, group_slots
 from .problem import LANES, SMS, VECTOR_BYTES, Choice, Problem
 
 # Columns, and bytes of a row: wider rows are lines of memory of their own (H200, max float32 (131072, 64): 29.7 us, in
@@ -21,7 +21,8 @@ LARGE_TILES, SMALL_TILES = (1 << 16, 3), (1 << 15, 6)
 # (524288, 8): in tiles of columns 17.3 us, so 12.2 us; int64 (139302, 6): 13.8 and 10.9 us; lambda int16 (26022, 44):
 # 8.5 and 7.8 us; max int8 (4, 16384, 32): 6.1 and 6.6 us).
 LARGE_BYTES, MIN_BYTES = 24 << 20, 4 << 20
-WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
+# 256 threads per block; more if this would leave fewer than 8 runs per column, up to some that leave registers
+WORKERS, MIN_RUNS, MAX_WORKERS = 256, 8, 960
 GROUP = 128  # tiles per group of the look-back
 
 
@@ -44,14 +45,16 @@ def narrow(problem: Problem) -> Choice | None:
     outer_slice = problem.length * inner * size
     total = 2 * problem.rows * outer_slice
     tile_bytes, stages = LARGE_TILES if total > LARGE_BYTES else SMALL_TILES
-    fits = inner <= MAX_COLUMNS and inner * size <= MAX_ROW_BYTES and problem.sources == problem.results
+    odd = inner * size % WORD_BYTES != 0  # words hold no whole rows
+    fits = (inner <= MAX_COLUMNS or odd) and inner * size <= MAX_ROW_BYTES and problem.sources == problem.results
     fits &= not problem.several and dense(problem)
     aligned = not any(at % VECTOR_BYTES for at in starts(problem))
     if not aligned:  # what lies beside a tile is read, too
         fits &= problem.apart and not problem.counted and all(step >= 0 for step in problem.pitches[0])
     if not fits or total <= MIN_BYTES or outer_slice < MIN_TILES * tile_bytes:
         return None
-    runs = max(MIN_RUNS, min(LANES, 1 << (WORKERS // inner).bit_length() - 1))
+    least = MIN_RUNS if inner * MIN_RUNS <= MAX_WORKERS else MIN_RUNS // 2
+    runs = max(least, min(LANES, 1 << (WORKERS // inner).bit_length() - 1))
     # Runs of a multiple of ``apart`` rows, plus one, begin in different banks of shared memory.
     apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1
     run = (tile_bytes // (size * inner * runs) - 1) // apart * apart + 1

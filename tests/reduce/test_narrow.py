@@ -1,0 +1,79 @@
+"""Rows of few columns that begin anywhere, and results in another order than the elements."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.reduce import plan, policy
+from cutesync.runtime import call as calls
+
+from ..cases import data, same
+
+SLOW = [("uint8", 21), ("bool", 20), ("float16", 2), ("uint16", 16)]
+TYPES = [("int8", 5), ("int16", 7), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+FUNCTIONS = {"sum": np.sum, "argmax": np.argmax, "any": np.any}
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """The policies of contiguous arrays that calls chose, of which none is small."""
+    found, choose = [], plan.choose
+    monkeypatch.setattr(plan, "choose", lambda problem: found.append(choose(problem)) or found[-1])
+    monkeypatch.setattr(policy, "NARROW_BYTES", 0)
+    monkeypatch.setattr(policy, "MIN_ANYWHERE_BYTES", 0)
+    for name in ("MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
+        monkeypatch.setattr(plan, name, 0)
+    monkeypatch.setattr(calls, "_plans", {})
+    return found
+
+
+def behind(x: np.ndarray, first: int):
+    """The array behind ``first`` elements of memory that ends with it."""
+    return cs.asarray(np.concatenate([np.zeros(first, x.dtype), x.ravel()]))[first:].reshape(x.shape)
+
+
+@pytest.mark.parametrize("name", ["argmax", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sum", "any"))])
+@pytest.mark.parametrize(("dtype", "columns"), TYPES)
+def test_rows_that_begin_anywhere(name, dtype, columns, chosen, on_emulator):
+    """Whole steps of a warp with and without a ragged end, slices that begin on different bytes, and one block for a
+    slice or several."""
+    for shape, first in (((1, 999, columns), 0), ((1, 4000, columns), 1), ((3, 1333, columns), 3)):
+        x = data(shape, dtype)
+        same(np.asarray(getattr(cs, name)(behind(x, first), axis=1)), FUNCTIONS[name](x, axis=1), f"{shape} {first}")
+    narrow = [choice.policy for choice in chosen if isinstance(choice.policy, policy.NarrowPolicy)]
+    assert len(narrow) >= 2 and all(each.in_turn for each in narrow if each.anywhere)
+    assert any(each.anywhere for each in narrow)
+
+
+def test_operators_that_do_not_commute_keep_the_order_of_rows(chosen, on_emulator):
+    x = data((4001, 8), "uint8")
+    got = cs.reduce(behind(x, 1), lambda a, b: a * 2 + b - a, axis=0)
+    wanted = x[0]
+    for row in x[1:]:
+        wanted = wanted * np.uint8(2) + row - wanted
+    same(np.asarray(got), wanted)
+    assert chosen[-1].policy.anywhere and not chosen[-1].policy.in_turn
+
+
+VIEWS = {
+    "columns backwards": lambda x: x.reshape(2000, 2)[:, ::-1],
+    "rows backwards": lambda x: x.reshape(2, 2000)[::-1],
+    "rows in another order": lambda x: x.reshape(2, 2, 1000).transpose((1, 0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", list(VIEWS))
+def test_results_in_another_order(name, chosen, on_emulator):
+    """Two launches: one reduces in the order of memory, one stores the results where they belong."""
+    x = data(4000, "int16")
+    ours, theirs = VIEWS[name](cs.asarray(x)), VIEWS[name](x)
+    axis = 0 if name == "columns backwards" else theirs.ndim - 1
+    with cs.emulate(schedules=2, seed=5) as ran:
+        got = np.asarray(cs.sum(ours, axis=axis, keepdims=True))
+    same(got, theirs.sum(axis, keepdims=True))
+    assert len(chosen) == 1 and ran.launches == 4
+    whole = np.full((*got.shape, 2), 7, got.dtype)
+    out = cs.asarray(whole)
+    cs.sum(ours, axis=axis, keepdims=True, out=out[..., 0])
+    whole[..., 0] = got
+    same(np.asarray(out), whole)
