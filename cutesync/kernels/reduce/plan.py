@@ -29,7 +29,7 @@ _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
 # Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
 # results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
-MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 16, 1 << 25, 1 << 22, 16
+MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
 MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 
