@@ -30,7 +30,7 @@ def _funnel(direction: str, low, high, bits):
 
 
 def shifted(words: list, skew) -> list:
-    """The 4 words of two aligned vectors, 8 words, that begin ``skew`` (its lowest 4 bits) bytes behind the first."""
+    """The words of aligned vectors that begin ``skew`` (its lowest 4 bits) bytes behind the first: 4 fewer than given."""
     for hop in (2, 1):
         moved = (skew & (4 * hop)) != 0
         words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[hop:], words)]

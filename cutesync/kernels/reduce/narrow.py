@@ -20,7 +20,7 @@ from ...sizes import ceil_div
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, broadcast, column_of_lane, reduce_columns, reduce_states, reduce_valid, select, zeros
-from ..words import funnel_shift
+from ..words import shifted
 from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .orders import AnyOrder
@@ -114,7 +114,7 @@ class NarrowColumnReduce(ContiguousKernel):
                 if at + u < end:
                     loaded = words[(None, u)]
                     if cutlass.const_expr(self.anywhere):
-                        loaded = self.shifted(x + (first + u * step) * self.columns, loaded)
+                        loaded = self.words_from(x + (first + u * step) * self.columns, loaded)
                     row = first + u * step
                     if cutlass.const_expr(self.relative):
                         row = (at - begin + u) * step + lane * self.per_lane
@@ -151,16 +151,12 @@ class NarrowColumnReduce(ContiguousKernel):
             target = cute.make_tensor(words.iterator + v * WORDS, cute.make_layout((WORDS,)))
             cute.autovec_copy(source, target)
 
-    def shifted(self, start, words):
+    def words_from(self, start, words):
         """The words that begin at ``start``, of those of the vectors that hold them."""
         skew = Int32(start.toint() & (VECTOR_BYTES - 1))
-        found = [words[i] for i in range(self.vectors * WORDS)]
-        for hop in (2, 1):
-            moved = (skew & (4 * hop)) != 0
-            found = [Int32(cutlass.select_(moved, *pair)) for pair in zip(found[hop:], found)]
         rows = cute.make_rmem_tensor(((self.vectors - 1) * WORDS,), Int32)
-        for i, pair in enumerate(zip(found, found[1:])):
-            rows[i] = pair[0] if self.monoid.source.size >= 4 else funnel_shift(*pair, (skew & 3) * 8)
+        for i, word in enumerate(shifted([words[i] for i in range(self.vectors * WORDS)], skew)):
+            rows[i] = Int32(word)
         return rows
 
     def fold_step(self, words, row, lane):
