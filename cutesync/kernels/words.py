@@ -30,7 +30,8 @@ def _funnel(direction: str, low, high, bits):
 
 
 def shifted(words: list, skew) -> list:
-    """The words of aligned vectors that begin ``skew`` (its lowest 4 bits) bytes behind the first: 4 fewer than given."""
+    """The words, 4 fewer than those of the given vectors, that begin ``skew`` (its lowest 4 bits) bytes behind the
+    first."""
     for hop in (2, 1):
         moved = (skew & (4 * hop)) != 0
         words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[hop:], words)]
