@@ -205,13 +205,16 @@ class Runs:
 
 
 class Monoid(Runs):
-    """A reduction of ``source`` elements with ``op`` in ``accumulate`` into ``result``, with an optional map on
-    load."""
+    """A reduction of ``source`` elements with ``op`` in ``accumulate`` into ``result``, with an optional map on load.
+    ``flipped``: the operands of ``op`` change places."""
 
     takes_index, arg_count = False, 0
 
-    def __init__(self, op: Operator, source: DType, accumulate: DType, result: DType, transform=None) -> None:
+    def __init__(
+        self, op: Operator, source: DType, accumulate: DType, result: DType, transform=None, flipped: bool = False
+    ) -> None:
         self.op, self.source, self.accumulate, self.result, self.transform = op, source, accumulate, result, transform
+        self.flipped = flipped
         self.sources, self.results = (source,), (result,)
         self.commutative = op.fn is None
         register, self._binary = binary(op, accumulate)
@@ -250,7 +253,7 @@ class Monoid(Runs):
         return narrow and self.op.fn is None and self.op.name in ("add", "mul", "and", "or", "xor")
 
     def combine(self, a, b):
-        return (self._binary(a[0], b[0]),)
+        return (self._binary(b[0], a[0]) if self.flipped else self._binary(a[0], b[0]),)
 
     def fold(self, words, index):
         """The state of a 16-byte vector of consecutive elements in four registers; ``index`` is that of its first."""

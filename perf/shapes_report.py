@@ -34,14 +34,20 @@ def mean(values: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
+def floor(found: dict) -> float:
+    """The time of the copy; of a stepped array, as much longer as it touches more bytes of lines."""
+    lines = found["lines"] / found["bytes"] if found["kind"] == "stepped" else 1
+    return lines * found["times"]["copy"]
+
+
 def of_copy(found: dict) -> float:
     """The share of the copy's rate; of a stepped array, that of the lines that it touches."""
-    lines = found["lines"] / found["bytes"] if found["kind"] == "stepped" else 1
-    return lines * found["times"]["copy"] / found["times"]["cutesync"]
+    return floor(found) / found["times"]["cutesync"]
 
 
 def behind_copy(found: dict) -> float:
-    return found["times"]["cutesync"] - found["times"]["copy"]
+    """The time beyond that of the copy, or of the lines of a stepped array."""
+    return found["times"]["cutesync"] - floor(found)
 
 
 def of_rivals(found: dict) -> float | None:
@@ -85,12 +91,12 @@ def bars(timed: list[dict]) -> list[str]:
         0.99,
         lambda v: v < 0.85,
     )
-    for title, cases, least, share, floor in (
+    for title, cases, least, share, limit in (
         ("contiguous: 95 % above 0.75 of a copy, none below 0.5", plain, 0.75, 0.95, 0.5),
         ("strided with whole lines: none below 0.5 of a copy", lined, 0.5, 1.0, 0.5),
         ("stepped: 0.6 of a copy of the lines touched", stepped, 0.6, 0.95, 0.3),
     ):
-        found += bar(title, cases, of_copy, lambda v, least=least: v >= least, share, lambda v, floor=floor: v < floor)
+        found += bar(title, cases, of_copy, lambda v, least=least: v >= least, share, lambda v, limit=limit: v < limit)
         found.append(f"    geometric mean {mean(map(of_copy, cases)):.2f}")
     return found + bar(
         "small: copy + 2.5 us in 95 %, none above copy + 8 us",

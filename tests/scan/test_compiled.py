@@ -134,6 +134,9 @@ VIEWS = {
     "narrow slices that begin anywhere": ((64, 40_000, 9), (400_001, 9, 1), 1),
     "short rows turned": ((1 << 20, 5), (1, 1 << 20), 1),
     "few slices backwards": ((4000, 43, 5), (215, -5, 1), 1),
+    "odd rows of many columns": ((200_001, 119), (119, 1), 0),
+    "narrow rows of many bytes": ((200_001, 30), (30, 1), 0),
+    "odd rows of more columns": ((200_001, 239), (239, 1), 0),
 }
 
 

@@ -95,3 +95,15 @@ def test_hostile_schedules(policies):
     with cs.emulate(schedules=3, seed=5):
         same(np.asarray(cs.scan(from_element(x, 1), axis=1)), scanned(x, axis=1))
     assert {(type(each), each.aligned) for each in policies} == {(NarrowPolicy, False)}
+
+
+@pytest.mark.parametrize("columns", [101, pytest.param(146, marks=pytest.mark.slow)])
+def test_rows_of_many_columns_that_no_words_hold(columns, on_emulator, policies, monkeypatch):
+    """Of up to 120 columns a tile has eight runs of each, of more four."""
+    monkeypatch.setattr(narrow_policy, "SMALL_TILES", (1 << 14, 3))
+    dtype = "int8" if columns == 101 else "bool"
+    for shape in ((1, 401, columns), (2, 512, columns)):
+        x = data(shape, dtype)
+        same(np.asarray(cs.scan(cs.asarray(x), "max", axis=1)), scanned(x, "max", axis=1), f"{shape}")
+    narrow = [each for each in policies if isinstance(each, NarrowPolicy)]
+    assert narrow and {each.runs for each in narrow} == {8 if columns == 101 else 4}

@@ -43,6 +43,8 @@ class NarrowColumnReduce(ContiguousKernel):
         # of a power of two of columns a lane holds one, not all of them
         self.spread = policy.columns & (policy.columns - 1) == 0 and not policy.in_turn
         self.ordered = monoid  # of one lane, whose rows ascend
+        # Indexes count from the warp's first row, in 32 bits, until the lanes are combined.
+        self.relative = policy.in_turn and isinstance(monoid, ArgMonoid)
         monoid = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
         self.parts = min(MAX_PARTS, policy.warps * LANES // policy.columns)
         self.places = max(policy.warps, self.parts)
@@ -99,7 +101,8 @@ class NarrowColumnReduce(ContiguousKernel):
         step = LANES * self.per_lane
         begin, end = share(Int32(length // step), part, parts)
         count = 1 if self.spread else self.columns
-        partial = Maybe(tuple(zeros(self.monoid.types) for _ in range(count)), Boolean(False))
+        none = self.ordered.nothing() if self.relative else zeros(self.monoid.types)
+        partial = Maybe(tuple(none for _ in range(count)), Boolean(False))
         at = begin
         while at < end:
             words = cute.make_rmem_tensor((self.vectors * WORDS, self.unroll), Int32)
@@ -112,11 +115,16 @@ class NarrowColumnReduce(ContiguousKernel):
                     loaded = words[(None, u)]
                     if cutlass.const_expr(self.anywhere):
                         loaded = self.shifted(x + (first + u * step) * self.columns, loaded)
-                    partial = partial.append(self.fold_step(loaded, first + u * step, lane), self.merge_steps)
+                    row = first + u * step
+                    if cutlass.const_expr(self.relative):
+                        row = (at - begin + u) * step + lane * self.per_lane
+                    partial = partial.append(self.fold_step(loaded, row, lane), self.merge_steps)
             at += self.unroll
         if cutlass.const_expr(self.in_turn):
-            totals = tuple(reduce_states(state, self.monoid.combine, lane) for state in partial.state)
-            partial = Maybe(totals, partial.valid)
+            states = partial.state
+            if cutlass.const_expr(self.relative):
+                states = tuple(self.ordered.place(state, Int64(begin) * step) for state in states)
+            partial = Maybe(tuple(reduce_states(state, self.monoid.combine, lane) for state in states), partial.valid)
         if part == parts - 1:
             done = (length // step) * step
             if done < length:

@@ -29,7 +29,7 @@ _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
 # Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
 # results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
-MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 16, 1 << 25, 1 << 22, 16
+MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
 MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 
@@ -89,8 +89,8 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     passes, form, original = spec.passes(), None, (views, outs)
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     if not contiguous or (apart and (order_of(reduction)[1] or getattr(reduction, "takes_index", False))):
-        form = form_of(spec, views[:count], outs)
-        extents = form.contiguous(count)
+        spec, form = _forwards(spec, form_of(spec, views[:count], outs))
+        reduction, extents = spec.reduction, form.contiguous(count)
         if extents is None:
             found = _in_order_of_memory(spec, form, views, outs, stream)
             return (strided(spec, form, views, outs, stream) if found is None else found), None
@@ -117,6 +117,23 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
             sizes += [extents[0] * extents[2] * result.size for result in current.results]
     run = in_turn(steps, sizes, device)
     return (shifted(run, form, spec.reduction) if form else run), None
+
+
+def _forwards(spec: ReduceSpec, form: Normal) -> tuple[ReduceSpec, Normal]:
+    """Return the call and its form with elements in the order of memory, if those of results are read backwards: what
+    an operator of the user's has on the left comes to its right then."""
+    reduction = spec.reduction
+    if not isinstance(reduction, Reduction) or isinstance(reduction.op, str) or reduction.op.fn is None:
+        return spec, form  # others are read in any order, or know their indexes
+    if spec.init is not None or len(form.reduced) != 1 or any(step >= 0 for step in form.reduced[0].steps):
+        return spec, form
+    extent, steps = form.reduced[0]
+    back = (*((extent - 1) * step for step in steps), *(0,) * (len(form.starts) - len(steps)))
+    form = form._replace(
+        reduced=(Axis(extent, tuple(-step for step in steps)),),
+        starts=tuple(start + far for start, far in zip(form.starts, back)),
+    )
+    return replace(spec, reduction=replace(reduction, flipped=True)), form
 
 
 def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: int) -> Run | None:

@@ -23,13 +23,15 @@ IN_MEMORY = "in memory"
 @dataclass(frozen=True)
 class Reduction:
     """What one kernel computes: an operator (or "argmin", "argmax"), the element types, and the map that is applied to
-    each loaded element."""
+    each loaded element. ``flipped``: elements are read from the last to the first, and the operator's operands change
+    places."""
 
     op: Operator | str
     source: DType
     accumulate: DType
     result: DType
     transform: Callable | None = None
+    flipped: bool = False
 
     @property
     def name(self) -> str:
@@ -57,7 +59,8 @@ class Reduction:
         """Identifies the machine code in caches."""
         op = self.op if isinstance(self.op, str) else self.op.key
         transform = "" if self.transform is None else identify(self.transform).key
-        return (op, transform, self.source.name, self.accumulate.name, self.result.name)
+        flipped = ("flipped",) if self.flipped else ()
+        return (op, transform, self.source.name, self.accumulate.name, self.result.name, *flipped)
 
     def monoid(self) -> Any:
         """Return the operator's device code (imports the DSL)."""
@@ -65,7 +68,7 @@ class Reduction:
 
         if isinstance(self.op, str):
             return ArgMonoid(self.op == "argmax", self.source, self.result)
-        return Monoid(self.op, self.source, self.accumulate, self.result, self.transform)
+        return Monoid(self.op, self.source, self.accumulate, self.result, self.transform, self.flipped)
 
     @property
     def _of_truth(self) -> bool:
@@ -101,7 +104,7 @@ class Reduction:
         ``result``; between passes, values are of type ``between``."""
         first, last = number == 0, number == passes - 1
         source, result = self.source if first else self.between, self.result if last else self.between
-        return Reduction(self.op, source, self.accumulate, result, self.transform if first else None)
+        return Reduction(self.op, source, self.accumulate, result, self.transform if first else None, self.flipped)
 
     def identity(self) -> tuple | None:
         """Return the identity element, a Python number for each value; None if there is none."""

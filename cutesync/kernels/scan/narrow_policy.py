@@ -10,8 +10,8 @@ from ..policy import Policy
 from .column_policy import WORD_BYTES, group_slots
 from .problem import LANES, SMS, VECTOR_BYTES, Choice, Problem
 
-# Columns, and bytes of a row: wider rows are lines of memory of their own (H200, max float32 (131072, 64): 29.7 us, in
-# tiles of columns 26.2 us).
+# Columns, more if words hold no whole rows, and bytes of a row: wider rows are lines of memory of their own (H200, max
+# float32 (131072, 64): 29.7 us, in tiles of columns 26.2 us; but bool (87, 5768, 146): 68 us, in tiles 150 us).
 MAX_COLUMNS, MAX_ROW_BYTES = 64, 255
 MIN_TILES = 2  # in an outer slice
 # Tiles of an SM: 3 of 64 KiB fit its shared memory. More that are smaller are slower in large arrays (H200, max uint64
@@ -54,6 +54,8 @@ def narrow(problem: Problem) -> Choice | None:
     if not fits or total <= MIN_BYTES or outer_slice < MIN_TILES * tile_bytes:
         return None
     least = MIN_RUNS if inner * MIN_RUNS <= MAX_WORKERS else MIN_RUNS // 2
+    if inner * least > MAX_WORKERS:
+        return None
     runs = max(least, min(LANES, 1 << (WORKERS // inner).bit_length() - 1))
     # Runs of a multiple of ``apart`` rows, plus one, begin in different banks of shared memory.
     apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1

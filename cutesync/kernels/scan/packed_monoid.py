@@ -34,7 +34,8 @@ class PackedMonoid(Monoid):
     """The monoid of words. Its elements are words, whatever these hold."""
 
     def __init__(self, operation: Packed) -> None:
-        super().__init__(operation.op, *[BY_NAME["uint32"]] * 3)
+        word = BY_NAME["uint32"]
+        super().__init__(operation.op, word, word, word)
         self.element, self.is_spread = operation.element, operation.is_spread
         self.types = (Uint32,) * len(operation.registers)
         self.opposite = self.element.kind == "b" and BITWISE[self.op.name] == "and"

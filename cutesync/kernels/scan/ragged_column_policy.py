@@ -26,9 +26,10 @@ MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
 # (58, 82): 1.7 us, so 2.6 us). So are tiles that depend on others where rows of results begin anywhere (uint8 (543504,
 # 199): 166 us, so 218 us; reverse uint16 (291, 6261): 6.2 us, so 12.0 us; max uint8 (282, 552342): 192 us, so 304 us),
 # unless several lie side by side in a large array of long columns (bool (95136, 861): 147 us, so 117 us; uint8 (21535,
-# 11491): 381 us, so 297 us; max bfloat16 (3, 692, 61047): 399 us, so 313 us).
+# 11491): 381 us, so 297 us; max bfloat16 (3, 692, 61047): 399 us, so 313 us; int8 (700, 40001): 61 us, so 41 us; bool
+# (8191, 2047): 34 us, so 27 us; but max uint8 (20001, 1999): 63 us, so 65 us).
 MIN_LENGTH, MIN_BYTES = 8, 1 << 20
-MIN_ACROSS, MIN_LONG, MIN_LARGE_BYTES = 4, 512, 1 << 26
+MIN_ACROSS, MIN_LONG, MIN_LARGE_BYTES = 4, 512, 1 << 23
 MAX_HEIGHT, MAX_STATE_WORDS = 32, 2
 HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
 ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
