@@ -9,7 +9,7 @@ import numpy as np
 from cutesync.kernels.matmul import trees
 from cutesync.kernels.matmul.correction import DEPTH, UNIT, answered, arrays
 
-COUNT, RATE = 160, 0.2
+COUNT, RATE = 200, 0.2
 BINS = 40  # limits that are tried for a feature
 SMOOTH = 0.2  # weight of 0 in a leaf: a product weighs 1 in all
 

@@ -63,6 +63,11 @@ def policy_of(words: str, promoted: bool) -> MatmulPolicy:
     )
 
 
+def _known(found: dict[str, float]) -> dict[str, float]:
+    """Without forms of trials that the package does not have."""
+    return {words: us for words, us in found.items() if _SHORT.fullmatch(words)}
+
+
 class Times(namedtuple("Times", "of load starts us groups weight")):
     """All configurations of all products in one table: their numbers, the products' fields repeated for each, where a
     product's begin, the times, the class of each product, and the weights, which sum up to 1 for a product: what is
@@ -254,7 +259,8 @@ def main(argv=None) -> None:
     for path in chosen.json:
         with script.reading(path) as report:
             columns = {name: report.get(name, True) for name in ("columns", "parts")}
-            enough = [record for record in report["products"] if len(record["times"]) > 1]
+            known = [record | {"times": _known(record["times"])} for record in report["products"]]
+            enough = [record for record in known if len(record["times"]) > 1]
             if not report.get("lines", True):  # timed before threads stored lines of results that TMA does not store
                 enough = [record for record in enough if stored_by_tma(Random(*record["product"]))]
             records += [record | columns for record in enough for _ in range(record.get("weight", 1))]

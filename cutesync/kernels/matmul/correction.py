@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .policy import SMS
+from .policy import K_TILE_BYTES, SMS
 from .trees import TREES
 
 DEPTH = 4
@@ -30,7 +30,19 @@ OF_POLICY = (
     "stages",
     "loaded",
 )
-OF_BOTH = ("clocks", "k_tiles", "full", "active", "idle", "clusters", "memory", "padding_m", "padding_n")
+OF_BOTH = (
+    "clocks",
+    "k_tiles",
+    "full",
+    "active",
+    "idle",
+    "clusters",
+    "memory",
+    "padding_m",
+    "padding_n",
+    "passes",
+    "l2",
+)
 OF_PROBLEM = ("m", "n", "results", "all_k_tiles", "pitch_a", "pitch_b", "by_tma", "activation", "promoted", "own")
 FEATURES = OF_POLICY + OF_BOTH + OF_PROBLEM
 
@@ -57,7 +69,8 @@ _TREES = arrays(TREES)
 
 def features(of: Any, load: Any, clocks: np.ndarray, problem: np.ndarray | None = None) -> np.ndarray:
     """(``FEATURES``, policies): numbers of a ``model.Table`` and a ``Workload`` (or one whose fields are arrays), and
-    the model's clocks; extents as logarithms of base 2. ``problem`` is ``of_problem`` of each policy, where known."""
+    the model's clocks; extents as logarithms of base 2; ``passes``: how often the L2 is asked for the larger operand,
+    ``l2``: for how many bytes a clock. ``problem`` is ``of_problem`` of each policy, where known."""
     tiles_m, tiles_n = np.ceil(load.m / of.rows), np.ceil(load.n / of.columns)
     blocks = tiles_m * tiles_n * load.batch * of.blocks
     full, active = blocks / of.places, np.minimum(blocks, of.places)
@@ -67,6 +80,8 @@ def features(of: Any, load: Any, clocks: np.ndarray, problem: np.ndarray | None 
         *np.log2((clocks, np.maximum(np.ceil(load.k_tiles / of.splits), 1))),
         *(full, active / SMS, 1 - full / np.ceil(full), active / of.cluster_size, load.moved / clocks),
         *(tiles_m * of.rows / load.m, tiles_n * of.columns / load.n),
+        np.where(load.m > load.n, tiles_n, tiles_m),
+        K_TILE_BYTES * blocks * np.ceil(load.k_tiles / of.splits) * of.loaded / clocks,
     )
     found[-len(OF_PROBLEM) :] = of_problem(load) if problem is None else problem
     return found
