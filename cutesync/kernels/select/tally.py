@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Boolean, Int32, Int64
 
 from ...monoid import choose
 from ...sync.gather import Slots
@@ -75,18 +75,19 @@ def add_tiles(
     slots: Slots, before: Before, first, stop, base, tile: cutlass.Constexpr, places: cutlass.Constexpr, lane
 ):
     """``before``, which comes before tile ``first``, and the tallies of the tiles from there to ``stop``: a lane reads
-    up to ``AHEAD`` of them at once, and waits for them. All lanes call; each gets a part, for ``join_lanes``. Places
-    are counted from tile ``base`` on, if there is one: those of tiles before it do not count."""
+    up to ``AHEAD`` of them at once, and waits for all together: in turns, each that is not published at first would
+    cost a trip to memory (H200, run lengths of 2**18 int32 in a graph: 5.8 us, together 4.4). All lanes call; each gets
+    a part, for ``join_lanes``. Places are counted from tile ``base`` on, if there is one: those of tiles before it do
+    not count."""
     numbers = [first + k * LANES + lane for k in range(AHEAD)]
-    reads = [slots.read(cutlass.min(number, stop - 1)) for number in numbers]
-    for number, words in zip(numbers, reads):
-        if number < stop:
-            (tally,) = slots.wait(number, words)
-            if cutlass.const_expr(base is None):
-                before = add_tile(before, tally, Int64(number) * tile, places)
-            else:
-                tally = choose(number < base, count_of(tally), tally)
-                before = add_tile(before, tally, Int64(number - base) * tile, places)
+    places_of = [cutlass.min(number, stop - 1) for number in numbers]
+    reads = [word for place in places_of for word in slots.read(place)]
+    for number, word in zip(numbers, slots.wait_together(places_of, reads, [Boolean(True)] * AHEAD)):
+        (tally,) = slots.join((word,))
+        tally, ahead = choose(number < stop, tally, Int32(0)), number
+        if cutlass.const_expr(base is not None):
+            tally, ahead = choose(number < base, count_of(tally), tally), number - base
+        before = add_tile(before, tally, Int64(ahead) * tile, places)
     return before
 
 
