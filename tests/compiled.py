@@ -99,7 +99,7 @@ def verify(spec: KernelSpec, allocated, slack: int = 256) -> tuple:
     assert not re.search(r"\bcall\b|vprintf|\btrap\b", ptx), "a function call or a trap in the PTX"
     assert not re.search(r"^\s*\.shared .*\[\d+\];", ptx, re.M), "static shared memory, which launches do not count"
     assert allocated.total <= kernel.smem <= min(allocated.total + slack, 227 * 1024), f"{allocated.total} allocated"
-    assert kernel.cluster == (1, 1, 1)
+    assert kernel.cluster == (spec.cluster, 1, 1)
     registers, frame = cubin_figures(kernel.cubin)
     source = spec.parameters[0].element.name
     assert frame == 0, f"{spec.label} of {source}: {frame} bytes of stack a thread, spills or local arrays"

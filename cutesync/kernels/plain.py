@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cutlass
 import cutlass.cute as cute
 from cutlass import Int32
 
@@ -11,15 +12,16 @@ from ..sync.overlap import await_launches
 
 
 class PlainKernel:
-    """A compiled kernel: a grid of one dimension without clusters, of blocks of ``threads`` with ``smem`` bytes of
-    dynamic shared memory, of which ``blocks_per_sm`` must fit on a multiprocessor (0: any number).
+    """A compiled kernel: a grid of one dimension of blocks of ``threads`` with ``smem`` bytes of dynamic shared memory,
+    of which ``blocks_per_sm`` must fit on a multiprocessor (0: any number), in clusters of ``cluster``. ``waits``: for
+    the launches before, at once; otherwise the subclass does, before its first access to global memory.
 
     A subclass has its ``name``, and ``main``, which gets the parameters and groups of parameters of its KernelSpec; or
     ``arguments``, which makes a namedtuple of these, and ``body``, which gets it."""
 
     name: str
     threads: int
-    smem, blocks_per_sm = 0, 0
+    smem, blocks_per_sm, cluster, waits = 0, 0, 1, True
     arguments: Any
     body: Any
 
@@ -32,6 +34,7 @@ class PlainKernel:
         self.kernel(given).launch(
             grid=(grid, 1, 1),
             block=(self.threads, 1, 1),
+            cluster=(self.cluster, 1, 1) if self.cluster > 1 else None,
             smem=self.smem,
             min_blocks_per_mp=self.blocks_per_sm,
             preferred_smem_carveout=-1,
@@ -40,7 +43,8 @@ class PlainKernel:
 
     @cute.kernel
     def kernel(self, given: tuple):
-        await_launches()
+        if cutlass.const_expr(self.waits):
+            await_launches()
         self.main(*given)
 
     def main(self, *args: Any, **kwargs: Any) -> None:

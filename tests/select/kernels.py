@@ -17,6 +17,7 @@ KERNELS = {
     "one block": (PipelinePolicy(1, 2, 1, 3, 8, 2), 1),
     "three teams": (PipelinePolicy(3, 1, 1, 2, 16, 6), 2),
     "a block a tile": (WavePolicy(1, 2, 2, 2, 4, 1), 1 << 20),
+    "a cluster": (WavePolicy(1, 2, 2, 2, 4, 1, cluster=8), 8),
     "one tile": (WavePolicy(1, 3, 3, 32, 16, 1, alone=True), 1),
 }
 
@@ -31,10 +32,18 @@ def force(monkeypatch, name: str = "three blocks") -> None:
             return chosen(replace(policy, gather_warps=2 if problem.strided else 0), problem, blocks)
         if problem.strided or problem.filled or problem.rows is not None:
             return made(problem)
+        if policy.cluster > 1:
+            return Choice(of_cluster(policy, problem), blocks, blocks)
         return chosen(policy, problem, blocks)
 
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(call, "_plans", {})
+
+
+def of_cluster(policy: WavePolicy, problem: Problem) -> WavePolicy:
+    """Chunks of so many rows that no more tiles are needed than the cluster has blocks."""
+    rows = -(-problem.length // (policy.cluster * policy.chunks * 32))
+    return replace(policy, rows=max(rows, policy.rows))
 
 
 def force_columns(monkeypatch) -> None:

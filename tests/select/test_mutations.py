@@ -50,7 +50,7 @@ def test_own_faults_are_found(fault):
 
 
 @functools.cache
-def bench_of_waves() -> faults.Bench:
+def bench_of_waves(name: str = "a block a tile") -> faults.Bench:
     """Two selections by blocks that have a tile each."""
     x, mask = data(1500, "int32"), np.random.default_rng(4).random(1500) < 0.5
 
@@ -60,7 +60,7 @@ def bench_of_waves() -> faults.Bench:
         total = mask.sum()
         return all(np.array_equal(np.asarray(s.values)[:total], x[mask]) and int(s.count) == total for s in found)
 
-    return faults.of_tiles(functools.partial(force, name="a block a tile"), right)
+    return faults.of_tiles(functools.partial(force, name=name), right)
 
 
 OF_WAVES = ("expect_tx +16", "expect_tx -16", "no sync_warp", "no block barrier", "no wait for the launch before")
@@ -69,6 +69,15 @@ OF_WAVES = {name: faults.TILES[name] for name in (*OF_WAVES, "no store", "no loo
 
 def test_no_mutant_of_waves_survives():
     assert bench_of_waves().survivors(OF_WAVES) == []
+
+
+OF_CLUSTERS = ("init count +1", "no init fence at all", "no cluster barrier", "cluster to cta scope", "a relaxed wait")
+OF_CLUSTERS = OF_WAVES | {name: faults.TABLE[name] for name in OF_CLUSTERS}
+
+
+def test_no_mutant_of_clusters_survives():
+    # a stage is filled once, and nobody waits until it is empty
+    assert bench_of_waves("a cluster").survivors(OF_CLUSTERS, ["init count +1 #1"]) == ["init count +1 #1"]
 
 
 @pytest.mark.parametrize("fault", faults.OF_TILES)

@@ -67,6 +67,7 @@ class PipelineSelect(SelectKernel):
     """The kernel, with the sizes of a policy."""
 
     looks_ahead = publishes = hands_over = True
+    more_bytes = 0  # of shared memory, of a subclass
 
     def __init__(self, selection: Selection, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
@@ -84,7 +85,8 @@ class PipelineSelect(SelectKernel):
         self.places, self.words = self.tile * selection.located, self.tile // LANES * selection.inverse
         smem = sum(buffer.stage_bytes for buffer in self.buffers) + self.places + 8 * self.words
         smem += 12 * self.chunks + 68
-        super().__init__(selection, self.roles.threads, self.stages * smem + 128 * (len(self.buffers) + 2))
+        smem = self.stages * smem + 128 * (len(self.buffers) + 2) + self.more_bytes
+        super().__init__(selection, self.roles.threads, smem)
         self.compactor = ChunkCompactor(self.where, policy.rows)
 
     def warp_roles(self, selection: Selection) -> Roles:

@@ -63,7 +63,7 @@ def kernel_spec(policy: PipelinePolicy | ColumnCountPolicy, selection: Selection
     numbers += [a.parameter(name) for name, a in zip(numbered("arg", selection.args), selection.args)]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
     key = ("select", policy, *selection.key)
-    return KernelSpec(key, (arrays, numbers, *rest), lambda: policy.make(selection))
+    return KernelSpec(key, (arrays, numbers, *rest), lambda: policy.make(selection), policy.cluster)
 
 
 def places_of(selection: Selection, parameters: bool = False) -> tuple[str, ...]:

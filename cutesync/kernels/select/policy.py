@@ -16,6 +16,7 @@ PLACE_BYTES = 1  # of shared memory for a position whose place is kept
 WORD_BYTES = 8  # for 32 positions: which are selected, and how many before them
 STAGE_BYTES, RING_BYTES = 28 << 10, 216 << 10  # most of a tile, and of all tiles in the ring
 MAX_STAGES = 12
+MAX_CLUSTER = 8  # blocks
 MAX_TILE = 1 << 14  # positions: a tally counts those of a tile in 15 bits
 MAX_WORDS = 16  # registers of a lane for the elements of a chunk
 MIN_ROWS = 4  # of a chunk, if their elements fit
@@ -57,6 +58,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     rows: int
     stages: int
     gather_warps: int = 0
+    cluster = 1  # blocks of a cluster
 
     @property
     def chunk(self) -> int:
@@ -75,9 +77,10 @@ P = TypeVar("P", bound=PipelinePolicy)
 @dataclass(frozen=True)
 class WavePolicy(PipelinePolicy, kernel=".wave:WaveSelect"):
     """A block for each tile, whose ``compact_warps`` warps compact its chunks and store them. ``alone``: there is one
-    tile."""
+    tile. ``cluster``: the blocks of the launch, if they are one cluster."""
 
     alone: bool = False
+    cluster: int = 1
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class ColumnCountPolicy(Policy, kernel=".columns:ColumnCounts"):
 
     warps: int
     chunk: int
+    cluster = 1
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,15 @@ GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=8)
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
 SMALL = replace(PIPELINE, teams=1, compact_warps=8)
 MIN_LENGTH_OF_TEAMS = 1 << 23
-# A block a tile: arrays of up to ALONE positions have one block. Of more, some 8 to 64 blocks are faster than one for
-# each multiprocessor (H200, half of 2**18 int32 by a callable in a graph: 64 blocks 4.5 us, 128 5.5; of 2**16: 16
-# blocks 3.3 us, 64 3.7; of 2**14: 8 blocks 2.9 us, 16 3.2).
-ALONE, MIN_BLOCKS, MANY_BLOCKS = 4096, 8, 64
-MIN_TILE, WAVE_TILE, MAX_WAVE_TILE = 1024, 4096, 8192
-WAVE_WARPS, WAVE_BYTES = 16, 160 << 10
+# A block a tile: arrays of up to ALONE positions have one block, those of up to CLUSTERED one cluster of blocks. Blocks
+# of a cluster need no tickets, and tell each other their tallies sooner (H200, half of 2**14 int32 by a callable in a
+# graph: 2.4 us, 8 blocks on their own 2.8 us; of 2**15: 2.8 us, 16 blocks 3.1 us). Of more positions, some 32 to 64
+# blocks are as fast as one for each multiprocessor, or faster (of 2**16: a cluster of tiles of 8192 3.4 us, 16 blocks
+# 3.3 us, 32 blocks 3.1 us; of 2**18: 64 blocks and 128 3.8 us, 32 blocks 4.3 us).
+ALONE, CLUSTERED, MANY_BLOCKS = 4096, 1 << 15, 64
+MIN_TILE, MIN_WAVE_TILE, MAX_WAVE_TILE = 1024, 2048, 8192
+# Few warps start sooner (one block of 2**12 int32: 8 warps 2.0 us, 16 warps 2.07, 32 warps 2.4), many compact sooner.
+FEW_WARPS, WAVE_WARPS, WAVE_BYTES = 8, 16, 160 << 10
 # Columns of at least so many positions, in arrays of at least so many: two launches more.
 MIN_COLUMN, MIN_COLUMNS, MIN_LENGTH = 64, 8, 1 << 16
 COUNT_WARPS = 8
@@ -142,17 +149,19 @@ def wave(problem: Problem) -> Choice | None:
     """Return the launch of a block for each tile, if the array is short enough for that."""
     if problem.rows is not None or problem.strided or problem.filled:
         return None
-    alone, length = problem.length <= ALONE, problem.length
-    least = length if alone else max(ceil_div(length, MANY_BLOCKS), min(ceil_div(length, MIN_BLOCKS), WAVE_TILE))
-    tile = min(power_of_two(max(least, MIN_TILE)), MAX_WAVE_TILE)
+    length, alone, clustered = problem.length, problem.length <= ALONE, ALONE < problem.length <= CLUSTERED
+    tile = power_of_two(ceil_div(length, MAX_CLUSTER if clustered else MANY_BLOCKS))
+    tile = power_of_two(max(length, MIN_TILE)) if alone else min(max(tile, MIN_WAVE_TILE), MAX_WAVE_TILE)
     if ceil_div(length, tile) > SMS:
         return None
-    rows = min(most_rows(problem), max(MIN_ROWS, tile // (WAVE_WARPS * LANES)))
+    warps = FEW_WARPS if alone or clustered else WAVE_WARPS
+    rows = min(most_rows(problem), max(MIN_ROWS, tile // (warps * LANES)))
     chunks = tile // (rows * LANES)
     if chunks > LANES or tile * problem.bytes > WAVE_BYTES:
         return None
-    policy = WavePolicy(1, chunks, chunks, chunks, rows, 1, alone=alone)
-    return chosen(policy, problem)
+    cluster = power_of_two(ceil_div(length, tile)) if clustered else 1
+    policy = WavePolicy(1, chunks, chunks, chunks, rows, 1, alone=alone, cluster=cluster)
+    return Choice(policy, cluster, cluster) if clustered else chosen(policy, problem)
 
 
 def choose(problem: Problem) -> Choice:

@@ -6,7 +6,8 @@
     all warps    store
 
 The method is that of ``scan.wave``: tiles before a block's own have started, and there is no chain from tile to tile.
-A selection of one tile exchanges nothing. Nothing is filled: a block that waited for all others would hold the place of
+Blocks of one cluster need no tickets, and tell each other their tallies through shared memory (``block.peers``). A
+selection of one tile exchanges nothing. Nothing is filled: a block that waited for all others would hold the place of
 one that has not started. The tile's work is that of ``pipeline``, whose methods do it.
 """
 
@@ -16,8 +17,10 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
+from ...block.peers import MAX_BLOCKS, Peers
+from ...monoid import choose
 from ...sync.gather import Entry, enter
-from ...sync.overlap import let_next_start
+from ...sync.overlap import await_launches, let_next_start
 from ...sync.ring import Cursor
 from ...sync.roles import Role, Roles
 from ...warp import LANES
@@ -26,7 +29,7 @@ from .pipeline import PipelineSelect
 from .policy import WavePolicy
 from .shared import Shared
 from .spec import Selection
-from .tally import AHEAD, Before, add_tiles, join_lanes
+from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, join_lanes
 
 ADDS_UP = 1  # the warp that looks ahead, if there is more than one
 
@@ -35,20 +38,31 @@ class WaveSelect(PipelineSelect):
     """The kernel, with the sizes of a policy: one team and one stage, whose warps compact and store. ``alone``: there
     is one tile."""
 
-    hands_over = False
+    hands_over = waits = False
+    more_bytes = 4 * MAX_BLOCKS + 24  # of the peers' tallies, and their barrier
 
     def __init__(self, selection: Selection, policy: WavePolicy) -> None:
         super().__init__(selection, policy)
-        self.alone, self.publishes = policy.alone, not policy.alone
+        self.alone, self.cluster = policy.alone, policy.cluster
+        self.publishes = not policy.alone and policy.cluster == 1
 
     def warp_roles(self, selection: Selection) -> Roles:
         return Roles(Role("all", self.policy.compact_warps))
 
-    @cute.jit
-    def body(self, a: Arguments):
-        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
-        shared = Shared.make(self)
+    def main(self, *given) -> None:
+        """The shared memory is made ready while the launch before still runs."""
+        shared, peers = Shared.make(self), None
+        if self.cluster > 1:
+            peers = Peers.make(TYPES, self.cluster)
         cute.arch.sync_threads()
+        if peers is not None:
+            peers.meet()
+        await_launches()
+        self.select_tile(shared, peers, self.arguments(*given))
+
+    @cute.jit
+    def select_tile(self, shared: cutlass.Constexpr, peers: cutlass.Constexpr, a: Arguments):
+        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
         entry = Entry.none()
         if warp == 0:
             entry = self.take(shared, a, lane)
@@ -58,15 +72,20 @@ class WaveSelect(PipelineSelect):
         if exists:
             self.compact_tile(shared, a, at, 0, warp, lane)
         cute.arch.sync_threads()
+        if cutlass.const_expr(peers is not None):
+            peers.met()
         if warp == 0:
-            if exists:
+            if exists | (self.cluster > 1):
                 self.publish_tile(shared, a, at, 0, lane)
-            if cutlass.const_expr(not self.alone):
+            if cutlass.const_expr(peers is not None):
+                cute.arch.sync_warp()  # a lane has stored the tile's tally
+                peers.tell((self.tally(shared, 0),), at.number, lane)
+            elif cutlass.const_expr(not self.alone):
                 blocks, _, _ = cute.arch.grid_dim()
                 if lane == 0:
                     entry.close(a.counters, Int32(0), blocks)
         if warp == min(ADDS_UP, self.policy.compact_warps - 1):
-            self.add_up(shared, a, cutlass.min(at.number, self.tiles(a)), lane)
+            self.add_up(shared, peers, a, cutlass.min(at.number, self.tiles(a)), lane)
         cute.arch.sync_threads()
         if exists:
             self.store_tile(shared, a, at, warp, lane)
@@ -75,7 +94,9 @@ class WaveSelect(PipelineSelect):
     def take(self, shared: cutlass.Constexpr, a: Arguments, lane):
         """One warp: take a tile's number, and copy the tile. What lies behind the tiles has nothing to copy."""
         word, number, tags = Int64(0), Int32(0), shared.tags
-        if cutlass.const_expr(not self.alone):
+        if cutlass.const_expr(self.cluster > 1):
+            number, _, _ = cute.arch.block_idx()
+        elif cutlass.const_expr(not self.alone):
             if lane == 0:
                 entry = enter(a.counters)
                 word, number, tags[0] = entry.word, entry.arrived, entry.tag
@@ -84,11 +105,15 @@ class WaveSelect(PipelineSelect):
         return Entry(word, number)
 
     @cute.jit
-    def add_up(self, shared: cutlass.Constexpr, a: Arguments, tile, lane):
+    def add_up(self, shared: cutlass.Constexpr, peers: cutlass.Constexpr, a: Arguments, tile, lane):
         """One warp: what comes before a tile."""
         known = Before.nothing()
         counts, lasts = shared.before
-        if cutlass.const_expr(not self.alone):
+        if cutlass.const_expr(peers is not None):
+            (tally,) = peers.collect(lane)
+            known = add_tile(known, choose(lane < tile, tally, Int32(0)), Int64(lane) * self.tile, self.lengths)
+            known = join_lanes(known, self.lengths)
+        elif cutlass.const_expr(not self.alone):
             slots, summed = self.slots(a, shared, 0), Int32(0)
             while summed < tile:
                 known = add_tiles(slots, known, summed, tile, None, self.tile, self.lengths, lane)
