@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from cutesync.kernels.segments import plan, ranges_plan, reduced_plan
-from cutesync.kernels.segments.policy import Choice, MarkedPolicy, PipelinePolicy, Problem
+from cutesync.kernels.segments.policy import Choice, MarkedPolicy, PipelinePolicy, Problem, WavePolicy
 from cutesync.kernels.segments.ranges_policy import RangesPolicy
 from cutesync.kernels.segments.reduced_policy import ReducedPolicy
 from cutesync.runtime import call
@@ -17,6 +17,8 @@ KERNELS = {
     "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1), 1),
     "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3), 2),
 }
+# a block a tile, and the blocks of its cluster
+WAVES = {"waves": ((2, 4), 1), "waves of one warp": ((1, 3), 1), "clusters": ((3, 5), 8)}
 # the same for reductions by offsets
 REDUCED = {
     "three blocks": (ReducedPolicy(run=4, warps=2, blocks_per_sm=1, rounds=2), 3),
@@ -39,6 +41,8 @@ def force(monkeypatch, name: str = "three blocks") -> None:
     policy, blocks = KERNELS.get(name, KERNELS["three blocks"])
 
     def choose(problem: Problem) -> Choice:
+        if name in WAVES and not (problem.strided or problem.marked or problem.filled):
+            return wave(problem, *WAVES[name])
         chosen = policy
         if problem.strided:
             chosen = replace(policy, gathers=2)
@@ -52,6 +56,17 @@ def force(monkeypatch, name: str = "three blocks") -> None:
     monkeypatch.setattr(reduced_plan, "choose", lambda *problem: reduced)
     monkeypatch.setattr(reduced_plan, "blocks", lambda *problem: (grid, reduced.rounds))
     monkeypatch.setattr(call, "_plans", {})
+
+
+def wave(problem: Problem, sizes: tuple[int, int], blocks: int) -> Choice:
+    """A block for each tile, of ``sizes`` (warps, run); in clusters of up to ``blocks``, larger tiles for more."""
+    warps, run = sizes
+    while blocks > 1 and warps * run * 32 * blocks < problem.length:
+        run += 1
+    tiles = max(1, -(-problem.length // (warps * run * 32)))
+    cluster = tiles if blocks > 1 else 1
+    policy = WavePolicy(warps, 1, warps, run, 1, 1, alone=tiles == 1, cluster=cluster)
+    return Choice(policy, tiles, tiles, policy.bytes(problem))
 
 
 def force_ranges(monkeypatch, name: str = "three blocks") -> None:

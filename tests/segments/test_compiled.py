@@ -11,7 +11,7 @@ from ..compiled import dry, needed, tell_figures, verify
 from ..states import product
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
-LARGE = 1 << 28
+LENGTHS = 1000, 10_000, 100_000, 300_000, 1 << 20, 1 << 22, 1 << 28
 
 
 def calls(n: int) -> dict:
@@ -70,9 +70,7 @@ def _decoded(n: int) -> None:
 
 
 def test_every_configuration(allocated, capsys):
-    found = [
-        [spec for spec in needed(call) if spec.key[0] != "scan"] for n in (1000, LARGE) for call in calls(n).values()
-    ]
+    found = [[spec for spec in needed(call) if spec.key[0] != "scan"] for n in LENGTHS for call in calls(n).values()]
     assert all(found)
     specs = {spec.key: spec for of_call in found for spec in of_call}
     tell_figures(capsys, [verify(spec, allocated, slack=4096) for spec in specs.values()])

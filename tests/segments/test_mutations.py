@@ -36,6 +36,24 @@ def bench() -> faults.Bench:
 
 
 @functools.cache
+def of_waves(name: str) -> faults.Bench:
+    """Two reductions, and two scans, by blocks that have a tile each."""
+    wide, x = keys_of(902, 9), np.arange(901, dtype=np.int32)
+    keys = wide[1:]
+    heads = heads_of(keys)
+    (sums,), (running,) = reduced(heads, [x]), scanned(heads, [x])
+
+    def right() -> bool:
+        arrays = cs.asarray(wide)[1:], cs.asarray(x)
+        found, count = [cs.reduce_by_key(*arrays) for _ in range(2)], len(sums)
+        same = [np.array_equal(np.asarray(s.keys)[:count], keys[heads]) for s in found]
+        same += [np.array_equal(np.asarray(s.values)[:count], sums) and int(s.count) == count for s in found]
+        return all(same) and all(np.array_equal(cs.scan_by_key(*arrays), running) for _ in range(2))
+
+    return faults.of_tiles(functools.partial(force, name=name), right)
+
+
+@functools.cache
 def of_offsets() -> faults.Bench:
     """Two scans by offsets, which differ: a launch of its own marks where segments begin, and the scan clears the
     marks."""
@@ -81,6 +99,11 @@ def of_search() -> faults.Bench:
 MARKS = ("init count +1", "no wait for the launch before", "no arrive", "no wait at a named barrier", "no store")
 MARKS += ("no look at the barrier", "parity flipped", "named barrier count +32", "named barrier count -32")
 TILES = {name: faults.TILES[name] for name in MARKS}
+# of kernels in which a block has one tile
+WAVE = ("expect_tx +16", "expect_tx -16", "no sync_warp", "no block barrier", "no wait for the launch before")
+WAVE = {name: faults.TILES[name] for name in (*WAVE, "no store", "no look at the barrier")}
+CLUSTER = ("no init fence at all", "no cluster barrier", "cluster to cta scope", "a relaxed wait")
+CLUSTER = WAVE | {name: faults.TABLE[name] for name in CLUSTER}
 # A ticket is asked for too early: tiles still come in order, and only a grid that does not fit would wait forever.
 EARLY = "no look at the barrier #0"
 # Of kernels in which no thread waits for another: bounds and comparisons
@@ -103,6 +126,19 @@ OF_SEARCH = {
 
 def test_no_mutant_of_offsets_survives():
     assert of_offsets().survivors(TILES, [EARLY]) == [EARLY]
+
+
+def test_no_mutant_of_waves_survives():
+    assert of_waves("waves").survivors(WAVE) == []
+
+
+def test_no_mutant_of_clusters_survives():
+    assert of_waves("clusters").survivors(CLUSTER) == []
+
+
+@pytest.mark.parametrize("fault", faults.OF_TILES)
+def test_own_faults_of_waves_are_found(fault):
+    of_waves("waves").check(*faults.OF_TILES[fault])
 
 
 @pytest.mark.parametrize("fault", OF_DECODE)

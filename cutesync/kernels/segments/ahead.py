@@ -28,12 +28,12 @@ Progress = namedtuple("Progress", "carry known")  # in lane 0 the state of the `
 
 
 class LookAhead:
-    """The states before tiles whose numbers rise."""
+    """The states before tiles whose numbers rise; up to ``most`` groups are read together."""
 
-    def __init__(self, states: SegmentStates) -> None:
+    def __init__(self, states: SegmentStates, most: int = TOGETHER_WORDS) -> None:
         self.types, self.combine = states.types, states.combine
-        most = TOGETHER_WORDS if states.spec.strided is None else TOGETHER_GATHERED
-        self.together = max(most // words(states.types), 1)  # groups
+        held = TOGETHER_WORDS if states.spec.strided is None else TOGETHER_GATHERED
+        self.together = max(min(held // words(states.types), most), 1)
 
     def start(self) -> Progress:
         return Progress(zeros(self.types), Int32(0))

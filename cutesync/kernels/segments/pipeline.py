@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -84,7 +85,7 @@ class Shared:
     lanes: tuple
     before: tuple
     areas: tuple
-    more: tuple
+    more: Any
 
 
 class SegmentPipeline(SegmentKernel):
@@ -102,12 +103,7 @@ class SegmentPipeline(SegmentKernel):
         if policy.look_aheads < policy.squads:  # each of them prepares one DONE
             came = f"{policy.look_aheads} warps that look ahead for {policy.squads} squads"
             raise ArgumentValueError(explain("policy", came, "as many at least"))
-        self.roles = Roles(
-            Role("control", Control.LOOK_AHEAD + policy.look_aheads),
-            Role("reduce", policy.reduce_warps),
-            Role("emit", policy.squads * policy.warps),
-            *([Role("gather", policy.gathers)] if spec.strided else []),
-        )
+        self.roles = self.warp_roles(spec)
         super().__init__(spec, self.roles.threads, shared)
         sources = (*spec.heads.sources, *spec.operation.sources)
         self.buffers = tuple(TileBuffer(dtype, self.tile, spec.reverse) for dtype in sources)
@@ -115,12 +111,21 @@ class SegmentPipeline(SegmentKernel):
         self.runs = ChunkRuns(spec, self.states, policy, self.buffers)
         self.room = Room(spec, self.states, self.tile, policy.stages if spec.found else policy.squads)
 
-    def more_shared(self) -> tuple:
-        """What a subclass keeps in shared memory besides."""
-        return ()
+    def warp_roles(self, spec: SegmentsSpec) -> Roles:
+        """The roles of a block's warps."""
+        policy = self.policy
+        return Roles(
+            Role("control", Control.LOOK_AHEAD + policy.look_aheads),
+            Role("reduce", policy.reduce_warps),
+            Role("emit", policy.squads * policy.warps),
+            *([Role("gather", policy.gathers)] if spec.strided else []),
+        )
 
-    @cute.jit
-    def body(self, a: Arguments):
+    def more_shared(self) -> Any:
+        """What a subclass keeps in shared memory besides."""
+
+    def allocate(self) -> Shared:
+        """Take the shared memory. In all threads; one block barrier must follow."""
         stages, types = self.stages, self.states.types
         buffers = tuple(
             replace(
@@ -129,7 +134,7 @@ class SegmentPipeline(SegmentKernel):
             for buffer in self.buffers
         )
         found, runs = self.spec.found, stages * self.warps * (1 if self.spec.found else LANES)
-        shared = Shared(
+        return Shared(
             buffers,
             TileRing.make(stages, consumers=self.warps + 1),
             cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,))),
@@ -144,6 +149,10 @@ class SegmentPipeline(SegmentKernel):
             self.room.allocate(),
             self.more_shared(),
         )
+
+    @cute.jit
+    def body(self, a: Arguments):
+        shared = self.allocate()
         cute.arch.sync_threads()
         self.roles.run(
             control=lambda warp: self.control(shared, a, warp),

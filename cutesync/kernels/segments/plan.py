@@ -42,8 +42,9 @@ def kernel_spec(choice: Choice, spec: SegmentsSpec) -> KernelSpec:
     numbers += spec.strided.layout.parameters if spec.strided else []
     numbers += [*start, *args]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
-    key = ("segments", choice.policy, *spec.key)
-    return KernelSpec(key, (arrays, numbers, *rest), lambda: choice.policy.make(spec, choice.shared))
+    policy = choice.policy
+    key = ("segments", policy, *spec.key)
+    return KernelSpec(key, (arrays, numbers, *rest), lambda: policy.make(spec, choice.shared), policy.cluster)
 
 
 def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
@@ -109,7 +110,8 @@ def _problem(spec: SegmentsSpec) -> Problem:
     operation = spec.operation
     sources = tuple(t.size for t in (*spec.heads.sources, *operation.sources))
     marked, strided = spec.heads.kind == "bits", spec.strided is not None
-    return Problem(spec.length, sources, spec.apart, spec.words, spec.found, marked, strided)
+    more = spec.words, spec.found, marked, strided, spec.fill is not None
+    return Problem(spec.length, sources, spec.apart, *more)
 
 
 def _marking(spec: SegmentsSpec, device: int, where: tuple[int, int]) -> Run:
