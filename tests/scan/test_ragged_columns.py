@@ -145,13 +145,14 @@ def test_where_rows_begin_anywhere():
     assert isinstance(chosen(1, 4096, 4096, 1, 4099).policy, RaggedColumnPolicy)
     assert isinstance(chosen(9, 20, 40_097, 1, packs=False).policy, RaggedColumnPolicy)
     assert isinstance(chosen(1, 20_000, 11_491, 1).policy, RaggedColumnPolicy)
+    assert isinstance(chosen(1, 4096, 4097, 1).policy, RaggedColumnPolicy)
     for other in (
         chosen(1, 96, 40_096, 1),
         chosen(1, 96, 40_097, 4),
         chosen(1, 96, 40_097, 1, apart=False),
         chosen(1, 96, 4097, 1),
         chosen(1, 7, 400_097, 1),
-        chosen(1, 4096, 4097, 1),
+        chosen(1, 1500, 4097, 1),
         chosen(1, 1_000_000, 107, 1),
         chosen(1, 4096, 4097, 1, packs=False),
     ):
