@@ -1,4 +1,4 @@
-"""Rows of few columns that begin anywhere, and results in another order than the elements."""
+"""Rows of few columns that begin anywhere, and results or elements in another order than that of memory."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import cutesync as cs
 from cutesync.kernels.reduce import plan, policy
 from cutesync.runtime import call as calls
 
-from ..cases import data, same
+from ..cases import bicyclic, brackets, data, fold, same
 
 SLOW = [("uint8", 21), ("bool", 20), ("float16", 2), ("uint16", 16)]
 TYPES = [("int8", 5), ("int16", 7), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
@@ -77,3 +77,20 @@ def test_results_in_another_order(name, chosen, on_emulator):
     cs.sum(ours, axis=axis, keepdims=True, out=out[..., 0])
     whole[..., 0] = got
     same(np.asarray(out), whole)
+
+
+def test_elements_that_run_backwards(on_emulator, monkeypatch):
+    """They are read forwards: an operator of the user's has its operands exchanged, unless it begins with ``init``."""
+    found, launch = [], plan.launch
+    monkeypatch.setattr(plan, "launch", lambda choice, of, *more: found.append(of.flipped) or launch(choice, of, *more))
+    monkeypatch.setattr(calls, "_plans", {})
+    for shape, axis in (((1371,), 0), ((7, 600), 1), ((60, 9), 0)):
+        x = brackets(shape)
+        backwards = (slice(None),) * axis + (slice(None, None, -1),)
+        wanted = fold(bicyclic, np.moveaxis(x[backwards], axis, -1))
+        same(np.asarray(cs.reduce(cs.asarray(x)[backwards], bicyclic, axis=axis)), wanted, f"{shape}")
+        first = x.ravel()[3]
+        wanted = bicyclic(np.full_like(wanted, first), wanted)
+        got = cs.reduce(cs.asarray(x)[backwards], bicyclic, axis=axis, init=int(first))
+        same(np.asarray(got), wanted, f"{shape}, init")
+    assert found and all(found)
