@@ -21,8 +21,6 @@ from ..sync.barrier import Barriers
 from ..warp import Maybe, reduce_valid, select, zeros
 from .reduce import get, state_array
 
-MAX_BLOCKS = 8  # of a cluster that any launch may have
-
 
 @dataclass(frozen=True)
 class Peers:

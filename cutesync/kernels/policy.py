@@ -13,6 +13,7 @@ class Policy:
     relative to the family: ".rows:RowScan"."""
 
     kernel: ClassVar[str]
+    cluster = 1  # blocks of a cluster; a field of policies that have several
 
     def __init_subclass__(cls, kernel: str) -> None:
         cls.kernel = kernel

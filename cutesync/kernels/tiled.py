@@ -60,3 +60,20 @@ def take_tiles(
         if cutlass.const_expr(ahead is not None):
             ring.acquire_alone(at)
     return at, Entry(word, number)
+
+
+@cute.jit
+def take_tile(tags: cute.Tensor, counters: cute.Pointer, known, bring: cutlass.Constexpr, lane):
+    """One warp of a block that has one tile, in the first stage: ``bring(cursor, number)`` fills it with the tile of
+    the number that the block is ``known`` to have, or with that of a ticket if it is None; lane 0 then stores the
+    launch's tag in ``tags``. Return the entry."""
+    word, number = Int64(0), Int32(0)
+    if cutlass.const_expr(known is not None):
+        number = known
+    else:
+        if lane == 0:
+            entry = enter(counters)
+            word, number, tags[0] = entry.word, entry.arrived, entry.tag
+        number = Int32(cute.arch.shuffle_sync(number, 0))
+    bring(Cursor(Int32(0), Int32(1)), number)
+    return Entry(word, number)

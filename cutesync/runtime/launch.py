@@ -128,6 +128,9 @@ def bits(value: int | float, kind: str) -> int:
         return int(np.asarray(value, f"f{size}").view(f"u{size}"))
 
 
+_capturing = forks.lock()
+
+
 def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[int], ordinal: int) -> Run:
     """Return one run that performs several launches in order. Each launch comes with its arrays, as indices into one
     list: the call's own arrays, followed by the temporaries.
@@ -153,9 +156,6 @@ def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[
         return launch_all((*addresses, *(array.ptr for array in held)), stream)
 
     return run
-
-
-_capturing = forks.lock()
 
 
 def nothing(addresses: tuple[int, ...], stream: int) -> None:

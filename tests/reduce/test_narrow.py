@@ -28,7 +28,7 @@ def chosen(monkeypatch):
     monkeypatch.setattr(policy, "NARROW_BYTES", 0)
     monkeypatch.setattr(policy, "MIN_ANYWHERE_BYTES", 0)
     for name in ("MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
-        monkeypatch.setattr(plan, name, 0)
+        monkeypatch.setattr(policy, name, 0)
     monkeypatch.setattr(calls, "_plans", {})
     return found
 

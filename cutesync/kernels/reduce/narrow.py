@@ -45,18 +45,18 @@ class NarrowColumnReduce(ContiguousKernel):
         self.ordered = monoid  # of one lane, whose rows ascend
         # Indexes count from the warp's first row, in 32 bits, until the lanes are combined.
         self.relative = policy.in_turn and isinstance(monoid, ArgMonoid)
-        monoid = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
+        monoid = AnyOrder(monoid) if self.relative else monoid
         self.parts = min(MAX_PARTS, policy.warps * LANES // policy.columns)
         self.places = max(policy.warps, self.parts)
+        # as many blocks on a multiprocessor as there are registers for the states of a lane
         words = sum(t.width for t in monoid.types) // 32
-        small = words <= 1  # larger states would not fit a third of the registers
-        own = 1 if policy.columns * words > 40 else 2 if policy.columns * words > 12 else 3
+        held, limits = (policy.columns * words, (12, 40)) if policy.in_turn else (words, (1, 1))
         super().__init__(
             monoid,
             has_init,
             policy.warps * LANES,
             partial_bytes(monoid.types, self.places * policy.columns) + 32,
-            own if policy.in_turn else 3 if small else 1,
+            3 - sum(held > most for most in limits),
         )
 
     @cute.jit
@@ -114,7 +114,7 @@ class NarrowColumnReduce(ContiguousKernel):
                 if at + u < end:
                     loaded = words[(None, u)]
                     if cutlass.const_expr(self.anywhere):
-                        loaded = self.words_from(x + (first + u * step) * self.columns, loaded)
+                        loaded = self.aligned(x + (first + u * step) * self.columns, loaded)
                     row = first + u * step
                     if cutlass.const_expr(self.relative):
                         row = (at - begin + u) * step + lane * self.per_lane
@@ -151,7 +151,7 @@ class NarrowColumnReduce(ContiguousKernel):
             target = cute.make_tensor(words.iterator + v * WORDS, cute.make_layout((WORDS,)))
             cute.autovec_copy(source, target)
 
-    def words_from(self, start, words):
+    def aligned(self, start, words):
         """The words that begin at ``start``, of those of the vectors that hold them."""
         skew = Int32(start.toint() & (VECTOR_BYTES - 1))
         rows = cute.make_rmem_tensor(((self.vectors - 1) * WORDS,), Int32)

@@ -21,15 +21,12 @@ from ..named import Named
 from ..policy import Policy
 from ..states import Argument, States, numbered, parameter_groups
 from .normal import Normal, normal
-from .policy import SHORT_ROW_BYTES, VECTOR_BYTES, Choice, FillPolicy, Problem, choose, strided_is_faster
+from .policy import Choice, FillPolicy, Problem, choose, memory_order_is_faster, strided_is_faster
 from .spec import ReduceSpec, Reduction
 from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
-# Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
-# results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
-MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
 MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 
@@ -144,16 +141,8 @@ def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: View
     extents = form.in_order_of(count).contiguous(count)
     if extents is None or len(outs) > 1:
         return None
-    size, (_, length, inner) = reduction.sources[0].size, extents
-    if outs[0].nbytes * MIN_SHARE_IN_ORDER > views[0].nbytes:
-        return None
-    pairs = inner > 1 and inner * size <= 4  # which strided kernels read element by element
-    if views[0].nbytes < (MIN_PAIRS_IN_ORDER if pairs else MIN_BYTES_IN_ORDER) or inner > MAX_INNER_IN_ORDER:
-        return None
-    if inner == 1 and length * size <= SHORT_ROW_BYTES and length * size % VECTOR_BYTES:
-        return None
     views = (*behind(views[:count], form.starts), *views[count:])
-    if strided_is_faster(problem_of(reduction, extents, views[:count], ())):
+    if not memory_order_is_faster(problem_of(reduction, extents, views[:count], ())):
         return None
     (result,), kept = reduction.results, tuple(axis.extent for axis in form.kept)
     between = View(0, kept, result, views[0].device, True)  # on a 16-byte boundary

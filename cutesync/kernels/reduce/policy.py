@@ -30,6 +30,9 @@ NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes w
 # columns; and bytes of an array for each column (H200, any int8 (524288, 32): as vectors of columns 22.9 us, so 10.3
 # us; max int8 (10, 2319, 44): 3.5 and 9.2 us).
 MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES = 2, 64, 1 << 17
+# Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
+# results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
+MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
 MAX_ODD_ROW_BYTES = 4096  # longer rows hardly feel their misaligned ends
 SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are read element by element
 MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
@@ -194,6 +197,17 @@ def strided_is_faster(problem: Problem) -> bool:
     odd = not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0
     odd = odd and (problem.size <= 2 or not problem.in_turn)
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
+
+
+def memory_order_is_faster(problem: Problem) -> bool:
+    """Return whether it is faster to reduce in the order of memory, and to bring the results into another order, than
+    to have a kernel of strided arrays store them there."""
+    row_bytes, results = problem.length * problem.size, problem.outer * problem.inner
+    pairs = problem.inner > 1 and problem.inner * problem.size <= 4  # which those kernels read element by element
+    least = max(MIN_PAIRS_IN_ORDER if pairs else MIN_BYTES_IN_ORDER, results * problem.out_size * MIN_SHARE_IN_ORDER)
+    odd = problem.inner == 1 and row_bytes <= SHORT_ROW_BYTES and row_bytes % VECTOR_BYTES != 0
+    fits = results * row_bytes >= least and problem.inner <= MAX_INNER_IN_ORDER and not odd
+    return fits and not strided_is_faster(problem)
 
 
 def _segments(problem: Problem) -> Choice:

@@ -64,7 +64,6 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
     stages: int
     look_aheads: int = 4
     gathers: int = 0
-    cluster = 1  # blocks of a cluster
 
     @property
     def chunk(self) -> int:

@@ -22,13 +22,13 @@ from cutlass import Int32, Int64
 
 from ...block.peers import Peers
 from ...block.reduce import load_partial, store_partial
-from ...sync.gather import Entry, enter
+from ...sync.gather import Entry
 from ...sync.lookback import place_of
 from ...sync.overlap import await_launches, let_next_start
-from ...sync.ring import Cursor
 from ...sync.roles import Role, Roles
 from ...warp import LANES, Maybe, broadcast, prepend
 from ..select.where import below
+from ..tiled import take_tile
 from .ahead import LookAhead
 from .base import Arguments
 from .pipeline import SegmentPipeline
@@ -100,19 +100,12 @@ class SegmentWave(SegmentPipeline):
             else:
                 self.store_each(a, work, prefix, lane)
 
-    @cute.jit
-    def take(self, shared: cutlass.Constexpr, a: Arguments, lane):
+    def take(self, shared, a: Arguments, lane) -> Entry:
         """One warp: take a tile's number, and copy the tile. What lies behind the tiles has nothing to copy."""
-        word, number, tag = Int64(0), Int32(0), shared.tag
-        if cutlass.const_expr(self.cluster > 1):
-            number, _, _ = cute.arch.block_idx()
-        elif cutlass.const_expr(not self.alone):
-            if lane == 0:
-                entry = enter(a.counters)
-                word, number, tag[0] = entry.word, entry.arrived, entry.tag
-            number = Int32(cute.arch.shuffle_sync(number, 0))
-        self.bring(shared, a, Cursor(Int32(0), Int32(1)), number, lane)
-        return Entry(word, number)
+        known = cute.arch.block_idx()[0] if self.cluster > 1 else Int32(0) if self.alone else None
+        return take_tile(
+            shared.tag, a.counters, known, lambda at, number: self.bring(shared, a, at, number, lane), lane
+        )
 
     @cute.jit
     def publish_tile(self, shared: cutlass.Constexpr, a: Arguments, number, total: Maybe, entry: Entry, lane):

@@ -58,7 +58,6 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     rows: int
     stages: int
     gather_warps: int = 0
-    cluster = 1  # blocks of a cluster
 
     @property
     def chunk(self) -> int:
@@ -94,7 +93,6 @@ class ColumnCountPolicy(Policy, kernel=".columns:ColumnCounts"):
 
     warps: int
     chunk: int
-    cluster = 1
 
 
 @dataclass(frozen=True)

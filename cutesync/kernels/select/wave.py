@@ -17,16 +17,16 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
-from ...block.peers import MAX_BLOCKS, Peers
+from ...block.peers import Peers
 from ...monoid import choose
-from ...sync.gather import Entry, enter
+from ...sync.gather import Entry
 from ...sync.overlap import await_launches, let_next_start
-from ...sync.ring import Cursor
 from ...sync.roles import Role, Roles
 from ...warp import LANES
+from ..tiled import take_tile
 from .base import Arguments
 from .pipeline import PipelineSelect
-from .policy import WavePolicy
+from .policy import MAX_CLUSTER, WavePolicy
 from .shared import Shared
 from .spec import Selection
 from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, join_lanes
@@ -39,7 +39,7 @@ class WaveSelect(PipelineSelect):
     is one tile."""
 
     hands_over = waits = False
-    more_bytes = 4 * MAX_BLOCKS + 24  # of the peers' tallies, and their barrier
+    more_bytes = 4 * MAX_CLUSTER + 24  # of the peers' tallies, and their barrier
 
     def __init__(self, selection: Selection, policy: WavePolicy) -> None:
         super().__init__(selection, policy)
@@ -90,19 +90,12 @@ class WaveSelect(PipelineSelect):
         if exists:
             self.store_tile(shared, a, at, warp, lane)
 
-    @cute.jit
-    def take(self, shared: cutlass.Constexpr, a: Arguments, lane):
+    def take(self, shared: Shared, a: Arguments, lane) -> Entry:
         """One warp: take a tile's number, and copy the tile. What lies behind the tiles has nothing to copy."""
-        word, number, tags = Int64(0), Int32(0), shared.tags
-        if cutlass.const_expr(self.cluster > 1):
-            number, _, _ = cute.arch.block_idx()
-        elif cutlass.const_expr(not self.alone):
-            if lane == 0:
-                entry = enter(a.counters)
-                word, number, tags[0] = entry.word, entry.arrived, entry.tag
-            number = Int32(cute.arch.shuffle_sync(number, 0))
-        self.bring(shared, a, Cursor(Int32(0), Int32(1)), number, lane)
-        return Entry(word, number)
+        known = cute.arch.block_idx()[0] if self.cluster > 1 else Int32(0) if self.alone else None
+        return take_tile(
+            shared.tags, a.counters, known, lambda at, number: self.bring(shared, a, at, number, lane), lane
+        )
 
     @cute.jit
     def add_up(self, shared: cutlass.Constexpr, peers: cutlass.Constexpr, a: Arguments, tile, lane):
