@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan
-from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
+from cutesync import emulator
+from cutesync.kernels.reduce import plan, policy
+from cutesync.kernels.reduce.policy import Choice, NarrowPolicy, SegmentPolicy
 from cutesync.runtime import call, device
 
-from ..faults import RESULT, Bench, every, first, only, op
+from ..faults import RESULT, TABLE, Bench, every, first, only, op
 
 pytestmark = pytest.mark.slow
 
@@ -90,3 +91,55 @@ FAULTS = {
 def test_every_planted_fault_is_found(fault):
     name, edit, kinds = FAULTS[fault]
     bench(name).check(edit, kinds)
+
+
+@functools.cache
+def bench_of_rows() -> Bench:
+    """Two sums of rows of five columns that begin on any byte; several blocks share them."""
+    x = np.random.default_rng(8).integers(-9, 9, (2003, 5), np.int8)
+    memory = np.concatenate([np.zeros(1, np.int8), x.ravel()])
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=9, seed=3):
+            narrow = NarrowPolicy(5, 60, 2, 2, split=True, anywhere=True, in_turn=True)
+            patch.setattr(plan, "choose", lambda problem: Choice(narrow, 3, 1, 3))
+            patch.setattr(plan, "strided_is_faster", lambda problem: False)
+            patch.setattr(call, "_plans", {})
+            array = cs.asarray(memory)[1:].reshape(x.shape)
+            return np.array_equal([np.asarray(cs.sum(array, axis=0)) for _ in range(2)][-1], x.sum(0))
+
+    return Bench(right)
+
+
+OF_ROWS = {
+    "no barrier between the warps and their combination": (first(BARRIER, after=r"st\.shared"), UNORDERED),
+    "a state published by a plain store": (every(PUBLISHED, "st.global.b64"), {"race"}),
+    "a state collected by a plain load": (every(READ, "ld.global.b64"), {"race"}),
+    "words shifted the wrong way": (every(r"shf\.r\.wrap\.b32", "shf.l.wrap.b32"), {RESULT}),
+    "lanes that look the wrong way": (every(r"shfl\.sync\.bfly\.b32", "shfl.sync.up.b32"), {RESULT}),
+}
+
+
+@pytest.mark.parametrize("fault", OF_ROWS)
+def test_faults_of_rows_that_begin_anywhere_are_found(fault):
+    bench_of_rows().check(*OF_ROWS[fault])
+
+
+@functools.cache
+def bench_of_two_launches() -> Bench:
+    """Sums whose order is not that of memory: one launch reduces, the next brings them to their places."""
+    x = np.arange(6000, dtype=np.int32).reshape(3000, 2)
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
+            for name in ("NARROW_BYTES", "MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
+                patch.setattr(policy, name, 0)
+            patch.setattr(call, "_plans", {})
+            with cs.emulate(), emulator.emulate(schedules=3, seed=3, resident=2):
+                return np.array_equal(np.asarray(cs.max(cs.asarray(x)[:, ::-1], axis=0)), x[:, ::-1].max(0))
+
+    return Bench(right)
+
+
+def test_a_launch_that_does_not_wait_for_the_one_before_is_found():
+    bench_of_two_launches().check(*TABLE["no wait for the launch before"])
