@@ -119,27 +119,29 @@ def _usual(policy: PipelinePolicy) -> PipelinePolicy:
     return policy
 
 
-def _twice(policy: PipelinePolicy) -> PipelinePolicy:
+def _two_squads(policy: PipelinePolicy) -> PipelinePolicy:
     """Return the policy with tiles of four chunks, which eight warps reduce."""
     return replace(policy, reduce_warps=8, squads=2, warps=4, stages=STAGES, look_aheads=2)
 
 
-def _narrow(policy: PipelinePolicy) -> PipelinePolicy:
-    return replace(_twice(policy), reduce_warps=4)
+def _fewer_reducers(policy: PipelinePolicy) -> PipelinePolicy:
+    """Return the same with four warps that reduce."""
+    return replace(_two_squads(policy), reduce_warps=4)
 
 
-def _narrowest(policy: PipelinePolicy) -> PipelinePolicy:
-    return replace(_narrow(policy), squads=1, look_aheads=1)
+def _one_squad(policy: PipelinePolicy) -> PipelinePolicy:
+    """Return that with one squad and one warp that looks ahead."""
+    return replace(_fewer_reducers(policy), squads=1, look_aheads=1)
 
 
 def _gathered(policy: PipelinePolicy) -> PipelinePolicy:
     """Return the policy for strided arrays. Not measured on a GPU."""
-    policy = _narrow(policy) if policy.reduce_warps > 4 else policy
+    policy = _fewer_reducers(policy) if policy.reduce_warps > 4 else policy
     return replace(policy, look_aheads=policy.squads, gathers=4 * policy.squads)
 
 
 # By the words of a state: larger ones need the registers of a block of fewer warps.
-WARPS = ((4, _usual), (8, _narrow), (1 << 10, _narrowest))
+WARPS = ((4, _usual), (8, _fewer_reducers), (1 << 10, _one_squad))
 MAX_BYTES = 32  # of a position in shared memory, in tiles of eight chunks
 
 # Short arrays have a block a tile. One block, or one cluster of blocks, has up to so many positions, in chunks of runs
@@ -183,7 +185,7 @@ def sized(problem: Problem, run: int, long: bool) -> PipelinePolicy:
     kind = MarkedPolicy if problem.marked else PipelinePolicy
     few = next(warps for words, warps in WARPS if problem.words <= words)
     if few is _usual and not (long and sum(problem.sources) + sum(problem.apart) <= MAX_BYTES):
-        few = _twice
+        few = _two_squads
     policy = few(kind(reduce_warps=CHUNKS, squads=1, warps=CHUNKS, run=run, stages=STAGES // 2, look_aheads=1))
     policy = _gathered(policy) if problem.strided else policy
     while policy.bytes(problem) > SHARED_BYTES and policy.stages > MIN_STAGES:
