@@ -112,6 +112,7 @@ def test_every_planted_fault_is_found(fault):
 
 STRIDED = {
     "columns": ("flag_heads_and_tails", "int32", lambda x: x((9, 70)), {"axis": 0}),
+    "few columns": ("flag_heads_and_tails", "int32", lambda x: x((9, 70)), {"axis": 0}),
     "bits of columns": ("flag_heads", "int8", lambda x: x((70, 36)), {"axis": 0, "dtype": "bits"}),
     "stored down": ("flag_heads", "int8", lambda x: x((36, 40)).T, {"axis": 1}),
     "transposed": ("flag_heads_and_tails", "int16", lambda x: x((66, 40)).T, {"axis": 1}),
@@ -128,9 +129,11 @@ STRIDED = {
 def strided_is_right(name: str, schedules: int) -> bool:
     call, dtype, view, options = STRIDED[name]
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=5) as ran:
-        if name.startswith("transposed"):  # in shared memory, as large arrays are
+        if name != "few columns":  # tiles as large arrays have
+            patch.setattr(strided_policy, "FEWEST_THREADS", 0)
+        if name.startswith("transposed"):  # in shared memory
             patch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
-            patch.setattr(calls, "_plans", {})
+        patch.setattr(calls, "_plans", {})
         x = view(lambda shape: cs.asarray(keys(shape, dtype)))
         found = getattr(cs, call)(x, **options)
     assert ran.launches == schedules
@@ -157,6 +160,11 @@ STRIDED_FAULTS = {
     "the row behind a tile, one too near": (
         "columns",
         each(r"(min\.s64 [^;]*, )3;", r"\g<1>2;"),
+        {RESULT},
+    ),
+    "the row behind a thread's only one is its own": (
+        "few columns",
+        each(r"(min\.s64 [^;]*, )1;", r"\g<1>0;"),
         {RESULT},
     ),
     "no barrier between the tiles of threads and that of a block": (

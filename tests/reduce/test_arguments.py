@@ -7,7 +7,8 @@ import pytest
 import cutesync as cs
 from cutesync import dtypes
 from cutesync.errors import ArgumentValueError, DeviceError, OperatorError
-from cutesync.runtime import device
+from cutesync.kernels.reduce import plan
+from cutesync.runtime import call, device
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 
@@ -101,13 +102,17 @@ def test_somebody_elses_host_memory_on_the_emulator(launches):
         cs.reduce(Capsule(X))
 
 
-def test_axes_that_are_not_neighbours_need_two_launches_where_the_order_counts(launches):
+def test_axes_that_are_not_neighbours_need_two_launches_where_the_order_counts(launches, monkeypatch):
+    """And where the array is not small."""
     x = cs.empty((4, 5, 6, 7), "int32")
-    for axis, count in (((0, 1), 1), ((1, 2), 1), (None, 1), ((0, 3), 2), ((0, 2), 2)):
-        for op, wanted in (("add", 1), (lambda a, b: a + b, count)):
-            launches.clear()
-            cs.reduce(x, op, axis=axis)
-            assert len(launches) == wanted, axis
+    for least, twice in ((0, 2), (plan.MIN_BYTES_OF_PASSES, 1)):
+        monkeypatch.setattr(plan, "MIN_BYTES_OF_PASSES", least)
+        monkeypatch.setattr(call, "_plans", {})
+        for axis, count in (((0, 1), 1), ((1, 2), 1), (None, 1), ((0, 3), twice), ((0, 2), twice)):
+            for op, wanted in (("add", 1), (lambda a, b: a + b, count)):
+                launches.clear()
+                cs.reduce(x, op, axis=axis)
+                assert len(launches) == wanted, axis
 
 
 class TestTracedCallables:

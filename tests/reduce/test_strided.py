@@ -300,15 +300,19 @@ PACKED = {"any": "uint8", "all": "int16", "max": "int8", "min": "uint16", "sum":
     "name", ["max", *(pytest.param(name, marks=pytest.mark.slow) for name in ("any", "all", "min", "sum"))]
 )
 def test_few_rows_of_small_elements(name, monkeypatch):
-    """Columns of words are combined whole, less than a thread has in flight, too, of any pitch."""
+    """Columns of words, or of vectors of words, are combined whole, less than a thread has in flight, too, of any
+    pitch."""
     monkeypatch.setattr(strided_policy, "MIN_WORDS_BYTES", 0)
-    monkeypatch.setattr(calls, "_plans", {})
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
-    for shape, axis in (((2, 128), 0), ((3, 301), 0), ((7, 300), 0), ((9, 303), 0), ((2, 26, 137), 1)):
-        x = data(shape, PACKED[name])
-        same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=axis)), getattr(np, name)(x, axis=axis), f"{shape}")
-    assert {choice.policy.load for choice in chosen} == {"vector", "words"}
+    for units in (1 << 20, 0):
+        monkeypatch.setattr(strided_policy, "MIN_WIDE_UNITS", units)
+        monkeypatch.setattr(calls, "_plans", {})
+        for shape, axis in (((2, 128), 0), ((3, 301), 0), ((7, 300), 0), ((9, 303), 0), ((2, 34, 137), 1)):
+            x = data(shape, PACKED[name])
+            same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=axis)), getattr(np, name)(x, axis=axis), f"{shape}")
+    loads = {(choice.policy.load, choice.policy.bytes) for choice in chosen}
+    assert {("words", 4), *([("words", 16)] if name != "sum" else [])} < loads
 
 
 @pytest.mark.parametrize("name", ["argmax", pytest.param("sum", marks=pytest.mark.slow)])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.runtime import device
+from cutesync.kernels.reduce import strided_policy
+from cutesync.runtime import call as calls, device
 
 from ..cases import bicyclic, brackets, data, fold
 from ..faults import RESULT, Bench, every, first, op
@@ -98,3 +99,18 @@ def test_every_fault_planted_in_kernels_that_keep_the_order_is_found(fault):
 def test_every_planted_fault_is_found(fault):
     name, edit, kinds = FAULTS[fault]
     bench(name).check(edit, kinds)
+
+
+def wide_words(policies) -> bool:
+    """Whether columns that begin anywhere, in vectors, are reduced right."""
+    for name, value in (("MIN_WORDS_BYTES", 0), ("MIN_WIDE_UNITS", 0)):
+        policies.setattr(strided_policy, name, value)
+    policies.setattr(calls, "_plans", {})
+    x = data((3, 301), "int8")
+    with device.forced("emulator"):
+        return np.array_equal(np.asarray(cs.max(cs.asarray(x), axis=0)), x.max(0))
+
+
+def test_columns_that_begin_anywhere_are_wrong_if_their_words_are_shifted_the_other_way():
+    with pytest.MonkeyPatch.context() as policies:
+        Bench(lambda: wide_words(policies)).check(every(r"shf\.r\.wrap", "shf.l.wrap"), {RESULT})

@@ -37,9 +37,12 @@ TILE_BYTES = 64  # of input that a thread has in flight
 MAX_ROWS = 8
 DOWN_BYTES = 32  # of results that a thread stores along the rows: what memory takes at once
 MIN_DOWN_ROWS = 4
+MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
+MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an array that is not large
 DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by words
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
+FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128  # up to so many threads have one row each, in smaller blocks
 WARPS = 4  # of a block that flags runs of rows
 LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
@@ -65,6 +68,8 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
         return rows
     if flat is None:
         return choose_ballots(form, facts) or tiles
+    if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
+        return tiles
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
     distance, pace = flat.axes[0].extent, _pace(flat.axes[0])
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
@@ -169,18 +174,22 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector = min(vector, WORD_BYTES // min(facts.result, WORD_BYTES))
     elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
         vector = min(vector, 4)
+    far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
+    single = inner.steps[0] and piece * facts.size < WORD_BYTES  # elements are loaded one by one
+    if single and not far and (facts.size > 1 or slices < LONG_SLICE * vector):
+        vector = min(vector, MAX_SINGLE)
     if total <= ONE_VECTOR_THREADS and min(piece, near) * facts.size < 4:  # a short way counts, not the bytes of a load
         vector = 1
     elif total <= ONE_VECTOR_THREADS * vector:
-        vector = min(vector, narrow)
+        vector = min(vector, narrow, MAX_SINGLE)
+        few = 4 if facts.size == 1 else 1.5
         pieces = narrow > 4 or min(piece, near) * facts.size < VECTOR_BYTES
-        while pieces and vector * facts.size > WORD_BYTES and total <= ONE_VECTOR_THREADS * vector and vector > 1:
+        while pieces and 1 < vector > WORD_BYTES // facts.size and total <= ONE_VECTOR_THREADS * few:
             vector //= 2  # (H200, fewer than 2**17 elements: vectors of 8 and 16 1.6 to 2.7 us, of 1 and 4 1.0 to 1.4)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
     by_words = by_words and vector % 4 == 0
     digits = 1 + max(1, len(others))
-    far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
     policy = FlatPolicy(
         digits,
         vector,
@@ -248,7 +257,8 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         math.prod(counts) > MAX_NARROW,
         loads,
         form.flagged.steps[0] == 0,
-        piece=piece,
+        FEW_IN_BLOCK if tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS else THREADS,
+        piece,
     )
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
@@ -370,7 +380,9 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
         rows = min(max(1, DOWN_BYTES // facts.result), down // columns)
     while rows > 1 and rows // 2 >= extent:
         rows //= 2
+    if rows < extent <= rows + rows // 2 and rows < MAX_ROWS and not down:
+        rows *= 2  # not a second tile of few rows
     threads = math.prod(axis.extent for axis in axes) // columns
     while rows > (MIN_DOWN_ROWS if down else 2) and threads // rows < FEW_THREADS:
         rows //= 2
-    return rows
+    return 1 if threads <= FEWEST_THREADS and not down else rows

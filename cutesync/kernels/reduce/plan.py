@@ -27,6 +27,7 @@ from .strided_plan import behind, form_of, of_nothing, order_of, shifted, stride
 
 _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
+MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one launch is faster than two
 MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 
@@ -85,7 +86,8 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         return _zeros(spec, views, outs, stream), None
     passes, form, original = spec.passes(), None, (views, outs)
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
-    if not contiguous or (apart and (order_of(reduction)[1] or getattr(reduction, "takes_index", False))):
+    once = order_of(reduction)[1] or getattr(reduction, "takes_index", False) or views[0].nbytes < MIN_BYTES_OF_PASSES
+    if not contiguous or (apart and once):
         spec, form = _forwards(spec, form_of(spec, views[:count], outs))
         reduction, extents = spec.reduction, form.contiguous(count)
         if extents is None:

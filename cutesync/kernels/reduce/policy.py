@@ -38,6 +38,7 @@ SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are re
 MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
+MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of a row, else eight
 LANE_BYTES = 64  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
 
@@ -189,7 +190,10 @@ def strided_is_faster(problem: Problem) -> bool:
         runs = short and SHORT_ROW_BYTES < row_bytes < MIN_WARP_ROW_BYTES
         if problem.aligned and problem.in_turn and not problem.several and not odd:
             return runs
-        return odd and (runs or total <= SMALL_ROWS_BYTES or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
+        ragged = odd or (not problem.aligned and problem.length > 1 and row_bytes <= SHORT_ROW_BYTES)
+        if ragged and total <= SMALL_ROWS_BYTES:
+            return True
+        return odd and (runs or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
     if (_is_narrow(problem) and row_bytes >= NARROW_BYTES) or _is_narrow_anywhere(problem):
         return False
     if problem.several:
@@ -240,7 +244,9 @@ def _whole(problem: Problem, unroll: int) -> bool:
 def _short_rows(problem: Problem) -> Choice:
     row_bytes = problem.length * problem.size
     vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0 and problem.inputs == 1
-    group = min(power_of_two(row_bytes // VECTOR_BYTES if vectors else ceil_div(problem.length, 8)), 32)
+    small = problem.size <= 2 and not vectors and problem.outer * row_bytes >= MIN_SMALL_ROWS_BYTES
+    each = VECTOR_BYTES // problem.size if vectors else 16 if small else 8  # elements of a lane
+    group = min(power_of_two(ceil_div(problem.length, each)), 16 if small else 32)
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
     many = whole <= 2 * VECTOR_BYTES or problem.outer * row_bytes >= MIN_WHOLE_ROWS_BYTES or not vectors

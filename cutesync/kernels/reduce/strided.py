@@ -6,13 +6,13 @@ Groups take positions in turn if the operator commutes, else each takes a contig
 from __future__ import annotations
 
 import cutlass
-from cutlass import Boolean, Int32, Int64, cute
+from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...block.split import share
 from ...monoid import ArgMonoid, tree
 from ...warp import Maybe
 from ..coordinates import element, moved
-from ..words import funnel_shift
+from ..words import VECTOR_BYTES, four_words, funnel_shift, shifted
 from .packed import columns, kind_of
 from .strided_base import Arguments, Member, StridedKernel
 
@@ -131,7 +131,10 @@ class StridedReduce(StridedKernel):
     def load(self, pointers, words, u: int, valid) -> None:
         """Load what a thread has of one position: a vector as words, or one element of each input."""
         if self.policy.load == "words":
-            words[0][0, u] = two_words(pointers[0], valid * self.monoid.source.size)
+            read = words_from if self.policy.bytes == VECTOR_BYTES else word_from
+            found = read(pointers[0], valid * self.monoid.source.size)
+            for i, word in enumerate(found):
+                words[0][i, u] = word
             return
         for pointer, target in zip(pointers, words):
             count = 1
@@ -174,13 +177,27 @@ class StridedReduce(StridedKernel):
         return tuple(self.monoid.lift(*(row[c] for row in rows), index) for c in range(self.width))
 
 
-def two_words(pointer, count):
-    """The 32 bits that begin at a pointer, of which ``count`` bytes are read: the words that hold them are."""
-    address = pointer.toint()
-    low = address & -4
-    high = cutlass.min(low + 4, (address + (count - 1)) & -4)
+def word_from(pointer, count) -> list:
+    """The word that begins at a pointer, of which ``count`` bytes are read: the words that hold them are."""
+    low, high = both_ends(pointer.toint(), count, 4)
     words = [
         cute.make_tensor(cute.make_ptr(Int32, at, cute.AddressSpace.gmem, assumed_align=4), cute.make_layout((1,)))[0]
         for at in (low, high)
     ]
-    return funnel_shift(words[0], words[1], Int32(address & 3) * 8)
+    return [funnel_shift(words[0], words[1], Int32(pointer.toint() & 3) * 8)]
+
+
+def words_from(pointer, count) -> list:
+    """The four words that begin at a pointer, of which ``count`` bytes are read: the vectors that hold them are."""
+    words = []
+    for at in both_ends(pointer.toint(), count, VECTOR_BYTES):
+        held = cute.make_rmem_tensor((4,), Int32)
+        cute.autovec_copy(four_words(at, cute.AddressSpace.gmem), held)
+        words += [Uint32(held[i]) for i in range(4)]
+    return [Int32(word) for word in shifted(words, Int32(pointer.toint() & (VECTOR_BYTES - 1)))]
+
+
+def both_ends(address, count, unit: int) -> tuple:
+    """The units of memory that hold the first of ``count`` bytes, and the last of those that fit two units."""
+    low = address & -unit
+    return low, cutlass.min(low + unit, (address + (count - 1)) & -unit)

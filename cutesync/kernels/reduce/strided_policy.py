@@ -25,6 +25,9 @@ MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbour
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
+# Columns that begin anywhere are read as vectors if there are many of these, and they are stored as such, or have
+# many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by vectors).
+MIN_WIDE_UNITS, MIN_WIDE_LENGTH = SMS * THREADS, 32
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 MIN_BLOCKED_BYTES = 1 << 22  # of results: those of less stay in the L2 cache until their sectors are whole
 BLOCK_RESULTS, MIN_BLOCK_RESULTS = 1024, 64  # neighbours in the input of a block of results
@@ -112,8 +115,9 @@ def _copies(problem: StridedProblem, place: int) -> tuple[int, int] | None:
     if any(abs(step) == 1 for step in steps) and not neighbours:
         return None
     factors = {n for k in range(1, MAX_FACTOR) for n in (k, axis.extent // k) if n and axis.extent % n == 0}
-    threads = results * max(1, min(problem.form.length // 8, THREADS))  # each has eight positions at least
-    counts = [n for n in factors if threads // n >= COPYING_THREADS]
+    threads = results * max(1, problem.form.length // 8)  # each has eight positions at least
+    least = COPYING_THREADS if problem.form.length < 8 * THREADS else COPYING_THREADS // 2  # which blocks share
+    counts = [n for n in factors if threads // n >= least]
     fill = 1
     if neighbours:
         size = max(output.size for output in problem.outputs)
@@ -162,8 +166,8 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     elif columns:
         groups = _groups(units, length, load_bytes)
     else:
-        groups = 1 if load == "row" else _along_reduced(length)
-    unroll = _unroll(problem.words * width, load, length)
+        groups = 1 if load == "row" else _along_reduced(units, length)
+    unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     blocks = _blocks(units * width * length * problem.size, unroll * load_bytes)
     splits = _splits(problem, tiles, units * width, length // (groups * unroll * (1 + thin)), blocks)
@@ -269,11 +273,14 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
             whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
             if whole and problem.begin % wide == 0:
                 return "vector", wide
-    apart = all(axis.steps[0] * size >= 4 for axis in others)  # only the words of the last row reach beyond the array
+    least = min((axis.steps[0] * size for axis in others), default=VECTOR_BYTES)
     large = form.results * form.length * size >= MIN_WORDS_BYTES
-    if size <= 2 and apart and last.extent >= 16 and large:
-        return "words", 4
-    return "element", size
+    if size > 2 or last.extent < 16 or not large or least < 4:  # words of other rows than the last would reach beyond
+        return "element", size
+    width = VECTOR_BYTES // size
+    whole = form.length >= MIN_WIDE_LENGTH or _store(problem, width) != "element"
+    wide = whole and width <= most and form.results >= MIN_WIDE_UNITS * width and least >= VECTOR_BYTES
+    return "words", VECTOR_BYTES if wide else 4
 
 
 def _is_small(problem: StridedProblem, load_bytes: int) -> bool:
@@ -301,11 +308,11 @@ def _store(problem: StridedProblem, width: int) -> str:
     return "element"
 
 
-def _unroll(words: int, load: str, length: int) -> int:
+def _unroll(words: int, load: str, load_bytes: int, length: int) -> int:
     """Return how many positions a thread, which has states of so many words, has in flight: of fewer than 8 words 4, as
     those at the end are read one by one (H200, sum float16 (4, 28536675) along axis 0: with 8 in flight 184 us, with 4
-    118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us)."""
-    return 4 if words > 16 or (load == "words" and 4 <= length < 8) else 8
+    118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too."""
+    return 4 if words > 16 or (load == "words" and (4 <= length < 8 or load_bytes > 4)) else 8
 
 
 def _blocks(total: int, flight: int) -> int:
@@ -330,9 +337,11 @@ def _along_rows(units: int, length: int, load_bytes: int) -> int:
     return next((g for g in counts if g * load_bytes >= LINE_BYTES and g * units >= FULL_UNITS // 4), counts[-1])
 
 
-def _along_reduced(length: int) -> int:
-    """Return the groups of a block whose threads are neighbours on positions."""
-    return next(groups for groups in (256, 32, 8, 1) if 4 * groups <= length or groups == 1)
+def _along_reduced(units: int, length: int) -> int:
+    """Return the groups of a block whose threads are neighbours on positions: each thread has four of them, or two
+    where there are few threads (H200, sum int16 (36, 2, 126, 17) along axis 3: 1.7 us instead of 2.4)."""
+    few = {groups: groups * units <= (FULL_UNITS if groups <= 8 else FULL_UNITS // 8) for groups in (256, 32, 8)}
+    return next((groups for groups in few if (2 if few[groups] else 4) * groups <= length), 1)
 
 
 def _splits(problem: StridedProblem, tiles: int, results: int, most: int, blocks: int) -> int:
