@@ -176,7 +176,8 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector = min(vector, 4)
     far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
     single = inner.steps[0] and piece * facts.size < WORD_BYTES  # elements are loaded one by one
-    if single and not far and (facts.size > 1 or slices < LONG_SLICE * vector):
+    crossing = slices % vector != 0 and slices < LONG_SLICE * vector  # many vectors have elements of two slices
+    if single and not far and (facts.size > 1 or crossing or slices <= LONG_SLICE):
         vector = min(vector, MAX_SINGLE)
     if total <= ONE_VECTOR_THREADS and min(piece, near) * facts.size < 4:  # a short way counts, not the bytes of a load
         vector = 1

@@ -38,7 +38,7 @@ SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are re
 MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
-MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of a row, else eight
+MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
 LANE_BYTES = 64  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
 
@@ -244,7 +244,8 @@ def _whole(problem: Problem, unroll: int) -> bool:
 def _short_rows(problem: Problem) -> Choice:
     row_bytes = problem.length * problem.size
     vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0 and problem.inputs == 1
-    small = problem.size <= 2 and not vectors and problem.outer * row_bytes >= MIN_SMALL_ROWS_BYTES
+    odd = problem.size <= 2 and row_bytes % VECTOR_BYTES != 0
+    small = odd and problem.outer * row_bytes >= MIN_SMALL_ROWS_BYTES
     each = VECTOR_BYTES // problem.size if vectors else 16 if small else 8  # elements of a lane
     group = min(power_of_two(ceil_div(problem.length, each)), 16 if small else 32)
     unroll, warps = 4, 8
