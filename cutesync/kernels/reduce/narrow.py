@@ -40,6 +40,9 @@ class NarrowColumnReduce(ContiguousKernel):
         self.per_lane = policy.lane_bytes // (policy.columns * monoid.source.size)
         self.lane_bytes, self.anywhere, self.in_turn = policy.lane_bytes, policy.anywhere, policy.in_turn
         self.vectors = ceil_div(policy.lane_bytes, VECTOR_BYTES) + policy.anywhere  # that a lane loads
+        # Rows that are not part of a step, as a vector with the last bytes of the array would reach beyond it.
+        row_bytes = policy.columns * monoid.source.size
+        self.kept_rows = ceil_div(VECTOR_BYTES - 1, row_bytes) if policy.anywhere else 0
         # of a power of two of columns a lane holds one, not all of them
         self.spread = policy.columns & (policy.columns - 1) == 0 and not policy.in_turn
         self.ordered = monoid  # of one lane, whose rows ascend
@@ -99,7 +102,8 @@ class NarrowColumnReduce(ContiguousKernel):
         """The columns' aggregates over this warp's run of rows (``Maybe``): whole steps are dealt to all warps, the
         last warp also gets the ragged end."""
         step = LANES * self.per_lane
-        begin, end = share(Int32(length // step), part, parts)
+        steps = cutlass.max(length - self.kept_rows, 0) // step
+        begin, end = share(Int32(steps), part, parts)
         count = 1 if self.spread else self.columns
         none = self.ordered.nothing() if self.relative else zeros(self.monoid.types)
         partial = Maybe(tuple(none for _ in range(count)), Boolean(False))
@@ -126,7 +130,7 @@ class NarrowColumnReduce(ContiguousKernel):
                 states = tuple(self.ordered.place(state, Int64(begin) * step) for state in states)
             partial = Maybe(tuple(reduce_states(state, self.monoid.combine, lane) for state in states), partial.valid)
         if part == parts - 1:
-            done = (length // step) * step
+            done = steps * step
             if done < length:
                 partial = partial.append(self.fold_end(x, done, Int32(length - done), lane), self.merge)
         return partial
@@ -174,7 +178,7 @@ class NarrowColumnReduce(ContiguousKernel):
 
     @cute.jit
     def fold_end(self, x, done, left, lane):
-        """Reduce the last ``left`` rows, fewer than a step: a lane takes up to ``each`` of them, element by element."""
+        """Reduce the last ``left`` rows, some more than a step at most: a lane takes up to ``each`` of them, element by element."""
         each = (left + LANES - 1) // LANES
         first = lane * each
         stop = cutlass.min(first + each, left)
