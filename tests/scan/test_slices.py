@@ -92,6 +92,10 @@ VIEWS = {
     "backward columns": ((7, 43, 5), np.s_[:, ::-1], 1, True),
     "backward rows": ((30, 33), np.s_[:, ::-1], 1, True),
     "backward rows of groups": ((3, 10, 39), np.s_[:, 3:, ::-1], 2, True),
+    "rows with gaps": ((31, 43), np.s_[:, 4:37], 1, False),
+    "rows with gaps in shared memory": ((30, 77), np.s_[:, 3:67], 1, False),
+    "backward rows with gaps, in groups": ((3, 12, 43), np.s_[:, 1:, 33::-1], 2, True),
+    "rows in the opposite order": ((31, 35), np.s_[::-1], 1, False),
 }
 
 
