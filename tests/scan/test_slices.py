@@ -106,6 +106,8 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
     monkeypatch.setattr(slice_policy, "MIN_RUN_BYTES", 1)
     monkeypatch.setattr(slice_policy, "MIN_STRIDED_BYTES", 1)
     monkeypatch.setattr(slice_policy, "SMS", 2)
+    if "gaps" in name and dtype == "float32":
+        pytest.skip("rows of words with gaps between them are not slices")
     shape, index, axis, mirrored = VIEWS[name]
     x = data(shape, dtype)
     for how in ({}, {"reverse": True, "exclusive": True}, {"init": 3}):
