@@ -11,7 +11,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError
-from cutesync.kernels.scan import narrow_policy, policy, problem
+from cutesync.kernels.scan import narrow_policy, policy, problem, row_policy
 from cutesync.runtime import call
 from cutesync.runtime.kernel import collect
 
@@ -84,7 +84,7 @@ def test_scans_agree(name, kind, place, monkeypatch):
 def test_scans_of_arrays_that_begin_anywhere(name, starts, place, monkeypatch):
     """Where the arrays begin on different parts of a vector, the kernels read them element by element."""
     length = {"rows": 500, "wave": 1500, "pipeline": 2500}[name]
-    monkeypatch.setattr(policy, "MAX_WARPS_PER_ROW", 16 if name == "rows" else 0)
+    monkeypatch.setattr(row_policy, "MAX_WARPS_PER_ROW", 16 if name == "rows" else 0)
     monkeypatch.setattr(policy, "PIPELINE_BYTES", 0 if name == "pipeline" else 1 << 30)
     monkeypatch.setattr(problem, "MAX_CHUNK_WORDS", 24)
     case = CASES["segments"]
@@ -99,7 +99,7 @@ def test_scans_of_arrays_that_begin_anywhere(name, starts, place, monkeypatch):
 def test_runs_of_arrays_and_results_that_begin_alike(start, place, monkeypatch):
     """The elements before and behind whole vectors are stored one by one; what lies beside the results stays."""
     monkeypatch.setattr(policy, "PIPELINE_BYTES", 0)
-    monkeypatch.setattr(policy, "MAX_WARPS_PER_ROW", 0)
+    monkeypatch.setattr(row_policy, "MAX_WARPS_PER_ROW", 0)
     monkeypatch.setattr(policy, "RUN_VECTORS", 3)
     chosen: list = []
     force(monkeypatch, lambda p: chosen.append(policy.choose(p)) or chosen[-1])

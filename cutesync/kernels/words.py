@@ -38,6 +38,18 @@ def shifted(words: list, skew) -> list:
     return [funnel_shift(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])]
 
 
+def earlier(words: list, skew, size: int) -> list:
+    """The second of two vectors that lie side by side, of 1, 2 or 4 words each, as it begins ``skew`` bytes earlier: a
+    multiple of ``size``, and less than a vector has."""
+    count = len(words) // 2
+    for hop in (2, 1):
+        if hop < count and size <= 4 * hop:
+            moved = (skew & (4 * hop)) != 0
+            words = [choose(moved, *pair) for pair in zip(words, words[hop:])]
+    words = words[-count - 1 :]
+    return [funnel_shift_left(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])] if size < 4 else words[1:]
+
+
 def four_words(address, space):
     """The four words of a vector at an address."""
     return cute.make_tensor(cute.make_ptr(Int32, address, space, assumed_align=VECTOR_BYTES), cute.make_layout((4,)))

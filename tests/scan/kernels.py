@@ -11,18 +11,10 @@ from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnStripPolicy, ColumnTilePolicy, group_slots
 from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
-from cutesync.kernels.scan.policy import (
-    LANES,
-    LINE_BYTES,
-    ROW_WARPS,
-    PipelinePolicy,
-    RowPolicy,
-    RunPolicy,
-    ShortRowPolicy,
-    WavePolicy,
-)
+from cutesync.kernels.scan.policy import LANES, LINE_BYTES, PipelinePolicy, RunPolicy, WavePolicy
 from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
 from cutesync.kernels.scan.ragged_column_policy import RaggedColumnPolicy
+from cutesync.kernels.scan.row_policy import ROW_WARPS, RowPolicy, ShortRowPolicy
 from cutesync.kernels.scan.slice_policy import SINGLE_THREADS, SinglePolicy, SlicePolicy
 from cutesync.runtime import call
 from cutesync.sync.lookback import slots_of

@@ -11,7 +11,8 @@ import cutesync as cs
 from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
-from cutesync.kernels.scan.policy import PipelinePolicy, RowPolicy, ShortRowPolicy, WavePolicy
+from cutesync.kernels.scan.policy import PipelinePolicy, WavePolicy
+from cutesync.kernels.scan.row_policy import RowPolicy, ShortRowPolicy
 from cutesync.kernels.scan.slice_policy import SlicePolicy
 from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray
@@ -137,6 +138,11 @@ VIEWS = {
     "odd rows of many columns": ((200_001, 119), (119, 1), 0),
     "narrow rows of many bytes": ((200_001, 30), (30, 1), 0),
     "odd rows of more columns": ((200_001, 239), (239, 1), 0),
+    "short axes in tiles that are turned": ((1 << 20, 5, 3), (1, 1 << 20, 5 << 20), 2),
+    "long rows that begin anywhere": ((90, 1_000_003), (1_200_001, 1), 1),
+    "rows of equal elements": ((1 << 20, 70), (1, 0), 1),
+    "short slices with gaps": ((1 << 20, 70), (77, 1), 1),
+    "rows that begin anywhere": ((9000, 1003), (1100, 1), 1),
 }
 
 

@@ -11,8 +11,9 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.kernels.scan import short_policy
+from cutesync.kernels.scan import short_policy, slice_policy
 from cutesync.kernels.scan.short_policy import THREADS
+from cutesync.kernels.scan.slice_policy import slices
 from cutesync.runtime import call, device
 
 from .. import faults
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.slow
 KERNELS = {
     "rows": (rows(2, 2), (6, 101), 1),
     "ragged rows": (rows(2, 2, ragged=True), (6, 203), 1),
+    "ragged rows with gaps": (rows(2, 2, ragged=True), (6, 403), 1),
     "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
     "columns in one tile": (column_tiles(2, 4, 8, 2, 3, 2), (15, 12), 0),
@@ -52,6 +54,7 @@ KERNELS = {
     "runs": (runs(3, 2, 2), (2, 6501), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
     "outer slices that begin anywhere": (outer_slices(8, 1, anywhere=True), (5, 99, 5), 1),
+    "outer slices with gaps": (slices, (40, 43), 1),
     "strided arrays": (StridedTiles(4, 2, 2, 3), (1100, 3), 0),
     "strided arrays in one tile": (StridedTiles(4, 2, 2, 3), (101, 5), 0),
 }
@@ -62,14 +65,18 @@ def bench(name: str) -> faults.Bench:
     """Two scans on one workspace, each under all policies; few blocks fit."""
     choice, shape, axis, *reverse = KERNELS[name]
     how = {"axis": axis, "reverse": any(reverse)}
-    x = data(shape, "int16" if "ragged columns" in name else "int32")
+    x = data(shape, "int16" if "ragged columns" in name or "gaps" in name else "int32")
     wanted = scanned(x, **how)
 
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
             force(patch, choice)
+            for limit in ("MIN_STRIDED_BYTES", "MIN_RUN_BYTES", "MIN_SLICES", "SMS"):
+                patch.setattr(slice_policy, limit, 1)
             with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
                 array = cs.asarray(x.T.copy()).T if "strided" in name else cs.asarray(x)
+                if "gaps" in name:
+                    array = cs.asarray(np.pad(x, ((0, 0), (0, 5))))[:, : shape[1]]
                 return all(np.array_equal(np.asarray(cs.scan(array, **how)), wanted) for _ in range(2))
 
     return faults.Bench(right)
@@ -88,6 +95,7 @@ HARMLESS = {
     "pipeline": ONE_FENCE,
     "runs": ONE_FENCE,
     "outer slices that begin anywhere": ["no store #1"],  # of threads that have four vectors: these have fewer
+    "outer slices with gaps": ["no store #1"],
     "strided arrays in one tile": ["no store #0", "no store #1"],  # of tiles that are whole: this one is not
 }
 PUBLISHED = r"st\.relaxed\.gpu(\.global\.b64)"
@@ -144,6 +152,34 @@ OF_SHORT_AXES = {
 @pytest.mark.parametrize("fault", OF_SHORT_AXES)
 def test_faults_of_short_axes_are_found(fault):
     bench_of_short_axes().check(*OF_SHORT_AXES[fault])
+
+
+@functools.cache
+def bench_of_turned_tiles() -> faults.Bench:
+    """Two scans of tiles that a block turns, the second of what the first has stored."""
+    x = data((3, 5, 70), "int16")
+    wanted = scanned(scanned(x.T, axis=2).reshape(3, 5, 70).T, axis=2)
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
+            patch.setattr(call, "_plans", {})
+            with cs.emulate(), emulator.emulate(schedules=3, seed=3, resident=2):
+                found = cs.scan(cs.asarray(x).T, axis=2)
+                return np.array_equal(np.asarray(cs.scan(found.reshape(3, 5, 70).T, axis=2)), wanted)
+
+    return faults.Bench(right)
+
+
+OF_TURNED_TILES = {
+    "no wait for the launch before": faults.TABLE["no wait for the launch before"],
+    "no block barrier": faults.TABLE["no block barrier"],
+    "no store": faults.TABLE["no store"],
+}
+
+
+@pytest.mark.parametrize("fault", OF_TURNED_TILES)
+def test_faults_of_turned_tiles_are_found(fault):
+    bench_of_turned_tiles().check(*OF_TURNED_TILES[fault])
 
 
 def ticket_by_block_index(ptx: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ from ..cases import (
     segments,
     with_slow,
 )
-from .kernels import LONG, force, pipeline, slabs, wave
+from .kernels import LONG, force, pipeline, rows, slabs, wave
 
 BAND = 32
 
@@ -81,6 +81,27 @@ def test_guard_bands_around_rows_and_columns(place, shape, axis):
     for offset, shift in ((3, 0), (3, 3), (3, 2)):
         check_within(x, whole[offset : offset + x.size].reshape(*shape), shift, axis=axis)
     same(np.asarray(whole), before, "the input stays")
+
+
+# rows of the memory, and elements of it that belong to a row
+UNLIKE = {"apart": np.s_[:, 3:-5], "backwards": np.s_[:, -4:2:-1], "in the opposite order": np.s_[::-1]}
+
+
+KERNELS = {
+    "rows": (rows(4, 2, ragged=True), 699),
+    "wave": (wave(2, 1), 2201),
+    "pipeline": (pipeline(4, 2, 4, 1, 2, 2), 2203),
+}
+
+
+@pytest.mark.parametrize("view", UNLIKE)
+@pytest.mark.parametrize("name", KERNELS)
+def test_rows_that_begin_at_different_places_of_a_vector(name, view, on_emulator, monkeypatch):
+    choice, length = KERNELS[name]
+    force(monkeypatch, choice)
+    for dtype, shift in (("int8", 1), ("uint16", 6), ("float32", 3)):
+        x, index = data((3, length), dtype), UNLIKE[view]
+        check_within(x[index], cs.asarray(x)[index], shift, axis=1, reverse=shift > 1, exclusive=shift == 6)
 
 
 @everywhere(

@@ -1,4 +1,4 @@
-"""Scans along short axes of strided arrays: all loads and stores, at every alignment."""
+"""Scans along short axes of strided arrays: all loads and stores, at every alignment; tiles that blocks turn."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan import plan, short_policy
 from cutesync.kernels.scan.short_policy import ShortPolicy
+from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy
 from cutesync.runtime import call
 
 from ..cases import DTYPES, adjacent, data, same, scanned, segments
@@ -85,3 +86,26 @@ def test_order_of_operands_and_scans_in_place(on_emulator, policies):
 def test_a_thread_moves_whole_vectors(on_emulator, policies):
     cs.scan(strided(np.ones((4096, 2), np.uint16), (1, 0), 0, 0), axis=1)
     assert policies == [ShortPolicy(1, 2, 4, False, 4, True, 8)]
+
+
+# Order of the axes in memory and shape; the last axis is scanned, and elements are neighbours along another one
+TURNED = {
+    "one run": ((2, 1, 0), (75, 7, 2)),
+    "parts of runs": ((2, 1, 0), (40, 200, 3)),
+    "words": ((0, 3, 2, 1), (2, 64, 8, 4)),
+    "blocks of threads": ((2, 1, 0), (301, 3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("dtype", ["uint8", *(pytest.param(t, marks=pytest.mark.slow) for t in ("int16", "float64"))])
+def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
+    order, shape = TURNED[name]
+    x = data(shape, dtype)
+    for first, ways in ((0, {}), (1, {"reverse": True, "init": 3}), (8, {"exclusive": True})):
+        around = cs.asarray(np.full(x.size + 8, 7, dtype))
+        out = around[first % 5 : first % 5 + x.size].reshape(shape)
+        cs.scan(strided(x, order, 0, first), axis=-1, out=out, **ways)
+        same(np.asarray(out), scanned(x, axis=-1, **ways), f"{name} {first} {ways}")
+        assert (np.delete(np.asarray(around), slice(first % 5, first % 5 + x.size)) == 7).all()
+    assert set(map(type, policies)) == {ShortTurnPolicy}

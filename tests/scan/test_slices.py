@@ -92,6 +92,10 @@ VIEWS = {
     "backward columns": ((7, 43, 5), np.s_[:, ::-1], 1, True),
     "backward rows": ((30, 33), np.s_[:, ::-1], 1, True),
     "backward rows of groups": ((3, 10, 39), np.s_[:, 3:, ::-1], 2, True),
+    "rows with gaps": ((31, 43), np.s_[:, 4:37], 1, False),
+    "rows with gaps in shared memory": ((30, 77), np.s_[:, 3:67], 1, False),
+    "backward rows with gaps, in groups": ((3, 12, 43), np.s_[:, 1:, 33::-1], 2, True),
+    "rows in the opposite order": ((31, 35), np.s_[::-1], 1, False),
 }
 
 
@@ -102,6 +106,8 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
     monkeypatch.setattr(slice_policy, "MIN_RUN_BYTES", 1)
     monkeypatch.setattr(slice_policy, "MIN_STRIDED_BYTES", 1)
     monkeypatch.setattr(slice_policy, "SMS", 2)
+    if "gaps" in name and dtype == "float32":
+        pytest.skip("rows of words with gaps between them are not slices")
     shape, index, axis, mirrored = VIEWS[name]
     x = data(shape, dtype)
     for how in ({}, {"reverse": True, "exclusive": True}, {"init": 3}):

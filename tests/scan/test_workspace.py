@@ -6,7 +6,7 @@ import numpy as np
 
 import cutesync as cs
 from cutesync import dtypes
-from cutesync.kernels.scan import policy
+from cutesync.kernels.scan import policy, row_policy
 from cutesync.kernels.scan.column_policy import ColumnTilePolicy
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
 from cutesync.kernels.scan.policy import PipelinePolicy, WavePolicy, choose
@@ -64,4 +64,4 @@ def test_the_host_counts_as_the_device_does():
     from cutesync.sync.lookback import GROUP
     from cutesync.warp import LANES
 
-    assert (policy.ROW_WARPS, policy.GROUP, policy.LANES) == (WARPS, GROUP, LANES)
+    assert (row_policy.ROW_WARPS, policy.GROUP, policy.LANES) == (WARPS, GROUP, LANES)

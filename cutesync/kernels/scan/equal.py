@@ -12,6 +12,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from ...monoid import choose
 from ...sync.overlap import let_next_start
 from ...warp import select
 from ..coordinates import Axes, element
@@ -32,11 +33,18 @@ class EqualScan(ScanKernel):
         let_next_start()
         number = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
         if number < a.tiles:
-            from_x, from_out, place = Axes(a.layout[1:], self.policy.rank, 3).offsets(number)
-            if cutlass.const_expr(self.policy.along):
-                self.scan_vectors(a, self.lifted(a.x + from_x), a.out + from_out, Int32(place))
+            if cutlass.const_expr(self.policy.way == "flat"):
+                for u in cutlass.range_constexpr(self.unroll):
+                    self.scan_flat(a, number + u * a.tiles)
             else:
-                self.scan_rows(a, a.x + from_x, a.out + from_out, Int32(place))
+                from_x, from_out, place = self.axes(a).offsets(number)
+                if cutlass.const_expr(self.policy.way == "along"):
+                    self.scan_vectors(a, self.lifted(a.x + from_x), a.out + from_out, Int32(place))
+                else:
+                    self.scan_rows(a, a.x + from_x, a.out + from_out, Int32(place))
+
+    def axes(self, a: Arguments) -> Axes:
+        return Axes(a.layout[1:], self.policy.rank, 3)
 
     def lifted(self, at):
         return self.scan.monoid.lift(element(at), Int64(0))
@@ -112,15 +120,11 @@ class EqualScan(ScanKernel):
 
     def store_vector(self, a: Arguments, state, at, number, total, carry) -> None:
         """Store a whole vector whose first position in scan order has this number and aggregate."""
-        kind = self.scan.monoid.result.cutlass
-        results = cute.make_rmem_tensor((self.width,), kind)
+        results = cute.make_rmem_tensor((self.width,), self.scan.monoid.result.cutlass)
         for k, i in enumerate(self.in_order(self.width)):
             results[i] = self.result(carry, number + k, total)
             total = self.following(number + k, total, state)
-        target = cute.make_ptr(
-            kind, at.toint(), cute.AddressSpace.gmem, assumed_align=self.width * self.scan.monoid.result.size
-        )
-        cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.width,))))
+        self.store_results(results, at)
 
     @cute.jit
     def store_some(self, a: cutlass.Constexpr, state, out, place: Int32, carry):
@@ -141,17 +145,49 @@ class EqualScan(ScanKernel):
     def scan_rows(self, a: cutlass.Constexpr, x, out, number: Int32):
         """Store the results of neighbouring columns, vector by vector, from position ``number`` in scan order on."""
         step, length, carry = a.layout[0], Int32(a.length), self.carry(a)
-        columns = Axes(a.layout[1:], self.policy.rank, 3).steps[0]
+        columns = self.axes(a).steps[0]
         states = [self.lifted(x + (columns >> (self.width.bit_length() - 1)) * c) for c in range(self.width)]
         totals = tuple(self.aggregate(state, number) for state in states)
-        kind = self.scan.monoid.result.cutlass
         for _ in cutlass.range(cutlass.min(Int32(self.unroll), length - number), unroll=1):
-            results = cute.make_rmem_tensor((self.width,), kind)
+            results = cute.make_rmem_tensor((self.width,), self.scan.monoid.result.cutlass)
             for c in cutlass.range_constexpr(self.width):
                 results[c] = self.result(carry, number, totals[c])
-            at = out + Int64(self.order(a, number)) * step
-            align = self.width * self.scan.monoid.result.size
-            target = cute.make_ptr(kind, at.toint(), cute.AddressSpace.gmem, assumed_align=align)
-            cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.width,))))
+            self.store_results(results, out + Int64(self.order(a, number)) * step)
             totals = tuple(self.following(number, total, state) for total, state in zip(totals, states))
             number += 1
+
+    @cute.jit
+    def scan_flat(self, a: cutlass.Constexpr, vector: Int32):
+        """Store a vector of the run of all results, counted from the boundary at its beginning or before it. It has
+        results of two columns at most."""
+        size, length = self.scan.monoid.result.size, Int32(a.length)
+        begin = vector * self.width - Int32(a.out.toint() // size % self.width)
+        count = self.axes(a).size
+        carry = self.carry(a)
+        if (begin >= 0) & (begin + self.width <= count):
+            order = self.in_order(self.width)
+            (x, _, place), (other, *_) = (self.axes(a).offsets(begin + i) for i in (order[0], order[-1]))
+            number = self.order(a, Int32(place))
+            state, second = self.lifted(a.x + x), self.lifted(a.x + other)
+            total = self.aggregate(state, number)
+            results = cute.make_rmem_tensor((self.width,), self.scan.monoid.result.cutlass)
+            for i in order:
+                results[i] = self.result(carry, number, total)
+                ends = number == length - 1
+                total = select(ends, second, self.following(number, total, state))
+                state = select(ends, second, state)
+                number = choose(ends, Int32(0), number + 1)
+            self.store_results(results, a.out + begin)
+        else:
+            for i in cutlass.range(self.width, unroll=1):
+                if (begin + i >= 0) & (begin + i < count):
+                    x, at, place = self.axes(a).offsets(begin + i)
+                    number = self.order(a, Int32(place))
+                    total = self.aggregate(self.lifted(a.x + x), number)
+                    cute.make_tensor(a.out + at, cute.make_layout((1,)))[0] = self.result(carry, number, total)
+
+    def store_results(self, results, at) -> None:
+        """Store a vector of results, which begins on its boundary."""
+        kind, align = self.scan.monoid.result.cutlass, self.width * self.scan.monoid.result.size
+        target = cute.make_ptr(kind, at.toint(), cute.AddressSpace.gmem, assumed_align=align)
+        cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.width,))))

@@ -12,21 +12,28 @@ from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
 from .layout import Layout
 from .problem import VECTOR_BYTES, Choice, Problem
+from .short_policy import short
 
 THREADS = 256
 LANES = 32
+# Vectors of a column up to which the results of all columns are one run of vectors: each begins by a power of its own
+# (H200, bfloat16, columns of 12, 33, 233 and 673 results: 557, 482, 59.6 and 358 us, so 110, 123, 28.3 and 202 us; but
+# int64, of 512: 17.0 us, so 30.8 us).
+MAX_FLAT_VECTORS = 128
+FLAT_UNROLL, FLAT_VECTORS = 4, 1 << 20  # vectors of a thread there, if there are so many
 MAX_UNROLL = 4  # vectors of a thread along a long axis
 MAX_HEIGHT, MIN_THREADS = 32, 1 << 15  # positions of a thread across it; fewer, so that there are so many threads
 
 
 @dataclass(frozen=True)
 class EqualPolicy(Policy, kernel=".equal:EqualScan"):
-    """Compile-time choices of the kernel: the axes of a thread's number, whether a vector of ``width`` results lies
-    ``along`` the scanned axis or across it. Along it, a thread has ``unroll`` vectors, ``lanes`` vectors apart; across
-    it, ``unroll`` positions."""
+    """Compile-time choices of the kernel: the axes of a thread's number, and how a vector of ``width`` results lies:
+    "along" the scanned axis, where a thread has ``unroll`` vectors, ``lanes`` vectors apart; "across" it, where it has
+    ``unroll`` positions; or "flat", anywhere in the results of all columns, which are one run of memory and no shorter
+    than a vector each: a thread has ``unroll`` vectors there, too."""
 
     rank: int
-    along: bool
+    way: str
     width: int
     unroll: int
     lanes: int
@@ -39,17 +46,36 @@ def equal(problem: Problem, layout: Layout) -> Choice | None:
     length, (x_step, out_step) = layout.scanned[0]
     if x_step != 0 or out_step <= 0:
         return None
-    found = _along(problem, layout) if out_step == 1 else _across(problem, layout)
+    few = short(problem, layout) if out_step == 1 and length * problem.results[0] < VECTOR_BYTES else None
+    if few is not None:
+        return few
+    found = (_flat(problem, layout) or _along(problem, layout)) if out_step == 1 else _across(problem, layout)
     if found is None:
         return None
-    axes, (along, width, unroll, lanes) = found
+    axes, (way, width, unroll, lanes) = found
     count = math.prod(axis.extent for axis in axes)
     if max(count, length + width * unroll * lanes) >= 1 << NUMBER_BITS:
         return None
-    policy = EqualPolicy(power_of_two(len(axes)), along, width, unroll, lanes)
+    policy = EqualPolicy(power_of_two(len(axes)), way, width, unroll, lanes)
+    if way == "flat":
+        count = ceil_div(ceil_div(count, width) + 1, unroll)  # the first and the last vector may be partial
     names = [Scalar("out_step", "Int64"), *parameters("axis", policy.rank, 3, False)]
     values = [out_step, *numbers(axes, policy.rank, 3, False)]
     return Choice(policy, count, ceil_div(count, THREADS), layout=dict(zip(names, values, strict=True)))
+
+
+def _flat(problem: Problem, layout: Layout):
+    """Return the axes of results, with the strides of the input and the position beside that of the output; None if
+    columns are not one run of memory, long, or shorter than a vector."""
+    width, run = VECTOR_BYTES // problem.results[0], layout.length
+    if not width <= layout.length <= MAX_FLAT_VECTORS * width:
+        return None
+    for axis in reversed(layout.columns):
+        if axis.steps[1] != run:
+            return None
+        run *= axis.extent
+    axes = [*(Axis(n, (*steps, 0)) for n, steps in layout.columns), Axis(layout.length, (0, 1, 1))]
+    return axes, ("flat", width, FLAT_UNROLL if run >= FLAT_VECTORS * width else 1, 1)
 
 
 def _along(problem: Problem, layout: Layout):
@@ -62,7 +88,7 @@ def _along(problem: Problem, layout: Layout):
     runs = ceil_div(units, lanes * unroll)
     columns = [Axis(n, (*steps, 0)) for n, steps in layout.columns]
     axes = [*columns, Axis(runs, (0, 0, lanes * unroll * width)), Axis(lanes, (0, 0, width))]
-    return axes, (True, width, unroll, lanes)
+    return axes, ("along", width, unroll, lanes)
 
 
 def _across(problem: Problem, layout: Layout):
@@ -81,4 +107,4 @@ def _across(problem: Problem, layout: Layout):
     runs = ceil_div(layout.length, height)
     axes = [Axis(n, (*steps, 0)) for n, steps in others]
     axes += [Axis(runs, (0, 0, height)), Axis(vectors, (x_step * width, width, 0))]
-    return axes, (False, width, height, 1)
+    return axes, ("across", width, height, 1)

@@ -29,12 +29,13 @@ class Form(NamedTuple):
     next: tuple[int, int] = (0, 0)
 
     def gathered(self) -> Form:
-        """Return the same form with all rows in one group if they lie behind one another, as those of a group do."""
+        """Return the same form with all rows in one group if their results lie behind one another, as those of a group
+        do, and so do their elements; where rows have one column, these may have gaps between them."""
         rows, length, inner = self.extents
         each = length * inner
-        if self.view is None or self.group > 1 or (self.steps[0], self.steps[2]) != (each, each):
+        if self.view is None or self.group > 1 or self.steps[2] != each or (inner > 1 and self.steps[0] != each):
             return self
-        return self._replace(group=rows, next=(each, each))
+        return self._replace(group=rows, next=(self.steps[0], each))
 
     @property
     def pitches(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

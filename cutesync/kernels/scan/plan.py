@@ -28,6 +28,7 @@ from .policy import choose, suits
 from .problem import Choice, Problem
 from .ragged_column_policy import RaggedColumnPolicy
 from .short_policy import short
+from .short_turn_policy import short_turn
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
@@ -121,7 +122,8 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     elif form is None or (form.view is not None and not suits(problem)):
         spec = replace(spec, extents=(1, layout.length, layout.count))
         numbered_by_layout = _problem(spec, layout, None, inputs, outs)
-        choice = short(numbered_by_layout, layout) or strided_policy.strided(numbered_by_layout, layout)
+        few = short(numbered_by_layout, layout) or short_turn(numbered_by_layout, layout)
+        choice = few or strided_policy.strided(numbered_by_layout, layout)
     else:
         choice = choose(problem)
         if form.view is not None:

@@ -11,22 +11,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ...sizes import ceil_div, power_of_two
+from ...sizes import ceil_div
 from ..policy import Policy
 from . import column_policy
 from .column_policy import LINE_BYTES, columns
 from .narrow_policy import dense, narrow, starts
 from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
 from .ragged_column_policy import ragged_columns
+from .row_policy import rows
 from .slice_policy import FEW_COLUMNS, single, slices
 
 LANES = 32
-ROW_WARPS = 8  # per block of rows.py
-# One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles
-# of a wave or of the pipeline (H200: (9000, 12288) float16 112 us, as rows 174 us; (8192, 4096) float64 138 us, as rows
-# 210 us; (16, 8192) uint64 2.9 us, as rows 6.0 us). Ragged rows of small elements are not: each end of a row in a chunk
-# takes longer than a chunk ((1000, 40001) int8 61 us, as rows 39 us).
-MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
 PIPELINE_BYTES = 24 << 20  # read, and as many written: from here on, the pipeline is faster than a wave of blocks
 # From here on, too, unless most tiles are only begun, or the wave's tiles fill the GPU once (H200, float32 (4740051,):
@@ -42,36 +37,15 @@ WAVES = ((1 << 19, 4, 4), (1 << 21, 8, 4), (6 << 20, 8, 8), (math.inf, 8, 16))
 PARTIAL_WAVES = ((1 << 19, 4, 2), (1 << 20, 8, 2), (6 << 20, 8, 4), (math.inf, 8, 8))
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
+# Rows of small elements, each of which begins elsewhere in a vector: elements of 2 bytes that warps have in registers,
+# and bytes of long rows
+MAX_UNLIKE_ROW, MIN_UNLIKE_BYTES = 1024, 1 << 18
 MIN_SHORT_ROW = 16  # elements of rows that a warp reads one by one: of shorter ones a tile has more
 # Up to 6 bytes a position, exchanging states for every row of vectors takes longer than the copy (H200, 2**27 positions
 # of uint8 and float32, one output: 327 us, runs 311 us; a linear recurrence, of 8 bytes: 397 us, runs 404 us).
 MAX_RUN_BYTES, RUN_VECTORS = 6, 9
 RING_BYTES = 192 << 10  # states of several values: the tiles of the pipeline's ring
 MAX_STAGES = 12  # an even number
-
-
-@dataclass(frozen=True)
-class ShortRowPolicy(Policy, kernel=".rows:ShortRowScan"):
-    """Several rows per warp: ``group`` lanes scan a row, each one vector of ``items`` elements."""
-
-    items: int
-    group: int
-    unroll: int
-    shift: int | None
-    aligned: bool = True
-
-
-@dataclass(frozen=True)
-class RowPolicy(Policy, kernel=".rows:RowScan"):
-    """``team`` warps of one block scan a row, with ``rows`` vectors per lane. ``ragged``: rows begin at any element of
-    a vector."""
-
-    items: int
-    team: int
-    rows: int
-    shift: int | None
-    ragged: bool
-    aligned: bool = True
 
 
 @dataclass(frozen=True)
@@ -103,6 +77,10 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
 
 # Tiles of 32 KiB.
 PIPELINE = PipelinePolicy(reduce_warps=4, scan_squads=2, warps_per_squad=4, vectors_per_thread=16, stages=6, shift=0)
+# Rows of a few tiles that are not whole: the end of a row in a chunk takes as long as several vectors of it (H200, 37,
+# 58, 97 and 102 KB: float64 84.6 us, so 60.1 us; int16 26.6 us, so 20.8 us; int8 197 us, so 156 us; float64 82.6 us, so
+# 58.1 us; but whole rows of 64 KiB float64 136 us, so 155 us; of 61 KB uint32 168 us, so 179 us).
+HALF_TILES, MAX_HALVED_TILES = replace(PIPELINE, vectors_per_thread=8, stages=12, boundary=VECTOR_BYTES), 4
 # States of float64 or of several values: four warps reduce tiles more slowly than these are copied (H200, 2**26
 # float64: 281 us, with eight 268 us; a linear recurrence of 2**27 float32: 433 us, with eight 421 us).
 COSTLY_REDUCE_WARPS = 8
@@ -138,27 +116,7 @@ def _choice(problem: Problem) -> Choice:
         if ragged_words is not None:
             return ragged_words
         return _long_rows(problem, problem.inner) if few else columns(problem)
-    items, shift = problem.vector(problem.length)
-    vectors = problem.length // items
-    if problem.rows > 1 and vectors <= LANES and not (problem.counted or problem.ragged):
-        group = power_of_two(vectors)
-        return Choice(
-            ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
-        )
-    ragged = problem.ragged or problem.counted  # rows end anywhere
-    slow_ends = problem.several or (ragged and problem.wide < 4)
-    most_rows = problem.fitted(16) if slow_ends else MAX_ROW_VECTORS
-    if ragged:
-        items, shift = problem.items, problem.shift
-        vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)
-    if vectors > LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else most_rows * ROW_WARPS):
-        return _long_rows(problem)
-    aligned = problem.together or not ragged
-    if problem.rows == 1:
-        return Choice(RowPolicy(items, MAX_WARPS_PER_ROW, 2, shift, ragged, aligned), 1, 1)
-    team, rows = _ragged_team(vectors, most_rows) if ragged else _team(vectors)
-    policy = RowPolicy(items, team, rows, shift, ragged, aligned)
-    return Choice(policy, 1, ceil_div(problem.rows, ROW_WARPS // team))
+    return rows(problem) or _long_rows(problem)
 
 
 def suits(problem: Problem) -> bool:
@@ -171,24 +129,18 @@ def suits(problem: Problem) -> bool:
     if problem.wide >= 4 or items * problem.source >= MIN_VECTOR_BYTES:
         return True
     if problem.ragged:
-        return problem.shift is not None
+        return problem.shift is not None and (problem.alike or _suits_unlike(problem))
     return items * problem.source >= 4 or MIN_SHORT_ROW < problem.length <= 2 * LANES
 
 
-def _ragged_team(vectors: int, most_rows: int) -> tuple[int, int]:
-    """Return the same as ``_team``. Few warps have many vectors each, because each of a row's two ends takes a warp as
-    long as many whole vectors."""
-    team = min(power_of_two(ceil_div(vectors, min(most_rows, 10) * LANES)), ROW_WARPS)
-    return team, ceil_div(vectors, team * LANES)
-
-
-def _team(vectors: int) -> tuple[int, int]:
-    """Return the warps per row, and the vectors per lane."""
-    rows = 2 if vectors <= 64 else 4
-    team = min(power_of_two(ceil_div(vectors, rows * LANES)), ROW_WARPS)
-    while team * rows * LANES < vectors:
-        rows *= 2
-    return team, rows
+def _suits_unlike(problem: Problem) -> bool:
+    """Return the same of rows of small elements whose results are shifted by other numbers of elements in each row:
+    such chunks take long, those of single bytes most (H200, lambda uint8 (28, 518284): 20.3 us, so 26.5 us; bfloat16
+    (256, 65536): 28.5 us, so 49.5 us; uint16 (4096, 2048): 13.9 us, so 19.5 us; but bfloat16 (474, 177137): 154 us, so
+    109 us; int16 (124395, 566): 143 us, so 110 us; bool (22707, 2211): 140 us, so 59 us)."""
+    if rows(problem) is not None:
+        return problem.wide == 1 or problem.length <= MAX_UNLIKE_ROW
+    return problem.wide > 1 and problem.length * problem.wide > MIN_UNLIKE_BYTES
 
 
 def _few_columns(problem: Problem) -> bool:
@@ -243,17 +195,13 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         wave = problem.rows * tiles_of(8, 16, VECTOR_BYTES)
         pipelined = filled >= MIN_FILLED and not (problem.wide == 4 and MIN_WAVE_TILES <= wave <= WAVE_TILES)
     if pipelined:
-        slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
-        rows = fitted(PIPELINE.vectors_per_thread)
-        policy = replace(PIPELINE, vectors_per_thread=rows, shift=shift, aligned=problem.together, boundary=boundary)
-        if problem.double or problem.several:
-            policy = replace(policy, reduce_warps=COSTLY_REDUCE_WARPS)
-        if problem.several:
-            tile = policy.warps_per_squad * rows * LANES * items * sum(problem.sources)
-            policy = replace(policy, stages=_stages(tile))
-        if (problem.double or problem.several) and tiles > GROUP:
-            policy = replace(policy, look_aheads=2)
-        return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
+        base = replace(PIPELINE, boundary=boundary)
+        if width == 1 and 1 < tiles <= MAX_HALVED_TILES and _has_slow_ends(problem, items):
+            base = HALF_TILES
+            tiles = tiles_of(base.warps_per_squad, base.vectors_per_thread, base.boundary)
+        rows = fitted(base.vectors_per_thread)
+        policy = replace(base, vectors_per_thread=rows, shift=shift, aligned=problem.together)
+        return _pipeline(problem, policy, tiles, items, width)
     warps, rows = _sizes(WAVES, total)
     tiles = tiles_of(warps, rows, VECTOR_BYTES)
     if width == 1 and tiles > 1 and not problem.several and not _are_full(problem, fitted(rows) * LANES * items):
@@ -268,6 +216,18 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     )
 
 
+def _pipeline(problem: Problem, policy: PipelinePolicy, tiles: int, items: int, width: int) -> Choice:
+    slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
+    if problem.double or problem.several:
+        policy = replace(policy, reduce_warps=COSTLY_REDUCE_WARPS)
+    if problem.several:
+        tile = policy.warps_per_squad * policy.vectors_per_thread * LANES * items * sum(problem.sources)
+        policy = replace(policy, stages=_stages(tile))
+    if (problem.double or problem.several) and tiles > GROUP:
+        policy = replace(policy, look_aheads=2)
+    return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
+
+
 def _sizes(table: tuple, total: int) -> tuple[int, int]:
     """Return the warps and the vectors per lane of a wave that reads ``total`` bytes."""
     return next((warps, rows) for most, warps, rows in table if total <= most)
@@ -276,6 +236,12 @@ def _sizes(table: tuple, total: int) -> tuple[int, int]:
 def _are_full(problem: Problem, chunk: int) -> bool:
     """Return whether rows are whole chunks."""
     return problem.whole and problem.length % chunk == 0
+
+
+def _has_slow_ends(problem: Problem, items: int) -> bool:
+    """Return whether a row of a few tiles of the pipeline takes less time in halves of them."""
+    chunk = PIPELINE.vectors_per_thread * LANES * items
+    return not (problem.several or problem.wide == 4 or _are_full(problem, chunk))
 
 
 def _runs(problem: Problem, places: tuple[int, ...]) -> Choice:

@@ -13,6 +13,7 @@ from ..policy import Policy
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 VECTOR_BYTES = 16  # the widest load of a thread
 LANES = 32
+ANYWHERE = -1  # of ``Problem.shift``: in each row elsewhere, as the kernel finds
 MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read in aligned vectors of 16 bytes instead
 # Elements of one or two bytes: in shorter rows a warp a row is slower than slices (H200, rows of 251, 301 and 627
 # uint8: 24.3, 20.5 and 14.3 us, in slices 20.7, 23.2 and 28.7 us; of 251 and 351 float16: 26.2 and 21.4 us, in slices
@@ -91,15 +92,25 @@ class Problem:
 
     @property
     def shift(self) -> int | None:
-        """How many elements past a vector boundary of the output the aligned vectors of the input are stored. None if
-        vectors of the output are narrower than a word, if several outputs differ, or if the inputs do."""
-        sign = 1 if self.view == "mirrored" else -1  # the outputs' places then count down from where the inputs' end
-        if self.rows > 1 and any((out + sign * x) % self.items for x, out in zip(*self.pitches)):
-            return None
-        shifts = {(out // size + sign * self.first) % self.items for out, size in zip(self.outs, self.results)}
-        if shifts == {0} and self.together:
+        """How many elements past a vector boundary of the output the aligned vectors of the input are stored:
+        ``ANYWHERE`` if rows differ. None if vectors of the output are narrower than a word, if several outputs differ,
+        or if the inputs do."""
+        shifts = {(out // size + self._sign * self.first) % self.items for out, size in zip(self.outs, self.results)}
+        if self.alike and shifts == {0} and self.together:
             return 0
-        return shifts.pop() if not self.several and self.items * self.results[0] >= 4 else None
+        if self.several or self.items * self.results[0] < 4:
+            return None
+        return shifts.pop() if self.alike else ANYWHERE
+
+    @property
+    def alike(self) -> bool:
+        """Whether vectors are stored as far past a boundary in every row."""
+        return self.rows == 1 or not any((out + self._sign * x) % self.items for x, out in zip(*self.pitches))
+
+    @property
+    def _sign(self) -> int:
+        """-1 if the outputs' places count down from where the mirrored inputs' end."""
+        return 1 if self.view == "mirrored" else -1
 
     @property
     def places(self) -> tuple[int, ...] | None:

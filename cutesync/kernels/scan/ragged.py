@@ -166,7 +166,7 @@ class RaggedScan:
         v = self.cut(span)
         start = self.first_vector(start, v, self.tile.from_end)
         out = self.first_vector(out, v, self.scan.reverse)
-        before_last, previous = zeros(self.scan.types), None
+        before_last, previous, skew = zeros(self.scan.types), None, self.tile.skew(out)
         for row in cutlass.range_constexpr(self.tile.rows):
             u = self.tile.rows - 1 - row if self.scan.reverse else row  # memory order
             vector = lane + u * LANES
@@ -174,7 +174,7 @@ class RaggedScan:
             target = out + self.tile.place(u, lane)
             if cutlass.const_expr(self.tile.shift):
                 results = self.tile.results(chunk.elements, u, carry, prefix)
-                previous = self.store_shifted(results, previous, target, vector, v, lane)
+                previous = self.store_joined(results, previous, target, vector, v, skew, lane)
             else:
                 self.tile.emit_vector(chunk.elements, u, carry, prefix, target, self.whole(vector, v))
             if vector == v.count - 1:
@@ -183,20 +183,20 @@ class RaggedScan:
             self.emit_edges(start, out, v, carry, broadcast(before_last, (v.count - 1) % LANES), lane)
 
     @cute.jit
-    def store_shifted(self, results, previous, out, vector, v: Vectors, lane: Int32):
+    def store_joined(self, results, previous, out, vector, v: Vectors, skew, lane: Int32):
         """Store a whole vector whose neighbours in memory share aligned vectors with it; what it shares with a partial
-        one, or with none, element by element. ``previous`` and the result are those of ``WarpScan.join_shifted``."""
-        own, joined = self.tile.join_shifted(results, previous, lane)
+        one, or with none, element by element. ``previous`` and the result are those of ``WarpScan.join``."""
+        own, joined = self.tile.join(results, previous, skew, lane)
         step = -1 if self.scan.reverse else 1
         exists = self.whole(vector, v)
-        before = self.whole(vector - step, v) & (vector - step >= 0)
+        before = (self.whole(vector - step, v) & (vector - step >= 0)) | (skew == 0)
         after = self.whole(vector + step, v) & (vector + step >= 0)
         if exists & before:
-            self.tile.store_aligned(joined, out - self.tile.shift)
-        if exists & cutlass.not_(before):
-            self.tile.store_elements(results, out, 0, self.tile.items_before)
-        if exists & cutlass.not_(after):
-            self.tile.store_elements(results, out, self.tile.items_before, self.tile.items)
+            self.tile.store_aligned(joined, out, skew)
+        boundary = Int32(self.tile.items_before(skew))
+        begin, end = choose(before, boundary, Int32(0)), choose(after, boundary, Int32(self.tile.items))
+        if exists & (begin < end):
+            self.tile.store_elements(results, out, begin, end)
         return own
 
     @cute.jit

@@ -17,8 +17,8 @@ from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, shift_up
 from ..arrays import at_index
 from .base import Arguments, Scan, ScanKernel
-from .policy import RowPolicy, ShortRowPolicy
 from .ragged import RaggedScan
+from .row_policy import RowPolicy, ShortRowPolicy
 from .tile import Chunk, Span, WarpScan
 
 WARPS = 8

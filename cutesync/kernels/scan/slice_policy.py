@@ -8,6 +8,7 @@ from typing import Any
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
+from . import short_policy
 from .problem import MIN_RAGGED_ROW, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
 
 SLICE_THREADS, SINGLE_THREADS = 256, 256
@@ -32,13 +33,21 @@ FEW_TILES, MIN_ANYWHERE_BYTES = 17, 3 << 9
 # so 9.0 us; float16 (77, 5, 129): 1.4 us, so 2.6 us).
 WORD_BYTES, MIN_ODD_BYTES = 4, 1 << 20
 SINGLE_BYTES, MAX_SINGLE_VECTORS = 64, 4  # of a thread
+# Between rows of small elements that are copied with their gaps, but for those that ``short_policy`` has (H200, max
+# int16 of 44 elements, 60 apart: 47.1 us, so 20.3 us; exclusive bool, 41 of 44: 1061 us, so 224 us; inclusive uint8, 71
+# of 101: 295 us, so 176 us; but lambda float16, 128 of 195: 90 us, so 146 us; int32, 4 of 5: 13.5 us, so 15.8 us;
+# uint8, 4 of 6: 11.8 us, so 24.7 us).
+MAX_GAP_BYTES = 64
+# Rows of which each begins elsewhere in a vector have slower ends than others: shorter ones are slices.
+MIN_UNLIKE_ROW = 512
 
 
 @dataclass(frozen=True)
 class SlicePolicy(Policy, kernel=".slices:SliceScan"):
     """Tiles of whole outer slices of at most ``capacity`` elements. ``segments`` threads share a column. ``aligned``:
     every tile of the inputs begins on a boundary of 16 bytes; ``aligned_out``: every tile of the outputs does.
-    ``mirrored``: the inputs run backwards along a slice's positions."""
+    ``mirrored``: the inputs run backwards along a slice's positions. ``apart``: the inputs have gaps between their
+    slices, or these run backwards."""
 
     segments: int
     capacity: int
@@ -46,6 +55,7 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
     aligned_out: bool
     blocks_per_sm: int
     mirrored: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,10 +91,12 @@ def slices(problem: Problem) -> Choice | None:
     if not (_suits(problem) and _dense(problem)):
         return None
     mirrored = _is_mirrored(problem)
-    sizes = _buffers(problem, mirrored)
     each = problem.length * problem.inner
-    room = each  # elements
-    if any(is_padded(each * size, problem.inner * size) for size in sizes):
+    step = _step(problem)  # from slice to slice of the inputs
+    apart = step != each
+    sizes = _buffers(problem, mirrored or apart)
+    room = abs(step)  # elements
+    if any(is_padded(n * size, problem.inner * size) for size in sizes for n in {room, each}):
         room += max(VECTOR_BYTES // size for size in sizes)
     tile_bytes, blocks = SMALL_TILES if room * sum(sizes) <= SMALL_TILES[0] else LARGE_TILES
     capacity = tile_bytes // sum(sizes)
@@ -92,7 +104,8 @@ def slices(problem: Problem) -> Choice | None:
     most = capacity // room
     aligned, aligned_out = _aligned(problem)
     # so many slices are a multiple of 16 bytes of every array
-    unit = max(VECTOR_BYTES // math.gcd(VECTOR_BYTES, each * size) for size in (*problem.sources, *problem.results))
+    slices_of = [*(step * size for size in problem.sources), *(each * size for size in problem.results)]
+    unit = max(VECTOR_BYTES // math.gcd(VECTOR_BYTES, n) for n in slices_of)
     if unit > 1 and _anywhere(problem, most, unit, blocks, aligned or aligned_out):
         unit, aligned, aligned_out = 1, False, False
     if most < unit or (blocks == LARGE_TILES[1] and problem.rows < 2 * SMS):
@@ -106,7 +119,7 @@ def slices(problem: Problem) -> Choice | None:
         MAX_SEGMENTS, power_of_two(SLICE_THREADS // columns), power_of_two_below(problem.length // MIN_SEGMENT)
     )
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
-    policy = SlicePolicy(segments, capacity, aligned and not mirrored, aligned_out, max(1, blocks), mirrored)
+    policy = SlicePolicy(segments, capacity, aligned and not mirrored, aligned_out, max(1, blocks), mirrored, apart)
     return Choice(policy, count, tiles)
 
 
@@ -141,9 +154,25 @@ def _dense(problem: Problem) -> bool:
     if problem.inner > 1 and problem.length <= MAX_COLUMN_ROWS and width >= MIN_VECTOR_BYTES:
         return False  # a thread scans vectors of columns alone
     steps = problem.inner == 1 or (abs(x[1]) == problem.inner and out[1] == problem.inner)
-    several = problem.group > 1 and x[-1] == out[-1] == each and problem.group * each * problem.wide >= MIN_RUN_BYTES
+    near = x[-1] == each or (problem.inner == 1 and _near(problem, x[-1]))
+    several = problem.group > 1 and near and out[-1] == each and problem.group * each * problem.wide >= MIN_RUN_BYTES
     large = problem.size_of_results >= MIN_STRIDED_BYTES
     return steps and several and large and not (problem.counted or problem.several)
+
+
+def _near(problem: Problem, step: int) -> bool:
+    """Return whether rows ``step`` elements apart are copied with the gaps between them: these are short, and no other
+    kernel accesses words of the rows, or has them in a thread's registers."""
+    gap, row_bytes = (abs(step) - problem.length) * problem.source, problem.length * problem.wide
+    if gap == 0:
+        return not problem.ragged or problem.source < WORD_BYTES
+    held = step > 0 and problem.length <= short_policy.MAX_LENGTH and row_bytes <= short_policy.MAX_BYTES
+    return 0 < gap <= MAX_GAP_BYTES and problem.source < WORD_BYTES and not held
+
+
+def _step(problem: Problem) -> int:
+    """Return how many elements of the inputs lie from the beginning of a slice to that of the next of its group."""
+    return problem.length * problem.inner if problem.view is None else problem.pitches[0][-1]
 
 
 def _aligned(problem: Problem) -> tuple[bool, bool]:
@@ -159,12 +188,12 @@ def is_padded(slice_bytes: Any, row_bytes: Any) -> Any:
     return (slice_bytes % (2 * VECTOR_BYTES) == 0) & (row_bytes < LINE_BYTES)
 
 
-def _buffers(problem: Problem, mirrored: bool) -> list[int]:
-    """Return the size of an element of each buffer: results of the size of their input, in the same order, need
-    none."""
+def _buffers(problem: Problem, apart: bool) -> list[int]:
+    """Return the size of an element of each buffer: results of the size of their input, in the same order, need none
+    unless ``apart``."""
     shared = list(problem.sources)
     for k, size in enumerate(problem.results):
-        if mirrored or k >= len(problem.sources) or problem.sources[k] != size:
+        if apart or k >= len(problem.sources) or problem.sources[k] != size:
             shared.append(size)
     return shared
 
@@ -177,7 +206,8 @@ def _suits(problem: Problem) -> bool:
     if problem.inner == 1:
         items, _ = problem.vector(problem.length)
         small = problem.wide <= 2 and not (problem.counted or problem.several)
-        if small and problem.ragged and problem.length > MIN_RAGGED_ROW and problem.shift is not None:
+        least = MIN_RAGGED_ROW if problem.alike else MIN_UNLIKE_ROW
+        if small and problem.ragged and problem.length > least and problem.shift is not None:
             return False
         short = problem.length <= LANES * items  # other kernels take a warp for a row of which not all elements count
         return items * problem.wide < MIN_VECTOR_BYTES or (problem.counted and short)

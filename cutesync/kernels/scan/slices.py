@@ -5,8 +5,9 @@ A block copies some whole slices, which are one run of memory, in vectors of 16 
 stores them as it copied them. A thread scans a column of a slice, or one of ``segments`` pieces of it; the pieces'
 aggregates are exchanged through shared memory. Blocks exchange nothing.
 
-Slices that are multiples of 32 bytes lie 16 bytes further apart in shared memory than in global memory: threads at the
-same place of neighbouring slices access different banks. For the same reason a piece has an odd number of positions.
+Slices that are multiples of 32 bytes lie 16 bytes further apart in shared memory than in global memory, and results
+that have memory of their own a word: threads at the same place of neighbouring slices access different banks. For the
+same reason a piece has an odd number of positions.
 
 Tiles of inputs that do not begin on a boundary of 16 bytes lie as far behind one in shared memory: their vectors are
 copied whole, too, one that holds the end of a slice and the beginning of the next to both of their places. Vectors of
@@ -14,8 +15,10 @@ results that do not are joined from the words of shared memory that hold them.
 
 In strided arrays the slices of a group are one run of memory, and a tile has slices of one group.
 
+Inputs may have gaps between their slices, which are copied with them; the slices may run backwards.
+
 Results take the places of the elements of an input of their size; others have memory of their own. So do those of
-inputs that run backwards.
+inputs that run backwards or have gaps.
 """
 
 from __future__ import annotations
@@ -36,14 +39,14 @@ from ..words import four_words, store_run, words_from
 from .base import Arguments, Scan, ScanKernel
 from .columns import ThreadColumns
 from .problem import VECTOR_BYTES
-from .slice_policy import SLICE_THREADS, SlicePolicy, is_padded
+from .slice_policy import SLICE_THREADS, WORD_BYTES, SlicePolicy, is_padded
 
 UNROLL = 8  # positions of a thread that are in registers at once
 UNPADDED = 1 << 30  # vectors of a slice: more than a tile has
 
-# A thread's piece of a column: the column's slice in the tile, its place in the slice, and the positions from ``begin``
-# to ``end``. ``exists``: no other thread has the same.
-Piece = namedtuple("Piece", "slice inside begin end exists")
+# A thread's piece of a column: the column's slice in the tile, which slice that is in the memory of the inputs, the
+# column's place in it, and the positions from ``begin`` to ``end``. ``exists``: no other thread has the same.
+Piece = namedtuple("Piece", "slice held inside begin end exists")
 
 
 class SliceScan(ThreadColumns):
@@ -53,12 +56,14 @@ class SliceScan(ThreadColumns):
     def __init__(self, scan: Scan, policy: SlicePolicy) -> None:
         self.width, self.segments = 1, policy.segments
         self.aligned, self.aligned_out, self.mirrored = policy.aligned, policy.aligned_out, policy.mirrored
+        self.apart = policy.apart
         self.across = SLICE_THREADS // policy.segments  # columns that are scanned at once
         sources, results = scan.monoid.sources, scan.monoid.results
         self.sizes = [dtype.size for dtype in sources]
         self.home = []  # the buffer of each result
         for k, dtype in enumerate(results):
-            if k < len(sources) and not policy.mirrored and sources[k].size == dtype.size:
+            own = policy.mirrored or policy.apart
+            if k < len(sources) and not own and sources[k].size == dtype.size:
                 self.home.append(k)
             else:
                 self.home.append(len(self.sizes))
@@ -74,13 +79,17 @@ class SliceScan(ThreadColumns):
         states = state_array(self.scan.monoid.types, SLICE_THREADS) if self.segments > 1 else None
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
-        first, count, elements, start, target = self.tile(a, block)
+        first, count, start, target = self.tile(a, block)
+        elements = count * self.slice_of(a)
+        loaded = elements
+        if cutlass.const_expr(self.apart):
+            loaded = (count - 1) * self.step_in(a) + self.slice_of(a)
         for k, (source, dtype) in enumerate(zip(pointers_of(a.x), self.scan.monoid.sources)):
             if cutlass.const_expr(self.aligned):
-                self.copy_in(buffers[k], source + start, dtype, elements, a, thread)
+                self.copy_in(buffers[k], source + start, dtype, loaded, a, thread)
             else:
                 lead = Int32((source + start).toint() & (VECTOR_BYTES - 1))
-                self.copy_in_behind(buffers[k], source + start, lead, dtype, elements, a, thread)
+                self.copy_in_behind(buffers[k], source + start, lead, dtype, loaded, a, thread)
                 buffers[k] += lead
         cute.arch.cp_async_commit_group()
         cute.arch.cp_async_wait_group(0)
@@ -88,32 +97,30 @@ class SliceScan(ThreadColumns):
         columns = count * Int32(a.inner)
         if cutlass.const_expr(self.segments == 1):
             for column in cutlass.range(thread, columns, SLICE_THREADS, unroll=1):
-                piece = self.piece(a, column, Int32(0), columns)
+                piece = self.piece(a, column, Int32(0), columns, count)
                 self.scan_piece(buffers, a, piece, self.carry_in(a, first + piece.slice, piece.inside))
             cute.arch.sync_threads()
         else:
             for base in cutlass.range(0, columns, self.across, unroll=1):
-                piece = self.piece(a, base + thread % self.across, thread // self.across, columns)
+                piece = self.piece(a, base + thread % self.across, thread // self.across, columns, count)
                 before = self.exchange(states, self.reduce_piece(buffers, a, piece), a, thread)
                 carry = self.carry_in(a, first + piece.slice, piece.inside)
                 self.scan_piece(buffers, a, piece, self.then(carry, before))
                 cute.arch.sync_threads()
-        for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.scan.monoid.results)):
-            behind = not self.aligned and self.home[k] < len(self.scan.monoid.sources)
+        for k, out in enumerate(pointers_of(a.out)):
             if cutlass.const_expr(self.aligned_out or self.scan.counted):
-                self.copy_out(buffers[self.home[k]], out + target, dtype, elements, a, thread, behind)
+                self.copy_out(buffers[self.home[k]], out + target, k, elements, a, thread)
             else:
-                self.copy_out_behind(buffers[self.home[k]], out + target, dtype, elements, a, thread)
+                self.copy_out_behind(buffers[self.home[k]], out + target, k, elements, a, thread)
 
     def tile(self, a: Arguments, block):
-        """The first slice of a block's tile, how many slices and elements it has, and where these begin in the inputs
-        and the outputs."""
+        """The first slice of a block's tile, how many slices it has, and where these begin in the inputs and the
+        outputs."""
         if self.scan.view is None:
             first = Int64(block) * a.tiles
             count = Int32(cutlass.min(a.rows - first, Int64(a.tiles)))
-            elements = count * self.slice_of(a)
             start = first * self.slice_of(a)
-            return first, count, elements, start, start
+            return first, count, start, start
         each = (Int32(a.group) + (a.tiles - 1)) // a.tiles  # tiles of a group
         group = block // each
         inside = (block - group * each) * a.tiles
@@ -122,23 +129,33 @@ class SliceScan(ThreadColumns):
         start, target = self.row_places(a, first)
         if self.mirrored and not self.scan.mirrored:
             start += (a.length - 1) * a.x_step
-        return first, count, count * self.slice_of(a), start, target
+        if self.apart:
+            start += cutlass.min(a.x_next, Int64(0)) * (count - 1)
+        return first, count, start, target
 
     def slice_of(self, a: Arguments):
         """The elements of a slice."""
         return Int32(a.whole * a.inner)
 
+    def step_in(self, a: Arguments):
+        """The elements of the inputs from the beginning of a slice to that of its neighbour."""
+        return Int32(cutlass.max(a.x_next, -a.x_next)) if self.apart else self.slice_of(a)
+
     # Copies: bytes of a tile lie in shared memory as in global memory, but for the bytes between slices.
 
-    def pitch(self, a: Arguments, size: int):
-        """``(bytes, pad)`` of a slice of elements of ``size`` bytes."""
-        bytes_of = self.slice_of(a) * size
+    def pitch(self, elements, a: Arguments, size: int, more: int = VECTOR_BYTES):
+        """``(bytes, pad)`` of a slice of so many elements of ``size`` bytes."""
+        bytes_of = elements * size
         padded = is_padded(bytes_of, Int32(a.inner) * size)
-        return bytes_of, choose(padded, Int32(VECTOR_BYTES), Int32(0))
+        return bytes_of, choose(padded, Int32(more), Int32(0))
+
+    def pad_of(self, k: int) -> int:
+        """The bytes between padded slices of output ``k``."""
+        return WORD_BYTES if self.home[k] >= len(self.scan.monoid.sources) else VECTOR_BYTES
 
     @cute.jit
     def copy_in(self, buffer, source, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
-        bytes_of, pad = self.pitch(a, dtype.size)
+        bytes_of, pad = self.pitch(self.step_in(a), a, dtype.size)
         vectors = elements * dtype.size // VECTOR_BYTES
         each = choose(pad > 0, bytes_of // VECTOR_BYTES, Int32(UNPADDED))
         for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=1):
@@ -146,17 +163,17 @@ class SliceScan(ThreadColumns):
         whole = vectors * (VECTOR_BYTES // dtype.size)
         for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
             if self.counts(i, a):
-                self.copy_element(self.at(buffer, i, dtype, a), source + i, dtype)
+                self.copy_element(self.at(buffer, i, dtype, a, self.step_in(a)), source + i, dtype)
 
     @cute.jit
     def copy_in_behind(self, buffer, source, lead, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
         """Copy a tile that begins ``lead`` bytes behind a boundary. If there are bytes between slices, each slice is
         copied by itself."""
-        bytes_of, pad = self.pitch(a, dtype.size)
+        bytes_of, pad = self.pitch(self.step_in(a), a, dtype.size)
         total = elements * dtype.size
         span = choose(pad > 0, bytes_of, total)
         each = (lead + span + (VECTOR_BYTES - 1)) // VECTOR_BYTES
-        for v in cutlass.range(thread, total // span * each, SLICE_THREADS, unroll=1):
+        for v in cutlass.range(thread, (total + span - 1) // span * each, SLICE_THREADS, unroll=1):
             number = v // each
             inside = (v - number * each) * VECTOR_BYTES
             first = number * span + inside - lead
@@ -189,11 +206,12 @@ class SliceScan(ThreadColumns):
             put_element(target, element(source)[0])
 
     @cute.jit
-    def copy_out(
-        self, buffer, out, dtype: cutlass.Constexpr, elements, a: Arguments, thread, behind: cutlass.Constexpr
-    ):
-        """Store a tile's results; ``behind``: those in the buffer do not begin on a boundary."""
-        bytes_of, pad = self.pitch(a, dtype.size)
+    def copy_out(self, buffer, out, k: cutlass.Constexpr, elements, a: Arguments, thread):
+        """Store a tile's results of output ``k``."""
+        dtype, pad = self.scan.monoid.results[k], self.pad_of(k)
+        behind = not self.aligned and pad == VECTOR_BYTES  # those in the buffer do not begin on a boundary
+        words = WORD_BYTES if pad == WORD_BYTES else dtype.size if behind else VECTOR_BYTES
+        bytes_of, pad = self.pitch(self.slice_of(a), a, dtype.size, pad)
         whole = Int32(0)
         if cutlass.const_expr(self.aligned_out and not self.scan.counted):
             vectors = elements * dtype.size // VECTOR_BYTES
@@ -201,20 +219,23 @@ class SliceScan(ThreadColumns):
             for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=4):
                 held = cute.make_rmem_tensor((4,), Int32)
                 source = buffer + (v * VECTOR_BYTES + v // each * pad)
-                if cutlass.const_expr(behind):
-                    for i, word in enumerate(words_from(source, dtype.size)):
+                if cutlass.const_expr(words < VECTOR_BYTES):
+                    for i, word in enumerate(words_from(source, words)):
                         held[i] = word
                 else:
                     cute.autovec_copy(four_words(source.toint(), source.memspace), held)
                 cute.autovec_copy(held, four_words(out.toint() + Int64(v * VECTOR_BYTES), out.memspace))
             whole = vectors * (VECTOR_BYTES // dtype.size)
         for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
-            self.move_element(out + i, self.at(buffer, i, dtype, a), self.counts(i, a))
+            source = self.at(buffer, i, dtype, a, self.slice_of(a), self.pad_of(k))
+            self.move_element(out + i, source, self.counts(i, a))
 
-    def copy_out_behind(self, buffer, out, dtype, elements, a: Arguments, thread) -> None:
-        """Store a tile's results that begin anywhere."""
-        _, pad = self.pitch(a, dtype.size)
-        store_run(lambda i: self.at(buffer, i, dtype, a), out, dtype.size, elements, pad == 0, thread, SLICE_THREADS)
+    def copy_out_behind(self, buffer, out, k: int, elements, a: Arguments, thread) -> None:
+        """Store a tile's results of output ``k`` that begin anywhere."""
+        dtype = self.scan.monoid.results[k]
+        _, pad = self.pitch(self.slice_of(a), a, dtype.size, self.pad_of(k))
+        at = lambda i: self.at(buffer, i, dtype, a, self.slice_of(a), self.pad_of(k))  # noqa: E731
+        store_run(at, out, dtype.size, elements, pad == 0, thread, SLICE_THREADS)
 
     def counts(self, i, a: Arguments):
         """Whether the position of element ``i`` of a tile counts."""
@@ -228,9 +249,9 @@ class SliceScan(ThreadColumns):
     def vector_at(self, pointer):
         return cute.make_ptr(Uint8, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
 
-    def at(self, buffer, i, dtype, a: Arguments):
-        """Where element ``i`` of a tile lies in a buffer."""
-        bytes_of, pad = self.pitch(a, dtype.size)
+    def at(self, buffer, i, dtype, a: Arguments, step, more: int = VECTOR_BYTES):
+        """Where element ``i`` of a tile lies in a buffer, of which ``step`` elements belong to a slice."""
+        bytes_of, pad = self.pitch(step, a, dtype.size, more)
         place = i * dtype.size + i * dtype.size // bytes_of * pad
         return self.pointer(buffer, place, dtype)
 
@@ -239,34 +260,45 @@ class SliceScan(ThreadColumns):
 
     # Scanning
 
-    def piece(self, a: Arguments, column, segment, columns) -> Piece:
-        """A thread's piece of a column. Threads without one get that of another."""
+    def piece(self, a: Arguments, column, segment, columns, count) -> Piece:
+        """A thread's piece of a column, of a tile of ``count`` slices. Threads without one get that of another."""
         inner, length = Int32(a.inner), Int32(a.length)
         exists = column < columns
         column = cutlass.min(column, columns - 1)
         number = column // inner
+        held = number
+        if self.apart:
+            held = choose(a.x_next < 0, count - 1 - number, number)
         if self.segments == 1:
-            return Piece(number, column - number * inner, Int32(0), length, Boolean(True))
+            return Piece(number, held, column - number * inner, Int32(0), length, Boolean(True))
         height = self.height(a)
         begin = cutlass.min(segment * height, length - 1)
         exists = exists & (segment * height < length)
         end = cutlass.min(begin + height, length)
-        return Piece(number, column - number * inner, begin, end, exists)
+        return Piece(number, held, column - number * inner, begin, end, exists)
 
     def height(self, a: Arguments):
         """The positions of a piece, an odd number."""
         return (Int32(a.length) + (self.segments - 1)) // self.segments | 1
 
-    def held(self, buffers, k: int, a: Arguments, piece: Piece, position, dtype, backward: bool = False):
-        """Where the thread's element at a position lies in buffer ``k``; ``backward``: in one whose slices run
-        backwards."""
-        bytes_of, pad = self.pitch(a, dtype.size)
-        if not backward:
-            position = self.scan.flip(position, Int32(a.length))
-        elif not self.scan.reverse:
+    def source(self, buffers, k: int, a: Arguments, piece: Piece, position, dtype):
+        """Where the thread's element at a position lies in the buffer of input ``k``."""
+        if self.scan.reverse != self.mirrored:
             position = Int32(a.length) - 1 - position
+        pitch = self.pitch(self.step_in(a), a, dtype.size)
+        return self.place(buffers[k], a, piece.held, pitch, position, piece, dtype)
+
+    def target(self, buffers, k: int, a: Arguments, piece: Piece, position, dtype):
+        """Where its result lies in the buffer of output ``k``."""
+        position = self.scan.flip(position, Int32(a.length))
+        pitch = self.pitch(self.slice_of(a), a, dtype.size, self.pad_of(k))
+        return self.place(buffers[self.home[k]], a, piece.slice, pitch, position, piece, dtype)
+
+    def place(self, buffer, a: Arguments, number, pitch, position, piece: Piece, dtype):
+        """Where a position of slice ``number`` lies in a buffer."""
+        bytes_of, pad = pitch
         inside = position * Int32(a.inner) + piece.inside
-        return self.pointer(buffers[k], piece.slice * (bytes_of + pad) + inside * dtype.size, dtype)
+        return self.pointer(buffer, number * (bytes_of + pad) + inside * dtype.size, dtype)
 
     def states_at(self, buffers, a: Arguments, piece: Piece, first, count: int) -> list:
         """The states of ``count`` positions."""
@@ -275,7 +307,7 @@ class SliceScan(ThreadColumns):
             row = []
             for k, dtype in enumerate(self.scan.monoid.sources):
                 row.append(cute.make_rmem_tensor((1,), dtype.cutlass))
-                row[-1][0] = element(self.held(buffers, k, a, piece, first + u, dtype, self.mirrored))[0]
+                row[-1][0] = element(self.source(buffers, k, a, piece, first + u, dtype))[0]
             rows.append(row)
         return [self.lifted(row, Int64(first + u), a) for u, row in enumerate(rows)]
 
@@ -332,7 +364,7 @@ class SliceScan(ThreadColumns):
     def put_results(self, buffers, a: Arguments, piece: Piece, position, states) -> None:
         results = self.scan.monoid.results_of(states[0])
         for k, (result, dtype) in enumerate(zip(results, self.scan.monoid.results)):
-            put_element(self.held(buffers, self.home[k], a, piece, position, dtype), result)
+            put_element(self.target(buffers, k, a, piece, position, dtype), result)
 
 
 def element(pointer):

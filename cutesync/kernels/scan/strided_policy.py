@@ -26,6 +26,10 @@ SECTOR_BYTES = 32  # of memory, read for nothing at the two ends of a run, half 
 # Of a tile that depends on others (H200, float16 (64, 2048, 512) with strides (2**20, 1, 2048) along its last axis: at
 # 1.5 98 us, at 1.1 115 us).
 LOOK_BACK_COST = 1.5
+# So many tiles of so many columns, of words at least, are half as broad and twice as long: fewer look back (H200,
+# exclusive float32 (256, 32768) transposed: 30.5 us, so 26.6 us; max float32 (175, 801395) transposed: 592 us, so
+# 465 us; inclusive int64 (8192, 256) backwards along its columns: 22.1 us, so 16.8 us).
+MANY_TILES, BROAD_LANES = 48, (64, 128)
 LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
 # Bytes that an SM moves to memory, or from it, in the clock in which it accesses a line: half of 4.8 TB/s over 132 SMs
 # at 1.7 GHz. Not fitted.
@@ -123,6 +127,9 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     ):
         height //= 2
         lanes = _lanes(layout, sizes, along, height, problem.words)
+    many = ceil_div(layout.length, THREADS // lanes * height) >= MANY_TILES
+    if many and lanes in BROAD_LANES and min(sizes) >= WORD_BYTES and not _turned(layout, along, lanes)[0]:
+        lanes //= 2
     tiles = ceil_div(layout.length, THREADS // lanes * height)
     chains = ceil_div(layout.count, lanes)
     alone = tiles == 1

@@ -22,11 +22,10 @@ from ...dtypes import DType
 from ...monoid import choose, tree
 from ...warp import LANES, Maybe, append, broadcast, prepend, reduce_rows, reduce_states, scan_states, shift_up, zeros
 from ..arrays import index_of, pointers_of
+from ..words import earlier
 from . import bools
 from .base import Scan
-
-VECTOR_BYTES = 16
-
+from .problem import ANYWHERE, VECTOR_BYTES
 
 # Positions of a row, of which only [begin, end) exist. Their lowest address lies ``offset`` elements from the row's in
 # the inputs, and ``target`` in the outputs.
@@ -42,9 +41,9 @@ class WarpScan:
     """Chunks of ``rows`` rows; ``warps`` warps share a tile. All 32 lanes call every method.
 
     ``items`` positions a vector (default: what makes a multiple of 16 bytes of the widest type), aligned in the inputs
-    unless ``aligned`` is false: then they are loaded element by element. ``shift``: how many elements past such a
-    boundary the output's vectors begin (0 where there are several outputs); None: unknown, they are stored element by
-    element. Tiles begin on multiples of ``boundary`` bytes in the input of the smallest elements.
+    unless ``aligned`` is false: then they are loaded element by element. ``shift`` is that of ``Problem``: results are
+    stored as vectors, are joined to the vectors that lie on the output's boundaries, or are stored element by element.
+    Tiles begin on multiples of ``boundary`` bytes in the input of the smallest elements.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class WarpScan:
         self.vectors = rows * LANES
         self.chunk = self.vectors * self.items  # positions
         self.tile = warps * self.chunk
-        self.items_before = self.items - (shift or 0)  # of a vector, that lie before the output's boundary
         self.elements = self.items * scan.width  # of a vector
         if scan.width > 1:
             self.boundary = math.gcd(VECTOR_BYTES, min(self.elements * dtype.size for dtype in scan.monoid.sources))
@@ -223,15 +221,15 @@ class WarpScan:
     def emit(self, chunk: Chunk, carry: Maybe, out, lane) -> None:
         """Store the scanned chunk at ``out``; ``carry`` is the state of everything before the chunk."""
         order = range(self.rows - 1, -1, -1) if self.scan.reverse else range(self.rows)  # memory order
-        previous = None
+        previous, skew = None, self.skew(out)
         for u in order:
             results = self.results(chunk.elements, u, carry, self.prefix(chunk, u, lane))
             if self.shift:
-                previous = self._store_shifted(results, previous, out + self.place(u, lane), lane)
+                previous = self._store_joined(results, previous, out + self.place(u, lane), skew, lane)
             else:
                 self.store(results, out + self.place(u, lane))
         if self.shift:
-            self._store_last(results, out + self.place(order[-1], lane), lane)
+            self._store_last(results, out + self.place(order[-1], lane), skew, lane)
 
     def prefix(self, chunk: Chunk, u: int, lane) -> Maybe:
         """What comes before a lane's vector of row ``u`` in the chunk; nothing before the very first."""
@@ -279,59 +277,69 @@ class WarpScan:
             target = cute.make_ptr(dtype.cutlass, pointer.toint(), cute.AddressSpace.gmem, assumed_align=align)
             cute.autovec_copy(result, cute.make_tensor(target, cute.make_layout((self.elements,))))
 
+    def skew(self, out):
+        """How many bytes past a boundary the vectors of the only output begin; 0 if all are aligned."""
+        if not self.shift:
+            return 0
+        dtype = self.monoid.result
+        if self.shift != ANYWHERE:
+            return Int32(self.shift * dtype.size)
+        return Int32(out.toint() & (self.bytes_of(dtype) - 1))
+
+    def items_before(self, skew):
+        """The elements of a vector that lie before the output's boundary."""
+        return self.items - skew // self.monoid.result.size
+
     @cute.jit
-    def _store_shifted(self, results, previous, out, lane):
+    def _store_joined(self, results, previous, out, skew, lane):
         """Store the aligned vector that ends inside this lane's vector. Rows come in memory order; ``previous`` are a
         lane's words of the row before, None for the first. Returns this row's."""
-        own, joined = self.join_shifted(results, previous, lane)
+        own, joined = self.join(results, previous, skew, lane)
         if cutlass.const_expr(previous is None):
-            if lane == (LANES - 1 if self.scan.reverse else 0):
-                self.store_elements(results, out, 0, self.items_before)
+            if (lane == (LANES - 1 if self.scan.reverse else 0)) & (skew != 0):
+                self.store_elements(results, out, Int32(0), self.items_before(skew))
             else:
-                self.store_aligned(joined, out - self.shift)
+                self.store_aligned(joined, out, skew)
         else:
-            self.store_aligned(joined, out - self.shift)
+            self.store_aligned(joined, out, skew)
         return own
 
-    def join_shifted(self, results, previous, lane):
+    def join(self, results, previous, skew, lane):
         """``(own, joined)``: a lane's words, and the aligned vector that ends inside its vector: the end of the vector
         before it in memory and the beginning of its own."""
         words = cute.recast_tensor(results[0], Int32)
-        count = cute.size(words)
-        own = tuple(words[w] for w in range(count))
+        own = tuple(words[w] for w in range(cute.size(words)))
         # the last lane in memory, and the way to the one before
         last, step = (0, 1) if self.scan.reverse else (LANES - 1, LANES - 1)
         sent = own
         if previous is not None:
             sent = tuple(choose(lane == last, a, b) for a, b in zip(previous, own))
-        both = cute.make_rmem_tensor((2 * count,), Int32)
-        for w in range(count):
-            both[w] = cute.arch.shuffle_sync(sent[w], (lane + step) % LANES)
-            both[count + w] = own[w]
-        elements = cute.recast_tensor(both, self.monoid.result.cutlass)
+        before = [Int32(cute.arch.shuffle_sync(word, (lane + step) % LANES)) for word in sent]
         joined = cute.make_rmem_tensor((self.items,), self.monoid.result.cutlass)
-        for i in range(self.items):
-            joined[i] = elements[self.items_before + i]
+        packed = cute.recast_tensor(joined, Int32)
+        for w, word in enumerate(earlier([*before, *own], skew, self.monoid.result.size)):
+            packed[w] = word
         return own, joined
 
     @cute.jit
-    def _store_last(self, results, out, lane):
-        """Store what ``_store_shifted`` left of the chunk's last vector in memory."""
+    def _store_last(self, results, out, skew, lane):
+        """Store what ``_store_joined`` left of the chunk's last vector in memory."""
         if lane == (0 if self.scan.reverse else LANES - 1):
-            self.store_elements(results, out, self.items_before, self.items)
+            self.store_elements(results, out, self.items_before(skew), Int32(self.items))
 
-    def store_elements(self, results, out, begin: int, end: int) -> None:
-        for i in range(begin, end):
-            cute.make_tensor(out + i, cute.make_layout((1,)))[0] = results[0][i]
+    @cute.jit
+    def store_elements(self, results, out, begin: Int32, end: Int32):
+        for i in cutlass.range_constexpr(self.items):
+            if (i >= begin) & (i < end):
+                cute.make_tensor(out + i, cute.make_layout((1,)))[0] = results[0][i]
 
-    def store_aligned(self, results, out) -> None:
+    def store_aligned(self, joined, out, skew) -> None:
+        """Store the aligned vector that begins ``skew`` bytes before ``out``."""
+        dtype = self.monoid.result
         target = cute.make_ptr(
-            self.monoid.result.cutlass,
-            out.toint(),
-            cute.AddressSpace.gmem,
-            assumed_align=self.bytes_of(self.monoid.result),
+            dtype.cutlass, out.toint() - Int64(skew), cute.AddressSpace.gmem, assumed_align=self.bytes_of(dtype)
         )
-        cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.items,))))
+        cute.autovec_copy(joined, cute.make_tensor(target, cute.make_layout((self.items,))))
 
 
 def _join(carry: Maybe, prefix: Maybe, combine) -> Maybe:

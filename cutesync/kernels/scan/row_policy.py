@@ -1,0 +1,107 @@
+"""Which rows a block or a warp scans in registers, and with which sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...sizes import ceil_div, power_of_two
+from ..policy import Policy
+from .problem import LANES, VECTOR_BYTES, Choice, Problem
+
+ROW_WARPS = 8  # per block, unless a row has more
+# One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles
+# of a wave or of the pipeline (H200: (9000, 12288) float16 112 us, as rows 174 us; (8192, 4096) float64 138 us, as rows
+# 210 us; (16, 8192) uint64 2.9 us, as rows 6.0 us). Ragged rows of small elements are not: each end of a row in a chunk
+# takes longer than a chunk ((1000, 40001) int8 61 us, as rows 39 us).
+MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
+# Rows of up to 32 KiB that do not fill a tile of the pipeline so far are scanned by one block, too (H200, 23, 26 and 28
+# KB: lambda int16 (16461, 11728) 285 us, so 205 us; max float64 (785, 3219) 32.8 us, so 16.3 us; inclusive uint64
+# (1524, 3579) 42.8 us, so 33.0 us; but max uint32 (3179, 6575) 53.3 us, so 58.0 us).
+TILE_BYTES, FILLED, FILLED_WITH_WORDS = 1 << 15, 0.97, 0.8
+MIN_BYTES = 6 << 20  # of arrays with such rows: smaller ones are tiles of waves
+# Results of at least so many bytes are stored one by one where rows begin at different places of a vector (H200,
+# inclusive int32 (16384, 512), 717 apart: 24.0 us, joined to aligned vectors 37.7 us).
+ELEMENT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class ShortRowPolicy(Policy, kernel=".rows:ShortRowScan"):
+    """Several rows per warp: ``group`` lanes scan a row, each one vector of ``items`` elements."""
+
+    items: int
+    group: int
+    unroll: int
+    shift: int | None
+    aligned: bool = True
+
+
+@dataclass(frozen=True)
+class RowPolicy(Policy, kernel=".rows:RowScan"):
+    """``team`` warps of one block scan a row, with ``rows`` vectors per lane. ``ragged``: rows begin at any element of
+    a vector."""
+
+    items: int
+    team: int
+    rows: int
+    shift: int | None
+    ragged: bool
+    aligned: bool = True
+
+
+def rows(problem: Problem) -> Choice | None:
+    """Return the policy and the launch of a scan of rows; None if they are too long."""
+    items, shift = problem.vector(problem.length)
+    vectors = problem.length // items
+    if problem.rows > 1 and vectors <= LANES and not (problem.counted or problem.ragged):
+        group = power_of_two(vectors)
+        return Choice(
+            ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
+        )
+    ragged = problem.ragged or problem.counted  # rows end anywhere
+    slow_ends = problem.several or (ragged and problem.wide < 4)
+    most_rows = problem.fitted(16) if slow_ends else MAX_ROW_VECTORS
+    room = LANES * most_rows * ROW_WARPS  # vectors that a block has
+    if problem.rows > 1 and vectors > room and items < problem.items and not problem.several:
+        ragged = True  # the fewer vectors of 16 bytes
+    if ragged:
+        items, shift = problem.items, problem.shift
+        if problem.wide >= ELEMENT_BYTES and not problem.alike:
+            shift = None
+        vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)
+    aligned = problem.together or not ragged
+    if problem.rows == 1:
+        if vectors > LANES * 2 * MAX_WARPS_PER_ROW:
+            return None
+        return Choice(RowPolicy(items, MAX_WARPS_PER_ROW, 2, shift, ragged, aligned), 1, 1)
+    if vectors <= room:
+        team, per_lane = _ragged_team(vectors, most_rows) if ragged else _team(vectors)
+    elif vectors <= LANES * MAX_ROW_VECTORS * MAX_WARPS_PER_ROW and not _fill_tiles(problem):
+        team, per_lane = MAX_WARPS_PER_ROW, ceil_div(vectors, LANES * MAX_WARPS_PER_ROW)
+    else:
+        return None
+    policy = RowPolicy(items, team, per_lane, shift, ragged, aligned)
+    return Choice(policy, 1, ceil_div(problem.rows, max(1, ROW_WARPS // team)))
+
+
+def _fill_tiles(problem: Problem) -> bool:
+    """Return whether tiles of a wave or of the pipeline are better for rows of up to 32 KiB."""
+    row_bytes = problem.length * problem.wide
+    filled = row_bytes / TILE_BYTES
+    small = problem.rows * row_bytes <= MIN_BYTES
+    return problem.several or problem.counted or small or filled >= (FILLED_WITH_WORDS if problem.wide == 4 else FILLED)
+
+
+def _ragged_team(vectors: int, most_rows: int) -> tuple[int, int]:
+    """Return the same as ``_team``. Few warps have many vectors each, because each of a row's two ends takes a warp as
+    long as many whole vectors."""
+    team = min(power_of_two(ceil_div(vectors, min(most_rows, 10) * LANES)), ROW_WARPS)
+    return team, ceil_div(vectors, team * LANES)
+
+
+def _team(vectors: int) -> tuple[int, int]:
+    """Return the warps per row, and the vectors per lane."""
+    rows = 2 if vectors <= 64 else 4
+    team = min(power_of_two(ceil_div(vectors, rows * LANES)), ROW_WARPS)
+    while team * rows * LANES < vectors:
+        rows *= 2
+    return team, rows
