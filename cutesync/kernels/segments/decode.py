@@ -1,14 +1,14 @@
 """Elements that are repeated as often as an array of counts says. Device code.
 
-A warp makes a tile of ``TILE`` neighbouring results. It searches for the run of the first one, then reads the ends of
-the runs from there on, many at once, until one lies behind the tile:
+A warp makes a tile of ``TILE`` neighbouring results. It searches the sums of groups of runs, which are added up, for
+the group of the first one, then reads group after group from there on, until one ends behind the tile:
 
     values    the elements of the tile's runs that are not empty, in order, in shared memory
     bits      32 words: where each of these runs begins in the tile
 
-The run of a position is the number of bits up to it. Where no run of those read together has a result, as where many
-are empty, the warp searches again, so empty runs take no more loads than others. Where all runs have the same
-length, a division finds the run of a position.
+The run of a position is the number of bits up to it. Where a group has no result, as where many runs are empty, the
+warp searches again, so empty runs take no more loads than others. Where all runs have the same length, a division
+finds the run of a position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 from cutlass.memory import SmemAllocator
 
-from ...monoid import choose
 from ...warp import LANES, broadcast, scan_states
 from ..coordinates import element, store
 from ..gather import WORDS, At, Gather, Stepped
@@ -29,17 +28,18 @@ from ..plain import PlainKernel
 from ..select.chunk import VECTOR_BYTES, cells, put
 from ..select.where import below
 from ..tiled import positions
-from .repeat import Decoding
+from .repeat import GROUP, Decoding
+from .sums import length_at
 
 WARPS = 8
 TILE = LANES * 32  # a bit in a word of each lane
 RESULTS = WARPS * TILE  # of a block
-BATCH = 4  # runs that a lane reads at once
+EACH = GROUP // LANES  # neighbouring runs of a lane
 
-
-# A launch's arguments: ``ends`` has where each of ``runs`` runs of ``values`` ends, unless each has ``times`` results;
-# those from the end of all on, up to ``size``, are ``fill``. ``count`` gets where the last run ends.
-Arguments = namedtuple("Arguments", "values ends out count fill runs size times")
+# A launch's arguments: ``lengths`` has how many results each of ``runs`` runs of ``values`` has, unless each has
+# ``times``; those from the end of all on, up to ``size``, are ``fill``. ``count`` gets where the last run ends.
+# ``sums`` has where each of ``groups`` groups of runs ends.
+Arguments = namedtuple("Arguments", "values lengths out count sums fill runs groups size times")
 
 
 class Decode(PlainKernel):
@@ -56,13 +56,15 @@ class Decode(PlainKernel):
 
     def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
-        values, ends, n, out, count = arrays
+        values, lengths, n, out, count, sums = arrays
         fill, runs, size, times, step, *rest = numbers
+        groups = cutlass.max((runs + (GROUP - 1)) // GROUP, Int64(1))
         if self.gather is not None:
             self.gather.bind(rest)
             values = At(self.gather, 0, values)
+            lengths = lengths if self.decoding.alike else At(self.gather, 1, lengths)
         runs = positions(runs, n) if self.decoding.counted else runs
-        return Arguments(values, ends, Stepped(out, step), count, fill, runs, size, times)
+        return Arguments(values, lengths, Stepped(out, step), count, sums, fill, runs, groups, size, times)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -70,8 +72,7 @@ class Decode(PlainKernel):
         first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * TILE
         total = a.runs * a.times
         if cutlass.const_expr(not self.decoding.alike):
-            if a.runs > 0:
-                total = cutlass.max(Int64(element(a.ends + (a.runs - 1))), Int64(0))
+            total = cutlass.max(Int64(element(a.sums + (a.groups - 1))), Int64(0))
         if first + lane == 0:
             store(a.count, total)
         if cutlass.const_expr(self.decoding.alike):
@@ -114,25 +115,35 @@ class Decode(PlainKernel):
     @cute.jit
     def mark(self, a: cutlass.Constexpr, held, bits: cute.Pointer, first, stop, lane):
         """Put the elements of the runs of ``stop`` positions in shared memory, and a bit where each begins."""
-        run, begin, found, last = search_by_warp(a.ends, first, Int64(0), a.runs, lane), Int32(0), Int32(0), a.runs - 1
-        while (begin < stop) & (run < a.runs):
-            places = [cutlass.min(run + (b * LANES + lane), last) for b in range(BATCH)]
-            read = [(Int64(element(a.ends + place)), self.value(a, place)) for place in places]
-            known = begin
-            for b in cutlass.range_constexpr(BATCH):
-                end = Int32(cutlass.min(cutlass.max(read[b][0] - first, Int64(0)), Int64(TILE)))
-                before = choose(lane == 0, known, Int32(cute.arch.shuffle_sync_up(end, 1)))
-                counts = (end > before) & (before < stop)
-                ballot = cute.arch.vote_ballot_sync(counts)
-                rank = found + Int32(cute.arch.popc(ballot & Int32(below(lane))))
-                if counts:
-                    put(self.kind, held + cutlass.min(rank, TILE - 1) * self.size, read[b][1])
-                    cute.arch.atomic_or(bits + before // LANES, Uint32(1) << Uint32(before % LANES), scope="cta")
-                found = found + Int32(cute.arch.popc(ballot))
-                (known,) = broadcast((end,), LANES - 1)
-            run += BATCH * LANES
-            if (known <= begin) & (run < a.runs):
-                run = search_by_warp(a.ends, first + begin, run, a.runs, lane)
+        group, begin, found = search_by_warp(a.sums, first, Int64(0), a.groups, lane), Int32(0), Int32(0)
+        start = Int64(0)  # where the group's runs begin
+        if group > 0:
+            start = Int64(element(a.sums + (group - 1)))
+        while (begin < stop) & (group < a.groups):
+            places = [group * GROUP + (lane * EACH + k) for k in range(EACH)]
+            values = [self.value(a, cutlass.min(place, a.runs - 1)) for place in places]
+            lengths = [length_at(a.lengths, place, a.runs) for place in places]
+            (through,) = scan_states((sum(lengths),), lambda p, q: (p[0] + q[0],), lane)
+            end = start - first + through - sum(lengths)  # of the runs before
+            edges = [inside(end)]
+            for length in lengths:
+                end = end + length
+                edges.append(inside(end))
+            counts = [(after > before) & (before < stop) for before, after in zip(edges, edges[1:])]
+            own = sum(map(Int32, counts))
+            (ranks,) = scan_states((own,), lambda p, q: (p[0] + q[0],), lane)
+            rank = found + ranks - own
+            for k in cutlass.range_constexpr(EACH):
+                if counts[k]:
+                    put(self.kind, held + cutlass.min(rank, TILE - 1) * self.size, values[k])
+                    word = edges[k] // LANES
+                    cute.arch.atomic_or(bits + word, Uint32(1) << Uint32(edges[k] % LANES), scope="cta")
+                rank = rank + Int32(counts[k])
+            (total,), (more,) = broadcast((through,), LANES - 1), broadcast((ranks,), LANES - 1)
+            start, found, group = start + total, found + more, group + 1
+            known = inside(start - first)
+            if (known <= begin) & (group < a.groups):
+                group = search_by_warp(a.sums, first + begin, group, a.groups, lane)
             begin = cutlass.max(known, begin)
 
     def value(self, a: Arguments, place):
@@ -170,6 +181,11 @@ class Decode(PlainKernel):
                 put(self.kind, (out + (first + place)).toint(), value, cute.AddressSpace.gmem)
 
 
+def inside(place) -> Int32:
+    """A place of the array, counted from where a tile begins, as one of the tile."""
+    return Int32(cutlass.min(cutlass.max(place, Int64(0)), Int64(TILE)))
+
+
 def bits_of(number, kind):
     """The bits of a number in an integer register of type ``kind``."""
     return number.bitcast(kind) if type(number).is_float else kind(number)
@@ -177,7 +193,8 @@ def bits_of(number, kind):
 
 @cute.jit
 def search_by_warp(ends: cute.Pointer, position, first, runs, lane):
-    """How many ends, of which the ``first`` first are, lie at ``position`` or before it. Each step looks at 32."""
+    """How many of ``runs`` ends, of which the ``first`` first do, lie at ``position`` or before it. Each step looks at
+    32."""
     low, high = Int64(first), Int64(runs)
     while low < high:
         step = (high - low + LANES - 1) // LANES
