@@ -71,22 +71,23 @@ class ChunkCompactor:
         self.read = self.selection.sources if self.selection.values or self.selection.of_elements else ()
 
     @cute.jit
-    def compact(self, at: Chunk, bits: cute.Pointer, lane):
-        """Compact a chunk, some of whose positions exist: ``(tally, near)``. ``bits`` are in global memory."""
+    def compact(self, at: Chunk, bits: cute.Pointer, lane, first=0):
+        """Compact a chunk, some of whose positions exist: ``(tally, near)``. ``bits`` are in global memory. ``first``
+        is the place of its first selected element: less than 0 is before the chunk."""
         tally, near = Int32(0), Int32(0)
         if at.position + self.chunk <= at.length:
-            tally, near = self.compact_rows(at, bits, None, lane)
+            tally, near = self.compact_rows(at, bits, None, lane, first)
         else:
-            tally, near = self.compact_rows(at, bits, Int32(at.length - at.position), lane)
+            tally, near = self.compact_rows(at, bits, Int32(at.length - at.position), lane, first)
         return tally, near
 
-    def compact_rows(self, at: Chunk, bits, stop, lane) -> tuple:
+    def compact_rows(self, at: Chunk, bits, stop, lane, first) -> tuple:
         """``stop``: how many positions exist; None: all of them."""
         word = self.word(at, bits, lane) if self.selection.kind == "bits" else None
         elements: list[list] = []
         ballots: list = []
-        for first in range(0, self.rows, UNROLL):
-            rows = range(first, min(first + UNROLL, self.rows))
+        for row in range(0, self.rows, UNROLL):
+            rows = range(row, min(row + UNROLL, self.rows))
             loaded = [self.load(at, self.existing(r * LANES + lane, stop)) for r in rows]
             elements += [mine for mine, _ in loaded]
             if word is not None:
@@ -99,12 +100,12 @@ class ChunkCompactor:
                     flag = self.where.begins(flag, at.position + lane == 0)
                 flag = flag if stop is None else flag & (place < stop)
                 ballots.append(Uint32(cute.arch.vote_ballot_sync(flag)))
-        before = [Int32(0)]  # each row
+        before = [first]  # each row
         for ballot in ballots:
             before.append(before[-1] + popc(ballot))
         cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
         self.put_all(at, elements, ballots, before, lane)
-        total, near = before[-1], before[min(NEAR_ROWS, self.rows)]
+        total, near = before[-1] - first, before[min(NEAR_ROWS, self.rows)] - first
         return pack(total, self.last(at, total, near) if self.selection.lengths is not None else 0), near
 
     def existing(self, place, stop) -> Any:

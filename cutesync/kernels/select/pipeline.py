@@ -31,7 +31,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ...dtypes import BY_NAME, DType
+from ...dtypes import DType
 from ...errors import ArgumentValueError, explain
 from ...sync.gather import Slots
 from ...sync.roles import Role, Roles
@@ -44,6 +44,7 @@ from .base import Arguments, SelectKernel
 from .by_rows import begin_row, of_row, report_row
 from .chunk import Chunk, ChunkCompactor, put
 from .fill import fill_rest
+from .narrow import MASK, NarrowCompactor
 from .policy import PipelinePolicy
 from .shared import Control, Shared
 from .spec import Selection
@@ -59,8 +60,6 @@ from .store import (
 )
 from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, join_lanes, scan_chunks
 from .window import TileBuffer, as_copy
-
-MASK = BY_NAME["uint8"]
 
 
 class PipelineSelect(SelectKernel):
@@ -87,7 +86,7 @@ class PipelineSelect(SelectKernel):
         smem += 12 * self.chunks + 68
         smem = self.stages * smem + 128 * (len(self.buffers) + 2) + self.more_bytes
         super().__init__(selection, self.roles.threads, smem)
-        self.compactor = ChunkCompactor(self.where, policy.rows)
+        self.compactor = (NarrowCompactor if policy.narrow else ChunkCompactor)(self.where, policy.rows)
 
     def warp_roles(self, selection: Selection) -> Roles:
         """The roles of a block's warps."""

@@ -124,6 +124,7 @@ def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
         selection.inverse,
         spec.rows if selection.rows else None,
         selection.filled,
+        selection.rejects,
     )
 
     def prepared(choice: Choice) -> Run:

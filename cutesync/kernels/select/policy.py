@@ -20,14 +20,15 @@ MAX_CLUSTER = 8  # blocks
 MAX_TILE = 1 << 14  # positions: a tally counts those of a tile in 15 bits
 MAX_WORDS = 16  # registers of a lane for the elements of a chunk
 MIN_ROWS = 4  # of a chunk, if their elements fit
+MIN_NARROW_ROWS, NARROW_ROWS = 16, 32  # of a chunk whose elements are in words
 
 
 @dataclass(frozen=True)
 class Problem:
     """``length`` positions with elements of ``sizes`` bytes, and a ``mask``. ``strided``: elements are gathered.
     ``heads``: the first elements of runs are selected. ``located``: the places of selected elements are kept;
-    ``inverse``: the words of rows, too. ``filled``: what lies behind the selected elements is written. Of a selection
-    by rows, ``length`` is that of each of ``rows``."""
+    ``inverse``: the words of rows, too. ``filled``: what lies behind the selected elements is written;
+    ``rejects``: that is the other elements. Of a selection by rows, ``length`` is that of each of ``rows``."""
 
     length: int
     sizes: tuple[int, ...]
@@ -38,6 +39,12 @@ class Problem:
     inverse: bool = False
     rows: int | None = None
     filled: bool = False
+    rejects: bool = False
+
+    @property
+    def narrow(self) -> bool:
+        """Whether elements have one or two bytes and come from contiguous arrays."""
+        return not self.strided and all(size <= 2 for size in self.sizes)
 
     @property
     def bytes(self) -> float:
@@ -49,7 +56,8 @@ class Problem:
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     """Resident blocks of ``teams`` teams, which share a ring of ``stages`` tiles of ``chunks`` chunks of ``rows`` times
     32 positions. In a team, ``compact_warps`` warps compact chunks, and ``store_warps`` warps store them;
-    ``gather_warps`` warps bring the tiles of strided arrays, if there are any."""
+    ``gather_warps`` warps bring the tiles of strided arrays, if there are any. ``narrow``: a lane has neighbouring
+    elements, of one or two bytes, in words; there are 16 or 32 rows."""
 
     teams: int
     compact_warps: int
@@ -58,6 +66,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     rows: int
     stages: int
     gather_warps: int = 0
+    narrow: bool = False
 
     @property
     def chunk(self) -> int:
@@ -198,11 +207,14 @@ def sized(policy: PipelinePolicy, problem: Problem, tile: int) -> PipelinePolicy
     """Return the policy with chunks and stages for tiles of some ``tile`` positions."""
     rows = min(most_rows(problem), max(MIN_ROWS, tile // (policy.compact_warps * LANES)))
     chunks = min(LANES, max(policy.compact_warps, tile // (rows * LANES)))
-    return with_stages(replace(policy, rows=rows, chunks=chunks), problem)
+    narrow = problem.narrow and rows >= MIN_NARROW_ROWS
+    return with_stages(replace(policy, rows=rows, chunks=chunks, narrow=narrow), problem)
 
 
 def most_rows(problem: Problem) -> int:
     """Return the most rows of a chunk whose elements a warp can hold."""
+    if problem.narrow and not (problem.located or problem.inverse or problem.rejects):  # which take chunks of 16 rows
+        return NARROW_ROWS
     words = sum(max(1, size // 4) for size in problem.sizes) or 1
     return power_of_two_below(max(1, MAX_WORDS // words))
 

@@ -6,15 +6,17 @@ All 32 lanes of a warp call. Results of a chunk lie side by side in the arrays: 
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 
+from ...monoid import choose
 from ...warp import LANES
 from ..coordinates import element
 from ..gather import WORDS, Stepped, coordinates
+from ..words import funnel_shift
 from .chunk import NEAR_ROWS, cells, place_at, popc, put
 from .tally import Before
 from .where import below
@@ -88,23 +90,32 @@ def store_values(out, size: int, begin, offset, stop, lane) -> None:
     store_by_rank(load, store, Int32(offset & (LANES - 1)), stop, lane)
 
 
-@cute.jit
-def store_narrow(kind: cutlass.Constexpr, begin, target, stop, lane):
-    """Store ``stop`` elements of one or two bytes, in words of which a lane puts together the elements."""
+def store_narrow(kind, begin, target, stop, lane) -> None:
+    """Store ``stop`` elements of one or two bytes from address ``begin`` of shared memory to ``target``: whole words,
+    each out of two of shared memory, and those before and behind them one by one."""
     size = kind.width // 8
-    unit = WORD_BYTES // size
-    skew = Int32(target & (LINE_BYTES - 1)) // size
-    for rank in cutlass.range(lane * unit - skew, stop, LANES * unit, unroll=1):
-        if (rank >= 0) & (rank + unit <= stop):
-            word = Uint32(0)
-            for k in cutlass.range_constexpr(unit):
-                word = word | (Uint32(cells(kind, begin + (rank + k) * size, 1)[0]) << (8 * size * k))
-            put(Uint32, target + rank * size, word, cute.AddressSpace.gmem)
-        else:
-            for k in cutlass.range_constexpr(unit):
-                if (rank + k >= 0) & (rank + k < stop):
-                    value = cells(kind, begin + (rank + k) * size, 1)[0]
-                    put(kind, target + (rank + k) * size, value, cute.AddressSpace.gmem)
+    unit, space = WORD_BYTES // size, cute.AddressSpace.gmem
+    ahead = cutlass.min(Int32(-target & (WORD_BYTES - 1)) // size, stop)
+    words, behind = (stop - ahead) // unit, (stop - ahead) % unit
+    rank = choose(lane < unit, lane, stop - 1 - (lane - unit))
+    if_own = choose(lane < unit, lane < ahead, lane - unit < behind)
+    copy_if(if_own, kind, begin + rank * size, target + rank * size)
+    first, start = begin + ahead * size, target + ahead * size
+    low, high, bits = first & -WORD_BYTES, (first + (WORD_BYTES - 1)) & -WORD_BYTES, (first & (WORD_BYTES - 1)) * 8
+
+    def load(word) -> Any:
+        both = [cells(Uint32, at + word * WORD_BYTES, 1)[0] for at in (low, high)]
+        return funnel_shift(both[0], both[1], bits)
+
+    store = lambda word, value: put(Uint32, start + word * WORD_BYTES, value, space)  # noqa: E731
+    store_by_rank(load, store, Int32(start & (LINE_BYTES - 1)) // WORD_BYTES, words, lane)
+
+
+@cute.jit
+def copy_if(condition, kind: cutlass.Constexpr, source, target):
+    """Copy one element from shared memory, where ``condition`` holds."""
+    if condition:
+        put(kind, target, cells(kind, source, 1)[0], cute.AddressSpace.gmem)
 
 
 def store_indices(places: Places, part: Part, lane) -> None:
