@@ -100,7 +100,7 @@ class ChunkCompactor:
                     flag = self.where.begins(flag, at.position + lane == 0)
                 flag = flag if stop is None else flag & (place < stop)
                 ballots.append(Uint32(cute.arch.vote_ballot_sync(flag)))
-        before = [first]  # each row
+        before = [Int32(first)]  # each row
         for ballot in ballots:
             before.append(before[-1] + popc(ballot))
         cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read

@@ -24,6 +24,7 @@ from .where import below
 UNROLL = 4
 WORD_BYTES = 4
 LINE_BYTES = LANES * WORD_BYTES
+EDGE = 8  # more than the elements before the whole words of a chunk, or behind them
 
 # What a compacted chunk has: ``count`` selected elements, which begin at index ``offset`` of the results. There is room
 # for ``room`` elements from there (-1: nor for the one before), and for ``stop`` of the chunk's. The chunk begins at
@@ -92,16 +93,19 @@ def store_values(out, size: int, begin, offset, stop, lane) -> None:
 
 def store_narrow(kind, begin, target, stop, lane) -> None:
     """Store ``stop`` elements of one or two bytes from address ``begin`` of shared memory to ``target``: whole words,
-    each out of two of shared memory, and those before and behind them one by one."""
+    each out of two that have no other bytes, and the elements before and behind them one by one."""
     size = kind.width // 8
     unit, space = WORD_BYTES // size, cute.AddressSpace.gmem
-    ahead = cutlass.min(Int32(-target & (WORD_BYTES - 1)) // size, stop)
-    words, behind = (stop - ahead) // unit, (stop - ahead) % unit
-    rank = choose(lane < unit, lane, stop - 1 - (lane - unit))
-    if_own = choose(lane < unit, lane < ahead, lane - unit < behind)
-    copy_if(if_own, kind, begin + rank * size, target + rank * size)
-    first, start = begin + ahead * size, target + ahead * size
-    low, high, bits = first & -WORD_BYTES, (first + (WORD_BYTES - 1)) & -WORD_BYTES, (first & (WORD_BYTES - 1)) * 8
+    ahead = Int32(-target & (WORD_BYTES - 1)) // size
+    skew = (begin + ahead * size) & (WORD_BYTES - 1)
+    ahead = cutlass.min(ahead + choose(skew > ahead * size, Int32(unit), Int32(0)), stop)
+    words = cutlass.max((stop - ahead) * size - (-skew & (WORD_BYTES - 1)), 0) // WORD_BYTES
+    behind = stop - ahead - words * unit
+    rank = choose(lane < EDGE, lane, stop - behind + (lane - EDGE))
+    own = choose(lane < EDGE, lane < ahead, lane - EDGE < behind)
+    copy_if(own, kind, begin + rank * size, target + rank * size)
+    first, start, bits = begin + ahead * size, target + ahead * size, skew * 8
+    low, high = first & -WORD_BYTES, (first + (WORD_BYTES - 1)) & -WORD_BYTES
 
     def load(word) -> Any:
         both = [cells(Uint32, at + word * WORD_BYTES, 1)[0] for at in (low, high)]
