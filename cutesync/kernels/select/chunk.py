@@ -70,43 +70,51 @@ class ChunkCompactor:
         # the mask comes last
         self.read = self.selection.sources if self.selection.values or self.selection.of_elements else ()
 
-    @cute.jit
-    def compact(self, at: Chunk, bits: cute.Pointer, lane, first=0):
-        """Compact a chunk, some of whose positions exist: ``(tally, near)``. ``bits`` are in global memory. ``first``
-        is the place of its first selected element: less than 0 is before the chunk."""
-        tally, near = Int32(0), Int32(0)
-        if at.position + self.chunk <= at.length:
-            tally, near = self.compact_rows(at, bits, None, lane, first)
-        else:
-            tally, near = self.compact_rows(at, bits, Int32(at.length - at.position), lane, first)
-        return tally, near
+    def compact(self, at: Chunk, bits: cute.Pointer, lane) -> tuple:
+        """Compact a chunk, some of whose positions exist: ``(tally, near)``. ``bits`` are in global memory."""
+        count, near = self.compact_part(at, bits, lane, 0, 0)
+        return self.tally(at, count, near), near
 
-    def compact_rows(self, at: Chunk, bits, stop, lane, first) -> tuple:
+    @cute.jit
+    def compact_part(self, at: Chunk, bits: cute.Pointer, lane, start, before):
+        """Compact so many rows of a chunk from place ``start`` on, before which ``before`` places are selected:
+        ``(count, near)`` of these rows."""
+        count, near = Int32(0), Int32(0)
+        if at.position + start + self.chunk <= at.length:
+            count, near = self.compact_rows(at, bits, None, lane, start, before)
+        else:
+            count, near = self.compact_rows(at, bits, Int32(at.length - at.position), lane, start, before)
+        return count, near
+
+    def tally(self, at: Chunk, count, near) -> Any:
+        """The tally of a compacted chunk."""
+        return pack(count, self.last(at, count, near) if self.selection.lengths is not None else 0)
+
+    def compact_rows(self, at: Chunk, bits, stop, lane, start, first) -> tuple:
         """``stop``: how many positions exist; None: all of them."""
-        word = self.word(at, bits, lane) if self.selection.kind == "bits" else None
+        word = self.word(at, bits, start, lane) if self.selection.kind == "bits" else None
         elements: list[list] = []
         ballots: list = []
         for row in range(0, self.rows, UNROLL):
             rows = range(row, min(row + UNROLL, self.rows))
-            loaded = [self.load(at, self.existing(r * LANES + lane, stop)) for r in rows]
+            loaded = [self.load(at, self.existing(start + r * LANES + lane, stop)) for r in rows]
             elements += [mine for mine, _ in loaded]
             if word is not None:
                 ballots += [Uint32(cute.arch.shuffle_sync(word, r)) for r in rows]
                 continue
             for r, (mine, other) in zip(rows, loaded):
-                place = r * LANES + lane
+                place = start + r * LANES + lane
                 flag = self.holds(mine, other, at.position + place)
                 if self.selection.kind == "heads" and r == 0:
-                    flag = self.where.begins(flag, at.position + lane == 0)
+                    flag = self.where.begins(flag, at.position + place == 0)
                 flag = flag if stop is None else flag & (place < stop)
                 ballots.append(Uint32(cute.arch.vote_ballot_sync(flag)))
         before = [Int32(first)]  # each row
         for ballot in ballots:
             before.append(before[-1] + popc(ballot))
         cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
-        self.put_all(at, elements, ballots, before, lane)
-        total, near = before[-1] - first, before[min(NEAR_ROWS, self.rows)] - first
-        return pack(total, self.last(at, total, near) if self.selection.lengths is not None else 0), near
+        self.put_all(at, elements, ballots, before, start, lane)
+        return before[-1] - first, before[min(NEAR_ROWS, self.rows)] - first
 
     def existing(self, place, stop) -> Any:
         """A place, or the last one of those that exist."""
@@ -130,12 +138,12 @@ class ChunkCompactor:
         """The elements of a place of the chunk, or of the one before it."""
         return [cells(t.cutlass, begin + place * t.size, 1)[0] for t, begin in zip(self.read, at.begins)]
 
-    def put_all(self, at: Chunk, elements: list, ballots: list, before: list, lane) -> None:
+    def put_all(self, at: Chunk, elements: list, ballots: list, before: list, start, lane) -> None:
         """Store what is kept of a chunk."""
         chosen, bit = self.selection, Uint32(1) << Uint32(lane)
         kinds = [source.cutlass for source in chosen.results]
         for r, ballot in enumerate(ballots):
-            holds, place = (ballot & bit) != Uint32(0), r * LANES + lane
+            holds, place = (ballot & bit) != Uint32(0), start + r * LANES + lane
             to = self.target(r, holds, bit, ballots, before, lane)
             kept, moves = holds | chosen.rejects, holds | chosen.rejects
             if chosen.kind == "heads" and r == self.rows - 1:
@@ -145,18 +153,23 @@ class ChunkCompactor:
             if chosen.located:
                 put_if(kept, Uint8, at.places + to, Uint8(place & 0xFF))
         if chosen.inverse:
-            self.put_words(at, ballots, before, lane)
+            self.put_words(at, ballots, before, start, lane)
 
     def target(self, r: int, holds, bit, ballots: list, before: list, lane) -> Any:
         """Where the lane's element of row ``r`` goes, which is selected if ``holds``."""
         rank = before[r] + popc(ballots[r] & (bit - Uint32(1)))
         return choose(holds, rank, before[-1] + (r * LANES + lane) - rank) if self.selection.rejects else rank
 
-    def put_words(self, at: Chunk, ballots: list, before: list, lane) -> None:
+    def put_words(self, at: Chunk, ballots: list, before: list, start, lane) -> None:
         word, tally = Int32(0), Int32(0)
         for r, ballot in enumerate(ballots):
             word, tally = choose(lane == r, Int32(ballot), word), choose(lane == r, before[r], tally)
-        put_if(lane < self.rows, Int64, at.words + lane * 8, (Int64(tally) << 32) | (Int64(word) & 0xFFFFFFFF))
+        put_if(
+            lane < self.rows,
+            Int64,
+            at.words + (start // LANES + lane) * 8,
+            (Int64(tally) << 32) | (Int64(word) & 0xFFFFFFFF),
+        )
 
     @cute.jit
     def last(self, at: Chunk, total, near):
@@ -168,9 +181,9 @@ class ChunkCompactor:
         return place
 
     @cute.jit
-    def word(self, at: Chunk, bits: cute.Pointer, lane):
+    def word(self, at: Chunk, bits: cute.Pointer, start, lane):
         """Lane r: the word of row r."""
-        word, first = Int32(0), at.position + lane * LANES
+        word, first = Int32(0), at.position + start + lane * LANES
         if (lane < self.rows) & (first < at.length):
             word = word_of_bits(bits, first, at.length)
         return word

@@ -4,7 +4,8 @@ A ballot for each row, and a store for each element, take more instructions than
 lane has one bit for each of its positions, a scan of the lanes' counts says where the selected ones go, and ``squeeze``
 stores them in whole words.
 
-A chunk that is not whole, or that begins inside a vector, is compacted by rows, one part after the other.
+A chunk that is not whole, or that begins inside a vector, is compacted by rows, so many together that their places
+differ modulo 256.
 """
 
 from __future__ import annotations
@@ -16,18 +17,17 @@ import cutlass.cute as cute
 from cutlass import Int32, Uint16, Uint32
 
 from ...dtypes import BY_NAME, DType
-from ...monoid import choose
+from ...monoid import choose, tree
 from ...warp import LANES
 from ..words import funnel_shift_left
 from .chunk import VECTOR_BYTES, Chunk, ChunkCompactor, cells, popc, put, put_if
-from .squeeze import WORD_BYTES, Stream, add_if, squeeze
-from .tally import pack
+from .squeeze import WORD_BYTES, Part, Stream, add_if, squeeze
 from .where import Where, word_of_bits
 
-PART_ROWS = 16
 NEAR = 256  # places that a byte tells apart
 MASK = BY_NAME["uint8"]
 HALVES = {16: Uint16, 32: Uint32}  # of a row's word, by the positions of a lane
+CHAINS = 4  # of additions that do not wait for each other
 LOW_BITS = 0x7F7F7F7F  # of bytes
 
 
@@ -37,7 +37,7 @@ class NarrowCompactor:
     def __init__(self, where: Where, rows: int) -> None:
         self.where, self.selection, self.rows = where, where.selection, rows
         self.chunk = rows * LANES
-        self.by_rows = ChunkCompactor(where, PART_ROWS)
+        self.by_rows = ChunkCompactor(where, NEAR // LANES)
         sources = self.selection.sources
         self.compares_bytes = self.selection.fn is None and [(t.kind in "iu", t.size) for t in sources] == [(True, 1)]
         self.held = (*sources, *((MASK,) if self.selection.kind == "mask" else ()))
@@ -60,15 +60,15 @@ class NarrowCompactor:
 
     @cute.jit
     def compact_parts(self, at: Chunk, bits: cute.Pointer, lane):
-        """Only what has one part has places or words of rows."""
-        tally, near = Int32(0), Int32(0)
-        for first in cutlass.range(0, self.chunk, self.by_rows.chunk, unroll=1):
-            if at.position + first < at.length:
-                begins = tuple(begin + first * t.size for begin, t in zip(at.begins, self.held))
-                part = at._replace(begins=begins, position=at.position + first)
-                more, near = self.by_rows.compact(part, bits, lane, tally - first)
-                tally = tally + more
-        return tally, near
+        """The same by rows, one part after the other."""
+        count, near, size = Int32(0), Int32(0), self.by_rows.chunk
+        for start in cutlass.range(0, self.chunk, size, unroll=1):
+            if at.position + start < at.length:
+                more, _ = self.by_rows.compact_part(at, bits, lane, start, count)
+                count = count + more
+                if start == 0:
+                    near = count
+        return self.by_rows.tally(at, count, near), near
 
     def compact_words(self, at: Chunk, bits, lane) -> tuple:
         """A whole chunk whose arrays begin on vectors."""
@@ -85,16 +85,12 @@ class NarrowCompactor:
         ]
         if chosen.located:
             streams.append(Stream(self.places(lane), 1, at.places, True))
-        kept = [(flags, before, count)]
-        if chosen.rejects:
-            kept.append((~flags, total + lane * self.rows - before, self.rows - count))
         cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
-        squeeze(streams, kept, lane)
+        squeeze(streams, Part(flags, before, count), lane)
         if chosen.inverse:
             self.put_words(at, flags, before, lane)
         near = Int32(cute.arch.shuffle_sync(before, NEAR // self.rows)) if chosen.located else Int32(0)
-        last = self.by_rows.last(at, total, near) if chosen.lengths is not None else 0
-        return pack(total, last), near
+        return self.by_rows.tally(at, total, near), near
 
     def load(self, begin, size: int, lane) -> cute.Tensor:
         """A lane's elements of an array, as words."""
@@ -129,13 +125,13 @@ class NarrowCompactor:
     def flags_of_elements(self, words: list, before: Any, first) -> Any:
         """The same by the elements; ``before`` are those before a lane's, which begin at position ``first``."""
         arrays = [elements_of(held, t) for held, t in zip(words, self.by_rows.read)]
-        flags = Uint32(0)
+        flags = [Uint32(0)] * CHAINS
         for k in range(self.rows):
             elements = [array[k] for array in arrays]
             flag = self.by_rows.holds(elements, before, first + k)
-            flags = add_if(flag, Uint32(1 << k), flags)
+            flags[k % CHAINS] = add_if(flag, Uint32(1 << k), flags[k % CHAINS])
             before = elements
-        return flags
+        return tree([(part,) for part in flags], lambda a, b: (a[0] | b[0],))[0]
 
     def put_words(self, at: Chunk, flags, before, lane) -> None:
         """Store a lane's part of its row's word, and the tally of those before the row."""

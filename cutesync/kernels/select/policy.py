@@ -43,8 +43,8 @@ class Problem:
 
     @property
     def narrow(self) -> bool:
-        """Whether elements have one or two bytes and come from contiguous arrays."""
-        return not self.strided and all(size <= 2 for size in self.sizes)
+        """Whether elements of one or two bytes come from contiguous arrays, and some are dropped."""
+        return not self.strided and not self.rejects and all(size <= 2 for size in self.sizes)
 
     @property
     def bytes(self) -> float:
@@ -213,8 +213,8 @@ def sized(policy: PipelinePolicy, problem: Problem, tile: int) -> PipelinePolicy
 
 def most_rows(problem: Problem) -> int:
     """Return the most rows of a chunk whose elements a warp can hold."""
-    if problem.narrow and not (problem.located or problem.inverse or problem.rejects):  # which take chunks of 16 rows
-        return NARROW_ROWS
+    if problem.narrow:
+        return MIN_NARROW_ROWS if problem.located else NARROW_ROWS
     words = sum(max(1, size // 4) for size in problem.sizes) or 1
     return power_of_two_below(max(1, MAX_WORDS // words))
 

@@ -32,20 +32,27 @@ class Stream(NamedTuple):
     ends: Any
 
 
-def squeeze(streams: list[Stream], parts: list, lane) -> None:
-    """``parts`` has ``(flags, first, count)`` of what goes to one place: which of a lane's elements are kept, as bits,
-    where in the chunk the first of them goes, and how many there are."""
-    groups = [([s for s in streams if s.size == size], size, part) for part in parts for size in KINDS]
+class Part(NamedTuple):
+    """What is kept of a lane's elements: which, as bits; where in the chunk the first goes; and how many there are."""
+
+    flags: Any
+    first: Any
+    count: Any
+
+
+def squeeze(streams: list[Stream], part: Part, lane) -> None:
+    """Keep a part of the streams of all lanes."""
+    groups = [([s for s in streams if s.size == size], size) for size in KINDS]
     groups = [group for group in groups if group[0]]
-    rests = [put_whole_words(*group, lane) for group in groups]
+    rests = [put_whole_words(*group, part, lane) for group in groups]
     cute.arch.sync_warp()  # the words are there, and the other lanes' elements of them come after that
     for group, rest in zip(groups, rests):
-        put_last_words(*group, rest)
+        put_last_words(*group, part, rest)
 
 
-def put_whole_words(streams: list[Stream], size: int, part: tuple, lane) -> list:
+def put_whole_words(streams: list[Stream], size: int, part: Part, lane) -> list:
     """Store the words that end with an element of the lane; the last word of each stream, which has no end."""
-    flags, first, _ = part
+    flags, first = part.flags, part.first
     table, unit = permutations(size, lane), WORD_BYTES // size
     bits, place = Uint32(first * (8 * size)), (first * size) & -WORD_BYTES
     last = [Uint32(0)] * len(streams)
@@ -62,9 +69,9 @@ def put_whole_words(streams: list[Stream], size: int, part: tuple, lane) -> list
     return last
 
 
-def put_last_words(streams: list[Stream], size: int, part: tuple, rests: list) -> None:
+def put_last_words(streams: list[Stream], size: int, part: Part, rests: list) -> None:
     """Store the lane's elements of its last word, of each stream."""
-    _, first, count = part
+    first, count = part.first, part.count
     unit = WORD_BYTES // size
     start = (first + count) & -unit
     for k in range(unit - 1):

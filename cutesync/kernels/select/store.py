@@ -6,11 +6,11 @@ All 32 lanes of a warp call. Results of a chunk lie side by side in the arrays: 
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint32
+from cutlass import Int32, Int64, Uint32, Uint64
 
 from ...monoid import choose
 from ...warp import LANES
@@ -22,9 +22,8 @@ from .tally import Before
 from .where import below
 
 UNROLL = 4
-WORD_BYTES = 4
-LINE_BYTES = LANES * WORD_BYTES
-EDGE = 8  # more than the elements before the whole words of a chunk, or behind them
+WORD_BYTES, PAIR_BYTES, LINE_BYTES = 4, 8, 128
+EDGE = 16  # more than the elements before the pairs of words of a chunk, or behind them
 
 # What a compacted chunk has: ``count`` selected elements, which begin at index ``offset`` of the results. There is room
 # for ``room`` elements from there (-1: nor for the one before), and for ``stop`` of the chunk's. The chunk begins at
@@ -92,27 +91,37 @@ def store_values(out, size: int, begin, offset, stop, lane) -> None:
 
 
 def store_narrow(kind, begin, target, stop, lane) -> None:
-    """Store ``stop`` elements of one or two bytes from address ``begin`` of shared memory to ``target``: whole words,
-    each out of two that have no other bytes, and the elements before and behind them one by one."""
+    """Store ``stop`` elements of one or two bytes from address ``begin`` of shared memory to ``target``: whole pairs of
+    words, out of words that have no other bytes, and the elements before and behind them one by one."""
     size = kind.width // 8
-    unit, space = WORD_BYTES // size, cute.AddressSpace.gmem
-    ahead = Int32(-target & (WORD_BYTES - 1)) // size
+    ahead = Int32(-target & (PAIR_BYTES - 1)) // size
     skew = (begin + ahead * size) & (WORD_BYTES - 1)
-    ahead = cutlass.min(ahead + choose(skew > ahead * size, Int32(unit), Int32(0)), stop)
-    words = cutlass.max((stop - ahead) * size - (-skew & (WORD_BYTES - 1)), 0) // WORD_BYTES
-    behind = stop - ahead - words * unit
+    ahead = cutlass.min(ahead + choose(skew > ahead * size, Int32(PAIR_BYTES // size), Int32(0)), stop)
+    pairs = cutlass.max((stop - ahead) * size - (-skew & (WORD_BYTES - 1)), 0) // PAIR_BYTES
+    behind = stop - ahead - pairs * (PAIR_BYTES // size)
     rank = choose(lane < EDGE, lane, stop - behind + (lane - EDGE))
     own = choose(lane < EDGE, lane < ahead, lane - EDGE < behind)
     copy_if(own, kind, begin + rank * size, target + rank * size)
-    first, start, bits = begin + ahead * size, target + ahead * size, skew * 8
-    low, high = first & -WORD_BYTES, (first + (WORD_BYTES - 1)) & -WORD_BYTES
+    copy_pairs((begin + ahead * size) & -WORD_BYTES, skew, target + ahead * size, pairs, lane)
 
-    def load(word) -> Any:
-        both = [cells(Uint32, at + word * WORD_BYTES, 1)[0] for at in (low, high)]
-        return funnel_shift(both[0], both[1], bits)
 
-    store = lambda word, value: put(Uint32, start + word * WORD_BYTES, value, space)  # noqa: E731
-    store_by_rank(load, store, Int32(start & (LINE_BYTES - 1)) // WORD_BYTES, words, lane)
+@cute.jit
+def copy_pairs(source, skew, target, pairs, lane):
+    """Store ``pairs`` pairs of words, which begin ``skew`` (0 to 3) bytes behind ``source``, whole lines a warp."""
+    first = lane - Int32(target & (LINE_BYTES - 1)) // PAIR_BYTES
+    last = choose(skew > 0, Int32(PAIR_BYTES), Int32(WORD_BYTES))  # of the words that a pair comes out of
+    for place in cutlass.range(first, pairs, UNROLL * LANES, unroll=1):
+        start, to = source + place * PAIR_BYTES, target + place * PAIR_BYTES
+        for k in cutlass.range_constexpr(UNROLL):
+            if Uint32(place + k * LANES) < Uint32(pairs):
+                copy_pair(start + k * (LANES * PAIR_BYTES), last, skew * 8, to + k * (LANES * PAIR_BYTES))
+
+
+def copy_pair(start, last, bits, to) -> None:
+    """Copy the pair of words that begins ``bits`` behind ``start``."""
+    low, middle, high = (Uint32(cells(Uint32, start + place, 1)[0]) for place in (0, WORD_BYTES, last))
+    pair = Uint64(funnel_shift(low, middle, bits)) | (Uint64(funnel_shift(middle, high, bits)) << 32)
+    put(Uint64, to, pair, cute.AddressSpace.gmem)
 
 
 @cute.jit
