@@ -14,7 +14,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Uint16, Uint32
+from cutlass import Boolean, Int32, Uint16, Uint32
 
 from ...dtypes import BY_NAME, DType
 from ...monoid import choose, tree
@@ -79,12 +79,12 @@ class NarrowCompactor:
         through = through_lanes(count, lane)
         before, total = through - count, Int32(cute.arch.shuffle_sync(through, LANES - 1))
         # where all are kept the last one stays: the next chunk may be comparing its first element with it
-        ends = total < self.chunk
+        ends = total < self.chunk if chosen.kind == "heads" else Boolean(True)
         streams = [
             Stream(listed(held), t.size, begin, ends) for held, t, begin in zip(words, chosen.results, at.begins)
         ]
         if chosen.located:
-            streams.append(Stream(self.places(lane), 1, at.places, True))
+            streams.append(Stream(self.places(lane), 1, at.places, Boolean(True)))
         cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
         squeeze(streams, Part(flags, before, count), lane)
         if chosen.inverse:
