@@ -6,7 +6,7 @@ A row takes one ballot, of which a lane's rank follows.
 
     values   the selected elements; in a partition, the others behind them
     places   where in the chunk each of these was, modulo 256, if indices or lengths are asked for: the first ``near``
-             of them were among the first 256
+             of them were among the first 256 (chunks of more than 512 positions have more such numbers: ``nears_of``)
     words    of each row, which positions are selected, and the tally of those before it, if ranks are asked for
 """
 
@@ -25,7 +25,8 @@ from .tally import pack
 from .where import Where, word_of_bits
 
 VECTOR_BYTES = 16
-NEAR_ROWS = 8  # those of the first 256 places
+NEAR, NEAR_BITS = 256, 10  # places that a byte tells apart; of how many elements come before a multiple of them
+NEAR_ROWS = NEAR // LANES
 UNROLL = 8  # rows whose elements are loaded together
 
 # Where a chunk lies: ``begins`` are the addresses in shared memory of its elements of each array; its places and words
@@ -51,10 +52,19 @@ def put_if(condition, kind: cutlass.Constexpr, address, value):
         put(kind, address, value)
 
 
-def place_at(places, near, rank) -> Any:
-    """Where in a chunk its element of a rank was; ``places`` and ``near`` are those of the chunk."""
-    low = Int32(Uint32(cells(Uint8, places + rank, 1)[0])) & 0xFF
-    return low + choose(rank < near, Int32(0), Int32(256))
+def nears_of(near, chunk: int) -> tuple:
+    """How many selected elements of a chunk come before its places 256, 512 and so on; ``near`` has all of them."""
+    if chunk <= 2 * NEAR:
+        return (near,)
+    return tuple((near >> (NEAR_BITS * k)) & (2**NEAR_BITS - 1) for k in range(chunk // NEAR - 1))
+
+
+def place_at(places, nears: tuple, rank) -> Any:
+    """Where in a chunk its element of a rank was; ``places`` and ``nears`` are those of the chunk."""
+    place = Int32(Uint32(cells(Uint8, places + rank, 1)[0])) & 0xFF
+    for near in nears:
+        place = place + choose(rank < near, Int32(0), Int32(NEAR))
+    return place
 
 
 def popc(word) -> Any:
@@ -73,7 +83,7 @@ class ChunkCompactor:
     def compact(self, at: Chunk, bits: cute.Pointer, lane) -> tuple:
         """Compact a chunk, some of whose positions exist: ``(tally, near)``. ``bits`` are in global memory."""
         count, near = self.compact_part(at, bits, lane, 0, 0)
-        return self.tally(at, count, near), near
+        return self.tally(at, count, (near,)), near
 
     @cute.jit
     def compact_part(self, at: Chunk, bits: cute.Pointer, lane, start, before):
@@ -86,9 +96,9 @@ class ChunkCompactor:
             count, near = self.compact_rows(at, bits, Int32(at.length - at.position), lane, start, before)
         return count, near
 
-    def tally(self, at: Chunk, count, near) -> Any:
+    def tally(self, at: Chunk, count, nears: tuple) -> Any:
         """The tally of a compacted chunk."""
-        return pack(count, self.last(at, count, near) if self.selection.lengths is not None else 0)
+        return pack(count, self.last(at, count, nears) if self.selection.lengths is not None else 0)
 
     def compact_rows(self, at: Chunk, bits, stop, lane, start, first) -> tuple:
         """``stop``: how many positions exist; None: all of them."""
@@ -172,12 +182,12 @@ class ChunkCompactor:
         )
 
     @cute.jit
-    def last(self, at: Chunk, total, near):
+    def last(self, at: Chunk, total, nears: cutlass.Constexpr):
         """The last place of a chunk with ``total`` ones, counted from 1; 0: there is none."""
         cute.arch.sync_warp()
         place = Int32(0)
         if total > 0:
-            place = place_at(at.places, near, total - 1) + 1
+            place = place_at(at.places, nears, total - 1) + 1
         return place
 
     @cute.jit

@@ -4,8 +4,7 @@ A ballot for each row, and a store for each element, take more instructions than
 lane has one bit for each of its positions, a scan of the lanes' counts says where the selected ones go, and ``squeeze``
 stores them in whole words.
 
-A chunk that is not whole, or that begins inside a vector, is compacted by rows, so many together that their places
-differ modulo 256.
+A chunk that is not whole, or that begins inside a vector, is compacted by rows, those of 256 places together.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ from ...dtypes import BY_NAME, DType
 from ...monoid import choose, tree
 from ...warp import LANES
 from ..words import funnel_shift_left
-from .chunk import VECTOR_BYTES, Chunk, ChunkCompactor, cells, popc, put, put_if
+from .chunk import NEAR, NEAR_BITS, VECTOR_BYTES, Chunk, ChunkCompactor, cells, nears_of, popc, put, put_if
 from .squeeze import WORD_BYTES, Part, Stream, add_if, squeeze
 from .where import Where, word_of_bits
 
-NEAR = 256  # places that a byte tells apart
 MASK = BY_NAME["uint8"]
 HALVES = {16: Uint16, 32: Uint32}  # of a row's word, by the positions of a lane
 CHAINS = 4  # of additions that do not wait for each other
@@ -66,9 +64,9 @@ class NarrowCompactor:
             if at.position + start < at.length:
                 more, _ = self.by_rows.compact_part(at, bits, lane, start, count)
                 count = count + more
-                if start == 0:
-                    near = count
-        return self.by_rows.tally(at, count, near), near
+            if start < self.chunk - size:
+                near = near | (count << (NEAR_BITS * (start // size)))
+        return self.by_rows.tally(at, count, nears_of(near, self.chunk)), near
 
     def compact_words(self, at: Chunk, bits, lane) -> tuple:
         """A whole chunk whose arrays begin on vectors."""
@@ -89,8 +87,12 @@ class NarrowCompactor:
         squeeze(streams, Part(flags, before, count), lane)
         if chosen.inverse:
             self.put_words(at, flags, before, lane)
-        near = Int32(cute.arch.shuffle_sync(before, NEAR // self.rows)) if chosen.located else Int32(0)
-        return self.by_rows.tally(at, total, near), near
+        near = Int32(0)
+        if chosen.located:
+            for k in range(self.chunk // NEAR - 1):
+                there = Int32(cute.arch.shuffle_sync(before, (k + 1) * NEAR // self.rows))
+                near = near | (there << (NEAR_BITS * k))
+        return self.by_rows.tally(at, total, nears_of(near, self.chunk)), near
 
     def load(self, begin, size: int, lane) -> cute.Tensor:
         """A lane's elements of an array, as words."""

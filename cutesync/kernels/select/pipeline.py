@@ -42,7 +42,7 @@ from ..gather import Tile
 from ..tiled import take_tiles
 from .base import Arguments, SelectKernel
 from .by_rows import begin_row, of_row, report_row
-from .chunk import Chunk, ChunkCompactor, put
+from .chunk import Chunk, ChunkCompactor, nears_of, put
 from .fill import fill_rest
 from .narrow import MASK, NarrowCompactor
 from .policy import PipelinePolicy
@@ -341,8 +341,8 @@ class PipelineSelect(SelectKernel):
             count, rest = count_of(shared.tallies[at.stage * self.chunks + chunk]), room - count_of(inside)
             stop = cutlass.min(cutlass.max(rest, 0), count)
             extent = self.extent(a, number, chunk)
-            near = shared.nears[at.stage * self.chunks + chunk]
-            part = Part(here.count, count, rest, stop, near, *extent, *self.places_of(shared, at.stage, chunk))
+            nears = nears_of(shared.nears[at.stage * self.chunks + chunk], self.chunk)
+            part = Part(here.count, count, rest, stop, nears, *extent, *self.places_of(shared, at.stage, chunk))
             self.store_chunk(own, part, self.begins(shared, own.x, at.stage, chunk), here.last, lane)
 
     def tally(self, shared, stage):

@@ -214,7 +214,7 @@ def sized(policy: PipelinePolicy, problem: Problem, tile: int) -> PipelinePolicy
 def most_rows(problem: Problem) -> int:
     """Return the most rows of a chunk whose elements a warp can hold."""
     if problem.narrow:
-        return MIN_NARROW_ROWS if problem.located else NARROW_ROWS
+        return NARROW_ROWS
     words = sum(max(1, size // 4) for size in problem.sizes) or 1
     return power_of_two_below(max(1, MAX_WORDS // words))
 

@@ -17,7 +17,7 @@ from ...warp import LANES
 from ..coordinates import element
 from ..gather import WORDS, Stepped, coordinates
 from ..words import funnel_shift
-from .chunk import NEAR_ROWS, cells, place_at, popc, put
+from .chunk import NEAR, cells, place_at, popc, put
 from .tally import Before
 from .where import below
 
@@ -28,7 +28,7 @@ EDGE = 16  # more than the elements before the pairs of words of a chunk, or beh
 # What a compacted chunk has: ``count`` selected elements, which begin at index ``offset`` of the results. There is room
 # for ``room`` elements from there (-1: nor for the one before), and for ``stop`` of the chunk's. The chunk begins at
 # ``position`` of the array, whose positions stop at ``end``; its places and words (``chunk``) at these addresses.
-Part = namedtuple("Part", "offset count room stop near position end places words")
+Part = namedtuple("Part", "offset count room stop nears position end places words")
 
 
 class Places(NamedTuple):
@@ -135,7 +135,7 @@ def store_indices(places: Places, part: Part, lane) -> None:
     """Store the indices of the selected positions of a chunk."""
     store = lambda rank, place: places.store(part.offset + rank, part.position + place)  # noqa: E731
     store_by_rank(
-        lambda rank: place_at(part.places, part.near, rank), store, Int32(part.offset & (LANES - 1)), part.stop, lane
+        lambda rank: place_at(part.places, part.nears, rank), store, Int32(part.offset & (LANES - 1)), part.stop, lane
     )
 
 
@@ -148,8 +148,8 @@ def store_rejects(a, part: Part, begins: tuple, chunk: int, lane) -> None:
         size = out.dtype.width // 8
         store_values(out, size, begin + part.count * size, first, rejects, lane)
     if a.places.arrays:
-        near = min(NEAR_ROWS * LANES, chunk) - part.near
-        behind = part._replace(offset=first, stop=rejects, near=near, places=part.places + part.count)
+        nears = (min(NEAR, chunk) - part.nears[0],)
+        behind = part._replace(offset=first, stop=rejects, nears=nears, places=part.places + part.count)
         store_indices(a.places, behind, lane)
 
 
@@ -172,8 +172,8 @@ def store_lengths(out, part: Part, last, lane):
     selected position before the chunk, counted from 1 in the array; 0: there is none."""
     stop = cutlass.min(part.room + 1, part.count)
     if (lane == 0) & (stop > 0) & (last > 0):
-        put_length(out, part.offset - 1, part.position + place_at(part.places, part.near, 0) - (last - 1))
-    place = lambda rank: place_at(part.places, part.near, rank)  # noqa: E731
+        put_length(out, part.offset - 1, part.position + place_at(part.places, part.nears, 0) - (last - 1))
+    place = lambda rank: place_at(part.places, part.nears, rank)  # noqa: E731
     load = lambda rank: place(rank + 1) - place(rank)  # noqa: E731
     store = lambda rank, length: put_length(out, part.offset + rank, length)  # noqa: E731
     store_by_rank(load, store, Int32(part.offset & (LANES - 1)), stop - 1, lane)
