@@ -121,6 +121,8 @@ ONE_TEAM = replace(PIPELINE, teams=1, compact_warps=8, store_warps=8)
 RUNS_BYTES = 56 << 10  # of a tile where runs are all that is asked for: 354 us with one team instead of 390
 # Strided arrays: one team, as most of the warps bring elements.
 GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=8)
+# Elements in words: compaction of a chunk takes some 270 instructions that wait for each other, storing it some 100.
+NARROW = replace(PIPELINE, compact_warps=8)
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner. Of some eight tiles, where one team
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
 SMALL = replace(PIPELINE, teams=1, compact_warps=8)
@@ -181,6 +183,8 @@ def choose(problem: Problem) -> Choice:
         base, stage = ONE_TEAM, RUNS_BYTES
     elif problem.mask and problem.located and not problem.strided:
         base = ONE_TEAM  # there are few stages: elements, a mask and indices 870 us instead of 1013
+    if problem.narrow:
+        base = NARROW
     spread = max(problem.length // SMS, 1)  # a tile for each multiprocessor
     if problem.rows is not None:
         base = next((policy for length, policy in SHORT_ROWS if problem.length <= length), base)
@@ -189,7 +193,7 @@ def choose(problem: Problem) -> Choice:
     most = min(power_of_two_below(int(stage / problem.bytes)), MAX_TILE)
     spread = power_of_two_below(spread)
     if not problem.strided and problem.rows is None:
-        few = base is PIPELINE and problem.length < MIN_LENGTH_OF_TEAMS
+        few = base in (PIPELINE, NARROW) and problem.length < MIN_LENGTH_OF_TEAMS
         base = SMALL if few or spread <= most else base
     return chosen(sized(base, problem, min(most, spread)), problem)
 
