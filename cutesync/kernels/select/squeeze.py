@@ -15,6 +15,7 @@ import cutlass.cute as cute
 from cutlass import Boolean, Uint8, Uint16, Uint32, Uint64
 
 from ...monoid import choose
+from ..words import permuted
 from .chunk import put_if
 
 WORD_BYTES, WORD_BITS = 4, 32
@@ -62,7 +63,7 @@ def put_whole_words(streams: list[Stream], size: int, part: Part, lane) -> list:
         behind = bits + (permutation >> KEPT_AT)
         full = ((bits ^ behind) & WORD_BITS) != 0
         for i, stream in enumerate(streams):
-            low, high = appended(last[i], permuted(stream.words[k], permutation), bits)
+            low, high = appended(last[i], permuted(stream.words[k], Uint32(0), permutation), bits)
             put_if(full & stream.ends if k == words - 1 else full, Uint32, stream.begin + place, low)
             last[i] = choose(full, high, low)
         bits, place = behind, place + choose(full, type(place)(WORD_BYTES), type(place)(0))
@@ -89,11 +90,6 @@ def permutations(size: int, lane) -> Any:
         holds = Uint32(lane >> k) & 1
         found, kept = found | (holds * bytes_of) << kept, kept + holds * (4 * size)
     return ((found | Uint32(0x4444) << kept) & 0xFFFF) | (2 * kept) << KEPT_AT
-
-
-def permuted(word, permutation) -> Any:
-    text = "prmt.b32 {$w0}, {$r0}, {$r1}, {$r2};"
-    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[word, Uint32(0), permutation])
 
 
 def appended(last, word, bits) -> Any:
