@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cutesync.kernels.select import plan, policy as policies
-from cutesync.kernels.select.policy import Choice, ColumnPolicy, PipelinePolicy, Problem, WavePolicy, chosen
+from cutesync.kernels.select.policy import Choice, ColumnPolicy, FlowPolicy, PipelinePolicy, Problem, WavePolicy, chosen
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -16,6 +16,7 @@ KERNELS = {
     "two blocks": (PipelinePolicy(2, 1, 2, 2, 4, 4), 2),
     "one block": (PipelinePolicy(1, 2, 1, 3, 8, 2), 1),
     "three teams": (PipelinePolicy(3, 1, 1, 2, 16, 6), 2),
+    "flow": (FlowPolicy(1, 2, 2, 2, 4, 2, room=300, entries=3), 2),
     "words": (PipelinePolicy(2, 2, 2, 2, 32, 4, narrow=True), 2),
     "a block a tile": (WavePolicy(1, 2, 2, 2, 4, 1), 1 << 20),
     "a cluster": (WavePolicy(1, 2, 2, 2, 4, 1, cluster=8), 8),
@@ -33,6 +34,13 @@ def force(monkeypatch, name: str = "three blocks") -> None:
             rows, narrow = min(policy.rows, policies.most_rows(problem)), policy.narrow and problem.narrow
             return chosen(
                 replace(policy, rows=rows, gather_warps=2 if problem.strided else 0, narrow=narrow), problem, blocks
+            )
+        if type(policy) is FlowPolicy:
+            fits = policies.flows(problem)
+            return (
+                chosen(replace(policy, rows=min(policy.rows, policies.most_rows(problem))), problem, blocks)
+                if fits
+                else made(problem)
             )
         if problem.strided or problem.filled or problem.rows is not None:
             return made(problem)
