@@ -5,7 +5,7 @@ small part: it waits in a room of shared memory of its own, where tiles of any n
 behind the other. The stages of the ring bring further tiles meanwhile.
 
     load        as in ``pipeline``
-    compact     reads a chunk of a tile, and counts what is selected; once there is room, puts that there, from registers
+    compact     reads a chunk of a tile, and counts what is selected; once there is room, puts it there, from registers
     publish     adds up the chunks' tallies, publishes that of the tile, and finds room for it: from then on it is a
                 tile of another ring (``sent``), whose stages are as large as what they hold
     look ahead  as in ``pipeline``, of the tiles that were sent
@@ -31,11 +31,13 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint16, Uint32
-from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
 from ...sync.barrier import Barriers
+from ...sync.gather import Slots
+from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing, Visit
+from ...sync.wait import in_role
 from ...warp import LANES, broadcast
 from .base import Arguments, SelectKernel
 from .chunk import Chunk, ChunkCompactor, popc, put_if
@@ -44,7 +46,7 @@ from .flow_store import Kept, store_kept
 from .narrow import MASK
 from .pipeline import PipelineSelect
 from .policy import FlowPolicy
-from .shared import aligned, tensor
+from .shared import Control, aligned, tensor
 from .spec import Selection
 from .store import report
 from .tally import Before, add_tile, count_of, pack, scan_chunks
@@ -93,6 +95,12 @@ class FlowSelect(PipelineSelect):
         SelectKernel.__init__(self, selection, self.roles.threads, smem)
         self.compactor = FlowCompactor(self.where, policy.rows)
 
+    def warp_roles(self, selection: Selection) -> Roles:
+        policy = self.policy
+        warps = {"control": Control.LOOK_AHEAD + policy.look_aheads}
+        warps |= {"compact": policy.compact_warps, "store": policy.store_warps}
+        return Roles(*(Role(name, count) for name, count in warps.items()))
+
     def share(self) -> Shared:
         """Take the shared memory. In all threads; one block barrier must follow."""
         stages, entries, policy = self.stages, self.entries, self.policy
@@ -120,6 +128,19 @@ class FlowSelect(PipelineSelect):
             compact=lambda warp: self.compact(shared, a, 0, warp),
             store=lambda warp: self.store(shared, a, 0, warp),
         )
+
+    @cute.jit
+    def control(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
+        lane = cute.arch.lane_idx()
+        if warp == Control.LOAD:
+            in_role("load", self.load, shared, a, team, lane)
+        elif warp == Control.PUBLISH:
+            in_role("publish", self.publish, shared, a, team, lane)
+        else:
+            in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
+
+    def slots(self, a: Arguments, shared, team) -> Slots:
+        return super().slots(a, shared, 0)
 
     def soon_empty(self, shared, at) -> None:
         """Wait until the tile before in a stage is there: it leaves it soon."""
@@ -186,17 +207,20 @@ class FlowSelect(PipelineSelect):
             head, free, waiting = head + count, free - count - skipped, waiting + 1
             to = shared.sent.ring.next(to)
             at = shared.tiles.next(at)
-        if waiting == self.entries:
-            shared.sent.ring.empty.await_phase(oldest.stage, oldest.parity)
-        if lane == 0:
-            shared.sent.announce(to, Int32(DONE))
-        shared.sent.ring.publish(to)
+        for _ in cutlass.range(self.policy.look_aheads, unroll=1):
+            if waiting == self.entries:
+                shared.sent.ring.empty.await_phase(oldest.stage, oldest.parity)
+                oldest, waiting = shared.sent.ring.next(oldest), waiting - 1
+            if lane == 0:
+                shared.sent.announce(to, Int32(DONE))
+            shared.sent.ring.publish(to)
+            to, waiting = shared.sent.ring.next(to), waiting + 1
 
     def first_counted(self, shared, team):
-        return shared.sent.first()
+        return shared.sent.first(team)
 
     def next_counted(self, shared, at):
-        return shared.sent.next(at)
+        return shared.sent.next(at, self.policy.look_aheads)
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, team, warp):

@@ -9,7 +9,7 @@ from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint16, Uint32
+from cutlass import Int32, Uint16, Uint32
 
 from ...warp import LANES
 from ..gather import WORDS, Stepped

@@ -85,10 +85,11 @@ P = TypeVar("P", bound=PipelinePolicy)
 @dataclass(frozen=True)
 class FlowPolicy(PipelinePolicy, kernel=".flow:FlowSelect"):
     """One team, a compact warp for each chunk. What is selected of up to ``entries`` tiles waits in a ``room`` for so
-    many elements."""
+    many elements. ``look_aheads`` warps look ahead for tiles in turn."""
 
     room: int = 0
     entries: int = 0
+    look_aheads: int = 1
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,7 @@ GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=8)
 # Elements in words: a warp compacts a chunk in some 250 instructions, most of which wait for the one before, and stores
 # it in 100. Not measured on a GPU: with 4 warps that compact, half of 2**28 int8 take 214 to 236 us, as by rows (H200).
 NARROW = replace(PIPELINE, compact_warps=8)
-FLOW_ENTRIES = 16
-FLOW = FlowPolicy(1, 16, 8, 16, 16, 0, entries=FLOW_ENTRIES)
+FLOW = FlowPolicy(1, 16, 8, 16, 16, 0, entries=16)
 FLOW_LENGTH, FLOW_RING, FLOW_BYTES = 1 << 22, 100 << 10, 220 << 10
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner. Of some eight tiles, where one team
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
@@ -228,9 +228,8 @@ def flow(problem: Problem) -> Choice | None:
     room = (FLOW_BYTES - stages * ring * tile) // max(kept, 1)
     if room < tile:
         return None
-    return chosen(
-        replace(FLOW, rows=rows, stages=stages, room=min(room, FLOW_ENTRIES * tile) // LANES * LANES), problem
-    )
+    room = min(room, FLOW.entries * tile) // LANES * LANES
+    return chosen(replace(FLOW, rows=rows, stages=stages, room=room), problem)
 
 
 def choose_columns(problem: Problem, tiles: Callable[[int], int], blocks: int = SMS) -> tuple[Choice, Choice]:
