@@ -157,7 +157,7 @@ class FlowSelect(PipelineSelect):
             tally = self.compactor.tally_of(ballots, lane)
             if lane == 0:
                 tallies[at.stage * self.chunks + warp] = tally
-            shared.counted[at.stage].arrive_once()
+                shared.counted[at.stage].arrive()
             shared.tiles.ring.release(at)
             shared.sent.ring.wait(to)
             first = shared.begins[to.stage] + count_of(shared.inside[to.stage * (self.chunks + 1) + warp])
@@ -180,7 +180,7 @@ class FlowSelect(PipelineSelect):
             tally = Int32(0)
             if lane < chunks:
                 tally = shared.tallies[at.stage * chunks + lane]
-            shared.tiles.ring.release(at)
+            shared.tiles.ring.empty[at.stage].arrive_once()
             before, through = scan_chunks(tally, lane, self.chunk, self.lengths)
             if lane == chunks - 1:
                 self.slots(a, shared, 0).publish(at.number, (through,))
@@ -213,7 +213,7 @@ class FlowSelect(PipelineSelect):
                 oldest, waiting = shared.sent.ring.next(oldest), waiting - 1
             if lane == 0:
                 shared.sent.announce(to, Int32(DONE))
-            shared.sent.ring.publish(to)
+                shared.sent.ring.full[to.stage].arrive()
             to, waiting = shared.sent.ring.next(to), waiting + 1
 
     def first_counted(self, shared, team):
