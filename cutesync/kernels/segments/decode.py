@@ -131,24 +131,25 @@ class Decode(PlainKernel):
         while (begin < stop) & (group < a.groups):
             end = Int64(element(a.sums + group))
             if (first - start < FAR) & (end - start < FAR):
-                self.mark_group(Int32, a, held, bits, group, start - first, stop, lane)
+                self.mark_group(Int32, a, (held, bits), group, start - first, stop, lane)
             else:
-                self.mark_group(Int64, a, held, bits, group, start - first, stop, lane)
+                self.mark_group(Int64, a, (held, bits), group, start - first, stop, lane)
             start, group = end, group + 1
             known = Int32(cutlass.min(end - first, Int64(TILE)))
             if (known <= begin) & (group < a.groups):
                 group = search_by_warp(a.sums, first + begin, group, a.groups, lane)
             begin = cutlass.max(known, begin)
 
-    def mark_group(self, number, a: Arguments, held, bits: cute.Pointer, group, start, stop, lane) -> None:
-        """The runs of a group, the first of which begins at ``start`` in the tile; places are of type ``number``."""
+    def mark_group(self, number, a: Arguments, tile: tuple, group, start, stop, lane) -> None:
+        """The runs of a group, the first of which begins at ``start`` in the ``tile``, ``(held, bits)``; places are of
+        type ``number``."""
         places = [group * GROUP + (lane * EACH + k) for k in range(EACH)]
         values = [self.value(a, cutlass.min(place, a.runs - 1)) for place in places]
         lengths = [number(length_at(a.lengths, place, a.runs)) for place in places]
         (through,) = scan_states((sum(lengths),), lambda p, q: (p[0] + q[0],), lane)
         begin = number(start) + through - sum(lengths)
         for value, length in zip(values, lengths):
-            self.mark_run(held, bits, begin, begin + length, stop, value)
+            self.mark_run(*tile, begin, begin + length, stop, value)
             begin = begin + length
 
     @cute.jit
