@@ -58,7 +58,7 @@ from .store import (
     store_rejects,
     store_values,
 )
-from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, join_lanes, scan_chunks
+from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, scan_chunks
 from .window import TileBuffer, as_copy
 
 
@@ -297,10 +297,9 @@ class PipelineSelect(SelectKernel):
             while summed < tile:
                 before = add_tiles(slots, before, summed, tile, base, self.tile, self.lengths, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
-            known = join_lanes(before, self.lengths)
             if lane == 0:
-                counts[at.stage] = known.count
-                lasts[at.stage] = known.last
+                counts[at.stage] = before.count
+                lasts[at.stage] = before.last
             cute.arch.sync_warp()  # its lanes have read the tile's number
             if lane == 0:
                 shared.ready[at.stage].arrive(1 + over * self.others_ready)
