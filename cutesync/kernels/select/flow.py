@@ -152,7 +152,9 @@ class FlowSelect(PipelineSelect):
         lane, tallies = cute.arch.lane_idx(), shared.tallies
         at, to = shared.tiles.first(), shared.sent.ring.start_consumer()
         while at.number != DONE:
-            chunk = Chunk(self.begins(shared, self.arrays(a), at.stage, warp), *self.extent(a, at.number, warp), 0, 0)
+            begins = self.begins(shared, self.arrays(a), at.stage, warp)
+            position, length = self.extent(a, at.number, warp)
+            chunk = Chunk(begins, position, length, Int32(0), Int32(0))
             elements, ballots = self.compactor.take(chunk, a.where, lane)
             tally = self.compactor.tally_of(ballots, lane)
             if lane == 0:

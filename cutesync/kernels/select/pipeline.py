@@ -26,6 +26,7 @@ every element, and its mask, is read once, and every selected element is written
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -68,6 +69,8 @@ class PipelineSelect(SelectKernel):
     looks_ahead = publishes = hands_over = True
     others_ready = 1  # arrivals at ``ready`` besides that of the warp that looks ahead
     more_bytes = 0  # of shared memory, of a subclass
+    policy: Any
+    compactor: Any
 
     def __init__(self, selection: Selection, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
