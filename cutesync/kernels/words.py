@@ -29,6 +29,12 @@ def _funnel(direction: str, low, high, bits):
     return kind(cute.arch.inline_ptx(funnel, write_only_types=[kind], read_only_args=[low, high, bits]))
 
 
+def permuted(low, high, chosen):
+    """The four bytes of two words that ``chosen`` says, four bits each."""
+    text = "prmt.b32 {$w0}, {$r0}, {$r1}, {$r2};"
+    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[low, high, chosen])
+
+
 def shifted(words: list, skew) -> list:
     """The words, 4 fewer than those of the given vectors, that begin ``skew`` (its lowest 4 bits) bytes behind the
     first."""

@@ -70,7 +70,7 @@ def of_offsets() -> faults.Bench:
 
 @functools.cache
 def of_decode() -> faults.Bench:
-    """Runs decoded, of which some are empty, and searches; the ends of the runs come from a launch before."""
+    """Runs decoded, of which some are empty, and searches; what the runs of groups come to is that of launches before."""
     lengths = np.random.default_rng(5).integers(0, 4, 1700)
     lengths[100:180] = 0
     x = np.arange(1700, dtype=np.int32)
@@ -112,7 +112,7 @@ DECODE = r"\.entry cutesync_decode"
 OF_DECODE = {
     "no wait for the launch before": faults.TABLE["no wait for the launch before"],
     "no sync_warp": (faults.each(faults.op(r"bar\.warp\.sync"), after=DECODE), {"race", *WRONG}),
-    "an empty run that counts": (faults.first(r"setp\.gt\.s32", "setp.ge.s32", after=DECODE), WRONG),
+    "an empty run that counts": (faults.first(r"setp\.le\.s32", "setp.lt.s32", after=DECODE), {"race", *WRONG}),
     "a result too many": (faults.last(r"setp\.ge\.u32", "setp.gt.u32", after=DECODE), WRONG),
 }
 OF_SEARCH = {

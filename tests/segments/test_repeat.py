@@ -34,6 +34,13 @@ def test_lengths_of_every_kind(emulated):
             equal(found.values, np.append(wanted, np.full(1600, -1, np.int32))[:size])
 
 
+def test_lengths_of_more_than_32_bits(emulated):
+    lengths = np.array([3, 0, 1 << 33, 5, (1 << 62) + 7])
+    found = cs.run_length_decode(cs.asarray(np.arange(5, dtype=np.int16)), cs.asarray(lengths), size=1500)
+    assert int(found.count) == lengths.sum()
+    equal(found.values, np.append(np.zeros(3), np.full(1497, 2)).astype(np.int16))
+
+
 VIEWS = (
     lambda x: x,
     lambda x: x.T,

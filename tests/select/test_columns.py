@@ -19,8 +19,8 @@ slow = pytest.mark.slow
 def columns(monkeypatch):
     """Counts the calls that are prepared in columns."""
     force_columns(monkeypatch)
-    summed, made = plan._summed, []
-    monkeypatch.setattr(plan, "_summed", lambda *where: made.append(where) or summed(*where))
+    summed, made = plan.summed, []
+    monkeypatch.setattr(plan, "summed", lambda *where: made.append(where) or summed(*where))
     return made
 
 

@@ -38,6 +38,8 @@ def calls(n: int) -> dict:
         "nonzero": lambda: cs.flatnonzero(x),
         "runs": lambda: cs.unique_consecutive(x, return_index=True, return_inverse=True, return_counts=True),
         "lengths": lambda: cs.run_length_encode(x, dtype="int32"),
+        "lengths of bytes": lambda: cs.run_length_encode(dry((n,), "int8")),
+        "runs of halves": lambda: cs.unique_consecutive(dry((n,), "float16")),
         "coordinates": lambda: cs.nonzero(x.reshape(2, 2, -1, 2)),
         "rows of coordinates": lambda: cs.argwhere(x.reshape(2, -1)),
         "partition": lambda: cs.partition(x, mask, indices=True),

@@ -12,6 +12,7 @@ import cutesync as cs
 from .. import faults
 from ..cases import data
 from .kernels import force
+from .test_agreement import positive
 
 pytestmark = pytest.mark.slow
 
@@ -83,3 +84,43 @@ def test_no_mutant_of_clusters_survives():
 @pytest.mark.parametrize("fault", faults.OF_TILES)
 def test_own_faults_of_waves_are_found(fault):
     bench_of_waves().check(*faults.OF_TILES[fault])
+
+
+@functools.cache
+def bench_of_words() -> faults.Bench:
+    """A selection of bytes, and runs: of one byte each, of chunks that are kept as a whole, and of three."""
+    x = np.random.default_rng(5).integers(-9, 9, 4500).astype(np.int8)
+    kept, heads = x[x > 0], np.append(np.arange(2048), np.arange(800)).astype(np.int8)
+    y = np.repeat(heads, np.append(np.full(2048, 1), np.full(800, 3)))
+
+    def right() -> bool:
+        found, runs = cs.select(cs.asarray(x), positive), cs.unique_consecutive(cs.asarray(y))
+        return np.array_equal(np.asarray(found.values)[: len(kept)], kept) and np.array_equal(np.asarray(runs), heads)
+
+    return faults.of_tiles(functools.partial(force, name="words"), right)
+
+
+SQUEEZE = r"shf\.l\.wrap\.b32 [^\n;]*, 0, 1,"
+OF_WORDS = {
+    "the last words of lanes do not wait for whole ones": (
+        faults.first(faults.op(r"bar\.warp\.sync"), after=SQUEEZE),
+        {"race"},
+    ),
+    "words are stored while others are read": (
+        faults.last(faults.op(r"bar\.warp\.sync"), before=SQUEEZE),
+        {"race", faults.RESULT},
+    ),
+    "a chunk's last word is stored though it stays": (
+        faults.every(r"(setp\.gt\.s32 \t%p\d+, %r\d+, )1023;", r"\g<1>1024;"),
+        {"race"},
+    ),
+    "permutations keep one bit less": (
+        faults.every(r"(shr\.u32 \t%r\d+, %r\d+, )20;", r"\g<1>21;"),
+        {faults.RESULT, "race", "uninitialised"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", OF_WORDS)
+def test_own_faults_of_words_are_found(fault):
+    bench_of_words().check(*OF_WORDS[fault])

@@ -1,14 +1,14 @@
 """Elements that are repeated as often as an array of counts says. Device code.
 
-A warp makes a tile of ``TILE`` neighbouring results. It searches for the run of the first one, then reads the ends of
-the runs from there on, many at once, until one lies behind the tile:
+A warp makes a tile of ``TILE`` neighbouring results. It searches the sums of groups of runs, which are added up, for
+the group of the first one, then reads group after group from there on, until one ends behind the tile:
 
-    values    the elements of the tile's runs that are not empty, in order, in shared memory
-    bits      32 words: where each of these runs begins in the tile
+    held      the element of each run that is not empty, at the place in the tile where the run begins
+    bits      32 words: these places
 
-The run of a position is the number of bits up to it. Where no run of those read together has a result, as where many
-are empty, the warp searches again, so empty runs take no more loads than others. Where all runs have the same
-length, a division finds the run of a position.
+A position has the element at the last such place up to it. Where a group has no result, as where many runs are empty,
+the warp searches again, so empty runs take no more loads than others. Where all runs have the same length, a division
+finds the run of a position.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ from ..plain import PlainKernel
 from ..select.chunk import VECTOR_BYTES, cells, put
 from ..select.where import below
 from ..tiled import positions
-from .repeat import Decoding
+from ..words import permuted
+from .repeat import GROUP, Decoding
+from .sums import length_at
 
 WARPS = 8
 TILE = LANES * 32  # a bit in a word of each lane
 RESULTS = WARPS * TILE  # of a block
-BATCH = 4  # runs that a lane reads at once
+EACH = GROUP // LANES  # neighbouring runs of a lane
+FAR = 1 << 30  # places of groups that lie nearer, and are shorter, are counted in 32 bits
+WORD_BYTES = 4
 
-
-# A launch's arguments: ``ends`` has where each of ``runs`` runs of ``values`` ends, unless each has ``times`` results;
-# those from the end of all on, up to ``size``, are ``fill``. ``count`` gets where the last run ends.
-Arguments = namedtuple("Arguments", "values ends out count fill runs size times")
+# A launch's arguments: ``lengths`` has how many results each of ``runs`` runs of ``values`` has, unless each has
+# ``times``; those from the end of all on, up to ``size``, are ``fill``. ``count`` gets where the last run ends.
+# ``sums`` has where each of ``groups`` groups of runs ends.
+Arguments = namedtuple("Arguments", "values lengths out count sums fill runs groups size times")
 
 
 class Decode(PlainKernel):
@@ -52,17 +56,20 @@ class Decode(PlainKernel):
         super().__init__(WARPS * LANES, 0 if decoding.alike else RESULTS * size + WARPS * LANES * 4 + 2 * VECTOR_BYTES)
         self.decoding, self.kind, self.size = decoding, WORDS[size], size
         self.each = VECTOR_BYTES // size  # results that a lane stores at once
+        self.register: Any = Uint32 if size < WORD_BYTES else self.kind
         self.gather: Any = None if decoding.layout is None else Gather(decoding.layout)
 
     def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
-        values, ends, n, out, count = arrays
+        values, lengths, n, out, count, sums = arrays
         fill, runs, size, times, step, *rest = numbers
+        groups = cutlass.max((runs + (GROUP - 1)) // GROUP, Int64(1))
         if self.gather is not None:
             self.gather.bind(rest)
             values = At(self.gather, 0, values)
+            lengths = lengths if self.decoding.alike else At(self.gather, 1, lengths)
         runs = positions(runs, n) if self.decoding.counted else runs
-        return Arguments(values, ends, Stepped(out, step), count, fill, runs, size, times)
+        return Arguments(values, lengths, Stepped(out, step), count, sums, fill, runs, groups, size, times)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -70,8 +77,7 @@ class Decode(PlainKernel):
         first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * TILE
         total = a.runs * a.times
         if cutlass.const_expr(not self.decoding.alike):
-            if a.runs > 0:
-                total = cutlass.max(Int64(element(a.ends + (a.runs - 1))), Int64(0))
+            total = cutlass.max(Int64(element(a.sums + (a.groups - 1))), Int64(0))
         if first + lane == 0:
             store(a.count, total)
         if cutlass.const_expr(self.decoding.alike):
@@ -96,78 +102,139 @@ class Decode(PlainKernel):
         words = SmemAllocator().allocate_array(Uint32, WARPS * LANES, byte_alignment=VECTOR_BYTES)
         stop = Int32(cutlass.min(cutlass.max(cutlass.min(total, a.size) - first, Int64(0)), Int64(TILE)))
         held, bits = (elements + warp * TILE).toint(), words + warp * LANES
-        store(bits + lane, Uint32(0))
+        self.clear(held, bits, lane)
         cute.arch.sync_warp()
         if stop > 0:
             self.mark(a, held, bits, first, stop, lane)
         cute.arch.sync_warp()
         word = Int32(element(bits + lane))
-        here = Int32(cute.arch.popc(word))
-        tally = scan_states((here,), lambda a, b: (a[0] + b[0],), lane)[0] - here
+        carried = self.before(held, word, lane)
         sink = (a.out + first).toint()
         side_by_side = (a.out + (first + 1)).toint() - sink == self.size
         if (stop == TILE) & side_by_side & (sink % VECTOR_BYTES == 0):
-            self.store_vectors(held, word, tally, sink, lane)
+            self.store_vectors(held, word, carried, sink, lane)
         else:
-            self.store_each(a, held, word, tally, first, stop, lane)
+            self.store_each(a, held, word, carried, first, stop, lane)
+
+    def clear(self, held, bits: cute.Pointer, lane) -> None:
+        """There are no runs in the tile yet."""
+        for vector in range(TILE * self.size // (LANES * VECTOR_BYTES)):
+            cells(Int32, held + (vector * LANES + lane) * VECTOR_BYTES, 4, align=VECTOR_BYTES).fill(0)
+        store(bits + lane, Uint32(0))
 
     @cute.jit
     def mark(self, a: cutlass.Constexpr, held, bits: cute.Pointer, first, stop, lane):
         """Put the elements of the runs of ``stop`` positions in shared memory, and a bit where each begins."""
-        run, begin, found, last = search_by_warp(a.ends, first, Int64(0), a.runs, lane), Int32(0), Int32(0), a.runs - 1
-        while (begin < stop) & (run < a.runs):
-            places = [cutlass.min(run + (b * LANES + lane), last) for b in range(BATCH)]
-            read = [(Int64(element(a.ends + place)), self.value(a, place)) for place in places]
-            known = begin
-            for b in cutlass.range_constexpr(BATCH):
-                end = Int32(cutlass.min(cutlass.max(read[b][0] - first, Int64(0)), Int64(TILE)))
-                before = choose(lane == 0, known, Int32(cute.arch.shuffle_sync_up(end, 1)))
-                counts = (end > before) & (before < stop)
-                ballot = cute.arch.vote_ballot_sync(counts)
-                rank = found + Int32(cute.arch.popc(ballot & Int32(below(lane))))
-                if counts:
-                    put(self.kind, held + cutlass.min(rank, TILE - 1) * self.size, read[b][1])
-                    cute.arch.atomic_or(bits + before // LANES, Uint32(1) << Uint32(before % LANES), scope="cta")
-                found = found + Int32(cute.arch.popc(ballot))
-                (known,) = broadcast((end,), LANES - 1)
-            run += BATCH * LANES
-            if (known <= begin) & (run < a.runs):
-                run = search_by_warp(a.ends, first + begin, run, a.runs, lane)
+        group, begin, start = search_by_warp(a.sums, first, Int64(0), a.groups, lane), Int32(0), Int64(0)
+        if group > 0:
+            start = Int64(element(a.sums + (group - 1)))  # where the group's runs begin
+        while (begin < stop) & (group < a.groups):
+            end = Int64(element(a.sums + group))
+            if (first - start < FAR) & (end - start < FAR):
+                self.mark_group(Int32, a, (held, bits), group, start - first, stop, lane)
+            else:
+                self.mark_group(Int64, a, (held, bits), group, start - first, stop, lane)
+            start, group = end, group + 1
+            known = Int32(cutlass.min(end - first, Int64(TILE)))
+            if (known <= begin) & (group < a.groups):
+                group = search_by_warp(a.sums, first + begin, group, a.groups, lane)
             begin = cutlass.max(known, begin)
+
+    def mark_group(self, number, a: Arguments, tile: tuple, group, start, stop, lane) -> None:
+        """The runs of a group, the first of which begins at ``start`` in the ``tile``, ``(held, bits)``; places are of
+        type ``number``."""
+        places = [group * GROUP + (lane * EACH + k) for k in range(EACH)]
+        values = [self.value(a, cutlass.min(place, a.runs - 1)) for place in places]
+        lengths = [number(length_at(a.lengths, place, a.runs)) for place in places]
+        (through,) = scan_states((sum(lengths),), lambda p, q: (p[0] + q[0],), lane)
+        begin = number(start) + through - sum(lengths)
+        for value, length in zip(values, lengths):
+            self.mark_run(*tile, begin, begin + length, stop, value)
+            begin = begin + length
+
+    @cute.jit
+    def mark_run(self, held, bits: cute.Pointer, begin, end, stop, value):
+        place = Int32(cutlass.max(begin, 0))
+        if (begin < stop) & (end > place):
+            put(self.kind, held + place * self.size, value)
+            cute.arch.atomic_or(bits + place // LANES, Uint32(1) << Uint32(place % LANES), scope="cta")
 
     def value(self, a: Arguments, place):
         """The bits of the element at a place."""
         return self.kind(cells(self.kind, (a.values + place).toint(), 1, cute.AddressSpace.gmem)[0])
 
-    @cute.jit
-    def store_vectors(self, held, word, tally, sink, lane):
-        """Store a whole tile to address ``sink``, in vectors of neighbouring results."""
-        for step in cutlass.range(TILE // (LANES * self.each), unroll=1):
-            place = (step * LANES + lane) * self.each
-            of_row, rank = broadcast((word, tally), place // LANES)
-            shift = place % LANES
-            rank = rank + Int32(cute.arch.popc(of_row & Int32(below(shift))))
-            rest = Uint32(of_row) >> Uint32(shift)
-            row = cute.make_rmem_tensor((self.each,), self.kind)
-            for i in cutlass.range_constexpr(self.each):
-                rank = rank + Int32((rest >> i) & 1)
-                row[i] = cells(self.kind, held + (rank - 1) * self.size, 1)[0]
-            there = cells(self.kind, sink + place * self.size, self.each, cute.AddressSpace.gmem, VECTOR_BYTES)
-            cute.autovec_copy(row, there)
+    def before(self, held, word, lane):
+        """The bits of the last element before the 32 places of a lane, of which ``word`` says where runs begin."""
+        last = self.last(held, lane, word, self.register(0))
+        earlier = cute.arch.vote_ballot_sync(word != 0) & Int32(below(lane))
+        (found,) = broadcast((last,), cutlass.max(31 - Int32(cute.arch.clz(earlier)), 0))
+        return found
 
     @cute.jit
-    def store_each(self, a: cutlass.Constexpr, held, word, tally, first, stop, lane):
+    def last(self, held, row, bits, other):
+        """The element at the last place of a row whose bit is set; ``other`` where none is."""
+        found = other
+        if bits != 0:
+            place = row * LANES + (31 - Int32(cute.arch.clz(bits)))
+            found = self.register(cells(self.kind, held + place * self.size, 1)[0])
+        return found
+
+    @cute.jit
+    def store_vectors(self, held, word, carried, sink, lane):
+        """Store a whole tile to address ``sink``, in vectors of neighbouring results."""
+        table = fills(self.size, lane) if self.size < WORD_BYTES else None
+        for step in cutlass.range(TILE // (LANES * self.each), unroll=1):
+            place = (step * LANES + lane) * self.each
+            row, shift = place // LANES, place % LANES
+            of_row, other = broadcast((word, carried), row)
+            other = self.last(held, row, of_row & Int32(below(shift)), other)
+            found = self.filled(held + place * self.size, Uint32(of_row) >> Uint32(shift), other, table)
+            there = cells(found.element_type, sink + place * self.size, cute.size(found), cute.AddressSpace.gmem, 16)
+            cute.autovec_copy(found, there)
+
+    def filled(self, address, bits, other, table):
+        """A vector of results: the elements at an address where ``bits`` are set, and else those before; ``other`` is
+        the one before the first."""
+        kind = self.kind if table is None else Uint32
+        found = cute.make_rmem_tensor((VECTOR_BYTES * 8 // kind.width,), kind)
+        cute.autovec_copy(cells(kind, address, cute.size(found), align=VECTOR_BYTES), found)
+        if table is None:
+            for i in range(self.each):
+                other = choose((bits & (1 << i)) != 0, kind(found[i]), other)
+                found[i] = other
+            return found
+        last, unit = other << (8 * (WORD_BYTES - self.size)), WORD_BYTES // self.size
+        for i in range(VECTOR_BYTES // WORD_BYTES):
+            chosen = Uint32(cute.arch.shuffle_sync(table, bits >> (unit * i)))
+            last = permuted(last, Uint32(found[i]), chosen)
+            found[i] = last
+        return found
+
+    @cute.jit
+    def store_each(self, a: cutlass.Constexpr, held, word, carried, first, stop, lane):
         """Store a tile of ``stop`` results one by one, and what fills the rest."""
         fill, size, out = bits_of(a.fill, self.kind), a.size, a.out
         for row in cutlass.range(LANES, unroll=1):
-            of_row, rank = broadcast((word, tally), row)
-            rank = rank + Int32(cute.arch.popc(of_row & Int32(below(lane) | (Uint32(1) << Uint32(lane)))))
+            of_row, other = broadcast((word, carried), row)
             place = row * LANES + lane
             if first + place < size:
                 value = fill
                 if place < stop:
-                    value = self.kind(cells(self.kind, held + (rank - 1) * self.size, 1)[0])
+                    up_to = of_row & Int32(below(lane) | (Uint32(1) << Uint32(lane)))
+                    value = self.kind(self.last(held, row, up_to, other))
                 put(self.kind, (out + (first + place)).toint(), value, cute.AddressSpace.gmem)
+
+
+def fills(size: int, lane) -> Any:
+    """Lane k: how ``prmt`` makes a word of elements of ``size`` bytes of that before it and its own elements, which are
+    there where bits of k are set: each of the others is the one before it. Lanes that differ in higher bits have the
+    same."""
+    found, last = Uint32(0), Uint32(sum((WORD_BYTES - size + byte) << (4 * byte) for byte in range(size)))
+    for k in range(WORD_BYTES // size):
+        own = sum((WORD_BYTES + k * size + byte) << (4 * byte) for byte in range(size))
+        last = choose((lane >> k) & 1 != 0, Uint32(own), last)
+        found = found | (last << (4 * size * k))
+    return found
 
 
 def bits_of(number, kind):
@@ -177,7 +244,8 @@ def bits_of(number, kind):
 
 @cute.jit
 def search_by_warp(ends: cute.Pointer, position, first, runs, lane):
-    """How many ends, of which the ``first`` first are, lie at ``position`` or before it. Each step looks at 32."""
+    """How many of ``runs`` ends, of which the ``first`` first do, lie at ``position`` or before it. Each step looks at
+    32."""
     low, high = Int64(first), Int64(runs)
     while low < high:
         step = (high - low + LANES - 1) // LANES

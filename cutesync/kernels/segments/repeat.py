@@ -14,30 +14,46 @@ from ...runtime import arrays
 from ...runtime.call import Family, Spec, Views, front_end
 from ...runtime.device_array import DeviceArray
 from ...runtime.kernel import KernelSpec, Pointer, Scalar as Number
-from ...runtime.launch import Launch, Run
+from ...runtime.launch import Launch, Run, in_turn
 from ...runtime.repeat import repeatable
 from ...runtime.view import View
 from ...types import Array, Scalar, Stream
 from ..count import check, split
 from ..layouts import Layout, Strided, strided
-from ..scan import cumsum
 from ..select import Selected
+from ..select.plan import summed
 from .calls import MAX_LENGTH
 from .lengths import ends_on_host
 
 RESULTS = 8 * 32 * 32  # of a block of ``decode``
+GROUP = 128  # runs whose sum ``sums`` stores
+GROUPS = 8 * 8  # of a block of ``sums``
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """An array of how often values are repeated, of integers of type ``dtype``, read as ``layout`` says (None: it is
+    contiguous). ``counted``: how many of them count is in device memory."""
+
+    dtype: DType
+    counted: bool
+    layout: Layout | None
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """What a kernel repeats: values of type ``dtype``, read as ``layout`` says (None: they are contiguous), as often as
-    an array says, or with ``alike`` all of them as often as a number says. ``counted``: how many values there are is in
-    device memory."""
+    """What a kernel repeats: values of type ``dtype``, as often as ``lengths`` say, or all of them as often as a number
+    says (None). ``layout`` says how values, and lengths, are read (None: they are contiguous). ``counted``: how many
+    values there are is in device memory."""
 
     dtype: DType
-    alike: bool
+    lengths: DType | None
     counted: bool
     layout: Layout | None
+
+    @property
+    def alike(self) -> bool:
+        return self.lengths is None
 
 
 @dataclass(frozen=True)
@@ -68,6 +84,9 @@ def run_length_decode(
     stream: Stream = None,
 ) -> Any:
     """Return each of ``values`` as often as ``lengths`` says. Blocks get equal shares, however long runs are.
+
+    The lengths of groups of runs are added up, and a scan of these sums tells each block where its results begin: the
+    lengths are read twice, the values once.
 
     Parameters
     ----------
@@ -120,13 +139,16 @@ def _repeated(names: tuple[str, str], values: Any, lengths: Any, options: tuple,
     times = integer(lengths, names[1], 0, MAX_LENGTH) if alike else 0
     size = size if size is None else integer(size, "size", 0, MAX_LENGTH)
     size = size if out is None else _length(out, size)
-    ends, total = (None, min(view.size, view.size if runs is None else runs) * times) if alike else (None, None)
-    if not alike:
-        if size is None and not on_host:
-            raise ArgumentValueError(explain("size", "None", "the length of the result, which only the device knows"))
-        ends, total = _ends(lengths, names[1], runs, count, stream)
+    total = None
+    if alike:
+        total = min(view.size, view.size if runs is None else runs) * times
+    elif arrays.adapter(lengths, names[1]) is arrays.NUMPY:
+        total = _total(lengths, names[1], runs)
+    elif size is None:
+        raise ArgumentValueError(explain("size", "None", "the length of the result, which only the device knows"))
     size = integer(total if size is None else size, "size", 0, MAX_LENGTH)
-    others = (ends, count) if count is not None else () if alike else (ends,)
+    given = None if alike else lengths
+    others = (given, count) if count is not None else () if alike else (given,)
     arguments = names, size, fill, exact(fill), times, alike, runs
     found, count = _CALLS[names](arguments, values, None if out is None else (out, None), stream, others)
     return found if on_host else Selected(found, count)
@@ -147,17 +169,17 @@ def _for_each(count: int, lengths: Any, name: str, where: tuple[Any, Any]) -> tu
     return same, adapter.stream(view.device) if stream is None else stream
 
 
-def _ends(lengths: Any, name: str, n: int | None, count: Any, stream: Any) -> tuple[Any, int | None]:
-    """Return where each run ends, and where the last one does if the host knows. ``count`` is ``n`` on the device."""
-    adapter = arrays.adapter(lengths, name)
-    view = arrays.view_of(lengths, name)
-    if view.dtype.kind not in "iu":
-        raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", "an array of integers"))
-    if adapter is not arrays.NUMPY:
-        return cumsum(lengths, axis=None, dtype="int64", n=n if count is None else count, stream=stream), None
+def _total(lengths: np.ndarray, name: str, n: int | None) -> int:
+    """Return the sum of the first ``n`` lengths, in an array of NumPy, after checking them."""
+    _check_type(lengths.dtype, name)
     ends = ends_on_host(lengths, n, name)
     last = min(len(ends), len(ends) if n is None else n)
-    return ends, int(ends[last - 1]) if last else 0
+    return int(ends[last - 1]) if last else 0
+
+
+def _check_type(dtype: Any, name: str) -> None:
+    if dtype.kind not in "iu":
+        raise ArgumentTypeError(explain(name, f"an array of {dtype}", "an array of integers"))
 
 
 def _length(out: Any, size: int | None) -> int:
@@ -172,18 +194,41 @@ def _length(out: Any, size: int | None) -> int:
 def _parse(arguments: tuple, views: Views, out: View | None) -> DecodeSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
     names, size, fill, _, times, alike, runs = arguments
-    values, ends, count = views
-    if ends is not None and values.size != ends.size:
-        raise ArgumentValueError(explain(names[1], f"{ends.size} elements", f"{values.size}, as {names[0]} has"))
+    values, lengths, count = views
+    if lengths is not None:
+        _check_type(lengths.dtype, names[1])
+        if values.size != lengths.size:
+            raise ArgumentValueError(explain(names[1], f"{lengths.size} elements", f"{values.size}, as {names[0]} has"))
     check(count)
-    layout = strided((values,))
-    decoding = Decoding(values.dtype, alike, count is not None, layout.layout if layout else None)
     runs = values.size if runs is None else min(runs, values.size)
+    kind = None if alike or runs == 0 else lengths.dtype
+    layout = strided((values,) if kind is None else (values, lengths))
+    decoding = Decoding(values.dtype, kind, count is not None, layout.layout if layout else None)
     return DecodeSpec(decoding, runs, size, scalar(fill, values.dtype, "fill_value"), times, layout)
 
 
 def _plan(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
-    """Prepare the launch of a call; at least one block, which stores the count."""
+    """Prepare the launches of a call; at least one block decodes, which stores the count."""
+    decode = _decode(spec, views, outs, stream)
+    if spec.decoding.alike:
+        return decode, None
+    device, groups = views[0].device, -(-spec.runs // GROUP)
+    inputs = _inputs(views)
+    sums = inputs + len(outs)  # number of the array behind the call's own
+    every = tuple(range(sums + 1))
+    steps = [(_add(spec, views, stream, groups), (*every[1:inputs], sums)), (decode, every)]
+    if groups > 1:
+        steps.insert(1, (summed(groups, device, stream), (sums, sums)))
+    return in_turn(steps, (8 * groups,), device), None
+
+
+def _inputs(views: Views) -> int:
+    """Return how many inputs a call has."""
+    return 3 if views[2] is not None else 2 if views[1] is not None else 1
+
+
+def _decode(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> Run:
+    """Prepare the launch that stores the results."""
     decoding = spec.decoding
 
     def make() -> Any:
@@ -191,16 +236,35 @@ def _plan(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> tuple[Run
 
         return Decode(decoding)
 
-    names = "values", "ends", "n", "out", "count"
-    pointers = [Pointer(k, decoding.dtype if k in ("values", "out") else INT64) for k in names]
+    types = {"values": decoding.dtype, "out": decoding.dtype, "lengths": decoding.lengths or INT64}
+    names = "values", "lengths", "n", "out", "count", "sums"
+    pointers = [Pointer(name, types.get(name, INT64)) for name in names]
     numbers = [Number("fill", decoding.dtype.dsl), *(Number(k, "Int64") for k in ("runs", "size", "times", "step"))]
     numbers += decoding.layout.parameters if decoding.layout else []
     kernel = KernelSpec(("decode", decoding), (pointers, numbers), make)
     values = {"runs": spec.runs, "size": spec.size, "fill": spec.fill, "times": spec.times}
     values |= {"step": outs[0].steps[0], **(spec.strided.values if spec.strided else {})}
-    given = [*names[: 3 if decoding.counted else 1 if decoding.alike else 2], *names[3:]]
+    given = [*names[: _inputs(views)], *names[3 : 5 if decoding.alike else 6]]
     grid = max(1, -(-spec.size // RESULTS))
-    return Launch(kernel, views[0].device, grid, values, given, None, stream).run, None
+    return Launch(kernel, views[0].device, grid, values, given, None, stream).run
+
+
+def _add(spec: DecodeSpec, views: Views, stream: int, groups: int) -> Run:
+    """Prepare the launch that adds up the lengths of each of ``groups`` groups of runs."""
+    view, layout = views[1], strided(views[1:2])
+    lengths = Lengths(view.dtype, spec.decoding.counted, layout.layout if layout else None)
+
+    def make() -> Any:
+        from .sums import Sums
+
+        return Sums(lengths)
+
+    pointers = Pointer("lengths", view.dtype), Pointer("n", INT64), Pointer("sums", INT64)
+    numbers = [Number("runs", "Int64"), Number("groups", "Int64"), *(layout.layout.parameters if layout else ())]
+    kernel = KernelSpec(("run_sums", lengths), (pointers, numbers), make)
+    values = {"runs": spec.runs, "groups": groups, **(layout.values if layout else {})}
+    names = "lengths", *(("n",) * lengths.counted), "sums"
+    return Launch(kernel, view.device, -(-groups // GROUPS), values, names, None, stream).run
 
 
 _CALLS = {

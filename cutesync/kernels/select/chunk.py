@@ -6,7 +6,7 @@ A row takes one ballot, of which a lane's rank follows.
 
     values   the selected elements; in a partition, the others behind them
     places   where in the chunk each of these was, modulo 256, if indices or lengths are asked for: the first ``near``
-             of them were among the first 256
+             of them were among the first 256 (chunks of more than 512 positions have more such numbers: ``nears_of``)
     words    of each row, which positions are selected, and the tally of those before it, if ranks are asked for
 """
 
@@ -25,7 +25,8 @@ from .tally import pack
 from .where import Where, word_of_bits
 
 VECTOR_BYTES = 16
-NEAR_ROWS = 8  # those of the first 256 places
+NEAR, NEAR_BITS = 256, 10  # places that a byte tells apart; of how many elements come before a multiple of them
+NEAR_ROWS = NEAR // LANES
 UNROLL = 8  # rows whose elements are loaded together
 
 # Where a chunk lies: ``begins`` are the addresses in shared memory of its elements of each array; its places and words
@@ -51,10 +52,19 @@ def put_if(condition, kind: cutlass.Constexpr, address, value):
         put(kind, address, value)
 
 
-def place_at(places, near, rank) -> Any:
-    """Where in a chunk its element of a rank was; ``places`` and ``near`` are those of the chunk."""
-    low = Int32(Uint32(cells(Uint8, places + rank, 1)[0])) & 0xFF
-    return low + choose(rank < near, Int32(0), Int32(256))
+def nears_of(near, chunk: int) -> tuple:
+    """How many selected elements of a chunk come before its places 256, 512 and so on; ``near`` has all of them."""
+    if chunk <= 2 * NEAR:
+        return (near,)
+    return tuple((near >> (NEAR_BITS * k)) & (2**NEAR_BITS - 1) for k in range(chunk // NEAR - 1))
+
+
+def place_at(places, nears: tuple, rank) -> Any:
+    """Where in a chunk its element of a rank was; ``places`` and ``nears`` are those of the chunk."""
+    place = Int32(Uint32(cells(Uint8, places + rank, 1)[0])) & 0xFF
+    for near in nears:
+        place = place + choose(rank < near, Int32(0), Int32(NEAR))
+    return place
 
 
 def popc(word) -> Any:
@@ -70,42 +80,56 @@ class ChunkCompactor:
         # the mask comes last
         self.read = self.selection.sources if self.selection.values or self.selection.of_elements else ()
 
-    @cute.jit
-    def compact(self, at: Chunk, bits: cute.Pointer, lane):
+    def compact(self, at: Chunk, bits: cute.Pointer, lane) -> tuple:
         """Compact a chunk, some of whose positions exist: ``(tally, near)``. ``bits`` are in global memory."""
-        tally, near = Int32(0), Int32(0)
-        if at.position + self.chunk <= at.length:
-            tally, near = self.compact_rows(at, bits, None, lane)
-        else:
-            tally, near = self.compact_rows(at, bits, Int32(at.length - at.position), lane)
-        return tally, near
+        count, near = self.compact_part(at, bits, lane, 0, 0)
+        return self.tally(at, count, (near,)), near
 
-    def compact_rows(self, at: Chunk, bits, stop, lane) -> tuple:
+    @cute.jit
+    def compact_part(self, at: Chunk, bits: cute.Pointer, lane, start, before):
+        """Compact so many rows of a chunk from place ``start`` on, before which ``before`` places are selected:
+        ``(count, near)`` of these rows."""
+        count, near = Int32(0), Int32(0)
+        if at.position + start + self.chunk <= at.length:
+            count, near = self.compact_rows(at, bits, None, lane, start, before)
+        else:
+            count, near = self.compact_rows(at, bits, Int32(at.length - at.position), lane, start, before)
+        return count, near
+
+    def tally(self, at: Chunk, count, nears: tuple) -> Any:
+        """The tally of a compacted chunk."""
+        return pack(count, self.last(at, count, nears) if self.selection.lengths is not None else 0)
+
+    def compact_rows(self, at: Chunk, bits, stop, lane, start, first) -> tuple:
         """``stop``: how many positions exist; None: all of them."""
-        word = self.word(at, bits, lane) if self.selection.kind == "bits" else None
+        elements, ballots = self.look(at, bits, stop, start, lane)
+        before = [Int32(first)]  # each row
+        for ballot in ballots:
+            before.append(before[-1] + popc(ballot))
+        cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
+        self.put_all(at, elements, ballots, before, start, lane)
+        return before[-1] - first, before[min(NEAR_ROWS, self.rows)] - first
+
+    def look(self, at: Chunk, bits, stop, start, lane) -> tuple:
+        """The lane's elements of rows, and which positions of each row are selected."""
+        word = self.word(at, bits, start, lane) if self.selection.kind == "bits" else None
         elements: list[list] = []
         ballots: list = []
-        for first in range(0, self.rows, UNROLL):
-            rows = range(first, min(first + UNROLL, self.rows))
-            loaded = [self.load(at, self.existing(r * LANES + lane, stop)) for r in rows]
+        for row in range(0, self.rows, UNROLL):
+            rows = range(row, min(row + UNROLL, self.rows))
+            loaded = [self.load(at, self.existing(start + r * LANES + lane, stop)) for r in rows]
             elements += [mine for mine, _ in loaded]
             if word is not None:
                 ballots += [Uint32(cute.arch.shuffle_sync(word, r)) for r in rows]
                 continue
             for r, (mine, other) in zip(rows, loaded):
-                place = r * LANES + lane
+                place = start + r * LANES + lane
                 flag = self.holds(mine, other, at.position + place)
                 if self.selection.kind == "heads" and r == 0:
-                    flag = self.where.begins(flag, at.position + lane == 0)
+                    flag = self.where.begins(flag, at.position + place == 0)
                 flag = flag if stop is None else flag & (place < stop)
                 ballots.append(Uint32(cute.arch.vote_ballot_sync(flag)))
-        before = [Int32(0)]  # each row
-        for ballot in ballots:
-            before.append(before[-1] + popc(ballot))
-        cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
-        self.put_all(at, elements, ballots, before, lane)
-        total, near = before[-1], before[min(NEAR_ROWS, self.rows)]
-        return pack(total, self.last(at, total, near) if self.selection.lengths is not None else 0), near
+        return elements, ballots
 
     def existing(self, place, stop) -> Any:
         """A place, or the last one of those that exist."""
@@ -129,12 +153,12 @@ class ChunkCompactor:
         """The elements of a place of the chunk, or of the one before it."""
         return [cells(t.cutlass, begin + place * t.size, 1)[0] for t, begin in zip(self.read, at.begins)]
 
-    def put_all(self, at: Chunk, elements: list, ballots: list, before: list, lane) -> None:
+    def put_all(self, at: Chunk, elements: list, ballots: list, before: list, start, lane) -> None:
         """Store what is kept of a chunk."""
         chosen, bit = self.selection, Uint32(1) << Uint32(lane)
         kinds = [source.cutlass for source in chosen.results]
         for r, ballot in enumerate(ballots):
-            holds, place = (ballot & bit) != Uint32(0), r * LANES + lane
+            holds, place = (ballot & bit) != Uint32(0), start + r * LANES + lane
             to = self.target(r, holds, bit, ballots, before, lane)
             kept, moves = holds | chosen.rejects, holds | chosen.rejects
             if chosen.kind == "heads" and r == self.rows - 1:
@@ -144,32 +168,37 @@ class ChunkCompactor:
             if chosen.located:
                 put_if(kept, Uint8, at.places + to, Uint8(place & 0xFF))
         if chosen.inverse:
-            self.put_words(at, ballots, before, lane)
+            self.put_words(at, ballots, before, start, lane)
 
     def target(self, r: int, holds, bit, ballots: list, before: list, lane) -> Any:
         """Where the lane's element of row ``r`` goes, which is selected if ``holds``."""
         rank = before[r] + popc(ballots[r] & (bit - Uint32(1)))
         return choose(holds, rank, before[-1] + (r * LANES + lane) - rank) if self.selection.rejects else rank
 
-    def put_words(self, at: Chunk, ballots: list, before: list, lane) -> None:
+    def put_words(self, at: Chunk, ballots: list, before: list, start, lane) -> None:
         word, tally = Int32(0), Int32(0)
         for r, ballot in enumerate(ballots):
             word, tally = choose(lane == r, Int32(ballot), word), choose(lane == r, before[r], tally)
-        put_if(lane < self.rows, Int64, at.words + lane * 8, (Int64(tally) << 32) | (Int64(word) & 0xFFFFFFFF))
+        put_if(
+            lane < self.rows,
+            Int64,
+            at.words + (start // LANES + lane) * 8,
+            (Int64(tally) << 32) | (Int64(word) & 0xFFFFFFFF),
+        )
 
     @cute.jit
-    def last(self, at: Chunk, total, near):
+    def last(self, at: Chunk, total, nears: cutlass.Constexpr):
         """The last place of a chunk with ``total`` ones, counted from 1; 0: there is none."""
         cute.arch.sync_warp()
         place = Int32(0)
         if total > 0:
-            place = place_at(at.places, near, total - 1) + 1
+            place = place_at(at.places, nears, total - 1) + 1
         return place
 
     @cute.jit
-    def word(self, at: Chunk, bits: cute.Pointer, lane):
+    def word(self, at: Chunk, bits: cute.Pointer, start, lane):
         """Lane r: the word of row r."""
-        word, first = Int32(0), at.position + lane * LANES
+        word, first = Int32(0), at.position + start + lane * LANES
         if (lane < self.rows) & (first < at.length):
             word = word_of_bits(bits, first, at.length)
         return word

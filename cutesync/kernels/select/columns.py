@@ -27,7 +27,7 @@ from ...warp import LANES
 from ..coordinates import element
 from ..gather import WORDS
 from .base import Arguments, SelectKernel
-from .chunk import cells, put
+from .chunk import cells, nears_of, put
 from .pipeline import PipelineSelect
 from .policy import ColumnCountPolicy
 from .spec import Selection
@@ -214,6 +214,6 @@ class ColumnSelect(PipelineSelect):
         before = Int64(element(a.starts + (Int64(column) * columns.parts + part))) - count
         room = Int32(cutlass.max(cutlass.min(a.capacity - before, Int64(self.chunk)), Int64(0)))
         extent, places = columns.extent(column, part), self.places_of(shared, at.stage, chunk)
-        near = shared.nears[at.stage * self.chunks + chunk]
-        here = Part(before, count, room, cutlass.min(room, count), near, *extent, *places)
+        nears = nears_of(shared.nears[at.stage * self.chunks + chunk], self.chunk)
+        here = Part(before, count, room, cutlass.min(room, count), nears, *extent, *places)
         self.store_chunk(a, here, self.begins(shared, a.x, at.stage, chunk), Int64(0), lane)

@@ -26,12 +26,13 @@ every element, and its mask, is read once, and every selected element is written
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ...dtypes import BY_NAME, DType
+from ...dtypes import DType
 from ...errors import ArgumentValueError, explain
 from ...sync.gather import Slots
 from ...sync.roles import Role, Roles
@@ -42,8 +43,9 @@ from ..gather import Tile
 from ..tiled import take_tiles
 from .base import Arguments, SelectKernel
 from .by_rows import begin_row, of_row, report_row
-from .chunk import Chunk, ChunkCompactor, put
+from .chunk import Chunk, ChunkCompactor, nears_of, put
 from .fill import fill_rest
+from .narrow import MASK, NarrowCompactor
 from .policy import PipelinePolicy
 from .shared import Control, Shared
 from .spec import Selection
@@ -57,17 +59,18 @@ from .store import (
     store_rejects,
     store_values,
 )
-from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, join_lanes, scan_chunks
+from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, scan_chunks
 from .window import TileBuffer, as_copy
-
-MASK = BY_NAME["uint8"]
 
 
 class PipelineSelect(SelectKernel):
     """The kernel, with the sizes of a policy."""
 
     looks_ahead = publishes = hands_over = True
+    others_ready = 1  # arrivals at ``ready`` besides that of the warp that looks ahead
     more_bytes = 0  # of shared memory, of a subclass
+    policy: Any
+    compactor: Any
 
     def __init__(self, selection: Selection, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
@@ -87,7 +90,7 @@ class PipelineSelect(SelectKernel):
         smem += 12 * self.chunks + 68
         smem = self.stages * smem + 128 * (len(self.buffers) + 2) + self.more_bytes
         super().__init__(selection, self.roles.threads, smem)
-        self.compactor = ChunkCompactor(self.where, policy.rows)
+        self.compactor = (NarrowCompactor if policy.narrow else ChunkCompactor)(self.where, policy.rows)
 
     def warp_roles(self, selection: Selection) -> Roles:
         """The roles of a block's warps."""
@@ -151,13 +154,17 @@ class PipelineSelect(SelectKernel):
         """A tile's number is asked for when a stage for it is stored: all blocks wait for a tile that waits."""
         ring, everything = shared.tiles.ring, self.tiles(a)
         bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
-        ahead = lambda at: shared.ready.await_phase(at.stage, at.parity)  # noqa: E731  # what is left is to store
+        ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
         turn = team, self.teams
         at, entry = take_tiles(ring, shared.tags, a.counters, everything, turn, bring, lane, ahead)
         if lane == 0:
             self.hand_over(shared, at, Int32(DONE), [])
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), everything + blocks * self.teams)
+
+    def soon_empty(self, shared, at) -> None:
+        """Wait until what is left of the tile before in a stage is to store it."""
+        shared.ready.await_phase(at.stage, at.parity)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
@@ -276,10 +283,10 @@ class PipelineSelect(SelectKernel):
     @cute.jit
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
         """A team's warp: what comes before each tile, and at the end before the rest that is filled. Then it arrives
-        for the warp that publishes, too."""
+        for the others, too."""
         before, summed, over = Before.nothing(), Int32(0), Int32(0)
         counts, lasts = shared.before
-        at = shared.tiles.first(team)
+        at = self.first_counted(shared, team)
         while over == 0:
             tile = at.number
             if tile == DONE:
@@ -293,15 +300,21 @@ class PipelineSelect(SelectKernel):
             while summed < tile:
                 before = add_tiles(slots, before, summed, tile, base, self.tile, self.lengths, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
-            known = join_lanes(before, self.lengths)
             if lane == 0:
-                counts[at.stage] = known.count
-                lasts[at.stage] = known.last
+                counts[at.stage] = before.count
+                lasts[at.stage] = before.last
             cute.arch.sync_warp()  # its lanes have read the tile's number
             if lane == 0:
-                shared.ready[at.stage].arrive(1 + over)
+                shared.ready[at.stage].arrive(1 + over * self.others_ready)
             if over == 0:
-                at = shared.tiles.next(at, self.teams)
+                at = self.next_counted(shared, at)
+
+    def first_counted(self, shared, team):
+        """The first tile that a warp looks ahead for."""
+        return shared.tiles.first(team)
+
+    def next_counted(self, shared, at):
+        return shared.tiles.next(at, self.teams)
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
@@ -342,8 +355,8 @@ class PipelineSelect(SelectKernel):
             count, rest = count_of(shared.tallies[at.stage * self.chunks + chunk]), room - count_of(inside)
             stop = cutlass.min(cutlass.max(rest, 0), count)
             extent = self.extent(a, number, chunk)
-            near = shared.nears[at.stage * self.chunks + chunk]
-            part = Part(here.count, count, rest, stop, near, *extent, *self.places_of(shared, at.stage, chunk))
+            nears = nears_of(shared.nears[at.stage * self.chunks + chunk], self.chunk)
+            part = Part(here.count, count, rest, stop, nears, *extent, *self.places_of(shared, at.stage, chunk))
             self.store_chunk(own, part, self.begins(shared, own.x, at.stage, chunk), here.last, lane)
 
     def tally(self, shared, stage):

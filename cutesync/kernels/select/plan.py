@@ -124,6 +124,7 @@ def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
         selection.inverse,
         spec.rows if selection.rows else None,
         selection.filled,
+        selection.rejects,
     )
 
     def prepared(choice: Choice) -> Run:
@@ -142,7 +143,7 @@ def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
     names.append("starts")
     chunks = columns * ceil_div(down.extent, selects.policy.chunk)
     every = tuple(range(len(names)))
-    steps = [(prepared(counts), every), (_summed(chunks, device, stream), every[-1:] * 2), (prepared(selects), every)]
+    steps = [(prepared(counts), every), (summed(chunks, device, stream), every[-1:] * 2), (prepared(selects), every)]
     return in_turn(steps, (8 * chunks,), device)
 
 
@@ -175,8 +176,8 @@ def in_columns(spec: SelectSpec) -> bool:
     return abs(steps[0]) == 1 != abs(others[0]) and across >= MIN_COLUMNS and down >= MIN_COLUMN
 
 
-def _summed(length: int, device: int, stream: int) -> Run:
-    """Prepare a launch that adds up an array of int64, in place."""
+def summed(length: int, device: int, stream: int) -> Run:
+    """Prepare a launch that makes running sums of an array of int64 of it, in place."""
     add = Single(operator("add"), INT64, INT64, INT64)
     view = View(ALIGNED, (length,), INT64, device, True)
     return plan_scan(ScanSpec(add, False, False, shape=(length,), lengths=(length,)), (view,), (view,), stream)[0]

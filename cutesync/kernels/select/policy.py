@@ -20,14 +20,15 @@ MAX_CLUSTER = 8  # blocks
 MAX_TILE = 1 << 14  # positions: a tally counts those of a tile in 15 bits
 MAX_WORDS = 16  # registers of a lane for the elements of a chunk
 MIN_ROWS = 4  # of a chunk, if their elements fit
+MIN_NARROW_ROWS, NARROW_ROWS = 16, 32  # of a chunk whose elements are in words
 
 
 @dataclass(frozen=True)
 class Problem:
     """``length`` positions with elements of ``sizes`` bytes, and a ``mask``. ``strided``: elements are gathered.
     ``heads``: the first elements of runs are selected. ``located``: the places of selected elements are kept;
-    ``inverse``: the words of rows, too. ``filled``: what lies behind the selected elements is written. Of a selection
-    by rows, ``length`` is that of each of ``rows``."""
+    ``inverse``: the words of rows, too. ``filled``: what lies behind the selected elements is written;
+    ``rejects``: that is the other elements. Of a selection by rows, ``length`` is that of each of ``rows``."""
 
     length: int
     sizes: tuple[int, ...]
@@ -38,6 +39,12 @@ class Problem:
     inverse: bool = False
     rows: int | None = None
     filled: bool = False
+    rejects: bool = False
+
+    @property
+    def narrow(self) -> bool:
+        """Whether elements of one or two bytes come from contiguous arrays, and some are dropped."""
+        return not self.strided and not self.rejects and all(size <= 2 for size in self.sizes)
 
     @property
     def bytes(self) -> float:
@@ -49,7 +56,8 @@ class Problem:
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     """Resident blocks of ``teams`` teams, which share a ring of ``stages`` tiles of ``chunks`` chunks of ``rows`` times
     32 positions. In a team, ``compact_warps`` warps compact chunks, and ``store_warps`` warps store them;
-    ``gather_warps`` warps bring the tiles of strided arrays, if there are any."""
+    ``gather_warps`` warps bring the tiles of strided arrays, if there are any. ``narrow``: a lane has neighbouring
+    elements, of one or two bytes, in words; there are 16 or 32 rows."""
 
     teams: int
     compact_warps: int
@@ -58,6 +66,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     rows: int
     stages: int
     gather_warps: int = 0
+    narrow: bool = False
 
     @property
     def chunk(self) -> int:
@@ -71,6 +80,16 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
 
 
 P = TypeVar("P", bound=PipelinePolicy)
+
+
+@dataclass(frozen=True)
+class FlowPolicy(PipelinePolicy, kernel=".flow:FlowSelect"):
+    """One team, a compact warp for each chunk. What is selected of up to ``entries`` tiles waits in a ``room`` for so
+    many elements. ``look_aheads`` warps look ahead for tiles in turn."""
+
+    room: int = 0
+    entries: int = 0
+    look_aheads: int = 1
 
 
 @dataclass(frozen=True)
@@ -112,6 +131,11 @@ ONE_TEAM = replace(PIPELINE, teams=1, compact_warps=8, store_warps=8)
 RUNS_BYTES = 56 << 10  # of a tile where runs are all that is asked for: 354 us with one team instead of 390
 # Strided arrays: one team, as most of the warps bring elements.
 GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=8)
+# Elements in words: a warp compacts a chunk in some 250 instructions, most of which wait for the one before, and stores
+# it in 100. Not measured on a GPU: with 4 warps that compact, half of 2**28 int8 take 214 to 236 us, as by rows (H200).
+NARROW = replace(PIPELINE, compact_warps=8)
+FLOW = FlowPolicy(1, 16, 8, 16, 16, 0, entries=16)
+FLOW_LENGTH, FLOW_RING, FLOW_BYTES = 1 << 22, 100 << 10, 220 << 10
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner. Of some eight tiles, where one team
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
 SMALL = replace(PIPELINE, teams=1, compact_warps=8)
@@ -164,7 +188,7 @@ def wave(problem: Problem) -> Choice | None:
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
-    found = wave(problem)
+    found = wave(problem) or flow(problem)
     if found is not None:
         return found
     base, stage = GATHERED if problem.strided else PIPELINE, STAGE_BYTES
@@ -172,6 +196,8 @@ def choose(problem: Problem) -> Choice:
         base, stage = ONE_TEAM, RUNS_BYTES
     elif problem.mask and problem.located and not problem.strided:
         base = ONE_TEAM  # there are few stages: elements, a mask and indices 870 us instead of 1013
+    if problem.narrow:
+        base, stage = NARROW, STAGE_BYTES
     spread = max(problem.length // SMS, 1)  # a tile for each multiprocessor
     if problem.rows is not None:
         base = next((policy for length, policy in SHORT_ROWS if problem.length <= length), base)
@@ -180,9 +206,30 @@ def choose(problem: Problem) -> Choice:
     most = min(power_of_two_below(int(stage / problem.bytes)), MAX_TILE)
     spread = power_of_two_below(spread)
     if not problem.strided and problem.rows is None:
-        few = base is PIPELINE and problem.length < MIN_LENGTH_OF_TEAMS
+        few = base in (PIPELINE, NARROW) and problem.length < MIN_LENGTH_OF_TEAMS
         base = SMALL if few or spread <= most else base
     return chosen(sized(base, problem, min(most, spread)), problem)
+
+
+def flows(problem: Problem) -> bool:
+    """Whether what is selected is all that is kept of tiles, in words."""
+    apart = problem.strided or problem.rows is not None or problem.rejects or problem.inverse
+    return not apart and all(size >= 4 for size in problem.sizes)
+
+
+def flow(problem: Problem) -> Choice | None:
+    """Return the launch of tiles that leave their stages early, if the array is long enough for that."""
+    if problem.length < FLOW_LENGTH or not flows(problem):
+        return None
+    rows = most_rows(problem)
+    tile = FLOW.compact_warps * rows * LANES
+    ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * problem.located
+    stages = max(2, min(MAX_STAGES, FLOW_RING // (ring * tile)))
+    room = (FLOW_BYTES - stages * ring * tile) // max(kept, 1)
+    if room < tile:
+        return None
+    room = min(room, FLOW.entries * tile) // LANES * LANES
+    return chosen(replace(FLOW, rows=rows, stages=stages, room=room), problem)
 
 
 def choose_columns(problem: Problem, tiles: Callable[[int], int], blocks: int = SMS) -> tuple[Choice, Choice]:
@@ -198,11 +245,14 @@ def sized(policy: PipelinePolicy, problem: Problem, tile: int) -> PipelinePolicy
     """Return the policy with chunks and stages for tiles of some ``tile`` positions."""
     rows = min(most_rows(problem), max(MIN_ROWS, tile // (policy.compact_warps * LANES)))
     chunks = min(LANES, max(policy.compact_warps, tile // (rows * LANES)))
-    return with_stages(replace(policy, rows=rows, chunks=chunks), problem)
+    narrow = problem.narrow and rows >= MIN_NARROW_ROWS
+    return with_stages(replace(policy, rows=rows, chunks=chunks, narrow=narrow), problem)
 
 
 def most_rows(problem: Problem) -> int:
     """Return the most rows of a chunk whose elements a warp can hold."""
+    if problem.narrow:
+        return NARROW_ROWS
     words = sum(max(1, size // 4) for size in problem.sizes) or 1
     return power_of_two_below(max(1, MAX_WORDS // words))
 

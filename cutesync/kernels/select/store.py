@@ -10,23 +10,25 @@ from typing import NamedTuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint32
+from cutlass import Int32, Int64, Uint32, Uint64
 
+from ...monoid import choose
 from ...warp import LANES
 from ..coordinates import element
 from ..gather import WORDS, Stepped, coordinates
-from .chunk import NEAR_ROWS, cells, place_at, popc, put
+from ..words import funnel_shift
+from .chunk import NEAR, cells, place_at, popc, put
 from .tally import Before
 from .where import below
 
 UNROLL = 4
-WORD_BYTES = 4
-LINE_BYTES = LANES * WORD_BYTES
+WORD_BYTES, PAIR_BYTES, LINE_BYTES = 4, 8, 128
+EDGE = 16  # more than the elements before the pairs of words of a chunk, or behind them
 
 # What a compacted chunk has: ``count`` selected elements, which begin at index ``offset`` of the results. There is room
 # for ``room`` elements from there (-1: nor for the one before), and for ``stop`` of the chunk's. The chunk begins at
 # ``position`` of the array, whose positions stop at ``end``; its places and words (``chunk``) at these addresses.
-Part = namedtuple("Part", "offset count room stop near position end places words")
+Part = namedtuple("Part", "offset count room stop nears position end places words")
 
 
 class Places(NamedTuple):
@@ -88,30 +90,52 @@ def store_values(out, size: int, begin, offset, stop, lane) -> None:
     store_by_rank(load, store, Int32(offset & (LANES - 1)), stop, lane)
 
 
-@cute.jit
-def store_narrow(kind: cutlass.Constexpr, begin, target, stop, lane):
-    """Store ``stop`` elements of one or two bytes, in words of which a lane puts together the elements."""
+def store_narrow(kind, begin, target, stop, lane) -> None:
+    """Store ``stop`` elements of one or two bytes from address ``begin`` of shared memory to ``target``: whole pairs of
+    words, out of words that have no other bytes, and the elements before and behind them one by one."""
     size = kind.width // 8
-    unit = WORD_BYTES // size
-    skew = Int32(target & (LINE_BYTES - 1)) // size
-    for rank in cutlass.range(lane * unit - skew, stop, LANES * unit, unroll=1):
-        if (rank >= 0) & (rank + unit <= stop):
-            word = Uint32(0)
-            for k in cutlass.range_constexpr(unit):
-                word = word | (Uint32(cells(kind, begin + (rank + k) * size, 1)[0]) << (8 * size * k))
-            put(Uint32, target + rank * size, word, cute.AddressSpace.gmem)
-        else:
-            for k in cutlass.range_constexpr(unit):
-                if (rank + k >= 0) & (rank + k < stop):
-                    value = cells(kind, begin + (rank + k) * size, 1)[0]
-                    put(kind, target + (rank + k) * size, value, cute.AddressSpace.gmem)
+    ahead = Int32(-target & (PAIR_BYTES - 1)) // size
+    skew = (begin + ahead * size) & (WORD_BYTES - 1)
+    ahead = cutlass.min(ahead + choose(skew > ahead * size, Int32(PAIR_BYTES // size), Int32(0)), stop)
+    pairs = cutlass.max((stop - ahead) * size - (-skew & (WORD_BYTES - 1)), 0) // PAIR_BYTES
+    behind = stop - ahead - pairs * (PAIR_BYTES // size)
+    rank = choose(lane < EDGE, lane, stop - behind + (lane - EDGE))
+    own = choose(lane < EDGE, lane < ahead, lane - EDGE < behind)
+    copy_if(own, kind, begin + rank * size, target + rank * size)
+    copy_pairs((begin + ahead * size) & -WORD_BYTES, skew, target + ahead * size, pairs, lane)
+
+
+@cute.jit
+def copy_pairs(source, skew, target, pairs, lane):
+    """Store ``pairs`` pairs of words, which begin ``skew`` (0 to 3) bytes behind ``source``, whole lines a warp."""
+    first = lane - Int32(target & (LINE_BYTES - 1)) // PAIR_BYTES
+    last = choose(skew > 0, Int32(PAIR_BYTES), Int32(WORD_BYTES))  # of the words that a pair comes out of
+    for place in cutlass.range(first, pairs, UNROLL * LANES, unroll=1):
+        start, to = source + place * PAIR_BYTES, target + place * PAIR_BYTES
+        for k in cutlass.range_constexpr(UNROLL):
+            if Uint32(place + k * LANES) < Uint32(pairs):
+                copy_pair(start + k * (LANES * PAIR_BYTES), last, skew * 8, to + k * (LANES * PAIR_BYTES))
+
+
+def copy_pair(start, last, bits, to) -> None:
+    """Copy the pair of words that begins ``bits`` behind ``start``."""
+    low, middle, high = (Uint32(cells(Uint32, start + place, 1)[0]) for place in (0, WORD_BYTES, last))
+    pair = Uint64(funnel_shift(low, middle, bits)) | (Uint64(funnel_shift(middle, high, bits)) << 32)
+    put(Uint64, to, pair, cute.AddressSpace.gmem)
+
+
+@cute.jit
+def copy_if(condition, kind: cutlass.Constexpr, source, target):
+    """Copy one element from shared memory, where ``condition`` holds."""
+    if condition:
+        put(kind, target, cells(kind, source, 1)[0], cute.AddressSpace.gmem)
 
 
 def store_indices(places: Places, part: Part, lane) -> None:
     """Store the indices of the selected positions of a chunk."""
     store = lambda rank, place: places.store(part.offset + rank, part.position + place)  # noqa: E731
     store_by_rank(
-        lambda rank: place_at(part.places, part.near, rank), store, Int32(part.offset & (LANES - 1)), part.stop, lane
+        lambda rank: place_at(part.places, part.nears, rank), store, Int32(part.offset & (LANES - 1)), part.stop, lane
     )
 
 
@@ -124,8 +148,8 @@ def store_rejects(a, part: Part, begins: tuple, chunk: int, lane) -> None:
         size = out.dtype.width // 8
         store_values(out, size, begin + part.count * size, first, rejects, lane)
     if a.places.arrays:
-        near = min(NEAR_ROWS * LANES, chunk) - part.near
-        behind = part._replace(offset=first, stop=rejects, near=near, places=part.places + part.count)
+        nears = (min(NEAR, chunk) - part.nears[0],)
+        behind = part._replace(offset=first, stop=rejects, nears=nears, places=part.places + part.count)
         store_indices(a.places, behind, lane)
 
 
@@ -148,8 +172,8 @@ def store_lengths(out, part: Part, last, lane):
     selected position before the chunk, counted from 1 in the array; 0: there is none."""
     stop = cutlass.min(part.room + 1, part.count)
     if (lane == 0) & (stop > 0) & (last > 0):
-        put_length(out, part.offset - 1, part.position + place_at(part.places, part.near, 0) - (last - 1))
-    place = lambda rank: place_at(part.places, part.near, rank)  # noqa: E731
+        put_length(out, part.offset - 1, part.position + place_at(part.places, part.nears, 0) - (last - 1))
+    place = lambda rank: place_at(part.places, part.nears, rank)  # noqa: E731
     load = lambda rank: place(rank + 1) - place(rank)  # noqa: E731
     store = lambda rank, length: put_length(out, part.offset + rank, length)  # noqa: E731
     store_by_rank(load, store, Int32(part.offset & (LANES - 1)), stop - 1, lane)

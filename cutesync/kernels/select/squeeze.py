@@ -1,0 +1,105 @@
+"""Elements of one or two bytes that are kept of a chunk, side by side: a lane has neighbours, in words of 32 bits.
+
+Of each word, a permutation of bytes moves the kept elements to the low end. They are appended to the word of the result
+that the lane is at; how the words of a lane follow each other costs no branch.
+
+A word of the result may have elements of several lanes. The lane that has its last element stores the whole word. Then
+the other lanes store their elements of it, one by one: they are in these lanes' last words, which have no end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import cutlass.cute as cute
+from cutlass import Boolean, Uint8, Uint16, Uint32, Uint64
+
+from ...monoid import choose
+from ..words import permuted
+from .chunk import put_if
+
+WORD_BYTES, WORD_BITS = 4, 32
+KINDS = {1: Uint8, 2: Uint16}
+KEPT_AT = 20  # of a permutation's number: from this bit on, how many bits it keeps
+
+
+class Stream(NamedTuple):
+    """A lane's elements of one array: ``words`` of elements of ``size`` bytes. They go to a chunk that ``begin``s at an
+    address; ``ends``: whether its last word may be written."""
+
+    words: list
+    size: int
+    begin: Any
+    ends: Any
+
+
+class Part(NamedTuple):
+    """What is kept of a lane's elements: which, as bits; where in the chunk the first goes; and how many there are."""
+
+    flags: Any
+    first: Any
+    count: Any
+
+
+def squeeze(streams: list[Stream], part: Part, lane) -> None:
+    """Keep a part of the streams of all lanes."""
+    groups = [([s for s in streams if s.size == size], size) for size in KINDS]
+    groups = [group for group in groups if group[0]]
+    rests = [put_whole_words(*group, part, lane) for group in groups]
+    cute.arch.sync_warp()  # the words are there, and the other lanes' elements of them come after that
+    for group, rest in zip(groups, rests):
+        put_last_words(*group, part, rest)
+
+
+def put_whole_words(streams: list[Stream], size: int, part: Part, lane) -> list:
+    """Store the words that end with an element of the lane; the last word of each stream, which has no end."""
+    flags, first = part.flags, part.first
+    table, unit = permutations(size, lane), WORD_BYTES // size
+    bits, place = Uint32(first * (8 * size)), (first * size) & -WORD_BYTES
+    last = [Uint32(0)] * len(streams)
+    words = len(streams[0].words)
+    for k in range(words):
+        permutation = Uint32(cute.arch.shuffle_sync(table, flags >> (unit * k)))
+        behind = bits + (permutation >> KEPT_AT)
+        full = ((bits ^ behind) & WORD_BITS) != 0
+        for i, stream in enumerate(streams):
+            low, high = appended(last[i], permuted(stream.words[k], Uint32(0), permutation), bits)
+            put_if(full & stream.ends if k == words - 1 else full, Uint32, stream.begin + place, low)
+            last[i] = choose(full, high, low)
+        bits, place = behind, place + choose(full, type(place)(WORD_BYTES), type(place)(0))
+    return last
+
+
+def put_last_words(streams: list[Stream], size: int, part: Part, rests: list) -> None:
+    """Store the lane's elements of its last word, of each stream."""
+    first, count = part.first, part.count
+    unit = WORD_BYTES // size
+    start = (first + count) & -unit
+    for k in range(unit - 1):
+        own = Uint32(start + k - first) < Uint32(count)
+        for stream, rest in zip(streams, rests):
+            put_if(own, KINDS[size], stream.begin + (start + k) * size, KINDS[size](rest >> (8 * size * k)))
+
+
+def permutations(size: int, lane) -> Any:
+    """Lane k: how the elements of a word that the bits of k keep move to its low end, as ``prmt`` takes it; behind them
+    are zeros. Lanes that differ in higher bits have the same."""
+    found, kept = Uint32(0), Uint32(0)  # four bits a byte
+    for k in range(WORD_BYTES // size):
+        bytes_of = sum((k * size + byte) << (4 * byte) for byte in range(size))
+        holds = Uint32(lane >> k) & 1
+        found, kept = found | (holds * bytes_of) << kept, kept + holds * (4 * size)
+    return ((found | Uint32(0x4444) << kept) & 0xFFFF) | (2 * kept) << KEPT_AT
+
+
+def appended(last, word, bits) -> Any:
+    """A word that is not full, and behind its ``bits`` (modulo 32) another one: two words."""
+    power = cute.arch.inline_ptx("shf.l.wrap.b32 {$w0}, 0, 1, {$r0};", write_only_types=[Uint32], read_only_args=[bits])
+    both = Uint64(word) * Uint64(power)
+    return Uint32(both) | last, Uint32(both >> WORD_BITS)
+
+
+def add_if(condition, number, value) -> Any:
+    """``value``, or where a condition holds ``number`` more: one instruction, where a choice and a sum take two."""
+    text = "mov.b32 {$w0}, {$r0};\n\t@{$r1} add.u32 {$w0}, {$w0}, {$r2};"
+    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[value, Boolean(condition), number])
