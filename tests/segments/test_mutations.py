@@ -70,7 +70,7 @@ def of_offsets() -> faults.Bench:
 
 @functools.cache
 def of_decode() -> faults.Bench:
-    """Runs decoded, of which some are empty, and searches; what the runs of groups come to is that of launches before."""
+    """Runs decoded, of which some are empty, and searches; what runs of groups come to is that of launches before."""
     lengths = np.random.default_rng(5).integers(0, 4, 1700)
     lengths[100:180] = 0
     x = np.arange(1700, dtype=np.int32)
