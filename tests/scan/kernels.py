@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
+from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnStripPolicy, ColumnTilePolicy, group_slots
 from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
@@ -140,6 +141,18 @@ def column_tiles(width: int, lanes: int, groups: int, height: int, group: int, b
     return choose
 
 
+def column_clusters(width: int, lanes: int, groups: int, height: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
+        items, _ = problem.vector(problem.inner)
+        each = min(width, items)
+        blocks, chains = _ceil(problem.length, groups * height), problem.rows * _ceil(problem.inner // each, lanes)
+        assert blocks <= groups
+        policy = ColumnClusterPolicy(each, lanes, groups, height, 1, problem.aligned(each) == 0, blocks)
+        return Choice(policy, 1, chains * blocks)
+
+    return choose
+
+
 def ragged_columns(lanes: int, groups: int, height: int, group: int, blocks: int) -> Chooser:
     """Of elements of up to two bytes; in place another kernel."""
 
@@ -228,6 +241,7 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "outer slices that begin anywhere": (outer_slices(8, 1, anywhere=True), (5, 99, 5), 1),
     "single elements": (singles(2), (2101, 1), 1),
     "slices of a vector": (singles(2), (1051, 2, 1), 1),
+    "clusters of columns": (column_clusters(2, 4, 8, 2), (2, 45, 12), 1),
     "tiles of columns by many": (column_tiles(1, 16, 4, 3, 2, 128), (61, 19), 0),
     "slabs": (slabs(4, 3, 3, 2, 4), (203, 5), 0),
     "slabs of rows": (slabs(8, 2, 2, 3, 2), (2, 101, 12), 1),

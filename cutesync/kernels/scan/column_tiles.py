@@ -39,6 +39,7 @@ from ...block.reduce import get, put, state_array, state_bytes
 from ...monoid import choose
 from ...sizes import power_of_two_below
 from ...sync.gather import Entry, enter
+from ...sync.overlap import let_next_start
 from ...warp import Maybe, prepend
 from ..arrays import pointers_of
 from .base import Arguments, Scan
@@ -65,6 +66,11 @@ Member = namedtuple("Member", "thread group lane")
 Part = namedtuple("Part", "tile outer column inside left row count position place step target target_step")
 
 
+def prefetch(pointer) -> None:
+    """Bring the line that holds what a pointer points to, to the L2."""
+    cute.arch.inline_ptx("prefetch.global.L2 [{$r0}];", write_only_types=[], read_only_args=[pointer])
+
+
 class ColumnTileScan(ThreadColumns):
     """The kernel. Threads whose rows or columns do not exist load others in their place, and store nothing. In a
     subclass that ``copies_for_others``, threads scan what others copied."""
@@ -78,9 +84,11 @@ class ColumnTileScan(ThreadColumns):
         self.tile = policy.groups * policy.height  # rows
         self.states = threads * policy.width
         row = policy.width * sum(dtype.size for dtype in scan.monoid.sources)
-        self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // row)))
+        unit = policy.height & -policy.height
+        self.unroll = max(1, min(MAX_UNROLL, unit, power_of_two_below(UNROLL_BYTES // row)))
         self.stage = policy.height * self.states  # elements of an input
-        self.stages = policy.stages
+        self.stages, self.trial = policy.stages, getattr(policy, "trial", "")
+        self.prefetch, self.late = getattr(policy, "prefetch", False), "l" in self.trial
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
         self.positions = 0 if policy.alone else self.tile
@@ -101,6 +109,8 @@ class ColumnTileScan(ThreadColumns):
             part = self.part(number, a, me)
             self.load(shared, a, me, part, Int32(0))
             prefix, _ = self.reduce_tile(shared, a, me, part, Int32(0))
+            if cutlass.const_expr("e" in self.trial):
+                let_next_start()
             self.scan_rows(shared, a, me, part, Int32(0), self.then(self.start(a, part), prefix))
         else:
             self.take_tiles(shared, a, me)
@@ -125,6 +135,8 @@ class ColumnTileScan(ThreadColumns):
     def take_tiles(self, shared: cutlass.Constexpr, a: Arguments, me: Member):
         everything = self.chains(a) * a.tiles
         entry = Entry.none()
+        if cutlass.const_expr(self.prefetch):
+            self.prefetch_tile(a, me, everything)
         if me.thread == 0:
             entry = enter(a.counters)
             shared.words[TAG] = entry.tag
@@ -146,10 +158,11 @@ class ColumnTileScan(ThreadColumns):
             self.load_if(coming < everything, shared, a, me, coming, stage ^ 1)
         while number < everything:
             prefix_coming, total_coming = prefix, total
-            if coming < everything:
-                part = self.part(coming, a, me)
-                prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
-                self.publish(self.slots(a, part, tag), me, part, total_coming)
+            if cutlass.const_expr(not self.late):
+                if coming < everything:
+                    part = self.part(coming, a, me)
+                    prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
+                    self.publish(self.slots(a, part, tag), me, part, total_coming)
             part = self.part(number, a, me)
             groups = self.slots(a, part, tag)
             carry = self.look_back(groups, shared.found, a, me, part)
@@ -160,13 +173,38 @@ class ColumnTileScan(ThreadColumns):
             if me.thread == 0:
                 shared.words[NUMBERS] = entry.arrived
             cute.arch.sync_threads()
-            number, coming = coming, shared.words[NUMBERS]
+            following = shared.words[NUMBERS]
+            self.load_if(following < everything, shared, a, me, following, stage)
+            if cutlass.const_expr(self.late):
+                if coming < everything:
+                    part = self.part(coming, a, me)
+                    prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1, 1)
+                    self.publish(self.slots(a, part, tag), me, part, total_coming)
+            number, coming, stage = coming, following, stage ^ 1
             prefix, total = prefix_coming, total_coming
-            self.load_if(coming < everything, shared, a, me, coming, stage)
-            stage ^= 1
         if me.thread == 0:
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), everything + blocks)
+
+    @cute.jit
+    def prefetch_tile(self, a: Arguments, me: Member, everything):
+        """Bring the lines of the tile with this block's rank to the L2: some block gets its number."""
+        rank, _, _ = cute.arch.block_idx()
+        self.prefetch_rank(a, me, Int32(rank), everything)
+        if cutlass.const_expr("2" in self.trial):
+            blocks, _, _ = cute.arch.grid_dim()
+            self.prefetch_rank(a, me, Int32(rank + blocks), everything)
+
+    @cute.jit
+    def prefetch_rank(self, a: Arguments, me: Member, rank, everything):
+        if rank < everything:
+            part = self.part(Int32(rank), a, me)
+            for first in cutlass.range_constexpr(0, self.height, self.lanes):
+                row = me.lane + first
+                if row < self.height:
+                    at = part.place + Int64(cutlass.min(row, cutlass.max(part.count - 1 - part.row, 0))) * part.step
+                    for pointer in pointers_of(a.x + at):
+                        prefetch(pointer)
 
     def part(self, number, a: Arguments, me: Member) -> Part:
         chains, across = self.chains(a), self.across(a)
@@ -214,6 +252,8 @@ class ColumnTileScan(ThreadColumns):
     def load_if(self, exists, shared: cutlass.Constexpr, a: Arguments, me: Member, number, stage):
         if exists:
             self.load(shared, a, me, self.part(number, a, me), stage)
+        else:
+            cute.arch.cp_async_commit_group()
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
@@ -253,9 +293,9 @@ class ColumnTileScan(ThreadColumns):
         return [self.lifted(row, part.position + first + u, a) for u, row in enumerate(rows)]
 
     @cute.jit
-    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
-        """As ``reduce_rows``, once the copies are there."""
-        cute.arch.cp_async_wait_group(0)
+    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage, pending=0):
+        """As ``reduce_rows``, once the copies are there, but for those of the last ``pending`` tiles."""
+        cute.arch.cp_async_wait_group(pending)
         return self.reduce_rows(shared, a, me, part, stage)
 
     @cute.jit
