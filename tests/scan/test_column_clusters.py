@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import cutesync as cs
@@ -41,13 +40,24 @@ def problem(rows: int, length: int, inner: int, size: int, **more) -> Problem:
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_what_the_policy_promises(size):
     """A cluster has all rows of its columns; a block has whole warps, and lanes enough to tell every block."""
-    for rows, length, inner in ((1, 8192, 64), (2, 2048, 8), (7, 300, 1001), (1, 263, 17797), (3, 1428, 300), (1, 512, 65536)):
+    for rows, length, inner in (
+        (1, 8192, 64),
+        (2, 2048, 8),
+        (7, 300, 1001),
+        (1, 263, 17797),
+        (3, 1428, 300),
+        (1, 512, 65536),
+    ):
         choice = clusters(problem(rows, length, inner, size))
         if choice is None:
             continue
         policy = choice.policy
         assert isinstance(policy, ColumnClusterPolicy) and inner % policy.width == 0
-        assert policy.groups * policy.height * (policy.cluster - 1) < length <= policy.groups * policy.height * policy.cluster
+        assert (
+            policy.groups * policy.height * (policy.cluster - 1)
+            < length
+            <= policy.groups * policy.height * policy.cluster
+        )
         assert policy.cluster <= min(MAX_CLUSTER, policy.groups)
         assert policy.lanes * policy.groups % 32 == 0 and policy.lanes * policy.groups <= MAX_THREADS
         assert choice.grid == rows * -(-inner // (policy.lanes * policy.width)) * policy.cluster

@@ -9,8 +9,11 @@ import cutesync as cs
 from cutesync.kernels.scan import plan, ragged_column_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, columns
 from cutesync.kernels.scan.problem import SMS, Problem
-from cutesync.kernels.scan.ragged_column_policy import RaggedColumnPolicy, across
-from cutesync.kernels.scan.ragged_column_policy import ragged_columns as ragged_columns_policy
+from cutesync.kernels.scan.ragged_column_policy import (
+    RaggedColumnPolicy,
+    across,
+    ragged_columns as ragged_columns_policy,
+)
 
 from ..cases import SCHEDULES, data, matrices, matrix, same, scanned
 from .kernels import force, ragged_columns

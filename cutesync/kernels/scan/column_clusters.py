@@ -164,6 +164,8 @@ class ColumnClusterScan(ThreadColumns):
             shared.barrier[0].wait_parity(0)
             for rank in cutlass.range_constexpr(self.cluster - 1):
                 first = rank * self.columns + me.lane
-                state = tuple(get(shared.told, first + c * self.lanes, self.scan.monoid.types) for c in range(self.width))
+                state = tuple(
+                    get(shared.told, first + c * self.lanes, self.scan.monoid.types) for c in range(self.width)
+                )
                 found = self.then(found, Maybe(state, me.rank > rank))
         return found

@@ -29,8 +29,8 @@ STRIP_THREADS, STRIP_HEIGHT, STRIP_BLOCKS = 512, 8, 3
 MIN_STRIPS, MIN_STRIP_TILES, MIN_STRIP_STAGES, MAX_STRIP_STAGES = SMS * 3 // 4, 8, 3, 4
 MIN_TILE_BYTES = 16  # of columns of strided arrays: tiles of fewer touch as many lines as they have rows
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
-# Blocks of large arrays ask the L2 for as many tiles while blocks wait for the numbers of their first tiles (H200, uint64 (13875,
-# 145): 18.7 us, so 16.8 us; but uint32 (634, 228): 4.1 us, so 4.4 us).
+# Blocks of large arrays ask the L2 for tiles while they wait for their first numbers (H200, uint64 (13875, 145):
+# 18.7 us, so 16.8 us; but uint32 (634, 228): 4.1 us, so 4.4 us).
 PREFETCH_BYTES = 8 << 20
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 # Where few tiles have all rows, they are narrower (H200, threads of 8, 16, 32, 64 rows: 1.5, 2.3, 4.5 to 6, 7 us).
@@ -66,7 +66,6 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     flat: bool = False
     apart: bool = False
     skew: int = 0
-    trial: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,6 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     alone: bool
     aligned_out: bool
     prefetch: bool = False
-    trial: str = ""
 
     @property
     def stages(self) -> int:
@@ -106,6 +104,7 @@ class ColumnStripPolicy(Policy, kernel=".column_strips:ColumnStripScan"):
     aligned_out: bool
     group: ClassVar[int] = 1  # nobody looks back
     alone: ClassVar[bool] = False
+    prefetch: ClassVar[bool] = False
 
 
 def group_slots(tiles: int, group: int) -> int:

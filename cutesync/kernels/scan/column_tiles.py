@@ -87,8 +87,7 @@ class ColumnTileScan(ThreadColumns):
         unit = policy.height & -policy.height
         self.unroll = max(1, min(MAX_UNROLL, unit, power_of_two_below(UNROLL_BYTES // row)))
         self.stage = policy.height * self.states  # elements of an input
-        self.stages, self.trial = policy.stages, getattr(policy, "trial", "")
-        self.prefetch, self.late = getattr(policy, "prefetch", False), "l" in self.trial
+        self.stages, self.prefetch = policy.stages, policy.prefetch
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
         self.positions = 0 if policy.alone else self.tile
@@ -109,7 +108,7 @@ class ColumnTileScan(ThreadColumns):
             part = self.part(number, a, me)
             self.load(shared, a, me, part, Int32(0))
             prefix, _ = self.reduce_tile(shared, a, me, part, Int32(0))
-            if cutlass.const_expr("e" in self.trial):
+            if cutlass.const_expr(not self.copies_for_others):
                 let_next_start()
             self.scan_rows(shared, a, me, part, Int32(0), self.then(self.start(a, part), prefix))
         else:
@@ -158,11 +157,10 @@ class ColumnTileScan(ThreadColumns):
             self.load_if(coming < everything, shared, a, me, coming, stage ^ 1)
         while number < everything:
             prefix_coming, total_coming = prefix, total
-            if cutlass.const_expr(not self.late):
-                if coming < everything:
-                    part = self.part(coming, a, me)
-                    prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
-                    self.publish(self.slots(a, part, tag), me, part, total_coming)
+            if coming < everything:
+                part = self.part(coming, a, me)
+                prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
+                self.publish(self.slots(a, part, tag), me, part, total_coming)
             part = self.part(number, a, me)
             groups = self.slots(a, part, tag)
             carry = self.look_back(groups, shared.found, a, me, part)
@@ -173,15 +171,10 @@ class ColumnTileScan(ThreadColumns):
             if me.thread == 0:
                 shared.words[NUMBERS] = entry.arrived
             cute.arch.sync_threads()
-            following = shared.words[NUMBERS]
-            self.load_if(following < everything, shared, a, me, following, stage)
-            if cutlass.const_expr(self.late):
-                if coming < everything:
-                    part = self.part(coming, a, me)
-                    prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1, 1)
-                    self.publish(self.slots(a, part, tag), me, part, total_coming)
-            number, coming, stage = coming, following, stage ^ 1
+            number, coming = coming, shared.words[NUMBERS]
             prefix, total = prefix_coming, total_coming
+            self.load_if(coming < everything, shared, a, me, coming, stage)
+            stage ^= 1
         if me.thread == 0:
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), everything + blocks)
@@ -190,13 +183,6 @@ class ColumnTileScan(ThreadColumns):
     def prefetch_tile(self, a: Arguments, me: Member, everything):
         """Bring the lines of the tile with this block's rank to the L2: some block gets its number."""
         rank, _, _ = cute.arch.block_idx()
-        self.prefetch_rank(a, me, Int32(rank), everything)
-        if cutlass.const_expr("2" in self.trial):
-            blocks, _, _ = cute.arch.grid_dim()
-            self.prefetch_rank(a, me, Int32(rank + blocks), everything)
-
-    @cute.jit
-    def prefetch_rank(self, a: Arguments, me: Member, rank, everything):
         if rank < everything:
             part = self.part(Int32(rank), a, me)
             for first in cutlass.range_constexpr(0, self.height, self.lanes):
@@ -252,8 +238,6 @@ class ColumnTileScan(ThreadColumns):
     def load_if(self, exists, shared: cutlass.Constexpr, a: Arguments, me: Member, number, stage):
         if exists:
             self.load(shared, a, me, self.part(number, a, me), stage)
-        else:
-            cute.arch.cp_async_commit_group()
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
@@ -293,9 +277,9 @@ class ColumnTileScan(ThreadColumns):
         return [self.lifted(row, part.position + first + u, a) for u, row in enumerate(rows)]
 
     @cute.jit
-    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage, pending=0):
-        """As ``reduce_rows``, once the copies are there, but for those of the last ``pending`` tiles."""
-        cute.arch.cp_async_wait_group(pending)
+    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        """As ``reduce_rows``, once the copies are there."""
+        cute.arch.cp_async_wait_group(0)
         return self.reduce_rows(shared, a, me, part, stage)
 
     @cute.jit

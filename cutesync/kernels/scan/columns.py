@@ -11,7 +11,6 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...monoid import choose
-from ...sync.overlap import let_next_start
 from ...warp import Maybe
 from ..arrays import pointers_of
 from ..words import funnel_shift
@@ -79,7 +78,6 @@ class ColumnScan(ThreadColumns):
         self.width, self.lanes, self.unroll = policy.width, policy.lanes, policy.unroll
         self.aligned_out, self.flat, self.apart = policy.aligned_out, policy.flat, policy.apart
         self.skew = policy.skew
-        self.trial = policy.trial
         super().__init__(scan, -(-policy.lanes // 32) * 32, 0, 1)
 
     @cute.jit
@@ -87,8 +85,6 @@ class ColumnScan(ThreadColumns):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         row, column, exists = self.place(a, block, thread)
-        if cutlass.const_expr("e" in self.trial):
-            let_next_start()
         if exists:
             begin, target = self.row_places(a, Int64(row))
             carry = self.carry_in(a, row, column)

@@ -73,7 +73,10 @@ def _height(problem: Problem, runs: int, least: int, aligned: bool) -> int | Non
     partials = (STAGES + 1) * (runs + 1) * problem.inner * 4 * (problem.words + 1)
     most = ((SMEM_BYTES - partials) // STAGES - VECTOR_BYTES) // (row * runs)
     first = min(least, most)
-    for heights in (range(first, min(most, first + 2 * HEIGHTS) + 1), range(first - 1, max(0, first - 2 * HEIGHTS), -1)):
+    for heights in (
+        range(first, min(most, first + 2 * HEIGHTS) + 1),
+        range(first - 1, max(0, first - 2 * HEIGHTS), -1),
+    ):
         found = [height for height in heights if not (aligned and runs * height * row % VECTOR_BYTES)][:HEIGHTS]
         if found:
             return min(found, key=lambda height: _conflicts(problem, height))

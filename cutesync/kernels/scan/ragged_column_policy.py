@@ -31,8 +31,8 @@ MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
 MIN_LENGTH, MIN_BYTES = 8, 1 << 20
 MIN_ACROSS, MIN_LONG, MIN_LARGE_BYTES = 4, 256, 1 << 23
 MAX_HEIGHT, MAX_STATE_WORDS = 32, 2
-# Of tiles that depend on others; of the highest ones an SM holds 3 (H200, max bool (4, 74736, 805): 277 us, with 32 rows
-# 343 us; reverse int8 (1068, 38070): 43 and 59 us). Lower ones for more tiles.
+# Of tiles that depend on others; of the highest ones an SM holds 3 (H200, max bool (4, 74736, 805): 277 us, with 32
+# rows 343 us; reverse int8 (1068, 38070): 43 and 59 us). Lower ones for more tiles.
 TILE_HEIGHTS = (24, 16, MIN_TILE_HEIGHT)
 HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
 ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column

@@ -61,7 +61,7 @@ class RaggedColumnScan(ColumnTileScan):
         scan = scan if self.packed is None else replace(scan, monoid=self.packed)
         self.lanes, self.groups, self.height = policy.lanes, policy.groups, policy.height
         self.group, self.alone, self.stages = policy.group, policy.alone, policy.stages
-        self.prefetch, self.trial, self.late = False, policy.trial, "l" in policy.trial
+        self.prefetch = policy.prefetch
         self.halo = 0 if policy.aligned_out else 1  # lanes with columns of the tile beside it
         self.tile = policy.groups * policy.height  # rows
         unit = policy.height & -policy.height
@@ -213,8 +213,8 @@ class RaggedColumnScan(ColumnTileScan):
         return [self.lifted(row, part.position + first + u, a) for u, row in enumerate(rows)]
 
     @cute.jit
-    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage, pending=0):
-        cute.arch.cp_async_wait_group(pending)
+    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        cute.arch.cp_async_wait_group(0)
         cute.arch.sync_threads()  # a thread reads what others copied
         prefix, total = Maybe(self.nothing(), Boolean(False)), self.nothing()
         if cutlass.const_expr(self.groups > 1 or not self.alone):

@@ -43,7 +43,7 @@ class StridedScan(ColumnTileScan):
     copies_for_others = True
 
     def __init__(self, scan: Scan, policy: StridedPolicy) -> None:
-        self.prefetch, self.trial, self.late = False, policy.trial, "l" in policy.trial
+        self.prefetch = False
         self.width, self.lanes, self.groups, self.height = 1, policy.lanes, policy.groups, policy.height
         self.group, self.alone, self.ranks, self.wide = policy.group, policy.alone, policy.ranks, policy.wide
         self.tile, self.states, self.stages = policy.tile, THREADS, 1 if policy.alone else 2
@@ -320,8 +320,8 @@ class StridedScan(ColumnTileScan):
     # Scanning
 
     @cute.jit
-    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage, pending=0):
-        cute.arch.cp_async_wait_group(pending)
+    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        cute.arch.cp_async_wait_group(0)
         cute.arch.sync_threads()  # a thread reads what others copied
         return self.reduce_rows(shared, a, me, part, stage)
 
