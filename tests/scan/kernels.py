@@ -127,12 +127,15 @@ def columns(width: int, lanes: int, unroll: int) -> Chooser:
     return choose
 
 
-def column_tiles(width: int, lanes: int, groups: int, height: int, group: int, blocks: int) -> Chooser:
+def column_tiles(
+    width: int, lanes: int, groups: int, height: int, group: int, blocks: int, prefetch: bool = False
+) -> Chooser:
     def choose(problem: Problem) -> Choice:
         items, _ = problem.vector(problem.inner)
         each = min(width, items)
         tiles, chains = _ceil(problem.length, groups * height), problem.rows * _ceil(problem.inner // each, lanes)
-        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, tiles == 1, problem.aligned(each) == 0)
+        aligned = problem.aligned(each) == 0
+        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, tiles == 1, aligned, prefetch)
         if tiles == 1:
             return Choice(policy, 1, chains)
         slots = problem.rows * group_slots(tiles, group) * problem.inner
@@ -233,7 +236,7 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "few columns in a wave": (wave(2, 1), (2, 150, 4), 1),
     "columns": (columns(4, 8, 4), (2, 37, 36), 1),
     "columns in one tile": (column_tiles(2, 8, 5, 4, 8, 2), (19, 22), 0),
-    "tiles of columns": (column_tiles(4, 4, 4, 2, 3, 3), (2, 101, 12), 1),
+    "tiles of columns": (column_tiles(4, 4, 4, 2, 3, 3, True), (2, 101, 12), 1),
     "tiles of columns by one block": (column_tiles(2, 3, 2, 5, 2, 1), (2, 43, 10), 1),
     "outer slices": (outer_slices(1, 4), (9, 21, 12), 1),
     "outer slices of odd rows": (outer_slices(1, 8), (61, 21), 1),
@@ -244,6 +247,7 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "clusters of columns": (column_clusters(2, 4, 8, 2), (2, 45, 12), 1),
     "tiles of columns by many": (column_tiles(1, 16, 4, 3, 2, 128), (61, 19), 0),
     "slabs": (slabs(4, 3, 3, 2, 4), (203, 5), 0),
+    "slabs of many runs": (slabs(64, 3, 2, 2, 3), (403, 3), 0),
     "slabs of rows": (slabs(8, 2, 2, 3, 2), (2, 101, 12), 1),
     "slabs by many": (slabs(4, 5, 3, 4, 128), (150, 33), 0),
     "pipeline, small ring": (pipeline(4, 2, 4, 1, 2, 3), (1, 4203), 1),

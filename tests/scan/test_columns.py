@@ -107,6 +107,20 @@ def test_columns_of_a_thread_lie_apart(dtype, on_emulator, launched, monkeypatch
     assert [policy.width for policy in launched if policy.apart] == [8, 8, 8, 2, 2, 2]
 
 
+@pytest.mark.parametrize("dtype", ["uint8", pytest.param("float16", marks=pytest.mark.slow)])
+def test_vectors_behind_boundaries(dtype, on_emulator, launched, monkeypatch):
+    """Rows that begin as many elements behind a boundary; what lies before the first one is read, what lies behind the
+    last one is not, and scans in place read neither."""
+    monkeypatch.setattr(column_policy, "ENOUGH_COLUMNS", 1)
+    for skew, options in ((1, {}), (3, {"reverse": True, "exclusive": True})):
+        x = data((2, 5, 1600), dtype)
+        view = cs.asarray(np.concatenate([np.ones(skew, dtype), x.ravel()]))[skew:].reshape(*x.shape)
+        same(np.asarray(cs.scan(view, axis=1, **options)), scanned(x, axis=1, **options))
+        cs.scan(view, axis=1, out=view, **options)
+        same(np.asarray(view), scanned(x, axis=1, **options), "in place")
+    assert [policy.skew for policy in launched] == [1, 0, 3, 0]
+
+
 def test_where_columns_lie_apart():
     _, choice = chosen(9, 3, 551_011, 1)
     assert choice.policy.apart and choice.policy.width == 8 and choice.grid == 9 * -(-551_011 // 1024)
