@@ -45,9 +45,9 @@ Shared = namedtuple("Shared", "partials told barrier")
 
 
 class ColumnClusterScan(ThreadColumns):
-    """The kernel. Threads whose rows or columns do not exist load others in their place, and store nothing."""
+    """The kernel. Threads whose rows or columns do not exist load others in their place, and store nothing.
 
-    waits = False
+    Barriers are made while the launches before still run, unless the number of rows is in memory."""
 
     def __init__(self, scan: Scan, policy: ColumnClusterPolicy) -> None:
         self.width, self.lanes, self.groups, self.height = policy.width, policy.lanes, policy.groups, policy.height
@@ -58,7 +58,7 @@ class ColumnClusterScan(ThreadColumns):
         if policy.cluster > 1:
             smem += state_bytes(types, policy.cluster * self.columns)
         super().__init__(scan, threads, smem, policy.blocks_per_sm)
-        self.cluster = policy.cluster
+        self.cluster, self.waits = policy.cluster, scan.counted
 
     @cute.jit
     def body(self, a: Arguments):
@@ -68,7 +68,8 @@ class ColumnClusterScan(ThreadColumns):
             told = Barriers.make(1, self.cluster * (self.threads // LANES), scope="cluster", name="told")
             shared = shared._replace(told=state_array(types, self.cluster * self.columns), barrier=told)
             cute.arch.cluster_arrive()
-        await_launches()
+        if cutlass.const_expr(not self.waits):
+            await_launches()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         me = Member(thread, thread // self.lanes, thread % self.lanes, block % self.cluster)
