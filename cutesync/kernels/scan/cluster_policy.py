@@ -12,12 +12,8 @@ from .problem import LANES, SMS, Choice, Problem
 MAX_CLUSTER = 8  # blocks
 THREADS, MAX_THREADS = 256, 512  # of a block; more where columns are too long for them
 MAX_GROUPS = 32  # whose partials neighbouring lanes scan
-MAX_HEIGHT, MIN_HEIGHT, HELD_BYTES = (
-    32,
-    4,
-    128,
-)  # rows of a thread; bytes of its elements, twice as many in small arrays
-MAX_ELEMENTS = 64  # of a thread (H200, lambda uint8 (256, 262144): 128 us with 128 elements, in tiles 44 us)
+MAX_HEIGHT, MIN_HEIGHT = 32, 4  # rows of a thread
+HELD_BYTES, MAX_ELEMENTS = 128, 64  # of a thread; twice as many bytes in small arrays
 LINES = (64, 32)  # bytes of a tile's rows: narrower ones where they give more blocks
 LINE_BYTES, LONG_BYTES, WORD_BYTES = 128, 8, 4  # of a tile's rows, and of a thread's, where blocks are many anyhow
 # Up to so many bytes of results, columns may be shared by so many blocks: these load, then wait for each other, then
@@ -36,7 +32,8 @@ SM_THREADS, SM_REGISTERS, OTHER_REGISTERS = 2048, 1 << 16, 40  # the last of a t
 # threads, 37 us so; uint32 (128, 65536) of a larger array: 29 and 20 us; but int32 (64, 524288): 71 and 75 us).
 MANY_ROWS = 96
 # Elements that no words hold whole are loaded one by one: in large arrays words are faster (H200, uint8 (263, 17797):
-# 9.0 us, as words 14.8 us; (73, 150155): 15.7 us, as words 13.9 us).
+# 9.0 us, as words 14.8 us; (73, 150155): 15.7 us, as words 13.9 us). So are tiles of bytes that are combined one by one
+# (lambda uint8 (310, 6696): 7.1 us in tiles, 4.3 us so; but (256, 262144): 44 and 128 us).
 MAX_ODD_BYTES = 8 << 20
 
 
@@ -62,10 +59,11 @@ def clusters(problem: Problem) -> Choice | None:
     results = problem.size_of_results
     if problem.length <= SHORT and results < TINY_BYTES:
         return None
-    if results > MAX_ODD_BYTES and problem.vector(problem.inner)[0] * problem.wide < WORD_BYTES:
+    odd = problem.vector(problem.inner)[0] * problem.wide < WORD_BYTES or problem.wide == 1
+    if results > MAX_ODD_BYTES and odd:
         return None
     most = MAX_CLUSTER if results <= SMALL_BYTES else 2 if results <= MIDDLE_BYTES and problem.wide >= WORD_BYTES else 1
-    found = _shared(problem, LINE_BYTES, LONG_BYTES, 1) if results > TINY_BYTES else None
+    found = _shared(problem, LINE_BYTES, LONG_BYTES, 1) if results > TINY_BYTES and problem.wide > 1 else None
     if found is None or found[1] < 2 * ENOUGH_BLOCKS:
         for line in LINES:
             if found is not None and found[1] >= SMS:

@@ -13,7 +13,9 @@ from .problem import LANES, SMS, VECTOR_BYTES, Choice, Problem
 # float32 (131072, 64): 29.7 us, in tiles of columns 26.2 us; but bool (87, 5768, 146): 68 us, in tiles 150 us).
 MAX_COLUMNS, MAX_ROW_BYTES = 64, 255
 MIN_SLICE_BYTES = 1 << 15  # of an outer slice
-TILE_BYTES, STAGES = 1 << 16, 3  # three tiles fit the shared memory of an SM, with the partials of their runs
+# Three tiles fit the shared memory of an SM, with the partials of their runs. More that are smaller are slower (H200,
+# reverse bfloat16 (1048576, 32): 49.5 us, 4 of 48 KiB 55.5 us, 6 of 31 KiB 66.4 us).
+TILE_BYTES, STAGES = 1 << 16, 3
 SMEM_BYTES = 226 << 10
 # Bytes read and written up to which others are faster: those of few columns in few blocks, or those of more (H200,
 # int32 (16384, 4): 2.5 us by rows; uint16 (524288, 4): 8.6 us by rows, so 8.2 us; max int8 (4, 16384, 32): 6.1 us in
