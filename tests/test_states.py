@@ -193,7 +193,7 @@ def test_narrow_arrays_of_mapped_numbers(on_emulator, monkeypatch):
     double = cs.scan(x, "add", axis=0, transform=lambda v: v * 2)
     assert np.array_equal(double, np.cumsum(2 * x, axis=0, dtype=np.int32))
     monkeypatch.setattr(narrow_policy, "MIN_BYTES", 0)
-    monkeypatch.setattr(narrow_policy, "MIN_TILES", 0)
+    monkeypatch.setattr(narrow_policy, "MIN_SLICE_BYTES", 0)
     weighted = cs.scan(x, "add", axis=0, transform=lambda v, i: v * i, dtype="int32")
     assert np.array_equal(weighted, np.cumsum(x * np.arange(150)[:, None], axis=0, dtype=np.int32))
     force(monkeypatch, slabs(4, 3, 2, 2, 3))

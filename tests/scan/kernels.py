@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
+from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnStripPolicy, ColumnTilePolicy, group_slots
 from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
@@ -118,16 +119,31 @@ def columns(width: int, lanes: int, unroll: int) -> Chooser:
     return choose
 
 
-def column_tiles(width: int, lanes: int, groups: int, height: int, group: int, blocks: int) -> Chooser:
+def column_tiles(
+    width: int, lanes: int, groups: int, height: int, group: int, blocks: int, prefetch: bool = False
+) -> Chooser:
     def choose(problem: Problem) -> Choice:
         items, _ = problem.vector(problem.inner)
         each = min(width, items)
         tiles, chains = _ceil(problem.length, groups * height), problem.rows * _ceil(problem.inner // each, lanes)
-        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, tiles == 1, problem.aligned(each) == 0)
+        aligned = problem.aligned(each) == 0
+        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, tiles == 1, aligned, prefetch)
         if tiles == 1:
             return Choice(policy, 1, chains)
         slots = problem.rows * group_slots(tiles, group) * problem.inner
         return Choice(policy, tiles, min(blocks, chains * tiles), slots)
+
+    return choose
+
+
+def column_clusters(width: int, lanes: int, groups: int, height: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
+        items, _ = problem.vector(problem.inner)
+        each = min(width, items)
+        blocks, chains = _ceil(problem.length, groups * height), problem.rows * _ceil(problem.inner // each, lanes)
+        assert blocks <= groups
+        policy = ColumnClusterPolicy(each, lanes, groups, height, 1, problem.aligned(each) == 0, blocks)
+        return Choice(policy, 1, chains * blocks)
 
     return choose
 
@@ -212,7 +228,7 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "few columns in a wave": (wave(2, 1), (2, 150, 4), 1),
     "columns": (columns(4, 8, 4), (2, 37, 36), 1),
     "columns in one tile": (column_tiles(2, 8, 5, 4, 8, 2), (19, 22), 0),
-    "tiles of columns": (column_tiles(4, 4, 4, 2, 3, 3), (2, 101, 12), 1),
+    "tiles of columns": (column_tiles(4, 4, 4, 2, 3, 3, True), (2, 101, 12), 1),
     "tiles of columns by one block": (column_tiles(2, 3, 2, 5, 2, 1), (2, 43, 10), 1),
     "outer slices": (outer_slices(1, 4), (9, 21, 12), 1),
     "outer slices of odd rows": (outer_slices(1, 8), (61, 21), 1),
@@ -220,8 +236,10 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "outer slices that begin anywhere": (outer_slices(8, 1, anywhere=True), (5, 99, 5), 1),
     "single elements": (singles(2), (2101, 1), 1),
     "slices of a vector": (singles(2), (1051, 2, 1), 1),
+    "clusters of columns": (column_clusters(2, 4, 8, 2), (2, 45, 12), 1),
     "tiles of columns by many": (column_tiles(1, 16, 4, 3, 2, 128), (61, 19), 0),
     "slabs": (slabs(4, 3, 3, 2, 4), (203, 5), 0),
+    "slabs of many runs": (slabs(64, 3, 2, 2, 3), (403, 3), 0),
     "slabs of rows": (slabs(8, 2, 2, 3, 2), (2, 101, 12), 1),
     "slabs by many": (slabs(4, 5, 3, 4, 128), (150, 33), 0),
     "pipeline, small ring": (pipeline(4, 2, 4, 1, 2, 3), (1, 4203), 1),

@@ -256,6 +256,7 @@ def test_every_kernel_is_among_the_shapes():
         "WaveScan",
         "ColumnScan",
         "ColumnTileScan",
+        "ColumnClusterScan",
         "NarrowScan",
         "PipelineScan",
         "SliceScan",

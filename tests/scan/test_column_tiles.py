@@ -11,9 +11,9 @@ from cutesync.kernels.scan.column_policy import (
     ColumnPolicy,
     ColumnStripPolicy,
     ColumnTilePolicy,
+    columns,
     group_slots,
 )
-from cutesync.kernels.scan.policy import choose
 from cutesync.kernels.scan.problem import SMS, Choice, Problem
 
 from ..cases import DTYPES, check_scan, data, same, scanned
@@ -99,7 +99,7 @@ def test_the_number_of_blocks_changes_no_bit(monkeypatch):
 
 
 def chosen(rows: int, length: int, inner: int, size: int, words: int = 1, inputs: int = 1) -> Choice:
-    return choose(Problem(rows, length, inner, (size,) * inputs, (size,), (0,) * inputs, (0,), words))
+    return columns(Problem(rows, length, inner, (size,) * inputs, (size,), (0,) * inputs, (0,), words))
 
 
 @pytest.mark.parametrize("words", [1, 2, 4, 8, 16])

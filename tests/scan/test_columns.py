@@ -82,8 +82,7 @@ def test_threads_without_a_column_are_few():
 
 def test_long_narrow_columns_of_views_are_not_tiles(on_emulator, launched):
     """A tile would touch a line for every position."""
-    problem, choice = chosen(100, 600, 4, 2, 6)
-    assert isinstance(choice.policy, ColumnTilePolicy) and not column_policy.suits(problem)
+    assert not column_policy.suits(chosen(100, 600, 4, 2, 6)[0])
     assert column_policy.suits(chosen(100, 600, 8, 2, 12)[0]) and column_policy.suits(chosen(10**5, 60, 4, 2, 6)[0])
     x = data((3, 600, 6), "int16")
     same(np.asarray(cs.scan(cs.asarray(x)[:, :, :4], axis=1)), np.cumsum(x[:, :, :4], 1, dtype=np.int16))
@@ -106,6 +105,20 @@ def test_columns_of_a_thread_lie_apart(dtype, on_emulator, launched, monkeypatch
         cs.scan(place, "or", axis=1, out=place)
         same(np.asarray(place), scanned(x, "or", axis=1))
     assert [policy.width for policy in launched if policy.apart] == [8, 8, 8, 2, 2, 2]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", pytest.param("float16", marks=pytest.mark.slow)])
+def test_vectors_behind_boundaries(dtype, on_emulator, launched, monkeypatch):
+    """Rows that begin as many elements behind a boundary; what lies before the first one is read, what lies behind the
+    last one is not, and scans in place read neither."""
+    monkeypatch.setattr(column_policy, "ENOUGH_COLUMNS", 1)
+    for skew, options in ((1, {}), (3, {"reverse": True, "exclusive": True})):
+        x = data((2, 5, 1600), dtype)
+        view = cs.asarray(np.concatenate([np.ones(skew, dtype), x.ravel()]))[skew:].reshape(*x.shape)
+        same(np.asarray(cs.scan(view, axis=1, **options)), scanned(x, axis=1, **options))
+        cs.scan(view, axis=1, out=view, **options)
+        same(np.asarray(view), scanned(x, axis=1, **options), "in place")
+    assert [policy.skew for policy in launched] == [1, 0, 3, 0]
 
 
 def test_where_columns_lie_apart():

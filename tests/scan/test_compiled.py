@@ -9,6 +9,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import dtype as element_type
+from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
 from cutesync.kernels.scan.policy import PipelinePolicy, WavePolicy
@@ -37,10 +38,11 @@ EVERY_CONFIG = [
     (1, 2 * 10**6, 1),
     (1, 10**8, 1),
     (300, 2800, 3),
-    (1, 10**5, 3),
+    (1, 5 * 10**4, 3),
     (1, 10**7, 2),
     (1, 10**4, 40),
     (1, 40, 10**4),
+    (1, 200, 100),
     (1, 50, 10**6),
     (1, 10**6, 5),
     (1, 10**5, 64),
@@ -64,6 +66,7 @@ def test_every_configuration(allocated, capsys):
         (RowPolicy, 1),
         (ColumnPolicy, 1),
         (ColumnTilePolicy, 1),
+        (ColumnClusterPolicy, 1),
         (NarrowPolicy, 1),
         (SlicePolicy, 1),
         (WavePolicy, 1),
@@ -109,8 +112,8 @@ def test_every_type_operator_and_way(name, allocated):
 
 
 def test_few_columns_of_many_elements_a_vector(allocated):
-    spec = needed_for((1, 10**8, 3), "int8")
-    assert isinstance(spec.key[1], PipelinePolicy) and spec.key[2] == 3
+    spec = needed_for((1, 10**8, 2), "int8")
+    assert isinstance(spec.key[1], PipelinePolicy) and spec.key[2] == 2
     verify(spec, allocated)
 
 

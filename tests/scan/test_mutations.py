@@ -21,6 +21,7 @@ from ..cases import data, scanned
 from ..faults import each, every, only
 from .kernels import (
     StridedTiles,
+    column_clusters,
     column_strips,
     column_tiles,
     force,
@@ -44,6 +45,7 @@ KERNELS = {
     "wave": (wave(2, 1), (1203,), 0),
     "columns in one tile": (column_tiles(2, 4, 8, 2, 3, 2), (15, 12), 0),
     "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5), (101, 12), 0),
+    "clusters of columns": (column_clusters(2, 4, 8, 2), (45, 12), 0),
     "strips of columns": (column_strips(2, 4, 8, 2, 3), (101, 12), 0),
     "ragged columns": (ragged_columns(8, 4, 2, 3, 5), (101, 21), 0),
     "ragged columns in one tile": (ragged_columns(8, 4, 4, 2, 2), (15, 33), 0),
@@ -89,9 +91,10 @@ TABLE = {
 ONE_FENCE = [f"no init fence #{i}" for i in range(4)]
 HARMLESS = {
     # the fence of one ring serves the others, too; a whole tile after a short one needs the proxy fence
-    "slabs": [*ONE_FENCE[:2], "no proxy fence #0"],
-    "slabs from the end": ONE_FENCE[:2],
-    "slabs that begin anywhere": [*ONE_FENCE[:2], "no store #1"],  # of threads that have four vectors: these have fewer
+    "slabs": [*ONE_FENCE[:3], "no proxy fence #0"],
+    "slabs from the end": ONE_FENCE[:3],
+    "slabs that begin anywhere": [*ONE_FENCE[:3], "no store #1"],  # of threads that have four vectors: these have fewer
+    "clusters of columns": ONE_FENCE[:1],  # the cluster's barrier releases what one thread initialised
     "pipeline": ONE_FENCE,
     "runs": ONE_FENCE,
     "outer slices that begin anywhere": ["no store #1"],  # of threads that have four vectors: these have fewer

@@ -19,9 +19,12 @@ def policies(monkeypatch):
     """The policies of the launches of a test, in which small arrays are large and have small tiles."""
     found, launch = [], plan.launch
     monkeypatch.setattr(plan, "launch", lambda choice, *more: found.append(choice.policy) or launch(choice, *more))
-    monkeypatch.setattr(narrow_policy, "SMALL_TILES", (1 << 11, 3))
-    monkeypatch.setattr(narrow_policy, "MIN_BYTES", 0)
+    monkeypatch.setattr(narrow_policy, "TILE_BYTES", 1 << 11)
+    for least in ("MIN_BYTES", "MIN_FEW_BYTES", "MIN_SLICE_BYTES"):
+        monkeypatch.setattr(narrow_policy, least, 0)
+    monkeypatch.setattr(narrow_policy, "SMS", 3)
     monkeypatch.setattr(policy, "MIN_SLICE_BYTES", 0)
+    monkeypatch.setattr(policy, "clusters", lambda problem: None)
     monkeypatch.setattr(plan, "suits", lambda problem: True)
     monkeypatch.setattr(call, "_plans", {})
     return found
@@ -48,6 +51,7 @@ def test_outer_slices_apart(reverse, on_emulator, policies):
 @pytest.mark.parametrize("pipeline", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_few_columns_of_outer_slices_apart(pipeline, on_emulator, policies, monkeypatch):
     monkeypatch.setattr(policy, "PIPELINE_BYTES", 0 if pipeline else 1 << 24)
+    monkeypatch.setattr(narrow_policy, "MIN_FEW_BYTES", 1 << 24)
     x = data((2, 5000, 2), "float32")
     same(np.asarray(cs.scan(apart(x, 8), axis=1)), scanned(x, axis=1))
     assert [type(each) for each in policies] == [PipelinePolicy if pipeline else WavePolicy]
@@ -99,11 +103,11 @@ def test_hostile_schedules(policies):
 
 @pytest.mark.parametrize("columns", [101, pytest.param(146, marks=pytest.mark.slow)])
 def test_rows_of_many_columns_that_no_words_hold(columns, on_emulator, policies, monkeypatch):
-    """Of up to 120 columns a tile has eight runs of each, of more four."""
-    monkeypatch.setattr(narrow_policy, "SMALL_TILES", (1 << 14, 3))
+    """Of up to 120 columns a tile has four runs of each, of more two."""
+    monkeypatch.setattr(narrow_policy, "TILE_BYTES", 1 << 14)
     dtype = "int8" if columns == 101 else "bool"
     for shape in ((1, 401, columns), (2, 512, columns)):
         x = data(shape, dtype)
         same(np.asarray(cs.scan(cs.asarray(x), "max", axis=1)), scanned(x, "max", axis=1), f"{shape}")
     narrow = [each for each in policies if isinstance(each, NarrowPolicy)]
-    assert narrow and {each.runs for each in narrow} == {8 if columns == 101 else 4}
+    assert narrow and {each.runs for each in narrow} == {4 if columns == 101 else 2}

@@ -7,10 +7,13 @@ import pytest
 
 import cutesync as cs
 from cutesync.kernels.scan import plan, ragged_column_policy
-from cutesync.kernels.scan.column_policy import ColumnPolicy
-from cutesync.kernels.scan.policy import choose
+from cutesync.kernels.scan.column_policy import ColumnPolicy, columns
 from cutesync.kernels.scan.problem import SMS, Problem
-from cutesync.kernels.scan.ragged_column_policy import RaggedColumnPolicy, across
+from cutesync.kernels.scan.ragged_column_policy import (
+    RaggedColumnPolicy,
+    across,
+    ragged_columns as ragged_columns_policy,
+)
 
 from ..cases import SCHEDULES, data, matrices, matrix, same, scanned
 from .kernels import force, ragged_columns
@@ -117,7 +120,8 @@ def chosen(rows: int, length: int, inner: int, size: int, pitch: int | None = No
     more = {"apart": True, "packs": True} | more
     if pitch is not None:
         more |= {"view": "pitched", "pitches": ((pitch * length, pitch, 0), (inner * length, inner, 0))}
-    return choose(Problem(rows, length, inner, (size,), (size,), (0,), (0,), **more))
+    problem = Problem(rows, length, inner, (size,), (size,), (0,), (0,), **more)
+    return ragged_columns_policy(problem) or columns(problem)
 
 
 @pytest.mark.parametrize("size", [1, 2])

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
-from .problem import MAX_CHUNK_WORDS, SMS, Choice, Problem
+from .problem import MAX_CHUNK_WORDS, SMS, VECTOR_BYTES, Choice, Problem
 
 LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
@@ -17,7 +17,8 @@ THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 8, 64
 WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
 # Blocks of states of several values have half as many, of twice the bytes, and load up to 16 bytes of two columns
 # (H200, recurrence down (2**15, 2**12): as others 537 us, so 485 us).
-# A thread loads up to 8 bytes of a row at once, but 4 where fewer than 16 tiles would lie side by side.
+# A thread loads up to 8 bytes of a row at once, but 4 where fewer than 16 tiles would lie side by side, and of small
+# elements that are combined one by one (H200, exclusive bfloat16 (65536, 2048): 197 us, with 4 bytes 172 us).
 MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
 MAX_PAIR_BYTES = 16
 MIN_CHAINS = 16
@@ -28,6 +29,9 @@ STRIP_THREADS, STRIP_HEIGHT, STRIP_BLOCKS = 512, 8, 3
 MIN_STRIPS, MIN_STRIP_TILES, MIN_STRIP_STAGES, MAX_STRIP_STAGES = SMS * 3 // 4, 8, 3, 4
 MIN_TILE_BYTES = 16  # of columns of strided arrays: tiles of fewer touch as many lines as they have rows
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
+# Blocks of large arrays ask the L2 for tiles while they wait for their first numbers (H200, uint64 (13875, 145):
+# 18.7 us, so 16.8 us; but uint32 (634, 228): 4.1 us, so 4.4 us).
+PREFETCH_BYTES = 8 << 20
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 # Where few tiles have all rows, they are narrower (H200, threads of 8, 16, 32, 64 rows: 1.5, 2.3, 4.5 to 6, 7 us).
 FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
@@ -37,6 +41,7 @@ MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back 
 ENOUGH_TILES = SMS * 9 // 8
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
+MAX_SKEW = 3  # elements of a vector that are loaded one by one, behind the others
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
@@ -51,7 +56,8 @@ SMALL_BYTES, MAX_SMALL_ROWS, MAX_ROWS = 2, 64, 512
 class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     """An axis that is not the last, with many columns. A block has ``lanes`` threads side by side, with ``width``
     columns each, and ``unroll`` rows of them at once. ``flat``: threads are numbered through the columns of all outer
-    slices, not of one. ``apart``: a thread's columns lie ``lanes`` apart, as words do not hold whole columns."""
+    slices, not of one. ``apart``: a thread's columns lie ``lanes`` apart, as words do not hold whole columns. ``skew``:
+    so many elements before those of a thread lies a boundary of a vector, in each row."""
 
     width: int
     lanes: int
@@ -59,12 +65,14 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     aligned_out: bool
     flat: bool = False
     apart: bool = False
+    skew: int = 0
 
 
 @dataclass(frozen=True)
 class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     """An axis that is not the last, in tiles: ``lanes`` threads with ``width`` columns side by side, times ``groups``
-    of ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows."""
+    of ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows. ``prefetch``: each
+    block asks for a tile before it has a number."""
 
     width: int
     lanes: int
@@ -74,6 +82,7 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     blocks_per_sm: int
     alone: bool
     aligned_out: bool
+    prefetch: bool = False
 
     @property
     def stages(self) -> int:
@@ -95,6 +104,7 @@ class ColumnStripPolicy(Policy, kernel=".column_strips:ColumnStripScan"):
     aligned_out: bool
     group: ClassVar[int] = 1  # nobody looks back
     alone: ClassVar[bool] = False
+    prefetch: ClassVar[bool] = False
 
 
 def group_slots(tiles: int, group: int) -> int:
@@ -105,7 +115,7 @@ def group_slots(tiles: int, group: int) -> int:
 
 def columns(problem: Problem) -> Choice:
     """Return the policy and the launch of a scan of several columns."""
-    items = _vector(problem)
+    items, skew = _of_thread(problem)
     if not _alone(problem, items):
         return (_strips(problem) if problem.several else None) or _tiles(problem)
     units = problem.inner // items
@@ -117,14 +127,31 @@ def columns(problem: Problem) -> Choice:
     aligned_out = problem.aligned(items) == 0
     threads = problem.rows * units
     if 4 * units <= 3 * tiles * max(lanes, WARP_LANES) and threads + COLUMN_LANES < 1 << NUMBER_BITS:
-        policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, flat=True)
+        policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, flat=True, skew=skew)
         return Choice(policy, units, ceil_div(threads, COLUMN_LANES))
     width = _columns_apart(problem) if items * problem.wide < WORD_BYTES and not problem.several else 1
     if width > 1:
         tiles = ceil_div(problem.inner, COLUMN_LANES * width)
         policy = ColumnPolicy(width, COLUMN_LANES, power_of_two(problem.length), aligned_out, apart=True)
         return Choice(policy, tiles, problem.rows * tiles)
-    return Choice(ColumnPolicy(items, lanes, unroll, aligned_out), tiles, problem.rows * tiles)
+    return Choice(ColumnPolicy(items, lanes, unroll, aligned_out, skew=skew), tiles, problem.rows * tiles)
+
+
+def _skewed(problem: Problem) -> tuple[int, int]:
+    """Return how many columns of small elements a thread has, and how many elements before them lies a boundary of a
+    vector, where that is the same in all rows and results begin on boundaries; ``(1, 0)`` for other arrays."""
+    alike = problem.sources == problem.results and problem.wide <= SMALL_BYTES and problem.apart
+    if not alike or problem.several or problem.counted:
+        return 1, 0
+    items = VECTOR_BYTES // problem.source
+    steps = (problem.inner, *problem.pitches[0], *problem.pitches[1], problem.outs[0] // problem.source)
+    while items > 1 and (
+        any(step % items for step in steps) or problem.rows * (problem.inner // items) < ENOUGH_COLUMNS
+    ):
+        items //= 2
+    skew = problem.first % items
+    fits = items * problem.source > WORD_BYTES and 0 < skew <= MAX_SKEW and problem.length <= MAX_SMALL_ROWS
+    return (items, skew) if fits else (1, 0)
 
 
 def _columns_apart(problem: Problem) -> int:
@@ -142,8 +169,19 @@ def suits(problem: Problem) -> bool:
     return problem.inner * problem.wide >= MIN_TILE_BYTES or _alone(problem, _vector(problem))
 
 
+def alone(problem: Problem) -> bool:
+    """Return whether threads scan columns alone."""
+    return _alone(problem, _of_thread(problem)[0])
+
+
+def _of_thread(problem: Problem) -> tuple[int, int]:
+    """Return how many columns a thread has if it scans them alone, and their skew."""
+    items, skew = _skewed(problem)
+    return (items, skew) if skew else (_vector(problem), 0)
+
+
 def _vector(problem: Problem) -> int:
-    """Return how many columns a thread has if it scans them alone."""
+    """Return the same where rows begin on boundaries of vectors, or anywhere."""
     items, _ = problem.vector(problem.inner)
     while items > 1 and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS:
         items //= 2
@@ -185,6 +223,8 @@ def _tiles(problem: Problem) -> Choice:
         return ceil_div(problem.inner // width, TILE_LANES)
 
     most_width, most_bytes = (2, MAX_PAIR_BYTES) if problem.several else (MAX_TILE_WIDTH, MAX_ROW_BYTES)
+    if each <= SMALL_BYTES:
+        most_bytes = MIN_ROW_BYTES
     while width > 1 and (
         width > most_width
         or width * each > most_bytes
@@ -222,7 +262,8 @@ def _tiles(problem: Problem) -> Choice:
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
     if alone or chains * tiles <= SMS * blocks:
         group = MAX_TILE_GROUP
-    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0)
+    prefetch = not alone and problem.size_of_results >= PREFETCH_BYTES
+    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0, prefetch)
     if alone:
         return Choice(policy, 1, chains)
     slots = problem.rows * group_slots(tiles, group) * problem.inner

@@ -39,6 +39,7 @@ from ...block.reduce import get, put, state_array, state_bytes
 from ...monoid import choose
 from ...sizes import power_of_two_below
 from ...sync.gather import Entry, enter
+from ...sync.overlap import let_next_start
 from ...warp import Maybe, prepend
 from ..arrays import pointers_of
 from .base import Arguments, Scan
@@ -65,6 +66,11 @@ Member = namedtuple("Member", "thread group lane")
 Part = namedtuple("Part", "tile outer column inside left row count position place step target target_step")
 
 
+def prefetch(pointer) -> None:
+    """Bring the line that holds what a pointer points to, to the L2."""
+    cute.arch.inline_ptx("prefetch.global.L2 [{$r0}];", write_only_types=[], read_only_args=[pointer])
+
+
 class ColumnTileScan(ThreadColumns):
     """The kernel. Threads whose rows or columns do not exist load others in their place, and store nothing. In a
     subclass that ``copies_for_others``, threads scan what others copied."""
@@ -78,9 +84,10 @@ class ColumnTileScan(ThreadColumns):
         self.tile = policy.groups * policy.height  # rows
         self.states = threads * policy.width
         row = policy.width * sum(dtype.size for dtype in scan.monoid.sources)
-        self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // row)))
+        unit = policy.height & -policy.height
+        self.unroll = max(1, min(MAX_UNROLL, unit, power_of_two_below(UNROLL_BYTES // row)))
         self.stage = policy.height * self.states  # elements of an input
-        self.stages = policy.stages
+        self.stages, self.prefetch = policy.stages, policy.prefetch
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
         self.positions = 0 if policy.alone else self.tile
@@ -101,6 +108,8 @@ class ColumnTileScan(ThreadColumns):
             part = self.part(number, a, me)
             self.load(shared, a, me, part, Int32(0))
             prefix, _ = self.reduce_tile(shared, a, me, part, Int32(0))
+            if cutlass.const_expr(not self.copies_for_others):
+                let_next_start()
             self.scan_rows(shared, a, me, part, Int32(0), self.then(self.start(a, part), prefix))
         else:
             self.take_tiles(shared, a, me)
@@ -125,6 +134,8 @@ class ColumnTileScan(ThreadColumns):
     def take_tiles(self, shared: cutlass.Constexpr, a: Arguments, me: Member):
         everything = self.chains(a) * a.tiles
         entry = Entry.none()
+        if cutlass.const_expr(self.prefetch):
+            self.prefetch_tile(a, me, everything)
         if me.thread == 0:
             entry = enter(a.counters)
             shared.words[TAG] = entry.tag
@@ -167,6 +178,19 @@ class ColumnTileScan(ThreadColumns):
         if me.thread == 0:
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), everything + blocks)
+
+    @cute.jit
+    def prefetch_tile(self, a: Arguments, me: Member, everything):
+        """Bring the lines of the tile with this block's rank to the L2: some block gets its number."""
+        rank, _, _ = cute.arch.block_idx()
+        if rank < everything:
+            part = self.part(Int32(rank), a, me)
+            for first in cutlass.range_constexpr(0, self.height, self.lanes):
+                row = me.lane + first
+                if row < self.height:
+                    at = part.place + Int64(cutlass.min(row, cutlass.max(part.count - 1 - part.row, 0))) * part.step
+                    for pointer in pointers_of(a.x + at):
+                        prefetch(pointer)
 
     def part(self, number, a: Arguments, me: Member) -> Part:
         chains, across = self.chains(a), self.across(a)

@@ -13,8 +13,13 @@ from cutlass import Int32, Int64
 from ...monoid import choose
 from ...warp import Maybe
 from ..arrays import pointers_of
+from ..words import funnel_shift
 from .base import Arguments, Scan, ScanKernel
-from .column_policy import ColumnPolicy
+from .column_policy import WORD_BYTES, ColumnPolicy
+
+
+def element(pointer):
+    return cute.make_tensor(pointer, cute.make_layout((1,)))
 
 
 class ThreadColumns(ScanKernel):
@@ -72,6 +77,7 @@ class ColumnScan(ThreadColumns):
     def __init__(self, scan: Scan, policy: ColumnPolicy) -> None:
         self.width, self.lanes, self.unroll = policy.width, policy.lanes, policy.unroll
         self.aligned_out, self.flat, self.apart = policy.aligned_out, policy.flat, policy.apart
+        self.skew = policy.skew
         super().__init__(scan, -(-policy.lanes // 32) * 32, 0, 1)
 
     @cute.jit
@@ -137,8 +143,29 @@ class ColumnScan(ThreadColumns):
                 for c in range(self.width):
                     place = pointer + choose(c < count, Int32(c * self.lanes), Int32(0)) if c else pointer
                     target[c] = cute.make_tensor(place, cute.make_layout((1,)))[0]
+            elif self.skew:
+                self.load_skewed(pointer, dtype, target)
             else:
                 cute.autovec_copy(self.vector(pointer, dtype), target)
+
+    def load_skewed(self, pointer, dtype, target) -> None:
+        """Load a thread's elements of a row, which begin behind a boundary: the vector there, and what lies behind it
+        one by one."""
+        count = self.width * dtype.size // WORD_BYTES
+        hops, rest = divmod(self.skew * dtype.size, WORD_BYTES)
+        words = cute.make_rmem_tensor((count + hops + 1,), Int32)
+        start = cute.make_ptr(Int32, (pointer - self.skew).toint(), pointer.memspace, assumed_align=count * WORD_BYTES)
+        first = cute.make_rmem_tensor((count,), Int32)
+        cute.autovec_copy(cute.make_tensor(start, cute.make_layout((count,))), first)
+        for i in range(count):
+            words[i] = first[i]
+        elements = cute.recast_tensor(words, dtype.cutlass)
+        for i in range(self.skew):
+            elements[self.width + i] = element(pointer + (self.width - self.skew + i))[0]
+        found = cute.recast_tensor(target, Int32)
+        for i in range(count):
+            low, high = words[i + hops], words[i + hops + 1]
+            found[i] = funnel_shift(low, high, Int32(rest * 8)) if rest else low
 
     def store_element(self, at, state) -> None:
         """Store the result of a state."""

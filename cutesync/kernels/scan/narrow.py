@@ -1,27 +1,27 @@
 """Scan down the columns of narrow arrays: resident blocks stream tiles of whole rows through shared memory.
 
     transfer    (one thread) copies tiles into a ring of ``stages`` in shared memory, and results out of it
-    work        reduces the tile that comes next and publishes its columns' aggregates; looks back for the tile in
-                hand and scans it in place
+    reduce      reduces each tile as it comes, and publishes its columns' aggregates
+    scan        looks back for a tile, and scans it in place
 
-A worker has a column of one of the tile's ``runs`` of rows; the aggregates of the runs are exchanged through shared
-memory. So neighbouring threads read neighbouring elements whatever the number of columns, and memory is read and
-written in whole lines, each element once.
+There are as many threads to reduce as to scan; such a *worker* has a column of one of the tile's ``runs`` of rows. The
+aggregates of the runs are exchanged through shared memory. So neighbouring threads read neighbouring elements whatever
+the number of columns, and memory is read and written in whole lines, each element once.
 
     barrier           completed by                                 waited for by
-    full[stage]       transfer: 1 arrival and the tile's bytes     work
-    empty[stage]      one lane of each warp of workers             transfer
-    WORKERS           all workers                                  all workers
+    full[stage]       transfer: 1 arrival and the tile's bytes     reduce, scan
+    reduced[stage]    one lane of each warp of reduce              scan
+    empty[stage]      one lane of each warp of scan                transfer
+    REDUCE, SCAN      all threads of the role                      the same
 
 A stage is empty when its tile has been scanned in place; transfer stores the results before it loads the next tile.
 
 Tiles that begin anywhere lie as far behind a boundary of 16 bytes in shared memory as in global memory: transfer copies
 the whole vectors that hold them, and workers store the results, as vectors of the output hold others.
 
-Look-back: ``groups`` describes it. A tile is reduced and published before the look-back of the tile before it in its
-block, so what a look-back asks for is mostly there. Progress: tile numbers come from an atomic; the block that has the
-smallest tile that is not yet published only looks back for smaller tiles before it publishes, and all of those are
-published.
+Look-back: ``groups`` describes it. A tile is reduced and published while those before it in its block are scanned, so
+what a look-back asks for is mostly there. Progress: tile numbers come from an atomic, when a stage is free; whoever
+reduces waits for copies alone, so every tile that has a number is published.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from enum import IntEnum
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
-from cutlass.experimental import primitives
+from cutlass import Boolean, Int32
 from cutlass.memory import SmemAllocator
 
 from ...block.reduce import get, load_partial, partial_array, partial_bytes, store_partial
-from ...monoid import choose, tree
-from ...sync.gather import enter
+from ...monoid import tree
+from ...sync.barrier import Barriers
 from ...sync.named_barrier import NamedBarrier
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing, Visit
 from ...warp import LANES, Maybe, combine_valid, scan_states, shift_up, zeros
 from ..words import VECTOR_BYTES, store_run
-from .base import Arguments, Scan, ScanKernel
+from .base import Arguments, Scan
 from .groups import TileGroups
 from .narrow_policy import NarrowPolicy
+from .narrow_transfer import NarrowTransfer, element
 
 UNROLL = 8  # elements of a run that are read at once
 
@@ -55,27 +55,28 @@ Span = namedtuple("Span", "first stop count base")
 
 
 class Named(IntEnum):
-    WORKERS = 1
+    REDUCE = 1
+    SCAN = 2
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Shared memory: the tiles and their ring.
+    """Shared memory: the tiles and their ring, and the barriers that say which are ``reduced``.
 
-    For each turn (a block's tiles have turns 0 and 1 alternately): the prefix of each run in the tile (``before``), and
-    the tile's aggregates (``totals``). Of the tile in hand: what a look-back finds (``found``), and the tile's
-    prefixes."""
+    For each stage: the prefix of each run in its tile (``before``), and the tile's aggregates (``totals``). Of the tile
+    that is scanned: what a look-back finds (``found``), and the tile's prefixes."""
 
     buffer: cute.Pointer
     tiles: TileRing
+    reduced: Barriers
     before: tuple
     found: tuple
     totals: tuple
     prefixes: tuple
 
 
-class NarrowScan(ScanKernel):
-    """The kernel: ``runs`` (a power of two, at most 32) of ``height`` rows of ``inner`` columns are a tile, ``group``
+class NarrowScan(NarrowTransfer):
+    """The kernel: ``runs`` (a power of two) of ``height`` rows of ``inner`` columns are a tile, ``group``
     tiles a group.
 
     Elements and results are of one size. ``aligned``: every outer slice begins on a boundary of 16 bytes, and so does
@@ -97,15 +98,16 @@ class NarrowScan(ScanKernel):
         self.size = scan.monoid.source.size
         self.stage = self.tile * policy.inner + (0 if policy.aligned else VECTOR_BYTES // self.size)  # elements
         self.workers = -(-self.states // LANES) * LANES
-        self.roles = Roles(Role("transfer", 1), Role("work", self.workers // LANES))
+        warps = self.workers // LANES
+        self.roles = Roles(Role("transfer", 1), Role("reduce", warps), Role("scan", warps))
         partials = sum(partial_bytes(scan.types, count) for count in self.partials())
-        smem = policy.stages * (self.stage * self.size + 20) + partials + 72
+        smem = policy.stages * (self.stage * self.size + 28) + partials + 72
         self.positions = self.tile
         super().__init__(scan, self.roles.threads, smem, 1)
 
     def partials(self) -> tuple[int, ...]:
         """How many partials each array of ``Shared`` has."""
-        return 2 * self.states, self.states, 2 * self.inner, self.inner
+        return self.stages * self.states, self.states, self.stages * self.inner, self.inner
 
     @cute.jit
     def body(self, a: Arguments):
@@ -114,141 +116,44 @@ class NarrowScan(ScanKernel):
                 self.scan.monoid.source.cutlass, self.stages * self.stage, byte_alignment=128
             ),
             TileRing.make(self.stages, consumers=self.workers // LANES),
+            Barriers.make(self.stages, self.workers // LANES, name="reduced"),
             *(partial_array(self.scan.types, count) for count in self.partials()),
         )
         shared.tiles.clear()
         cute.arch.sync_threads()
         thread, _, _ = cute.arch.thread_idx()
-        worker = cutlass.max(thread - LANES, 0)  # not negative: the compiler divides by shifts and multiplications
-        self.roles.run(transfer=lambda _: self.transfer(shared, a), work=lambda _: self.work(shared, a, worker))
-
-    def place(self, number, a: Arguments):
-        """``(place, target, count)``: where a tile begins in the input and in the output, and how many rows it has.
-        Tiles are cut in memory order."""
-        tile = Int64(self.scan.flip(number % a.tiles, a.tiles))
-        count = Int32(cutlass.min(a.length - tile * self.tile, Int64(self.tile)))
-        place, target = (
-            begin + tile * self.tile * self.inner for begin in self.row_places(a, Int64(number // a.tiles))
+        # not negative: the compiler divides by shifts and multiplications
+        reducer, scanner = (cutlass.max(thread - before, 0) for before in (LANES, LANES + self.workers))
+        self.roles.run(
+            transfer=lambda _: self.transfer(shared, a),
+            reduce=lambda _: self.reduce_tiles(shared, a, reducer),
+            scan=lambda _: self.scan_tiles(shared, a, scanner),
         )
-        return place, target, count
 
     @cute.jit
-    def transfer(self, shared: cutlass.Constexpr, a: Arguments):
-        if cute.arch.lane_idx() == 0:
-            self.transfer_alone(shared, a)
-
-    @cute.jit
-    def transfer_alone(self, shared: cutlass.Constexpr, a: Arguments):
-        """One thread. Each visit to a stage stores the tile it held and loads another; one ``DONE`` ends the tiles."""
-        tiles, ring = shared.tiles, shared.tiles.ring
-        everything = Int32(a.rows) * a.tiles
-        at = ring.start_producer()
-        entry = enter(a.counters)
-        tiles.word[0] = entry.tag
-        idle = Int32(0)  # visits since there are no more tiles
-        while idle < self.stages:
-            number = entry.arrived
-            held = shared.buffer + at.stage * self.stage
-            before = tiles.numbers[at.stage]
-            if before != DONE:
-                if cutlass.const_expr(self.aligned):
-                    self.store(held, a, before)
-            if number < everything:
-                tiles.announce(at, number)
-                ring.load_alone(at, [self.around(held, a, number)])
-            else:
-                if idle == 0:
-                    tiles.announce(at, Int32(DONE))
-                    ring.full[at.stage].arrive()
-                idle += 1
-            at = ring.next(at)
-            if idle < self.stages:
-                ring.acquire_alone(at)
-            if number < everything:
-                entry = enter(a.counters)  # the answer comes while the results of the stage are stored
-        blocks, _, _ = cute.arch.grid_dim()
-        entry.close(a.counters, Int32(0), everything + blocks)
-
-    def extent(self, number, a: Arguments):
-        """``(place, target, whole, elements)``: where a tile's elements begin in the input and in the output, how many
-        whole 16 bytes hold, and how many there are."""
-        place, target, count = self.place(number, a)
-        elements = count * self.inner
-        return place, target, elements // (16 // self.size) * (16 // self.size), elements
-
-    def around(self, held, a: Arguments, number) -> tuple:
-        """``(target, source, bytes)`` of the vectors that hold a tile. Those that reach beyond the array are copied
-        here, with zeros in place of what lies there."""
-        place, _, _, elements = self.extent(number, a)
-        first, count = a.x, a.rows * a.whole * self.inner
-        if self.scan.view is not None:  # between its slices lies what others may write
-            first, count = a.x + self.row_places(a, Int64(number // a.tiles))[0], a.whole * self.inner
-        begin, end = first.toint(), (first + count).toint()
-        low = (a.x + place).toint() & -VECTOR_BYTES
-        high = ((a.x + (place + elements)).toint() + (VECTOR_BYTES - 1)) & -VECTOR_BYTES
-        self.copy_if(low < begin, held, low, begin, end)
-        skipped = choose(low < begin, Int32(VECTOR_BYTES), Int32(0))
-        size = Int32(high - low)
-        last = size - VECTOR_BYTES
-        self.copy_if(high > end, held + last // self.size, high - VECTOR_BYTES, begin, end)
-        size -= skipped + choose(high > end, Int32(VECTOR_BYTES), Int32(0))
-        source = self.pointer(low + Int64(skipped), a.x.memspace, VECTOR_BYTES)
-        target = (held + skipped // self.size).toint()
-        return self.pointer(target, cute.AddressSpace.smem, VECTOR_BYTES), source, cutlass.max(size, 0)
-
-    @cute.jit
-    def copy_if(self, exists, target, address, begin, end):
-        """Copy the elements of the vector at an address that lie from ``begin`` to ``end``."""
-        if exists:
-            kind = self.scan.monoid.source.cutlass
-            for i in cutlass.range_constexpr(VECTOR_BYTES // self.size):
-                at = address + i * self.size
-                source = cutlass.min(cutlass.max(at, begin), end - self.size)
-                value = kind(element(self.pointer(source, cute.AddressSpace.gmem, self.size))[0])
-                element(target + i)[0] = choose(source == at, value, kind(0))
-
-    def pointer(self, address, space, align: int):
-        return cute.make_ptr(self.scan.monoid.source.cutlass, address, space, assumed_align=align)
-
-    @cute.jit
-    def store(self, held, a: Arguments, number):
-        _, target, whole, elements = self.extent(number, a)
-        results = cute.make_ptr(self.scan.monoid.result.cutlass, held.toint(), cute.AddressSpace.smem, assumed_align=16)
-        if whole > 0:
-            primitives.cp_async_bulk_global_shared_cta(a.out + target, results, whole * self.size)
-            cute.arch.cp_async_bulk_commit_group()
-        if whole < elements:
-            self.copy(a.out + target, results, whole, elements, self.scan.monoid.result.cutlass)
-            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-
-    @cute.jit
-    def copy(self, target, source, begin, end, kind: cutlass.Constexpr):
-        """The elements at the end of an outer slice that are fewer than 16 bytes."""
-        for i in cutlass.range(begin, end, 1, unroll=1):
-            element(target + i)[0] = kind(element(source + i)[0])
-
-    @cute.jit
-    def work(self, shared: cutlass.Constexpr, a: Arguments, worker):
-        at, turn = shared.tiles.first(), Int32(0)
-        if at.number != DONE:
-            self.reduce(shared, a, at, turn, worker)
+    def reduce_tiles(self, shared: cutlass.Constexpr, a: Arguments, worker):
+        at = shared.tiles.first()
         while at.number != DONE:
-            coming = shared.tiles.next(at)
-            if coming.number != DONE:
-                self.reduce(shared, a, coming, turn ^ 1, worker)
-            self.look_back(shared, a, at, turn, worker)
-            self.scan_run(shared, a, at, turn, worker)
+            self.reduce(shared, a, at, worker)
+            shared.reduced[at.stage].arrive_once()
+            at = shared.tiles.next(at)
+
+    @cute.jit
+    def scan_tiles(self, shared: cutlass.Constexpr, a: Arguments, worker):
+        at = shared.tiles.first()
+        while at.number != DONE:
+            shared.reduced.await_phase(at.stage, at.parity)
+            self.look_back(shared, a, at, worker)
+            self.scan_run(shared, a, at, worker)
             if cutlass.const_expr(not self.aligned):
                 self.store_all(shared, a, at, worker)
             shared.tiles.ring.release(at)
-            at = coming
-            turn ^= 1
+            at = shared.tiles.next(at)
 
     @cute.jit
     def store_all(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, worker):
-        """Store the results of a tile, by all workers."""
-        NamedBarrier(Named.WORKERS, self.workers).sync()
+        """Store the results of a tile, by all threads that scan."""
+        NamedBarrier(Named.SCAN, self.workers).sync()
         place, target, _, elements = self.extent(at.number, a)
         first = shared.buffer + self.base(a, at, place)
         results = cute.make_ptr(
@@ -277,7 +182,7 @@ class NarrowScan(ScanKernel):
         return TileGroups.make(a, outer, tag, self.scan.types, self.group), number % a.tiles
 
     @cute.jit
-    def reduce(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
+    def reduce(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, worker):
         """Reduce a tile: store the prefix of each run, and publish the aggregates of the columns."""
         span = self.span(at, a, worker)
         first, stop = span.first, span.stop
@@ -296,31 +201,46 @@ class NarrowScan(ScanKernel):
             state = self.scan.combine(state, value)
             first += 1
         if worker < self.states:
-            store_partial(shared.before, turn * self.states + worker, Maybe(state, partial.valid))
-        NamedBarrier(Named.WORKERS, self.workers).sync()
-        column, last, total = self.scan_runs(shared.before, turn * self.states, worker)
+            store_partial(shared.before, at.stage * self.states + worker, Maybe(state, partial.valid))
+        NamedBarrier(Named.REDUCE, self.workers).sync()
+        column, last, total = self.scan_runs(shared.before, at.stage * self.states, worker)
         if last:
-            store_partial(shared.totals, turn * self.inner + column, Maybe.of(total.state))
+            store_partial(shared.totals, at.stage * self.inner + column, Maybe.of(total.state))
             groups, tile = self.groups(shared, at.number, a)
             groups.publish(tile, column, total.state)
 
     @cute.jit
     def scan_runs(self, partials: cutlass.Constexpr, base, worker):
-        """Replace each run's partial by its prefix. ``(column, last, aggregate)``: whether this worker has a column's
-        aggregate, and which column."""
-        column, group = worker // self.runs, worker % self.runs
-        place = base + group * self.inner + column
-        state = (*zeros(self.scan.types), Int32(0))
-        if worker < self.states:
-            state = get(partials, place, (*self.scan.types, Int32))
-        inclusive = scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), worker % LANES, self.runs)
+        """Replace each run's partial by its prefix; a lane has those of some neighbouring runs. ``(column, last,
+        aggregate)``: whether this worker has a column's aggregate, and which column."""
+        lanes = min(self.runs, LANES)
+        each = self.runs // lanes
+        column, group = worker // lanes, worker % lanes
+        inside = worker < lanes * self.inner
+        combine = lambda a, b: combine_valid(a, b, self.scan.combine)  # noqa: E731
+        places = [base + (group * each + i) * self.inner + column for i in range(each)]
+        found = [self.partial_at(partials, place, inside) for place in places]
+        state = found[0]
+        for partial in found[1:]:
+            state = combine(state, partial)
+        inclusive = scan_states(state, combine, worker % LANES, lanes)
         before = Maybe.unpack(shift_up(inclusive))
-        if worker < self.states:
-            store_partial(partials, place, Maybe(before.state, (group > 0) & before.valid))
-        return column, (group == self.runs - 1) & (worker < self.states), Maybe.unpack(inclusive)
+        before = Maybe(before.state, (group > 0) & before.valid)
+        for place, partial in zip(places, found):
+            if inside:
+                store_partial(partials, place, before)
+            before = before.then(Maybe.unpack(partial), self.scan.combine)
+        return column, (group == lanes - 1) & inside, Maybe.unpack(inclusive)
 
     @cute.jit
-    def look_back(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
+    def partial_at(self, partials: cutlass.Constexpr, place, inside):
+        state = (*zeros(self.scan.types), Int32(0))
+        if inside:
+            state = get(partials, place, (*self.scan.types, Int32))
+        return state
+
+    @cute.jit
+    def look_back(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, worker):
         """Store the prefixes of a tile, those of its columns."""
         types, combine = self.scan.types, self.scan.combine
         groups, tile = self.groups(shared, at.number, a)
@@ -330,19 +250,19 @@ class NarrowScan(ScanKernel):
         found = groups.collect(tile, worker % self.inner, part, self.runs, combine)
         if worker < self.states:
             store_partial(shared.found, worker, Maybe(found.state[0], found.valid))
-        NamedBarrier(Named.WORKERS, self.workers).sync()
+        NamedBarrier(Named.SCAN, self.workers).sync()
         column, last, before = self.scan_runs(shared.found, Int32(0), worker)
         if last:
             start = self.scan.carry_in(a, at.number // a.tiles, column)
             carry = Maybe(start.state, start.valid & (tile < self.group)).then(before, combine)
             store_partial(shared.prefixes, column, carry)
             if groups.ends_group(tile):
-                total = load_partial(shared.totals, turn * self.inner + column, types)
+                total = load_partial(shared.totals, at.stage * self.inner + column, types)
                 groups.publish_end(tile, column, carry.then(Maybe.of(total.state), combine).state)
-        NamedBarrier(Named.WORKERS, self.workers).sync()
+        NamedBarrier(Named.SCAN, self.workers).sync()
 
     @cute.jit
-    def scan_run(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
+    def scan_run(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, worker):
         """Replace a worker's elements by its results."""
         types = self.scan.types
         span = self.span(at, a, worker)
@@ -350,7 +270,7 @@ class NarrowScan(ScanKernel):
         state = zeros(types)
         if first < stop:
             carry = load_partial(shared.prefixes, worker % self.inner, types)
-            prefix = load_partial(shared.before, turn * self.states + worker, types)
+            prefix = load_partial(shared.before, at.stage * self.states + worker, types)
             before = carry.then(prefix, self.scan.combine)
             element_at = self.at(shared, span, first, worker)
             following = before.append(self.scan.monoid.lift(element(element_at)[0], 0), self.scan.combine).state
@@ -377,7 +297,3 @@ class NarrowScan(ScanKernel):
         result = self.scan.monoid.result
         place = cute.make_ptr(result.cutlass, place.toint(), cute.AddressSpace.smem, assumed_align=result.size)
         element(place)[0] = self.scan.monoid.results_of(state)[0]
-
-
-def element(pointer):
-    return cute.make_tensor(pointer, cute.make_layout((1,)))

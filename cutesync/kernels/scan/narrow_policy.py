@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from ...sizes import ceil_div
+from ...sizes import ceil_div, power_of_two_below
 from ..policy import Policy
 from .column_policy import WORD_BYTES, group_slots
 from .problem import LANES, SMS, VECTOR_BYTES, Choice, Problem
@@ -13,17 +12,20 @@ from .problem import LANES, SMS, VECTOR_BYTES, Choice, Problem
 # Columns, more if words hold no whole rows, and bytes of a row: wider rows are lines of memory of their own (H200, max
 # float32 (131072, 64): 29.7 us, in tiles of columns 26.2 us; but bool (87, 5768, 146): 68 us, in tiles 150 us).
 MAX_COLUMNS, MAX_ROW_BYTES = 64, 255
-MIN_TILES = 2  # in an outer slice
-# Tiles of an SM: 3 of 64 KiB fit its shared memory. More that are smaller are slower in large arrays (H200, max uint64
-# (2097152, 16), 3 of 64 KiB 174 us, 4 of 48 KiB 203 us, 6 of 32 KiB 265 us).
-LARGE_TILES, SMALL_TILES = (1 << 16, 3), (1 << 15, 6)
-# Bytes read and written from which on tiles are large, and from which on others are slower (H200, lambda uint16
-# (524288, 8): in tiles of columns 17.3 us, so 12.2 us; int64 (139302, 6): 13.8 and 10.9 us; lambda int16 (26022, 44):
-# 8.5 and 7.8 us; max int8 (4, 16384, 32): 6.1 and 6.6 us).
-LARGE_BYTES, MIN_BYTES = 24 << 20, 4 << 20
-# 256 threads per block; more if this would leave fewer than 8 runs per column, up to some that leave registers
-WORKERS, MIN_RUNS, MAX_WORKERS = 256, 8, 960
+MIN_SLICE_BYTES = 1 << 15  # of an outer slice
+# Three tiles fit the shared memory of an SM, with the partials of their runs. More that are smaller are slower (H200,
+# reverse bfloat16 (1048576, 32): 49.5 us, 4 of 48 KiB 55.5 us, 6 of 31 KiB 66.4 us).
+TILE_BYTES, STAGES = 1 << 16, 3
+SMEM_BYTES = 226 << 10
+# Bytes read and written up to which others are faster: those of few columns in few blocks, or those of more (H200,
+# int32 (16384, 4): 2.5 us by rows; uint16 (524288, 4): 8.6 us by rows, so 8.2 us; max int8 (4, 16384, 32): 6.1 us in
+# tiles of columns, so 6.6 us; int64 (139302, 6): 13.8 and 10.9 us).
+FEW, MIN_FEW_BYTES, MIN_BYTES = 4, 2 << 20, 4 << 20
+# Threads that reduce, and as many that scan: 256, more if this would leave fewer than 8 runs of a column, up to some
+# that leave registers
+WORKERS, MAX_RUNS, MIN_RUNS, MAX_WORKERS = 256, 64, 8, 480
 GROUP = 128  # tiles per group of the look-back
+HEIGHTS = 8  # that are looked at
 
 
 @dataclass(frozen=True)
@@ -44,28 +46,51 @@ def narrow(problem: Problem) -> Choice | None:
     inner, size = problem.inner, problem.source
     outer_slice = problem.length * inner * size
     total = 2 * problem.rows * outer_slice
-    tile_bytes, stages = LARGE_TILES if total > LARGE_BYTES else SMALL_TILES
     odd = inner * size % WORD_BYTES != 0  # words hold no whole rows
     fits = (inner <= MAX_COLUMNS or odd) and inner * size <= MAX_ROW_BYTES and problem.sources == problem.results
     fits &= not problem.several and dense(problem)
     aligned = not any(at % VECTOR_BYTES for at in starts(problem))
     if not aligned:  # what lies beside a tile is read, too
         fits &= problem.apart and not problem.counted and all(step >= 0 for step in problem.pitches[0])
-    if not fits or total <= MIN_BYTES or outer_slice < MIN_TILES * tile_bytes:
+    if not fits or outer_slice < MIN_SLICE_BYTES or total <= (MIN_FEW_BYTES if inner <= FEW else MIN_BYTES):
         return None
-    least = MIN_RUNS if inner * MIN_RUNS <= MAX_WORKERS else MIN_RUNS // 2
-    if inner * least > MAX_WORKERS:
+    runs = min(MAX_RUNS, max(MIN_RUNS, power_of_two_below(max(1, WORKERS // inner))))
+    while runs * inner > MAX_WORKERS:
+        runs //= 2
+    # As many tiles as blocks, or a multiple of it
+    tiles = ceil_div(ceil_div(problem.rows * outer_slice, TILE_BYTES), SMS) * SMS
+    height = _height(problem, runs, max(1, ceil_div(problem.length, runs * max(1, tiles // problem.rows))), aligned)
+    if height is None:
         return None
-    runs = max(least, min(LANES, 1 << (WORKERS // inner).bit_length() - 1))
-    # Runs of a multiple of ``apart`` rows, plus one, begin in different banks of shared memory.
-    apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1
-    run = (tile_bytes // (size * inner * runs) - 1) // apart * apart + 1
-    while runs * run * inner * size % VECTOR_BYTES:
-        run -= 1
-    tiles = ceil_div(problem.length, runs * run)
+    tiles = ceil_div(problem.length, runs * height)
     slots = problem.rows * group_slots(tiles, GROUP) * inner
-    policy = NarrowPolicy(inner, runs, run, stages, GROUP, aligned)
+    policy = NarrowPolicy(inner, runs, height, STAGES, GROUP, aligned)
     return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots)
+
+
+def _height(problem: Problem, runs: int, least: int, aligned: bool) -> int | None:
+    """Return the rows of a run: as many as asked for or some more, fewer if shared memory does not hold them. Tiles are
+    whole vectors if they are ``aligned``; runs begin in different banks of shared memory, as far as possible."""
+    row = problem.inner * problem.source
+    partials = (STAGES + 1) * (runs + 1) * problem.inner * 4 * (problem.words + 1)
+    most = ((SMEM_BYTES - partials) // STAGES - VECTOR_BYTES) // (row * runs)
+    first = min(least, most)
+    for heights in (
+        range(first, min(most, first + 2 * HEIGHTS) + 1),
+        range(first - 1, max(0, first - 2 * HEIGHTS), -1),
+    ):
+        found = [height for height in heights if not (aligned and runs * height * row % VECTOR_BYTES)][:HEIGHTS]
+        if found:
+            return min(found, key=lambda height: _conflicts(problem, height))
+    return None
+
+
+def _conflicts(problem: Problem, height: int) -> int:
+    """Return how many words a bank of shared memory has of those that a warp reads at once, at most."""
+    inner, size = problem.inner, problem.source
+    words = {(worker // inner * height * inner + worker % inner) * size // WORD_BYTES for worker in range(LANES)}
+    banks = [word % LANES for word in words]
+    return max(map(banks.count, banks))
 
 
 def dense(problem: Problem) -> bool:

@@ -20,6 +20,7 @@ from .. import spread
 from ..policy import Policy
 from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
+from .column_policy import ColumnPolicy
 from .equal_policy import equal
 from .layout import Form, Layout, layout_of
 from .narrow_policy import NarrowPolicy
@@ -52,7 +53,7 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     extents = tuple(Scalar(name, "Int64") for name in _EXTENTS)
     first, tiles = Pointer("init_at", operation.results[0]), Scalar("tiles", "Int32")
     given = inputs, outputs, first, [*start, *args, *count, *layout], memory, extents, tiles
-    return KernelSpec(("scan", policy, width, choice.view, *spec.key), given, make)
+    return KernelSpec(("scan", policy, width, choice.view, *spec.key), given, make, policy.cluster)
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
@@ -142,6 +143,8 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
 
 def _reads_beside(policy: Policy) -> bool:
     """Return whether a kernel may read elements that lie beside those of a tile, which scans in place may overwrite."""
+    if isinstance(policy, ColumnPolicy):
+        return policy.skew > 0
     return isinstance(policy, RaggedColumnPolicy) or (isinstance(policy, NarrowPolicy) and not policy.aligned)
 
 

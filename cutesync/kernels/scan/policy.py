@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ...sizes import ceil_div
 from ..policy import Policy
 from . import column_policy
+from .cluster_policy import clusters
 from .column_policy import LINE_BYTES, columns
 from .narrow_policy import dense, narrow, starts
 from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
@@ -108,8 +109,12 @@ def _choice(problem: Problem) -> Choice:
     if found is not None:
         return found
     if problem.inner > 1:
+        shared = clusters(problem)
+        if shared is not None:
+            return shared
         few = _few_columns(problem)
-        narrow_array = None if few and (problem.inner == 2 or problem.source < 4) else narrow(problem)
+        streamed = few and problem.inner == 2 and (problem.source < 4 or problem.size_of_results > PIPELINE_BYTES)
+        narrow_array = None if streamed else narrow(problem)
         if narrow_array is not None:
             return narrow_array
         ragged_words = ragged_columns(problem)

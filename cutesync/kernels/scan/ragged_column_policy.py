@@ -29,8 +29,11 @@ MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
 # 11491): 381 us, so 297 us; max bfloat16 (3, 692, 61047): 399 us, so 313 us; int8 (700, 40001): 61 us, so 41 us; bool
 # (8191, 2047): 34 us, so 27 us; but max uint8 (20001, 1999): 63 us, so 65 us).
 MIN_LENGTH, MIN_BYTES = 8, 1 << 20
-MIN_ACROSS, MIN_LONG, MIN_LARGE_BYTES = 4, 512, 1 << 23
+MIN_ACROSS, MIN_LONG, MIN_LARGE_BYTES = 4, 256, 1 << 23
 MAX_HEIGHT, MAX_STATE_WORDS = 32, 2
+# Of tiles that depend on others; of the highest ones an SM holds 3 (H200, max bool (4, 74736, 805): 277 us, with 32
+# rows 343 us; reverse int8 (1068, 38070): 43 and 59 us). Lower ones for more tiles.
+TILE_HEIGHTS = (24, 16, MIN_TILE_HEIGHT)
 HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
 ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
 # Of a tile whose elements are combined one by one: more passes over them take longer than loads of single elements
@@ -63,9 +66,8 @@ def ragged_columns(problem: Problem) -> Choice | None:
     if not alone and not (lanes == LANES[0] and (whole or wide)):
         return None
     if not alone:
-        height = MAX_HEIGHT
-        while height > MIN_TILE_HEIGHT and chains * ceil_div(problem.length, groups * height) < ENOUGH_TILES:
-            height //= 2
+        enough = (h for h in TILE_HEIGHTS if chains * ceil_div(problem.length, groups * h) >= ENOUGH_TILES)
+        height = next(enough, TILE_HEIGHTS[-1])
     tiles, threads = ceil_div(problem.length, groups * height), groups * lanes
     held = (1 if alone else 2) * (height * groups * (lanes + 1) + threads * width * problem.words) * WORD_BYTES
     blocks = max(1, min(MAX_THREADS // threads, SMEM_BYTES // (held + RESERVED_BYTES)))

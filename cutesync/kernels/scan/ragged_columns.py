@@ -61,6 +61,7 @@ class RaggedColumnScan(ColumnTileScan):
         scan = scan if self.packed is None else replace(scan, monoid=self.packed)
         self.lanes, self.groups, self.height = policy.lanes, policy.groups, policy.height
         self.group, self.alone, self.stages = policy.group, policy.alone, policy.stages
+        self.prefetch = policy.prefetch
         self.halo = 0 if policy.aligned_out else 1  # lanes with columns of the tile beside it
         self.tile = policy.groups * policy.height  # rows
         unit = policy.height & -policy.height
@@ -163,6 +164,35 @@ class RaggedColumnScan(ColumnTileScan):
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Start the copies of a thread's words into a stage."""
+        at_end = cutlass.min(part.rest, part.rest - part.beyond) * self.size < WORD_BYTES
+        if cute.arch.vote_any_sync(at_end | (part.count < self.tile)):
+            self.load_any(shared, a, me, part, stage)
+        else:
+            self.load_whole(shared, a, me, part, stage)
+        cute.arch.cp_async_commit_group()
+
+    @cute.jit
+    def load_whole(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        """The same for a warp whose rows and words all exist. Each lane has the words behind the last lane's in some
+        rows."""
+        target, source, step = self.word_in(shared, stage, 0, me), a.x + part.place, part.step
+        for first in cutlass.range(0, self.height, self.loads, unroll=1):
+            for u in cutlass.range_constexpr(self.loads):
+                primitives.cp_async_shared_global(
+                    target + (first + u) * self.pitch, self.word_of(source), WORD_BYTES, "ca"
+                )
+                source += step
+        row_begin, others = part.place + (part.rest - Int32(a.inner)), self.lanes - me.lane
+        behind = a.x + (row_begin + (part.column // self.width + others) * self.columns)
+        for first in cutlass.range_constexpr(0, self.height, self.lanes):
+            row = me.lane + first
+            if row < self.height:
+                word = self.word_of(behind + Int64(row) * step)
+                primitives.cp_async_shared_global(target + (row * self.pitch + others), word, WORD_BYTES, "ca")
+
+    @cute.jit
+    def load_any(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        """Start the copies of a thread's words."""
         at = part.place
         for first in cutlass.range(0, self.height, self.loads, unroll=1):
             for u in cutlass.range_constexpr(self.loads):
@@ -171,15 +201,14 @@ class RaggedColumnScan(ColumnTileScan):
                 if me.lane == self.lanes - 1:
                     self.copy_word(target + 1, source + part.beyond, part.rest - part.beyond)
                 at += choose(part.row + first + u + 1 < part.count, part.step, Int64(0))
-        cute.arch.cp_async_commit_group()
 
     def states_of(self, shared, a: Arguments, me: Member, part: Any, stage, first) -> list:
         rows = []
+        bits, step = (part.skew + first * part.skew_step) * 8, part.skew_step * 8  # shifts count them modulo a word
         for u in range(self.unroll):
             words = cute.make_tensor(self.word_in(shared, stage, first + u, me), cute.make_layout((2,)))
-            skew = (part.skew + (first + u) * part.skew_step) & (WORD_BYTES - 1)
             row = self.a_word()
-            row[0] = funnel_shift(words[0], words[1], skew * 8)
+            row[0] = funnel_shift(words[0], words[1], bits + u * step)
             rows.append([row if self.packed is not None else cute.recast_tensor(row, self.element.cutlass)])
         return [self.lifted(row, part.position + first + u, a) for u, row in enumerate(rows)]
 
@@ -208,8 +237,14 @@ class RaggedColumnScan(ColumnTileScan):
 
     @cute.jit
     def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage, before: Maybe):
-        states, at = before.state, part.target
+        """Store the scan of a thread's rows. Words that hold ends of rows are in few warps, which look at each."""
+        states, at = before.state, a.out + part.target
         left = choose(me.lane >= self.halo, part.left, Int32(0))
+        inner = part.valid >= self.columns
+        if cutlass.const_expr(self.halo > 0):
+            inner = (part.valid >= 2 * self.columns) & (part.column > 0)
+        whole, others = choose(inner, left, Int32(0)), choose(inner, Int32(0), left)
+        at_edge = Boolean(cute.arch.vote_any_sync(others > 0))
         for first in cutlass.range(0, self.height, self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)
             for u, row in enumerate(rows):
@@ -217,9 +252,21 @@ class RaggedColumnScan(ColumnTileScan):
                     self.append((first + u > 0) | before.valid, states, row) if u == 0 else self.combine(states, row)
                 )
                 results = self.word_of_results(states if self.scan.exclusive else following)
-                self.store_word(first + u < left, a.out + at, results, part)
+                self.store_whole(first + u < whole, at, results)
+                if at_edge:
+                    self.store_word(first + u < others, at, results, part)
                 states = following
                 at += part.target_step
+
+    @cute.jit
+    def store_whole(self, exists, at, results):
+        """Store a word that holds results of one row alone. All lanes of a warp call."""
+        word = results[0]
+        if cutlass.const_expr(self.halo > 0):
+            before = Int32(cute.arch.shuffle_sync_up(word, 1))
+            word = funnel_shift_left(before, word, Int32(at.toint()) * 8)
+        if exists:
+            store(self.word_of(at), word)
 
     def word_of_results(self, states):
         """The results of a thread's columns."""

@@ -43,6 +43,7 @@ class StridedScan(ColumnTileScan):
     copies_for_others = True
 
     def __init__(self, scan: Scan, policy: StridedPolicy) -> None:
+        self.prefetch = False
         self.width, self.lanes, self.groups, self.height = 1, policy.lanes, policy.groups, policy.height
         self.group, self.alone, self.ranks, self.wide = policy.group, policy.alone, policy.ranks, policy.wide
         self.tile, self.states, self.stages = policy.tile, THREADS, 1 if policy.alone else 2
