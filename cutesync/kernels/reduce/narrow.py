@@ -178,7 +178,7 @@ class NarrowColumnReduce(ContiguousKernel):
 
     @cute.jit
     def fold_end(self, x, done, left, lane):
-        """Reduce the last ``left`` rows, a few more than a step at most: a lane has up to ``each``, element by element."""
+        """Reduce the last ``left`` rows, a few more than a step at most: a lane has up to ``each``, one by one."""
         each = (left + LANES - 1) // LANES
         first = lane * each
         stop = cutlass.min(first + each, left)
