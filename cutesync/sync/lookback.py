@@ -52,16 +52,16 @@ def reduce_group(slots: cutlass.Constexpr, at: Int64, reads, count: Int32, combi
 
 
 def places_before(group, tile, lane):
-    """The slots of a lane's tiles of a group, for ``read_before``; the slot before ``tile`` > 0 instead of those from
+    """The slots of a lane's tiles of a group, for ``reduce_before``; the slot before ``tile`` > 0 instead of those from
     ``tile`` on, so that all of them are published some time."""
     last = place_of(tile - 1)
     first, before = group * GROUP + lane, tile - (group * GROUP + lane * EACH)
     return [choose(before > j, first + j * LANES, last) for j in range(EACH)]
 
 
-def read_before(slots: Slots, places: list, counts: list, combine, lane) -> list:
-    """Of several groups, as many of whose first tiles as ``counts`` says: the aggregate of a lane's tiles, for
-    ``reduce_before``; waits for them."""
+def reduce_before(slots: Slots, places: list, counts: list, combine, lane):
+    """The aggregates of the first tiles of several groups, as many as ``counts`` says, in lane 0; waits for them. The
+    groups are reduced side by side and without a branch. A count of 0 or less gives some state."""
     everything = [place for group in places for place in group]
     reads = [word for place in everything for word in slots.read(place)]
     reads = slots.wait_together(everything, reads, [Boolean(True)] * len(everything))
@@ -74,12 +74,6 @@ def read_before(slots: Slots, places: list, counts: list, combine, lane) -> list
             both = combine(total, states[k * EACH + j])
             total = select(lane * EACH + j < count, both, total)
         totals.append(total)
-    return totals
-
-
-def reduce_before(totals: list, counts: list, combine, lane) -> list:
-    """The aggregates of the first tiles of several groups, in lane 0, of what ``read_before`` returned. The groups are
-    reduced side by side and without a branch. A count of 0 or less gives some state."""
     for log in range(LANES.bit_length() - 1):
         others = [exchange(total, 1 << log) for total in totals]
         both = [combine(total, other) for total, other in zip(totals, others)]

@@ -15,10 +15,9 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32
 
-from ...monoid import choose
 from ...sync.gather import Slots, words
-from ...sync.lookback import EACH, GROUP, places_before, read_before, reduce_before
-from ...warp import Maybe, broadcast, prepend, zeros
+from ...sync.lookback import GROUP, places_before, reduce_before
+from ...warp import Maybe, prepend, zeros
 from .states import SegmentStates
 
 # Words of the states that a lane reads together: more of them take too many registers, of which the blocks that gather
@@ -56,30 +55,10 @@ class LookAhead:
         groups = [known + k for k in range(self.together)]
         counts = [cutlass.min(tile - group * GROUP, GROUP) for group in groups]
         places = [places_before(group, tile, lane) for group in groups]
-        totals = self.over_lanes(read_before(slots, places, counts, self.combine, lane), counts, lane)
         prefix = carry
-        for group, count, total in zip(groups, counts, totals):
+        for group, count, total in zip(groups, counts, reduce_before(slots, places, counts, self.combine, lane)):
             if count > 0:
                 prefix = prepend(group > 0, prefix, total, self.combine)
             if count == GROUP:
                 carry = prefix
         return carry, prefix
-
-    @cute.jit
-    def over_lanes(self, totals, counts: list, lane):
-        """The aggregates of groups, in lane 0. Where a segment begins in the last tiles of each, as where all are
-        short, these alone have its values: nothing is combined over the lanes."""
-        ends = [cutlass.max((count - 1) // EACH, 0) for count in counts]
-        known = Boolean(self.types[0] is Int32)
-        for total, count, end in zip(totals, counts, ends):
-            known = known & ((count <= 0) | ((cute.arch.vote_ballot_sync(total[0] != 0) >> end) & 1 != 0))
-        if known:
-            totals = [self.last_of(total, end, lane) for total, end in zip(totals, ends)]
-        else:
-            totals = reduce_before(totals, counts, self.combine, lane)
-        return totals
-
-    def last_of(self, total, end, lane) -> tuple:
-        """How many segments begin in a group, and the values behind the one that begins in lane ``end``."""
-        heads = choose(lane <= end, Int32(total[0]), Int32(0))
-        return self.types[0](cute.arch.warp_redux_sync(heads, "add")), *broadcast(total[1:], end)

@@ -102,16 +102,6 @@ class ChunkCompactor:
 
     def compact_rows(self, at: Chunk, bits, stop, lane, start, first) -> tuple:
         """``stop``: how many positions exist; None: all of them."""
-        elements, ballots = self.look(at, bits, stop, start, lane)
-        before = [Int32(first)]  # each row
-        for ballot in ballots:
-            before.append(before[-1] + popc(ballot))
-        cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
-        self.put_all(at, elements, ballots, before, start, lane)
-        return before[-1] - first, before[min(NEAR_ROWS, self.rows)] - first
-
-    def look(self, at: Chunk, bits, stop, start, lane) -> tuple:
-        """The lane's elements of rows, and which positions of each row are selected."""
         word = self.word(at, bits, start, lane) if self.selection.kind == "bits" else None
         elements: list[list] = []
         ballots: list = []
@@ -129,7 +119,12 @@ class ChunkCompactor:
                     flag = self.where.begins(flag, at.position + place == 0)
                 flag = flag if stop is None else flag & (place < stop)
                 ballots.append(Uint32(cute.arch.vote_ballot_sync(flag)))
-        return elements, ballots
+        before = [Int32(first)]  # each row
+        for ballot in ballots:
+            before.append(before[-1] + popc(ballot))
+        cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
+        self.put_all(at, elements, ballots, before, start, lane)
+        return before[-1] - first, before[min(NEAR_ROWS, self.rows)] - first
 
     def existing(self, place, stop) -> Any:
         """A place, or the last one of those that exist."""

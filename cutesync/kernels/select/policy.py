@@ -83,16 +83,6 @@ P = TypeVar("P", bound=PipelinePolicy)
 
 
 @dataclass(frozen=True)
-class FlowPolicy(PipelinePolicy, kernel=".flow:FlowSelect"):
-    """One team, a compact warp for each chunk. What is selected of up to ``entries`` tiles waits in a ``room`` for so
-    many elements. ``look_aheads`` warps look ahead for tiles in turn."""
-
-    room: int = 0
-    entries: int = 0
-    look_aheads: int = 1
-
-
-@dataclass(frozen=True)
 class WavePolicy(PipelinePolicy, kernel=".wave:WaveSelect"):
     """A block for each tile, whose ``compact_warps`` warps compact its chunks and store them. ``alone``: there is one
     tile. ``cluster``: the blocks of the launch, if they are one cluster."""
@@ -134,8 +124,6 @@ GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=8)
 # Elements in words: a warp compacts a chunk in some 250 instructions, most of which wait for the one before, and stores
 # it in 100. Not measured on a GPU: with 4 warps that compact, half of 2**28 int8 take 214 to 236 us, as by rows (H200).
 NARROW = replace(PIPELINE, compact_warps=8)
-FLOW = FlowPolicy(1, 16, 8, 16, 16, 0, entries=16)
-FLOW_LENGTH, FLOW_RING, FLOW_BYTES = 1 << 22, 100 << 10, 220 << 10
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner. Of some eight tiles, where one team
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
 SMALL = replace(PIPELINE, teams=1, compact_warps=8)
@@ -188,7 +176,7 @@ def wave(problem: Problem) -> Choice | None:
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
-    found = wave(problem) or flow(problem)
+    found = wave(problem)
     if found is not None:
         return found
     base, stage = GATHERED if problem.strided else PIPELINE, STAGE_BYTES
@@ -209,27 +197,6 @@ def choose(problem: Problem) -> Choice:
         few = base in (PIPELINE, NARROW) and problem.length < MIN_LENGTH_OF_TEAMS
         base = SMALL if few or spread <= most else base
     return chosen(sized(base, problem, min(most, spread)), problem)
-
-
-def flows(problem: Problem) -> bool:
-    """Whether what is selected is all that is kept of tiles, in words."""
-    apart = problem.strided or problem.rows is not None or problem.rejects or problem.inverse
-    return not apart and all(size >= 4 for size in problem.sizes)
-
-
-def flow(problem: Problem) -> Choice | None:
-    """Return the launch of tiles that leave their stages early, if the array is long enough for that."""
-    if problem.length < FLOW_LENGTH or not flows(problem):
-        return None
-    rows = most_rows(problem)
-    tile = FLOW.compact_warps * rows * LANES
-    ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * problem.located
-    stages = max(2, min(MAX_STAGES, FLOW_RING // (ring * tile)))
-    room = (FLOW_BYTES - stages * ring * tile) // max(kept, 1)
-    if room < tile:
-        return None
-    room = min(room, FLOW.entries * tile) // LANES * LANES
-    return chosen(replace(FLOW, rows=rows, stages=stages, room=room), problem)
 
 
 def choose_columns(problem: Problem, tiles: Callable[[int], int], blocks: int = SMS) -> tuple[Choice, Choice]:
