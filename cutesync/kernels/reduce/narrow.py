@@ -102,7 +102,7 @@ class NarrowColumnReduce(ContiguousKernel):
         """The columns' aggregates over this warp's run of rows (``Maybe``): whole steps are dealt to all warps, the
         last warp also gets the ragged end."""
         step = LANES * self.per_lane
-        steps = cutlass.max(length - self.kept_rows, 0) // step
+        steps = (cutlass.max(length - self.kept_rows, 0) if self.anywhere else length) // step
         begin, end = share(Int32(steps), part, parts)
         count = 1 if self.spread else self.columns
         none = self.ordered.nothing() if self.relative else zeros(self.monoid.types)
