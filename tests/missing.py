@@ -143,7 +143,7 @@ CASES = {
     "scan, pipeline: a stage not released": Case(
         without("cutesync.sync:Ring.release"), PIPELINE, "role load, waits for barrier empty of ring, stage 0, phase 0"
     ),
-    "scan, slabs: tiles not published": Case(without(PUBLISH), SLABS, f"role work, {STATE}"),
+    "scan, slabs: tiles not published": Case(without(PUBLISH), SLABS, f"role scan, {STATE}"),
     "scan, slabs: a stage not scanned": Case(
         without("cutesync.sync:Ring.release"), SLABS, "role transfer, waits for barrier empty of ring, stage 0, phase 0"
     ),
