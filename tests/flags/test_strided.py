@@ -99,7 +99,7 @@ MOST = {"gpu": 1 << 20, "emulator": 6000}  # elements
 
 @pytest.mark.parametrize(
     ("dtype", "bits", "cases"),
-    [("int32", False, 8), *(pytest.param(*kind, 20, marks=pytest.mark.slow) for kind in KINDS)],
+    [("int32", False, 8), *(pytest.param(*kind, 14, marks=pytest.mark.slow) for kind in KINDS)],
 )
 def test_random_views(place, monkeypatch, dtype, bits, cases):
     """Each array with the tiles of large arrays, or those of small ones."""
@@ -140,7 +140,7 @@ def check_call(rng: np.random.Generator, ours, theirs: np.ndarray, bits: bool) -
             same(np.asarray(one), each)
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds):
     """Large arrays are transposed in shared memory, whatever the strides of ``out`` and the flagged axis."""
     monkeypatch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
