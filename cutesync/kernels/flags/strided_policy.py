@@ -42,6 +42,8 @@ MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an a
 DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by words
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
+# Up to so many elements, a short way counts, not the bytes of a load
+FEW_ELEMENTS, FEW_ELEMENTS_OF_BYTES = ONE_VECTOR_THREADS * 3 // 2, ONE_VECTOR_THREADS * 4
 FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128  # up to so many threads have one row each, in smaller blocks
 WARPS = 4  # of a block that flags runs of rows
 LONG_SLICE = 64  # vectors: most of them have no end of a row
@@ -183,9 +185,9 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector = 1
     elif total <= ONE_VECTOR_THREADS * vector:
         vector = min(vector, narrow, MAX_SINGLE)
-        few = 4 if facts.size == 1 else 1.5
+        few = FEW_ELEMENTS_OF_BYTES if facts.size == 1 else FEW_ELEMENTS
         pieces = narrow > 4 or min(piece, near) * facts.size < VECTOR_BYTES
-        while pieces and 1 < vector > WORD_BYTES // facts.size and total <= ONE_VECTOR_THREADS * few:
+        while pieces and 1 < vector > WORD_BYTES // facts.size and total <= few:
             vector //= 2  # (H200, fewer than 2**17 elements: vectors of 8 and 16 1.6 to 2.7 us, of 1 and 4 1.0 to 1.4)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2

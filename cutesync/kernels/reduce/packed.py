@@ -12,6 +12,7 @@ from typing import Any
 from cutlass import Int32, Uint32, cute
 
 from ...monoid import Monoid, convert, nonzero, tree
+from ..words import permuted
 
 ONES = {1: 0x01010101, 2: 0x00010001}
 OF_TRUTH = {
@@ -112,9 +113,7 @@ def _transposed(words: list) -> list:
 
 def _bytes(a, b, order: int):
     """Four bytes of two words: hexadecimal digit i of ``order`` says which is byte i; 8 more repeats its sign."""
-    return cute.arch.inline_ptx(
-        "prmt.b32 {$w0}, {$r0}, {$r1}, {$r2};", write_only_types=[Int32], read_only_args=[a, b, Int32(order)]
-    )
+    return Int32(permuted(Uint32(a), Uint32(b), Uint32(order)))
 
 
 def _extremes(monoid, kind: str, words: list, size: int) -> list:

@@ -21,13 +21,20 @@ from ..named import Named
 from ..policy import Policy
 from ..states import Argument, States, numbered, parameter_groups
 from .normal import Normal, normal
-from .policy import Choice, FillPolicy, Problem, choose, memory_order_is_faster, strided_is_faster
+from .policy import (
+    MIN_BYTES_OF_PASSES,
+    Choice,
+    FillPolicy,
+    Problem,
+    choose,
+    memory_order_is_faster,
+    strided_is_faster,
+)
 from .spec import ReduceSpec, Reduction
 from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
-MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one launch is faster than two
 MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 

@@ -131,7 +131,7 @@ class StridedReduce(StridedKernel):
     def load(self, pointers, words, u: int, valid) -> None:
         """Load what a thread has of one position: a vector as words, or one element of each input."""
         if self.policy.load == "words":
-            read = words_from if self.policy.bytes == VECTOR_BYTES else word_from
+            read = vector_from if self.policy.bytes == VECTOR_BYTES else word_from
             found = read(pointers[0], valid * self.monoid.source.size)
             for i, word in enumerate(found):
                 words[0][i, u] = word
@@ -187,7 +187,7 @@ def word_from(pointer, count) -> list:
     return [funnel_shift(words[0], words[1], Int32(pointer.toint() & 3) * 8)]
 
 
-def words_from(pointer, count) -> list:
+def vector_from(pointer, count) -> list:
     """The four words that begin at a pointer, of which ``count`` bytes are read: the vectors that hold them are."""
     words = []
     for at in both_ends(pointer.toint(), count, VECTOR_BYTES):
