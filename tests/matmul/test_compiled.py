@@ -8,10 +8,9 @@ import pytest
 
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
 from cutesync.kernels.matmul.candidates import CANDIDATES, OWN, PARTS, PROMOTED, PROMOTED_OWN
-from cutesync.kernels.matmul.epilogue import MAX_FETCHED
 from cutesync.kernels.matmul.pack_plan import pack_spec
 from cutesync.kernels.matmul.plan import kernel_spec
-from cutesync.kernels.matmul.policy import PACK_RUN, THREADS, MatmulPolicy
+from cutesync.kernels.matmul.policy import MAX_FETCHED_ACCUMULATORS, PACK_RUN, THREADS, MatmulPolicy
 from cutesync.kernels.matmul.terms import TermsSpec
 
 from ..compiled import assert_overlaps, cubin_figures
@@ -102,9 +101,10 @@ def test_every_tile(tile, element):
     verify(TILES[tile], "float32" if element == "tfloat32" else "bfloat16", element=element)
 
 
-@pytest.mark.parametrize("tile", [tile for tile in TILES if TILES[tile].accumulators <= MAX_FETCHED], ids=str)
-def test_every_tile_with_c_by_pairs(tile):
-    verify(TILES[tile], terms=TermsSpec(c=BFLOAT16, paired=True))
+@pytest.mark.parametrize("tile", [t for t in TILES if TILES[t].accumulators <= MAX_FETCHED_ACCUMULATORS], ids=str)
+@pytest.mark.parametrize("together", [2, 8])
+def test_every_tile_with_c_loaded_ahead(tile, together):
+    verify(TILES[tile], terms=TermsSpec(c=BFLOAT16, together=together))
 
 
 WIDE = MatmulPolicy((128, 256), "cooperative", (2, 1))

@@ -10,8 +10,9 @@ it, before it is rounded. Each thread keeps the latter in a register. At the end
 its lanes and counts it in by an atomic maximum. A maximum does not depend on the order, so it is the same in every run.
 The magnitudes are compared as the bits of float32, which are in the same order; NaN is above all.
 
-Where the registers suffice, all elements of C for a tile are loaded before its last multiplications are waited for, two
-at a time (``fetch_c``): their latency was a quarter of the time of a tile with K of 2048.
+Elements of C are loaded before they are needed (``fetch_c``), as their latency was a quarter of the time of a tile with
+K of 2048: all of a tile before its last ``C_AHEAD`` k-tiles, or those of a sub-tile while the one before is stored.
+Where vectors of 8 can be loaded, four lanes have those of 16 rows and columns, and exchange them when they are there.
 
 A deferred epilogue (``DeferredStore``) keeps the finished elements of a tile, which take as many registers
 as their accumulators or half as many, and stores the sub-tiles later.
@@ -30,12 +31,13 @@ from ...dtypes import DType
 from ...monoid import bound
 from .activation import activation_of
 from .convert import converted, loaded
-from .policy import WARPGROUP, MatmulPolicy
+from .policy import MAX_FETCHED_ACCUMULATORS, WARPGROUP, MatmulPolicy
 from .scheduler import Place, Tile
 from .store import Outlet, SubTileStore
 from .terms import TermsSpec
 
-MAX_FETCHED = 128  # accumulators beside which all elements of C have registers; with 144, 152 bytes are spilled
+C_AHEAD = 8  # k-tiles
+QUAD = 4  # lanes that have the same rows of accumulators, two columns of 8 each
 MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 but its sign
 
 
@@ -70,34 +72,65 @@ class Epilogue:
 
     @property
     def fetches_c(self) -> bool:
-        """Whether the elements of C are loaded ahead: beside the accumulators, they take half as many registers."""
+        """Whether elements of C are loaded before they are needed."""
         config = self.config
-        fits = config.accumulators <= MAX_FETCHED and config.splits == 1 and not (config.promoted or config.own)
-        return self.terms.paired and fits
+        return self.terms.together > 0 and config.splits == 1 and not (config.promoted or config.own)
 
-    def fetched(self, tile: Tile, to: Outlet) -> Outlet:
-        """With the elements of C for a tile, if they are loaded ahead."""
-        return to._replace(fetched=self.fetch_c(tile, to)) if self.fetches_c else to
+    @property
+    def fetches_ahead(self) -> bool:
+        """Whether all of a tile are, beside its multiplications. In "pingpong" they would delay those of the other
+        warpgroup; there, and where the registers do not suffice, they are loaded a sub-tile ahead."""
+        config = self.config
+        cooperative = config.schedule == "cooperative"
+        return self.fetches_c and cooperative and config.accumulators <= MAX_FETCHED_ACCUMULATORS
+
+    def fetch_all(self, tile: Tile, to: Outlet):
+        """Load the elements of C for a tile, if that is done ahead; else None."""
+        return self.fetch_c(0, self.sub_tiles, tile, to) if self.fetches_ahead else None
+
+    def with_c(self, words, tile: Tile, to: Outlet) -> Outlet:
+        """With the elements of C that ``fetch_all`` has loaded, or those of the first sub-tile."""
+        if not self.fetches_c:
+            return to
+        return to._replace(fetched=self.fetch_c(0, 1, tile, to) if words is None else words)
 
     @cute.jit
-    def fetch_c(self, tile: Tile, to: Outlet):
-        """Load this thread's elements of C for a tile, two to a word; 0 outside the result. In 64 rows a thread has
-        two, 8 apart, and in each of them two of every 8 columns."""
-        words = cute.make_rmem_tensor((self.config.accumulators // 2,), Int32)
-        operands, where = to.operands, self.stores[0].registers(to.thread)[0]
-        per_sub_tile = self.columns // 8 * 2  # words
-        for rows in cutlass.range_constexpr(self.config.rows // 64):
-            corner = self.corner(rows * self.across, tile, to)
-            column = corner[1] + where[1]
-            for half in cutlass.range_constexpr(2):
-                row = corner[0] + where[0] + 8 * half
-                line = Int64(tile.item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column)
+    def fetch_c(self, first: cutlass.Constexpr, count: cutlass.Constexpr, tile: Tile, to: Outlet):
+        """Load elements of C for so many sub-tiles, two to a word; 0 outside the result. A thread has two rows, 8
+        apart, and in each of them two of every 8 columns. In vectors, it loads 8 columns of one of the rows (see
+        ``exchange``)."""
+        of_each = self.columns // 4  # words
+        words = cute.make_rmem_tensor((count * of_each,), Int32)
+        operands, (row_of, column_of) = to.operands, self.stores[0].registers(to.thread)[0]
+        vectors = self.terms.together == 8
+        for index in cutlass.range_constexpr(count):
+            row, column = self.corner(first + index, tile, to)
+            for half in cutlass.range_constexpr(1 if vectors else 2):
+                row_here, column_here = row + row_of + 8 * half, column + column_of
+                if cutlass.const_expr(vectors):
+                    lane = column_of // 2
+                    row_here, column_here = row + row_of + 8 * (lane % 2), column + 8 * (lane // 2)
+                line = Int64(tile.item) * operands.c_batch + Int64(row_here) * operands.c_row + Int64(column_here)
                 address, left = (operands.c + line).toint(), Int32(0)
-                if row < to.shape[0]:
-                    left = to.shape[1] - column  # columns from this one on
-                for group in cutlass.range_constexpr(self.config.tile[1] // 8):
-                    at = rows * self.across * per_sub_tile + 2 * group + half
-                    words[at] = word_within(address, 8 * group, left)
+                if row_here < to.shape[0]:
+                    left = to.shape[1] - column_here  # columns from this one on
+                for at in cutlass.range_constexpr(half, of_each, QUAD if vectors else 2):
+                    load = vector_within if vectors else word_within
+                    for i, word in enumerate(load(address, 4 * (at - half), left)):
+                        words[index * of_each + at + i] = word
+        return words
+
+    def c_of(self, index: int, to: Outlet):
+        """The elements of C of a sub-tile that have been loaded, as words for this thread's accumulators; None if it
+        has to load them."""
+        if to.fetched is None:
+            return None
+        of_each = self.columns // 4
+        at = index * of_each if self.fetches_ahead else 0
+        words = cute.make_tensor(to.fetched.iterator + at, cute.make_layout((of_each,)))
+        if self.terms.together == 8:
+            for first in range(0, of_each, QUAD):
+                exchange(words, first, to.thread)
         return words
 
     @cute.jit
@@ -105,7 +138,11 @@ class Epilogue:
         """Store this warpgroup's part of a tile. ``stored`` counts the warpgroup's sub-tiles so far; its new value is
         returned."""
         for index in cutlass.range_constexpr(self.sub_tiles):
+            following = to.fetched
+            if cutlass.const_expr(self.fetches_c and not self.fetches_ahead and index + 1 < self.sub_tiles):
+                following = self.fetch_c(index + 1, 1, tile, to)
             stored = self.store_sub_tile(accumulators, index, tile, to, stored)
+            to = to._replace(fetched=following)
         return stored
 
     @cute.jit
@@ -124,7 +161,7 @@ class Epilogue:
         bits."""
         for index in cutlass.range_constexpr(self.sub_tiles):
             row, column = self.corner(index, tile, to)
-            if cutlass.const_expr(self.fetches_c):  # a branch would keep what was kept before in its registers
+            if cutlass.const_expr(self.fetches_ahead):  # a branch would keep what was kept before in its registers
                 self.keep_sub_tile(accumulators, index, (row, column), tile, to)
             else:
                 if row < to.shape[0] and column < to.shape[1]:
@@ -157,9 +194,10 @@ class Epilogue:
         where = self.stores[0].registers(to.thread)
         count = cute.size(where)
         values, fetched = [accumulators[index * count + i] for i in range(count)], None
-        if to.fetched is not None and self.terms.c is not None:
-            elements = cute.recast_tensor(to.fetched, self.terms.c.cutlass)
-            fetched = [elements[index * count + i].to(Float32) for i in range(count)]
+        words = self.c_of(index, to)
+        if words is not None and self.terms.c is not None:
+            elements = cute.recast_tensor(words, self.terms.c.cutlass)
+            fetched = [elements[i].to(Float32) for i in range(count)]
         found = self.apply_terms((values, fetched), where, corner, tile, to)
         return [converted(of, where.shape, store.result) for of, store in zip(found, self.stores)]
 
@@ -240,14 +278,40 @@ def element(pointer, place):
     return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)
 
 
-def word_within(address, column: int, left):
-    """Two elements of 16 bits so many columns behind an address; 0 unless fewer than ``left``."""
+def word_within(address, column: int, left) -> tuple:
+    """Two elements of 16 bits so many columns behind an address, as a word; 0 unless fewer than ``left``."""
+    return (
+        cute.arch.inline_ptx(
+            f"{{ .reg .pred inside; setp.lt.s32 inside, {column}, {{$r1}}; mov.b32 {{$w0}}, 0; "
+            f"@inside ld.global.b32 {{$w0}}, [{{$r0}}+{2 * column}]; }}",
+            write_only_types=[Int32],
+            read_only_args=[address, left],
+        ),
+    )
+
+
+def vector_within(address, column: int, left) -> tuple:
+    """Eight elements, as four words."""
     return cute.arch.inline_ptx(
-        f"{{ .reg .pred inside; setp.lt.s32 inside, {column}, {{$r1}}; mov.b32 {{$w0}}, 0; "
-        f"@inside ld.global.b32 {{$w0}}, [{{$r0}}+{2 * column}]; }}",
-        write_only_types=[Int32],
+        f"{{ .reg .pred inside; setp.lt.s32 inside, {column}, {{$r1}}; "
+        "mov.b32 {$w0}, 0; mov.b32 {$w1}, 0; mov.b32 {$w2}, 0; mov.b32 {$w3}, 0; "
+        f"@inside ld.global.v4.b32 {{{{$w0}}, {{$w1}}, {{$w2}}, {{$w3}}}}, [{{$r0}}+{2 * column}]; }}",
+        write_only_types=[Int32] * QUAD,
         read_only_args=[address, left],
     )
+
+
+def exchange(words, first: int, thread) -> None:
+    """Four words of each of four lanes: what lane i has as word j becomes word i of lane j. Two steps."""
+    for step in (1, 2):  # lanes, and words, that are so far apart
+        upper = (thread & step) != 0
+        for low in (first + i for i in range(QUAD) if i & step == 0):
+            given = cutlass.select_(upper, words[low], words[low + step])
+            taken = Int32(cute.arch.shuffle_sync_bfly(given, offset=step))
+            words[low], words[low + step] = (
+                cutlass.select_(upper, taken, words[low]),
+                cutlass.select_(upper, words[low + step], taken),
+            )
 
 
 # --- what becomes of a tile, one class a way of finishing it ----------------------------------------------------------

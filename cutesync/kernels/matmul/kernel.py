@@ -302,10 +302,12 @@ class Matmul:
         cute.arch.griddepcontrol_wait()
         while unit < units:
             self.schedule.begin(turn, to.group)
-            accumulators, stage, last, progress = self.mainloop.run(inputs, stage, k_tiles, progress, to)
-            self.schedule.end(unit + step < units, to.group)
             place = work.place(unit, rank)
-            of_tile = self.epilogue.fetched(place.tile, to)
+            accumulators, stage, last, progress, c = self.mainloop.run(
+                inputs, stage, k_tiles, progress, to, place.tile
+            )
+            self.schedule.end(unit + step < units, to.group)
+            of_tile = self.epilogue.with_c(c, place.tile, to)
             self.mainloop.wait(inputs.ring, last)
             progress = self.finish.complete(accumulators, place, progress, of_tile)
             unit, stage, turn = self.schedule.next(unit, step, stage, k_tiles, turn)

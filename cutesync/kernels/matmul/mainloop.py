@@ -17,9 +17,10 @@ from cutlass import Float32, Int32
 from cutlass.cute.nvgpu import warpgroup
 
 from ...sync.pipelines import await_filled
-from .epilogue import DirectStore, Progress
+from .epilogue import C_AHEAD, DirectStore, Progress
 from .parts import EXPONENT, await_parts
 from .policy import K_TILE_BYTES, MatmulPolicy
+from .scheduler import Tile
 from .store import Outlet
 
 
@@ -38,11 +39,12 @@ class Mainloop:
         """``mma()`` is one warpgroup's multiplications of a stage; ``types`` are those of A and of the sums."""
         self.config, self.mma, self.finish = config, mma, finish
         self.k, self.accumulator = K_TILE_BYTES * 8 // types[0].width, types[1]
+        self.fetch_all = finish.epilogue.fetch_all
 
     @cute.jit
-    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet):
+    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet, tile: Tile):
         """Start all multiplications of a tile. Returns the accumulators, which ``wait`` must be called for, the stage
-        after the last, the last stage, and the progress of the stores."""
+        after the last, the last stage, the progress of the stores, and what has been loaded of C."""
         inputs, accumulators = self.fragments(inputs, to)
         last = stage.clone()
         self.multiply(accumulators, inputs, stage, False)
@@ -55,11 +57,19 @@ class Mainloop:
                 stage.advance()
                 last.advance()
                 started += 1
+        if cutlass.const_expr(self.finish.epilogue.fetches_ahead):
+            before = cutlass.max(started, k_tiles - C_AHEAD)
+            for _ in cutlass.range(started, before, 1, unroll=1):
+                self.multiply_next(accumulators, inputs, stage, last)
+                stage.advance()
+                last.advance()
+            started = before
+        fetched = self.fetch_all(tile, to)
         for _ in cutlass.range(started, k_tiles, 1, unroll=1):
             self.multiply_next(accumulators, inputs, stage, last)
             stage.advance()
             last.advance()
-        return accumulators, stage, last, progress
+        return accumulators, stage, last, progress, fetched
 
     def wait(self, ring, last) -> None:
         """Wait for the multiplications of a tile, and hand its last stage back."""
@@ -115,7 +125,7 @@ class PromotedMainloop(Mainloop):
     (``MatmulPolicy.promoted``)."""
 
     @cute.jit
-    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet):
+    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet, tile: Tile):
         inputs, accumulators = self.fragments(inputs, to)
         last = stage.clone()
         products = cute.make_rmem_tensor(accumulators.shape, self.accumulator)
@@ -133,7 +143,7 @@ class PromotedMainloop(Mainloop):
             self.multiply(products, inputs, stage, False)
             self.promote(accumulators, products, inputs.ring, stage)
             stage.advance()
-        return accumulators, stage, last, progress
+        return accumulators, stage, last, progress, None
 
     def wait(self, ring, last) -> None:
         """``promote`` has waited for every k-tile."""
@@ -153,7 +163,7 @@ class PartsMainloop(Mainloop):
     all of K: these are 2**-11 of the sum, so their rounding does not matter."""
 
     @cute.jit
-    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet):
+    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet, tile: Tile):
         inputs, accumulators = self.fragments(inputs, to)
         last = stage.clone()
         products, small = (cute.make_rmem_tensor(accumulators.shape, self.accumulator) for _ in range(2))
@@ -173,7 +183,7 @@ class PartsMainloop(Mainloop):
         for i in cutlass.range_constexpr(cute.size(small)):
             finite = (small[i].bitcast(Int32) & EXPONENT) != EXPONENT
             accumulators[i] = accumulators[i] + Float32(cutlass.select_(finite, small[i], Float32(0.0)))
-        return accumulators, stage, last, progress
+        return accumulators, stage, last, progress, self.fetch_all(tile, to)
 
     def wait(self, ring, last) -> None:
         """``run`` has waited for every k-tile."""

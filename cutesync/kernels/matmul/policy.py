@@ -41,6 +41,7 @@ PARTS_REGISTERS = 8  # that each consumer gives up for the warps that split stag
 MAX_OWN_ACCUMULATORS = 64  # of all sets, beside a producer that loads by itself
 OWN_REGISTERS = 64  # that each consumer gives up for such a producer: 176 remain, and the producer has 152
 MAX_TWO_RESULTS_ACCUMULATORS = 192  # that the model chooses for two results: above, some 200 bytes a thread spill
+MAX_FETCHED_ACCUMULATORS = 128  # beside which all elements of C have registers; with 144, 152 bytes are spilled
 MAX_DEFERRED_REGISTERS = 192  # of the accumulators and of a pending tile beside them
 MAX_SPLITS = 64
 MAX_CLUSTER_BLOCKS = 8  # that every GPU of sm_90 can run

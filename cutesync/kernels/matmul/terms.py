@@ -26,8 +26,8 @@ class TermsSpec:
     ``gated``: C is not added, but its element is the activation's second value. ``pre`` is the type of the second
     result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
     the results before they are rounded is a result, too. ``args`` follow the values that an activation takes.
-    ``stepped``: elements of the bias are not neighbours in memory. ``paired``: elements of C are floats of 16 bits, and
-    its rows are contiguous, have an even number of them, and begin where two can be loaded together."""
+    ``stepped``: elements of the bias are not neighbours in memory. ``together``: elements of C are floats of 16 bits,
+    whose rows are contiguous, and this many (2, 8) can be loaded together anywhere in them; 0 if that is not so."""
 
     scaled: bool = False
     c: DType | None = None
@@ -44,7 +44,7 @@ class TermsSpec:
     by_columns: bool = False
     args: tuple[Argument, ...] = ()
     stepped: bool = False
-    paired: bool = False
+    together: int = 0
 
     @property
     def plain(self) -> bool:
@@ -88,7 +88,7 @@ class TermsSpec:
             self.amax,
             self.by_columns,
             self.stepped,
-            self.paired,
+            self.together,
             *((argument.dtype.name, argument.in_memory) for argument in self.args),
         )
 
