@@ -12,7 +12,8 @@ The magnitudes are compared as the bits of float32, which are in the same order;
 
 Elements of C are loaded before they are needed (``fetch_c``), as their latency was a quarter of the time of a tile with
 K of 2048: all of a tile before its last ``C_AHEAD`` k-tiles, or those of a sub-tile while the one before is stored.
-Where vectors of 8 can be loaded, four lanes have those of 16 rows and columns, and exchange them when they are there.
+Where vectors of 8 can be loaded, four lanes have those of 16 rows and columns, and exchange them when they are there;
+of a C whose columns are contiguous, a warp turns 8 rows of 8 columns (``movmatrix``).
 
 A deferred epilogue (``DeferredStore``) keeps the finished elements of a tile, which take as many registers
 as their accumulators or half as many, and stores the sub-tiles later.
@@ -97,39 +98,68 @@ class Epilogue:
     @cute.jit
     def fetch_c(self, first: cutlass.Constexpr, count: cutlass.Constexpr, tile: Tile, to: Outlet):
         """Load elements of C for so many sub-tiles, two to a word; 0 outside the result. A thread has two rows, 8
-        apart, and in each of them two of every 8 columns. In vectors, it loads 8 columns of one of the rows (see
-        ``exchange``)."""
-        of_each = self.columns // 4  # words
-        words = cute.make_rmem_tensor((count * of_each,), Int32)
-        operands, (row_of, column_of) = to.operands, self.stores[0].registers(to.thread)[0]
-        vectors = self.terms.together == 8
+        apart, and in each of them two of every 8 columns; what it loads, others may need (see ``c_of``)."""
+        words = cute.make_rmem_tensor((count * self.of_c,), Int32)
+        load = self.load_by_columns if self.terms.c_by_columns else self.load_by_rows
         for index in cutlass.range_constexpr(count):
-            row, column = self.corner(first + index, tile, to)
-            for half in cutlass.range_constexpr(1 if vectors else 2):
-                row_here, column_here = row + row_of + 8 * half, column + column_of
-                if cutlass.const_expr(vectors):
-                    lane = column_of // 2
-                    row_here, column_here = row + row_of + 8 * (lane % 2), column + 8 * (lane // 2)
-                line = Int64(tile.item) * operands.c_batch + Int64(row_here) * operands.c_row + Int64(column_here)
-                address, left = (operands.c + line).toint(), Int32(0)
-                if row_here < to.shape[0]:
-                    left = to.shape[1] - column_here  # columns from this one on
-                for at in cutlass.range_constexpr(half, of_each, QUAD if vectors else 2):
-                    load = vector_within if vectors else word_within
-                    for i, word in enumerate(load(address, 4 * (at - half), left)):
-                        words[index * of_each + at + i] = word
+            load(words, index * self.of_c, self.corner(first + index, tile, to), tile, to)
         return words
+
+    @property
+    def of_c(self) -> int:
+        """Words of C of a thread for a sub-tile."""
+        return self.columns // 4
+
+    def line_of_c(self, row, column, tile: Tile, operands):
+        """The address of an element of C."""
+        place = Int64(tile.item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column) * operands.c_column
+        return (operands.c + place).toint()
+
+    @cute.jit
+    def load_by_rows(self, words, begin: cutlass.Constexpr, corner, tile: Tile, to: Outlet):
+        """A thread loads what it needs, or 8 columns of one of its rows."""
+        vectors = self.terms.together == 8
+        row_of, column_of = self.stores[0].registers(to.thread)[0]
+        for half in cutlass.range_constexpr(1 if vectors else 2):
+            row, column = corner[0] + row_of + 8 * half, corner[1] + column_of
+            if cutlass.const_expr(vectors):
+                lane = column_of // 2
+                row, column = corner[0] + row_of + 8 * (lane % 2), corner[1] + 8 * (lane // 2)
+            address, left = self.line_of_c(row, column, tile, to.operands), Int32(0)
+            if row < to.shape[0]:
+                left = to.shape[1] - column  # columns from this one on
+            for at in cutlass.range_constexpr(half, self.of_c, QUAD if vectors else 2):
+                place = 4 * (at - half)
+                found = words_within(QUAD if vectors else 1, address + 2 * place, place, left)
+                for i in cutlass.range_constexpr(len(found)):
+                    words[begin + at + i] = found[i]
+
+    @cute.jit
+    def load_by_columns(self, words, begin: cutlass.Constexpr, corner, tile: Tile, to: Outlet):
+        """A thread loads two rows of every eighth column, where others have two columns of a row."""
+        row_of, column_of = self.stores[0].registers(to.thread)[0]
+        row, column = corner[0] + row_of // 8 * 8 + column_of, corner[1] + row_of % 8
+        address, step = self.line_of_c(row, column, tile, to.operands), Int64(to.operands.c_column) * 16
+        for half in cutlass.range_constexpr(2):
+            left = Int32(0)
+            if row + 8 * half < to.shape[0]:
+                left = to.shape[1] - column
+            for at in cutlass.range_constexpr(half, self.of_c, 2):
+                group = (at - half) // 2
+                words[begin + at] = words_within(1, address + step * group + 16 * half, 8 * group, left)[0]
 
     def c_of(self, index: int, to: Outlet):
         """The elements of C of a sub-tile that have been loaded, as words for this thread's accumulators; None if it
         has to load them."""
         if to.fetched is None:
             return None
-        of_each = self.columns // 4
-        at = index * of_each if self.fetches_ahead else 0
-        words = cute.make_tensor(to.fetched.iterator + at, cute.make_layout((of_each,)))
-        if self.terms.together == 8:
-            for first in range(0, of_each, QUAD):
+        at = index * self.of_c if self.fetches_ahead else 0
+        words = cute.make_tensor(to.fetched.iterator + at, cute.make_layout((self.of_c,)))
+        for first in range(0, self.of_c, QUAD):
+            if self.terms.c_by_columns:
+                for i in range(first, first + QUAD):
+                    words[i] = transposed(words[i])
+            elif self.terms.together == 8:
                 exchange(words, first, to.thread)
         return words
 
@@ -278,26 +308,23 @@ def element(pointer, place):
     return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)
 
 
-def word_within(address, column: int, left) -> tuple:
-    """Two elements of 16 bits so many columns behind an address, as a word; 0 unless fewer than ``left``."""
-    return (
-        cute.arch.inline_ptx(
-            f"{{ .reg .pred inside; setp.lt.s32 inside, {column}, {{$r1}}; mov.b32 {{$w0}}, 0; "
-            f"@inside ld.global.b32 {{$w0}}, [{{$r0}}+{2 * column}]; }}",
-            write_only_types=[Int32],
-            read_only_args=[address, left],
-        ),
-    )
-
-
-def vector_within(address, column: int, left) -> tuple:
-    """Eight elements, as four words."""
-    return cute.arch.inline_ptx(
-        f"{{ .reg .pred inside; setp.lt.s32 inside, {column}, {{$r1}}; "
-        "mov.b32 {$w0}, 0; mov.b32 {$w1}, 0; mov.b32 {$w2}, 0; mov.b32 {$w3}, 0; "
-        f"@inside ld.global.v4.b32 {{{{$w0}}, {{$w1}}, {{$w2}}, {{$w3}}}}, [{{$r0}}+{2 * column}]; }}",
-        write_only_types=[Int32] * QUAD,
+def words_within(count: int, address, place: int, left) -> tuple:
+    """One word, or four, of an address; 0 unless ``place`` is less than ``left``."""
+    found = [f"{{$w{i}}}" for i in range(count)]
+    kind, to = (".v4", f"{{{', '.join(found)}}}") if count > 1 else ("", found[0])
+    words = cute.arch.inline_ptx(
+        f"{{ .reg .pred inside; setp.lt.s32 inside, {place}, {{$r1}}; "
+        f"{' '.join(f'mov.b32 {word}, 0;' for word in found)} @inside ld.global{kind}.b32 {to}, [{{$r0}}]; }}",
+        write_only_types=[Int32] * count,
         read_only_args=[address, left],
+    )
+    return words if count > 1 else (words,)
+
+
+def transposed(word):
+    """A word of 8 rows of 8 elements of 16 bits, two in each lane, becomes one of its transpose."""
+    return cute.arch.inline_ptx(
+        "movmatrix.sync.aligned.m8n8.trans.b16 {$w0}, {$r0};", write_only_types=[Int32], read_only_args=[word]
     )
 
 

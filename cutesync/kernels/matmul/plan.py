@@ -28,7 +28,6 @@ from .terms import TermsSpec, once_per_terms
 
 TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
 MOST_KEPT = 1024  # policies, and kernels to compile
-C_CLOCKS = 0.26  # for an element of C that is read alone: H200, 8192x4096x2048 with C in 215 us so, 175 in vectors
 
 
 @dataclass(frozen=True)
@@ -106,12 +105,6 @@ class Problem:
             activation=self.terms.activation is not None,
             by_elements=not (self.terms.by_tma or self.terms.by_columns or self.d[1] == 1),
         )
-
-    @property
-    def c_cost(self) -> float:
-        """Clocks that C costs more where its elements are read one by one."""
-        alone = self.terms.c is not None and not self.terms.together and 0 not in self.c[:2]
-        return alone * C_CLOCKS * self.m * self.n * self.items / policy.SMS
 
     def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
         """What the model chooses, best first."""

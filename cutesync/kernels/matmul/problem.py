@@ -167,9 +167,7 @@ def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[
     if config is not None:
         return min(found, key=lambda way: way[1][0].cost(config))
     rankings = shortlists([steps[0].problem.load for _, steps in found])  # one computation for all
-    clocks = [
-        ranking[0][0] + steps[0].copy_cost() + steps[0].problem.c_cost for ranking, (_, steps) in zip(rankings, found)
-    ]
+    clocks = [ranking[0][0] + steps[0].copy_cost() for ranking, (_, steps) in zip(rankings, found)]
     for i, place in enumerate(packed):
         if i != place and found[place][1][0].least_own() >= clocks[place]:
             clocks[i] = math.inf
@@ -235,7 +233,7 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
             strides_d,
             elements,
             product.out.dtype,
-            _stored(terms, by_tma, pre_by_tma if product.pre else True, columns, _together(c, strides_c, offsets[3])),
+            _stored(terms, by_tma, pre_by_tma if product.pre else True, columns, *_together(c, strides_c, offsets[3])),
             product.promoted,
             product.split,
             product.a.device,
@@ -247,19 +245,25 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
 
 
 @once_per_terms
-def _stored(terms: TermsSpec, by_tma: bool, pre_by_tma: bool, by_columns: bool, together: int) -> TermsSpec:
+def _stored(
+    terms: TermsSpec, by_tma: bool, pre_by_tma: bool, by_columns: bool, together: int, c_by_columns: bool
+) -> TermsSpec:
     halves = terms.c is not None and terms.c.kind == "f" and terms.c.size == 2
-    together = together if halves else 0
-    return replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma, by_columns=by_columns, together=together)
+    terms = replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma, by_columns=by_columns)
+    return replace(terms, together=together, c_by_columns=c_by_columns) if halves else terms
 
 
-def _together(c: Matrices, strides: tuple[int, ...], offset: int) -> int:
-    """How many elements of C, 8, 2 or 0, can be loaded together: rows have a multiple of so many, one behind the other,
-    and begin at a multiple of so many."""
+def _together(c: Matrices, strides: tuple[int, ...], offset: int) -> tuple[int, bool]:
+    """How many elements of C, 8, 2 or 0, can be loaded together, and whether they lie along its columns: rows, or
+    columns, have a multiple of so many, one behind the other, and begin at a multiple of so many."""
     (row, column, item), start = strides, c.address + offset
-    if column != 1 or start % c.size:
-        return 0
-    return {8: 8, 4: 2, 2: 2}.get(math.gcd(8, row, item, c.shape[1], start // c.size), 0)
+    if 1 not in (row, column) or start % c.size:
+        return 0, False
+    by_columns = column != 1
+    apart, extent = (column, c.shape[0]) if by_columns else (row, c.shape[1])
+    most = 2 if by_columns else 8
+    found = {8: 8, 4: 2, 2: 2}.get(math.gcd(most, apart, item, extent, start // c.size), 0)
+    return found, by_columns and found > 0
 
 
 # --- batches -------------------------------------------------------------------------------------------------------

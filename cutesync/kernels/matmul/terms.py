@@ -27,7 +27,8 @@ class TermsSpec:
     result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
     the results before they are rounded is a result, too. ``args`` follow the values that an activation takes.
     ``stepped``: elements of the bias are not neighbours in memory. ``together``: elements of C are floats of 16 bits,
-    whose rows are contiguous, and this many (2, 8) can be loaded together anywhere in them; 0 if that is not so."""
+    whose rows are contiguous (its columns, with ``c_by_columns``), and so many (2, 8) can be loaded together anywhere
+    in them; 0 if that is not so."""
 
     scaled: bool = False
     c: DType | None = None
@@ -45,6 +46,7 @@ class TermsSpec:
     args: tuple[Argument, ...] = ()
     stepped: bool = False
     together: int = 0
+    c_by_columns: bool = False
 
     @property
     def plain(self) -> bool:
@@ -89,6 +91,7 @@ class TermsSpec:
             self.by_columns,
             self.stepped,
             self.together,
+            self.c_by_columns,
             *((argument.dtype.name, argument.in_memory) for argument in self.args),
         )
 
