@@ -303,9 +303,7 @@ class Matmul:
         while unit < units:
             self.schedule.begin(turn, to.group)
             place = work.place(unit, rank)
-            accumulators, stage, last, progress, c = self.mainloop.run(
-                inputs, stage, k_tiles, progress, to, place.tile
-            )
+            accumulators, stage, last, progress, c = self.mainloop.run(inputs, stage, k_tiles, progress, to, place.tile)
             self.schedule.end(unit + step < units, to.group)
             of_tile = self.epilogue.with_c(c, place.tile, to)
             self.mainloop.wait(inputs.ring, last)
