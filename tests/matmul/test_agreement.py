@@ -222,22 +222,6 @@ def test_c_broadcasts_and_may_be_the_result():
     agrees(np.asarray(in_place), a, b, whole, beta=1.0, out_dtype="float32")
 
 
-@pytest.mark.parametrize("columns", [74, 72], ids=["pairs", "vectors"])
-@pytest.mark.parametrize("order", "CF")
-def test_c_is_loaded_ahead_up_to_the_edge(columns, order):
-    """Neither 66, 74 nor 72 are multiples of a tile or a sub-tile. 584 are more k-tiles than those before which C is
-    loaded; in "pingpong" it is loaded a sub-tile ahead."""
-    a, b = integers(66, 584), integers(columns, 584).T
-    c = cs.asarray(np.asarray(integers(66, columns, dtype="bfloat16", seed=2), order=order))
-    c = c if order == "C" else cs.asarray(np.ascontiguousarray(np.asarray(c).T)).T
-    for config in (MatmulPolicy((64, 48), "pingpong"), MatmulPolicy((128, 32), "cooperative", deferred=True)):
-        got = cs.matmul(cs.asarray(a), cs.asarray(b.T).T, c, out_dtype="float32", config=config)
-        agrees(np.asarray(got), a, b, np.asarray(c), out_dtype="float32")
-    gated = cs.matmul(cs.asarray(a), cs.asarray(b.T).T, c, activation=lambda v, gate: v * gate, config=CONFIG)
-    wanted = (a.astype("float32") @ b.astype("float32")) * np.asarray(c).astype("float32")
-    assert np.array_equal(np.asarray(gated), wanted.astype("float16"))
-
-
 @pytest.mark.parametrize(
     "activation",
     ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", lambda v: v * v - 1.0],

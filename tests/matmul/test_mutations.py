@@ -382,35 +382,3 @@ def test_every_planted_fault_is_found(fault):
 def test_what_changes_nothing(change):
     name, edit, _ = HARMLESS[change]
     bench(name).check(edit, {""})
-
-
-def test_c_overwritten_in_place_without_a_fence_of_global_memory(on_emulator):
-    a, b = operand(128, 72, False), operand(72, 64, True)
-
-    def right() -> bool:
-        c = cs.asarray(np.zeros((128, 64), np.float16))
-        cs.matmul(cs.asarray(a), cs.asarray(b), c, beta=1.0, out=c, config=CASES[PINGPONG].config)
-        return np.array_equal(np.asarray(c), cs.reference.matmul(a, b))
-
-    Bench(right).check(every(r"fence\.proxy\.async\.global;"), {"proxy-read"})
-
-
-@pytest.mark.parametrize(
-    "order, edit, kinds",
-    [
-        ("C", every(r"(shfl\.sync\.bfly\.b32 .*), 1, (31, -1;)", r"\1, 2, \2"), {RESULT}),
-        ("C", every(r"@inside ld\.global", "ld.global"), {"out-of-bounds"}),
-        ("F", every(r"movmatrix\.sync\.aligned\.m8n8\.trans\.b16", "mov.b32"), {RESULT}),
-        ("F", every(r"@inside ld\.global", "ld.global"), {"out-of-bounds"}),
-    ],
-    ids=["of another lane", "rows behind it", "not turned", "columns behind it"],
-)
-def test_c_loaded_wrongly(order, edit, kinds, on_emulator):
-    a, b, c = operand(72, 72, False), operand(72, 40, True), operand(72, 40, order == "F")
-
-    def right() -> bool:
-        of = cs.asarray(c) if order == "C" else cs.asarray(c.T).T
-        got = cs.matmul(cs.asarray(a), cs.asarray(b.T).T, of, config=CASES[PINGPONG].config)
-        return np.array_equal(np.asarray(got), cs.reference.matmul(a, b, c))
-
-    Bench(right).check(edit, kinds)

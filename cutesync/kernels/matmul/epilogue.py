@@ -10,11 +10,6 @@ it, before it is rounded. Each thread keeps the latter in a register. At the end
 its lanes and counts it in by an atomic maximum. A maximum does not depend on the order, so it is the same in every run.
 The magnitudes are compared as the bits of float32, which are in the same order; NaN is above all.
 
-Elements of C are loaded before they are needed (``fetch_c``), as their latency was a quarter of the time of a tile with
-K of 2048: all of a tile before its last ``C_AHEAD`` k-tiles, or those of a sub-tile while the one before is stored.
-Where vectors of 8 can be loaded, four lanes have those of 16 rows and columns, and exchange them when they are there;
-of a C whose columns are contiguous, a warp turns 8 rows of 8 columns (``movmatrix``).
-
 A deferred epilogue (``DeferredStore``) keeps the finished elements of a tile, which take as many registers
 as their accumulators or half as many, and stores the sub-tiles later.
 """
@@ -31,14 +26,13 @@ from cutlass import Float32, Int32, Int64
 from ...dtypes import DType
 from ...monoid import bound
 from .activation import activation_of
+from .c_loads import CLoads
 from .convert import converted, loaded
-from .policy import MAX_FETCHED_ACCUMULATORS, WARPGROUP, MatmulPolicy
+from .policy import WARPGROUP, MatmulPolicy
 from .scheduler import Place, Tile
 from .store import Outlet, SubTileStore
 from .terms import TermsSpec
 
-C_AHEAD = 8  # k-tiles
-QUAD = 4  # lanes that have the same rows of accumulators, two columns of 8 each
 MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 but its sign
 
 
@@ -69,99 +63,8 @@ class Epilogue:
         self.widest = max(self.stores, key=lambda store: store.out.width)
         self.across = config.tile[1] // self.columns
         self.sub_tiles = config.rows // 64 * self.across
+        self.c = CLoads(config, terms, self.columns, self.corner, self.stores[0].registers)
         self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a sub-tile
-
-    @property
-    def fetches_c(self) -> bool:
-        """Whether elements of C are loaded before they are needed."""
-        config = self.config
-        return self.terms.together > 0 and config.splits == 1 and not (config.promoted or config.own)
-
-    @property
-    def fetches_ahead(self) -> bool:
-        """Whether all of a tile are, beside its multiplications. In "pingpong" they would delay those of the other
-        warpgroup; there, and where the registers do not suffice, they are loaded a sub-tile ahead."""
-        config = self.config
-        cooperative = config.schedule == "cooperative"
-        return self.fetches_c and cooperative and config.accumulators <= MAX_FETCHED_ACCUMULATORS
-
-    def fetch_all(self, tile: Tile, to: Outlet):
-        """Load the elements of C for a tile, if that is done ahead; else None."""
-        return self.fetch_c(0, self.sub_tiles, tile, to) if self.fetches_ahead else None
-
-    def with_c(self, words, tile: Tile, to: Outlet) -> Outlet:
-        """With the elements of C that ``fetch_all`` has loaded, or those of the first sub-tile."""
-        if not self.fetches_c:
-            return to
-        return to._replace(fetched=self.fetch_c(0, 1, tile, to) if words is None else words)
-
-    @cute.jit
-    def fetch_c(self, first: cutlass.Constexpr, count: cutlass.Constexpr, tile: Tile, to: Outlet):
-        """Load elements of C for so many sub-tiles, two to a word; 0 outside the result. A thread has two rows, 8
-        apart, and in each of them two of every 8 columns; what it loads, others may need (see ``c_of``)."""
-        words = cute.make_rmem_tensor((count * self.of_c,), Int32)
-        load = self.load_by_columns if self.terms.c_by_columns else self.load_by_rows
-        for index in cutlass.range_constexpr(count):
-            load(words, index * self.of_c, self.corner(first + index, tile, to), tile, to)
-        return words
-
-    @property
-    def of_c(self) -> int:
-        """Words of C of a thread for a sub-tile."""
-        return self.columns // 4
-
-    def line_of_c(self, row, column, tile: Tile, operands):
-        """The address of an element of C."""
-        place = Int64(tile.item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column) * operands.c_column
-        return (operands.c + place).toint()
-
-    @cute.jit
-    def load_by_rows(self, words, begin: cutlass.Constexpr, corner, tile: Tile, to: Outlet):
-        """A thread loads what it needs, or 8 columns of one of its rows."""
-        vectors = self.terms.together == 8
-        row_of, column_of = self.stores[0].registers(to.thread)[0]
-        for half in cutlass.range_constexpr(1 if vectors else 2):
-            row, column = corner[0] + row_of + 8 * half, corner[1] + column_of
-            if cutlass.const_expr(vectors):
-                lane = column_of // 2
-                row, column = corner[0] + row_of + 8 * (lane % 2), corner[1] + 8 * (lane // 2)
-            address, left = self.line_of_c(row, column, tile, to.operands), Int32(0)
-            if row < to.shape[0]:
-                left = to.shape[1] - column  # columns from this one on
-            for at in cutlass.range_constexpr(half, self.of_c, QUAD if vectors else 2):
-                place = 4 * (at - half)
-                found = words_within(QUAD if vectors else 1, address + 2 * place, place, left)
-                for i in cutlass.range_constexpr(len(found)):
-                    words[begin + at + i] = found[i]
-
-    @cute.jit
-    def load_by_columns(self, words, begin: cutlass.Constexpr, corner, tile: Tile, to: Outlet):
-        """A thread loads two rows of every eighth column, where others have two columns of a row."""
-        row_of, column_of = self.stores[0].registers(to.thread)[0]
-        row, column = corner[0] + row_of // 8 * 8 + column_of, corner[1] + row_of % 8
-        address, step = self.line_of_c(row, column, tile, to.operands), Int64(to.operands.c_column) * 16
-        for half in cutlass.range_constexpr(2):
-            left = Int32(0)
-            if row + 8 * half < to.shape[0]:
-                left = to.shape[1] - column
-            for at in cutlass.range_constexpr(half, self.of_c, 2):
-                group = (at - half) // 2
-                words[begin + at] = words_within(1, address + step * group + 16 * half, 8 * group, left)[0]
-
-    def c_of(self, index: int, to: Outlet):
-        """The elements of C of a sub-tile that have been loaded, as words for this thread's accumulators; None if it
-        has to load them."""
-        if to.fetched is None:
-            return None
-        at = index * self.of_c if self.fetches_ahead else 0
-        words = cute.make_tensor(to.fetched.iterator + at, cute.make_layout((self.of_c,)))
-        for first in range(0, self.of_c, QUAD):
-            if self.terms.c_by_columns:
-                for i in range(first, first + QUAD):
-                    words[i] = transposed(words[i])
-            elif self.terms.together == 8:
-                exchange(words, first, to.thread)
-        return words
 
     @cute.jit
     def store_tile(self, accumulators, tile: Tile, to: Outlet, stored: Int32):
@@ -169,8 +72,8 @@ class Epilogue:
         returned."""
         for index in cutlass.range_constexpr(self.sub_tiles):
             following = to.fetched
-            if cutlass.const_expr(self.fetches_c and not self.fetches_ahead and index + 1 < self.sub_tiles):
-                following = self.fetch_c(index + 1, 1, tile, to)
+            if cutlass.const_expr(self.c.piecewise and index + 1 < self.sub_tiles):
+                following = self.c.load(index + 1, 1, tile, to)
             stored = self.store_sub_tile(accumulators, index, tile, to, stored)
             to = to._replace(fetched=following)
         return stored
@@ -191,7 +94,7 @@ class Epilogue:
         bits."""
         for index in cutlass.range_constexpr(self.sub_tiles):
             row, column = self.corner(index, tile, to)
-            if cutlass.const_expr(self.fetches_ahead):  # a branch would keep what was kept before in its registers
+            if cutlass.const_expr(self.c.ahead):  # a branch would keep what was kept before in its registers
                 self.keep_sub_tile(accumulators, index, (row, column), tile, to)
             else:
                 if row < to.shape[0] and column < to.shape[1]:
@@ -224,7 +127,7 @@ class Epilogue:
         where = self.stores[0].registers(to.thread)
         count = cute.size(where)
         values, fetched = [accumulators[index * count + i] for i in range(count)], None
-        words = self.c_of(index, to)
+        words = self.c.of(index, to)
         if words is not None and self.terms.c is not None:
             elements = cute.recast_tensor(words, self.terms.c.cutlass)
             fetched = [elements[i].to(Float32) for i in range(count)]
@@ -306,39 +209,6 @@ class Epilogue:
 def element(pointer, place):
     """One element as float32."""
     return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)
-
-
-def words_within(count: int, address, place: int, left) -> tuple:
-    """One word, or four, of an address; 0 unless ``place`` is less than ``left``."""
-    found = [f"{{$w{i}}}" for i in range(count)]
-    kind, to = (".v4", f"{{{', '.join(found)}}}") if count > 1 else ("", found[0])
-    words = cute.arch.inline_ptx(
-        f"{{ .reg .pred inside; setp.lt.s32 inside, {place}, {{$r1}}; "
-        f"{' '.join(f'mov.b32 {word}, 0;' for word in found)} @inside ld.global{kind}.b32 {to}, [{{$r0}}]; }}",
-        write_only_types=[Int32] * count,
-        read_only_args=[address, left],
-    )
-    return words if count > 1 else (words,)
-
-
-def transposed(word):
-    """A word of 8 rows of 8 elements of 16 bits, two in each lane, becomes one of its transpose."""
-    return cute.arch.inline_ptx(
-        "movmatrix.sync.aligned.m8n8.trans.b16 {$w0}, {$r0};", write_only_types=[Int32], read_only_args=[word]
-    )
-
-
-def exchange(words, first: int, thread) -> None:
-    """Four words of each of four lanes: what lane i has as word j becomes word i of lane j. Two steps."""
-    for step in (1, 2):  # lanes, and words, that are so far apart
-        upper = (thread & step) != 0
-        for low in (first + i for i in range(QUAD) if i & step == 0):
-            given = cutlass.select_(upper, words[low], words[low + step])
-            taken = Int32(cute.arch.shuffle_sync_bfly(given, offset=step))
-            words[low], words[low + step] = (
-                cutlass.select_(upper, taken, words[low]),
-                cutlass.select_(upper, words[low + step], taken),
-            )
 
 
 # --- what becomes of a tile, one class a way of finishing it ----------------------------------------------------------

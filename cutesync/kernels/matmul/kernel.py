@@ -305,7 +305,7 @@ class Matmul:
             place = work.place(unit, rank)
             accumulators, stage, last, progress, c = self.mainloop.run(inputs, stage, k_tiles, progress, to, place.tile)
             self.schedule.end(unit + step < units, to.group)
-            of_tile = self.epilogue.with_c(c, place.tile, to)
+            of_tile = self.epilogue.c.begin(c, place.tile, to)
             self.mainloop.wait(inputs.ring, last)
             progress = self.finish.complete(accumulators, place, progress, of_tile)
             unit, stage, turn = self.schedule.next(unit, step, stage, k_tiles, turn)

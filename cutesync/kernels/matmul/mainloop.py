@@ -17,7 +17,8 @@ from cutlass import Float32, Int32
 from cutlass.cute.nvgpu import warpgroup
 
 from ...sync.pipelines import await_filled
-from .epilogue import C_AHEAD, DirectStore, Progress
+from .c_loads import C_AHEAD
+from .epilogue import DirectStore, Progress
 from .parts import EXPONENT, await_parts
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .scheduler import Tile
@@ -39,7 +40,7 @@ class Mainloop:
         """``mma()`` is one warpgroup's multiplications of a stage; ``types`` are those of A and of the sums."""
         self.config, self.mma, self.finish = config, mma, finish
         self.k, self.accumulator = K_TILE_BYTES * 8 // types[0].width, types[1]
-        self.fetch_all = finish.epilogue.fetch_all
+        self.c = finish.epilogue.c
 
     @cute.jit
     def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet, tile: Tile):
@@ -57,14 +58,14 @@ class Mainloop:
                 stage.advance()
                 last.advance()
                 started += 1
-        if cutlass.const_expr(self.finish.epilogue.fetches_ahead):
+        if cutlass.const_expr(self.c.ahead):
             before = cutlass.max(started, k_tiles - C_AHEAD)
             for _ in cutlass.range(started, before, 1, unroll=1):
                 self.multiply_next(accumulators, inputs, stage, last)
                 stage.advance()
                 last.advance()
             started = before
-        fetched = self.fetch_all(tile, to)
+        fetched = self.c.load_ahead(tile, to)
         for _ in cutlass.range(started, k_tiles, 1, unroll=1):
             self.multiply_next(accumulators, inputs, stage, last)
             stage.advance()
@@ -183,7 +184,7 @@ class PartsMainloop(Mainloop):
         for i in cutlass.range_constexpr(cute.size(small)):
             finite = (small[i].bitcast(Int32) & EXPONENT) != EXPONENT
             accumulators[i] = accumulators[i] + Float32(cutlass.select_(finite, small[i], Float32(0.0)))
-        return accumulators, stage, last, progress, self.fetch_all(tile, to)
+        return accumulators, stage, last, progress, self.c.load_ahead(tile, to)
 
     def wait(self, ring, last) -> None:
         """``run`` has waited for every k-tile."""

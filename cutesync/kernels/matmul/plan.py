@@ -88,7 +88,8 @@ class Problem:
         access = Access(self.b.k_major, self.a.step * size, self.b.step * size, *own)
         k_tiles = -(-self.k // self.k_elements)
         of_pre = self.terms.pre.size if self.terms.pre else 0
-        most = policy.MAX_TWO_RESULTS_ACCUMULATORS if of_pre else policy.MAX_ACCUMULATORS
+        more = of_pre > 0 or self.terms.c is not None
+        most = policy.MAX_ACCUMULATORS_OF_MORE if more else policy.MAX_ACCUMULATORS
         stored = self.out.size + of_pre
         return Workload(
             self.m,
