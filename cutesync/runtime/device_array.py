@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -190,9 +191,10 @@ class DeviceArray:
 
     def as_strided(self, shape: tuple[int, ...], steps: tuple[int, ...] | None, offset: int = 0) -> DeviceArray:
         """Return this memory with another layout, from element ``offset`` on: ``steps`` are the strides in elements,
-        None for a C-contiguous array. No bounds are checked."""
-        ptr = self.ptr + offset * self.dtype.size
-        return DeviceArray(ptr, shape, self.dtype, self.device, self.owner, steps)
+        None for a C-contiguous array. All are integers of any type. No bounds are checked."""
+        ptr = self.ptr + index(offset) * self.dtype.size
+        steps = None if steps is None else tuple(map(index, steps))
+        return DeviceArray(ptr, tuple(map(index, shape)), self.dtype, self.device, self.owner, steps)
 
     @property
     def __cuda_array_interface__(self) -> dict:

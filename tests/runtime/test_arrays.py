@@ -217,6 +217,12 @@ class TestDeviceArray:
             and cs.empty((), "int8").size == 1
         )
 
+    def test_layouts_of_numpy_integers_are_those_of_ints(self, on_emulator):
+        x = cs.asarray(np.arange(12, dtype=np.int32))
+        y = x.as_strided(tuple(np.array([2, 3])), tuple(np.array([6, 2])), np.int32(1))
+        assert {type(n) for n in (*y.shape, *y.steps, y.ptr)} == {int}
+        assert np.asarray(cs.sum(y, axis=1)).tolist() == [1 + 3 + 5, 7 + 9 + 11]
+
     def test_views_keep_the_memory_alive(self):
         view = cs.asarray(np.arange(100000, dtype=np.int64))[99990:]
         gc.collect()
