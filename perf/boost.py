@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,27 +10,28 @@ import numpy as np
 from cutesync.kernels.matmul import trees
 from cutesync.kernels.matmul.correction import DEPTH, UNIT, answered, arrays
 
-COUNT, RATE = 200, 0.2
+COUNT, RATE = 300, 0.2
 BINS = 40  # limits that are tried for a feature
 SMOOTH = 0.2  # weight of 0 in a leaf: a product weighs 1 in all
 
 Tree = tuple[tuple[int, ...], tuple[float, ...], tuple[int, ...]]
 
 
-def grown(numbers: np.ndarray, target: np.ndarray, weight: np.ndarray) -> tuple[Tree, ...]:
-    """Trees whose sums are near ``target``. ``numbers``: (features, rows)."""
+def grown(numbers: np.ndarray, drawn: Callable[[np.ndarray], np.ndarray], weight: np.ndarray) -> tuple[Tree, ...]:
+    """Trees whose sums have little loss. ``numbers``: (features, rows). ``drawn(sums)`` is by how much the loss falls
+    with the sum of each row, and ``weight`` how fast that changes."""
     limits = [_limits(column) for column in numbers]
     bins = [np.searchsorted(of, column, side="left") for of, column in zip(limits, numbers)]
-    rest, found = target.copy(), []
+    sums, found = np.zeros(len(weight)), []
     for _ in range(COUNT):
-        leaf, questions = np.zeros(len(target), np.intp), []
+        leaf, questions, slope = np.zeros(len(weight), np.intp), [], drawn(sums)
         for level in range(DEPTH):
-            question = _best(bins, limits, leaf, 1 << level, rest * weight, weight)
+            question = _best(bins, limits, leaf, 1 << level, slope, weight)
             questions.append(question)
             leaf = leaf + ((bins[question[0]] > question[1]) << level)
-        total, sums = (np.bincount(leaf, of, 1 << DEPTH) for of in (weight, rest * weight))
-        leaves = np.round(UNIT * RATE * sums / (total + SMOOTH))
-        rest -= leaves[leaf] / UNIT
+        total, of_leaf = (np.bincount(leaf, of, 1 << DEPTH) for of in (weight, slope))
+        leaves = np.round(UNIT * RATE * of_leaf / (total + SMOOTH))
+        sums += leaves[leaf] / UNIT
         its_limits = tuple(float(f"{limits[feature][at]:.4g}") for feature, at in questions)
         found.append((tuple(feature for feature, _ in questions), its_limits, tuple(int(of) for of in leaves)))
     return tuple(found)

@@ -3,7 +3,8 @@
     python perf/sweep.py matmul --cases random --brute --seed 1 --json perf/results/FILE.json      gathers times
     python perf/fit.py perf/results/FILE.json ... [--write]                                        fits
 
-A product with a ``weight`` counts as so many, and its regret is not held out: one of the table that must not be lost.
+A file that is named three times counts as three. A product with a ``weight`` counts as so many, and its regret is not
+held out: one of the table that must not be lost.
 The correction's trees are grown (see ``boost``); with ``--coefficients`` those of the model are fitted before. They are
 logarithms. First clocks are brought near the times, by least squares; then a random search makes the choice better.
 Printed is the regret, time of the choice over the best configuration timed, mean and 95th percentile, by
@@ -42,6 +43,7 @@ PRIOR, STEPS, NUDGE = 0.1, 10, 1e-2  # of the least squares: weight of the old c
 SHARPNESS = 0.03  # of the soft minimum: clocks so much more, in proportion, count e times less
 MOST_LONGER = 0.6  # that counts
 WEIGHT = 0.15  # of the distance between clocks and times
+CHOICE = 0.02  # weight of the choice while trees grow, beside that distance
 STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
 
 _SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?( T)?(?: own (a?b?))?")
@@ -136,9 +138,28 @@ def clocks_and_features(data: Times, by: Coefficients) -> tuple[np.ndarray, np.n
 
 
 def grown(data: Times, by: Coefficients) -> tuple[boost.Tree, ...]:
-    """The trees that bring the clocks nearer to the times, in proportion to each other within a product."""
-    _, numbers = clocks_and_features(data, by)
-    return boost.grown(numbers, -away(data, by)[0], data.weight)
+    """The trees that bring the clocks nearer to the times, in proportion to each other within a product, and the
+    choice nearer to the best: ``CHOICE`` times the time beyond the best of what would be drawn with ``chances``."""
+    clocks, numbers = clocks_and_features(data, by)
+    target, logarithms, longer = -away(data, by)[0], np.log(clocks), excess(data)
+
+    def drawn(sums: np.ndarray) -> np.ndarray:
+        chance = chances(data, logarithms + sums)
+        mean = of_products(np.add, chance * longer, data)[1]
+        return data.weight * (target - sums) + CHOICE / SHARPNESS * chance * (longer - mean)
+
+    return boost.grown(numbers, drawn, data.weight)
+
+
+def excess(data: Times) -> np.ndarray:
+    """How much longer than the best of its product each configuration takes, in proportion; ``MOST_LONGER`` counts."""
+    return np.minimum(data.us / of_products(np.minimum, data.us, data)[1] - 1, MOST_LONGER)
+
+
+def chances(data: Times, logarithms: np.ndarray) -> np.ndarray:
+    """Those of each configuration of a product to be chosen by clocks with these logarithms: a soft minimum."""
+    chance = np.exp((of_products(np.minimum, logarithms, data)[1] - logarithms) / SHARPNESS)
+    return chance / of_products(np.add, chance, data)[1]
 
 
 def lost(data: Times, of: Fitted) -> np.ndarray:
@@ -160,9 +181,7 @@ def away(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray]:
 def loss(data: Times, by: Coefficients) -> float:
     """How much longer the preferred take (a soft minimum of the clocks), and how far clocks are from times."""
     clocks = np.log(cost(data.of, data.load, by))
-    longer = np.minimum(data.us / of_products(np.minimum, data.us, data)[1] - 1, MOST_LONGER)
-    preferred = np.exp((of_products(np.minimum, clocks, data)[1] - clocks) / SHARPNESS)
-    soft = of_products(np.add, preferred * longer, data)[0] / of_products(np.add, preferred, data)[0]
+    soft = of_products(np.add, chances(data, clocks) * excess(data), data)[0]
     apart, _ = away(data, by)
     spread = of_products(np.add, data.weight * apart**2, data)[0]
     return float(soft.mean() + WEIGHT * np.sqrt(spread).mean())
