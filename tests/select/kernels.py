@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cutesync.kernels.select import plan, policy as policies
-from cutesync.kernels.select.policy import Choice, ColumnPolicy, PipelinePolicy, Problem, WavePolicy, chosen
+from cutesync.kernels.select.policy import Choice, ColumnPolicy, FlowPolicy, PipelinePolicy, Problem, WavePolicy, chosen
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -16,6 +16,8 @@ KERNELS = {
     "two blocks": (PipelinePolicy(2, 1, 2, 2, 4, 4), 2),
     "one block": (PipelinePolicy(1, 2, 1, 3, 8, 2), 1),
     "three teams": (PipelinePolicy(3, 1, 1, 2, 16, 6), 2),
+    "flow": (FlowPolicy(1, 2, 2, 2, 4, 2, room=512, entries=4, squads=2), 2),
+    "flow, one squad": (FlowPolicy(1, 2, 1, 2, 32, 3, room=2100, entries=3), 3),
     "words": (PipelinePolicy(2, 2, 2, 2, 32, 4, narrow=True), 2),
     "a block a tile": (WavePolicy(1, 2, 2, 2, 4, 1), 1 << 20),
     "a cluster": (WavePolicy(1, 2, 2, 2, 4, 1, cluster=8), 8),
@@ -34,6 +36,9 @@ def force(monkeypatch, name: str = "three blocks") -> None:
             return chosen(
                 replace(policy, rows=rows, gather_warps=2 if problem.strided else 0, narrow=narrow), problem, blocks
             )
+        if type(policy) is FlowPolicy:
+            rows = min(policy.rows, policies.flow_rows(problem))
+            return chosen(replace(policy, rows=rows), problem, blocks) if policies.flows(problem) else made(problem)
         if problem.strided or problem.filled or problem.rows is not None:
             return made(problem)
         if policy.cluster > 1:

@@ -37,6 +37,20 @@ def test_runs_agree(torch):
         assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
+def test_long_arrays_of_runs_agree(torch):
+    """Tiles of any number of selected elements, many of which fill the room for them to its end."""
+    n = (1 << 26) + 5
+    for mean in (1, 2, 4, 8, 16, 1000):
+        runs = (torch.rand(n, device="cuda") * mean < 1).cumsum(0, dtype=torch.int32)
+        for dtype in (torch.int16, torch.int32, torch.int64):
+            x = runs.to(dtype)
+            wanted = torch.unique_consecutive(x, return_counts=True)
+            assert torch.equal(cs.unique_consecutive(x).exact(), wanted[0])
+            found = cs.run_length_encode(x).exact()
+            assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+            assert torch.equal(cs.select(x, positive).exact(), x[x > 0])
+
+
 def test_strided_arrays_and_coordinates_agree(torch):
     for shape in ((7, 300), (1000, 1025), (130, 33, 129)):
         x = torch.randint(-9, 9, shape, device="cuda", dtype=torch.int32)

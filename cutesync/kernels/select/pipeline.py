@@ -26,6 +26,7 @@ every element, and its mask, is read once, and every selected element is written
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -58,7 +59,7 @@ from .store import (
     store_rejects,
     store_values,
 )
-from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, join_lanes, scan_chunks
+from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, scan_chunks
 from .window import TileBuffer, as_copy
 
 
@@ -66,7 +67,11 @@ class PipelineSelect(SelectKernel):
     """The kernel, with the sizes of a policy."""
 
     looks_ahead = publishes = hands_over = True
+    squads = 1  # that take a team's tiles in turn
+    others_ready = 1  # arrivals at ``ready`` besides that of the warp that looks ahead
     more_bytes = 0  # of shared memory, of a subclass
+    policy: Any
+    compactor: Any
 
     def __init__(self, selection: Selection, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
@@ -150,13 +155,22 @@ class PipelineSelect(SelectKernel):
         """A tile's number is asked for when a stage for it is stored: all blocks wait for a tile that waits."""
         ring, everything = shared.tiles.ring, self.tiles(a)
         bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
-        ahead = lambda at: shared.ready.await_phase(at.stage, at.parity)  # noqa: E731  # what is left is to store
+        ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
         turn = team, self.teams
         at, entry = take_tiles(ring, shared.tags, a.counters, everything, turn, bring, lane, ahead)
+        for done in cutlass.range_constexpr(self.squads):
+            if cutlass.const_expr(done > 0):
+                at = ring.next(at)
+                ring.acquire_alone(at)
+            if lane == 0:
+                self.hand_over(shared, at, Int32(DONE), [])
         if lane == 0:
-            self.hand_over(shared, at, Int32(DONE), [])
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), everything + blocks * self.teams)
+
+    def soon_empty(self, shared, at) -> None:
+        """Wait until what is left of the tile before in a stage is to store it."""
+        shared.ready.await_phase(at.stage, at.parity)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
@@ -275,10 +289,10 @@ class PipelineSelect(SelectKernel):
     @cute.jit
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
         """A team's warp: what comes before each tile, and at the end before the rest that is filled. Then it arrives
-        for the warp that publishes, too."""
+        for the others, too."""
         before, summed, over = Before.nothing(), Int32(0), Int32(0)
         counts, lasts = shared.before
-        at = shared.tiles.first(team)
+        at = self.first_counted(shared, team)
         while over == 0:
             tile = at.number
             if tile == DONE:
@@ -292,15 +306,21 @@ class PipelineSelect(SelectKernel):
             while summed < tile:
                 before = add_tiles(slots, before, summed, tile, base, self.tile, self.lengths, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
-            known = join_lanes(before, self.lengths)
             if lane == 0:
-                counts[at.stage] = known.count
-                lasts[at.stage] = known.last
+                counts[at.stage] = before.count
+                lasts[at.stage] = before.last
             cute.arch.sync_warp()  # its lanes have read the tile's number
             if lane == 0:
-                shared.ready[at.stage].arrive(1 + over)
+                shared.ready[at.stage].arrive(1 + over * self.others_ready)
             if over == 0:
-                at = shared.tiles.next(at, self.teams)
+                at = self.next_counted(shared, at)
+
+    def first_counted(self, shared, team):
+        """The first tile that a warp looks ahead for."""
+        return shared.tiles.first(team)
+
+    def next_counted(self, shared, at):
+        return shared.tiles.next(at, self.teams)
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, team, warp):

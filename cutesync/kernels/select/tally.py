@@ -15,7 +15,7 @@ from cutlass import Boolean, Int32, Int64
 
 from ...monoid import choose
 from ...sync.gather import Slots
-from ...warp import LANES, reduce_commutative, scan_states, select, shift_up, zeros
+from ...warp import LANES, scan_states, select, shift_up, zeros
 
 MAX_POSITIONS = 1 << 15
 TYPES = (Int32,)  # of what a tile publishes: its tally
@@ -74,26 +74,35 @@ def add_tile(before: Before, tally, position, places: cutlass.Constexpr):
 def add_tiles(
     slots: Slots, before: Before, first, stop, base, tile: cutlass.Constexpr, places: cutlass.Constexpr, lane
 ):
-    """``before``, which comes before tile ``first``, and the tallies of the tiles from there to ``stop``: a lane reads
-    up to ``AHEAD`` of them at once, and waits for all together: in turns, each that is not published at first would
-    cost a trip to memory (H200, run lengths of 2**18 int32 in a graph: 5.8 us, together 4.4). All lanes call; each gets
-    a part, for ``join_lanes``. Places are counted from tile ``base`` on, if there is one: those of tiles before it do
-    not count."""
+    """``before``, which comes before tile ``first``, and the tallies of the next ``AHEAD * LANES`` tiles, as far as
+    they come before tile ``stop``: a lane reads up to ``AHEAD`` of them at once, and waits for all together: in turns,
+    each that is not published at first would cost a trip to memory (H200, run lengths of 2**18 int32 in a graph: 5.8
+    us, together 4.4). All lanes call. Places are counted from tile ``base`` on, if there is one: those of tiles before
+    it do not count."""
     numbers = [first + k * LANES + lane for k in range(AHEAD)]
     places_of = [cutlass.min(number, stop - 1) for number in numbers]
     reads = [word for place in places_of for word in slots.read(place)]
+    here = []
     for number, word in zip(numbers, slots.wait_together(places_of, reads, [Boolean(True)] * AHEAD)):
         (tally,) = slots.join((word,))
-        tally, ahead = choose(number < stop, tally, Int32(0)), number
+        tally = choose(number < stop, tally, Int32(0))
         if cutlass.const_expr(base is not None):
-            tally, ahead = choose(number < base, count_of(tally), tally), number - base
-        before = add_tile(before, tally, Int64(ahead) * tile, places)
-    return before
+            tally = choose(number < base, count_of(tally), tally)
+        here.append((number - first, tally))
+    count, last = add_lanes(here, tile, places)
+    if cutlass.const_expr(places):
+        start = Int64(first if base is None else first - base) * tile
+        last = choose(last > 0, start + last, before.last)
+    return Before(before.count + count, last if places else before.last)
 
 
-def join_lanes(before: Before, places: bool) -> Before:
-    """The parts of all lanes together, in all lanes. The order does not matter."""
-    count = reduce_commutative((before.count,), lambda a, b: (a[0] + b[0],))[0]
-    if not places:
-        return Before(count, before.last)
-    return Before(count, reduce_commutative((before.last,), lambda a, b: (cutlass.max(a[0], b[0]),))[0])
+def add_lanes(tallies: list, tile: int, places: bool) -> tuple:
+    """``(count, last)`` of all lanes' ``(number, tally)`` of tiles of ``tile`` positions, whose numbers rise: how many
+    positions are selected, and the place of the last one, counted from 1 in tile 0 (0: there is none)."""
+    count, last = Int32(0), Int32(0)
+    for number, tally in tallies:
+        count = count + count_of(tally)
+        if places:
+            last = choose(last_of(tally) > 0, number * tile + last_of(tally), last)
+    count = Int32(cute.arch.warp_redux_sync(count, "add"))
+    return count, Int32(cute.arch.warp_redux_sync(last, "max")) if places else last

@@ -29,7 +29,7 @@ from .pipeline import PipelineSelect
 from .policy import MAX_CLUSTER, WavePolicy
 from .shared import Shared
 from .spec import Selection
-from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, join_lanes
+from .tally import AHEAD, TYPES, Before, add_lanes, add_tiles
 
 ADDS_UP = 1  # the warp that looks ahead, if there is more than one
 
@@ -104,13 +104,12 @@ class WaveSelect(PipelineSelect):
         counts, lasts = shared.before
         if cutlass.const_expr(peers is not None):
             (tally,) = peers.collect(lane)
-            known = add_tile(known, choose(lane < tile, tally, Int32(0)), Int64(lane) * self.tile, self.lengths)
-            known = join_lanes(known, self.lengths)
+            count, last = add_lanes([(lane, choose(lane < tile, tally, Int32(0)))], self.tile, self.lengths)
+            known = Before(Int64(count), Int64(last))
         elif cutlass.const_expr(not self.alone):
             slots, summed = self.slots(a, shared, 0), Int32(0)
             while summed < tile:
                 known = add_tiles(slots, known, summed, tile, None, self.tile, self.lengths, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
-            known = join_lanes(known, self.lengths)
         if lane == 0:
             counts[0], lasts[0] = known.count, known.last

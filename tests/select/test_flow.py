@@ -1,0 +1,142 @@
+"""Selections whose tiles leave their stages early agree with NumPy: where everything is kept and room is short, where
+hardly anything is, at the borders of tiles, and under hostile schedules."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import emulator
+
+from .. import faults
+from ..cases import SCHEDULES, data
+from .kernels import bits_of, force, masks
+from .test_agreement import equal, positive
+from .test_runs import heads_of, of_runs
+
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+NAMES = ["flow", slow("flow, one squad")]
+LENGTHS = [slow(1), slow(255), slow(256), 257, slow(9000)]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_selections(monkeypatch, name, length):
+    force(monkeypatch, name)
+    x, rng = data(length, "int32"), np.random.default_rng(length)
+    with cs.emulate():
+        for mask in masks(rng, length):
+            equal(cs.select(x, mask).values, x[mask])
+            values, _, places = cs.select(x, bits_of(mask), indices=True)
+            equal(values, x[mask])
+            equal(places, np.flatnonzero(mask))
+            size = length // 2 + 3
+            kept = x[mask][:size]
+            found = cs.select(cs.asarray(x), cs.asarray(mask), size=size, fill_value=-1)
+            equal(found.values, np.append(kept, np.full(size - len(kept), -1)).astype(np.int32))
+        equal(cs.select(x, positive).values, x[x > 0])
+        (a, b), _ = cs.select((x, x.astype(np.float64)), lambda a, b: a > 0)
+        equal(a, x[x > 0])
+        equal(b, x[x > 0].astype(np.float64))
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(("name", "dtype"), [("flow", "float32"), slow("flow, one squad", "int16")])
+def test_runs(monkeypatch, name, dtype, length):
+    force(monkeypatch, name)
+    rng = np.random.default_rng(length)
+    with cs.emulate():
+        for share in (0.0, 0.01, 0.3, 1.0):
+            x = np.cumsum(rng.random(length) < share).astype(dtype)
+            values, index, _, lengths = of_runs(x, heads_of(x))
+            equal(cs.unique_consecutive(x), values)
+            for found, wanted in zip(
+                cs.unique_consecutive(x, return_index=True, return_counts=True), (values, index, lengths)
+            ):
+                equal(found, wanted)
+            capacity = max(len(values) // 2, 1)
+            found = cs.run_length_encode(cs.asarray(x), size=capacity, dtype="int32")
+            equal(found.lengths, lengths[:capacity].astype(np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["int16", slow("float16"), slow("int32"), slow("float64")])
+def test_arrays_that_begin_anywhere(monkeypatch, dtype):
+    """Chunks whose arrays do not begin on vectors are read element by element."""
+    force(monkeypatch, "flow")
+    x, mask = data(2100, dtype), np.random.default_rng(2).random(2100) < 0.6
+    with cs.emulate():
+        a, where = cs.asarray(x), cs.asarray(mask)
+        for i, j in ((0, 0), (1, 16), (16, 3)):
+            part, chosen = x[i : i + 2000], mask[j : j + 2000]
+            equal(cs.select(a[i : i + 2000], where[j : j + 2000]).exact(), part[chosen])
+            equal(cs.select(a[i : i + 2000], positive).exact(), part[part > 0])
+            equal(cs.unique_consecutive(a[i : i + 2000]).exact(), part[heads_of(part)])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_agrees_under_hostile_schedules(monkeypatch, name):
+    force(monkeypatch, name)
+    x, mask = data(1291, "int32"), np.random.default_rng(1).random(1291) < 0.7
+    with cs.emulate(schedules=SCHEDULES, seed=3) as ran:
+        found = cs.select(cs.asarray(x), cs.asarray(mask), size=1000, fill_value=5)
+    assert ran.launches == SCHEDULES
+    wanted = np.append(x[mask], np.full(1000 - mask.sum(), 5)).astype(np.int32)
+    equal(found.values, wanted)
+
+
+@pytest.mark.parametrize("kept", [256, slow(128), slow(64)])
+def test_a_room_that_tiles_fill_to_its_end(monkeypatch, kept):
+    """So many positions are selected of every tile that the last one in the room leaves no place behind it."""
+    force(monkeypatch, "flow")
+    x = np.arange(256 * 11, dtype=np.int32)
+    with cs.emulate():
+        equal(cs.select(x, x % 256 < kept).values, x[x % 256 < kept])
+        runs = np.minimum(x % 256, kept - 1) + x // 256 % 2 * 256
+        equal(cs.unique_consecutive(runs), runs[x % 256 < kept])
+
+
+def test_two_resident_blocks_make_progress(monkeypatch):
+    """A tile that waits for room waits only for tiles of its block that come before it."""
+    force(monkeypatch, "flow")
+    x = data(2003, "int64")
+    with cs.emulate(), emulator.emulate(schedules=5, seed=5, resident=1):
+        equal(cs.select(cs.asarray(x), lambda v: v > -50, size=2003).exact(), x[x > -50])
+
+
+@functools.cache
+def bench() -> faults.Bench:
+    """Two filled selections, of all elements at first, and then of few."""
+    x, mask = data(3001, "int32"), np.random.default_rng(4).random(3001) < np.where(np.arange(3001) < 1800, 1, 0.1)
+    wanted = np.concatenate([x[mask], np.full(3100 - mask.sum(), 7, np.int32)])
+
+    def right() -> bool:
+        arrays = cs.asarray(x), cs.asarray(mask)
+        found = [cs.select(*arrays, size=3100, fill_value=7) for _ in range(2)]
+        return all(np.array_equal(s.values, wanted) and int(s.count) == mask.sum() for s in found)
+
+    return faults.of_tiles(functools.partial(force, name="flow"), right)
+
+
+@pytest.mark.slow
+def test_no_mutant_survives():
+    harmless = [*faults.ONE_FENCE, "no init fence #4", "no init fence #5", "no look at the barrier #0"]
+    assert bench().survivors(faults.TILES, harmless) == harmless
+
+
+WRAPS = r"(setp\.gt\.s32 \t(%p\d+), %r\d+, 512;[^@]*?selp\.b32 \t(%r\d+), %r\d+, 0, \2;)"
+OWN = faults.OF_TILES | {
+    "a room that is full to its end does not begin anew": (
+        faults.only(WRAPS, r"\1\nsetp.gt.s32 \2, \3, 0;"),
+        {faults.RESULT, "race", "out-of-bounds"},
+    ),
+    "room beyond its end": (faults.only(WRAPS, lambda m: m[0].replace("512", "900", 1)), {"race", "out-of-bounds"}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", OWN)
+def test_own_faults_are_found(fault):
+    bench().check(*OWN[fault])
