@@ -15,7 +15,8 @@ from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray
 from cutesync.runtime.kernel import KernelSpec, collect
 
-TOUCHES_MEMORY = r"cp\.async|prefetch\.\S*global|\b(ld|st|atom|red)\.\S*global"
+# A prefetch into the L2 reads nothing: what earlier launches write comes to the L2, too.
+TOUCHES_MEMORY = r"cp\.async|prefetch\.\S*global(?!\.L2)|\b(ld|st|atom|red)\.\S*global"
 
 _kept: dict[tuple, object] = {}
 

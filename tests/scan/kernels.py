@@ -158,7 +158,7 @@ def ragged_columns(lanes: int, groups: int, height: int, group: int, blocks: int
         whole = problem.aligned(width) == 0 and (problem.view is not None or problem.inner % width == 0)
         across = ragged_column_policy.across(problem, width, lanes, whole)
         tiles, chains = _ceil(problem.length, groups * height), problem.rows * across
-        policy = RaggedColumnPolicy(width, lanes, groups, height, group, 1, tiles == 1, whole)
+        policy = RaggedColumnPolicy(width, lanes, groups, height, group, 1, tiles == 1, whole, tiles > 1)
         if tiles == 1:
             return Choice(policy, 1, chains)
         slots = problem.rows * group_slots(tiles, group) * _ceil(problem.inner, width) * width

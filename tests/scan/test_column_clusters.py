@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import cutesync as cs
@@ -10,7 +11,7 @@ from cutesync.kernels.scan.policy import choose
 from cutesync.kernels.scan.problem import Problem
 
 from ..cases import DTYPES, check_scan, data, same, scanned
-from .kernels import column_clusters, force
+from .kernels import column_clusters, force, wave
 
 QUICK = ("int16",)
 
@@ -31,6 +32,16 @@ def test_in_place(on_emulator, monkeypatch):
         array = cs.asarray(x)
         assert cs.scan(array, axis=1, out=array, reverse=True) is array
         same(array, scanned(x, axis=1, reverse=True))
+
+
+def test_arguments_in_memory_are_read_behind_the_wait(on_emulator, monkeypatch):
+    """The launch before may still write them. Blocks of a wave ask for their tiles before the wait otherwise."""
+    twice = cs.asarray(np.array([2], np.int32))
+    for choice, shape, axis in ((column_clusters(2, 4, 8, 2), (43, 12), 0), (wave(2, 1), (1203,), 0)):
+        force(monkeypatch, choice)
+        x = data(shape, "int32")
+        found = cs.scan(cs.asarray(x), axis=axis, transform=lambda v, t: v * t, args=(twice[0],))
+        same(np.asarray(found), scanned(x * 2, axis=axis))
 
 
 def problem(rows: int, length: int, inner: int, size: int, **more) -> Problem:

@@ -44,7 +44,7 @@ KERNELS = {
     "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
     "columns in one tile": (column_tiles(2, 4, 8, 2, 3, 2), (15, 12), 0),
-    "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5), (101, 12), 0),
+    "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5, prefetch=True), (101, 12), 0),
     "clusters of columns": (column_clusters(2, 4, 8, 2), (45, 12), 0),
     "strips of columns": (column_strips(2, 4, 8, 2, 3), (101, 12), 0),
     "ragged columns": (ragged_columns(8, 4, 2, 3, 5), (101, 21), 0),

@@ -77,6 +77,14 @@ def test_outer_slices_that_begin_anywhere(dtype, on_emulator, policies):
     assert {(type(each), each.aligned) for each in policies} == {(NarrowPolicy, False)}
 
 
+def test_tiles_of_odd_sizes_that_begin_anywhere(on_emulator, policies, monkeypatch):
+    """Tiles of 55 * 8 * 21 bytes: each stage begins on a boundary all the same."""
+    monkeypatch.setattr(narrow_policy, "_height", lambda *given: 55)
+    x = data((1, 1901, 21), "int8")
+    same(np.asarray(cs.scan(from_element(x, 1), axis=1)), scanned(x, axis=1))
+    assert [(type(each), each.runs, each.aligned) for each in policies] == [(NarrowPolicy, 8, False)]
+
+
 def test_slices_apart_that_begin_anywhere(on_emulator, policies):
     """What lies between the slices is written by nobody and not read either: another scan may write there."""
     memory = data((2, 900, 6), "int8")

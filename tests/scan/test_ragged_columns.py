@@ -150,6 +150,7 @@ def test_where_rows_begin_anywhere():
     assert isinstance(chosen(9, 20, 40_097, 1, packs=False).policy, RaggedColumnPolicy)
     assert isinstance(chosen(1, 20_000, 11_491, 1).policy, RaggedColumnPolicy)
     assert isinstance(chosen(1, 4096, 4097, 1).policy, RaggedColumnPolicy)
+    assert isinstance(chosen(1, 4096, 4097, 1, packs=False).policy, RaggedColumnPolicy)
     for other in (
         chosen(1, 96, 40_096, 1),
         chosen(1, 96, 40_097, 4),
@@ -158,7 +159,7 @@ def test_where_rows_begin_anywhere():
         chosen(1, 7, 400_097, 1),
         chosen(1, 1500, 4097, 1),
         chosen(1, 1_000_000, 107, 1),
-        chosen(1, 4096, 4097, 1, packs=False),
+        chosen(1, 2048, 4097, 1, packs=False),
     ):
         assert not isinstance(other.policy, RaggedColumnPolicy)
 

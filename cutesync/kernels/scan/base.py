@@ -62,6 +62,12 @@ class Scan:
         return self.view == "mirrored"
 
     @property
+    def reads_at_once(self) -> bool:
+        """Whether a kernel may read memory before its ``body``: how many positions count, or arguments of
+        callables."""
+        return self.counted or self.monoid.arg_count > 0
+
+    @property
     def types(self) -> tuple:
         """The registers of a state: those of each column in turn."""
         return self.monoid.types * self.width

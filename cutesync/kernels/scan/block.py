@@ -32,9 +32,10 @@ class BlockScan:
         shift: int | None,
         items: int | None = None,
         aligned: bool = True,
+        gap: int = 1,
     ) -> None:
         self.scan, self.warps = scan, warps
-        self.chunk = WarpScan(scan, rows, warps, shift, items, aligned=aligned)
+        self.chunk = WarpScan(scan, rows, warps, shift, items, aligned=aligned, gap=gap)
         self.ragged = RaggedScan(self.chunk)
 
     @cute.jit

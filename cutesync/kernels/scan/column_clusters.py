@@ -58,7 +58,7 @@ class ColumnClusterScan(ThreadColumns):
         if policy.cluster > 1:
             smem += state_bytes(types, policy.cluster * self.columns)
         super().__init__(scan, threads, smem, policy.blocks_per_sm)
-        self.cluster, self.waits = policy.cluster, scan.counted
+        self.cluster, self.waits = policy.cluster, scan.reads_at_once
 
     @cute.jit
     def body(self, a: Arguments):

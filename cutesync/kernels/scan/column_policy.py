@@ -29,9 +29,10 @@ STRIP_THREADS, STRIP_HEIGHT, STRIP_BLOCKS = 512, 8, 3
 MIN_STRIPS, MIN_STRIP_TILES, MIN_STRIP_STAGES, MAX_STRIP_STAGES = SMS * 3 // 4, 8, 3, 4
 MIN_TILE_BYTES = 16  # of columns of strided arrays: tiles of fewer touch as many lines as they have rows
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
-# Blocks of large arrays ask the L2 for tiles while they wait for their first numbers (H200, uint64 (13875, 145):
-# 18.7 us, so 16.8 us; but uint32 (634, 228): 4.1 us, so 4.4 us).
-PREFETCH_BYTES = 8 << 20
+# Of large arrays with elements that are loaded one by one and combined so, tiles are lower and an SM holds more blocks
+# (H200, lambda uint8 (21901, 1650): 49.8 us, so 44.2 us; bfloat16 (11475, 1304): 34.1 us, so 29.3 us; but bfloat16 (2,
+# 19821, 151): 15.0 us, so 17.3 us; max uint8 (2719394, 25) of rows of 75: 138 us, so 169 us).
+MIN_SINGLY_BYTES, SINGLY_HEIGHT, SINGLY_BLOCKS = 20 << 20, 32, 5
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 # Where few tiles have all rows, they are narrower (H200, threads of 8, 16, 32, 64 rows: 1.5, 2.3, 4.5 to 6, 7 us).
 FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
@@ -237,9 +238,11 @@ def _tiles(problem: Problem) -> Choice:
     threads = TILE_THREADS // 2 if problem.several else TILE_THREADS
     groups = min(MAX_TILE_GROUPS, threads // lanes)
     state = problem.words * width
-    blocks = TILE_BLOCKS - (state > WIDE_STATE_WORDS) - (state > 2 * WIDE_STATE_WORDS)
+    singly = width * each < WORD_BYTES and not problem.packs and problem.size_of_results >= MIN_SINGLY_BYTES
+    most_blocks, most_rows = (SINGLY_BLOCKS, SINGLY_HEIGHT) if singly else (TILE_BLOCKS, MAX_TILE_HEIGHT)
+    blocks = most_blocks - (state > WIDE_STATE_WORDS) - (state > 2 * WIDE_STATE_WORDS)
     thread_bytes = THREAD_BYTES * (1 + problem.several)
-    height = power_of_two_below(min(MAX_TILE_HEIGHT, thread_bytes * TILE_BLOCKS // blocks // (width * each)))
+    height = power_of_two_below(min(most_rows, thread_bytes * most_blocks // blocks // (width * each)))
 
     def tiles_of(height: int) -> int:
         return ceil_div(problem.length, groups * height)
@@ -262,8 +265,8 @@ def _tiles(problem: Problem) -> Choice:
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
     if alone or chains * tiles <= SMS * blocks:
         group = MAX_TILE_GROUP
-    prefetch = not alone and problem.size_of_results >= PREFETCH_BYTES
-    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0, prefetch)
+    aligned_out = problem.aligned(width) == 0
+    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, aligned_out, prefetch=not alone)
     if alone:
         return Choice(policy, 1, chains)
     slots = problem.rows * group_slots(tiles, group) * problem.inner

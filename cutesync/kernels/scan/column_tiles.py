@@ -39,7 +39,7 @@ from ...block.reduce import get, put, state_array, state_bytes
 from ...monoid import choose
 from ...sizes import power_of_two_below
 from ...sync.gather import Entry, enter
-from ...sync.overlap import let_next_start
+from ...sync.overlap import await_launches, let_next_start
 from ...warp import Maybe, prepend
 from ..arrays import pointers_of
 from .base import Arguments, Scan
@@ -92,6 +92,7 @@ class ColumnTileScan(ThreadColumns):
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
         self.positions = 0 if policy.alone else self.tile
         super().__init__(scan, threads, smem, policy.blocks_per_sm)
+        self.waits = not self.prefetch or scan.reads_at_once
 
     @cute.jit
     def body(self, a: Arguments):
@@ -136,6 +137,8 @@ class ColumnTileScan(ThreadColumns):
         entry = Entry.none()
         if cutlass.const_expr(self.prefetch):
             self.prefetch_tile(a, me, everything)
+        if cutlass.const_expr(not self.waits):
+            await_launches()
         if me.thread == 0:
             entry = enter(a.counters)
             shared.words[TAG] = entry.tag
@@ -162,6 +165,8 @@ class ColumnTileScan(ThreadColumns):
                 prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
                 self.publish(self.slots(a, part, tag), me, part, total_coming)
             part = self.part(number, a, me)
+            if coming >= everything:
+                let_next_start()
             groups = self.slots(a, part, tag)
             carry = self.look_back(groups, shared.found, a, me, part)
             self.publish_end(groups, me, part, self.then(carry, Maybe.of(total)))

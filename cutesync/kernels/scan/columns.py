@@ -11,6 +11,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...monoid import choose
+from ...sync.overlap import let_next_start
 from ...warp import Maybe
 from ..arrays import pointers_of
 from ..words import funnel_shift
@@ -82,6 +83,7 @@ class ColumnScan(ThreadColumns):
 
     @cute.jit
     def body(self, a: Arguments):
+        let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         row, column, exists = self.place(a, block, thread)

@@ -14,13 +14,15 @@ from typing import NamedTuple
 
 from ...runtime.layout import Axis, axes_of, merged
 
+MAX_GAP = 4  # of a form
 MAX_ROWS = 1 << 31  # of a form: kernels divide their numbers in 32 bits
 
 
 class Form(NamedTuple):
     """Arrays seen as (rows, length, inner): ``length`` positions are scanned for each of rows * inner. ``view`` is that
     of ``base.Scan``. Rows are in groups of ``group``. ``steps`` are the strides from group to group and from position
-    to position, those of the inputs, then those of the outputs; ``next`` are those from row to row."""
+    to position, those of the inputs, then those of the outputs; ``next`` are those from row to row. ``gap`` is the
+    stride from position to position of the only input where a form has one row, and its results are neighbours."""
 
     extents: tuple[int, int, int]
     view: str | None = None
@@ -36,6 +38,10 @@ class Form(NamedTuple):
         if self.view is None or self.group > 1 or self.steps[2] != each or (inner > 1 and self.steps[0] != each):
             return self
         return self._replace(group=rows, next=(self.steps[0], each))
+
+    @property
+    def gap(self) -> int:
+        return self.steps[1] if self.extents[2] == 1 and self.steps[1] > 1 else 1
 
     @property
     def pitches(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -133,7 +139,8 @@ class Layout:
         if any(len(set(each)) > 1 for each in steps):
             return None
         x_row, out_row, x_step, out_step, x_next, out_next = (each[0] for each in steps)
-        if inner == 1 and (abs(x_step) != 1 or out_step != 1):
+        gapped = rows == 1 and inner == 1 and inputs == 1 and 1 < x_step <= MAX_GAP
+        if inner == 1 and not (out_step == 1 and (abs(x_step) == 1 or gapped)):
             return None
         view = "mirrored" if inner == 1 and x_step < 0 else "pitched"
         steps_of = (x_row, x_step, out_row, out_step)

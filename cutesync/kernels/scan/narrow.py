@@ -96,7 +96,9 @@ class NarrowScan(NarrowTransfer):
         )  # rows of a tile, and states in it
         self.aligned = policy.aligned
         self.size = scan.monoid.source.size
-        self.stage = self.tile * policy.inner + (0 if policy.aligned else VECTOR_BYTES // self.size)  # elements
+        bytes_of_tile = self.tile * policy.inner * self.size
+        vectors = -(-bytes_of_tile // VECTOR_BYTES) + (0 if policy.aligned else 1)  # stages begin on boundaries
+        self.stage = vectors * (VECTOR_BYTES // self.size)  # elements
         self.workers = -(-self.states // LANES) * LANES
         warps = self.workers // LANES
         self.roles = Roles(Role("transfer", 1), Role("reduce", warps), Role("scan", warps))

@@ -73,7 +73,7 @@ def _height(problem: Problem, runs: int, least: int, aligned: bool) -> int | Non
     whole vectors if they are ``aligned``; runs begin in different banks of shared memory, as far as possible."""
     row = problem.inner * problem.source
     partials = (STAGES + 1) * (runs + 1) * problem.inner * 4 * (problem.words + 1)
-    most = ((SMEM_BYTES - partials) // STAGES - VECTOR_BYTES) // (row * runs)
+    most = ((SMEM_BYTES - partials) // STAGES - 2 * VECTOR_BYTES) // (row * runs)
     first = min(least, most)
     for heights in (
         range(first, min(most, first + 2 * HEIGHTS) + 1),

@@ -40,6 +40,7 @@ from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
 from ...sync.gather import Slots, enter, words
 from ...sync.lookback import GROUP, place_of, read_group, reduce_group, slots_of
+from ...sync.overlap import let_next_start
 from ...sync.roles import Role, Roles, registers_at_launch
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
@@ -214,6 +215,7 @@ class PipelineScan(ScanKernel):
                 number = Int32(DONE)
                 count = Int32(0)
                 done += 1
+                let_next_start()
             tiles.announce(at, number)
             into = at.stage * self.tile.tile * self.scan.width + place
             targets = tuple(buffer + into for buffer in shared.buffers)

@@ -99,7 +99,9 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     if form is None:
         layout, spec = _forward(layout, spec, len(inputs))
         form = layout.form(len(inputs))
-    if form is not None and form.view == "mirrored" and not isinstance(operation, Single):
+    if form is not None and (form.view == "mirrored" or form.gap > 1) and not isinstance(operation, Single):
+        form = None
+    if form is not None and form.gap > 1 and spec.counted:  # the row's end is known when the kernel runs
         form = None
     if form is not None and not firsts:
         form = form.gathered()
@@ -166,11 +168,15 @@ def _problem(
     operation, view = spec.operation, form.view if form else None
     behind = view == "mirrored"  # the addresses that count are those behind the inputs' last elements in memory
     pitches = form.pitches if form else ((), ())
+    gap = form.gap if form else 1
+    xs = tuple((x.ptr + (far + behind) * x.dtype.size) % 16 for x, far in zip(inputs, layout.offsets))
+    if gap > 1:  # elements are loaded one by one: vectors begin with the row
+        xs = ((-layout.length if spec.reverse else 0) * operation.sources[0].size % 16,)
     return Problem(
         *spec.extents,
         tuple(source.size for source in operation.sources),
         tuple(result.size for result in operation.results),
-        tuple((x.ptr + (far + behind) * x.dtype.size) % 16 for x, far in zip(inputs, layout.offsets)),
+        xs,
         tuple((out.ptr + far * out.dtype.size) % 16 for out, far in zip(outs, layout.offsets[len(inputs) :])),
         spec.words,
         operation.registers == ("Float64",),
@@ -181,6 +187,7 @@ def _problem(
         apart,
         packs(spec),
         form.group if form else 1,
+        gap,
     )
 
 

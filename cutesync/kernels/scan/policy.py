@@ -25,17 +25,21 @@ from .slice_policy import FEW_COLUMNS, single, slices
 LANES = 32
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
 PIPELINE_BYTES = 24 << 20  # read, and as many written: from here on, the pipeline is faster than a wave of blocks
-# From here on, too, unless most tiles are only begun, or the wave's tiles fill the GPU once (H200, float32 (4740051,):
-# wave 18.3 us, pipeline 16.3 us; (4194304,): 12.7 and 14.9 us; int64 (540, 2450): 12.2 and 18.1 us). With elements of
-# other sizes the pipeline is no slower even then (uint8 (16777216,): 18.8 and 16.2 us).
+# From here on, too, unless most tiles are only begun, or one wave of the largest tiles fills the GPU (H200, int32
+# (3699808,): pipeline 14.1 us, wave 12.7 us; uint16 (8388608,): 15.0 and 13.4 us; uint64 (2097152,): 16.1 and 14.1 us;
+# but float16 (6295841,), of 97 tiles: 10.9 and 11.3 us).
 MIN_PIPELINE_BYTES, MIN_FILLED = 8 << 20, 0.75
-WAVE_TILES, MIN_WAVE_TILES = SMS * 2, SMS * 3 // 2
+MIN_WAVE_TILES = SMS * 3 // 4
 # Of a wave that reads at most so many bytes, the warps of a block and the vectors per lane. A chunk in which a row
 # begins or ends takes longer than others, and all wait for it: the more so, the more vectors it has (H200, with half as
 # many: int16 (4114777,) 12.1 us, so 8.5 us; bfloat16 (38754,) 3.6 us, 3.0 us; but float32 (4194304,) 12.8 us, 15.2 us;
-# and from 1 to 2 MiB they are slower: uint32 (358442,) 3.4 us, 3.9 us).
-WAVES = ((1 << 19, 4, 4), (1 << 21, 8, 4), (6 << 20, 8, 8), (math.inf, 8, 16))
-PARTIAL_WAVES = ((1 << 19, 4, 2), (1 << 20, 8, 2), (6 << 20, 8, 4), (math.inf, 8, 8))
+# and from 1 to 2 MiB they are slower: uint32 (358442,) 3.4 us, 3.9 us). Sixteen warps hide each other's latency better
+# than eight with twice as many vectors each (bfloat16 (1490825,): 5.5 us, so 4.9 us; (3779734,): 9.6 us, so 8.5 us).
+# From 2 MiB on tiles are as large as one wave of blocks needs, unless rows are not whole chunks (uint32 (4194304,) from
+# its second element on: 16.2 us, with half as many vectors 14.3 us).
+WAVES = ((1 << 19, 4, 4), (1 << 21, 8, 4), (5 << 20, 16, 4), (SMS << 16, 16, 8), (math.inf, 16, 16))
+PARTIAL_WAVES = ((1 << 19, 4, 2), (1 << 20, 8, 2), *WAVES[1:3], (math.inf, 16, 8))
+MAX_SEVERAL_WARPS, MAX_SEVERAL_VECTORS = 8, 16  # of states of several values: more warps leave a thread few registers
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 # Rows of small elements, each of which begins elsewhere in a vector: elements of 2 bytes that warps have in registers,
@@ -47,17 +51,24 @@ MIN_SHORT_ROW = 16  # elements of rows that a warp reads one by one: of shorter 
 MAX_RUN_BYTES, RUN_VECTORS = 6, 9
 RING_BYTES = 192 << 10  # states of several values: the tiles of the pipeline's ring
 MAX_STAGES = 12  # an even number
+# Bytes of the results of stepped rows that waves load element by element, if elements have as many bytes as they lie
+# elements apart (H200, uint32 (262144,) every third one: 6.1 us by strided tiles, so 4.1 us; bfloat16 (4194304,) every
+# second one: 14.1 us, so 11.3 us; but float16 (681646,) every fourth one: 6.9 us, so 8.0 us; int64 (645,): 2.0 us, so
+# 2.4 us).
+MIN_GAPPED_BYTES, MAX_GAPPED_BYTES = 1 << 15, PIPELINE_BYTES
 
 
 @dataclass(frozen=True)
 class WavePolicy(Policy, kernel=".wave:WaveScan"):
-    """One tile per block: ``warps`` chunks with ``rows`` vectors per lane. ``alone``: a row is one tile."""
+    """One tile per block: ``warps`` chunks with ``rows`` vectors per lane. ``alone``: a row is one tile. ``gap`` as in
+    ``Problem``."""
 
     alone: bool
     warps: int
     rows: int
     shift: int | None
     aligned: bool = True
+    gap: int = 1
 
 
 @dataclass(frozen=True)
@@ -104,6 +115,8 @@ def choose(problem: Problem) -> Choice:
 
 
 def _choice(problem: Problem) -> Choice:
+    if problem.gap > 1:
+        return _long_rows(problem)
     contiguous = problem.view is None
     found = (single(problem) if contiguous else None) or slices(problem)
     if found is not None:
@@ -126,6 +139,8 @@ def _choice(problem: Problem) -> Choice:
 
 def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
+    if problem.gap > 1:
+        return problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= MAX_GAPPED_BYTES
     if slices(problem) is not None:
         return True
     if problem.inner > 1:
@@ -185,7 +200,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     def tiles_of(warps: int, rows: int, boundary: int) -> int:
         # The first tile may begin this many elements before the row, on a boundary.
         slack = boundary // problem.source - 1 if width == 1 else items - 1
-        if width == 1 and boundary == VECTOR_BYTES and problem.whole:
+        if width == 1 and (problem.gap > 1 or (boundary == VECTOR_BYTES and problem.whole)):
             slack = 0
         return ceil_div(problem.length + slack, warps * fitted(rows) * LANES * items)
 
@@ -193,12 +208,12 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     fewer = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, VECTOR_BYTES)
     if fewer < min(tiles, FEW_TILES):
         tiles, boundary = fewer, VECTOR_BYTES
-    pipelined = total > PIPELINE_BYTES
-    if MIN_PIPELINE_BYTES < total <= PIPELINE_BYTES and width == 1 and not problem.several:
+    pipelined = total > PIPELINE_BYTES and problem.gap == 1
+    if problem.gap == 1 and MIN_PIPELINE_BYTES < total <= PIPELINE_BYTES and width == 1 and not problem.several:
         tile = PIPELINE.warps_per_squad * fitted(PIPELINE.vectors_per_thread) * LANES * items
         filled = problem.length / (tiles * tile)
-        wave = problem.rows * tiles_of(8, 16, VECTOR_BYTES)
-        pipelined = filled >= MIN_FILLED and not (problem.wide == 4 and MIN_WAVE_TILES <= wave <= WAVE_TILES)
+        wave = problem.rows * tiles_of(*_sizes(problem, WAVES, total), VECTOR_BYTES)
+        pipelined = filled >= MIN_FILLED and not MIN_WAVE_TILES <= wave <= SMS
     if pipelined:
         base = replace(PIPELINE, boundary=boundary)
         if width == 1 and 1 < tiles <= MAX_HALVED_TILES and _has_slow_ends(problem, items):
@@ -207,13 +222,13 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         rows = fitted(base.vectors_per_thread)
         policy = replace(base, vectors_per_thread=rows, shift=shift, aligned=problem.together)
         return _pipeline(problem, policy, tiles, items, width)
-    warps, rows = _sizes(WAVES, total)
+    warps, rows = _sizes(problem, WAVES, total)
     tiles = tiles_of(warps, rows, VECTOR_BYTES)
     if width == 1 and tiles > 1 and not problem.several and not _are_full(problem, fitted(rows) * LANES * items):
-        warps, rows = _sizes(PARTIAL_WAVES, total)
+        warps, rows = _sizes(problem, PARTIAL_WAVES, total)
         tiles = tiles_of(warps, rows, VECTOR_BYTES)
     return Choice(
-        WavePolicy(tiles == 1, warps, fitted(rows), shift, problem.together),
+        WavePolicy(tiles == 1, warps, fitted(rows), shift, problem.together, gap=problem.gap),
         tiles,
         problem.rows * tiles,
         problem.rows * tiles if tiles > 1 else 0,
@@ -233,9 +248,13 @@ def _pipeline(problem: Problem, policy: PipelinePolicy, tiles: int, items: int, 
     return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
 
 
-def _sizes(table: tuple, total: int) -> tuple[int, int]:
+def _sizes(problem: Problem, table: tuple, total: int) -> tuple[int, int]:
     """Return the warps and the vectors per lane of a wave that reads ``total`` bytes."""
-    return next((warps, rows) for most, warps, rows in table if total <= most)
+    warps, rows = next((warps, rows) for most, warps, rows in table if total <= most)
+    if problem.several:
+        each = min(warps, MAX_SEVERAL_WARPS)
+        return each, min(rows * warps // each, MAX_SEVERAL_VECTORS)
+    return warps, rows
 
 
 def _are_full(problem: Problem, chunk: int) -> bool:

@@ -34,7 +34,10 @@ class Problem:
 
     ``view`` is that of ``base.Scan``. Unless it is None, ``pitches`` are the inputs' strides and the outputs', in
     elements: from group to group, where there are several columns from position to position, and from row to row in a
-    group of ``group`` rows. Addresses of "mirrored" inputs are those behind their last elements in memory."""
+    group of ``group`` rows. Addresses of "mirrored" inputs are those behind their last elements in memory.
+
+    ``gap``: the positions of the only row of the input lie so many elements apart. Its elements are loaded one by one:
+    ``xs`` is an address from which vectors begin (in a reverse scan, end) with the row."""
 
     rows: int
     length: int
@@ -52,6 +55,7 @@ class Problem:
     apart: bool = False
     packs: bool = False
     group: int = 1
+    gap: int = 1
 
     @property
     def several(self) -> bool:

@@ -44,7 +44,9 @@ class RaggedScan:
 
     def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
         self.chunk = tile.chunk
-        self.tile = WarpScan(tile.scan, min(rows, tile.rows), 1, tile.shift, tile.items, aligned=tile.aligned)
+        self.tile = WarpScan(
+            tile.scan, min(rows, tile.rows), 1, tile.shift, tile.items, aligned=tile.aligned, gap=tile.gap
+        )
         self.scan = tile.scan
 
     @cute.jit
@@ -82,7 +84,7 @@ class RaggedScan:
 
     def place_in(self, piece):
         """Where it lies in the inputs."""
-        return self.scan.flip_in(piece, self.chunk // self.tile.chunk) * self.tile.chunk * self.scan.width
+        return self.scan.flip_in(piece, self.chunk // self.tile.chunk) * self.tile.chunk * self.tile.unit
 
     def clip(self, span: Span, piece) -> Span:
         """The positions of a piece that exist, counted from its first."""
@@ -100,10 +102,10 @@ class RaggedScan:
         """Whether the first or the last vector is partial."""
         return Boolean(False) if self.tile.items == 1 else (v.skip > 0) | (v.tail < self.tile.items)
 
-    def first_vector(self, start, v: Vectors, from_end: bool):
-        """Where vector 0 of the piece at ``start`` lies; ``from_end``: the piece is scanned from its last address
-        on."""
-        offset = v.shift * self.scan.width
+    def first_vector(self, start, v: Vectors, from_end: bool, unit: int):
+        """Where vector 0 of the piece at ``start`` lies, whose positions lie ``unit`` elements apart; ``from_end``: the
+        piece is scanned from its last address on."""
+        offset = v.shift * unit
         return start - offset if from_end else start + offset
 
     def whole(self, vector, v: Vectors):
@@ -114,7 +116,7 @@ class RaggedScan:
     def reduce_piece(self, start, vectors, span: Span, chunk: Chunk, lane: Int32):
         """The aggregate (``Maybe``) of a piece; fills the registers ``chunk``."""
         v = self.cut(span)
-        start, vectors = (self.first_vector(at, v, self.tile.from_end) for at in (start, vectors))
+        start, vectors = (self.first_vector(at, v, self.tile.from_end, self.tile.unit) for at in (start, vectors))
         for u in cutlass.range_constexpr(self.tile.rows):
             whole = self.whole(lane + u * LANES, v)
             self.tile.load_vector(vectors + self.tile.place_in(u, lane), chunk.elements, u, whole)
@@ -152,20 +154,20 @@ class RaggedScan:
         place = self.scan.flip_in(position, self.tile.chunk) * self.scan.width
         state = (*zeros(self.scan.types), Int32(0))
         if exists:
-            state = (*self.scan.lift(self.elements(start), place, index_of(start)), Int32(1))
+            state = (*self.scan.lift(self.elements(start, self.tile.gap), place, index_of(start)), Int32(1))
         return position, exists, scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), lane, HALF)
 
-    def elements(self, start):
-        """A piece's elements, as a tensor for each array."""
-        layout = cute.make_layout((self.tile.chunk * self.scan.width,))
+    def elements(self, start, gap: int = 1):
+        """A piece's elements, which lie ``gap`` apart, as a tensor for each array."""
+        layout = cute.make_layout((self.tile.chunk * self.scan.width,), stride=(gap,))
         return tuple(cute.make_tensor(pointer, layout) for pointer in pointers_of(start))
 
     @cute.jit
     def emit_piece(self, start, out, span: Span, chunk: Chunk, carry: Maybe, lane: Int32):
         """Store a scanned piece; ``carry`` is the state of everything before it."""
         v = self.cut(span)
-        start = self.first_vector(start, v, self.tile.from_end)
-        out = self.first_vector(out, v, self.scan.reverse)
+        start = self.first_vector(start, v, self.tile.from_end, self.tile.unit)
+        out = self.first_vector(out, v, self.scan.reverse, self.scan.width)
         before_last, previous, skew = zeros(self.scan.types), None, self.tile.skew(out)
         for row in cutlass.range_constexpr(self.tile.rows):
             u = self.tile.rows - 1 - row if self.scan.reverse else row  # memory order

@@ -37,8 +37,10 @@ TILE_HEIGHTS = (24, 16, MIN_TILE_HEIGHT)
 HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
 ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
 # Of a tile whose elements are combined one by one: more passes over them take longer than loads of single elements
-# (H200, lambda uint8 (1605, 1571): 10.2 us, in tiles of columns 7.8 us; by two warps (2, 64, 240837): 54.6 and 64.6).
-MAX_THREADS_OF_ELEMENTS = 64
+# (H200, lambda uint8 (1605, 1571): 10.2 us, in tiles of columns 7.8 us; by two warps (2, 64, 240837): 54.6 and 64.6),
+# unless rows are long and arrays large (lambda int8 (4067, 7093): 36.9 us, in tiles of columns 46.0 us; bfloat16 (5,
+# 3373, 1071): 43.5 and 51.0 us; but lambda uint8 (21901, 1650): 57.4 and 49.8 us; bfloat16 (884, 6303): 15.6 and 14.0).
+MAX_THREADS_OF_ELEMENTS, MIN_ACROSS_OF_ELEMENTS, MIN_BYTES_OF_ELEMENTS = 64, 16, 12 << 20
 MAX_THREADS = 1024  # of an SM: 64 registers each
 
 
@@ -59,7 +61,8 @@ def ragged_columns(problem: Problem) -> Choice | None:
     chains = problem.rows * across(problem, width, lanes, whole)
     groups, height = _alone(problem, chains, lanes)
     alone = height <= MAX_HEIGHT
-    if not problem.packs and (not alone or groups * lanes > MAX_THREADS_OF_ELEMENTS):
+    few = alone and groups * lanes <= MAX_THREADS_OF_ELEMENTS
+    if not (problem.packs or few or _is_large(problem, chains)):
         return None
     wide = chains >= MIN_ACROSS * problem.rows and problem.length >= MIN_LONG
     wide &= problem.size_of_results >= MIN_LARGE_BYTES
@@ -74,7 +77,7 @@ def ragged_columns(problem: Problem) -> Choice | None:
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(max(1, SMS // chains))))
     if alone or chains * tiles <= SMS * blocks:
         group = MAX_TILE_GROUP
-    policy = RaggedColumnPolicy(width, lanes, groups, height, group, blocks, alone, whole)
+    policy = RaggedColumnPolicy(width, lanes, groups, height, group, blocks, alone, whole, prefetch=not alone)
     if alone:
         return Choice(policy, 1, chains)
     slots = problem.rows * group_slots(tiles, group) * ceil_div(problem.inner, width) * width
@@ -88,6 +91,11 @@ def _suits(problem: Problem, width: int) -> bool:
         return False
     large = problem.length >= MIN_LENGTH and problem.size_of_results >= MIN_BYTES
     return large and (problem.vector(problem.inner)[0] < width or problem.aligned(width) is None)
+
+
+def _is_large(problem: Problem, chains: int) -> bool:
+    """Return whether words are faster even where elements are combined one by one."""
+    return chains >= MIN_ACROSS_OF_ELEMENTS * problem.rows and problem.size_of_results >= MIN_BYTES_OF_ELEMENTS
 
 
 def across(problem: Problem, width: int, lanes: int, whole: bool) -> int:

@@ -73,6 +73,7 @@ class RaggedColumnScan(ColumnTileScan):
         smem = self.stages * self.stage * WORD_BYTES + 32
         smem += (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states)
         ScanKernel.__init__(self, scan, threads, smem, policy.blocks_per_sm)
+        self.waits = not self.prefetch or scan.reads_at_once
         self.first_values = first_values
 
     def stage_buffers(self, allocator) -> tuple:

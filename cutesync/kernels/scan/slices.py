@@ -33,6 +33,7 @@ from cutlass.memory import SmemAllocator
 
 from ...block.reduce import get, put, state_array, state_bytes
 from ...monoid import choose
+from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, scan_states
 from ..arrays import pointers_of
 from ..words import four_words, store_run, words_from
@@ -94,6 +95,7 @@ class SliceScan(ThreadColumns):
         cute.arch.cp_async_commit_group()
         cute.arch.cp_async_wait_group(0)
         cute.arch.sync_threads()
+        let_next_start()
         columns = count * Int32(a.inner)
         if cutlass.const_expr(self.segments == 1):
             for column in cutlass.range(thread, columns, SLICE_THREADS, unroll=1):

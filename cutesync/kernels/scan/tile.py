@@ -43,6 +43,7 @@ class WarpScan:
     ``items`` positions a vector (default: what makes a multiple of 16 bytes of the widest type), aligned in the inputs
     unless ``aligned`` is false: then they are loaded element by element. ``shift`` is that of ``Problem``: results are
     stored as vectors, are joined to the vectors that lie on the output's boundaries, or are stored element by element.
+    ``gap`` is that of ``Problem``.
     Tiles begin on multiples of ``boundary`` bytes in the input of the smallest elements.
     """
 
@@ -55,9 +56,11 @@ class WarpScan:
         items: int | None = None,
         boundary: int = VECTOR_BYTES,
         aligned: bool = True,
+        gap: int = 1,
     ) -> None:
         self.scan, self.rows, self.warps, self.shift, self.boundary = scan, rows, warps, shift, boundary
-        self.monoid, self.aligned = scan.monoid, aligned
+        self.monoid, self.aligned, self.gap = scan.monoid, aligned, gap
+        self.unit = scan.width * gap  # elements of the inputs from position to position
         widest = max(dtype.size for dtype in (*scan.monoid.sources, *scan.monoid.results))
         self.items = items or VECTOR_BYTES // math.gcd(VECTOR_BYTES, scan.width * widest)
         self.vectors = rows * LANES
@@ -83,7 +86,7 @@ class WarpScan:
         target = down if self.scan.reverse else up
         begin = cutlass.min(cutlass.max(slack - position, Int64(0)), Int64(extent))
         end = cutlass.min(cutlass.max(slack + length - position, Int64(0)), Int64(extent))
-        return Span(offset * self.scan.width, Int32(begin), Int32(end), target * self.scan.width)
+        return Span(offset * self.unit, Int32(begin), Int32(end), target * self.scan.width)
 
     def is_full(self, span: Span):
         """Whether all positions of a chunk exist."""
@@ -92,7 +95,7 @@ class WarpScan:
     def slack(self, start, length):
         """How many positions position 0 lies before a row's first one. Rows of two or four columns begin a multiple of
         a position behind a boundary."""
-        if not self.aligned:
+        if not self.aligned or self.gap > 1:
             return Int64(0)
         size, width = self.monoid.sources[self.lead].size, self.scan.width
         most = self.boundary // size
@@ -109,7 +112,7 @@ class WarpScan:
 
     def place_in(self, u, lane):
         """Where it lies in the inputs."""
-        return self.scan.flip_in(lane + u * LANES, self.vectors) * self.elements
+        return self.scan.flip_in(lane + u * LANES, self.vectors) * self.items * self.unit
 
     # Loading
 
@@ -148,6 +151,9 @@ class WarpScan:
 
     def copy_vector(self, start, elements, u: int) -> None:
         for dtype, pointer, target in zip(self.monoid.sources, pointers_of(start), elements):
+            if self.gap > 1:
+                self.gather(pointer, target[(None, u)], dtype)
+                continue
             word = Int32 if self.packed(dtype) else dtype.cutlass
             align = math.gcd(self.bytes_of(dtype), VECTOR_BYTES) if self.aligned else dtype.size
             source = cute.make_ptr(word, pointer.toint(), pointer.memspace, assumed_align=align)
@@ -156,6 +162,14 @@ class WarpScan:
             )
         if self.monoid.takes_index:
             elements[-1][0, u] = index_of(start)
+
+    def gather(self, pointer, target, dtype: DType) -> None:
+        """Load the elements of a vector one by one: they lie ``gap`` apart."""
+        target = cute.recast_tensor(target, dtype.cutlass) if self.packed(dtype) else target
+        source = cute.make_tensor(pointer, cute.make_layout((self.elements,), stride=(self.gap,)))
+        loaded = [source[i] for i in range(self.elements)]
+        for i, value in enumerate(loaded):
+            target[i] = value
 
     def lifted(self, elements, u: int):
         """The states of the elements of a lane's vector of row ``u``, in scan order."""

@@ -6,6 +6,9 @@ thread polls a tile or a few. There is no chain from tile to tile, so the look-b
 however many tiles there are. Its reads grow with their number squared, so long arrays go to ``pipeline``. With one tile
 a row nothing is exchanged.
 
+Before a block waits for the launches before its own, it asks the L2 for the lines of the tile with its rank. This reads
+nothing: what those launches write comes to the L2, too.
+
 Bytes: every element is read once and written once. The order of operations depends on lengths alone.
 """
 
@@ -17,11 +20,13 @@ from cutlass import Int32, Int64
 
 from ...block.reduce import load_partial, partial_array, partial_bytes, reduce_threads, store_partial
 from ...sync.gather import Slots
-from ...sync.overlap import let_next_start
+from ...sync.overlap import await_launches, let_next_start
 from ...warp import LANES, Maybe
-from ..arrays import at_index
+from ..arrays import at_index, pointers_of
 from .base import Arguments, Scan, ScanKernel
 from .block import BlockScan
+from .column_policy import LINE_BYTES
+from .column_tiles import prefetch
 from .policy import WavePolicy
 
 # Places of a partial array of which one is used: members side by side would be read as one vector, and what follows the
@@ -35,11 +40,9 @@ class WaveScan(ScanKernel):
     def __init__(self, scan: Scan, policy: WavePolicy) -> None:
         smem = 2 * partial_bytes(scan.types, policy.warps) + partial_bytes(scan.types, APART) + 8
         super().__init__(scan, policy.warps * LANES, smem, 1)
-        self.alone, self.warps, self.tile = (
-            policy.alone,
-            policy.warps,
-            BlockScan(scan, policy.warps, policy.rows, policy.shift, aligned=policy.aligned),
-        )
+        self.alone, self.warps = policy.alone, policy.warps
+        self.tile = BlockScan(scan, policy.warps, policy.rows, policy.shift, aligned=policy.aligned, gap=policy.gap)
+        self.waits = scan.reads_at_once
 
     @cute.jit
     def body(self, a: Arguments):
@@ -47,6 +50,9 @@ class WaveScan(ScanKernel):
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
         partials = partial_array(self.scan.types, self.warps)
+        if cutlass.const_expr(not self.waits):
+            self.prefetch(a, thread)
+            await_launches()
         number, _, _ = cute.arch.block_idx()
         tag = Int32(0)
         if cutlass.const_expr(not self.alone):
@@ -63,6 +69,23 @@ class WaveScan(ScanKernel):
             carry = self.look_back(self.slots(a, tag), number, tile, carry, thread)
         carry = carry.then(prefix, self.scan.combine)
         self.tile.emit(held, row, a.out + target, carry, lane)
+
+    @cute.jit
+    def prefetch(self, a: Arguments, thread):
+        """Bring the lines of the tile with this block's rank to the L2: some block gets its number."""
+        number, _, _ = cute.arch.block_idx()
+        tile = self.tile.chunk
+        begin, _ = self.row_places(a, Int64(number // a.tiles))
+        row = at_index(a.x + begin, 0)
+        span = tile.span(row, a.length, Int64(number % a.tiles) * tile.tile, tile.tile)
+        first, count = tile.tile - span.end if tile.from_end else span.begin, span.end - span.begin
+        place, end = row + (span.offset + first * tile.unit), (count - 1) * tile.unit + self.scan.width
+        for pointer, dtype in zip(pointers_of(place), self.scan.monoid.sources):
+            each = LINE_BYTES // dtype.size
+            for line in cutlass.range_constexpr(0, tile.tile * tile.unit // each, self.threads):
+                at = (line + thread) * each
+                if at < end:
+                    prefetch(pointer + at)
 
     def slots(self, a: Arguments, tag) -> Slots:
         """The tiles' aggregates, a place a tile."""
