@@ -35,7 +35,7 @@ class BlockScan:
         gap: int = 1,
     ) -> None:
         self.scan, self.warps = scan, warps
-        self.chunk = WarpScan(scan, rows, warps, shift, items, aligned=aligned, gap=gap)
+        self.chunk = WarpScan(scan, rows, warps, shift, items, aligned=aligned).apart(gap)
         self.ragged = RaggedScan(self.chunk)
 
     @cute.jit

@@ -44,9 +44,8 @@ class RaggedScan:
 
     def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
         self.chunk = tile.chunk
-        self.tile = WarpScan(
-            tile.scan, min(rows, tile.rows), 1, tile.shift, tile.items, aligned=tile.aligned, gap=tile.gap
-        )
+        one = WarpScan(tile.scan, min(rows, tile.rows), 1, tile.shift, tile.items, aligned=tile.aligned)
+        self.tile = one.apart(tile.gap)
         self.scan = tile.scan
 
     @cute.jit

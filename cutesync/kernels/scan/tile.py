@@ -43,7 +43,6 @@ class WarpScan:
     ``items`` positions a vector (default: what makes a multiple of 16 bytes of the widest type), aligned in the inputs
     unless ``aligned`` is false: then they are loaded element by element. ``shift`` is that of ``Problem``: results are
     stored as vectors, are joined to the vectors that lie on the output's boundaries, or are stored element by element.
-    ``gap`` is that of ``Problem``.
     Tiles begin on multiples of ``boundary`` bytes in the input of the smallest elements.
     """
 
@@ -56,11 +55,10 @@ class WarpScan:
         items: int | None = None,
         boundary: int = VECTOR_BYTES,
         aligned: bool = True,
-        gap: int = 1,
     ) -> None:
         self.scan, self.rows, self.warps, self.shift, self.boundary = scan, rows, warps, shift, boundary
-        self.monoid, self.aligned, self.gap = scan.monoid, aligned, gap
-        self.unit = scan.width * gap  # elements of the inputs from position to position
+        self.monoid, self.aligned = scan.monoid, aligned
+        self.gap, self.unit = 1, scan.width  # elements of the inputs from position to position
         widest = max(dtype.size for dtype in (*scan.monoid.sources, *scan.monoid.results))
         self.items = items or VECTOR_BYTES // math.gcd(VECTOR_BYTES, scan.width * widest)
         self.vectors = rows * LANES
@@ -73,6 +71,11 @@ class WarpScan:
         whole = scan.width == 1 and self.packed(scan.monoid.sources[0])
         self.bools = bools.operator_of(scan.monoid) if whole else None
         self.lead = min(range(len(scan.monoid.sources)), key=lambda k: scan.monoid.sources[k].size)
+
+    def apart(self, gap: int) -> WarpScan:
+        """This, for an input whose positions lie ``gap`` elements apart (that of ``Problem``)."""
+        self.gap, self.unit = gap, self.scan.width * gap
+        return self
 
     @cute.jit
     def span(self, start, length: Int64, position: Int64, extent: cutlass.Constexpr):
