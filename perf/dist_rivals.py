@@ -74,6 +74,7 @@ def _products(shape: tuple[int, int, int]) -> dict[str, dict[str, float]]:
     """A gathered by rows before a product, and a product with K sharded whose sums are scattered."""
     import torch
     import torch.distributed as dist
+    import torch.distributed._symmetric_memory  # registers the fused products
 
     (m, n, k), size, name = shape, dist.get_world_size(), dist.group.WORLD.group_name
     ops, half = torch.ops.symm_mem, {"device": "cuda", "dtype": torch.bfloat16}

@@ -243,7 +243,9 @@ def test_arrays_of_two_devices_are_refused_and_each_device_works(torch):
                 y = torch.arange(n, device=f"cuda:{other}", dtype=torch.int32) % 1000
                 side = torch.cuda.Stream(device=other)
                 side.wait_stream(torch.cuda.current_stream(other))
-                assert int(cs.reduce(y, dtype="int64")) == int(y.sum()) == int(cs.reduce(y, dtype="int64", stream=side))
+                beside = cs.reduce(y, dtype="int64", stream=side)
+                side.synchronize()  # int() waits for the current stream alone
+                assert int(cs.reduce(y, dtype="int64")) == int(y.sum()) == int(beside)
             assert torch.cuda.current_device() == current
 
 
