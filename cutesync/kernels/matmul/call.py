@@ -33,8 +33,9 @@ captured that asks for a shape not yet timed, the model's choice is taken.
 
 Reading order: ``policy``, ``candidates`` and ``model`` (tiles, and which are chosen), ``scheduler`` (the order of
 tiles), ``kernel`` (the producer, and what the consumers do), ``loads`` and ``own`` (how operands are loaded),
-``schedule``, ``mainloop``, ``epilogue``, ``c_loads``, ``split`` (how they do it); then the host side: ``checks``, ``terms``,
-``problem`` (from arrays to launches), ``plan`` (one launch), ``run`` (all of a call), ``pack``, ``pack_plan``.
+``schedule``, ``mainloop``, ``epilogue``, ``c_loads``, ``split`` (how they do it); then the host side: ``checks``,
+``terms``, ``problem`` (from arrays to launches), ``plan`` (one launch), ``run`` (all of a call), ``pack``,
+``pack_plan``.
 """
 
 from __future__ import annotations
