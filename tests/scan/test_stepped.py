@@ -12,6 +12,7 @@ from cutesync.kernels.scan.problem import Problem
 from cutesync.runtime import call
 
 from ..cases import adjacent, data, same, scanned, segments
+from ..faults import RESULT, Bench, each, every
 
 
 @pytest.fixture
@@ -58,6 +59,26 @@ def test_hostile_schedules(policies):
     with cs.emulate(schedules=3, seed=5):
         same(np.asarray(cs.scan(stepped(x, 2, 1))), scanned(x, axis=0))
     assert [each.gap for each in policies] == [2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "edit",
+    [
+        each(r"(ld\.global\.b32 .*)\+12\]", r"\1+8]"),
+        every(r"(mul\.lo\.s64 \t%rd\d+, %rd\d+), 3;", r"\1, 2;"),
+        every(r"(mul\.lo\.s32 \t%r\d+, %r\d+), 3;", r"\1, 4;"),
+    ],
+    ids=["an element beside it", "tiles that are too near", "ends that are too far"],
+)
+def test_planted_faults_are_found(edit, policies, on_emulator):
+    x = data((1101,), "int32")
+
+    def right() -> bool:
+        with cs.emulate():
+            return np.array_equal(np.asarray(cs.scan(stepped(x, 3, 1))), scanned(x, axis=0))
+
+    Bench(right).check(edit, {RESULT, "out-of-bounds"})
 
 
 def test_where_elements_are_loaded_one_by_one():
