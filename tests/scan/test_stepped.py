@@ -12,7 +12,7 @@ from cutesync.kernels.scan.problem import Problem
 from cutesync.runtime import call
 
 from ..cases import adjacent, data, same, scanned, segments
-from ..faults import RESULT, Bench, each, every
+from ..faults import RESULT, Bench, every
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_hostile_schedules(policies):
 @pytest.mark.parametrize(
     "edit",
     [
-        each(r"(ld\.global\.b32 .*)\+12\]", r"\1+8]"),
+        every(r"(ld\.global\.b32 .*)\+12\]", r"\1+8]"),
         every(r"(mul\.lo\.s64 \t%rd\d+, %rd\d+), 3;", r"\1, 2;"),
         every(r"(mul\.lo\.s32 \t%r\d+, %r\d+), 3;", r"\1, 4;"),
     ],
