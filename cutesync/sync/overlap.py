@@ -15,10 +15,18 @@ from __future__ import annotations
 
 import cutlass.cute as cute
 
+LINE_BYTES = 128  # of memory
+
 
 def await_launches() -> None:
     """Wait for the launches before. Every thread calls, before its first access to global memory."""
     cute.arch.griddepcontrol_wait()
+
+
+def ask_for_line(pointer) -> None:
+    """Ask the L2 for the line that holds what a pointer points to. This reads nothing, and what the launches before
+    write comes to the L2, too: it may come before ``await_launches``."""
+    cute.arch.inline_ptx("prefetch.global.L2 [{$r0}];", write_only_types=[], read_only_args=[pointer])
 
 
 def let_next_start() -> None:

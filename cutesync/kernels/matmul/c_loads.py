@@ -24,17 +24,22 @@ QUAD = 4  # lanes that have the same rows of accumulators, two columns of 8 each
 
 
 class CLoads:
-    """The loads of one configuration, whose sub-tiles have 64 rows and ``columns``. ``corner(index, tile, to)`` is
-    where a sub-tile begins, ``registers(thread)`` the places in it of a thread's accumulators.
+    """The loads of one configuration, of whose tiles a warpgroup has ``sub_tiles`` of 64 rows and ``columns``.
+    ``corner(index, tile, to)`` is where one begins, ``registers(thread)`` the places in it of a thread's accumulators.
 
     ``early``: elements are loaded before they are needed. ``ahead``: all of a tile, beside its multiplications; in
     "pingpong" they would delay those of the other warpgroup. ``piecewise``: a sub-tile at a time."""
 
     def __init__(
-        self, config: MatmulPolicy, terms: TermsSpec, columns: int, corner: Callable, registers: Callable
+        self,
+        config: MatmulPolicy,
+        terms: TermsSpec,
+        sub_tiles: int,
+        columns: int,
+        corner: Callable,
+        registers: Callable,
     ) -> None:
-        self.terms, self.corner, self.registers = terms, corner, registers
-        self.sub_tiles = config.rows // 64 * (config.tile[1] // columns)
+        self.terms, self.sub_tiles, self.corner, self.registers = terms, sub_tiles, corner, registers
         self.words = columns // 4  # of a thread for a sub-tile
         fits = config.accumulators <= MAX_ACCUMULATORS_OF_MORE and not (config.promoted or config.own)
         self.early = terms.together > 0 and config.splits == 1 and fits

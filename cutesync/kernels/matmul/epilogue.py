@@ -63,7 +63,7 @@ class Epilogue:
         self.widest = max(self.stores, key=lambda store: store.out.width)
         self.across = config.tile[1] // self.columns
         self.sub_tiles = config.rows // 64 * self.across
-        self.c = CLoads(config, terms, self.columns, self.corner, self.stores[0].registers)
+        self.c = CLoads(config, terms, self.sub_tiles, self.columns, self.corner, self.stores[0].registers)
         self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a sub-tile
 
     @cute.jit

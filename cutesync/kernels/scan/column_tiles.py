@@ -39,7 +39,7 @@ from ...block.reduce import get, put, state_array, state_bytes
 from ...monoid import choose
 from ...sizes import power_of_two_below
 from ...sync.gather import Entry, enter
-from ...sync.overlap import await_launches, let_next_start
+from ...sync.overlap import ask_for_line, await_launches, let_next_start
 from ...warp import Maybe, prepend
 from ..arrays import pointers_of
 from .base import Arguments, Scan
@@ -64,11 +64,6 @@ Member = namedtuple("Member", "thread group lane")
 # that row's along the axis, in scan order. ``place`` is where its first element lies, and ``step`` from row to row;
 # ``target`` and ``target_step`` are the same in the outputs.
 Part = namedtuple("Part", "tile outer column inside left row count position place step target target_step")
-
-
-def prefetch(pointer) -> None:
-    """Bring the line that holds what a pointer points to, to the L2."""
-    cute.arch.inline_ptx("prefetch.global.L2 [{$r0}];", write_only_types=[], read_only_args=[pointer])
 
 
 class ColumnTileScan(ThreadColumns):
@@ -195,7 +190,7 @@ class ColumnTileScan(ThreadColumns):
                 if row < self.height:
                     at = part.place + Int64(cutlass.min(row, cutlass.max(part.count - 1 - part.row, 0))) * part.step
                     for pointer in pointers_of(a.x + at):
-                        prefetch(pointer)
+                        ask_for_line(pointer)
 
     def part(self, number, a: Arguments, me: Member) -> Part:
         chains, across = self.chains(a), self.across(a)

@@ -6,8 +6,7 @@ thread polls a tile or a few. There is no chain from tile to tile, so the look-b
 however many tiles there are. Its reads grow with their number squared, so long arrays go to ``pipeline``. With one tile
 a row nothing is exchanged.
 
-Before a block waits for the launches before its own, it asks the L2 for the lines of the tile with its rank. This reads
-nothing: what those launches write comes to the L2, too.
+Before a block waits for the launches before its own, it asks the L2 for the lines of the tile with its rank.
 
 Bytes: every element is read once and written once. The order of operations depends on lengths alone.
 """
@@ -20,13 +19,11 @@ from cutlass import Int32, Int64
 
 from ...block.reduce import load_partial, partial_array, partial_bytes, reduce_threads, store_partial
 from ...sync.gather import Slots
-from ...sync.overlap import await_launches, let_next_start
+from ...sync.overlap import LINE_BYTES, ask_for_line, await_launches, let_next_start
 from ...warp import LANES, Maybe
 from ..arrays import at_index, pointers_of
 from .base import Arguments, Scan, ScanKernel
 from .block import BlockScan
-from .column_policy import LINE_BYTES
-from .column_tiles import prefetch
 from .policy import WavePolicy
 
 # Places of a partial array of which one is used: members side by side would be read as one vector, and what follows the
@@ -85,7 +82,7 @@ class WaveScan(ScanKernel):
             for line in cutlass.range_constexpr(0, tile.tile * tile.unit // each, self.threads):
                 at = (line + thread) * each
                 if at < end:
-                    prefetch(pointer + at)
+                    ask_for_line(pointer + at)
 
     def slots(self, a: Arguments, tag) -> Slots:
         """The tiles' aggregates, a place a tile."""
