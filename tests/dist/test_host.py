@@ -7,9 +7,9 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.dist import Group
+from cutesync.dist import Group, sharded as sharded_arrays
 from cutesync.dtypes import FLOAT32
-from cutesync.runtime import call, torch_arrays
+from cutesync.runtime import arrays, call, torch_arrays
 
 # call of a Sharded: launches a device
 CALLS = {
@@ -76,15 +76,26 @@ def test_later_calls_take_what_they_are_given(monkeypatch):
                 monkeypatch.setattr(call, "_plans", {})
 
 
-def test_a_part_that_changed_is_looked_at_again():
-    """Libraries can give an array other memory, or another shape, in place."""
-    x = np.arange(12, dtype=np.int64)
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_part_that_changed_is_looked_at_again(guarded, monkeypatch):
+    """Libraries can give an array other memory, or another shape, in place. A guard tells of the shape alone."""
+    x, looks = np.arange(12, dtype=np.int64), []
+
+    def guard(xs):
+        known = [part.signature for part in xs]
+        return lambda *parts: looks.append(0) or [part.signature for part in parts] == known
+
+    if guarded:
+        monkeypatch.setattr(arrays._OwnArrays, "guard", staticmethod(guard))
+        monkeypatch.setattr(sharded_arrays, "_signatures", {})
     with cs.emulate(devices=2):
         group = Group.local()
         sharded = group.shard(x)
-        assert int(cs.sum(sharded)) == 66
-        other = group.put(x[:3], 1)
+        assert int(cs.sum(sharded)) == 66 and bool(looks) == guarded
+        other, moved = group.put(x[:3], 1), group.put(x[:6], 1)
         part = sharded.parts[1]
+        part.ptr, part.owner = moved.ptr, moved.owner
+        assert int(cs.sum(sharded)) == 30
         part.ptr, part.shape, part.owner, part.signature = other.ptr, other.shape, other.owner, other.signature
         assert int(cs.sum(sharded)) == 18 and sharded.shape == (9,)
         part.device = group.ordinals[0]
