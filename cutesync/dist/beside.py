@@ -3,10 +3,10 @@ made again from its record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.copy_engine import CopyEngine, Lines
+from ..runtime.copy_engine import CopyEngine
 from .recorder import observed, observer
 from .work import Work
 
@@ -45,14 +45,10 @@ class Beside:
         """Let a stream of a device wait for an event."""
         self._do(rank, lane, lambda stream: self._engine.wait(name, stream))
 
-    def copy(self, rank: int, to: Lines, source: Lines, size: int, lines: int = 1, lane: str = COPIES) -> None:
-        """Copy so many lines of ``size`` bytes to a device; its own ones on the stream of the lane ``KERNELS``."""
-        copy, stream = self._engine.copy, self._streams[lane][rank]
-
-        def run(at: Sequence[int], _: int) -> None:
-            copy(stream, Lines(at[0], to.pitch), Lines(at[1], source.pitch), size, lines)
-
-        observed(run)((to.at, source.at), self._streams[CALL][rank])
+    def copy(self, rank: int, places: tuple[int, int], size: int) -> None:
+        """Copy so many bytes to a device; ``places`` are the addresses to copy to and from."""
+        engine = self._engine
+        observed(lambda at, _: engine.copy(rank, at[0], at[1], size))(places, self._streams[CALL][rank])
 
     def join(self, rank: int) -> None:
         """Let later work of the call wait for the kernels beside it."""

@@ -1,4 +1,4 @@
-"""Large products, made in pieces, so that copies between devices run beside them (and see ``spread``).
+"""Large products, made in pieces, so that copies between devices run beside them.
 
 All-gather and product (rows of A by columns of B): each device multiplies its own rows of A while copy engines bring it
 those of the others, then these, a piece at a time.
@@ -21,7 +21,6 @@ from ..dtypes import DType
 from ..kernels.matmul import matmul
 from ..kernels.matmul.call import Arguments, MatmulSpec
 from ..runtime import arrays
-from ..runtime.copy_engine import Lines
 from .beside import CALL, COPIES, KERNELS, Beside
 from .parts import Results, part_of
 from .recorder import allocator
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 MIN_PIECE = 1 << 34  # multiplications and additions of a piece: 23 us of an H200, in which it copies 8 MB
 PIECES = 2  # of the rows of a device, each a launch: 3 and 4 were slower (two H100)
-LANES = CALL, KERNELS  # the streams on which the pieces of a ring are multiplied in turn
 OPTIONS = ("alpha", "out_dtype", "precision", "fast_accumulation", "batch_invariant", "config")
 
 
@@ -43,8 +41,8 @@ def gathers_rows(a: Sharded, b: Sharded, terms: list) -> bool:
     return a.ndim == b.ndim == 2 and not _given(terms) and _large(a, b, min(a.lengths), min(b.lengths), a.shape[1])
 
 
-def is_along_k(a: Sharded, b: Sharded, spec: MatmulSpec) -> bool:
-    """Return whether a product along K is made in pieces."""
+def is_ring(a: Sharded, b: Sharded, spec: MatmulSpec) -> bool:
+    """Return whether a product along K is a ring."""
     if not (a.ndim == b.ndim == 2 and a.axis == 1 and a.offsets == b.offsets and a.dtype.kind == "f"):
         return False
     return _large(a, b, a.shape[0] // (PIECES * a.group.size), b.shape[1], min(a.lengths))
@@ -68,7 +66,7 @@ class GatherPlan:
         self.pieces = [[(start + i, start + j) for i, j in cuts(n)] for start, n in zip(a.offsets, a.lengths)]
         self.rows = [slice(*pair) for pair in zip(a.offsets, a.offsets[1:])]
         self.like = [
-            (maker_of(part, (a.shape[0], n), spec.dtype, view.device), maker_of(part, a.shape, a.dtype, view.device))
+            (_maker(part, (a.shape[0], n), spec.dtype, view.device), _maker(part, a.shape, a.dtype, view.device))
             for part, view, n in zip(a.parts, a.views, b.lengths)
         ]
 
@@ -85,7 +83,7 @@ class GatherPlan:
                 wholes = xs[0].reshard(None, stream=streams if explicit else None).parts
                 for rank, raw in enumerate(streams):
                     work.at(rank)
-                    others = [slice(*pair) for other in others_of(rank, len(found)) for pair in self.pieces[other]]
+                    others = [slice(*pair) for other in _others(rank, len(found)) for pair in self.pieces[other]]
                     for rows in (self.rows[rank], *others):
                         self.multiply(wholes[rank][rows], xs[1].parts[rank], found[rank][rows], raw)
             else:
@@ -110,13 +108,13 @@ class GatherPlan:
             self.multiply(a.parts[rank], b.parts[rank], found[rank][self.rows[rank]], work.streams[rank])
         for rank in ranks:
             work.at(rank)
-            for other in others_of(rank, len(found)):
+            for other in _others(rank, len(found)):
                 for piece, pair in enumerate(self.pieces[other]):
                     lane, rows = (KERNELS, CALL)[piece % 2], slice(*pair)
                     beside.wait(("landed", rank, other, piece), rank, lane)
                     self.multiply(wholes[rank][rows], b.parts[rank], found[rank][rows], beside.stream(rank, lane))
             beside.join(rank)
-            for other in others_of(rank, len(found)):  # which may write to its A again
+            for other in _others(rank, len(found)):  # which may write to its A again
                 beside.wait(("landed", other, rank, PIECES - 1), rank, CALL)
 
     def copy_rows(self, beside: Beside, a: Sharded, whole: Any, rank: int) -> None:
@@ -124,10 +122,10 @@ class GatherPlan:
         line, start = a.shape[1] * a.dtype.size, arrays.adapter(whole).address(whole)
         for other in range(a.group.size):
             beside.wait(("ready", other), rank, COPIES)
-        for other in others_of(rank, a.group.size):
+        for other in _others(rank, a.group.size):
             for piece, (first, behind) in enumerate(self.pieces[other]):
                 source = a.pointers[other] + (first - a.offsets[other]) * line
-                beside.copy(rank, Lines(start + first * line), Lines(source), (behind - first) * line)
+                beside.copy(rank, (start + first * line, source), (behind - first) * line)
                 beside.record(("landed", rank, other, piece), rank, COPIES)
 
 
@@ -137,7 +135,8 @@ class RingPlan:
 
     def __init__(self, arguments: tuple, spec: MatmulSpec, xs: tuple[Sharded, Sharded]) -> None:
         a, b = xs
-        self.options = options_of(arguments, spec)
+        given = Arguments(*arguments)
+        self.options = {name: getattr(given, name) for name in OPTIONS} | {"out_dtype": spec.dtype.name}
         self.size, self.columns = spec.dtype.size, b.shape[1]
         lengths = a.group.lengths(a.shape[0])
         along_n = max(lengths) < self.columns
@@ -148,7 +147,7 @@ class RingPlan:
         self.starts = [sum(lengths[:rank]) for rank in range(len(lengths))]
 
         def makers(shapes: list[tuple[int, ...]]) -> list[Callable]:
-            return [maker_of(part, shape, spec.dtype, v.device) for part, v, shape in zip(a.parts, a.views, shapes)]
+            return [_maker(part, shape, spec.dtype, v.device) for part, v, shape in zip(a.parts, a.views, shapes)]
 
         self.like = makers([(n, self.columns) for n in lengths])
         self.sends = makers([((a.shape[0] - n) * self.columns,) for n in lengths])
@@ -187,7 +186,7 @@ class RingPlan:
         c = carrier.received(*place) if turn else None
         out = carrier.target(*place) if turn < len(found) - 1 else found[rank][rows, columns]
         left, right = a.parts[rank][start + rows.start : start + rows.stop], b.parts[rank][:, columns]
-        return matmul(left, right, c, out=out, stream=carrier.stream(rank, place[2]), **self.options)
+        return matmul(left, right, c, out=out, stream=carrier.work.streams[rank], **self.options)
 
 
 class ByKernels:
@@ -196,10 +195,6 @@ class ByKernels:
     def __init__(self, group: Group, work: Work) -> None:
         self.group, self.work = group, work
         self.parts: dict[int, tuple] = {}
-
-    def stream(self, rank: int, piece: int) -> int:
-        """Return the stream on which a device multiplies a piece."""
-        return self.work.streams[rank]
 
     def target(self, rank: int, turn: int, piece: int) -> Any:
         """Return where a device stores its sums; None for memory that the product makes."""
@@ -219,8 +214,7 @@ class ByKernels:
 
 class ByCopies:
     """Sends sums to the next device by copy engines. Each device has the memory of all that it sends, and of all that
-    it receives, one piece behind the other. Pieces are multiplied on two streams in turn: the blocks of one take the
-    multiprocessors that the one before leaves."""
+    it receives, one piece behind the other."""
 
     def __init__(self, plan: RingPlan, beside: Beside, work: Work) -> None:
         self.plan, self.beside, self.work = plan, beside, work
@@ -232,10 +226,6 @@ class ByCopies:
             self.receives.append(plan.receives[rank](stream, work.explicit))
             beside.record(("ready", rank), rank, CALL)
             beside.wait(("ready", rank), rank, COPIES)
-            beside.wait(("ready", rank), rank, KERNELS)
-
-    def stream(self, rank: int, piece: int) -> int:
-        return self.beside.stream(rank, LANES[piece % 2])
 
     def span(self, rank: int, turn: int, piece: int) -> slice:
         """Return where the elements that a device sends lie in its memory for these, and in that of the next one."""
@@ -255,22 +245,22 @@ class ByCopies:
         return memory[self.span(*place)].reshape(rows.stop - rows.start, columns.stop - columns.start)
 
     def received(self, rank: int, turn: int, piece: int) -> Any:
-        self.beside.wait(("carried", rank, turn, piece), rank, LANES[piece % 2])
+        self.beside.wait(("carried", rank, turn, piece), rank, CALL)
         return self.matrix(self.receives[rank], ((rank - 1) % len(self.sends), turn - 1, piece))
 
     def carry(self, turn: int, piece: int, sums: list) -> None:
         beside, size = self.beside, self.plan.size
         for rank in range(len(sums)):
             self.work.at(rank)
-            beside.record(("sums", rank, turn, piece), rank, LANES[piece % 2])
+            beside.record(("sums", rank, turn, piece), rank, CALL)
         for rank in range(len(sums)):
             self.work.at(rank)
             before = (rank - 1) % len(sums)
             beside.wait(("sums", before, turn, piece), rank, COPIES)
             span = self.span(before, turn, piece)
             both = self.receives[rank], self.sends[before]
-            to, source = (Lines(arrays.adapter(y).address(y) + span.start * size) for y in both)
-            beside.copy(rank, to, source, (span.stop - span.start) * size)
+            to, source = (arrays.adapter(y).address(y) + span.start * size for y in both)
+            beside.copy(rank, (to, source), (span.stop - span.start) * size)
             beside.record(("carried", rank, turn + 1, piece), rank, COPIES)
 
     def end(self) -> None:
@@ -278,14 +268,7 @@ class ByCopies:
         ranks = len(self.sends)
         for rank in range(ranks):
             self.work.at(rank)
-            self.beside.join(rank)
             self.beside.wait(("carried", (rank + 1) % ranks, ranks - 1, PIECES - 1), rank, CALL)
-
-
-def options_of(arguments: tuple, spec: MatmulSpec) -> dict[str, Any]:
-    """Return the options of a product of sums."""
-    given = Arguments(*arguments)
-    return {name: getattr(given, name) for name in OPTIONS} | {"out_dtype": spec.dtype.name}
 
 
 def cuts(n: int) -> list[tuple[int, int]]:
@@ -293,10 +276,10 @@ def cuts(n: int) -> list[tuple[int, int]]:
     return [(n * i // PIECES, n * (i + 1) // PIECES) for i in range(PIECES)]
 
 
-def others_of(rank: int, size: int) -> list[int]:
+def _others(rank: int, size: int) -> list[int]:
     """Return the other ranks; devices begin with different ones."""
     return [(rank + i) % size for i in range(1, size)]
 
 
-def maker_of(part: Any, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable:
+def _maker(part: Any, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable:
     return allocator(arrays.adapter(part), shape, dtype, ordinal)

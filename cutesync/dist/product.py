@@ -5,7 +5,7 @@ both rows of A and columns of B, A is gathered on every device first, and the re
 A or columns of B beside the other sharded along K, that other one is gathered first. With K sharded in A, in B (the
 other whole) or in both, each device multiplies its part of K, in float32; then each reads its rows of all sums and adds
 them in the order of ranks. The result has parts of rows, of columns if A is a vector.
-Large products are made in pieces (``overlap``, ``spread``).
+Large products are made in pieces (``overlap``).
 
 Parts of K of different lengths in A and B: B is spread as A is. The order of operations follows from the lengths of the
 parts, so the bits are the same in every run and on every device.
@@ -22,7 +22,6 @@ from ..kernels.matmul.call import INPUTS, Arguments, MatmulSpec
 from . import overlap
 from .parts import Results, part_of
 from .sharded import Sharded
-from .spread import SpreadPlan, spreads
 from .work import Work
 
 _TERMS = INPUTS[2:]
@@ -44,7 +43,7 @@ GATHER_ROWS = Way(0, -1, 1)
 
 def plan_of(
     call: Callable, arguments: tuple, spec: MatmulSpec, given: tuple
-) -> ProductPlan | PartialPlan | overlap.GatherPlan | overlap.RingPlan | SpreadPlan:
+) -> ProductPlan | PartialPlan | overlap.GatherPlan | overlap.RingPlan:
     """Return the plan of a call whose whole arrays have the Spec ``spec``. ``given`` has None for what is not given."""
     a, b, *terms = given
     way = _way(a, b)
@@ -58,8 +57,8 @@ def plan_of(
         results = Results(axis, () if axis is None else (a, b)[way.like].lengths)
         return ProductPlan(call, arguments, way.gathered, results, given)
     _check_partial(Arguments(*arguments), spec, terms)
-    if overlap.is_along_k(a, b, spec):
-        return SpreadPlan(arguments, spec, (a, b)) if spreads(a, b) else overlap.RingPlan(arguments, spec, (a, b))
+    if overlap.is_ring(a, b, spec):
+        return overlap.RingPlan(arguments, spec, (a, b))
     return PartialPlan(call, arguments, spec, a)
 
 

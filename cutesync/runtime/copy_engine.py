@@ -7,16 +7,9 @@ streams of the call. An event is named and made once; a wait is for its last rec
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import device
-
-
-class Lines(NamedTuple):
-    """Memory of a copy: its address, and how many bytes apart lines begin."""
-
-    at: int
-    pitch: int = 0
 
 
 class CopyEngine:
@@ -40,16 +33,9 @@ class CopyEngine:
         """Let a stream wait for the event."""
         device.check(device.driver().cuStreamWaitEvent(stream, self._events[name], 0), "cuStreamWaitEvent")
 
-    def copy(self, stream: int, to: Lines, source: Lines, size: int, lines: int = 1) -> None:
-        """Copy so many lines of ``size`` bytes from memory of any of the GPUs to that of any."""
-        cu = device.driver()
-        if lines == 1:
-            return device.check(cu.cuMemcpyAsync(to.at, source.at, size, stream), "cuMemcpyAsync")
-        task = cu.CUDA_MEMCPY2D()
-        task.srcMemoryType = task.dstMemoryType = cu.CUmemorytype.CU_MEMORYTYPE_UNIFIED
-        task.srcDevice, task.srcPitch, task.dstDevice, task.dstPitch = source.at, source.pitch, to.at, to.pitch
-        task.WidthInBytes, task.Height = size, lines
-        return device.check(cu.cuMemcpy2DAsync(task, stream), "cuMemcpy2DAsync")
+    def copy(self, rank: int, to: int, source: int, size: int) -> None:
+        """Copy memory of any of the GPUs to that of a rank, on its stream for copies."""
+        device.check(device.driver().cuMemcpyAsync(to, source, size, self.copies[rank]), "cuMemcpyAsync")
 
 
 def _stream(ordinal: int) -> int:

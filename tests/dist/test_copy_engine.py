@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.dist import Group, Sharded, overlap, product, spread
+from cutesync.dist import Group, Sharded, overlap
 from cutesync.dtypes import BY_NAME, FLOAT32
 from cutesync.runtime import device, device_array
 from cutesync.runtime.kernel import collect
@@ -39,10 +39,8 @@ class Engine:
             for other, count in self.events[name].items():
                 own[other] = max(own.get(other, 0), count)
 
-    def copy(self, stream, to, source, size, lines=1) -> None:
-        self.do(
-            stream, *([(x.at + i * x.pitch, x.at + i * x.pitch + size) for i in range(lines)] for x in (source, to))
-        )
+    def copy(self, rank, to, source, size) -> None:
+        self.do(self.copies[rank], [(source, source + size)], [(to, to + size)])
 
     def do(self, stream: int, reads: list, writes: list) -> None:
         """Something on a stream that reads and writes memory."""
@@ -60,13 +58,6 @@ def meet(some: list, others: list) -> bool:
 
 def spans(*arrays) -> list:
     return [array.view.span for array in arrays if array is not None]
-
-
-def as_pieces(patch, kind: str) -> None:
-    """Let small products be made in pieces; along K as a ring, or with operands that are spread."""
-    patch.setattr(overlap, "MIN_PIECE", 0)
-    patch.setattr(spread, "STEP", 2)
-    patch.setattr(product, "spreads", lambda a, b: kind == "spread")
 
 
 def run(kind: str, size: int, left_out: int | None, patch) -> int:
@@ -88,10 +79,9 @@ def run(kind: str, size: int, left_out: int | None, patch) -> int:
         engine.do(stream, spans(a, b, c), spans(out))
         return out
 
-    as_pieces(patch, kind)
-    for module in (overlap, spread):
-        patch.setattr(module, "maker_of", maker)
-        patch.setattr(module, "matmul", multiply)
+    patch.setattr(overlap, "MIN_PIECE", 0)
+    patch.setattr(overlap, "_maker", maker)
+    patch.setattr(overlap, "matmul", multiply)
     patch.setattr(overlap.GatherPlan, "multiply", lambda plan, a, b, y, stream: multiply(a, b, out=y, stream=stream))
     with collect():
         group = Group((device.DRY,) * size)
@@ -108,7 +98,7 @@ def run(kind: str, size: int, left_out: int | None, patch) -> int:
 
 
 @pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("kind", ["gather", "ring", "spread"])
+@pytest.mark.parametrize("kind", ["gather", "ring"])
 def test_copies_and_launches_are_ordered(kind, size, monkeypatch):
     waits, spare = run(kind, size, None, monkeypatch), []
     assert waits
@@ -128,10 +118,9 @@ class Memory(Engine):
         super().__init__(size, None)
         self.copied = 0
 
-    def copy(self, stream, to, source, size, lines=1) -> None:
-        for i in range(lines):
-            ctypes.memmove(to.at + i * to.pitch, source.at + i * source.pitch, size)
-        self.copied += size * lines
+    def copy(self, rank, to, source, size) -> None:
+        ctypes.memmove(to, source, size)
+        self.copied += size
 
 
 def shown(x) -> np.ndarray:
@@ -142,17 +131,15 @@ def shown(x) -> np.ndarray:
 
 @pytest.mark.parametrize(("size", "rows", "columns"), [(2, 24, 8), (2, 8, 24), (3, 10, 31), (3, 31, 10)])
 def test_pieces_make_the_whole_product(size, rows, columns, monkeypatch):
-    """Sums cross in float16: half of them are ties, which a ring in another order rounds otherwise. Spread operands are
-    rounded a time less often."""
+    """Sums cross in float16: half of them are ties, which a ring in another order rounds otherwise."""
     random, engine = np.random.default_rng(rows), Memory(size)
 
     def multiply(a, b, c=None, *, out=None, stream, **options):
         sums = shown(a).astype("float32") @ shown(b).astype("float32")
         shown(out)[...] = (sums if c is None else sums + shown(c)).astype("float16")
 
-    as_pieces(monkeypatch, "ring")
-    for module in (overlap, spread):
-        monkeypatch.setattr(module, "matmul", multiply)
+    monkeypatch.setattr(overlap, "MIN_PIECE", 0)
+    monkeypatch.setattr(overlap, "matmul", multiply)
     monkeypatch.setattr(
         overlap.GatherPlan, "multiply", lambda plan, a, b, y, stream: multiply(a, b, out=y, stream=stream)
     )
@@ -167,11 +154,6 @@ def test_pieces_make_the_whole_product(size, rows, columns, monkeypatch):
         found = cs.matmul(group.shard(a, 1), group.shard(b, 0))
         assert engine.copied == 2 * (size - 1) * rows * columns
         ring = np.asarray(found)
-        engine.copied = 0
-        as_pieces(monkeypatch, "spread")
-        group.plans.clear()
-        spread_out = np.asarray(cs.matmul(group.shard(a, 1), group.shard(b, 0)))
-        (plan,) = (x.plan for x in group.plans.values() if type(x.plan) is spread.SpreadPlan)
     of = [a[:, 7 * d : 7 * d + 7].astype("float32") @ b[7 * d : 7 * d + 7].astype("float32") for d in range(size)]
     assert np.array_equal(gathered, sum(of).astype("float16"))
     for keeper, at in enumerate(np.split(np.arange(rows), np.cumsum(found.lengths)[:-1])):
@@ -179,12 +161,6 @@ def test_pieces_make_the_whole_product(size, rows, columns, monkeypatch):
         for turn in range(1, size + 1):
             sums = (sums + of[(keeper + turn) % size][at]).astype("float16").astype("float32")
         assert np.array_equal(ring[at], sums)
-        first, sums = plan.firsts[keeper], of[keeper][at]
-        assert 0 <= first < len(at) and np.array_equal(spread_out[at[first:]], sum(of)[at[first:]].astype("float16"))
-        for others in filter(None, (of[:keeper], of[keeper + 1 :])):
-            sums = sums.astype("float16") + sum(others)[at]
-        assert np.array_equal(spread_out[at[:first]], sums[:first].astype("float16"))
-    assert min(plan.firsts) > 0
 
 
 def test_pieces_of_a_gathered_product_are_the_same_without_copy_engines(monkeypatch):

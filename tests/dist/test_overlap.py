@@ -5,12 +5,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.dist import Group, Sharded, overlap, product, spread
-from cutesync.dtypes import BY_NAME
+from cutesync.dist import Group, overlap, product
 from cutesync.errors import ArgumentTypeError
-from cutesync.runtime import device
-from cutesync.runtime.device_array import DeviceArray
-from cutesync.runtime.kernel import collect
 
 from ..faults import Bench, each, every, first, op
 
@@ -80,43 +76,6 @@ def test_what_is_made_whole(monkeypatch):
         cs.matmul(group.shard(a, 0, rows), group.shard(b, 1, columns))
     made = [type(plan) for plan in plans]
     assert made.count(overlap.RingPlan) == 1 and overlap.GatherPlan not in made
-
-
-@pytest.mark.parametrize("size, rows", [(2, [12, 12]), pytest.param(3, [12, 8, 20], marks=pytest.mark.slow)])
-def test_operands_that_are_spread(size, rows, monkeypatch):
-    """With the products that copy engines go beside."""
-    plans = kinds(monkeypatch)
-    monkeypatch.setattr(product, "spreads", lambda a, b: True)
-    monkeypatch.setattr(spread, "STEP", 8)
-    random, k = np.random.default_rng(size), [16, 8, 24][:size]
-    a, b = (random.integers(-2, 3, shape).astype("float16") for shape in ((sum(rows), sum(k)), (sum(k), 24)))
-    with cs.emulate(devices=size, schedules=2):
-        group = Group.local()
-        found = cs.matmul(group.shard(a, 1, k), group.shard(b, 0, k), alpha=2)
-        assert np.array_equal(np.asarray(found), 2 * (a @ b))
-    assert type(plans[0]) is spread.SpreadPlan and min(plans[0].firsts) == 8
-
-
-@pytest.mark.parametrize(
-    "m, n, k, size, share",
-    [
-        (16384, 4096, 4096, 2, 0.6),
-        (8192, 8192, 8192, 2, 0.7),
-        (2048, 28672, 8192, 2, None),
-        (16384, 4096, 4096, 8, None),
-    ],
-)
-def test_when_operands_are_spread(m, n, k, size, share):
-    """If their copies take less than the product of most rows of a device by its own part of K."""
-    with collect():
-        group = Group((device.DRY,) * size)
-        half = BY_NAME["float16"]
-        a, b = (
-            Sharded(group, [DeviceArray(1 << 40, shape, half, device.DRY, None)] * size, axis)
-            for shape, axis in (((m, k // size), 1), ((k // size, n), 0))
-        )
-        found = spread._share(a, b)
-        assert spread.spreads(a, b) == (share is not None) and (share is None or abs(found - share) < 0.06)
 
 
 @pytest.mark.slow
