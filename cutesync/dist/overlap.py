@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from .group import Group
 
 MIN_PIECE = 1 << 34  # multiplications and additions of a piece: 23 us of an H200, in which it copies 8 MB
-PIECES = 2  # of the rows of a device, each a launch: 3 and 4 were slower (two H100)
+PIECES = 2  # of the rows of a device, each a launch
+MORE_PIECES = 4  # of a ring in which fewer operations than this are made for a byte that crosses
+MIN_PER_BYTE = 6000  # an H200 makes 850 million in a microsecond, in which 0.35 MB cross
+LANES = CALL, KERNELS  # the streams on which the pieces of a ring are multiplied in turn
 OPTIONS = ("alpha", "out_dtype", "precision", "fast_accumulation", "batch_invariant", "config")
 
 
@@ -63,7 +66,7 @@ class GatherPlan:
     def __init__(self, call: Callable, arguments: tuple, spec: MatmulSpec, xs: tuple[Sharded, Sharded]) -> None:
         a, b = xs
         self.call, self.arguments, self.results = call, arguments, Results(1, b.lengths)
-        self.pieces = [[(start + i, start + j) for i, j in cuts(n)] for start, n in zip(a.offsets, a.lengths)]
+        self.pieces = [[(start + i, start + j) for i, j in cuts(n, PIECES)] for start, n in zip(a.offsets, a.lengths)]
         self.rows = [slice(*pair) for pair in zip(a.offsets, a.offsets[1:])]
         self.like = [
             (_maker(part, (a.shape[0], n), spec.dtype, view.device), _maker(part, a.shape, a.dtype, view.device))
@@ -140,8 +143,12 @@ class RingPlan:
         self.size, self.columns = spec.dtype.size, b.shape[1]
         lengths = a.group.lengths(a.shape[0])
         along_n = max(lengths) < self.columns
+        per_byte = 2 * max(a.lengths) * a.shape[0] / (max(a.shape[0] - min(lengths), 1) * self.size)
+        self.count = count = PIECES if per_byte >= MIN_PER_BYTE else MORE_PIECES
         self.pieces = [
-            [((0, n), cut) for cut in cuts(self.columns)] if along_n else [(cut, (0, self.columns)) for cut in cuts(n)]
+            [((0, n), cut) for cut in cuts(self.columns, count)]
+            if along_n
+            else [(cut, (0, self.columns)) for cut in cuts(n, count)]
             for n in lengths
         ]
         self.starts = [sum(lengths[:rank]) for rank in range(len(lengths))]
@@ -162,7 +169,7 @@ class RingPlan:
             beside = Beside.of(work, group)
             carrier: Any = ByKernels(group, work) if beside is None else ByCopies(self, beside, work)
             for turn in range(group.size):
-                for piece in range(PIECES):
+                for piece in range(self.count):
                     sums = []
                     for rank in range(group.size):
                         work.at(rank)
@@ -186,7 +193,7 @@ class RingPlan:
         c = carrier.received(*place) if turn else None
         out = carrier.target(*place) if turn < len(found) - 1 else found[rank][rows, columns]
         left, right = a.parts[rank][start + rows.start : start + rows.stop], b.parts[rank][:, columns]
-        return matmul(left, right, c, out=out, stream=carrier.work.streams[rank], **self.options)
+        return matmul(left, right, c, out=out, stream=carrier.stream(rank, place[2]), **self.options)
 
 
 class ByKernels:
@@ -195,6 +202,10 @@ class ByKernels:
     def __init__(self, group: Group, work: Work) -> None:
         self.group, self.work = group, work
         self.parts: dict[int, tuple] = {}
+
+    def stream(self, rank: int, piece: int) -> int:
+        """Return the stream on which a device multiplies a piece."""
+        return self.work.streams[rank]
 
     def target(self, rank: int, turn: int, piece: int) -> Any:
         """Return where a device stores its sums; None for memory that the product makes."""
@@ -214,7 +225,8 @@ class ByKernels:
 
 class ByCopies:
     """Sends sums to the next device by copy engines. Each device has the memory of all that it sends, and of all that
-    it receives, one piece behind the other."""
+    it receives, one piece behind the other. Pieces are multiplied on two streams in turn: the blocks of one take the
+    multiprocessors that the one before leaves."""
 
     def __init__(self, plan: RingPlan, beside: Beside, work: Work) -> None:
         self.plan, self.beside, self.work = plan, beside, work
@@ -226,12 +238,16 @@ class ByCopies:
             self.receives.append(plan.receives[rank](stream, work.explicit))
             beside.record(("ready", rank), rank, CALL)
             beside.wait(("ready", rank), rank, COPIES)
+            beside.wait(("ready", rank), rank, KERNELS)
+
+    def stream(self, rank: int, piece: int) -> int:
+        return self.beside.stream(rank, LANES[piece % 2])
 
     def span(self, rank: int, turn: int, piece: int) -> slice:
         """Return where the elements that a device sends lie in its memory for these, and in that of the next one."""
         plan, start = self.plan, 0
         for earlier in range(turn + 1):
-            for other in range(PIECES if earlier < turn else piece + 1):
+            for other in range(plan.count if earlier < turn else piece + 1):
                 _, rows, columns = plan.cut(rank, earlier, other)
                 begin, start = start, start + (rows.stop - rows.start) * (columns.stop - columns.start)
         return slice(begin, start)
@@ -245,14 +261,14 @@ class ByCopies:
         return memory[self.span(*place)].reshape(rows.stop - rows.start, columns.stop - columns.start)
 
     def received(self, rank: int, turn: int, piece: int) -> Any:
-        self.beside.wait(("carried", rank, turn, piece), rank, CALL)
+        self.beside.wait(("carried", rank, turn, piece), rank, LANES[piece % 2])
         return self.matrix(self.receives[rank], ((rank - 1) % len(self.sends), turn - 1, piece))
 
     def carry(self, turn: int, piece: int, sums: list) -> None:
         beside, size = self.beside, self.plan.size
         for rank in range(len(sums)):
             self.work.at(rank)
-            beside.record(("sums", rank, turn, piece), rank, CALL)
+            beside.record(("sums", rank, turn, piece), rank, LANES[piece % 2])
         for rank in range(len(sums)):
             self.work.at(rank)
             before = (rank - 1) % len(sums)
@@ -268,12 +284,13 @@ class ByCopies:
         ranks = len(self.sends)
         for rank in range(ranks):
             self.work.at(rank)
-            self.beside.wait(("carried", (rank + 1) % ranks, ranks - 1, PIECES - 1), rank, CALL)
+            self.beside.join(rank)
+            self.beside.wait(("carried", (rank + 1) % ranks, ranks - 1, self.plan.count - 1), rank, CALL)
 
 
-def cuts(n: int) -> list[tuple[int, int]]:
+def cuts(n: int, count: int) -> list[tuple[int, int]]:
     """Cut ``n`` rows or columns into pieces."""
-    return [(n * i // PIECES, n * (i + 1) // PIECES) for i in range(PIECES)]
+    return [(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 
 def _others(rank: int, size: int) -> list[int]:

@@ -80,6 +80,7 @@ def run(kind: str, size: int, left_out: int | None, patch) -> int:
         return out
 
     patch.setattr(overlap, "MIN_PIECE", 0)
+    patch.setattr(overlap, "MIN_PER_BYTE", 0 if kind == "ring" else overlap.MIN_PER_BYTE)
     patch.setattr(overlap, "_maker", maker)
     patch.setattr(overlap, "matmul", multiply)
     patch.setattr(overlap.GatherPlan, "multiply", lambda plan, a, b, y, stream: multiply(a, b, out=y, stream=stream))
@@ -98,7 +99,7 @@ def run(kind: str, size: int, left_out: int | None, patch) -> int:
 
 
 @pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("kind", ["gather", "ring"])
+@pytest.mark.parametrize("kind", ["gather", "ring", "ring in more pieces"])
 def test_copies_and_launches_are_ordered(kind, size, monkeypatch):
     waits, spare = run(kind, size, None, monkeypatch), []
     assert waits
