@@ -121,7 +121,7 @@ def test_elements_that_do_not_count_are_not_read(view, dtype):
 
     with cs.emulate():
         for turn, (name, call) in enumerate(CALLS.items(), list(VIEWS).index(view)):  # each call in one view of two
-            if view != "F" and turn % 2 and (name != "bincount" or dtype != "float64"):  # "F" is "C" for one axis
+            if view != "F" and turn % 2 and (name != "bincount" or dtype != "float32"):  # "F" is "C" for one axis
                 n = int(rng.integers(300, 700)) if rng.random() < 0.6 else 0
                 more = lambda dtype, n=n: made((1203,), dtype, n, None)  # noqa: E731
                 call(made((1203,), dtype, n, None), cs.asarray(np.int64(n)), more)
