@@ -153,9 +153,8 @@ def _check_apart(xs: tuple[Sharded, ...], outs: tuple[Sharded, ...], in_place: b
     inputs = [(x, in_place and (i == 0 or len(outs) > 1)) for i, x in enumerate(xs)]
     for j, y in enumerate(outs):
         for other, same in (*inputs, *((z, False) for z in outs[j + 1 :])):
-            for a, b in zip(y.views, other.views):
-                (start, stop), (first, last) = a.span, b.span
-                if start < last and first < stop and not (same and a == b):
+            for rank, ((start, stop), (first, last)) in enumerate(zip(y.spans, other.spans)):
+                if start < last and first < stop and not (same and y.views[rank] == other.views[rank]):
                     allowed = "x itself or memory of its own" if in_place else "memory of its own"
                     raise ArgumentValueError(explain("out", "memory that overlaps another array of the call", allowed))
 

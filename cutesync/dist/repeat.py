@@ -162,7 +162,7 @@ class _Text:
             return "None"
         if isinstance(result, Sharded):
             parts = self._tuple(result.parts)
-            like = self._named("f", result.facts._replace(views=None))
+            like = self._named("f", result.facts._replace(views=None, spans=None))
             return parts and f"Sharded(group, {parts}, {result.axis!r}, {like})"
         if isinstance(result, Ragged):
             members = [self.of(result.room), self._tuple(result.counts), self._tuple(result.offsets)]

@@ -76,6 +76,15 @@ class Sharded:
         return facts.views  # type: ignore[return-value]
 
     @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Where the memory of each part begins and ends."""
+        facts = self.facts
+        if facts.spans is None:
+            spans = tuple(view.span for view in self.views)
+            self._facts = facts = self.facts._replace(spans=spans)
+        return facts.spans  # type: ignore[return-value]
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self.facts.shape
 
@@ -248,7 +257,7 @@ _signatures: weakref.WeakValueDictionary[tuple, Signature] = weakref.WeakValueDi
 class _Facts(NamedTuple):
     """What a Sharded knows of its parts. ``identified`` has for each part the function that identifies it, and what
     that returned: its address and signature. ``streams`` has the function that returns its library's current stream,
-    and its device. ``views``: None if nobody has asked."""
+    and its device. ``views`` and ``spans``: None if nobody has asked."""
 
     views: tuple[View, ...] | None
     shape: tuple[int, ...]
@@ -257,6 +266,7 @@ class _Facts(NamedTuple):
     identified: tuple[tuple[Callable[[Any], tuple], tuple], ...]
     streams: tuple[tuple[Callable[[int], int], int], ...]
     key: Signature
+    spans: tuple[tuple[int, int], ...] | None = None
 
 
 def _facts(views: tuple[View, ...], axis: int | None, parts: tuple) -> _Facts:
@@ -286,7 +296,7 @@ def _moved(like: _Facts, parts: tuple) -> _Facts | None:
             return None
         identified.append((identify, (at, found)))
         pointers.append(at)
-    return like._replace(views=None, pointers=tuple(pointers), identified=tuple(identified))
+    return like._replace(views=None, spans=None, pointers=tuple(pointers), identified=tuple(identified))
 
 
 def _check_alike(views: tuple[View, ...], axis: int | None) -> None:
