@@ -7,7 +7,16 @@ from dataclasses import replace
 import numpy as np
 
 from cutesync.kernels.select import plan, policy as policies
-from cutesync.kernels.select.policy import Choice, ColumnPolicy, FlowPolicy, PipelinePolicy, Problem, WavePolicy, chosen
+from cutesync.kernels.select.policy import (
+    Choice,
+    ColumnPolicy,
+    FlowPolicy,
+    PipelinePolicy,
+    Problem,
+    RunPolicy,
+    WavePolicy,
+    chosen,
+)
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -19,6 +28,8 @@ KERNELS = {
     "flow": (FlowPolicy(1, 2, 2, 2, 4, 2, room=512, entries=4, squads=2), 2),
     "flow, one squad": (FlowPolicy(1, 2, 1, 2, 32, 3, room=2100, entries=3), 3),
     "words": (PipelinePolicy(2, 2, 2, 2, 32, 4, narrow=True), 2),
+    "runs": (RunPolicy(1, 1, 2, 1, 32, 2, room=1100, entries=4, squads=2), 2),
+    "runs, one squad": (RunPolicy(1, 2, 1, 2, 32, 3, room=2100, entries=3), 3),
     "a block a tile": (WavePolicy(1, 2, 2, 2, 4, 1), 1 << 20),
     "a cluster": (WavePolicy(1, 2, 2, 2, 4, 1, cluster=8), 8),
     "one tile": (WavePolicy(1, 3, 3, 32, 16, 1, alone=True), 1),
@@ -36,6 +47,9 @@ def force(monkeypatch, name: str = "three blocks") -> None:
             return chosen(
                 replace(policy, rows=rows, gather_warps=2 if problem.strided else 0, narrow=narrow), problem, blocks
             )
+        if type(policy) is RunPolicy:
+            listed = policies.flows(problem) and policies.lists_heads(problem)
+            return chosen(policy, problem, blocks) if listed else made(problem)
         if type(policy) is FlowPolicy:
             rows = min(policy.rows, policies.flow_rows(problem))
             return chosen(replace(policy, rows=rows), problem, blocks) if policies.flows(problem) else made(problem)

@@ -44,7 +44,17 @@ def test_selections(monkeypatch, name, length):
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize(("name", "dtype"), [("flow", "float32"), slow("flow, one squad", "int16")])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        slow("flow", "float64"),
+        ("runs", "int8"),
+        slow("runs", "int16"),
+        slow("flow", "float32"),
+        slow("runs", "float16"),
+        *(slow("runs, one squad", dtype) for dtype in ("uint8", "uint16", "bool")),
+    ],
+)
 def test_runs(monkeypatch, name, dtype, length):
     force(monkeypatch, name)
     rng = np.random.default_rng(length)
@@ -62,10 +72,29 @@ def test_runs(monkeypatch, name, dtype, length):
             equal(found.lengths, lengths[:capacity].astype(np.int32))
 
 
-@pytest.mark.parametrize("dtype", ["int16", slow("float16"), slow("int32"), slow("float64")])
-def test_arrays_that_begin_anywhere(monkeypatch, dtype):
+@pytest.mark.parametrize("length", [1023, slow(1024), slow(1025), slow(6145)])
+def test_runs_by_a_callable(monkeypatch, length):
+    """Of tiles and chunks that are full or nearly so."""
+    force(monkeypatch, "runs")
+    x = (np.arange(length) // 9 % 7).astype(np.float16)
+    values, _, _, lengths = of_runs(x, np.append(True, np.diff(x) >= 0.5))
+    with cs.emulate():
+        found = cs.unique_consecutive(x, equal=lambda a, b: b - a < 0.5, return_counts=True)
+    equal(found[0], values)
+    equal(found[1], lengths)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("flow", "int16"),
+        *(slow("flow", dtype) for dtype in ("float16", "int32", "float64")),
+        *(slow("runs", dtype) for dtype in ("uint16", "float16")),
+    ],
+)
+def test_arrays_that_begin_anywhere(monkeypatch, name, dtype):
     """Chunks whose arrays do not begin on vectors are read element by element."""
-    force(monkeypatch, "flow")
+    force(monkeypatch, name)
     x, mask = data(2100, dtype), np.random.default_rng(2).random(2100) < 0.6
     with cs.emulate():
         a, where = cs.asarray(x), cs.asarray(mask)
@@ -87,15 +116,37 @@ def test_agrees_under_hostile_schedules(monkeypatch, name):
     equal(found.values, wanted)
 
 
-@pytest.mark.parametrize("kept", [256, slow(128), slow(64)])
-def test_a_room_that_tiles_fill_to_its_end(monkeypatch, kept):
+def test_runs_agree_under_hostile_schedules(monkeypatch):
+    force(monkeypatch, "runs")
+    x = (np.cumsum(np.random.default_rng(1).random(5003) < 0.3) % 100).astype(np.int8)
+    values, _, _, lengths = of_runs(x, heads_of(x))
+    with cs.emulate(schedules=SCHEDULES, seed=3):
+        found = cs.run_length_encode(cs.asarray(x)).exact()
+    equal(found[0], values)
+    equal(found[1], lengths)
+
+
+@pytest.mark.parametrize(
+    ("name", "tile", "kept"),
+    [("flow", 256, 256), slow("flow", 256, 128), slow("flow", 256, 64), ("runs", 1024, 550), slow("runs", 1024, 220)],
+)
+def test_a_room_that_tiles_fill_to_its_end(monkeypatch, name, tile, kept):
     """So many positions are selected of every tile that the last one in the room leaves no place behind it."""
-    force(monkeypatch, "flow")
-    x = np.arange(256 * 11, dtype=np.int32)
+    force(monkeypatch, name)
+    x = np.arange(tile * 11).astype(np.int16)
     with cs.emulate():
-        equal(cs.select(x, x % 256 < kept).values, x[x % 256 < kept])
-        runs = np.minimum(x % 256, kept - 1) + x // 256 % 2 * 256
-        equal(cs.unique_consecutive(runs), runs[x % 256 < kept])
+        equal(cs.select(x, x % tile < kept).values, x[x % tile < kept])
+        runs = np.minimum(x % tile, kept - 1) + x // tile % 2 * tile
+        equal(cs.unique_consecutive(runs), runs[x % tile < kept])
+
+
+@pytest.mark.parametrize("share", [0.9, slow(0.05)])
+def test_runs_of_two_resident_blocks_make_progress(monkeypatch, share):
+    """A tile keeps its stage until it has room, which waits for tiles before it alone."""
+    force(monkeypatch, "runs")
+    x = (np.cumsum(np.random.default_rng(2).random(9001) < share) % 100).astype(np.int8)
+    with cs.emulate(), emulator.emulate(schedules=3, seed=5, resident=1):
+        equal(cs.run_length_encode(cs.asarray(x), size=9001).exact()[0], x[heads_of(x)])
 
 
 def test_two_resident_blocks_make_progress(monkeypatch):
@@ -117,13 +168,48 @@ def bench() -> faults.Bench:
         found = [cs.select(*arrays, size=3100, fill_value=7) for _ in range(2)]
         return all(np.array_equal(s.values, wanted) and int(s.count) == mask.sum() for s in found)
 
-    return faults.of_tiles(functools.partial(force, name="flow"), right)
+    return faults.of_tiles(functools.partial(force, name="flow"), right, schedules=20)
+
+
+@functools.cache
+def bench_of_runs() -> faults.Bench:
+    """Runs whose places are listed row by row at first, and then bit by bit."""
+    share = np.where(np.arange(13000) < 6000, 0.7, 0.1)
+    x = (np.cumsum(np.random.default_rng(4).random(13000) < share) % 100).astype(np.int8)
+    values, _, _, lengths = of_runs(x, heads_of(x))
+
+    def right() -> bool:
+        found = [cs.run_length_encode(cs.asarray(x), size=len(values)) for _ in range(2)]
+        return all(
+            np.array_equal(s.values, values) and np.array_equal(s.lengths, lengths) and int(s.count) == len(values)
+            for s in found
+        )
+
+    return faults.of_tiles(functools.partial(force, name="runs"), right)
+
+
+HARMLESS = [*faults.ONE_FENCE, "no init fence #4", "no init fence #5", "no look at the barrier #0"]
 
 
 @pytest.mark.slow
 def test_no_mutant_survives():
-    harmless = [*faults.ONE_FENCE, "no init fence #4", "no init fence #5", "no look at the barrier #0"]
-    assert bench().survivors(faults.TILES, harmless) == harmless
+    assert bench().survivors(faults.TILES, HARMLESS) == HARMLESS
+
+
+# Of what its warps do otherwise; places are read as soon as they are listed, elements as long as a tile has its stage.
+OF_RUNS = {name: faults.TILES[name] for name in ("no arrive", "no look at the barrier", "parity flipped")}
+OF_RUNS |= {
+    "a relaxed arrival": (faults.TILES["a relaxed arrival"][0], {"race", "proxy"}),
+    "no sync_warp": (faults.TILES["no sync_warp"][0], {"race", "barrier", "uninitialised"}),
+}
+
+
+@pytest.mark.slow
+def test_no_mutant_of_runs_survives():
+    """The warps that compact leave a stage behind the one that publishes, one lane of which writes all of a tile of one
+    chunk; of two arrivals in a row, the second one has its warp together."""
+    harmless = ["no look at the barrier #0", "a relaxed arrival #0", *(f"no sync_warp #{k}" for k in (1, 3, 8))]
+    assert bench_of_runs().survivors(OF_RUNS, harmless) == harmless
 
 
 WRAPS = r"(setp\.gt\.s32 \t(%p\d+), %r\d+, 512;[^@]*?selp\.b32 \t(%r\d+), %r\d+, 0, \2;)"

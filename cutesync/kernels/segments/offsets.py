@@ -12,7 +12,7 @@ from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, Uint32
 
 from ...monoid import choose
 from ...sync.atomic import atomic_fold
@@ -79,14 +79,15 @@ class MarkHeads(PlainKernel):
     @cute.jit
     def mark(self, a: Arguments, place, lane):
         """Set the bits of the offsets of a warp, which do not decrease over lanes, or do not increase."""
-        word = place >> 5
-        bit = choose(place >= 0, Int32(1) << Int32(place & 31), Int32(0))
-        merge = lambda p, q: (q[0], q[1] | choose(p[0] == q[0], p[1], Int32(0)))  # noqa: E731
-        word, bits = scan_states((word, bit), merge, lane)
-        following = cute.arch.shuffle_sync_down(word, 1)
+        word, bits = Uint32(place >> 5), choose(place >= 0, Int32(1) << Int32(place & 31), Int32(0))
+        before = Uint32(cute.arch.shuffle_sync_up(word, 1))
+        if cute.arch.vote_any_sync((lane > 0) & (before == word)):  # two offsets have bits of one word
+            merge = lambda p, q: (q[0], q[1] | choose(p[0] == q[0], p[1], Int32(0)))  # noqa: E731
+            _, bits = scan_states((word, bits), merge, lane)
+        following = Uint32(cute.arch.shuffle_sync_down(word, 1))
         (first,), (last,) = broadcast((word,), 0), broadcast((word,), LANES - 1)
         if (place >= 0) & ((lane == LANES - 1) | (following != word)):
             if (word == first) | (word == last):
-                atomic_fold("or", a.bits + word, bits)
+                atomic_fold("or", a.bits + Int64(word), bits)
             else:
-                store(a.bits + word, bits)
+                store(a.bits + Int64(word), bits)

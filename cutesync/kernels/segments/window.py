@@ -85,7 +85,8 @@ def _fill(buffer: cutlass.Constexpr, stage, array: cute.Pointer, span: Span, len
         put(kind, buffer.position(stage, array, span.first, length, -1), kind(0))
     if cutlass.const_expr(buffer.reverse and size < 4):
         cute.arch.sync_warp()  # copy_lane may write a zero to the same byte
-    copy_lane(kind, lowest + (begin - tile), begin, cutlass.min(low, end), lane)
     rest = cutlass.max(low, high)
-    copy_lane(kind, lowest + (rest - tile), rest, end, lane)
+    if (low > begin) | (rest < end):
+        copy_lane(kind, lowest + (begin - tile), begin, cutlass.min(low, end), lane)
+        copy_lane(kind, lowest + (rest - tile), rest, end, lane)
     return Int32(lowest + (low - tile)), low, Int32(cutlass.max(high - low, Int64(0)))

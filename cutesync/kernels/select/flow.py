@@ -57,7 +57,8 @@ from .window import TileBuffer
 class Shared:
     """Shared memory: the tiles' bytes and their ring, the chunks' tallies of each stage; and of tiles that were sent
     where they are (``sent``), what comes before each chunk in its tile, and at last the tile's tally (``inside``), and
-    what comes before the tile. The ``room`` has an area for each array, and for places."""
+    what comes before the tile. The ``room`` has an area for each array, and for places. ``words`` are those that a
+    subclass's warps keep of their chunks."""
 
     buffers: tuple
     tiles: TileRing
@@ -69,6 +70,7 @@ class Shared:
     before: Before
     room: tuple
     tags: cute.Tensor
+    words: cute.Tensor
 
 
 class FlowSelect(PipelineSelect):
@@ -86,13 +88,17 @@ class FlowSelect(PipelineSelect):
         self.lengths, self.heads = selection.lengths is not None, selection.kind == "heads"
         held = (*selection.sources, *((MASK,) * (selection.kind == "mask")))
         self.buffers = tuple(TileBuffer(dtype, self.tile, self.heads) for dtype in held)
-        self.areas = (*(t.size for t in selection.results), *((PLACE_BYTES,) * selection.located))
+        self.areas = self.kept_bytes(selection)
         self.roles = self.warp_roles(selection)
         smem = self.stages * (sum(buffer.stage_bytes for buffer in self.buffers) + 28 + 4 * self.chunks)
         smem += self.entries * (52 + 4 * (self.chunks + 1)) + policy.room * sum(self.areas)
-        smem += 128 * (len(self.buffers) + len(self.areas) + 1)
+        smem += 128 * (len(self.buffers) + len(self.areas) + 1) + self.more_bytes
         SelectKernel.__init__(self, selection, self.roles.threads, smem)
         self.compactor = FlowCompactor(self.where, policy.rows)
+
+    def kept_bytes(self, selection: Selection) -> tuple[int, ...]:
+        """How much of each array of a tile is kept of a selected position, its place last if it is wanted."""
+        return (*(t.size for t in selection.results), *((PLACE_BYTES,) * selection.located))
 
     def warp_roles(self, selection: Selection) -> Roles:
         policy = self.policy
@@ -113,6 +119,7 @@ class FlowSelect(PipelineSelect):
             Before(tensor(Int64, entries), tensor(Int64, entries)),
             tuple(aligned(policy.room * size) for size in self.areas),
             tensor(Int32, 1),
+            tensor(Int32, max(self.more_bytes // 4, 1)),
         )
 
     @cute.jit

@@ -62,13 +62,14 @@ class FlowCompactor:
         found = self.existing(at, bits, lane)
         held, words = found[: len(found) - self.words], found[len(found) - self.words :]
         runs = [held[k : k + self.each] for k in range(0, len(held), self.each)]
-        arrays, selected = len(self.read), []
-        for flags in words:
-            counts = count_bits(flags)
-            through = through_lanes(counts, lane)
-            totals = Uint32(cute.arch.shuffle_sync(through, LANES - 1))
-            selected.append(Selected(flags, through - counts, totals))
+        arrays, selected = len(self.read), [self.counted(flags, lane) for flags in words]
         return [runs[r * arrays : (r + 1) * arrays] for r in range(self.parts)], selected
+
+    def counted(self, flags, lane) -> Selected:
+        """What is selected of four parts, by the lane's flags."""
+        counts = count_bits(flags)
+        through = through_lanes(counts, lane)
+        return Selected(flags, through - counts, Uint32(cute.arch.shuffle_sync(through, LANES - 1)))
 
     @cute.jit
     def existing(self, at: Chunk, bits: cute.Pointer, lane):
@@ -197,4 +198,5 @@ class FlowCompactor:
 
 def last_bit(word) -> Any:
     """The number of the last bit that is set; -1: none is."""
-    return 31 - Int32(cute.arch.clz(Int32(word)))
+    text = "bfind.u32 {$w0}, {$r0};"
+    return cute.arch.inline_ptx(text, write_only_types=[Int32], read_only_args=[Uint32(word)])

@@ -93,6 +93,11 @@ class FlowPolicy(PipelinePolicy, kernel=".flow:FlowSelect"):
 
 
 @dataclass(frozen=True)
+class RunPolicy(FlowPolicy, kernel=".run_flow:RunFlow"):
+    """The same for runs of narrow elements, in chunks of 32 rows."""
+
+
+@dataclass(frozen=True)
 class WavePolicy(PipelinePolicy, kernel=".wave:WaveSelect"):
     """A block for each tile, whose ``compact_warps`` warps compact its chunks and store them. ``alone``: there is one
     tile. ``cluster``: the blocks of the launch, if they are one cluster."""
@@ -139,7 +144,11 @@ NARROW = replace(PIPELINE, compact_warps=8)
 # us, with one squad 349; run lengths 376, 395; all selected 571, 711; but half by a callable 398, 387). The ring has
 # four stages of a mask, too (half selected 459 us, two stages 517); more of it leaves less room (all selected 744 us
 # with 150 KiB). Bytes are faster in words: half of 2**28 int8 145 us, 208 as here; half of int16 247, 230 as here.
+# Of narrow elements there is more to store for a tile: with twelve warps in a squad and five that store, half of 2**28
+# int16 takes 230 us instead of 218, run lengths of int16 654 instead of 563 (runs of 1), 234 and 233 (runs of 8).
 FLOW = FlowPolicy(1, 12, 5, 12, 16, 0, entries=16, squads=2)
+FLOW_OF_NARROW = replace(FLOW, compact_warps=11, chunks=11, store_warps=7)
+FLOW_OF_RUNS = RunPolicy(**vars(FLOW_OF_NARROW))
 FLOW_LENGTH, FLOW_RING, FLOW_BYTES = 1 << 22, 124 << 10, 220 << 10
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner. Of some eight tiles, where one team
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
@@ -219,7 +228,13 @@ def choose(problem: Problem) -> Choice:
 def flows(problem: Problem) -> bool:
     """Whether what is selected is all that is kept of tiles, and no elements have one byte."""
     apart = problem.strided or problem.rows is not None or problem.rejects or problem.inverse
-    return not apart and min(problem.sizes, default=0) > 1
+    return not apart and (min(problem.sizes, default=0) > 1 or lists_heads(problem))
+
+
+def lists_heads(problem: Problem) -> bool:
+    """Whether the elements of runs, of one array, are looked up by their places: narrow ones, but not bytes of which no
+    places are wanted, which are faster in words."""
+    return problem.heads and problem.narrow and len(problem.sizes) == 1 and (problem.located or problem.sizes[0] > 1)
 
 
 def flow_rows(problem: Problem) -> int:
@@ -231,15 +246,16 @@ def flow(problem: Problem) -> Choice | None:
     """Return the launch of tiles that leave their stages early, if the array is long enough for that."""
     if problem.length < FLOW_LENGTH or not flows(problem):
         return None
-    rows = flow_rows(problem)
-    tile = FLOW.compact_warps * rows * LANES
-    ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * problem.located
-    stages = max(2, min(MAX_STAGES, FLOW_RING // (ring * tile)) // FLOW.squads * FLOW.squads)
+    runs, rows = lists_heads(problem), flow_rows(problem)
+    base = FLOW_OF_RUNS if runs else FLOW_OF_NARROW if problem.narrow else FLOW
+    tile = base.compact_warps * rows * LANES
+    ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * (problem.located or runs)
+    stages = max(2, min(MAX_STAGES, FLOW_RING // (ring * tile)) // base.squads * base.squads)
     room = (FLOW_BYTES - stages * ring * tile) // max(kept, 1)
     if room < tile:
         return None
-    room = min(room, FLOW.entries * tile) // LANES * LANES
-    return chosen(replace(FLOW, rows=rows, stages=stages, room=room), problem)
+    room = min(room, base.entries * tile) // LANES * LANES
+    return chosen(replace(base, rows=rows, stages=stages, room=room), problem)
 
 
 def choose_columns(problem: Problem, tiles: Callable[[int], int], blocks: int = SMS) -> tuple[Choice, Choice]:

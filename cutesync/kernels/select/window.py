@@ -59,9 +59,10 @@ def _fill(buffer: cutlass.Constexpr, stage, array: cute.Pointer, number, length,
     if cutlass.const_expr(buffer.lead):
         if (number == 0) & (lane == 0):
             put(buffer.dtype.cutlass, Int32(first) - size, buffer.dtype.cutlass(0))
-    copy_lane(buffer.dtype.cutlass, first, begin, cutlass.min(low, end), lane)
     rest = cutlass.max(low, high)
-    copy_lane(buffer.dtype.cutlass, first + (rest - begin), rest, end, lane)
+    if (low > begin) | (rest < end):
+        copy_lane(buffer.dtype.cutlass, first, begin, cutlass.min(low, end), lane)
+        copy_lane(buffer.dtype.cutlass, first + (rest - begin), rest, end, lane)
     return Int32(first + (low - begin)), low, Int32(cutlass.max(high - low, Int64(0)))
 
 
