@@ -30,8 +30,7 @@ from cutesync.dist import Group, Sharded
 torch: Any = None  # imported when there is something to measure
 
 MESSAGES = (8, 1 << 10, 1 << 12, 1 << 14, 1 << 16)  # bytes
-CALLS = 50  # in a graph, of small arrays
-REPEATS = 5
+CALLS, REPEATS = 50, 5  # in a graph, of small arrays
 SLEEP = 1_000_000  # clocks: half a millisecond
 
 
@@ -148,8 +147,6 @@ def keep(what: str, **figures: float) -> None:
 
 
 ROWS: list[dict] = []
-
-
 RIVALS: dict[str, dict[str, float]] = {}  # of torch's processes
 
 

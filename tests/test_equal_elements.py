@@ -21,6 +21,8 @@ GUARD = 37  # elements before and behind the results
 SPREAD = [
     ((3, 1, 5), 77),
     ((2, 1, 16), 40),
+    ((11, 1), 77),
+    ((2, 1, 1100), 9),
     ((50, 1), 7),
     ((4, 1, 3, 2), 30),
     ((1, 9), 33),
@@ -60,7 +62,7 @@ def check_around(whole, first: int, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "cases"), [("int8", 2), *(pytest.param(t, 9, marks=pytest.mark.slow) for t in TYPES)]
+    ("dtype", "cases"), [("int8", 4), *(pytest.param(t, 9, marks=pytest.mark.slow) for t in TYPES)]
 )
 def test_results_are_copied(dtype, cases, small, on_emulator):
     for number, (shape, count) in enumerate(SPREAD[:cases]):

@@ -21,8 +21,11 @@ from .axes import NUMBER_BITS, divisor, numbers, parameters
 from .policy import Policy
 
 THREADS = 256
-VECTOR_BYTES = 16
+VECTOR_BYTES, WORD_BYTES = 16, 4
 UNROLL = 2  # vectors of a thread
+# Of a slice whose vectors are joined from words: of shorter ones most warps have some that are not (H200, 101 bytes:
+# 29.8 us, so 33.0 us; 1316 bytes: 138 us, so 68 us).
+MIN_VECTORS = 64
 # A second launch takes about 1 us, in which an H200 copies 2 MB (int32 (32, 32768) from one row: 5.2 us, so 4.2).
 MIN_COPIES, MIN_BYTES = 4, 1 << 23
 MIN_SLICE_BYTES, MIN_SHORT_BYTES = 256, 64  # a result and its copies; less is a few vectors, which must be whole

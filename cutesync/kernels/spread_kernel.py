@@ -2,7 +2,8 @@
 
 A slice of ``inner`` neighbours is followed by ``span`` elements, which repeat it. A thread stores vectors of 16 bytes
 on their boundaries; the first and the last of a span may be partly outside of it, and are stored element by element.
-The elements of a slice that is whole vectors are loaded as vectors, else one by one, out of the caches.
+The elements of a slice that is whole vectors are loaded as vectors, out of the caches. Those of a vector inside of
+another slice are joined from words if it is long, those at its ends are loaded one by one.
 
 Short slices would have few whole vectors behind them. There the span includes the slice itself, all of it in one block,
 which stores after a barrier what it has loaded.
@@ -19,7 +20,8 @@ from ..monoid import choose
 from ..sync.overlap import let_next_start
 from .coordinates import Axes, element, quotient
 from .plain import PlainKernel
-from .spread import THREADS, UNROLL, VECTOR_BYTES, SpreadPolicy
+from .spread import MIN_VECTORS, THREADS, UNROLL, VECTOR_BYTES, WORD_BYTES, SpreadPolicy
+from .words import words_from
 
 Arguments = namedtuple("Arguments", "out count span inner factor shift axes")
 # A vector: where its slice begins, and the place of its first element in the span, which is below 0 outside of it.
@@ -63,7 +65,9 @@ class Spread(PlainKernel):
         for unit in units:
             whole = whole & (unit.place >= 0) & (unit.place + self.vector <= a.span)
         if whole:
-            loaded = [self.load(a, unit) for unit in units]
+            loaded = [cute.make_rmem_tensor((self.vector,), unit.slice.value_type) for unit in units]
+            for unit, registers in zip(units, loaded):
+                self.load_some(a, unit, registers)
             for unit, registers in zip(units, loaded):
                 cute.autovec_copy(registers, self.aligned(unit.slice + (unit.place + a.inner)))
         else:
@@ -91,14 +95,37 @@ class Spread(PlainKernel):
     def load(self, a: Arguments, unit: Unit):
         """The elements of a vector inside the span."""
         registers = cute.make_rmem_tensor((self.vector,), unit.slice.value_type)
-        place = self.rest(a, unit.place)
-        if self.policy.whole:
-            cute.autovec_copy(self.aligned(unit.slice + place), registers)
-        else:
-            for i in range(self.vector):
-                registers[i] = element(unit.slice + place)
-                place = choose(place + 1 == a.inner, Int32(0), place + 1)
+        self.load_at(a, unit.slice, self.rest(a, unit.place), registers)
         return registers
+
+    def load_at(self, a: Arguments, start, place, registers) -> None:
+        if self.policy.whole:
+            cute.autovec_copy(self.aligned(start + place), registers)
+            return
+        for i in range(self.vector):
+            registers[i] = element(start + place)
+            place = choose(place + 1 == a.inner, Int32(0), place + 1)
+
+    @cute.jit
+    def load_some(self, a: cutlass.Constexpr, unit: cutlass.Constexpr, registers: cute.Tensor):
+        """Load the elements of a vector inside the span: one if the slice has no more, words if all of these lie inside
+        of the slice."""
+        place = self.rest(a, unit.place)
+        if cutlass.const_expr(not self.policy.whole):
+            beside = WORD_BYTES // min(self.policy.size, WORD_BYTES)
+            inside = (place >= beside) & (place + (self.vector + beside) <= a.inner)
+            if a.inner == 1:
+                value = element(unit.slice)
+                for i in cutlass.range_constexpr(self.vector):
+                    registers[i] = value
+            elif inside & (a.inner >= MIN_VECTORS * self.vector):
+                words = cute.recast_tensor(registers, Int32)
+                for i, word in enumerate(words_from(unit.slice + place, self.policy.size)):
+                    words[i] = word
+            else:
+                self.load_at(a, unit.slice, place, registers)
+        else:
+            self.load_at(a, unit.slice, place, registers)
 
     @cute.jit
     def store_some(self, a: cutlass.Constexpr, unit: Unit, exists):

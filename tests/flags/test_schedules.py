@@ -29,6 +29,8 @@ KERNELS = {
     "wide flags": ("flag_heads_and_tails", "int8", 1000, {"dtype": "int64"}, (4, 2)),
     "bits of four": ("flag_heads_and_tails", "int32", 2100, {"dtype": "bits"}, (4, 2)),
     "bits of sixteen": ("flag_heads", "uint8", 2600, {"dtype": "bits"}, (4, 1)),
+    "bits of odd rows": ("flag_heads_and_tails", "uint8", (3, 801), {"dtype": "bits"}, (1, 2)),
+    "bits of short odd rows": ("flag_heads", "int8", (5, 399), {"dtype": "bits", "predecessor": 1}, (2, 2)),
     "bits of two": ("flag_tails", "float64", 700, {"dtype": "bits"}, (8, 1)),
     "tiles": ("flag_heads_and_tails", "int32", 1500, {"tile": 7}, (2, 2)),
     "rows as one": ("flag_heads", "int32", (40, 37), {}, (2, 2)),
@@ -47,6 +49,7 @@ def right(name: str, schedules: int) -> bool:
     choose, x = policy.choose, keys(shape, dtype)
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=11) as ran:
         patch.setattr(plan, "choose", lambda problem: choose(problem, unroll, warps))
+        patch.setattr(policy, "MIN_ODD_ELEMENTS", 0)
         patch.setattr(calls, "_plans", {})
         found = getattr(cs, call)(cs.asarray(x), **options)
     assert ran.launches == schedules
@@ -92,6 +95,11 @@ FAULTS = {
     "bytes shifted by too few bits": (
         "vectors of sixteen",
         each(r"(shf\.l\.wrap\.b32 [^;]*, )8;", r"\g<1>7;"),
+        {RESULT},
+    ),
+    "vectors as they lie": (
+        "bits of odd rows",
+        every(r"shf\.r\.wrap\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;"),
         {RESULT},
     ),
     "bits of bytes in the wrong order": ("bits of sixteen", every(r"270549120", "134480385"), {RESULT}),

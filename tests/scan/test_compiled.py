@@ -146,6 +146,10 @@ VIEWS = {
     "rows of equal elements": ((1 << 20, 70), (1, 0), 1),
     "short slices with gaps": ((1 << 20, 70), (77, 1), 1),
     "rows that begin anywhere": ((9000, 1003), (1100, 1), 1),
+    "positions apart": ((40_000, 761, 3), (3044, 4, 1), 1),
+    "long columns turned": ((1 << 18, 20, 2), (1, 2 << 18, 1 << 18), 1),
+    "an axis of one element": ((60_000, 245, 1), (374, 1, 1), 2),
+    "runs of positions turned": ((5, 1 << 18, 37), (37 << 18, 1, 1 << 18), 0),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.kernels.scan import short_policy, slice_policy
+from cutesync.kernels.scan import short_policy, short_turn_policy, slice_policy
 from cutesync.kernels.scan.short_policy import THREADS
 from cutesync.kernels.scan.slice_policy import slices
 from cutesync.runtime import call, device
@@ -159,16 +159,20 @@ def test_faults_of_short_axes_are_found(fault):
 
 @functools.cache
 def bench_of_turned_tiles() -> faults.Bench:
-    """Two scans of tiles that a block turns, the second of what the first has stored."""
+    """Two scans of tiles that a block turns, the second of what the first has stored, and one along another axis."""
     x = data((3, 5, 70), "int16")
     wanted = scanned(scanned(x.T, axis=2).reshape(3, 5, 70).T, axis=2)
+    along = scanned(x.transpose(0, 2, 1), axis=0)
 
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
+            patch.setattr(short_turn_policy, "MIN_TILE", 1)
             patch.setattr(call, "_plans", {})
             with cs.emulate(), emulator.emulate(schedules=3, seed=3, resident=2):
                 found = cs.scan(cs.asarray(x).T, axis=2)
-                return np.array_equal(np.asarray(cs.scan(found.reshape(3, 5, 70).T, axis=2)), wanted)
+                right = np.array_equal(np.asarray(cs.scan(found.reshape(3, 5, 70).T, axis=2)), wanted)
+                other = cs.scan(cs.asarray(x).transpose(0, 2, 1), axis=0)
+                return right and np.array_equal(np.asarray(other), along)
 
     return faults.Bench(right)
 

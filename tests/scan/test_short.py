@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan import plan, short_policy
+from cutesync.kernels.scan import plan, short_policy, short_turn_policy
 from cutesync.kernels.scan.short_policy import ShortPolicy
 from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy
 from cutesync.runtime import call
@@ -30,6 +30,8 @@ def policies(monkeypatch):
     found, launch = [], plan.launch
     monkeypatch.setattr(plan, "launch", lambda choice, *more: found.append(choice.policy) or launch(choice, *more))
     monkeypatch.setattr(short_policy, "SMS", 0)
+    for limit in ("FEW_TILES", "MIN_TILE", "MIN_RUN_BYTES"):
+        monkeypatch.setattr(short_turn_policy, limit, 0)
     monkeypatch.setattr(call, "_plans", {})
     return found
 
@@ -88,24 +90,28 @@ def test_a_thread_moves_whole_vectors(on_emulator, policies):
     assert policies == [ShortPolicy(1, 2, 4, False, 4, True, 8)]
 
 
-# Order of the axes in memory and shape; the last axis is scanned, and elements are neighbours along another one
+# Order of the axes in memory, shape and axis; elements are neighbours along another one
 TURNED = {
-    "one run": ((2, 1, 0), (75, 7, 2)),
-    "parts of runs": ((2, 1, 0), (40, 200, 3)),
-    "words": ((0, 3, 2, 1), (2, 64, 8, 4)),
-    "blocks of threads": ((2, 1, 0), (301, 3, 2)),
+    "one run": ((2, 1, 0), (75, 7, 2), 2),
+    "parts of runs": ((2, 1, 0), (40, 200, 3), 2),
+    "words": ((0, 3, 2, 1), (2, 64, 8, 4), 3),
+    "blocks of threads": ((2, 1, 0), (301, 3, 2), 2),
+    "one run of all positions": ((1, 2, 0), (75, 3, 7), 1),
+    "a run of each position": ((0, 2, 1), (3, 75, 7), 0),
+    "parts of a run of each position": ((2, 0, 1), (3, 40, 203), 0),
+    "neighbours along the axis": ((2, 0, 1), (70, 2, 4), 1),
 }
 
 
 @pytest.mark.parametrize("name", TURNED)
 @pytest.mark.parametrize("dtype", ["uint8", *(pytest.param(t, marks=pytest.mark.slow) for t in ("int16", "float64"))])
 def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
-    order, shape = TURNED[name]
+    order, shape, axis = TURNED[name]
     x = data(shape, dtype)
     for first, ways in ((0, {}), (1, {"reverse": True, "init": 3}), (8, {"exclusive": True})):
         around = cs.asarray(np.full(x.size + 8, 7, dtype))
         out = around[first % 5 : first % 5 + x.size].reshape(shape)
-        cs.scan(strided(x, order, 0, first), axis=-1, out=out, **ways)
-        same(np.asarray(out), scanned(x, axis=-1, **ways), f"{name} {first} {ways}")
+        cs.scan(strided(x, order, 0, first), axis=axis, out=out, **ways)
+        same(np.asarray(out), scanned(x, axis=axis, **ways), f"{name} {first} {ways}")
         assert (np.delete(np.asarray(around), slice(first % 5, first % 5 + x.size)) == 7).all()
     assert set(map(type, policies)) == {ShortTurnPolicy}

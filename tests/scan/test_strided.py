@@ -285,7 +285,7 @@ def test_columns_that_run_backwards(dtype, reverse, on_emulator, chosen):
 
 def test_results_that_are_neighbours_along_the_axis(on_emulator, chosen):
     """A thread stores several positions as a word, although neighbouring columns lie in as few lines."""
-    x = data((20, 1001), "int8")
+    x = data((36, 1001), "int8")
     same(np.asarray(cs.scan(cs.asarray(x).T, axis=1, reverse=True)), scanned(x.T, axis=1, reverse=True))
     assert chosen.pop().policy.along == (False, True)
 

@@ -31,8 +31,9 @@ from .compare import Compare
 from .policy import FlagPolicy, team
 
 # The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
-# successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period.
-Run = namedtuple("Run", "x outs ends length period begin start")
+# successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period;
+# how many elements of the array lie before the row, and behind it.
+Run = namedtuple("Run", "x outs ends length period begin start before behind", defaults=(0, 0))
 
 
 class FlagKernel(Compare):
@@ -61,7 +62,8 @@ class FlagKernel(Compare):
             if row < rows:
                 outs = tuple(pointer + row * self.stride(length) for pointer in outs)
                 begin = (work - row * runs) * self.elements
-                self.mark(Run(x + row * length, outs, ends, length, Int32(period), begin, Int32(0)), thread % LANES)
+                far = row * length, (rows - 1 - row) * length
+                self.mark(Run(x + far[0], outs, ends, length, Int32(period), begin, Int32(0), *far), thread % LANES)
         else:
             self.mark(Run(x, outs, ends, length, Int32(period), Int64(block) * self.elements, Int32(0)), thread)
 
@@ -155,6 +157,12 @@ class FlagKernel(Compare):
 
     def load(self, run: Run, place, outermost: bool):
         """The elements of a vector, or its words."""
+        if self.by_words and self.piece < self.vector > words.KEYS:
+            inside = (place + run.before >= words.MARGIN) & (
+                place + (self.vector + words.MARGIN) <= run.length + run.behind
+            )
+            found = words.vector_anywhere(run.x + place, self.vector // words.KEYS, inside)
+            return [words.keys(word, self.marking.source) for word in found]
         if self.by_words and self.piece < words.KEYS:
             inside = (place > 0) & (place + 2 * words.KEYS <= run.length) if outermost else True
             return [words.keys(words.load_anywhere(run.x + place, inside), self.marking.source)]

@@ -73,7 +73,8 @@ def _contiguous(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: i
     x, marking, length = views[0], spec.marking, form.flagged.extent
     size = 0 if marking.bits else marking.result.size
     aligned = min(alignment(out.ptr) for out in outs)
-    problem = Problem(form.rows, length, spec.tile or length, x.dtype.size, size, alignment(x.ptr), aligned)
+    tile, words = spec.tile or length, marking.compares_bytes
+    problem = Problem(form.rows, length, tile, x.dtype.size, size, alignment(x.ptr), aligned, words)
     choice = choose(problem)
     values = {
         "length": choice.length,

@@ -25,6 +25,12 @@ ONE_VECTOR_THREADS = SMS * 1024
 MIN_BYTES_PER_BLOCK = 8192
 MAX_RUN = 2048  # elements, the longest run of a warp: a row that is a multiple of it ends where a run ends
 MAX_PIECED_VECTOR = 4  # elements, the longest vector that is loaded in pieces
+# Bits of rows of bytes that begin anywhere, but for small arrays: elements of a thread, which are joined from words;
+# and what a run of a warp costs besides them, in elements of a thread (H200, int8 (43781, 530): 33 us, so 20 us; bool
+# (5979, 7, 4215): 132 and 81 us; but int8 (8, 7565): 1.0 and 1.5 us; (27, 54, 156232), in vectors of eight: 64 and
+# 89 us).
+ODD_VECTORS, RUN_COST = (32, 16, 8, 4), 10
+MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
 MAX_BLOCKS = (1 << 31) - 1  # in a grid; memory holds at most 32 times as many rows
 MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits
 
@@ -33,7 +39,7 @@ MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits
 class Problem:
     """``rows`` rows of ``length`` elements of ``size`` bytes, with flags of ``flag`` bytes (0: one bit). Each row is
     cut into tiles of ``tile`` elements. ``aligned`` and ``flag_aligned`` are the powers of two, up to 16, that divide
-    the addresses."""
+    the addresses. ``words``: four elements are compared at a time."""
 
     rows: int
     length: int
@@ -42,6 +48,7 @@ class Problem:
     flag: int
     aligned: int
     flag_aligned: int
+    words: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
         rows, length = 1, rows * length  # as tiles of one long row: then no row ends within a warp's run
     vector, piece = vector_of(problem, length if rows > 1 else 0)
     vectors = rows * length // vector
-    narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many vectors make 16 bytes
+    narrow = max(1, VECTOR_BYTES // (vector * max(problem.size, problem.flag)))  # how many vectors make 16 bytes
     several = rows > 1
     # A warp divides to find its row. With rows of bits it stores little, so it does more work for each division.
     most = 4 if several and problem.flag == 0 else 2
@@ -117,6 +124,9 @@ def vector_of(problem: Problem, stride: int) -> tuple[int, int]:
 
     while not fits(piece, problem.size, problem.aligned):
         piece //= 2
+    large = problem.rows * problem.length >= MIN_ODD_ELEMENTS
+    if problem.words and problem.flag == 0 and stride and large and piece <= MAX_ODD_PIECE:
+        return min(ODD_VECTORS, key=lambda count: ceil_div(stride, LANES * count) * (RUN_COST + count)), piece
     while vector > max(piece, MAX_PIECED_VECTOR) or (
         problem.flag > 0 and not fits(vector, problem.flag, problem.flag_aligned)
     ):

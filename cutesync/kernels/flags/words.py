@@ -55,6 +55,28 @@ def _halves(start: cute.Pointer, inside):
     return low, high, bits
 
 
+def vector_anywhere(start, count: int, inside) -> list:
+    """``count`` words of keys from an address on, wherever that is. ``inside``: the aligned vectors that hold them lie
+    in the array; if not, keys are loaded one by one."""
+    found = cute.make_rmem_tensor((max(2, count),), Uint32)
+    _fill(start, found, count, inside)
+    return [Uint32(found[i]) for i in range(count)]
+
+
+@cute.jit
+def _fill(start: cute.Pointer, found: cute.Tensor, count: cutlass.Constexpr, inside):
+    if inside:
+        for i, word in enumerate(shifted(start, count)):
+            found[i] = word
+    else:
+        address: Any = start.toint()
+        for i in cutlass.range_constexpr(count):
+            word = Uint32(0)
+            for k in cutlass.range_constexpr(KEYS):
+                word = word | (Uint32(_load(Uint8, address + (KEYS * i + k))) << (8 * k))
+            found[i] = word
+
+
 def shifted(start, count: int) -> list:
     """``count`` words from an address on, wherever that is. The aligned words that hold them are loaded; of two
     vectors and more, the aligned vectors."""

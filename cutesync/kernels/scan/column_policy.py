@@ -175,6 +175,11 @@ def alone(problem: Problem) -> bool:
     return _alone(problem, _of_thread(problem)[0])
 
 
+def is_skewed(problem: Problem) -> bool:
+    """Return whether a thread has columns of its own that begin behind a boundary of a vector."""
+    return alone(problem) and _of_thread(problem)[1] > 0
+
+
 def _of_thread(problem: Problem) -> tuple[int, int]:
     """Return how many columns a thread has if it scans them alone, and their skew."""
     items, skew = _skewed(problem)

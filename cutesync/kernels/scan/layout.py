@@ -12,10 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis, axes_of, merged
 
 MAX_GAP = 4  # of a form
 MAX_ROWS = 1 << 31  # of a form: kernels divide their numbers in 32 bits
+
+_NAMES = "x_row", "x_step", "out_row", "out_step", "group", "x_next", "out_next", "init_row", "init_step", "init_next"
+STEPS = tuple(Scalar(name, "Int64") for name in _NAMES)  # of a form that is not contiguous, as a kernel's parameters
 
 
 class Form(NamedTuple):

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 from ...sizes import ceil_div, power_of_two_below
 from ..policy import Policy
-from .column_policy import WORD_BYTES, group_slots
+from .column_policy import LINE_BYTES, WORD_BYTES, group_slots
 from .problem import LANES, SMS, VECTOR_BYTES, Choice, Problem
 
 # Columns, more if words hold no whole rows, and bytes of a row: wider rows are lines of memory of their own (H200, max
 # float32 (131072, 64): 29.7 us, in tiles of columns 26.2 us; but bool (87, 5768, 146): 68 us, in tiles 150 us).
 MAX_COLUMNS, MAX_ROW_BYTES = 64, 255
+# Of words in larger arrays: rows that are not whole lines have some more bytes (H200, float32 (7, 12, 2700, 108): 76 us
+# in tiles of columns, 60 us so; int64 (459784, 40): 127 and 109 us; but uint64 (46585, 58): 20 and 29 us; packed words
+# of int8 (44399, 324): 19 and 22 us).
+MAX_WIDE_ROW_BYTES, MIN_WIDE_BYTES = 448, 64 << 20
 MIN_SLICE_BYTES = 1 << 15  # of an outer slice
 # Three tiles fit the shared memory of an SM, with the partials of their runs. More that are smaller are slower (H200,
 # reverse bfloat16 (1048576, 32): 49.5 us, 4 of 48 KiB 55.5 us, 6 of 31 KiB 66.4 us).
@@ -47,8 +51,10 @@ def narrow(problem: Problem) -> Choice | None:
     outer_slice = problem.length * inner * size
     total = 2 * problem.rows * outer_slice
     odd = inner * size % WORD_BYTES != 0  # words hold no whole rows
-    fits = (inner <= MAX_COLUMNS or odd) and inner * size <= MAX_ROW_BYTES and problem.sources == problem.results
-    fits &= not problem.several and dense(problem)
+    fits = (inner <= MAX_COLUMNS or odd) and inner * size <= MAX_ROW_BYTES
+    if size >= WORD_BYTES and inner * size % LINE_BYTES and total >= MIN_WIDE_BYTES:
+        fits |= inner * size <= MAX_WIDE_ROW_BYTES
+    fits &= problem.sources == problem.results and not problem.several and dense(problem)
     aligned = not any(at % VECTOR_BYTES for at in starts(problem))
     if not aligned:  # what lies beside a tile is read, too
         fits &= problem.apart and not problem.counted and all(step >= 0 for step in problem.pitches[0])
@@ -74,6 +80,8 @@ def _height(problem: Problem, runs: int, least: int, aligned: bool) -> int | Non
     row = problem.inner * problem.source
     partials = (STAGES + 1) * (runs + 1) * problem.inner * 4 * (problem.words + 1)
     most = ((SMEM_BYTES - partials) // STAGES - 2 * VECTOR_BYTES) // (row * runs)
+    if least > most:  # tiles of a row are as high as each other
+        least = ceil_div(problem.length, runs * ceil_div(problem.length, runs * most)) if most > 0 else least
     first = min(least, most)
     for heights in (
         range(first, min(most, first + 2 * HEIGHTS) + 1),

@@ -22,7 +22,8 @@ from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
 from .column_policy import ColumnPolicy
 from .equal_policy import equal
-from .layout import Form, Layout, layout_of
+from .layout import STEPS, Form, Layout, layout_of
+from .lone_policy import lone
 from .narrow_policy import NarrowPolicy
 from .packed import packed, packs
 from .policy import choose, suits
@@ -30,10 +31,10 @@ from .problem import Choice, Problem
 from .ragged_column_policy import RaggedColumnPolicy
 from .short_policy import short
 from .short_turn_policy import short_turn
+from .slice_policy import slices_apart
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
-_STEPS = ("x_row", "x_step", "out_row", "out_step", "group", "x_next", "out_next", "init_row", "init_step", "init_next")
 
 
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
@@ -119,20 +120,20 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
         return rungs.tiers(spec, operation, problem, x.device, stream), in_place
     names = _names(spec)
     arrays = (*names, *numbered("out", outs))
-    alike = None if firsts or not isinstance(operation, Single) else equal(problem, layout)
-    if alike is not None:
-        choice = alike
+    plain = isinstance(operation, Single) and not firsts
+    found = (equal(problem, layout) or lone(problem, layout, not spec.exclusive)) if plain else None
+    if found is not None:
+        choice = found
     elif form is None or (form.view is not None and not suits(problem)):
         spec = replace(spec, extents=(1, layout.length, layout.count))
-        numbered_by_layout = _problem(spec, layout, None, inputs, outs)
-        few = short(numbered_by_layout, layout) or short_turn(numbered_by_layout, layout)
-        choice = few or strided_policy.strided(numbered_by_layout, layout)
+        choice, extents = _of_layout(_problem(spec, layout, None, inputs, outs), layout)
+        spec = replace(spec, extents=extents)
     else:
         choice = choose(problem)
         if form.view is not None:
             more = layout.steps_of_firsts(form.extents[2]) if firsts else ()
             numbers = (*form.steps, form.group, *form.next, *more)
-            choice = replace(choice, layout={Scalar(name, "Int64"): step for name, step in zip(_STEPS, numbers)})
+            choice = replace(choice, layout=dict(zip(STEPS, numbers)))
     run = launch(choice, spec, x.device, stream, arrays).run
     sizes = [dtype.size for dtype in (*operation.sources, *operation.results, operation.results[0])]
     placed = (*arrays[: len(inputs)], *numbered("out", outs), "init_at")
@@ -141,6 +142,15 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     if in_place is not None and _reads_beside(choice.policy):
         run = _or_in_place(run, lambda: _plan(given, views, outs, stream, apart=False)[0], len(names))
     return run, in_place
+
+
+def _of_layout(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]]:
+    """Return the policy and the launch of a scan of arrays that no other form suits, and the extents of the kernel."""
+    few = short(problem, layout) or short_turn(problem, layout)
+    near = None if few else slices_apart(problem, layout)
+    if near is not None:
+        return near
+    return few or strided_policy.strided(problem, layout), (1, layout.length, layout.count)
 
 
 def _reads_beside(policy: Policy) -> bool:

@@ -27,8 +27,10 @@ GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a mul
 PIPELINE_BYTES = 24 << 20  # read, and as many written: from here on, the pipeline is faster than a wave of blocks
 # From here on, too, unless most tiles are only begun, or one wave of the largest tiles fills the GPU (H200, int32
 # (3699808,): pipeline 14.1 us, wave 12.7 us; uint16 (8388608,): 15.0 and 13.4 us; uint64 (2097152,): 16.1 and 14.1 us;
-# but float16 (6295841,), of 97 tiles: 10.9 and 11.3 us).
-MIN_PIPELINE_BYTES, MIN_FILLED = 8 << 20, 0.75
+# but float16 (6295841,), of 97 tiles: 10.9 and 11.3 us). Many aligned bytes, which take longer to scan, in either case
+# (max int8 (16777216,): 16.0 us and 18.1 us; but lambda uint8 (8508661,): 13.4 and 9.0 us; max int8 (16423939,)
+# backwards: 23.7 and 20.0 us).
+MIN_PIPELINE_BYTES, MIN_FILLED, MIN_SLOW_BYTES = 8 << 20, 0.75, 12 << 20
 MIN_WAVE_TILES = SMS * 3 // 4
 # Of a wave that reads at most so many bytes, the warps of a block and the vectors per lane. A chunk in which a row
 # begins or ends takes longer than others, and all wait for it: the more so, the more vectors it has (H200, with half as
@@ -144,7 +146,7 @@ def suits(problem: Problem) -> bool:
     if slices(problem) is not None:
         return True
     if problem.inner > 1:
-        return column_policy.suits(problem)
+        return column_policy.suits(problem) or narrow(problem) is not None or _few_columns(problem)
     items, _ = problem.vector(problem.length)
     if problem.wide >= 4 or items * problem.source >= MIN_VECTOR_BYTES:
         return True
@@ -213,7 +215,8 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         tile = PIPELINE.warps_per_squad * fitted(PIPELINE.vectors_per_thread) * LANES * items
         filled = problem.length / (tiles * tile)
         wave = problem.rows * tiles_of(*_sizes(problem, WAVES, total), VECTOR_BYTES)
-        pipelined = filled >= MIN_FILLED and not MIN_WAVE_TILES <= wave <= SMS
+        slow = problem.wide == 1 and total >= MIN_SLOW_BYTES and shift == 0 and problem.view is None
+        pipelined = filled >= MIN_FILLED and (slow or not MIN_WAVE_TILES <= wave <= SMS)
     if pipelined:
         base = replace(PIPELINE, boundary=boundary)
         if width == 1 and 1 < tiles <= MAX_HALVED_TILES and _has_slow_ends(problem, items):

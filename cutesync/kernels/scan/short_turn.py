@@ -1,5 +1,5 @@
 """Scan along short axes of arrays whose elements are neighbours along one axis of columns and whose results are
-neighbours along the scanned axis and another one: a block turns a tile in shared memory.
+neighbours along another one, or along the scanned axis and another one: a block turns a tile in shared memory.
 
 A tile has ``across`` columns along the first axis times ``inner`` along the second. Neighbouring threads load
 neighbouring elements, and have all positions of some columns in registers. They put the results in shared memory as
@@ -34,7 +34,7 @@ class ShortTurnScan(ShortScan):
         self.lanes = policy.across // policy.width  # threads along the axis of neighbouring elements
         self.groups = THREADS // self.lanes
         self.kind = scan.monoid.results[0]
-        self.run = policy.inner * policy.length  # results of a column of the first axis in a tile
+        self.run = policy.inner * policy.length // policy.runs  # neighbouring results of a column of the first axis
         ScanKernel.__init__(self, scan, THREADS, policy.across * policy.pitch, 1)
 
     @cute.jit
@@ -44,10 +44,10 @@ class ShortTurnScan(ShortScan):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         x, out, first_inner, first = Axes(a.layout[len(STEPS) :], self.turn.rank, 4).offsets(block)
-        _, x_next, out_next, inner, across = a.layout[: len(STEPS)]
+        _, x_next, out_next, inner, across, out_step, x_first = a.layout[: len(STEPS)]
         left, right = Int32(inner - first_inner), Int32(across - first)  # columns that exist, along either axis
         lane, group = thread % self.lanes * self.width, thread // self.lanes
-        at = a.x + (x + cutlass.min(lane, right - self.width))
+        at = a.x + (x + Int64(cutlass.min(lane, right - self.width)) * x_first)
         numbers = range(-(-self.turn.inner // self.groups))  # of columns along the second axis
         count = max(1, LOADS // self.length)
         for begin in numbers[::count]:
@@ -56,7 +56,10 @@ class ShortTurnScan(ShortScan):
             for n, elements in zip(batch, loaded):
                 self.put(buffer, lane, n, self.scanned(a, elements))
         cute.arch.sync_threads()
-        self.store_tile(buffer, a.out + out, out_next, cutlass.min(left * self.length, self.run), right, thread)
+        run = cutlass.min(left * (self.length // self.turn.runs), self.run)
+        for number in range(self.turn.runs):
+            source, target = buffer + number * self.run * self.kind.size, a.out + (out + number * out_step)
+            self.store_tile(source, target, out_next, run, right, thread)
 
     def load_columns(self, a: Arguments, at) -> dict[tuple[int, int], Any]:
         """A thread's elements of neighbouring columns, by position and column."""
@@ -73,11 +76,18 @@ class ShortTurnScan(ShortScan):
         """Put the results of a thread's columns, number ``number`` along the second axis, in shared memory."""
         if number < self.turn.inner:
             for column in cutlass.range_constexpr(self.width):
-                held = cute.make_rmem_tensor((self.length,), self.kind.cutlass)
-                for position in cutlass.range_constexpr(self.length):
-                    held[position] = results[position, column]
-                place = (lane + column) * self.turn.pitch + number * (self.length * self.kind.size)
-                cute.autovec_copy(held, self.cells(buffer + place, self.length))
+                found = [results[position, column] for position in range(self.length)]
+                self.put_column(buffer + (lane + column) * self.turn.pitch, number, found)
+
+    def put_column(self, start, number, results: list) -> None:
+        if self.turn.outside:
+            for position, result in enumerate(results):
+                self.cells(start + (position * self.turn.inner + number) * self.kind.size, 1)[0] = result
+            return
+        held = cute.make_rmem_tensor((self.length,), self.kind.cutlass)
+        for position, result in enumerate(results):
+            held[position] = result
+        cute.autovec_copy(held, self.cells(start + number * (self.length * self.kind.size), self.length))
 
     def cells(self, pointer, count: int):
         """``count`` results in shared memory, of which words are aligned if they hold them whole."""

@@ -1,5 +1,5 @@
-"""Which tiles scan short axes where elements are neighbours along one axis of columns, and results along the scanned
-axis and another one."""
+"""Which tiles scan short axes where elements are neighbours along one axis of columns, and results along another one or
+along the scanned axis and another one."""
 
 from __future__ import annotations
 
@@ -12,21 +12,35 @@ from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
 from .layout import Layout
-from .problem import Choice, Problem
-from .short_policy import MAX_BYTES, MAX_LENGTH
+from .problem import SMS, Choice, Problem
+from .short_policy import MAX_BYTES
 
 THREADS = 256
 LINE_BYTES, WORD_BYTES = 128, 4
 TILE_BYTES = 1 << 14  # of a tile's results, at most
 MIN_ACROSS, LEAST_LANES = 8, 32  # columns along the axis of neighbouring elements, and threads along it
-STEPS = ("x_step", "x_next", "out_next", "second_extent", "first_extent")
+MAX_LENGTH, MAX_BYTES_LENGTH = 32, 16  # positions, the last of elements of one byte
+# Where each position has a run of results of its own, these are lines, or all columns of a tile are one run, or else
+# bytes of few positions, which strided tiles move one by one (H200, float16 (4, 201567, 168) along its first axis:
+# 363 us in strided tiles, in runs of 64 bytes 614 us; int8 (7, 4, 4025, 607) along its second one: 442 us, in runs of
+# 32 bytes 98 us; uint8 (32, 256, 8192): 144 us, in runs of 4 bytes 282 us).
+MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
+# Smaller tiles than so many elements leave threads idle, and blocks fewer than so many with larger ones an SM (H200,
+# int32 (3, 159726, 16, 3) along its first axis: 79 us in strided tiles, in tiles of 144 elements 242 us; max int8 (669,
+# 90, 2) with equal elements along its second one: 1.5 us, in 12 blocks 2.6 us).
+MIN_TILE, MAX_OF_FEW, FEW_TILES = 1024, 4096, SMS * 3 // 8
+SHORT = 16  # positions; results of longer columns are stored as words (uint16 (5236568, 23): 176 us, one by one 307 us)
+NEAR_BYTES = 16  # positions of a column that are neighbours: neighbouring threads load parts of the same sectors
+STEPS = ("x_step", "x_next", "out_next", "second_extent", "first_extent", "out_step", "x_first")
 
 
 @dataclass(frozen=True)
 class ShortTurnPolicy(Policy, kernel=".short_turn:ShortTurnScan"):
     """Tiles of ``across`` columns along the axis of neighbouring elements, ``width`` of which a thread loads at once,
     times ``inner`` along the next. Results of a column along the first axis lie ``pitch`` bytes apart in shared memory;
-    ``store`` are stored at once, from words of ``word`` bytes. ``rank`` axes of tiles."""
+    ``store`` are stored at once, from words of ``word`` bytes. ``rank`` axes of tiles. ``runs``: the results of a
+    column of the first axis are so many runs in the output: 1 or, where each position has its own, ``length``.
+    ``outside``: results of a position are neighbours along the second axis, not those of positions."""
 
     rank: int
     length: int
@@ -36,6 +50,8 @@ class ShortTurnPolicy(Policy, kernel=".short_turn:ShortTurnScan"):
     store: int
     pitch: int
     word: int
+    runs: int = 1
+    outside: bool = False
 
 
 def short_turn(problem: Problem, layout: Layout) -> Choice | None:
@@ -44,11 +60,18 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
         return None
     length, (x_step, out_step) = layout.scanned[0]
     columns = list(layout.columns)
-    places = [i for i, axis in enumerate(columns) if axis.steps[0] == 1]
-    if length > MAX_LENGTH or length * problem.wide > MAX_BYTES or out_step != 1 or not places:
+    most = MAX_LENGTH if problem.wide > 1 else MAX_BYTES_LENGTH
+    if length > most or length * problem.wide > MAX_BYTES or not columns:
+        return None
+    outside = out_step != 1
+    second = Axis(1, (0, 0))
+    if columns[-1].steps[1] == (1 if outside else length) and columns[-1].steps[0] != 1:
+        second = columns.pop()
+    near = length if x_step == 1 and length * problem.source <= NEAR_BYTES else 1
+    places = [i for i, axis in enumerate(columns) if axis.steps[0] in (1, near)]
+    if not places or (outside and second.extent == 1):
         return None
     first = columns.pop(places[0])
-    second = columns.pop() if columns and columns[-1].steps[1] == length else Axis(1, (0, 0))
     if first.extent < MIN_ACROSS:
         return None
     source, size = problem.source, problem.results[0]
@@ -56,23 +79,37 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     inner = min(second.extent, max(1, TILE_BYTES // (across * length * size)))
     inner = ceil_div(second.extent, ceil_div(second.extent, inner))
     while across < min(first.extent, THREADS) and across * 2 * inner * length * size <= TILE_BYTES:
+        if outside and layout.count < across * 2 * inner * SMS:
+            break
         across *= 2
     steps = [axis.steps for axis in (*columns, second)]
     width = math.gcd(
         max(1, WORD_BYTES // source), first.extent, problem.xs[0] // source, x_step, *(s[0] for s in steps)
     )
-    run, word = inner * length, max(WORD_BYTES, size)
+    if first.steps[0] != 1:
+        width = 1
+    runs = length if outside and not inner == second.extent == out_step else 1
+    run, word = inner * length // runs, max(WORD_BYTES, size)
+    if runs > 1 and not (inner == second.extent == first.steps[1] or run * size >= MIN_RUN_BYTES):
+        words = first.extent % WORD_BYTES == second.extent % WORD_BYTES == 0
+        if size > 1 or length > FEW_POSITIONS or words or first.steps[0] != 1 or second.steps[0] == 0:
+            return None
     tiles = [steps[1] for steps in (*(axis.steps for axis in columns), first.steps)]
-    store = math.gcd(word // size, problem.outs[0] // size, run, second.extent * length, *tiles)
-    pitch = (ceil_div(run * size, word) | 1) * word
+    store = math.gcd(word // size, problem.outs[0] // size, run, second.extent * length // runs, *tiles)
+    if runs > 1:
+        store = math.gcd(store, out_step)
+    pitch = (ceil_div(inner * length * size, word) | 1) * word
     axes = [Axis(axis.extent, (*axis.steps, 0, 0)) for axis in columns]
-    axes.append(Axis(ceil_div(second.extent, inner), (inner * second.steps[0], run, inner, 0)))
-    axes.append(Axis(ceil_div(first.extent, across), (across, across * first.steps[1], 0, across)))
-    grid = math.prod(axis.extent for axis in axes)
-    if grid >= 1 << NUMBER_BITS:
+    axes.append(Axis(ceil_div(second.extent, inner), (inner * second.steps[0], inner * second.steps[1], inner, 0)))
+    axes.append(Axis(ceil_div(first.extent, across), (across * first.steps[0], across * first.steps[1], 0, across)))
+    grid, tile = math.prod(axis.extent for axis in axes), min(across, first.extent) * inner * length
+    added = outside or length > SHORT or first.steps[0] != 1
+    if grid >= 1 << NUMBER_BITS or (length > SHORT and store * size < WORD_BYTES):
         return None
-    policy = ShortTurnPolicy(power_of_two(len(axes)), length, across, inner, width, store, pitch, word)
+    if added and (tile < min(MIN_TILE, layout.count * length) or (tile > MAX_OF_FEW and grid < FEW_TILES)):
+        return None
+    policy = ShortTurnPolicy(power_of_two(len(axes)), length, across, inner, width, store, pitch, word, runs, outside)
     names = [*(Scalar(name, "Int64") for name in STEPS), *parameters("axis", policy.rank, 4, False)]
-    given = x_step, second.steps[0], first.steps[1], second.extent, first.extent
+    given = x_step, second.steps[0], first.steps[1], second.extent, first.extent, out_step, first.steps[0]
     values = [*given, *numbers(axes, policy.rank, 4, False)]
     return Choice(policy, 1, grid, layout=dict(zip(names, values, strict=True)))

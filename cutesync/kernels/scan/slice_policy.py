@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
-from . import short_policy
+from . import column_policy, short_policy
+from .layout import MAX_ROWS, STEPS, Layout
 from .problem import MIN_RAGGED_ROW, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
 
 SLICE_THREADS, SINGLE_THREADS = 256, 256
@@ -25,6 +27,12 @@ LINE_BYTES = 128
 # (313, 96, 67, 4): 41.7 us, so 19.1 us; inclusive int32 (5, 6876, 785): 111 us, so 64 us).
 MIN_STRIDED_BYTES, MAX_ROW, MAX_COLUMN_ROWS = 1 << 20, 1024, 32
 FEW_COLUMNS = 4  # long slices of so many columns are streamed
+# Inputs of slices that have gaps, which are copied, too, are at most so many times their elements. Rows are short, and
+# positions of whole words that run backwards along columns few (H200, max bool (2, 32247987, 3), 5 apart: 558 us in
+# strided tiles, 287 us so; int16 (9, 32116, 90, 3) backwards along its last axis: 250 and 134 us; but bfloat16 (11876,
+# 6, 79), 237 apart: 14 and 21 us; int16 (1103758, 109), 167 apart: 175 and 214 us; int16 (4096, 128, 128) backwards
+# along its last axis: 70 and 106 us; bfloat16 (16, 32, 8192, 2), 3 apart: 18 and 29 us).
+MAX_SPREAD, MAX_ROW_APART, MAX_WORDS_APART, MAX_LENGTH_APART = 2, 72, 4, 4096
 MIN_RUN_BYTES = 1 << 10  # of slices that are one run of memory, in strided arrays
 # Tiles begin anywhere in a vector if there would be fewer than so many of slices that are no shorter than this (H200,
 # exclusive int8 (120, 190, 9): 3.9 us, so 2.3 us; max uint16 (511, 29, 9): 1.9 us, so 2.4 us).
@@ -47,7 +55,7 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
     """Tiles of whole outer slices of at most ``capacity`` elements. ``segments`` threads share a column. ``aligned``:
     every tile of the inputs begins on a boundary of 16 bytes; ``aligned_out``: every tile of the outputs does.
     ``mirrored``: the inputs run backwards along a slice's positions. ``apart``: the inputs have gaps between their
-    slices, or these run backwards."""
+    slices or in them, or these run backwards. ``between``: their stride between columns."""
 
     segments: int
     capacity: int
@@ -56,6 +64,7 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
     blocks_per_sm: int
     mirrored: bool = False
     apart: bool = False
+    between: int = 1
 
 
 @dataclass(frozen=True)
@@ -88,12 +97,57 @@ def single(problem: Problem) -> Choice | None:
 
 def slices(problem: Problem) -> Choice | None:
     """Return the policy and the launch of a scan in whole outer slices, None where another kernel is better."""
-    if not (_suits(problem) and _dense(problem)):
+    return _slices(problem) if _suits(problem) and _dense(problem) else None
+
+
+def slices_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]] | None:
+    """Return the same and the extents for slices of small elements with gaps between positions or columns of the
+    inputs, each with the gap behind it; None for others."""
+    if problem.several or problem.counted or layout.firsts or len(layout.scanned) != 1 or problem.wide >= WORD_BYTES:
         return None
+    length, (x_step, out_step) = layout.scanned[0]
+    columns, inner, between = list(layout.columns), 1, 1
+    if columns and out_step == columns[-1].extent and columns[-1].steps[1] == 1:
+        inner, (between, _) = columns.pop()
+    if out_step != inner or length > MAX_LENGTH_APART or not 1 <= len(columns) <= 2:
+        return None
+    if not _gains(problem, (length, x_step), (inner, between)):
+        return None
+    group, (x_next, out_next) = columns.pop()
+    rows, (x_row, out_row) = columns.pop() if columns else Axis(1, (0, 0))
+    each, span = length * inner, (length - 1) * abs(x_step) + (inner - 1) * abs(between) + 1
+    near = out_next == each and span <= abs(x_next) <= MAX_SPREAD * each
+    large = layout.count * length * problem.results[0] >= MIN_STRIDED_BYTES
+    count = rows * group
+    if not near or not large or not MIN_SLICES <= count < MAX_ROWS or group * each * problem.wide < MIN_RUN_BYTES:
+        return None
+    pitches = (x_row, x_step, x_next), (out_row, out_step, out_next)
+    found = _slices(replace(problem, rows=count, inner=inner, view="pitched", pitches=pitches, group=group), between)
+    if found is None:
+        return None
+    steps = x_row, x_step, out_row, out_step, group, x_next, out_next
+    return replace(found, layout=dict(zip(STEPS, steps)), view="pitched"), (count, length, inner)
+
+
+def _gains(problem: Problem, positions: tuple[int, int], columns: tuple[int, int]) -> bool:
+    """Return whether slices are faster than strided tiles. Positions and columns are given as extents and strides."""
+    (length, x_step), (inner, between) = positions, columns
+    if inner == 1:
+        return abs(x_step) == 1 and length <= MAX_ROW_APART
+    if between == 0 or abs(x_step) <= abs(between):
+        return False
+    if between < 0 and inner * problem.wide >= VECTOR_BYTES and inner * problem.wide % WORD_BYTES == 0:
+        return length <= MAX_WORDS_APART  # longer ones are read backwards by words
+    return abs(between) == 1 or problem.wide == 1
+
+
+def _slices(problem: Problem, between: int = 1) -> Choice | None:
+    """Return the policy and the launch; None if tiles do not hold slices."""
     mirrored = _is_mirrored(problem)
     each = problem.length * problem.inner
     step = _step(problem)  # from slice to slice of the inputs
-    apart = step != each
+    row = abs(problem.pitches[0][1]) if len(problem.pitches[0]) > 2 else problem.inner  # from position to position
+    apart = step != each or row != problem.inner or between != 1
     sizes = _buffers(problem, mirrored or apart)
     room = abs(step)  # elements
     if any(is_padded(n * size, problem.inner * size) for size in sizes for n in {room, each}):
@@ -106,6 +160,7 @@ def slices(problem: Problem) -> Choice | None:
     # so many slices are a multiple of 16 bytes of every array
     slices_of = [*(step * size for size in problem.sources), *(each * size for size in problem.results)]
     unit = max(VECTOR_BYTES // math.gcd(VECTOR_BYTES, n) for n in slices_of)
+    aligned = aligned and not mirrored and min(step, between) > 0
     if unit > 1 and _anywhere(problem, most, unit, blocks, aligned or aligned_out):
         unit, aligned, aligned_out = 1, False, False
     if most < unit or (blocks == LARGE_TILES[1] and problem.rows < 2 * SMS):
@@ -119,7 +174,7 @@ def slices(problem: Problem) -> Choice | None:
         MAX_SEGMENTS, power_of_two(SLICE_THREADS // columns), power_of_two_below(problem.length // MIN_SEGMENT)
     )
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
-    policy = SlicePolicy(segments, capacity, aligned and not mirrored, aligned_out, max(1, blocks), mirrored, apart)
+    policy = SlicePolicy(segments, capacity, aligned, aligned_out, max(1, blocks), mirrored, apart, between)
     return Choice(policy, count, tiles)
 
 
@@ -129,7 +184,8 @@ def _anywhere(problem: Problem, most: int, unit: int, blocks: int, aligned: bool
     if problem.counted:
         return False
     if most < unit:
-        narrow = problem.inner > 1 and problem.inner * problem.wide < LINE_BYTES and problem.rows >= 2 * SMS
+        rows = problem.inner == 1 and len(problem.pitches[0]) < 3
+        narrow = not rows and problem.inner * problem.wide < LINE_BYTES and problem.rows >= 2 * SMS
         return narrow and (blocks == SMALL_TILES[1] or problem.inner > FEW_COLUMNS)
     if not aligned or (problem.view is not None and problem.group < unit):
         return True
@@ -139,7 +195,9 @@ def _anywhere(problem: Problem, most: int, unit: int, blocks: int, aligned: bool
 
 def _is_mirrored(problem: Problem) -> bool:
     """Return whether the inputs run backwards along a slice's positions."""
-    return problem.view is not None and (problem.pitches[0][1] < 0 if problem.inner > 1 else problem.view == "mirrored")
+    if len(problem.pitches[0]) > 2:
+        return problem.pitches[0][1] < 0
+    return problem.view == "mirrored"
 
 
 def _dense(problem: Problem) -> bool:
@@ -214,4 +272,4 @@ def _suits(problem: Problem) -> bool:
     if problem.inner * problem.wide < LINE_BYTES or problem.length > 32:
         return True
     words = problem.vector(problem.inner)[0] * problem.wide >= WORD_BYTES  # that hold whole columns
-    return not words and problem.size_of_results >= MIN_ODD_BYTES
+    return not words and problem.size_of_results >= MIN_ODD_BYTES and not column_policy.is_skewed(problem)

@@ -6,8 +6,8 @@ stores them as it copied them. A thread scans a column of a slice, or one of ``s
 aggregates are exchanged through shared memory. Blocks exchange nothing.
 
 Slices that are multiples of 32 bytes lie 16 bytes further apart in shared memory than in global memory, and results
-that have memory of their own a word: threads at the same place of neighbouring slices access different banks. For the
-same reason a piece has an odd number of positions.
+that have memory of their own a word or an element: threads at the same place of neighbouring slices access different
+banks. For the same reason a piece has an odd number of positions.
 
 Tiles of inputs that do not begin on a boundary of 16 bytes lie as far behind one in shared memory: their vectors are
 copied whole, too, one that holds the end of a slice and the beginning of the next to both of their places. Vectors of
@@ -15,7 +15,8 @@ results that do not are joined from the words of shared memory that hold them.
 
 In strided arrays the slices of a group are one run of memory, and a tile has slices of one group.
 
-Inputs may have gaps between their slices, which are copied with them; the slices may run backwards.
+Inputs may have gaps between their slices, or in them between positions and between columns, which are copied with them;
+slices, positions and columns may run backwards.
 
 Results take the places of the elements of an input of their size; others have memory of their own. So do those of
 inputs that run backwards or have gaps.
@@ -57,7 +58,7 @@ class SliceScan(ThreadColumns):
     def __init__(self, scan: Scan, policy: SlicePolicy) -> None:
         self.width, self.segments = 1, policy.segments
         self.aligned, self.aligned_out, self.mirrored = policy.aligned, policy.aligned_out, policy.mirrored
-        self.apart = policy.apart
+        self.apart, self.between = policy.apart, policy.between
         self.across = SLICE_THREADS // policy.segments  # columns that are scanned at once
         sources, results = scan.monoid.sources, scan.monoid.results
         self.sizes = [dtype.size for dtype in sources]
@@ -84,7 +85,7 @@ class SliceScan(ThreadColumns):
         elements = count * self.slice_of(a)
         loaded = elements
         if cutlass.const_expr(self.apart):
-            loaded = (count - 1) * self.step_in(a) + self.slice_of(a)
+            loaded = (count - 1) * self.step_in(a) + self.span_in(a)
         for k, (source, dtype) in enumerate(zip(pointers_of(a.x), self.scan.monoid.sources)):
             if cutlass.const_expr(self.aligned):
                 self.copy_in(buffers[k], source + start, dtype, loaded, a, thread)
@@ -132,7 +133,7 @@ class SliceScan(ThreadColumns):
         if self.mirrored and not self.scan.mirrored:
             start += (a.length - 1) * a.x_step
         if self.apart:
-            start += cutlass.min(a.x_next, Int64(0)) * (count - 1)
+            start += cutlass.min(a.x_next, Int64(0)) * (count - 1) + min(self.between, 0) * (a.inner - 1)
         return first, count, start, target
 
     def slice_of(self, a: Arguments):
@@ -142,6 +143,14 @@ class SliceScan(ThreadColumns):
     def step_in(self, a: Arguments):
         """The elements of the inputs from the beginning of a slice to that of its neighbour."""
         return Int32(cutlass.max(a.x_next, -a.x_next)) if self.apart else self.slice_of(a)
+
+    def row_in(self, a: Arguments):
+        """The elements of the inputs from a position to the next, forwards in memory."""
+        return Int32(cutlass.max(a.x_step, -a.x_step)) if self.apart else Int32(a.inner)
+
+    def span_in(self, a: Arguments):
+        """The elements of the inputs from the beginning of a slice to its end."""
+        return (Int32(a.length) - 1) * self.row_in(a) + (Int32(a.inner) - 1) * abs(self.between) + 1
 
     # Copies: bytes of a tile lie in shared memory as in global memory, but for the bytes between slices.
 
@@ -153,7 +162,8 @@ class SliceScan(ThreadColumns):
 
     def pad_of(self, k: int) -> int:
         """The bytes between padded slices of output ``k``."""
-        return WORD_BYTES if self.home[k] >= len(self.scan.monoid.sources) else VECTOR_BYTES
+        own = self.home[k] >= len(self.scan.monoid.sources)
+        return max(WORD_BYTES, self.scan.monoid.results[k].size) if own else VECTOR_BYTES
 
     @cute.jit
     def copy_in(self, buffer, source, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
@@ -212,7 +222,7 @@ class SliceScan(ThreadColumns):
         """Store a tile's results of output ``k``."""
         dtype, pad = self.scan.monoid.results[k], self.pad_of(k)
         behind = not self.aligned and pad == VECTOR_BYTES  # those in the buffer do not begin on a boundary
-        words = WORD_BYTES if pad == WORD_BYTES else dtype.size if behind else VECTOR_BYTES
+        words = pad if pad < VECTOR_BYTES else dtype.size if behind else VECTOR_BYTES
         bytes_of, pad = self.pitch(self.slice_of(a), a, dtype.size, pad)
         whole = Int32(0)
         if cutlass.const_expr(self.aligned_out and not self.scan.counted):
@@ -287,19 +297,20 @@ class SliceScan(ThreadColumns):
         """Where the thread's element at a position lies in the buffer of input ``k``."""
         if self.scan.reverse != self.mirrored:
             position = Int32(a.length) - 1 - position
+        column = Int32(a.inner) - 1 - piece.inside if self.between < 0 else piece.inside
         pitch = self.pitch(self.step_in(a), a, dtype.size)
-        return self.place(buffers[k], a, piece.held, pitch, position, piece, dtype)
+        inside = position * self.row_in(a) + column * abs(self.between)
+        return self.place(buffers[k], piece.held, pitch, inside, dtype)
 
     def target(self, buffers, k: int, a: Arguments, piece: Piece, position, dtype):
         """Where its result lies in the buffer of output ``k``."""
         position = self.scan.flip(position, Int32(a.length))
         pitch = self.pitch(self.slice_of(a), a, dtype.size, self.pad_of(k))
-        return self.place(buffers[self.home[k]], a, piece.slice, pitch, position, piece, dtype)
+        return self.place(buffers[self.home[k]], piece.slice, pitch, position * Int32(a.inner) + piece.inside, dtype)
 
-    def place(self, buffer, a: Arguments, number, pitch, position, piece: Piece, dtype):
-        """Where a position of slice ``number`` lies in a buffer."""
+    def place(self, buffer, number, pitch, inside, dtype):
+        """Where element ``inside`` of slice ``number`` lies in a buffer."""
         bytes_of, pad = pitch
-        inside = position * Int32(a.inner) + piece.inside
         return self.pointer(buffer, number * (bytes_of + pad) + inside * dtype.size, dtype)
 
     def states_at(self, buffers, a: Arguments, piece: Piece, first, count: int) -> list:
