@@ -21,6 +21,7 @@ from cutesync import matmul
 from cutesync.cli.warm import _FAR, _dry_array
 from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
+from cutesync.kernels.matmul.invariant import slices_of_any_rows
 from cutesync.kernels.matmul.model import (
     Access,
     Table,
@@ -42,6 +43,8 @@ FORMS = tuple(
     for schedule, rows, least, most in (
         ("cooperative", 128, 16, 256),
         ("cooperative", 256, 64, 208),
+        ("cooperative", 64, 32, 256),
+        ("cooperative", 192, 32, 256),
         ("pingpong", 64, 16, 256),
         ("pingpong", 128, 64, 208),
         ("pingpong", 192, 64, 128),
@@ -78,7 +81,9 @@ def workload(product: Random, config: MatmulPolicy, columns: bool = True) -> Wor
         batch=max(product.batch, 1),
         out_bytes=stored,
         promoted=is_promoted(product),
-        split=product.op != "invariant",
+        slices=slices_of_any_rows(product.n, k_tiles, stored, is_promoted(product), is_full(product) and config.parts)
+        if product.op == "invariant"
+        else 0,
         access=Access(b.k_major, a.pitch, b.pitch, a.instructions, b.instructions),
         by_tma=stored_by_tma(product) and (not swapped or (columns and stored == 2)),
         parts=is_full(product) and config.parts,

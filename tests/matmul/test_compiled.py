@@ -65,8 +65,8 @@ def verify(
     a_k, b_k = majors
     transposed = f"{int(not a_k)}, {int(not b_k)};"
     ends = transposed if element == "bfloat16" else ";"
-    instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{ends}"
-    deferred = config.rows // 64 * config.tile[1] // config.sub_tile_columns(result.size) if config.deferred else 0
+    instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.columns}{FORMS[element]} [^;]*{ends}"
+    deferred = config.rows // 64 * config.columns // config.sub_tile_columns(result.size) if config.deferred else 0
     ahead = Epilogue(config, result.cutlass, terms).c.ahead
     bodies = 3 if config.parts else 1 if config.promoted else 2 + ahead  # one loop before elements of C are loaded
     planned = (

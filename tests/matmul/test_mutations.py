@@ -12,6 +12,7 @@ from ..faults import RESULT, Bench, Edit, each, every, first, last, only, op, pl
 from .mutation_cases import (
     ARRIVED,
     CASES,
+    COLUMNS,
     CONSUMERS,
     COOPERATIVE,
     COUNTED,
@@ -21,6 +22,7 @@ from .mutation_cases import (
     HELD,
     HELD_PROMOTED,
     IN_STAGES,
+    IN_TURNS,
     LINE,
     LINES,
     MEET,
@@ -279,6 +281,20 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         every(r"mov\.b32 (\t%r\d+), 12288;", r"mov.b32 \1, 9216;"),
         {"transaction"},
     ),
+    "a stage of B that every block loads": (
+        IN_TURNS,
+        every(
+            rf"(sub\.s32 \t(%r\d+), %r\d+, %r\d+;{LINE}setp\.ne\.b32 \t%p\d+, )\2, %r\d+;", r"\1\2, \2;", after=PRODUCER
+        ),
+        {"race", "transaction"},
+    ),
+    "a turn that leaves out the last peer": (
+        IN_TURNS,
+        every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 7;"),
+        {"transaction", "deadlock"},
+    ),
+    "the arrivals of one peer of those in turn not waited for": (IN_TURNS, empty_count(-4), {"race"}),
+    "one of two warpgroups that share columns not waited for": (COLUMNS, empty_count(-4), {"race"}),
     "no cluster barrier in a cluster of four": (FOUR, every(op(r"barrier\.cluster\.")), {"barrier"}),
     "the cluster barrier not waited for": (FOUR, only(op(r"barrier\.cluster\.wait")), {"barrier"}),
     "barriers that the peers do not see initialised": (FOUR, every(op(r"fence\.mbarrier_init")), {"barrier"}),

@@ -21,7 +21,7 @@ from .support import choose
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"tile": (64, 256)}, "multiple of 128"),
+        ({"tile": (192, 112)}, "twice that"),
         ({"tile": (128, 100)}, "N of 16"),
         ({"tile": (512, 64)}, "up to 256"),
         ({"schedule": "round"}, "'pingpong'"),
@@ -45,7 +45,7 @@ def test_all_configs_fit(out_bytes):
         full = config.decided(out_bytes)
         assert full.stages >= 3 and full.smem(out_bytes) <= SMEM_BYTES
         columns = config.sub_tile_columns(out_bytes)
-        assert config.tile[1] % columns == 0 and columns * out_bytes in (32, 64, 128)
+        assert config.columns % columns == 0 and columns * out_bytes in (32, 64, 128)
         with pytest.raises(ArgumentValueError, match="at most"):
             MatmulPolicy(config.tile, config.schedule, config.cluster, stages=40).decided(out_bytes)
 
@@ -91,10 +91,10 @@ def test_few_splits_go_through_a_cluster(out_bytes):
         assert config.cluster_size == config.peers * (splits if config.cluster_split else 1) <= 8
         assert full.stages >= 3 and full.smem(out_bytes) <= SMEM_BYTES
         columns = config.sub_tile_columns(out_bytes)
-        assert config.tile[1] % columns == 0 and columns % 16 == 0
+        assert config.columns % columns == 0 and columns % 16 == 0
         if not config.cluster_split:
             continue
-        sub_tiles = config.rows // 64 * config.tile[1] // columns
+        sub_tiles = config.rows // 64 * config.columns // columns
         mine = config.sub_tiles_of_block(out_bytes)
         assert mine * splits >= sub_tiles > (mine - 1) * splits
         assert columns == 16 or columns % 32 or mine * splits < 2 * sub_tiles
@@ -113,7 +113,7 @@ def test_few_splits_go_through_a_cluster(out_bytes):
 def test_the_model_prefers_full_waves():
     assert choose(8192, 8192, 128, 1, 2).accumulators >= 128
     assert math.prod(choose(256, 256, 64, 1, 2).tile) <= 64 * 128
-    assert choose(256, 256, 1024, 1, 2).splits > 4 and choose(256, 256, 1024, 1, 2, split=False).splits == 1
+    assert choose(256, 256, 1024, 1, 2).splits > 4 and choose(256, 256, 1024, 1, 2, slices=1).splits == 1
     for m, n, k_tiles in (
         (1, 1, 1),
         (1, 8192, 128),

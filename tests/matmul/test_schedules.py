@@ -29,6 +29,10 @@ KERNELS = {
     "cooperative, not deferred": (MatmulPolicy((128, 64), "cooperative", stages=2, deferred=False), (200, 72, 136), 1),
     "cooperative, A multicast": (MatmulPolicy((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 136), 2),
     "pingpong, B multicast to 4": (MatmulPolicy((64, 96), "pingpong", (4, 1), stages=2), (300, 104, 136), 4),
+    "pingpong, B in turns": (MatmulPolicy((64, 16), "pingpong", (4, 1), stages=3), (300, 24, 264), 4),
+    "pingpong, B in turns, A multicast": (MatmulPolicy((64, 48), "pingpong", (4, 2), stages=2), (300, 100, 136), 8),
+    "cooperative, columns shared": (MatmulPolicy((64, 64), "cooperative", stages=2), (130, 72, 136), 1),
+    "cooperative, columns shared, deferred": (MatmulPolicy((192, 64), "cooperative", (1, 2)), (200, 136, 136), 2),
     "cluster split in 3": (MatmulPolicy((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
     "cluster split in 4, two warpgroups": (
         MatmulPolicy((128, 32), "cooperative", stages=2, splits=4),
@@ -53,6 +57,8 @@ KERNELS = {
 
 
 SLOW = {
+    "pingpong, B in turns, A multicast",
+    "cooperative, columns shared, deferred",
     "pingpong, B multicast",
     "cooperative, one block",
     "cluster split in 3, multicast",

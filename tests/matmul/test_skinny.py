@@ -5,7 +5,6 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import BY_NAME
-from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul import MatmulPolicy
 from cutesync.kernels.matmul.candidates import CANDIDATES
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED
@@ -153,5 +152,3 @@ def test_clusters_of_four_leave_room():
     wait for the first."""
     four = MatmulPolicy((64, 160), "pingpong", (4, 1))
     assert [MatmulPolicy().slots(132), four.slots(132), four.slots(4)] == [132, 30, 1]
-    with pytest.raises(ArgumentValueError, match="divisor"):
-        MatmulPolicy((64, 144), "pingpong", (4, 1))

@@ -34,8 +34,8 @@ captured that asks for a shape not yet timed, the model's choice is taken.
 Reading order: ``policy``, ``candidates`` and ``model`` (tiles, and which are chosen), ``scheduler`` (the order of
 tiles), ``kernel`` (the producer, and what the consumers do), ``loads`` and ``own`` (how operands are loaded),
 ``schedule``, ``mainloop``, ``epilogue``, ``c_loads``, ``split`` (how they do it); then the host side: ``checks``,
-``terms``, ``problem`` (from arrays to launches), ``plan`` (one launch), ``run`` (all of a call), ``pack``,
-``pack_plan``.
+``terms``, ``problem`` (from arrays to launches), ``invariant``, ``plan`` (one launch), ``run`` (all of a call),
+``pack``, ``pack_plan``.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def matmul(
         float32 array of one element, or of (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
     precision : of float32 operands: "float32" (also None), or "tf32", which rounds them to 11 bits of significand.
     fast_accumulation : of float8 and float32: True leaves sums to the tensor cores (see the module's docstring).
-    batch_invariant : True never splits K: a row has the same bits for any M (float32: with config=None).
+    batch_invariant : True gives a row the same bits for any M: N, K and types decide how K is split (``invariant``).
     config : None (a model of the GPU chooses), a ``MatmulPolicy``, or "tune" (measured in the first call for a shape).
     pre_activation : True also returns what was before the activation; ``out_dtype`` may be a pair for both.
     amax : True also returns the largest magnitude before the result is rounded: a float32 array of no axes, the last.

@@ -4,44 +4,44 @@ new shape rarely meets a kernel that is not compiled.
 A tile has its clusters and slices of K in short: "2x1/4" is two blocks along M that share loads, K in four slices.
 """
 
+import contextlib
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
-from .policy import MAX_OWN_ACCUMULATORS, MAX_PROMOTED_ACCUMULATORS, MatmulPolicy
+from ...errors import ArgumentValueError
+from .policy import MAX_OWN_ACCUMULATORS, MatmulPolicy
 
 _COOPERATIVE = {
     (128, 16): "1x1 1x1/3",
     (128, 32): "4x1 4x1/3",
+    (128, 48): "1x1",
     (128, 80): "2x1",
-    (128, 96): "1x1/2 2x1 2x2/2 4x2",
-    (128, 160): "2x1",
-    (128, 224): "1x1 2x1 4x1",
-    (128, 240): "1x1 2x4",
-    (128, 256): "1x1 1x2 2x1",
-    (256, 144): "1x1 1x2",
-    (256, 160): "1x2",
-    (256, 176): "1x1 2x2",
+    (128, 96): "1x1/2 2x1 4x2",
+    (128, 128): "1x1/2",
+    (128, 176): "2x1",
+    (128, 224): "2x1 4x1",
+    (128, 256): "1x1 2x1",
+    (256, 144): "1x2",
     (256, 192): "1x2",
 }
 _PINGPONG = {
-    (64, 16): "1x1 1x1/2 1x2/3 1x2/4 1x4/2 2x1/2 2x1/4 2x2 2x2/2 2x4",
-    (64, 32): "1x1 1x1/2 1x1/8 2x1/3 2x2 2x4 4x1 4x2",
-    (64, 48): "1x2 1x2/4 1x4 2x1/3 2x2/2",
-    (64, 64): "1x1 1x1/2 2x1 2x1/4 4x1 4x1/2 4x2",
-    (64, 80): "2x2/2 2x2/4",
-    (64, 96): "1x1 1x4 1x4/2 2x2/2 2x4 4x1 4x1/2 4x2",
-    (64, 112): "2x1/4 2x2/2",
-    (64, 128): "1x1 1x4 2x2/2 2x4 4x2",
-    (64, 144): "1x1",
-    (64, 160): "1x1 2x1 2x4 4x1 4x1/2 4x2",
+    (64, 16): "1x1 1x1/2 1x2/3 1x2/4 2x1/2 2x1/4 2x2 2x2/2 2x4 4x1",
+    (64, 32): "1x1 1x1/2 2x2 2x4 4x1",
+    (64, 48): "1x1 1x2 1x2/4 1x4 2x2/2",
+    (64, 64): "1x1 1x1/2 2x1/4 4x1 4x1/2 4x2",
+    (64, 80): "2x2/2",
+    (64, 96): "1x1 1x2/4 1x4 1x4/2 2x2/2 2x4 4x1 4x1/2 4x2",
+    (64, 128): "1x1 2x2/2 2x4 4x2",
+    (64, 160): "2x1 2x4 4x1 4x1/2",
     (64, 192): "2x1 2x4 4x1",
     (128, 96): "1x1 2x4",
     (128, 112): "1x1 2x2/2 2x4",
-    (128, 128): "1x1 4x2",
+    (128, 128): "1x1 1x2 4x2",
     (128, 144): "2x4",
-    (128, 160): "1x1 2x4 4x1 4x2",
-    (128, 192): "1x1 2x1 2x4 4x2",
-    (192, 96): "1x2 2x4 4x2",
+    (128, 160): "1x1 2x1 2x4 4x1 4x2",
+    (128, 192): "1x1 2x1 4x2",
+    (192, 96): "1x2 2x4",
     (192, 112): "1x2",
 }
 _TURNSTILES = "1x1/12 1x1/16 1x1/24 1x1/32"  # few tiles, a long K: a kernel for all of them
@@ -60,30 +60,38 @@ def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: Any) 
 
 CANDIDATES = _policies("cooperative", _COOPERATIVE) + _policies("pingpong", _PINGPONG)
 CANDIDATES += _policies("pingpong", _MANY_SLICES)
-# with a second set of accumulators
+# with a second set of accumulators: the warpgroups of a block share its only tile, if there are few
 _COOPERATIVE_TWO_SETS = {
-    (128, 96): "1x4",
-    (128, 112): "1x2",
-    (128, 128): "1x1 1x1/2 1x2 1x4 2x2 2x4",
-    (128, 160): "1x1 1x2 2x4 4x2",
+    (64, 96): "2x1/2 4x2",
+    (64, 128): "1x1 4x1",
+    (64, 160): "4x2",
+    (64, 192): "2x1",
+    (64, 256): "1x2",
+    (128, 64): "2x2",
+    (128, 96): "1x4 2x2/2 4x2",
+    (128, 128): "1x1 1x2 2x2 2x4",
+    (128, 144): "4x2",
+    (128, 160): "1x1 2x1 2x4 4x2",
     (128, 176): "2x4",
-    (128, 192): "1x2 2x1 2x2 4x1",
+    (128, 192): "1x2 2x1 2x2 2x4",
+    (192, 96): "1x2",
+}
+_PINGPONG_TWO_SETS = {
+    (64, 16): "1x1 1x2/3 1x2/4 2x2 2x2/2",
+    (64, 32): "1x1 1x1/2 1x1/8 2x2 2x4 4x2",
+    (64, 48): "1x1 1x2/4 2x2/2",
+    (64, 64): "1x1 2x1/4 4x1 4x1/2 4x2",
+    (64, 80): "2x2/2",
+    (64, 96): "1x1 1x4 2x4 4x1 4x1/2 4x2",
+    (64, 112): "2x1/4 2x2/2",
+    (64, 128): "1x1 1x4 2x4 4x2",
+    (64, 160): "2x4 4x1 4x1/2 4x2",
+    (64, 192): "1x1 2x1",
+    (128, 96): "2x4",
 }
 PROMOTED = _policies("cooperative", _COOPERATIVE_TWO_SETS, promoted=True)
-# others are better there: of 64x192 nobody hides the additions, 1.3 to 1.6 times the time of the best, from 20 us on
-_PINGPONG_ONE_SET = {
-    (64, 48): "2x1/3",
-    (64, 96): "2x2/2 4x2",
-    (64, 160): "2x1",
-    (64, 192): _PINGPONG[64, 192],
-    (128, 96): _PINGPONG[128, 96],
-}
-_ONE_SET = _policies("pingpong", _PINGPONG_ONE_SET) + _policies("cooperative", {(128, 96): "2x1"})
-PROMOTED += tuple(
-    replace(config, promoted=True)
-    for config in CANDIDATES
-    if config.accumulators <= MAX_PROMOTED_ACCUMULATORS and config not in _ONE_SET
-)
+PROMOTED += _policies("pingpong", _PINGPONG_TWO_SETS, promoted=True)
+PROMOTED += _policies("pingpong", _MANY_SLICES, promoted=True)
 # operands that the producer's threads load
 OWN = _policies("cooperative", {(128, 128): "1x1", (128, 96): "1x1"})
 OWN += _policies("pingpong", {(64, 128): "1x1", (64, 64): "1x1 1x1/2 1x1/4", (64, 32): "1x1 1x1/8", (64, 16): "1x1"})
@@ -95,3 +103,20 @@ _SPLIT = "1x1 1x1/2 1x1/3 1x1/4 1x1/6 1x1/8"
 _PARTS = {"promoted": True, "parts": True}
 PARTS = _policies("cooperative", dict.fromkeys(((128, 128), (128, 64), (128, 32)), _SPLIT), **_PARTS)
 PARTS += _policies("pingpong", dict.fromkeys(((64, 64), (64, 32), (64, 16)), f"{_SPLIT} {_TURNSTILES}"), **_PARTS)
+# K in so many slices, whatever the number of rows (``batch_invariant``)
+_OF_ANY_ROWS = _policies("cooperative", {(128, 128): "1x1"})
+_OF_ANY_ROWS += _policies("pingpong", dict.fromkeys(((64, 16), (64, 32), (64, 64), (64, 96), (128, 96)), "1x1"))
+
+
+@cache
+def of_kind(promoted: bool, parts: bool, own: bool, slices: int) -> tuple[MatmulPolicy, ...]:
+    """The policies for a kind of problems (see ``model.Workload``)."""
+    of_own = PROMOTED_OWN if promoted else OWN
+    if slices <= 1:
+        return of_own if own else PARTS if parts else PROMOTED if promoted else CANDIDATES
+    sliced = []
+    for config in of_own if own else _OF_ANY_ROWS:
+        if config.splits == 1:
+            with contextlib.suppress(ArgumentValueError):  # where the registers do not suffice for further sets
+                sliced.append(replace(config, promoted=promoted, parts=parts, splits=slices))
+    return tuple(sliced)

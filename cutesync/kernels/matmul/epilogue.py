@@ -61,7 +61,7 @@ class Epilogue:
             for store, other in zip(self.stores, self.stores[::-1]):
                 store.share_buffers(other)
         self.widest = max(self.stores, key=lambda store: store.out.width)
-        self.across = config.tile[1] // self.columns
+        self.across = config.columns // self.columns
         self.sub_tiles = config.rows // 64 * self.across
         self.c = CLoads(config, terms, self.sub_tiles, self.columns, self.corner, self.stores[0].registers)
         self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a sub-tile
@@ -118,9 +118,13 @@ class Epilogue:
 
     def corner(self, index: int, tile: Tile, to: Outlet):
         """The (row, column) of the result where a sub-tile begins."""
-        tile_m, tile_n = self.config.tile
-        row = tile.m * tile_m + to.half * self.config.rows + index // self.across * 64
-        return row, tile.n * tile_n + index % self.across * self.columns
+        config = self.config
+        row, column = tile.m * config.tile[0], tile.n * config.tile[1]
+        if config.across:
+            column = column + to.half * config.columns
+        else:
+            row = row + to.half * config.rows
+        return row + index // self.across * 64, column + index % self.across * self.columns
 
     def finished(self, accumulators, index: int, corner, tile: Tile, to: Outlet):
         """The elements of a sub-tile, for the accumulators of this thread, of each result."""

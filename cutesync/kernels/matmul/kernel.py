@@ -14,7 +14,8 @@ The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
   block that a multicast of this producer fills. The producer waits for it, first phase 1, so the first round passes.
 
 Launches overlap (see ``sync.overlap``): a block may start, and prepare its barriers, as soon as the launch before it
-leaves an SM; it waits for the whole of that launch before it touches global memory (griddepcontrol.wait).
+leaves an SM; it waits for the whole of that launch before it touches global memory (griddepcontrol.wait). Launches
+whose blocks would lie unevenly if others came early let nobody start (see ``model.lets_next_start``).
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Matmul:
         self.a_major, self.b_major = (LayoutEnum.ROW_MAJOR if k_major else LayoutEnum.COL_MAJOR for k_major in majors)
         modes = self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode()
         types = self.element_a, Float32 if self.element_a.is_float else Int32
-        mma = partial(tiled_mma, self.element_a, self.element_b, *modes, types[1], config.tile[1])
+        mma = partial(tiled_mma, self.element_a, self.element_b, *modes, types[1], config.columns)
         self.k = K_TILE_BYTES * 8 // self.element_a.width
         self.epilogue = Epilogue(config, out, terms)
         self.schedule = (Cooperative if config.schedule == "cooperative" else PingPong)()
@@ -117,7 +118,7 @@ class Matmul:
         in_d = cute.make_tensor(d, cute.make_layout((m, n, items), stride=steps_d))
         tile, stages = (*self.config.tile, self.k), self.config.stages
         layout_a = hopper_helpers.make_smem_layout_a(self.a_major, tile, self.element_a, stages)
-        layout_b = hopper_helpers.make_smem_layout_b(self.b_major, tile, self.element_b, stages)
+        layout_b = self.layout_b()
         in_a = self.operand(0, a, (m, k, items), of_a, layout_a)
         in_b = self.operand(1, b, (n, k, items), of_b, layout_b)
         atom_d, d_at = self.epilogue.stores[0].tma(in_d)
@@ -131,6 +132,16 @@ class Matmul:
             min_blocks_per_mp=1,  # without it the compiler drops setmaxnreg
             stream=stream,
         )
+
+    def layout_b(self):
+        """The stages of B, swizzled so that each warpgroup's columns are whole boxes."""
+        major, element = self.b_major, self.element_b
+        kind = hopper_helpers.get_smem_layout_atom(
+            major, element, self.k if major.is_k_major_b() else self.config.columns
+        )
+        atom = hopper_helpers.make_smem_layout_atom(kind, element)
+        order = (0, 1, 2) if major.is_k_major_b() else (1, 0, 2)
+        return cute.tile_to_shape(atom, (self.config.tile[1], self.k, self.config.stages), order)
 
     def operand(self, number: int, pointer, extents, steps, layout) -> tuple:
         """How the producer finds operand ``number``: a ``Source``, or the TMA load of a stage's tile, of which each of
@@ -146,7 +157,8 @@ class Matmul:
         stride = (step, 1, batch) if major == LayoutEnum.ROW_MAJOR else (1, step, batch)
         tensor = cute.make_tensor(pointer, cute.make_layout(extents, stride=stride))
         operation = cpasync.CopyBulkTensorTileG2SMulticastOp() if peers > 1 else cpasync.CopyBulkTensorTileG2SOp()
-        atom, coordinates = cpasync.make_tiled_tma_atom(operation, tensor, layout, (rows, self.k), num_multicast=peers)
+        parts = self.config.parts_of_b if number else peers
+        atom, coordinates = cpasync.make_tiled_tma_atom(operation, tensor, layout, (rows, self.k), num_multicast=parts)
         return atom, coordinates
 
     def store_of_pre(self, more, shape) -> tuple:
@@ -184,7 +196,8 @@ class Matmul:
     ):
         thread = cute.arch.thread_idx()[0]
         group = cute.arch.make_warp_uniform(thread // WARPGROUP)
-        cute.arch.griddepcontrol_launch_dependents()
+        if order.early > 0:
+            cute.arch.griddepcontrol_launch_dependents()
         if thread == THREADS - WARPGROUP:
             for number in self.producer.by_tma:
                 cpasync.prefetch_descriptor((a, b)[number][0])
@@ -214,10 +227,10 @@ class Matmul:
             if cutlass.const_expr(self.config.own):
                 in_role("producer", self.producer.produce, (a, b), (stages_a, stages_b), ring, work)
             elif thread // 32 == CONSUMERS * 4:
-                (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
+                (tile_m, tile_n), peers_n, parts_b = self.config.tile, self.config.cluster[1], self.config.parts_of_b
                 of_row, of_column = work.multicasts()
-                load_a = TmaLoad(a[0], a[1], stages_a, tile_m, self.k, peers_n, of_row)
-                load_b = TmaLoad(b[0], b[1], stages_b, tile_n, self.k, peers_m, of_column)
+                load_a = TmaLoad(a[0], a[1], stages_a, tile_m, self.k, order.a_priority, peers_n, of_row)
+                load_b = TmaLoad(b[0], b[1], stages_b, tile_n, self.k, order.b_priority, parts_b, of_column)
                 in_role("producer", self.produce, load_a, load_b, ring, work)
             elif cutlass.const_expr(self.config.parts):
                 in_role("splitter", self.split_stages, Inputs(stages_a, stages_b, ring, *small), work)
@@ -250,8 +263,9 @@ class Matmul:
         """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it. What the first load
         needs is known before the launches before this one are waited for."""
         rank, peers_m, order = work.rank(), self.config.cluster[0], work.order
-        to_a, from_a = partition(a, rank // peers_m)
-        to_b, from_b = partition(b, rank % peers_m)
+        of_row, of_column = rank // peers_m, rank % peers_m
+        to_a, from_a = partition(a, of_row)
+        to_b, from_b = partition(b, 0 if self.config.in_turns else of_column)
         unit, step, units = work.walk()
         k_tiles = work.k_tiles()
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages)
@@ -265,7 +279,11 @@ class Matmul:
                 from_tile_a = from_a[None, tile.m, k, tile.item * order.a_batched]
                 from_tile_b = from_b[None, tile.n, k, tile.item * order.b_batched]
                 start(a, from_tile_a, to_a[None, stage.index], full)
-                start(b, from_tile_b, to_b[None, stage.index], full)
+                if cutlass.const_expr(self.config.in_turns):
+                    if stage.index % peers_m == of_column:
+                        start(b, from_tile_b, to_b[None, stage.index], full)
+                else:
+                    start(b, from_tile_b, to_b[None, stage.index], full)
                 stage.advance()
             unit += step
             place = work.place(unit, rank)

@@ -79,15 +79,17 @@ class Mainloop:
 
     def fragments(self, inputs: Inputs, to: Outlet):
         """The stages as WGMMA reads them, and accumulators for this warpgroup's rows of a tile."""
-        rows, columns = self.config.rows, self.config.tile[1]
+        rows, columns, across = self.config.rows, self.config.columns, self.config.across
         mma = self.mma()
         part = mma.get_slice(to.thread)
 
         def of_a(stages):
-            return mma.make_fragment_A(part.partition_A(cute.local_tile(stages, (rows, self.k), (to.half, 0, None))))
+            tile = cute.local_tile(stages, (rows, self.k), (0 if across else to.half, 0, None))
+            return mma.make_fragment_A(part.partition_A(tile))
 
         def of_b(stages):
-            return mma.make_fragment_B(part.partition_B(stages))
+            tile = cute.local_tile(stages, (columns, self.k), (to.half if across else 0, 0, None))
+            return mma.make_fragment_B(part.partition_B(tile))
 
         shape = part.partition_C(cute.make_identity_tensor((rows, columns))).shape
         found = inputs._replace(a=of_a(inputs.a), b=of_b(inputs.b))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import policy
-from .candidates import CANDIDATES, OWN, PARTS, PROMOTED, PROMOTED_OWN
+from .candidates import of_kind
 from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from .correction import factor, of_problem
 from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_STAGES, MatmulPolicy
@@ -32,6 +32,7 @@ MOST_RANKINGS = 4096  # that are kept
 BEST = 12  # policies of the least clocks that the correction chooses among
 FEW_STAGES = 8  # more take time at the start
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
+FEW_CLUSTERS, SMALL_CLUSTER, LASTING = 0.8, 4, 2e7  # of the places; blocks; bytes, some 8 us (``lets_next_start``)
 
 
 class Access(NamedTuple):
@@ -48,25 +49,21 @@ class Access(NamedTuple):
 class Workload(
     namedtuple(
         "Workload",
-        "m n k_tiles batch out_bytes promoted split access accumulators by_tma parts copies copied activation "
+        "m n k_tiles batch out_bytes promoted slices access accumulators by_tma parts copies copied activation "
         "by_elements",
-        defaults=(False, True, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False, False),
+        defaults=(False, 0, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False, False),
     )
 ):
-    """What the model knows of a problem; ``split`` says whether K may be cut, ``accumulators`` how many a thread may
-    have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the kernel, ``copies``
-    how many operands are packed before, ``copied`` the bytes that this reads and writes, ``activation`` whether the
-    results pass a function, and ``by_elements`` whether threads store them one by one and not in lines."""
+    """What the model knows of a problem; ``slices`` are those of K, 0 leaves them to the model, ``accumulators`` how
+    many a thread may have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the
+    kernel, ``copies`` how many operands are packed before, ``copied`` the bytes that this reads and writes,
+    ``activation`` whether the results pass a function, and ``by_elements`` whether threads store them one by one and
+    not in lines."""
 
     @property
     def own(self) -> bool:
         """Whether the producer's threads load an operand."""
         return self.access.own_a + self.access.own_b > 0
-
-    @property
-    def cut(self) -> Any:
-        """How many k-tiles may be cut into slices."""
-        return self.split * self.k_tiles
 
     @property
     def grain_a(self) -> Any:
@@ -101,7 +98,7 @@ class Each(NamedTuple):
     batch: np.ndarray
     moved: np.ndarray
     accumulators: np.ndarray
-    cut: np.ndarray
+    slices: np.ndarray
     copies: np.ndarray
     copied: np.ndarray
     by_tma: np.ndarray
@@ -152,7 +149,7 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             config.stage_bytes(),
             config.exchange_bytes(2) if config.cluster_split else 0,
             config.stored_share(2),
-            128 // math.gcd(2 * config.tile[1], 128),
+            128 // math.gcd(2 * config.columns, 128),
             replace(config, splits=1).slots(multiprocessors),
             config.parts,
             policy.SURE_SLOTS[config.cluster_size] * config.cluster_size,
@@ -180,7 +177,8 @@ def fixed(of: Table, load: Any, by: Coefficients) -> Fixed:
     """``Fixed`` for a ``Workload``'s types and strides."""
     rate = np.where(load.by_tma, by.epilogue_rate, by.line_epilogue_rate)
     store = of.tile_m * of.tile_n * load.out_bytes / np.where(load.by_elements, by.direct_epilogue_rate, rate)
-    store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / np.gcd(of.tile_n.astype(int), 128 // load.out_bytes)
+    columns = (of.tile_n / (1 + _across(of))).astype(int)
+    store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / np.gcd(columns, 128 // load.out_bytes)
     store = store + by.activation * load.activation * of.tile_m * of.tile_n
     partial = 4 * of.tile_m * of.tile_n * (1 + of.splits) / by.turnstile_rate
     exchange = np.where(of.cluster_split > 0, of.exchange_bytes / by.cluster_split_rate, by.turnstile + partial)
@@ -250,12 +248,17 @@ def row_cost(pitch: Any, by: Coefficients) -> Any:
 def _multiply(of: Table, by: Coefficients) -> np.ndarray:
     """Clocks of the multiplications of a k-tile."""
     tensor = of.tile_m * of.tile_n * 64 / TENSOR_RATE
-    shared = of.tile_m / 64 * (64 + of.tile_n) * K_TILE_BYTES / by.shared_rate
+    shared = of.tile_m / 64 * (64 * (1 + _across(of)) + of.tile_n) * K_TILE_BYTES / by.shared_rate
     products = 1 + 2 * of.parts
     multiply = np.maximum(products * np.maximum(tensor, shared) + by.k_tile, by.min_k_tile)
     multiply = np.maximum(multiply, of.parts * (SPLIT_CLOCKS + of.stage_bytes / SPLIT_RATE))
     # the additions of float32: in a cooperative block the other warpgroup hides most
     return multiply + of.promoted * np.where(of.cooperative > 0, by.promotion, by.promotion_pingpong)
+
+
+def _across(of: Table) -> np.ndarray:
+    """``MatmulPolicy.across`` of each policy: both warpgroups read all rows of A."""
+    return (of.cooperative > 0) & (of.tile_m % (64 * policy.CONSUMERS) > 0)
 
 
 def coefficients_of(load: Workload) -> Coefficients:
@@ -289,30 +292,32 @@ def copy_cost(copies: Any, moved: Any, by: Coefficients = COEFFICIENTS) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _candidates(kinds: tuple[tuple[bool, bool, bool], ...], multiprocessors: int) -> tuple:
-    """All candidates of each kind (promoted, parts, own), one kind behind the other: the policies, their numbers as a
-    table and in one array, and how many each kind has."""
-    found = []
-    for promoted, parts, own in kinds:
-        of_tma = PARTS if parts else PROMOTED if promoted else CANDIDATES
-        found.append((PROMOTED_OWN if promoted else OWN) if own else of_tma)
+def _candidates(kinds: tuple[tuple[bool, bool, bool, int], ...], multiprocessors: int) -> tuple:
+    """All candidates of each kind (promoted, parts, own, slices), one kind behind the other: the policies, their
+    numbers as a table and in one array, and how many each kind has."""
+    found = [of_kind(*kind) for kind in kinds]
     policies = tuple(config for each in found for config in each)
     of = table(policies, multiprocessors)
     return policies, of, np.array(of), tuple(map(len, found))
 
 
+def _kind(load: Workload) -> tuple[bool, bool, bool, int]:
+    return load.promoted, load.parts, load.own, load.slices
+
+
 def possible(of: Table, load: Any) -> np.ndarray:
-    """Which policies may be chosen: all slices of all tiles run at once, and each has some k-tiles. (Of clusters a few
-    less may run at once.)"""
+    """Which policies may be chosen: all slices of all tiles run at once, and each has some k-tiles, if the model
+    decides how many there are. (Of clusters a few less may run at once.)"""
     slices = np.ceil(load.m / of.rows) * np.ceil(load.n / of.columns) * (load.batch * of.splits)
-    fits = (of.splits == 1) | ((slices <= of.room) & (of.splits * MIN_K_TILES <= load.cut))
+    fits = (of.splits == 1) | ((slices <= of.room) & (of.splits * MIN_K_TILES <= load.k_tiles))
+    fits = np.where(load.slices == 0, fits, of.splits == load.slices)
     return fits & (of.accumulators <= load.accumulators)
 
 
 @lru_cache(maxsize=1024)
 def _fixed(loads: tuple[Workload, ...], by: Coefficients, multiprocessors: int) -> Fixed:
     """``fixed`` of the candidates of workloads without their extents, one workload behind the other."""
-    tables = (_candidates(((load.promoted, load.parts, load.own),), multiprocessors)[1] for load in loads)
+    tables = (_candidates((_kind(load),), multiprocessors)[1] for load in loads)
     return Fixed(*map(np.concatenate, zip(*(fixed(of, load, by) for of, load in zip(tables, loads)))))
 
 
@@ -343,7 +348,7 @@ def shortlists(loads: Sequence[Workload], count: int = 1) -> list[Ranking]:
 
 def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
     """The shortlists of workloads that are all long, or none."""
-    kinds = tuple((load.promoted, load.parts, load.own) for load in loads)
+    kinds = tuple(map(_kind, loads))
     policies, of, numbers, counts = _candidates(kinds, policy.SMS)
     by, rows = coefficients_of(loads[0]), Each.rows(loads)
     load = Each(*rows.repeat(counts, 1))
@@ -367,6 +372,18 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
         found.append(tuple((float(of_load[i]), policies[least[i]]) for i in order))
         first += len(least)
     return found
+
+
+def lets_next_start(config: MatmulPolicy, load: Workload) -> bool:
+    """Whether the next launch may start at once. Its blocks take the multiprocessors that this one leaves idle. If this
+    one has more than half of the places, what does not fit beside it comes where it finds room: blocks lie unevenly,
+    and are served more slowly, and longer products take more time than the later start (H200, bfloat16, 24x4608x3584
+    in 72 blocks: 13.5 us instead of 11.1; 192x4096x4096 in 128: 15.5 instead of 13.5). Clusters lie as evenly as they
+    can, if they are many or large."""
+    places = config.slots(policy.SMS)
+    clusters = math.prod(config.tiles(load.m, load.n)) * load.batch * config.splits * config.peers / config.cluster_size
+    most = 1.0 if config.cluster_size == 1 else FEW_CLUSTERS if config.cluster_size <= SMALL_CLUSTER else 0.0
+    return not (places / 2 < clusters <= most * places and load.moved >= LASTING)
 
 
 def raster(config: MatmulPolicy, m: int, n: int) -> tuple[bool, int]:

@@ -238,7 +238,8 @@ class OwnProducer:
     def tma_loads(self, operands: tuple, stages: tuple, work: Work) -> list[TmaLoad]:
         """Those of an operand that TMA loads, or none."""
         tile = self.config.tile
-        return [TmaLoad(operands[i][0], operands[i][1], stages[i], tile[i], work.k_tile, 1, 0) for i in self.by_tma]
+        of = work.order[-2:]
+        return [TmaLoad(operands[i][0], operands[i][1], stages[i], tile[i], work.k_tile, of[i]) for i in self.by_tma]
 
     def start_tma(self, loads: list[TmaLoad], copies: list, at: tuple, stage, full) -> None:
         """Start these loads. ``at`` is (tile, k-tile, order of tiles)."""

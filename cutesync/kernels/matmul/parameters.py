@@ -12,8 +12,9 @@ from ..states import numbered
 from .terms import TermsSpec
 
 
-class Order(namedtuple("Order", "along_n group a_batched b_batched")):
-    """The order of tiles (see ``scheduler``), and which operands have a batch: all Int32."""
+class Order(namedtuple("Order", "along_n group a_batched b_batched early a_priority b_priority")):
+    """The order of tiles (see ``scheduler``), which operands have a batch, whether the next launch may start at once:
+    all Int32; and how long the L2 keeps what TMA loads of each operand, as cache policies of PTX (Int64)."""
 
 
 class Split(namedtuple("Split", "splits k_tiles scratch counters")):

@@ -21,13 +21,26 @@ from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from ..states import numbered
 from . import policy
-from .model import Access, Workload, coefficients_of, corrected, cost, raster, shortlist, table, vector_instructions
+from .model import (
+    Access,
+    Workload,
+    coefficients_of,
+    corrected,
+    cost,
+    lets_next_start,
+    raster,
+    shortlist,
+    table,
+    vector_instructions,
+)
 from .parameters import MAPS, PRE_MAPS, SOURCE, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec, once_per_terms
 
 TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
 MOST_KEPT = 1024  # policies, and kernels to compile
+EVICT_NORMAL, EVICT_FIRST = 0x1000000000000000, 0x12F0000000000000  # cache policies, as createpolicy makes them
+MIN_STREAMED_BYTES = 1 << 24  # of an operand that is read once
 
 
 @dataclass(frozen=True)
@@ -51,7 +64,7 @@ class Operand:
 @dataclass(frozen=True)
 class Problem:
     """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c``, ``d`` and ``pre`` are the strides (row, column,
-    item) of C, of D and of what was before the activation, in elements."""
+    item) of C, of D and of what was before the activation, in elements. ``slices`` as in ``model.Workload``."""
 
     m: int
     n: int
@@ -65,7 +78,7 @@ class Problem:
     out: DType
     terms: TermsSpec
     promoted: bool = False
-    split: bool = True
+    slices: int = 0
     ordinal: int = -1
     pre: tuple[int, int, int] = (0, 0, 0)
     parts: bool = False
@@ -98,7 +111,7 @@ class Problem:
             self.items,
             stored,
             self.promoted,
-            self.split,
+            self.slices,
             access,
             most,
             self.terms.by_tma,
@@ -120,7 +133,8 @@ class Problem:
 
     def settled(self, config: MatmulPolicy) -> MatmulPolicy:
         """The configuration with what the operands decide."""
-        return _settled(config, self.parts, *("tma" if x.load == "tma" else "own" for x in (self.a, self.b)))
+        loads = ("tma" if x.load == "tma" else "own" for x in (self.a, self.b))
+        return _settled(config, self.slices or config.splits, self.parts, *loads)
 
     @property
     def key(self) -> tuple:
@@ -139,14 +153,14 @@ class Problem:
             *types,
             *self.terms.key,
             self.promoted,
-            self.split,
+            self.slices,
             self.parts,
         )
 
 
 @functools.lru_cache(maxsize=MOST_KEPT)
-def _settled(config: MatmulPolicy, parts: bool, load_a: str, load_b: str) -> MatmulPolicy:
-    return replace(config, parts=parts, load_a=load_a, load_b=load_b)
+def _settled(config: MatmulPolicy, splits: int, parts: bool, load_a: str, load_b: str) -> MatmulPolicy:
+    return replace(config, splits=splits, parts=parts, load_a=load_a, load_b=load_b)
 
 
 @once_per_terms
@@ -170,7 +184,7 @@ def kernel_spec(
     own = [name for name, load in zip("ab", loads) if load != "tma"]
     names, maps = names_of(terms, own), (*MAPS, *PRE_MAPS)
     kinds = {"alpha": "Float32", "beta": "Float32", "bias_step": "Int64"}
-    kinds |= {name: "Int64" for name in names if name.startswith(("c_", "d_", "pre_"))}
+    kinds |= {name: "Int64" for name in names if name.startswith(("c_", "d_", "pre_")) or name.endswith("_priority")}
     kinds |= {f"{name}_{field}": "Int64" for name in own for field in SOURCE[2:]}
     arrays = dict.fromkeys(("c", "bias", "d_pointer", "scale_a", "scale_b", "pre_pointer", *own), out)
     arrays |= {"scratch": accumulator, "counters": INT32, "amax": INT32}
@@ -214,7 +228,7 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec, loads
         pointer(stored, TMA_BYTES),
         (word,) * 4,
         (*steps, (long, long)),
-        Order(*(word,) * 4),
+        Order(*(word,) * 5, *(long,) * 2),
         Split(word, word, pointer(accumulator, TMA_BYTES), pointer(INT32)),
         Operands(
             *(Float32(0),) * 2,
@@ -250,7 +264,9 @@ def make_launch(
     clusters = tiles if config.cluster_split else min(tiles * splits, config.slots(problem.multiprocessors))
     values: dict[str, Any] = {"splits": splits, "k_tiles": of_slice}
     values |= zip(("alpha", "beta", "bias_step"), scalars)
-    values |= Order(int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1))._asdict()
+    batched = int(problem.a.items > 1), int(problem.b.items > 1)
+    early = int(lets_next_start(config, problem.load))
+    values |= Order(int(along_n), group, *batched, early, *priorities(problem, config))._asdict()
     for name, strides in (("c", problem.c), ("d", problem.d), ("pre", problem.pre)):
         values |= zip((f"{name}_row", f"{name}_column", f"{name}_batch"), strides)
     by_tma = {"d": problem.terms.by_tma, "pre": problem.terms.pre_by_tma}
@@ -278,6 +294,15 @@ def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
     return config.decided(problem.terms.widest(problem.out), several)
 
 
+def priorities(problem: Problem, config: MatmulPolicy) -> tuple[int, int]:
+    """The cache policies of A and B: a large operand that is read once leaves the L2 first."""
+    tiles_m, tiles_n = config.tiles(problem.m, problem.n)
+    of_row = problem.k * problem.elements[0].size
+    sides = ((problem.a, problem.m, tiles_n), (problem.b, problem.n, tiles_m))
+    once = [readers == 1 and x.items * rows * of_row >= MIN_STREAMED_BYTES for x, rows, readers in sides]
+    return tuple(EVICT_FIRST if first else EVICT_NORMAL for first in once)  # type: ignore[return-value]
+
+
 def _sources(problem: Problem) -> dict[str, Any]:
     """The parameters of operands that the producer's threads load: ``parameters.Source``."""
     found: dict[str, Any] = {}
@@ -293,18 +318,18 @@ def _sources(problem: Problem) -> dict[str, Any]:
 def _maps(problem: Problem, config: MatmulPolicy) -> dict[str, Any]:
     """The parameters that are tensor maps, with the extents that the DSL passes beside each."""
     m, n, k, terms = problem.m, problem.n, problem.k, problem.terms
-    (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
+    tile_m, tile_n = config.tile
     of_result = struct.pack("<3i", m, n, problem.items)
     more = {}
     if terms.pre is not None and terms.pre_by_tma:
         more = {"pre": result_map(problem, config, terms.pre, problem.pre), "pre_extents": of_result}
     sides = (
-        ("a", problem.a, problem.elements[0], m, tile_m, peers_n),
-        ("b", problem.b, problem.elements[1], n, tile_n, peers_m),
+        ("a", problem.a, problem.elements[0], m, (tile_m, tile_m), config.cluster[1]),
+        ("b", problem.b, problem.elements[1], n, (tile_n, config.columns), config.parts_of_b),
     )
-    for name, operand, element, rows, tile_rows, peers in sides:
+    for name, operand, element, rows, of_tile, parts in sides:
         if operand.load == "tma":
-            more[name] = operand_map(problem, element, operand, rows, tile_rows, peers)
+            more[name] = operand_map(problem, element, operand, rows, of_tile, parts)
             more[f"{name}_extents"] = struct.pack("<3i", rows, k, operand.items)
     return more | {
         "d": result_map(problem, config, problem.out, problem.d) if terms.by_tma else bytes(TENSOR_MAP_BYTES),
@@ -312,19 +337,21 @@ def _maps(problem: Problem, config: MatmulPolicy) -> dict[str, Any]:
     }
 
 
-def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, tile_rows: int, peers: int) -> TiledMap:
-    """The map that loads a block's part of a stage: (tile_rows, k-tile) cut among ``peers`` along the way that is not
-    contiguous.
+def operand_map(
+    problem: Problem, element: DType, operand: Operand, rows: int, of_tile: tuple[int, int], parts: int
+) -> TiledMap:
+    """The map that loads a block's part of a stage: (tile_rows, k-tile) cut in ``parts`` along the way that is not
+    contiguous. ``of_tile`` are (tile_rows, those of them that a warpgroup multiplies).
 
-    A box is as wide as its swizzle, the widest that divides the tile. The layout of a stage (CuTe's K_SW* or MN_SW*) is
-    made of such boxes.
+    A box is as wide as its swizzle, the widest that divides the latter. The layout of a stage (CuTe's K_SW* or MN_SW*)
+    is made of such boxes.
     """
     k = problem.k_elements
-    inner, outer = (k, tile_rows) if operand.k_major else (tile_rows, k)
+    inner, outer = (k, of_tile[0]) if operand.k_major else (of_tile[1], k)
     swizzle = math.gcd(inner * element.size, 128)
     rows = operand.rows or rows
     extents = (problem.k, rows, operand.items) if operand.k_major else (rows, problem.k, operand.items)
-    box = (swizzle // element.size, outer // peers, 1)
+    box = (swizzle // element.size, outer // parts, 1)
     name = "float32" if problem.parts else element.name  # TMA rounds to tfloat32
     return TiledMap(name, extents, (operand.step * element.size, operand.batch * element.size), box, swizzle)
 

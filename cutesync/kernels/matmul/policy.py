@@ -4,11 +4,12 @@
 A block computes tiles of ``tile`` = (M, N) elements of the result from k-tiles of 128 bytes a row. Two consumer
 warpgroups of 128 threads multiply; how they share the work is the ``schedule``:
 
-- "cooperative": both work on one tile, each on half of its rows.
+- "cooperative": both work on one tile, each on half of its rows; of its columns where M is no multiple of 128.
 - "pingpong": each works on a tile of its own; while one stores its tile, the other has the tensor cores.
 
 ``cluster`` = (m, n) blocks work on neighbouring tiles. Those along M need the same rows of B, those along N the same of
-A: each loads a part and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice. (As many
+A: each loads a part and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice. Where
+the rows of B do not suffice for parts of 8, the blocks load whole stages of it in turn. (As many
 bytes arrive at a multiprocessor as without: a cluster saves where the L2, memory or the power are the limit, above all
 where rows are no whole cache lines.)
 
@@ -86,11 +87,10 @@ class MatmulPolicy:
     def __post_init__(self) -> None:
         self._check_types()
         m, n = self.tile
-        step = 64 * CONSUMERS if self.schedule == "cooperative" else 64
-        if m % step or not 0 < m <= 256 or n % 16 or not 0 < n <= 256:
-            raise ArgumentValueError(
-                explain("config.tile", self.tile, f"M a multiple of {step} and N of 16, both up to 256")
-            )
+        step = 16 * CONSUMERS if self.across else 16
+        if m % 64 or not 0 < m <= 256 or n % step or not 0 < n <= 256:
+            allowed = "M a multiple of 64 and N of 16, both up to 256; cooperative: one of them twice that"
+            raise ArgumentValueError(explain("config.tile", self.tile, allowed))
         most = MAX_SPLIT_ACCUMULATORS if self.splits > 1 else MAX_ACCUMULATORS
         most = MAX_PROMOTED_ACCUMULATORS if self.promoted else most
         most = MAX_PARTS_ACCUMULATORS if self.parts else most
@@ -98,14 +98,8 @@ class MatmulPolicy:
             raise ArgumentValueError(
                 explain("config.tile", f"{self.tile}: {self.accumulators} accumulators a thread", f"at most {most}")
             )
-        if self.cluster not in CLUSTERS or self.tile[1] // 8 % self.cluster[0]:
-            raise ArgumentValueError(
-                explain(
-                    "config.cluster",
-                    self.cluster,
-                    f"one of {CLUSTERS}, its first number a divisor of N / 8 of the tile",
-                )
-            )
+        if self.cluster not in CLUSTERS:
+            raise ArgumentValueError(explain("config.cluster", self.cluster, f"one of {CLUSTERS}"))
         if self.parts and self.peers > 1:
             raise ArgumentValueError(explain("config.cluster", self.cluster, "(1, 1) with parts"))
         if self.own and not self.can_load_own():
@@ -161,7 +155,7 @@ class MatmulPolicy:
     def can_load_own(self) -> bool:
         """Whether the producer's threads can: nobody shares their loads, and registers suffice."""
         accumulators = self.accumulators * (1 + self.promoted)
-        return self.peers == 1 and not self.parts and accumulators <= MAX_OWN_ACCUMULATORS
+        return self.peers == 1 and not (self.parts or self.across) and accumulators <= MAX_OWN_ACCUMULATORS
 
     # --- the tile and its parts ------------------------------------------------------------------------------------
 
@@ -171,14 +165,24 @@ class MatmulPolicy:
         return CONSUMERS if self.schedule == "cooperative" else 1
 
     @property
+    def across(self) -> bool:
+        """Whether consumer warpgroups share the columns of a tile, and not its rows."""
+        return self.schedule == "cooperative" and self.tile[0] % (64 * CONSUMERS) > 0
+
+    @property
     def rows(self) -> int:
         """Rows of the result that a consumer warpgroup computes of a tile."""
-        return self.tile[0] // self.warpgroups_per_tile
+        return self.tile[0] // (1 if self.across else self.warpgroups_per_tile)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result that a consumer warpgroup computes of a tile."""
+        return self.tile[1] // (CONSUMERS if self.across else 1)
 
     @property
     def accumulators(self) -> int:
         """32-bit registers of a thread for its part of the tile."""
-        return self.rows * self.tile[1] // WARPGROUP
+        return self.rows * self.columns // WARPGROUP
 
     def tiles(self, m: int, n: int) -> tuple[int, int]:
         """Cluster tiles along M and N."""
@@ -187,7 +191,7 @@ class MatmulPolicy:
     def sub_tile_columns(self, out_bytes: int) -> int:
         """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's; fewer where the
         blocks of a cluster split would not have equally many sub-tiles."""
-        columns = math.gcd(self.tile[1], 128 // out_bytes)
+        columns = math.gcd(self.columns, 128 // out_bytes)
         while self.cluster_split and columns % (2 * MIN_SPLIT_COLUMNS) == 0 and self._unevenly_dealt(columns):
             columns //= 2
         return columns
@@ -199,7 +203,7 @@ class MatmulPolicy:
 
     def _sub_tiles(self, columns: int) -> int:
         """Of a consumer warpgroup's part of a tile."""
-        return self.rows // 64 * self.tile[1] // columns
+        return self.rows // 64 * self.columns // columns
 
     # --- clusters and split-K --------------------------------------------------------------------------------------
 
@@ -207,6 +211,17 @@ class MatmulPolicy:
     def peers(self) -> int:
         """Blocks of a cluster that share loads."""
         return self.cluster[0] * self.cluster[1]
+
+    @property
+    def parts_of_b(self) -> int:
+        """In how many parts blocks that share rows of B load a stage of it: one where they load whole stages in
+        turn."""
+        return 1 if self.tile[1] // 8 % self.cluster[0] else self.cluster[0]
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether they load whole stages in turn."""
+        return self.parts_of_b < self.cluster[0]
 
     @property
     def cluster_split(self) -> bool:

@@ -23,13 +23,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...runtime.view import View
-from .model import Workload, copy_cost, least_own, shortlists, vector_instructions
+from .invariant import parts_of_any_rows, slices_of_any_rows
+from .model import copy_cost, least_own, shortlists, vector_instructions
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec, once_per_terms
 
 MIXED_K_TILES = 4  # of 128 bytes, up to which one operand may be packed and the other not: up to 27 % faster (H200)
-INVARIANT_ROWS = 128  # of a product that decides for those of the same N and K (``batch_invariant``)
 
 
 class Product(
@@ -37,7 +37,8 @@ class Product(
 ):
     """A call whose arguments have been checked: ``View``s of A, B, C (or None), the result and ``pre``, what was before
     the activation (or None); the terms of the epilogue. ``elements`` are what the tensor cores take A and B for;
-    ``tf32x3`` says that they are float32 in three products; ``promoted`` and ``split`` as in ``Problem``."""
+    ``tf32x3`` says that they are float32 in three products; ``promoted`` as in ``Problem``; without ``split`` a row has
+    the same bits for any number of rows."""
 
 
 class Matrices(NamedTuple):
@@ -180,21 +181,10 @@ def _parts(product: Product, config: MatmulPolicy | None) -> tuple[bool, ...]:
     if not (product.tf32x3 and product.promoted):
         return (False,)
     if not product.split:
-        return (_parts_of_any_rows(product) and (config is None or config.splits_parts()),)
+        return (parts_of_any_rows(product) and (config is None or config.splits_parts()),)
     if config is None:
         return True, False
     return (config.splits_parts(),)
-
-
-def _parts_of_any_rows(product: Product) -> bool:
-    """Whether the model would split float32 operands in the kernel for ``INVARIANT_ROWS`` rows of A."""
-    (k, n), size = product.b.shape[-2:] if len(product.b.shape) > 1 else (*product.b.shape, 1), product.b.dtype.size
-    m, k_tiles, out_bytes = INVARIANT_ROWS, -(-k * size // K_TILE_BYTES), product.out.dtype.size
-    in_kernel = Workload(n, m, k_tiles, 1, out_bytes, True, False, parts=True)
-    moved = (m + n) * (k * size + 3 * k_tiles * K_TILE_BYTES)
-    before = Workload(n, m, 3 * k_tiles, 1, out_bytes, True, False, copies=2, copied=moved)
-    in_kernel_best, before_best = shortlists((in_kernel, before))
-    return in_kernel_best[0][0] <= before_best[0][0]
 
 
 def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> list[Step]:
@@ -211,6 +201,10 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
     (m, k), (_, n) = left.shape, right.shape
     packed = product.tf32x3 and not parts
     sides = ("left", "right") if packed else ("", "")
+    k_tiles = -(-k * left.size // K_TILE_BYTES) * (3 if packed else 1)
+    of_rows = product.b.shape[-1] if len(product.b.shape) > 1 else 1
+    few = of_rows, k_tiles, product.out.dtype.size, product.promoted, parts
+    slices = 0 if product.split else slices_of_any_rows(*few)
     for offsets in offsets_of:
         (in_a, pack_a), (in_b, pack_b) = (
             _operand(x._replace(address=x.address + offset, batch=(step,)), items, side)
@@ -235,7 +229,7 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
             product.out.dtype,
             _stored(terms, by_tma, pre_by_tma if product.pre else True, columns, *_together(c, strides_c, offsets[3])),
             product.promoted,
-            product.split,
+            slices,
             product.a.device,
             strides_pre,
             parts,

@@ -37,7 +37,7 @@ def run_of(
     if not product.out.size:
         return zero[0] if zero else nothing
     if isinstance(config, MatmulPolicy):
-        config = replace(config, promoted=product.promoted, splits=config.splits if product.split else 1)
+        config = replace(config, promoted=product.promoted)
     swapped, steps = oriented(product, config if isinstance(config, MatmulPolicy) else None)
     names = [_SWAPPED.get(name, name) for name in arrays] if swapped else list(arrays)
     runs = []

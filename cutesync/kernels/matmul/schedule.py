@@ -27,12 +27,12 @@ TURN = NamedBarrier(Named.TURN_0, 2 * WARPGROUP, CONSUMERS)
 
 
 class Cooperative:
-    """Both warpgroups multiply one tile, each one half of its rows. Nobody takes turns."""
+    """Both warpgroups multiply one tile, each one half of its rows or columns. Nobody takes turns."""
 
     readers = 4 * CONSUMERS
 
     def half(self, group):
-        """Which half of the tile's rows this warpgroup multiplies."""
+        """Which half of the tile this warpgroup multiplies."""
         return group
 
     def first(self, unit, step, stage, k_tiles, group):

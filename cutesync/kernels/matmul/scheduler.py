@@ -104,12 +104,12 @@ class Work:
 
     def multicasts(self):
         """A bit for each block of the cluster that needs this block's rows of A, and for each that needs its rows of
-        B. Block (m, n) of those that share loads is number ``m + n * peers_m``."""
+        B, None where no other does. Block (m, n) of those that share loads is number ``m + n * peers_m``."""
         (peers_m, peers_n), rank = self.config.cluster, self.rank()
         m, n = (rank % peers_m, rank // peers_m) if min(peers_m, peers_n) > 1 else (0, 0)
         of_row, of_column = sum(1 << peers_m * i for i in range(peers_n)) << m, (1 << peers_m) - 1 << peers_m * n
         first = self.first_peer() if self.config.cluster_split else 0
-        return of_row << first, of_column << first
+        return of_row << first if peers_n > 1 else None, of_column << first if peers_m > 1 else None
 
     def tiles(self):
         """Tiles along M and along N."""

@@ -3,9 +3,8 @@ order that does not depend on timing.
 
 Cluster split-K (``ClusterSplit``): the blocks are a cluster, up to 8 with those that share loads. The sub-tiles of the
 tile are dealt out to them. Every block sends the partial sums of the other blocks' sub-tiles to their shared memory,
-and adds up and stores its own: its partial sum, then those of the slices after it, and from the first slice on those
-before it. So all of them add and store at a time, and each receives less than a tile. Such a launch has one cluster for
-every tile.
+and adds up and stores its own, slice 0 first. So all of them add and store at a time, and each receives less than a
+tile. Such a launch has one cluster for every tile.
 
 Split-K turnstile (``Turnstile``), for more blocks: partial sums go through global memory, and the block that finishes
 last adds up. Every consumer warpgroup writes its accumulators to the workspace and counts itself in. Nobody waits. The
@@ -20,6 +19,9 @@ k-tiles of all tiles out in equal shares, was built and taken out again: on an H
 """
 
 from __future__ import annotations
+
+import functools
+import operator
 
 import cutlass
 import cutlass.cute as cute
@@ -38,8 +40,9 @@ VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
 class ClusterSplit(DirectStore):
     """Sub-tile i belongs to the block of slice i % splits, which adds the partial sums of the other slices to its own.
 
-    A block's shared memory has ``splits - 1`` partial sums of each of its sub-tiles, each as (vector, thread, element),
-    used once a launch. Where they are many, they lie in the stages of the ring.
+    A block's shared memory has ``splits - 1`` partial sums of each of its sub-tiles, those of the other slices in
+    order, each as (vector, thread, element), used once a launch. Where they are many, they lie in the stages of the
+    ring.
 
     - ``received``, one barrier a half of the tile: 4 arrivals, one a warp of the half, of each of the other slices'
       blocks, when they have stored; release and acquire at cluster scope; first phase 0.
@@ -83,19 +86,17 @@ class ClusterSplit(DirectStore):
         for index in cutlass.range_constexpr(self.epilogue.sub_tiles):
             if rank == index % splits:
                 flat, layout = self.vectors_of(accumulators, index)
-                for slot in cutlass.range_constexpr(splits - 1):
-                    add(flat, vectors_at(self.partial(index, Int32(slot), flat, to), layout))
+                theirs = [vectors_at(self.partial(index, Int32(slot), flat, to), layout) for slot in range(splits - 1)]
+                add(flat, theirs, index % splits)
                 stored = self.epilogue.store_sub_tile(accumulators, index, place.tile, to, stored)
         return Progress(stored, place.tile)
 
     @cute.jit
     def send(self, accumulators, index: cutlass.Constexpr, rank, peer, to: Outlet):
-        """Store the partial sums of a sub-tile in the shared memory of its block: in slot 0 those of the next
-        slice."""
-        splits = self.config.splits
-        owner = index % splits
+        """Store the partial sums of a sub-tile in the shared memory of its block."""
+        owner = index % self.config.splits
         flat, layout = self.vectors_of(accumulators, index)
-        there = self.partial(index, (rank - owner + splits - 1) % splits, flat, to)
+        there = self.partial(index, rank - Int32(rank > owner), flat, to)
         cute.autovec_copy(flat, vectors_at(cute.arch.map_dsmem_ptr(there, owner * self.config.peers + peer), layout))
 
     def partial(self, index: int, slot, flat, to: Outlet):
@@ -144,7 +145,7 @@ class Turnstile(DirectStore):
         if last:
             cute.autovec_copy(vectors_at(first, layout), flat)
             for other in cutlass.range(1, split.splits, 1, unroll=1):
-                add(flat, vectors_at(first + Int64(other) * size, layout))
+                add(flat, [vectors_at(first + Int64(other) * size, layout)])
         stored = progress.stored
         if last:
             stored = self.epilogue.store_tile(accumulators, place.tile, to, stored)
@@ -163,10 +164,14 @@ def vectors_at(first: cute.Pointer, layout):
     return cute.make_tensor(cute.make_ptr(first.dtype, first.toint(), first.memspace, assumed_align=16), layout)
 
 
-def add(flat, theirs) -> None:
-    """Add partial sums, (VECTOR, vectors) of any memory, to registers."""
+def add(flat, theirs: list, before: int = 0) -> None:
+    """Add partial sums, each (VECTOR, vectors) of any memory, in order, to those in registers, which come behind the
+    first ``before``."""
     for vector in range(cute.size(flat, mode=[1])):
-        moved = cute.make_rmem_tensor((VECTOR,), flat.element_type)
-        cute.autovec_copy(theirs[None, vector], moved)
+        sums = []
+        for partial in theirs:
+            sums.append(cute.make_rmem_tensor((VECTOR,), flat.element_type))
+            cute.autovec_copy(partial[None, vector], sums[-1])
+        sums.insert(before, flat[None, vector])
         for i in range(VECTOR):
-            flat[i, vector] = flat[i, vector] + moved[i]
+            flat[i, vector] = functools.reduce(operator.add, [part[i] for part in sums])
