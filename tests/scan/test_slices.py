@@ -57,6 +57,13 @@ def test_every_first_element_of_a_vector(case, dtype, on_emulator, policies):
     assert {aligned(policy) for policy in policies} == {(False, True)}
 
 
+def test_slices_backwards_of_eight_bytes(on_emulator, policies):
+    """Each of their elements is stored whole, wherever vectors would begin."""
+    x = data((60, 40, 10), "float64")
+    same(np.asarray(cs.scan(cs.asarray(x)[:, ::-1], axis=1)), scanned(x[:, ::-1], axis=1))
+    assert policies
+
+
 def test_results_of_other_places(on_emulator, policies):
     """Results in place, results that begin elsewhere, and wider ones, which have memory of their own in a tile."""
     x = data((19, 8, 8), "int16")
