@@ -57,9 +57,10 @@ def test_every_first_element_of_a_vector(case, dtype, on_emulator, policies):
     assert {aligned(policy) for policy in policies} == {(False, True)}
 
 
+@slow
 def test_slices_backwards_of_eight_bytes(on_emulator, policies):
     """Each of their elements is stored whole, wherever vectors would begin."""
-    x = data((60, 40, 10), "float64")
+    x = data((1000, 40, 10), "float64")
     same(np.asarray(cs.scan(cs.asarray(x)[:, ::-1], axis=1)), scanned(x[:, ::-1], axis=1))
     assert policies
 
