@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import asdict, replace
 
 from cutesync.kernels.segments import plan, ranges_plan, reduced_plan
@@ -74,4 +75,12 @@ def force_ranges(monkeypatch, name: str = "three blocks") -> None:
     policy, grid = RANGES[name]
     monkeypatch.setattr(ranges_plan, "choose", lambda sizes: policy)
     monkeypatch.setattr(ranges_plan, "blocks", lambda *problem: grid)
+    monkeypatch.setattr(call, "_plans", {})
+
+
+def force_turns(monkeypatch) -> None:
+    """Make every warp that decodes make three tiles, where there are so many."""
+    repeat = importlib.import_module("cutesync.kernels.segments.repeat")  # the package has a function of this name
+    monkeypatch.setattr(repeat, "MANY_BLOCKS", 1)
+    monkeypatch.setattr(repeat, "MAX_TURNS", 3)
     monkeypatch.setattr(call, "_plans", {})

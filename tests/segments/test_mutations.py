@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 
 from .. import faults
-from .kernels import force
+from .kernels import force, force_turns
 from .reference import heads_of, keys_of, reduced, scanned
 from .test_segmented import heads_of as heads_at, offsets_of
 
@@ -71,17 +71,20 @@ def of_offsets() -> faults.Bench:
 @functools.cache
 def of_decode() -> faults.Bench:
     """Runs decoded, of which some are empty, and searches; what runs of groups come to is that of launches before."""
-    lengths = np.random.default_rng(5).integers(0, 4, 1700)
+    lengths = np.random.default_rng(5).integers(0, 12, 1700)
     lengths[100:180] = 0
     x = np.arange(1700, dtype=np.int32)
-    wanted = np.append(np.repeat(x, lengths), np.full(2700, -1, np.int32))[:2700]
+    wanted = np.append(np.repeat(x, lengths), np.full(9999, -1, np.int32))[:9999]
 
     def right() -> bool:
-        found = cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), size=2700, fill_value=-1)
-        places = cs.searchsorted(found.values, cs.asarray(x[::9]), "right")
-        return np.array_equal(found.values, wanted) and places.shape == (189,)
+        wide, narrow = (
+            cs.run_length_decode(cs.asarray(x.astype(t)), cs.asarray(lengths), size=9999, fill_value=-1).values
+            for t in (np.int32, np.int16)
+        )
+        places = cs.searchsorted(wide, cs.asarray(x[::9]), "right")
+        return np.array_equal(wide, wanted) and np.array_equal(narrow, wanted) and places.shape == (189,)
 
-    return faults.of_tiles(force, right, schedules=2)
+    return faults.of_tiles(force_turns, right, schedules=2)
 
 
 @functools.cache
@@ -112,7 +115,7 @@ DECODE = r"\.entry cutesync_decode"
 OF_DECODE = {
     "no wait for the launch before": faults.TABLE["no wait for the launch before"],
     "no sync_warp": (faults.each(faults.op(r"bar\.warp\.sync"), after=DECODE), {"race", *WRONG}),
-    "an empty run that counts": (faults.first(r"setp\.le\.s32", "setp.lt.s32", after=DECODE), {"race", *WRONG}),
+    "an empty run that counts": (faults.first(r"setp\.gt\.s32", "setp.ge.s32", after=DECODE), {"race", *WRONG}),
     "a result too many": (faults.last(r"setp\.ge\.u32", "setp.gt.u32", after=DECODE), WRONG),
 }
 OF_SEARCH = {

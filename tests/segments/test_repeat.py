@@ -10,6 +10,7 @@ from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 from ..cases import DTYPES, numpy_dtype
 from ..select.test_agreement import equal
+from .kernels import force_turns
 
 
 @pytest.fixture
@@ -32,6 +33,23 @@ def test_lengths_of_every_kind(emulated):
             found = cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), size=size, fill_value=-1)
             assert int(found.count) == len(wanted)
             equal(found.values, np.append(wanted, np.full(1600, -1, np.int32))[:size])
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int32", "int8", *(pytest.param(t, marks=pytest.mark.slow) for t in ("int64", "int16"))]
+)
+def test_warps_that_make_several_tiles(emulated, monkeypatch, dtype):
+    """A group of runs goes on in the next tile, ends with a tile, or has no result at all."""
+    force_turns(monkeypatch)
+    rng = np.random.default_rng(4)
+    empty = np.zeros(2000, int)
+    empty[[0, 900, 1999]] = 1000, 1024, 25000
+    for lengths in (np.full(256, 112), np.full(3000, 8), empty, rng.integers(0, 40, 1400)):
+        x = np.arange(len(lengths)).astype(dtype)
+        wanted = np.append(np.repeat(x, lengths), np.full(27000, -1))[:27000].astype(dtype)
+        found = cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), size=27000, fill_value=-1)
+        assert int(found.count) == lengths.sum()
+        equal(found.values, wanted)
 
 
 def test_lengths_of_more_than_32_bits(emulated):

@@ -3,8 +3,8 @@
 A warp makes a tile of ``TILE`` neighbouring results. It searches the sums of groups of runs, which are added up, for
 the group of the first one, then reads group after group from there on, until one ends behind the tile:
 
-    held      the element of each run that is not empty, at the place in the tile where the run begins
-    bits      32 words: these places
+    held     the element of each run that is not empty, at the place in the tile where the run begins
+    flags    a byte for each place: whether a run begins there
 
 A position has the element at the last such place up to it. Where a group has no result, as where many runs are empty,
 the warp searches again, so empty runs take no more loads than others. Where all runs have the same length, a division
@@ -18,20 +18,21 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint32
+from cutlass import Int32, Int64, Uint8, Uint32
 from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
 from ...warp import LANES, broadcast, scan_states
 from ..coordinates import element, store
+from ..flags.words import packed
 from ..gather import WORDS, At, Gather, Stepped
 from ..plain import PlainKernel
-from ..select.chunk import VECTOR_BYTES, cells, put
+from ..select.chunk import VECTOR_BYTES, cells, put, put_if
 from ..select.where import below
 from ..tiled import positions
 from ..words import permuted
 from .repeat import GROUP, Decoding
-from .sums import length_at
+from .sums import begins_on_vectors, length_at, neighbours
 
 WARPS = 8
 TILE = LANES * 32  # a bit in a word of each lane
@@ -42,8 +43,8 @@ WORD_BYTES = 4
 
 # A launch's arguments: ``lengths`` has how many results each of ``runs`` runs of ``values`` has, unless each has
 # ``times``; those from the end of all on, up to ``size``, are ``fill``. ``count`` gets where the last run ends.
-# ``sums`` has where each of ``groups`` groups of runs ends.
-Arguments = namedtuple("Arguments", "values lengths out count sums fill runs groups size times")
+# ``sums`` has where each of ``groups`` groups of runs ends. Warps make ``turns`` tiles each.
+Arguments = namedtuple("Arguments", "values lengths out count sums fill runs groups size times turns")
 
 
 class Decode(PlainKernel):
@@ -53,7 +54,7 @@ class Decode(PlainKernel):
 
     def __init__(self, decoding: Decoding) -> None:
         size = decoding.dtype.size
-        super().__init__(WARPS * LANES, 0 if decoding.alike else RESULTS * size + WARPS * LANES * 4 + 2 * VECTOR_BYTES)
+        super().__init__(WARPS * LANES, 0 if decoding.alike else RESULTS * (size + 1) + 3 * VECTOR_BYTES)
         self.decoding, self.kind, self.size = decoding, WORDS[size], size
         self.each = VECTOR_BYTES // size  # results that a lane stores at once
         self.register: Any = Uint32 if size < WORD_BYTES else self.kind
@@ -62,28 +63,40 @@ class Decode(PlainKernel):
     def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
         values, lengths, n, out, count, sums = arrays
-        fill, runs, size, times, step, *rest = numbers
+        fill, runs, size, times, step, turns, *rest = numbers
         groups = cutlass.max((runs + (GROUP - 1)) // GROUP, Int64(1))
         if self.gather is not None:
             self.gather.bind(rest)
             values = At(self.gather, 0, values)
             lengths = lengths if self.decoding.alike else At(self.gather, 1, lengths)
         runs = positions(runs, n) if self.decoding.counted else runs
-        return Arguments(values, lengths, Stepped(out, step), count, sums, fill, runs, groups, size, times)
+        return Arguments(values, lengths, Stepped(out, step), count, sums, fill, runs, groups, size, times, turns)
 
     @cute.jit
     def body(self, a: Arguments):
         lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
-        first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * TILE
+        first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * (a.turns * TILE)
         total = a.runs * a.times
         if cutlass.const_expr(not self.decoding.alike):
             total = cutlass.max(Int64(element(a.sums + (a.groups - 1))), Int64(0))
         if first + lane == 0:
             store(a.count, total)
         if cutlass.const_expr(self.decoding.alike):
-            self.divide(a, first, cutlass.min(total, a.size), lane)
+            for turn in cutlass.range(a.turns, unroll=1):
+                self.divide(a, first + turn * TILE, cutlass.min(total, a.size), lane)
         else:
-            self.make_tile(a, first, total, warp, lane)
+            self.make_tiles(a, first, total, self.group_of_block(a, first, warp, lane), warp, lane)
+
+    @cute.jit
+    def group_of_block(self, a: cutlass.Constexpr, first, warp, lane):
+        """The group of the block's first result; ``first`` is the warp's. All threads call."""
+        found = cute.make_tensor(SmemAllocator().allocate_array(Int64, 1), cute.make_layout((1,)))
+        if warp == 0:
+            group = search_by_warp(a.sums, first, Int64(0), a.groups, lane)
+            if lane == 0:
+                found[0] = group
+        cute.arch.sync_threads()
+        return Int64(found[0])
 
     @cute.jit
     def divide(self, a: cutlass.Constexpr, first, stop, lane):
@@ -97,71 +110,111 @@ class Decode(PlainKernel):
                 store(a.out + place, value)
 
     @cute.jit
-    def make_tile(self, a: cutlass.Constexpr, first, total, warp, lane):
+    def make_tiles(self, a: cutlass.Constexpr, first, total, group, warp, lane):
+        """A warp's tiles, the first of which begins at ``first``. No group before ``group`` has results in them."""
         elements = SmemAllocator().allocate_array(self.kind, RESULTS, byte_alignment=VECTOR_BYTES)
-        words = SmemAllocator().allocate_array(Uint32, WARPS * LANES, byte_alignment=VECTOR_BYTES)
-        stop = Int32(cutlass.min(cutlass.max(cutlass.min(total, a.size) - first, Int64(0)), Int64(TILE)))
-        held, bits = (elements + warp * TILE).toint(), words + warp * LANES
-        self.clear(held, bits, lane)
-        cute.arch.sync_warp()
-        if stop > 0:
-            self.mark(a, held, bits, first, stop, lane)
-        cute.arch.sync_warp()
-        word = Int32(element(bits + lane))
-        carried = self.before(held, word, lane)
-        sink = (a.out + first).toint()
-        side_by_side = (a.out + (first + 1)).toint() - sink == self.size
-        if (stop == TILE) & side_by_side & (sink % VECTOR_BYTES == 0):
-            self.store_vectors(held, word, carried, sink, lane)
-        else:
-            self.store_each(a, held, word, carried, first, stop, lane)
-
-    def clear(self, held, bits: cute.Pointer, lane) -> None:
-        """There are no runs in the tile yet."""
-        for vector in range(TILE * self.size // (LANES * VECTOR_BYTES)):
-            cells(Int32, held + (vector * LANES + lane) * VECTOR_BYTES, 4, align=VECTOR_BYTES).fill(0)
-        store(bits + lane, Uint32(0))
-
-    @cute.jit
-    def mark(self, a: cutlass.Constexpr, held, bits: cute.Pointer, first, stop, lane):
-        """Put the elements of the runs of ``stop`` positions in shared memory, and a bit where each begins."""
-        group, begin, start = search_by_warp(a.sums, first, Int64(0), a.groups, lane), Int32(0), Int64(0)
+        marks = SmemAllocator().allocate_array(Uint8, RESULTS, byte_alignment=VECTOR_BYTES)
+        held, flags = Int32((elements + warp * TILE).toint()), Int32((marks + warp * TILE).toint())
+        group, start = search_near(a.sums, first, group, a.groups, lane), Int64(0)
         if group > 0:
             start = Int64(element(a.sums + (group - 1)))  # where the group's runs begin
+        for _ in cutlass.range(a.turns, unroll=1):
+            stop = Int32(cutlass.min(cutlass.max(cutlass.min(total, a.size) - first, Int64(0)), Int64(TILE)))
+            self.clear(held, flags, lane)
+            cute.arch.sync_warp()
+            if stop > 0:
+                group, start = self.mark(a, (held, flags), (group, start), first, stop, lane)
+            cute.arch.sync_warp()
+            sink = (a.out + first).toint()
+            side_by_side = (a.out + (first + 1)).toint() - sink == self.size
+            if (stop == TILE) & side_by_side & (sink % VECTOR_BYTES == 0):
+                self.store_vectors(held, flags, sink, lane)
+            else:
+                self.store_each(a, held, flags, first, stop, lane)
+            cute.arch.sync_warp()  # the tile has been read
+            first = first + TILE
+
+    def clear(self, held, flags, lane) -> None:
+        """There are no runs in the tile yet."""
+        for address, size in ((held, self.size), (flags, 1)):
+            for vector in range(TILE * size // (LANES * VECTOR_BYTES)):
+                cells(Int32, address + (vector * LANES + lane) * VECTOR_BYTES, 4, align=VECTOR_BYTES).fill(0)
+
+    @cute.jit
+    def mark(self, a: cutlass.Constexpr, tile: cutlass.Constexpr, known: tuple, first, stop, lane):
+        """Put the elements of the runs of ``stop`` positions in shared memory, and mark where each begins. ``known`` is
+        the group of the first one, and where its runs begin; return those of the next tile."""
+        group, start = known
+        begin, rank = Int32(0), Int32(0)  # rank: how many runs are there
         while (begin < stop) & (group < a.groups):
             end = Int64(element(a.sums + group))
             if (first - start < FAR) & (end - start < FAR):
-                self.mark_group(Int32, a, (held, bits), group, start - first, stop, lane)
+                rank = self.mark_group(Int32, a, tile, group, start - first, (stop, rank), lane)
             else:
-                self.mark_group(Int64, a, (held, bits), group, start - first, stop, lane)
-            start, group = end, group + 1
-            known = Int32(cutlass.min(end - first, Int64(TILE)))
-            if (known <= begin) & (group < a.groups):
+                rank = self.mark_group(Int64, a, tile, group, start - first, (stop, rank), lane)
+            reached = Int32(cutlass.min(end - first, Int64(TILE)))
+            if end - first <= TILE:
+                start, group = end, group + 1
+            if (reached <= begin) & (group < a.groups):
                 group = search_by_warp(a.sums, first + begin, group, a.groups, lane)
-            begin = cutlass.max(known, begin)
+            begin = cutlass.max(reached, begin)
+        return group, start
 
-    def mark_group(self, number, a: Arguments, tile: tuple, group, start, stop, lane) -> None:
-        """The runs of a group, the first of which begins at ``start`` in the ``tile``, ``(held, bits)``; places are of
-        type ``number``."""
-        places = [group * GROUP + (lane * EACH + k) for k in range(EACH)]
-        values = [self.value(a, cutlass.min(place, a.runs - 1)) for place in places]
-        lengths = [number(length_at(a.lengths, place, a.runs)) for place in places]
+    def mark_group(self, number, a: Arguments, tile: tuple, group, start, known: tuple, lane) -> Any:
+        """The runs of a group, the first of which begins at ``start`` in the ``tile``, ``(held, flags)``; places are of
+        type ``number``. ``known`` has how many positions there are, and how many runs are there: return those then."""
+        (held, flags), (stop, rank) = tile, known
+        values, live, places = self.live_runs(number, a, group, start, stop, lane)
+        for there, place, value in zip(live, places, values):
+            put_if(there, self.kind, held + place * self.size, value)
+            put_if(there, Uint8, flags + place, Uint8(1))
+        return rank
+
+    def live_runs(self, number, a: Arguments, group, start, stop, lane) -> tuple:
+        """Of a lane's runs of a group: the elements, whether they have results in the tile, and where those begin."""
+        values, lengths = self.runs_of(number, a, group, lane)
         (through,) = scan_states((sum(lengths),), lambda p, q: (p[0] + q[0],), lane)
-        begin = number(start) + through - sum(lengths)
-        for value, length in zip(values, lengths):
-            self.mark_run(*tile, begin, begin + length, stop, value)
+        begin, live, places = number(start) + through - sum(lengths), [], []
+        for length in lengths:
+            places.append(Int32(cutlass.max(begin, 0)))
+            live.append((begin < stop) & (begin + length > places[-1]))
             begin = begin + length
+        return values, live, places
+
+    def runs_of(self, number, a: Arguments, group, lane) -> tuple:
+        """The elements and the lengths of a lane's runs of a group."""
+        if self.gather is not None:
+            return self.some_runs(number, a, group, lane)
+        found = self.contiguous_runs(number, a, group, lane)
+        return found[:EACH], found[EACH:]
 
     @cute.jit
-    def mark_run(self, held, bits: cute.Pointer, begin, end, stop, value):
-        place = Int32(cutlass.max(begin, 0))
-        if (begin < stop) & (end > place):
-            put(self.kind, held + place * self.size, value)
-            cute.arch.atomic_or(bits + place // LANES, Uint32(1) << Uint32(place % LANES), scope="cta")
+    def contiguous_runs(self, number: cutlass.Constexpr, a: cutlass.Constexpr, group, lane):
+        """The same of contiguous arrays, in vectors where the group is whole."""
+        found = (*(self.kind(0) for _ in range(EACH)), *(number(0) for _ in range(EACH)))
+        if begins_on_vectors(a.values) & begins_on_vectors(a.lengths) & ((group + 1) * GROUP <= a.runs):
+            place = group * GROUP + lane * EACH
+            values = neighbours(cute.recast_ptr(a.values + place, dtype=self.kind), EACH)
+            found = (*values, *map(number, neighbours(a.lengths + place, EACH)))
+        else:
+            values, lengths = self.some_runs(number, a, group, lane)
+            found = (*values, *lengths)
+        return found
+
+    def some_runs(self, number, a: Arguments, group, lane) -> tuple:
+        places = [group * GROUP + (lane * EACH + k) for k in range(EACH)]
+        values = [self.value(a, cutlass.min(place, a.runs - 1)) for place in places]
+        return values, [number(length_at(a.lengths, place, a.runs)) for place in places]
 
     def value(self, a: Arguments, place):
         """The bits of the element at a place."""
         return self.kind(cells(self.kind, (a.values + place).toint(), 1, cute.AddressSpace.gmem)[0])
+
+    def word(self, flags, lane) -> Any:
+        """Where runs begin among the 32 places of a lane, as bits."""
+        found = cute.make_rmem_tensor((LANES // WORD_BYTES,), Uint32)
+        cute.autovec_copy(cells(Uint32, flags + lane * LANES, cute.size(found), align=VECTOR_BYTES), found)
+        return Int32(packed([Uint32(found[k]) for k in range(cute.size(found))]))
 
     def before(self, held, word, lane):
         """The bits of the last element before the 32 places of a lane, of which ``word`` says where runs begin."""
@@ -180,8 +233,10 @@ class Decode(PlainKernel):
         return found
 
     @cute.jit
-    def store_vectors(self, held, word, carried, sink, lane):
+    def store_vectors(self, held, flags, sink, lane):
         """Store a whole tile to address ``sink``, in vectors of neighbouring results."""
+        word = self.word(flags, lane)
+        carried = self.before(held, word, lane)
         table = fills(self.size, lane) if self.size < WORD_BYTES else None
         for step in cutlass.range(TILE // (LANES * self.each), unroll=1):
             place = (step * LANES + lane) * self.each
@@ -211,8 +266,10 @@ class Decode(PlainKernel):
         return found
 
     @cute.jit
-    def store_each(self, a: cutlass.Constexpr, held, word, carried, first, stop, lane):
+    def store_each(self, a: cutlass.Constexpr, held, flags, first, stop, lane):
         """Store a tile of ``stop`` results one by one, and what fills the rest."""
+        word = self.word(flags, lane)
+        carried = self.before(held, word, lane)
         fill, size, out = bits_of(a.fill, self.kind), a.size, a.out
         for row in cutlass.range(LANES, unroll=1):
             of_row, other = broadcast((word, carried), row)
@@ -240,6 +297,17 @@ def fills(size: int, lane) -> Any:
 def bits_of(number, kind):
     """The bits of a number in an integer register of type ``kind``."""
     return number.bitcast(kind) if type(number).is_float else kind(number)
+
+
+@cute.jit
+def search_near(ends: cute.Pointer, position, first, runs, lane):
+    """As ``search_by_warp``, in one step if the next 32 ends go that far."""
+    here = first + lane
+    passed = (here < runs) & (Int64(element(ends + cutlass.min(here, runs - 1))) <= position)
+    found = first + cute.arch.popc(cute.arch.vote_ballot_sync(passed))
+    if found == first + LANES:
+        found = search_by_warp(ends, position, found, runs, lane)
+    return found
 
 
 @cute.jit

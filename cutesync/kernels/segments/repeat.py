@@ -26,6 +26,8 @@ from .calls import MAX_LENGTH
 from .lengths import ends_on_host
 
 RESULTS = 8 * 32 * 32  # of a block of ``decode``
+MAX_TURNS = 8  # tiles that a warp makes of one search
+MANY_BLOCKS = 2640  # with fewer, four for each place of a GPU, a warp makes one
 GROUP = 128  # runs whose sum ``sums`` stores
 GROUPS = 8 * 8  # of a block of ``sums``
 
@@ -233,19 +235,26 @@ def _decode(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> Run:
 
     def make() -> Any:
         from .decode import Decode
+        from .decode_ranks import RankDecode
 
-        return Decode(decoding)
+        return (Decode if decoding.alike or decoding.dtype.size < 4 else RankDecode)(decoding)
 
     types = {"values": decoding.dtype, "out": decoding.dtype, "lengths": decoding.lengths or INT64}
     names = "values", "lengths", "n", "out", "count", "sums"
     pointers = [Pointer(name, types.get(name, INT64)) for name in names]
-    numbers = [Number("fill", decoding.dtype.dsl), *(Number(k, "Int64") for k in ("runs", "size", "times", "step"))]
+    numbers = [
+        Number("fill", decoding.dtype.dsl),
+        *(Number(k, "Int64") for k in ("runs", "size", "times", "step", "turns")),
+    ]
     numbers += decoding.layout.parameters if decoding.layout else []
     kernel = KernelSpec(("decode", decoding), (pointers, numbers), make)
     values = {"runs": spec.runs, "size": spec.size, "fill": spec.fill, "times": spec.times}
     values |= {"step": outs[0].steps[0], **(spec.strided.values if spec.strided else {})}
     given = [*names[: _inputs(views)], *names[3 : 5 if decoding.alike else 6]]
-    grid = max(1, -(-spec.size // RESULTS))
+    tiles = -(-spec.size // RESULTS)
+    turns = max(1, min(MAX_TURNS, tiles // MANY_BLOCKS))
+    values["turns"] = turns
+    grid = max(1, -(-tiles // turns))
     return Launch(kernel, views[0].device, grid, values, given, None, stream).run
 
 
