@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.candidates import CANDIDATES, OWN
-from cutesync.kernels.matmul.policy import MatmulPolicy
+from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, MatmulPolicy
 
 from ..concurrency import in_threads
 from ..libraries import MAKERS, RESULTS, host
@@ -132,7 +133,12 @@ def test_batch_invariant_rows_have_the_same_bits(dtype):
         for rows in (1, 3, 16, 64, 65, 200, 512, 1000, 2048):
             assert torch.equal(cs.matmul(a[:rows], b, **options), many[:rows]), (n, k, rows)
         for chosen in EVERY if dtype == "bfloat16" else ():
-            assert torch.equal(cs.matmul(a[:300], b, config=chosen, **options), many[:300]), (n, k, chosen)
+            try:
+                found = cs.matmul(a[:300], b, config=chosen, **options)
+            except ArgumentValueError as error:  # K is in slices, whose tiles are smaller
+                assert "batch_invariant" in str(error) and chosen.accumulators > MAX_SPLIT_ACCUMULATORS
+                continue
+            assert torch.equal(found, many[:300]), (n, k, chosen)
 
 
 def test_float32_is_as_exact_as_float32():

@@ -5,6 +5,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import TFLOAT32, element_type
+from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.problem import Product, oriented
 from cutesync.kernels.matmul.terms import TermsSpec
 from cutesync.runtime import device
@@ -70,3 +71,9 @@ def test_the_same_bits(name, n, k):
     many = cs.matmul(a, b, **options)
     for rows in (1, 20, 65):
         assert np.array_equal(cs.matmul(a[:rows], b, **options), many[:rows]), rows
+
+
+def test_tiles_that_slices_of_k_refuse():
+    a, b = np.ones((8, 5840), np.float16), np.ones((5840, 32), np.float16)
+    with pytest.raises(cs.errors.ArgumentValueError, match=r"batch_invariant, which cuts this K in \d slices"):
+        cs.matmul(a, b, batch_invariant=True, config=MatmulPolicy((256, 144)))

@@ -133,6 +133,10 @@ class Problem:
 
     def settled(self, config: MatmulPolicy) -> MatmulPolicy:
         """The configuration with what the operands decide."""
+        if self.slices > 1 and config.accumulators > policy.MAX_SPLIT_ACCUMULATORS:
+            came = f"{config.tile} with batch_invariant, which cuts this K in {self.slices} slices"
+            allowed = f"at most {policy.MAX_SPLIT_ACCUMULATORS} accumulators a thread"
+            raise ArgumentValueError(explain("config.tile", came, allowed))
         loads = ("tma" if x.load == "tma" else "own" for x in (self.a, self.b))
         return _settled(config, self.slices or config.splits, self.parts, *loads)
 
