@@ -155,6 +155,16 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
     assert sum(isinstance(choice.policy, strided_policy.TransposedPolicy) for choice in chosen) >= 2 * rounds
 
 
+def test_differences_of_few_columns_in_another_order(monkeypatch):
+    """Threads have one row each: blocks have as many threads as their tiles."""
+    monkeypatch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    for shape, dtype in (((100, 8), "int32"), ((70, 8), "int64"), ((257, 16), "float32")):
+        host = np.random.default_rng(4).integers(-99, 99, shape).astype(dtype)
+        found = cs.adjacent_difference(cs.asarray(host).T, axis=1)
+        same(np.asarray(found), reference.adjacent_difference(host.T, axis=1))
+
+
 @pytest.mark.parametrize("op", ["sub", *(pytest.param(op, marks=pytest.mark.slow) for op in ("add", "and", "xor"))])
 def test_differences_of_bytes_in_words(op):
     """Four at a time, whatever the rows' alignment: no byte borrows from another, and the first item is copied."""

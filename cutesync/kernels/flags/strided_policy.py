@@ -250,6 +250,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     side, height = (wide, tall) if block is None else (lanes * wide, THREADS // lanes * tall)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
     geometry = len(axes), along, row, wide, tall
+    few = block is None and tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS
     policy = TilePolicy(
         *geometry,
         across,
@@ -260,7 +261,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         math.prod(counts) > MAX_NARROW,
         loads,
         form.flagged.steps[0] == 0,
-        FEW_IN_BLOCK if tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS else THREADS,
+        FEW_IN_BLOCK if few else THREADS,
         piece,
     )
     if block is not None:
