@@ -31,7 +31,7 @@ from .work import Work
 if TYPE_CHECKING:
     from .group import Group
 
-MIN_PIECE = 1 << 34  # multiplications and additions of a piece: 23 us of an H200, in which it copies 8 MB
+MIN_PIECE = 1 << 34  # multiplications and additions of one of PIECES: 23 us of an H200, in which it copies 8 MB
 PIECES = 2  # of the rows of a device, each a launch
 MORE_PIECES = 4  # of a ring in which fewer operations than this are made for a byte that crosses
 MIN_PER_BYTE = 6000  # an H200 makes 850 million in a microsecond, in which 0.35 MB cross

@@ -202,9 +202,9 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
     packed = product.tf32x3 and not parts
     sides = ("left", "right") if packed else ("", "")
     k_tiles = -(-k * left.size // K_TILE_BYTES) * (3 if packed else 1)
-    of_rows = product.b.shape[-1] if len(product.b.shape) > 1 else 1
-    few = of_rows, k_tiles, product.out.dtype.size, product.promoted, parts
-    slices = 0 if product.split else slices_of_any_rows(*few)
+    columns_of_b = product.b.shape[-1] if len(product.b.shape) > 1 else 1
+    facts = columns_of_b, k_tiles, product.out.dtype.size, product.promoted, parts
+    slices = 0 if product.split else slices_of_any_rows(*facts)
     for offsets in offsets_of:
         (in_a, pack_a), (in_b, pack_b) = (
             _operand(x._replace(address=x.address + offset, batch=(step,)), items, side)

@@ -14,7 +14,8 @@ from ..coordinates import Axes, element, store
 from ..select.chunk import cells
 from ..words import words_from
 from .base import Arguments, Scan, ScanKernel
-from .lone_policy import THREADS, WORD_BYTES, LonePolicy
+from .column_policy import WORD_BYTES
+from .lone_policy import THREADS, LonePolicy
 
 
 class LoneScan(ScanKernel):

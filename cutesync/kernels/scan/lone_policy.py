@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
+from .column_policy import WORD_BYTES
 from .layout import Layout
 from .problem import SMS, VECTOR_BYTES, Choice, Problem
 
 THREADS = 256
-WORD_BYTES = 4
 MAX_UNROLL, SM_BLOCKS = 4, 8  # vectors of a thread, if so many blocks an SM have as many
 # Of smaller arrays a thread has one result: vectors of them would take longer than those of the other threads (H200,
 # uint8 (566, 1, 3): 1.1 us, in vectors 1.7 us; uint32 (19310, 2) from its second element on: 0.8 and 1.0 us).
