@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -128,7 +129,8 @@ def bits(value: int | float, kind: str) -> int:
         return int(np.asarray(value, f"f{size}").view(f"u{size}"))
 
 
-_capturing = forks.lock()
+_capturing = forks.lock(threading.RLock)
+_held = [0]  # bytes of temporaries of the runs that a thread with this lock is in
 
 
 def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[int], ordinal: int) -> Run:
@@ -136,7 +138,8 @@ def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[
     list: the call's own arrays, followed by the temporaries.
 
     ``temporaries`` are sizes in bytes. The memory is allocated and freed in stream order; in a capture, where nothing
-    can be allocated, it is scratch memory that the graph keeps.
+    can be allocated, it is scratch memory that the graph keeps. A step may itself be such a run: its temporaries then
+    lie behind those of the run around it.
     """
     if len(steps) == 1 and not temporaries:
         return steps[0][0]
@@ -150,8 +153,12 @@ def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[
     def run(addresses: tuple[int, ...], stream: int) -> None:
         if temporaries and backend.of(ordinal).capture(stream) is not None:
             with _capturing:  # another thread's launches on this stream come before these or after
-                base = workspaces.scratch(ordinal, stream, ends[-1], "temporaries").addresses[0]
-                return launch_all((*addresses, *(base + end for end in ends[:-1])), stream)
+                first, _held[0] = _held[0], _held[0] + ends[-1]
+                try:
+                    base = first + workspaces.scratch(ordinal, stream, _held[0], "temporaries").addresses[0]
+                    return launch_all((*addresses, *(base + end for end in ends[:-1])), stream)
+                finally:
+                    _held[0] = first
         held = [device_array.allocate((size,), kind, ordinal, stream) for size in temporaries]
         return launch_all((*addresses, *(array.ptr for array in held)), stream)
 

@@ -10,8 +10,9 @@ import pytest
 
 from cutesync.dtypes import FLOAT32
 from cutesync.emulator.tensor_map import decode, encode, from_encode_arguments
-from cutesync.runtime import compiler, device, gpu, tensor_map
+from cutesync.runtime import compiler, device, gpu, launch, tensor_map
 from cutesync.runtime.compiler import Kernel
+from cutesync.runtime.emulated import EMULATOR
 from cutesync.runtime.kernel import KernelSpec, Packed, Pointer, Scalar
 from cutesync.runtime.launch import Launch
 from cutesync.runtime.tensor_map import TiledMap
@@ -122,3 +123,25 @@ def test_what_the_driver_refuses_is_said(monkeypatch):
         tensor_map.encode(MAP, 0, 0x1000)
     with pytest.raises(device.LaunchError, match="multiple of 16"):
         tensor_map.move(0, 0x1008)
+
+
+def test_temporaries_of_a_run_in_a_run_of_a_capture_lie_behind_its_own(monkeypatch):
+    monkeypatch.setattr(type(EMULATOR), "capture", staticmethod(lambda stream: 1))
+    sizes: list[int] = []
+
+    def scratch(ordinal: int, stream: int, size: int, purpose: str) -> SimpleNamespace:
+        sizes.append(size)
+        return SimpleNamespace(addresses=(4096,))
+
+    monkeypatch.setattr(launch.workspaces, "scratch", scratch)
+    seen: list[tuple[int, ...]] = []
+
+    def note(addresses: tuple[int, ...], stream: int) -> None:
+        seen.append(addresses)
+
+    inner = launch.in_turn([(note, (0, 1, 2))], (8, 300), -1)
+    outer = launch.in_turn([(inner, (0,)), (note, (1,)), (inner, (1,))], (1000,), -1)
+    for _ in range(2):
+        outer((7,), 0)
+    assert seen == [(7, 5120, 5376), (4096,), (4096, 5120, 5376)] * 2
+    assert sizes == [1024, 1792, 1792] * 2
