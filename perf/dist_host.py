@@ -51,11 +51,11 @@ class Driver:
         return 0, self.context - 1000
 
     def current_context(self) -> int:
-        device._function("cuCtxGetCurrent")(device._answer.place, None)
+        device._function("cuCtxGetCurrent", 1)(device._answer.place, None)
         return self.context
 
     def make_current(self, context: int) -> None:
-        device._function("cuCtxSetCurrent")(context, None)
+        device._function("cuCtxSetCurrent", 1)(context, None)
         self.context = context
 
     def cuDevicePrimaryCtxRetain(self, number: int) -> tuple:
@@ -90,7 +90,7 @@ def without_driver(devices: int) -> None:
     device.driver = lambda: driver
     device.count = lambda: devices
     device.require_hopper = lambda ordinal: None
-    device._function = lambda name: nothing
+    device._function = lambda name, count: nothing
     device.current_context, device.make_current = driver.current_context, driver.make_current
     gpu._entry = lambda: nothing
     tensor_map._driver = lambda: (lambda *arguments: 0, lambda place, address: 0)

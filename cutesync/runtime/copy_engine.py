@@ -1,4 +1,4 @@
-"""Copies between the GPUs of a process by their copy engines, beside the kernels that run there.
+"""Peer access between the GPUs of a process, and copies by their copy engines, beside the kernels that run there.
 
 Each GPU has two streams here: one for copies, one for kernels that need what was copied. Events order them with the
 streams of the call. An event is named and made once; a wait is for its last record, as the host made both.
@@ -7,9 +7,11 @@ streams of the call. An event is named and made once; a wait is for its last rec
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
+from ..errors import DeviceError, explain
 from . import device
+
+_PEERS_ALREADY = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 
 
 class CopyEngine:
@@ -19,23 +21,44 @@ class CopyEngine:
     def __init__(self, ordinals: Sequence[int]) -> None:
         self.copies = tuple(map(_stream, ordinals))
         self.kernels = tuple(map(_stream, ordinals))
-        self._events: dict[Hashable, Any] = {}
+        self._events: dict[Hashable, int] = {}
 
     def record(self, name: Hashable, stream: int) -> None:
         """Record the event ``name`` on a stream of the current device."""
-        cu, event = device.driver(), self._events.get(name)
+        event = self._events.get(name)
         if event is None:
+            cu = device.driver()
             flags = cu.CUevent_flags.CU_EVENT_DISABLE_TIMING
-            event = self._events[name] = device.check(cu.cuEventCreate(flags), "cuEventCreate")
-        device.check(cu.cuEventRecord(event, stream), "cuEventRecord")
+            event = self._events[name] = int(device.check(cu.cuEventCreate(flags), "cuEventCreate"))
+        device.call("cuEventRecord", event, stream)
 
     def wait(self, name: Hashable, stream: int) -> None:
         """Let a stream wait for the event."""
-        device.check(device.driver().cuStreamWaitEvent(stream, self._events[name], 0), "cuStreamWaitEvent")
+        device.call("cuStreamWaitEvent", stream, self._events[name], 0)
 
     def copy(self, rank: int, to: int, source: int, size: int) -> None:
         """Copy memory of any of the GPUs to that of a rank, on its stream for copies."""
-        device.check(device.driver().cuMemcpyAsync(to, source, size, self.copies[rank]), "cuMemcpyAsync")
+        device.call("cuMemcpyAsync", to, source, size, self.copies[rank])
+
+
+def enable_peers(ordinal: int, others: list[int]) -> None:
+    """Let kernels on device ``ordinal`` access memory that ``cuMemAlloc`` returns on the other devices, and that of
+    their default memory pools."""
+    cu = device.driver()
+    with device.using(ordinal):
+        for other in others:
+            if not device.check(cu.cuDeviceCanAccessPeer(ordinal, other), "cuDeviceCanAccessPeer"):
+                came = f"GPU {ordinal}, which cannot access the memory of GPU {other}"
+                raise DeviceError(explain("devices", came, "GPUs with peer access to each other"))
+            (context,) = device.contexts((other,))
+            (code,) = cu.cuCtxEnablePeerAccess(context, 0)
+            if int(code) not in (0, _PEERS_ALREADY):
+                raise device.failure(int(code), f"peer access from GPU {ordinal} to GPU {other}")
+            access = cu.CUmemAccessDesc()
+            access.location.type, access.location.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, ordinal
+            access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+            pool = device.check(cu.cuDeviceGetMemPool(other), "cuDeviceGetMemPool")
+            device.check(cu.cuMemPoolSetAccess(pool, [access], 1), "cuMemPoolSetAccess")
 
 
 def _stream(ordinal: int) -> int:

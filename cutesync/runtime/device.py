@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from .. import env
-from ..errors import DeviceError, LaunchError, NoGpuError, WorkspaceError, explain
+from ..errors import LaunchError, NoGpuError, WorkspaceError, explain
 from . import forks
 
 _INVALID_CONTEXT = 201
@@ -261,7 +261,7 @@ _answer = _Answer()
 def current_context() -> int:
     """Return the handle of the thread's current context; 0 if it has none."""
     answer = _answer
-    code = _function("cuCtxGetCurrent")(answer.place)
+    code = _function("cuCtxGetCurrent", 1)(answer.place)
     if code:
         raise failure(code, "cuCtxGetCurrent")
     return answer.found.value or 0
@@ -274,7 +274,7 @@ def is_current(device: int) -> bool:
 
 def make_current(context: int) -> None:
     """Make a context current, given its handle. Through ctypes a call takes a fraction of a microsecond."""
-    code = _function("cuCtxSetCurrent")(context)
+    code = _function("cuCtxSetCurrent", 1)(context)
     if code:
         raise failure(code, "cuCtxSetCurrent")
 
@@ -310,28 +310,6 @@ def contexts(ordinals: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(_primary_context, ordinals))
 
 
-_PEERS_ALREADY = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-
-
-def enable_peers(ordinal: int, others: list[int]) -> None:
-    """Let kernels on device ``ordinal`` access memory that ``cuMemAlloc`` returns on the other devices, and that of
-    their default memory pools."""
-    cu = driver()
-    with using(ordinal):
-        for other in others:
-            if not check(cu.cuDeviceCanAccessPeer(ordinal, other), "cuDeviceCanAccessPeer"):
-                came = f"GPU {ordinal}, which cannot access the memory of GPU {other}"
-                raise DeviceError(explain("devices", came, "GPUs with peer access to each other"))
-            (code,) = cu.cuCtxEnablePeerAccess(_primary_context(other), 0)
-            if int(code) not in (0, _PEERS_ALREADY):
-                raise failure(int(code), f"peer access from GPU {ordinal} to GPU {other}")
-            access = cu.CUmemAccessDesc()
-            access.location.type, access.location.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, ordinal
-            access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-            pool = check(cu.cuDeviceGetMemPool(other), "cuDeviceGetMemPool")
-            check(cu.cuMemPoolSetAccess(pool, [access], 1), "cuMemPoolSetAccess")
-
-
 def capturing(stream: int) -> bool:
     """Return whether a graph is being captured from ``stream``. Every call on a stream other than the default one asks
     this: some 0.2 us through ctypes."""
@@ -365,20 +343,28 @@ def stream_id(stream: int) -> Any:
 
 def _ask_stream(name: str, stream: int, answer: Any) -> None:
     """Call the driver function ``name`` on a stream; the result is written to ``answer``."""
-    code = _function(name)(stream, ctypes.byref(answer))
+    code = _function(name, 2)(stream, ctypes.byref(answer))
     if code == _INVALID_CONTEXT:  # the per-thread stream, in a thread that has no context yet
         current()
-        code = _function(name)(stream, ctypes.byref(answer))
+        code = _function(name, 2)(stream, ctypes.byref(answer))
     if code:
         raise failure(code, name)
 
 
-@functools.lru_cache(maxsize=8)
-def _function(name: str) -> Any:
-    """Return a driver function whose arguments, one or two, are handles or addresses."""
+def call(name: str, *words: Any) -> None:
+    """Call a driver function whose arguments are words: handles, addresses, sizes. That takes less than by
+    ``cuda.bindings``."""
+    code = _function(name, len(words))(*words)
+    if code:
+        raise failure(code, name)
+
+
+@functools.lru_cache(maxsize=16)
+def _function(name: str, count: int) -> Any:
+    """Return a driver function of ``count`` words."""
     driver()
     function = getattr(ctypes.CDLL("libcuda.so.1"), name)
-    function.argtypes = [ctypes.c_void_p] * (1 if name.startswith("cuCtx") else 2)
+    function.argtypes = [ctypes.c_void_p] * count
     function.restype = ctypes.c_int
     return function
 

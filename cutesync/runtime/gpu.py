@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import CaptureError, LaunchError, explain
 from . import device, forks, shared, tensor_map
 from .compiler import Kernel, alone, compiling, refuse_while_tracing
-from .copy_engine import CopyEngine
+from .copy_engine import CopyEngine, enable_peers
 from .host_code import HostCode
 
 _CLUSTER_DIMENSION, _PROGRAMMATIC_SERIALIZATION = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
@@ -67,7 +67,7 @@ class _Gpu:
     def connect(ordinals: Sequence[int]) -> None:
         for ordinal in ordinals:
             device.require_hopper(ordinal)
-            device.enable_peers(ordinal, [other for other in ordinals if other != ordinal])
+            enable_peers(ordinal, [other for other in ordinals if other != ordinal])
 
     using = staticmethod(device.using)
 
