@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 MIN_PIECE = 1 << 34  # multiplications and additions of one of PIECES: 23 us of an H200, in which it copies 8 MB
 PIECES = 2  # of the rows of a device, each a launch
-MORE_PIECES = 4  # of a ring in which fewer operations than this are made for a byte that crosses
+MORE_PIECES = 4  # of a ring in which fewer operations than this are made for a byte that crosses, if they are large
 MIN_PER_BYTE = 6000  # an H200 makes 850 million in a microsecond, in which 0.35 MB cross
+MIN_MORE = 2  # times MIN_PIECE: the host takes some 40 us for a piece on two devices
 LANES = CALL, KERNELS  # the streams on which the pieces of a ring are multiplied in turn
 OPTIONS = ("alpha", "out_dtype", "precision", "fast_accumulation", "batch_invariant", "config")
 
@@ -144,7 +145,8 @@ class RingPlan:
         lengths = a.group.lengths(a.shape[0])
         along_n = max(lengths) < self.columns
         per_byte = 2 * max(a.lengths) * a.shape[0] / (max(a.shape[0] - min(lengths), 1) * self.size)
-        self.count = count = PIECES if per_byte >= MIN_PER_BYTE else MORE_PIECES
+        large = 2 * max(lengths) * self.columns * min(a.lengths) >= MIN_MORE * MIN_PIECE * MORE_PIECES
+        self.count = count = MORE_PIECES if per_byte < MIN_PER_BYTE and large else PIECES
         self.pieces = [
             [((0, n), cut) for cut in cuts(self.columns, count)]
             if along_n
