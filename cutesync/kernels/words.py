@@ -6,7 +6,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint32
+from cutlass import Int32, Int64, Uint8, Uint32
 
 from ..monoid import choose
 
@@ -59,6 +59,47 @@ def earlier(words: list, skew, size: int) -> list:
 def four_words(address, space):
     """The four words of a vector at an address."""
     return cute.make_tensor(cute.make_ptr(Int32, address, space, assumed_align=VECTOR_BYTES), cute.make_layout((4,)))
+
+
+@cute.jit
+def load_pair(pointer: cute.Pointer, target: cute.Tensor, end: Int64):
+    """Load the aligned vectors that hold the 16 bytes from an address on, wherever that is, as eight words: one vector
+    twice if it holds all. Of a vector that reaches beyond the array, which ends at ``end``, those bytes alone."""
+    address: Any = pointer.toint()
+    first, last = address & -VECTOR_BYTES, (address + (VECTOR_BYTES - 1)) & -VECTOR_BYTES
+    cute.autovec_copy(four_words(first, pointer.memspace), _half(target, 0))
+    if last + VECTOR_BYTES <= end:
+        cute.autovec_copy(four_words(last, pointer.memspace), _half(target, 1))
+    else:
+        for w in cutlass.range_constexpr(4):
+            target[4 + w] = Int32(word_of_range(last + 4 * w, Int32(0), Int32(address - last) + (VECTOR_BYTES - 4 * w)))
+
+
+def _half(target, k: int):
+    return cute.make_tensor(target.iterator + 4 * k, cute.make_layout((4,)))
+
+
+@cute.jit
+def word_of_range(address: Int64, begin: Int32, end: Int32):
+    """A word of which bytes ``begin`` to ``end`` may be loaded."""
+    word = Uint32(0)
+    if (begin <= 0) & (end >= 4):
+        word = load_at(Uint32, address)
+    else:
+        for i in cutlass.range(cutlass.max(begin, Int32(0)), cutlass.min(end, Int32(4)), 1, unroll=1):
+            word = word | (Uint32(load_at(Uint8, address + i)) << Uint32(8 * i))
+    return word
+
+
+def load_at(kind, address):
+    """A number at an address, a multiple of its size."""
+    at = cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=kind.width // 8)
+    return kind(cute.make_tensor(at, cute.make_layout((1,)))[0])
+
+
+def of_pair(pair, pointer) -> list:
+    """The four words of those 16 bytes."""
+    return shifted([pair[i] for i in range(8)], Int32(pointer.toint() & (VECTOR_BYTES - 1)))
 
 
 def words_from(pointer, size: int) -> list:

@@ -11,6 +11,7 @@ from cutlass import Int64
 
 import cutesync as cs
 from cutesync import reference
+from cutesync.kernels.flags import policy
 
 from ..cases import DTYPES, FLOATS, STAND_FOR_ALL, everywhere, numpy_dtype, places, same
 from .cases import keys
@@ -276,3 +277,16 @@ def test_numpy_in_numpy_out(place):
     same(tails, reference.flag_tails(x))
     assert cs.flag_tails(x, out=heads) is heads
     same(heads, tails)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("length", [32, 96])
+def test_rows_of_whole_vectors_of_bytes(length, first, on_emulator, monkeypatch):
+    """They are compared in words as one long row: a row begins or ends with a vector."""
+    monkeypatch.setattr(policy, "MIN_ODD_ELEMENTS", 0)
+    x = keys(9 * length, "int8").reshape(9, length)
+    on = cs.asarray(np.concatenate([np.ones(first, "int8"), x.ravel()]))[first:].reshape(x.shape)
+    ends = {"predecessor": x[0, 0], "successor": x[-1, -1]}
+    for options in ({}, ends):
+        check(x, "flag_heads_and_tails", on=on, axis=1, **options)
+        check(x, "flag_heads_and_tails", on=on, axis=1, dtype="bits", **options)

@@ -43,7 +43,7 @@ class FlagKernel(Compare):
         super().__init__(marking, policy.warps * LANES)
         self.several_rows, self.periodic = policy.several_rows, policy.periodic
         self.vector, self.piece, self.unroll = policy.vector, policy.piece, policy.unroll
-        self.by_words = words.fit(marking, policy.periodic, policy.vector)
+        self.by_words = words.fit(marking, not policy.whole, policy.vector)
         self.team = team(policy.several_rows, policy.warps)
         self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one
         self.elements = self.step * policy.unroll
@@ -135,6 +135,9 @@ class FlagKernel(Compare):
         for k, place in enumerate(places):
             first = place == 0 if k == 0 else None
             last = place + self.vector == run.length if k == final else None
+            if self.by_words and self.periodic:
+                rest = self.rest(run, place)
+                first, last = rest == 0, rest + self.vector == run.period
             if self.by_words:
                 found.append(self.word_results(run, [before[k], *vectors[k], behind[k]], first, last))
             else:
@@ -209,10 +212,14 @@ class FlagKernel(Compare):
         from the run's; None without periods."""
         if not self.periodic:
             return [None] * (count + 1)
-        rests = [(run.start + Int32(place - run.begin)) % run.period]
+        rests = [self.rest(run, place)]
         for _ in range(count):
             rests.append(choose(rests[-1] + 1 == run.period, Int32(0), rests[-1] + 1))
         return rests
+
+    def rest(self, run: Run, place):
+        """A place in the period."""
+        return (run.start + Int32(place - run.begin)) % run.period
 
     @staticmethod
     def is_edge(edge, rest):

@@ -54,7 +54,7 @@ class Problem:
 @dataclass(frozen=True)
 class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     """Compile-time choices of the kernel: whether there are several rows, whether rows are cut into periods, elements
-    per vector, elements per load, vectors per thread, warps per block."""
+    per vector, elements per load, vectors per thread, warps per block; and whether no period ends within a vector."""
 
     several_rows: bool
     periodic: bool
@@ -62,6 +62,7 @@ class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     piece: int
     unroll: int
     warps: int
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     mergeable = length % tile == 0 and tile <= MAX_PERIOD and (problem.flag > 0 or length % LANES == 0)
     if rows > 1 and mergeable and (tile < length or length % MAX_RUN):
         rows, length = 1, rows * length  # as tiles of one long row: then no row ends within a warp's run
-    vector, piece = vector_of(problem, length if rows > 1 else 0)
+    vector, piece = vector_of(problem, length if rows > 1 else 0, tile if tile < length else 0)
     vectors = rows * length // vector
     narrow = max(1, VECTOR_BYTES // (vector * max(problem.size, problem.flag)))  # how many vectors make 16 bytes
     several = rows > 1
@@ -111,12 +112,14 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     )
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
-    policy = FlagPolicy(several, tile < length, vector, piece, unroll, warps)
+    periodic = tile < length
+    policy = FlagPolicy(several, periodic, vector, piece, unroll, warps, not periodic or tile % vector == 0)
     return Choice(policy, rows, length, tile, grid)
 
 
-def vector_of(problem: Problem, stride: int) -> tuple[int, int]:
-    """Return the elements per vector and per load, if rows begin ``stride`` elements apart."""
+def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
+    """Return the elements per vector and per load, if rows begin ``stride`` elements apart and have periods of
+    ``period`` elements (0: no periods)."""
     vector = piece = VECTOR_BYTES // max(problem.size, problem.flag)
 
     def fits(count: int, size: int, aligned: int) -> bool:
@@ -127,6 +130,10 @@ def vector_of(problem: Problem, stride: int) -> tuple[int, int]:
     large = problem.rows * problem.length >= MIN_ODD_ELEMENTS
     if problem.words and problem.flag == 0 and stride and large and piece <= MAX_ODD_PIECE:
         return min(ODD_VECTORS, key=lambda count: ceil_div(stride, LANES * count) * (RUN_COST + count)), piece
+    if problem.words and problem.flag == 0 and large and piece <= MAX_ODD_PIECE and not stride:
+        found = next((count for count in ODD_VECTORS if period % count == 0), 0)
+        if found:
+            return found, piece
     while vector > max(piece, MAX_PIECED_VECTOR) or (
         problem.flag > 0 and not fits(vector, problem.flag, problem.flag_aligned)
     ):

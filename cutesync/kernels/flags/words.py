@@ -15,7 +15,7 @@ from cutlass import Int32, Uint8, Uint16, Uint32, cute
 
 from ...dtypes import BOOL
 from ...monoid import tree
-from ..words import funnel_shift, shifted as shifted_vectors
+from ..words import funnel_shift, load_at, shifted as shifted_vectors, word_of_range
 
 BYTES = KEYS = 4  # in a word
 VECTOR = 16  # bytes
@@ -24,9 +24,9 @@ ONES = 0x01010101
 LOW_BITS = 0x7F7F7F7F
 
 
-def fit(marking, periodic: bool, vector: int) -> bool:
-    """Whether the flags of a vector can be found so."""
-    return marking.compares_bytes and not periodic and vector % KEYS == 0
+def fit(marking, cut: bool, vector: int) -> bool:
+    """Whether the flags of a vector can be found so; ``cut``: a period may end within one."""
+    return marking.compares_bytes and not cut and vector % KEYS == 0
 
 
 def keys(word, source):
@@ -48,10 +48,10 @@ def _halves(start: cute.Pointer, inside):
     address: Any = start.toint()
     low, high, bits = Uint32(0), Uint32(0), Int32(0)
     if inside:
-        low, high, bits = _load(Uint32, address & -4), _load(Uint32, (address + 3) & -4), Int32(address & 3) * 8
+        low, high, bits = load_at(Uint32, address & -4), load_at(Uint32, (address + 3) & -4), Int32(address & 3) * 8
     else:
         for i in cutlass.range_constexpr(KEYS):
-            low = low | (Uint32(_load(Uint8, address + i)) << (8 * i))
+            low = low | (Uint32(load_at(Uint8, address + i)) << (8 * i))
     return low, high, bits
 
 
@@ -73,7 +73,7 @@ def _fill(start: cute.Pointer, found: cute.Tensor, count: cutlass.Constexpr, ins
         for i in cutlass.range_constexpr(count):
             word = Uint32(0)
             for k in cutlass.range_constexpr(KEYS):
-                word = word | (Uint32(_load(Uint8, address + (KEYS * i + k))) << (8 * k))
+                word = word | (Uint32(load_at(Uint8, address + (KEYS * i + k))) << (8 * k))
             found[i] = word
 
 
@@ -84,7 +84,7 @@ def shifted(start, count: int) -> list:
     if BYTES * count % VECTOR == 0 and BYTES * count > VECTOR:
         return _from_vectors(address, BYTES * count // VECTOR)
     last = (address + (BYTES * count - 1)) & -BYTES
-    loads = [_load(Uint32, (address & -BYTES) + BYTES * i) for i in range(count)] + [_load(Uint32, last)]
+    loads = [load_at(Uint32, (address & -BYTES) + BYTES * i) for i in range(count)] + [load_at(Uint32, last)]
     bits = Int32(address & (BYTES - 1)) * 8
     return [funnel_shift(low, high, bits) for low, high in zip(loads, loads[1:])]
 
@@ -120,28 +120,16 @@ def run_anywhere(start, size: int, valid):
     others, too, by bytes."""
     count = -(-size // BYTES)
     base, skip = start.toint() & -BYTES, Int32(start.toint() & (BYTES - 1))
-    loads = [_word_of_range(base + BYTES * i, skip - BYTES * i, skip + valid - BYTES * i) for i in range(count + 1)]
+    loads = [word_of_range(base + BYTES * i, skip - BYTES * i, skip + valid - BYTES * i) for i in range(count + 1)]
     found = cute.make_rmem_tensor((max(2, count),), Uint32)
     for i in range(count):
         found[i] = funnel_shift(loads[i], loads[i + 1], skip * 8)
     return found
 
 
-@cute.jit
-def _word_of_range(address, begin, end):
-    """A word of which bytes ``begin`` to ``end`` may be loaded."""
-    word = Uint32(0)
-    if (begin <= 0) & (end >= BYTES):
-        word = _load(Uint32, address)
-    else:
-        for i in cutlass.range(cutlass.max(begin, Int32(0)), cutlass.min(end, Int32(BYTES)), 1, unroll=1):
-            word = word | (Uint32(_load(Uint8, address + i)) << Uint32(8 * i))
-    return word
-
-
 def element(start, size: int):
     """The element of 1 or 2 bytes at a pointer, in the lowest bytes of a word."""
-    return Uint32(_load(Uint8 if size == 1 else Uint16, start.toint()))
+    return Uint32(load_at(Uint8 if size == 1 else Uint16, start.toint()))
 
 
 def _load_vector(address) -> list:
@@ -150,11 +138,6 @@ def _load_vector(address) -> list:
     found = cute.make_rmem_tensor((VECTOR // BYTES,), Uint32)
     cute.autovec_copy(cute.make_tensor(at, cute.make_layout((VECTOR // BYTES,))), found)
     return [Uint32(found[i]) for i in range(VECTOR // BYTES)]
-
-
-def _load(kind, address):
-    at = cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=kind.width // 8)
-    return kind(cute.make_tensor(at, cute.make_layout((1,)))[0])
 
 
 def heads(op: str, words, before) -> list:

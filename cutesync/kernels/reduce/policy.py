@@ -25,7 +25,14 @@ MIN_WARP_ROWS, MIN_BLOCK_CHUNKS = (
 )  # fewer rows, a warp each, have too few loads in flight; a block each where each warp has some
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
-NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
+# Bytes of odd columns are read in words, but not for argmax, and for sums if they are many (H200, max uint8 (75,
+# 238284): 31 us, so 8.2 us; sum bool (5776, 22302): 103 and 59 us; but (739, 4358): 6.3 and 7.5 us; argmax int8 (2726,
+# 41574): 63 and 91 us).
+MIN_SUM_BYTES = 1 << 23
+# Slices of few columns: shorter ones leave most lanes without rows, but pairs are read in narrower vectors otherwise
+# (H200, sum bool (1092, 26864, 2): 92 us, so 28 us; but of vectors max uint64 (4096, 1024, 2): 17 and 25 us; sum bool
+# (2048, 4096, 8): 26 and 34 us).
+NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
 # Rows that begin anywhere: wider elements are read as fast one by one; registers of a lane for the states of all
 # columns; and bytes of an array for each column (H200, any int8 (524288, 32): as vectors of columns 22.9 us, so 10.3
 # us; max int8 (10, 2319, 44): 3.5 and 9.2 us).
@@ -195,12 +202,16 @@ def strided_is_faster(problem: Problem) -> bool:
         if ragged and total <= SMALL_ROWS_BYTES:
             return True
         return odd and (runs or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
-    if (_is_narrow(problem) and row_bytes >= NARROW_BYTES) or _is_narrow_anywhere(problem):
+    pairs = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
+    least = NARROW_BYTES // (SHARE_OF_PAIRS if pairs else 1)
+    if (_is_narrow(problem) and row_bytes >= least) or _is_narrow_anywhere(problem):
         return False
     if problem.several:
         return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES
     odd = not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0
     odd = odd and (problem.size <= 2 or not problem.in_turn)
+    in_words = problem.size == 1 and problem.words <= (1 if total < MIN_SUM_BYTES else 2)
+    odd &= not in_words
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
 
 

@@ -189,6 +189,16 @@ class ScanKernel(PlainKernel):
         begin = group * a.x_row + inside * a.x_next
         return begin - (a.length - 1) if self.scan.mirrored else begin, group * a.out_row + inside * a.out_next
 
+    def end_of(self, a: Arguments):
+        """The address behind the last element of the only input in memory."""
+        far = cutlass.max((a.length - 1) * a.x_step, Int64(0)) + a.inner
+        if self.scan.view is None:
+            far = a.rows * a.x_row
+        else:
+            groups = a.rows // a.group
+            far += cutlass.max((groups - 1) * a.x_row, Int64(0)) + cutlass.max((a.group - 1) * a.x_next, Int64(0))
+        return (a.x + far).toint()
+
     @cute.jit
     def take_number(self, counters: cute.Pointer, thread: Int32):
         """``(number, tag)``: blocks are numbered as they start, so all before this one have started; the tag is the

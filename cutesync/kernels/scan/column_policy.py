@@ -8,7 +8,7 @@ from typing import ClassVar
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
-from .problem import MAX_CHUNK_WORDS, SMS, VECTOR_BYTES, Choice, Problem
+from .problem import ANYWHERE, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
 
 LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
@@ -42,6 +42,9 @@ MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back 
 ENOUGH_TILES = SMS * 9 // 8
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
+# Rows whose vectors are joined from two each: of small elements, and of words (H200, max uint32 (2, 32768, 32): 41 us,
+# so 6.8 us; lambda float32 (4, 16, 128, 512) along axis 0: 11.4 and 10.0 us; but uint32 (16, 131072): 6.8 and 11.1 us).
+MAX_JOINED_ROWS, MAX_JOINED_ROWS_OF_WORDS = 8, 4
 MAX_SKEW = 3  # elements of a vector that are loaded one by one, behind the others
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
@@ -58,7 +61,8 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     """An axis that is not the last, with many columns. A block has ``lanes`` threads side by side, with ``width``
     columns each, and ``unroll`` rows of them at once. ``flat``: threads are numbered through the columns of all outer
     slices, not of one. ``apart``: a thread's columns lie ``lanes`` apart, as words do not hold whole columns. ``skew``:
-    so many elements before those of a thread lies a boundary of a vector, in each row."""
+    so many elements before those of a thread lies a boundary of a vector, in each row; ``ANYWHERE``: rows differ, and
+    vectors of 16 bytes are joined from two."""
 
     width: int
     lanes: int
@@ -130,7 +134,8 @@ def columns(problem: Problem) -> Choice:
     if 4 * units <= 3 * tiles * max(lanes, WARP_LANES) and threads + COLUMN_LANES < 1 << NUMBER_BITS:
         policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, flat=True, skew=skew)
         return Choice(policy, units, ceil_div(threads, COLUMN_LANES))
-    width = _columns_apart(problem) if items * problem.wide < WORD_BYTES and not problem.several else 1
+    single = items == 1 or items * problem.wide < WORD_BYTES
+    width = _columns_apart(problem) if single and not problem.several else 1
     if width > 1:
         tiles = ceil_div(problem.inner, COLUMN_LANES * width)
         policy = ColumnPolicy(width, COLUMN_LANES, power_of_two(problem.length), aligned_out, apart=True)
@@ -139,11 +144,17 @@ def columns(problem: Problem) -> Choice:
 
 
 def _skewed(problem: Problem) -> tuple[int, int]:
-    """Return how many columns of small elements a thread has, and how many elements before them lies a boundary of a
-    vector, where that is the same in all rows and results begin on boundaries; ``(1, 0)`` for other arrays."""
-    alike = problem.sources == problem.results and problem.wide <= SMALL_BYTES and problem.apart
-    if not alike or problem.several or problem.counted:
+    """Return how many columns a thread has, and how many elements before them lies a boundary of a vector, where
+    results begin on boundaries; ``(1, 0)`` for other arrays."""
+    if problem.sources != problem.results or not problem.apart or problem.several or problem.counted:
         return 1, 0
+    return _skewed_alike(problem) or _skewed_anywhere(problem) or (1, 0)
+
+
+def _skewed_alike(problem: Problem) -> tuple[int, int] | None:
+    """Return the same of small elements, if it is the same in all rows."""
+    if problem.wide > SMALL_BYTES:
+        return None
     items = VECTOR_BYTES // problem.source
     steps = (problem.inner, *problem.pitches[0], *problem.pitches[1], problem.outs[0] // problem.source)
     while items > 1 and (
@@ -152,7 +163,17 @@ def _skewed(problem: Problem) -> tuple[int, int]:
         items //= 2
     skew = problem.first % items
     fits = items * problem.source > WORD_BYTES and 0 < skew <= MAX_SKEW and problem.length <= MAX_SMALL_ROWS
-    return (items, skew) if fits else (1, 0)
+    return (items, skew) if fits else None
+
+
+def _skewed_anywhere(problem: Problem) -> tuple[int, int] | None:
+    """Return the columns of a vector of 16 bytes that begins anywhere and is joined from two, where words or parts of
+    them are what else a thread would load, and threads are enough."""
+    items, most = problem.items, MAX_JOINED_ROWS if problem.wide <= SMALL_BYTES else MAX_JOINED_ROWS_OF_WORDS
+    whole = problem.inner % items == 0 and problem.aligned(items) == 0 and problem.length <= most
+    narrow = problem.vector(problem.inner)[0] * problem.wide < MIN_VECTOR_BYTES
+    enough = problem.rows * (problem.inner // items) >= ENOUGH_COLUMNS
+    return (items, ANYWHERE) if whole and narrow and enough else None
 
 
 def _columns_apart(problem: Problem) -> int:
@@ -177,7 +198,7 @@ def alone(problem: Problem) -> bool:
 
 def is_skewed(problem: Problem) -> bool:
     """Return whether a thread has columns of its own that begin behind a boundary of a vector."""
-    return alone(problem) and _of_thread(problem)[1] > 0
+    return alone(problem) and _of_thread(problem)[1] != 0
 
 
 def _of_thread(problem: Problem) -> tuple[int, int]:

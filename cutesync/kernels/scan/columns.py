@@ -6,6 +6,8 @@ neighbouring columns, row by row, and no thread waits for another. Each element 
 
 from __future__ import annotations
 
+import math
+
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
@@ -14,9 +16,10 @@ from ...monoid import choose
 from ...sync.overlap import let_next_start
 from ...warp import Maybe
 from ..arrays import pointers_of
-from ..words import funnel_shift
+from ..words import funnel_shift, load_pair, of_pair
 from .base import Arguments, Scan, ScanKernel
 from .column_policy import WORD_BYTES, ColumnPolicy
+from .problem import ANYWHERE, VECTOR_BYTES
 
 
 def element(pointer):
@@ -34,7 +37,7 @@ class ThreadColumns(ScanKernel):
 
     def vector(self, at, element, aligned: bool = True):
         """A thread's elements of a row, at a pointer."""
-        align = element.size * (self.width if aligned else 1)
+        align = math.gcd(element.size * self.width, VECTOR_BYTES) if aligned else element.size
         pointer = cute.make_ptr(element.cutlass, at.toint(), at.memspace, assumed_align=align)
         return cute.make_tensor(pointer, cute.make_layout((self.width,)))
 
@@ -116,16 +119,23 @@ class ColumnScan(ThreadColumns):
         apart ``count`` exist."""
         layout = cute.make_layout((self.width, self.unroll), stride=(1, self.width))
         elements = tuple(cute.make_rmem_tensor(layout, dtype.cutlass) for dtype in self.scan.monoid.sources)
+        if cutlass.const_expr(self.skew == ANYWHERE):
+            layout = cute.make_layout((8, self.unroll), stride=(1, 8))
+            elements = (cute.make_rmem_tensor(layout, Int32),)
+        end = self.end_of(a) if self.skew == ANYWHERE else None
         first = Int64(0)
         while first < a.length:
             left = Int32(cutlass.min(a.length - first, Int64(self.unroll)))
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
                     at = x + self.scan.flip(first + u, a.length) * a.x_step
-                    self.load_row(at, [e[(None, u)] for e in elements], count)
+                    self.load_row(at, [e[(None, u)] for e in elements], count, end)
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    row = Maybe.of(self.lifted([e[(None, u)] for e in elements], first + u, a))
+                    loaded = [e[(None, u)] for e in elements]
+                    if cutlass.const_expr(self.skew == ANYWHERE):
+                        loaded = [self.joined(loaded[0], x + self.scan.flip(first + u, a.length) * a.x_step)]
+                    row = Maybe.of(self.lifted(loaded, first + u, a))
                     following = self.then(carry, row)
                     at = out + self.scan.flip(first + u, a.length) * a.out_step
                     states = carry.state if self.scan.exclusive else following.state
@@ -138,17 +148,27 @@ class ColumnScan(ThreadColumns):
                     carry = Maybe.of(following.state)
             first += self.unroll
 
-    def load_row(self, at, targets, count) -> None:
-        """Load a thread's elements of a row; its first one in place of those of columns that do not exist."""
+    def load_row(self, at, targets, count, end) -> None:
+        """Load a thread's elements of a row; its first one in place of those of columns that do not exist. ``end`` is
+        the array's."""
         for pointer, dtype, target in zip(pointers_of(at), self.scan.monoid.sources, targets):
             if self.apart:
                 for c in range(self.width):
                     place = pointer + choose(c < count, Int32(c * self.lanes), Int32(0)) if c else pointer
                     target[c] = cute.make_tensor(place, cute.make_layout((1,)))[0]
+            elif self.skew == ANYWHERE:
+                load_pair(pointer, target, end)
             elif self.skew:
                 self.load_skewed(pointer, dtype, target)
             else:
                 cute.autovec_copy(self.vector(pointer, dtype), target)
+
+    def joined(self, pair, at):
+        """A thread's elements of the row at ``at``, of a pair of vectors."""
+        words = cute.make_rmem_tensor((4,), Int32)
+        for w, word in enumerate(of_pair(pair, at)):
+            words[w] = Int32(word)
+        return cute.recast_tensor(words, self.scan.monoid.sources[0].cutlass)
 
     def load_skewed(self, pointer, dtype, target) -> None:
         """Load a thread's elements of a row, which begin behind a boundary: the vector there, and what lies behind it

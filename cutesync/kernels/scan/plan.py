@@ -156,7 +156,7 @@ def _of_layout(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int
 def _reads_beside(policy: Policy) -> bool:
     """Return whether a kernel may read elements that lie beside those of a tile, which scans in place may overwrite."""
     if isinstance(policy, ColumnPolicy):
-        return policy.skew > 0
+        return policy.skew != 0
     return isinstance(policy, RaggedColumnPolicy) or (isinstance(policy, NarrowPolicy) and not policy.aligned)
 
 

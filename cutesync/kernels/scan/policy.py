@@ -119,15 +119,14 @@ def choose(problem: Problem) -> Choice:
 def _choice(problem: Problem) -> Choice:
     if problem.gap > 1:
         return _long_rows(problem)
-    contiguous = problem.view is None
-    found = (single(problem) if contiguous else None) or slices(problem)
+    few = problem.inner > 1 and _few_columns(problem)
+    found = (single(problem) if problem.view is None else None) or (None if few else slices(problem))
     if found is not None:
         return found
     if problem.inner > 1:
         shared = clusters(problem)
         if shared is not None:
             return shared
-        few = _few_columns(problem)
         streamed = few and problem.inner == 2 and (problem.source < 4 or problem.size_of_results > PIPELINE_BYTES)
         narrow_array = None if streamed else narrow(problem)
         if narrow_array is not None:
@@ -148,6 +147,8 @@ def suits(problem: Problem) -> bool:
     if problem.inner > 1:
         return column_policy.suits(problem) or narrow(problem) is not None or _few_columns(problem)
     items, _ = problem.vector(problem.length)
+    if problem.skewed:
+        return True
     if problem.wide >= 4 or items * problem.source >= MIN_VECTOR_BYTES:
         return True
     if problem.ragged:

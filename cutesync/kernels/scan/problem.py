@@ -19,6 +19,10 @@ MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read i
 # uint8: 24.3, 20.5 and 14.3 us, in slices 20.7, 23.2 and 28.7 us; of 251 and 351 float16: 26.2 and 21.4 us, in slices
 # 23.1 and 27.0 us).
 MIN_RAGGED_ROW = 288
+# Words of smaller arrays are loaded one by one (H200, reverse float32 (256, 1024), 1088 apart: 2.4 us, joined 2.7 us;
+# (1024, 512), 738 apart: 3.4 and 2.9 us).
+WORD_BYTES, MIN_JOINED_BYTES = 4, 2 << 20
+MAX_JOINED_VECTORS = 1024  # of a row: longer ones are tiles
 MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its vectors and their prefixes
 
 
@@ -148,10 +152,23 @@ class Problem:
     @functools.cached_property
     def ragged(self) -> bool:
         """Whether aligned vectors of 16 bytes read a row, of which the first and the last may hold others' elements."""
+        if self.skewed:
+            return False
         least = LANES * self.items
         if self.rows > 1 and self.wide <= 2 and not self.several and self.shift is not None:
             least = min(least, MIN_RAGGED_ROW)
         return self.length > least and self.vector(self.length)[0] * self.wide < MIN_VECTOR_BYTES
+
+    @functools.cached_property
+    def skewed(self) -> bool:
+        """Whether rows are whole vectors of 16 bytes on their boundaries in the output, but begin anywhere in the
+        input: each vector is joined from the two aligned ones that hold it."""
+        plain = self.sources == self.results and self.inner == 1 and self.gap == 1
+        if not plain or self.several or self.counted or self.length % self.items or self.aligned(self.items) is None:
+            return False
+        few = self.wide == WORD_BYTES and self.size_of_results < MIN_JOINED_BYTES
+        fits = self.length <= MAX_JOINED_VECTORS * self.items
+        return fits and not few and self.vector(self.length)[0] * self.wide < MIN_VECTOR_BYTES
 
     @property
     def size_of_results(self) -> int:

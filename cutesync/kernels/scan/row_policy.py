@@ -26,19 +26,21 @@ ELEMENT_BYTES = 4
 
 @dataclass(frozen=True)
 class ShortRowPolicy(Policy, kernel=".rows:ShortRowScan"):
-    """Several rows per warp: ``group`` lanes scan a row, each one vector of ``items`` elements."""
+    """Several rows per warp: ``group`` lanes scan a row, each one vector of ``items`` elements. ``skewed``: vectors of
+    the input are joined from aligned ones."""
 
     items: int
     group: int
     unroll: int
     shift: int | None
     aligned: bool = True
+    skewed: bool = False
 
 
 @dataclass(frozen=True)
 class RowPolicy(Policy, kernel=".rows:RowScan"):
     """``team`` warps of one block scan a row, with ``rows`` vectors per lane. ``ragged``: rows begin at any element of
-    a vector."""
+    a vector. ``skewed`` as above."""
 
     items: int
     team: int
@@ -46,16 +48,19 @@ class RowPolicy(Policy, kernel=".rows:RowScan"):
     shift: int | None
     ragged: bool
     aligned: bool = True
+    skewed: bool = False
 
 
 def rows(problem: Problem) -> Choice | None:
     """Return the policy and the launch of a scan of rows; None if they are too long."""
-    items, shift = problem.vector(problem.length)
+    items, shift = (problem.items, 0) if problem.skewed else problem.vector(problem.length)
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES and not (problem.counted or problem.ragged):
         group = power_of_two(vectors)
         return Choice(
-            ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
+            ShortRowPolicy(items, group, 4, shift, skewed=problem.skewed),
+            1,
+            ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4),
         )
     ragged = problem.ragged or problem.counted  # rows end anywhere
     slow_ends = problem.several or (ragged and problem.wide < 4)
@@ -72,14 +77,14 @@ def rows(problem: Problem) -> Choice | None:
     if problem.rows == 1:
         if vectors > LANES * 2 * MAX_WARPS_PER_ROW:
             return None
-        return Choice(RowPolicy(items, MAX_WARPS_PER_ROW, 2, shift, ragged, aligned), 1, 1)
+        return Choice(RowPolicy(items, MAX_WARPS_PER_ROW, 2, shift, ragged, aligned, problem.skewed), 1, 1)
     if vectors <= room:
         team, per_lane = _ragged_team(vectors, most_rows) if ragged else _team(vectors)
     elif vectors <= LANES * MAX_ROW_VECTORS * MAX_WARPS_PER_ROW and not _fill_tiles(problem):
         team, per_lane = MAX_WARPS_PER_ROW, ceil_div(vectors, LANES * MAX_WARPS_PER_ROW)
     else:
         return None
-    policy = RowPolicy(items, team, per_lane, shift, ragged, aligned)
+    policy = RowPolicy(items, team, per_lane, shift, ragged, aligned, problem.skewed)
     return Choice(policy, 1, ceil_div(problem.rows, max(1, ROW_WARPS // team)))
 
 

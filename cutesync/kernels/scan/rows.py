@@ -2,7 +2,8 @@
 
 Blocks exchange nothing. Where a vector of some size divides the rows, every vector lies inside one row and no row has a
 ragged end. *Ragged* rows begin and end anywhere: their vectors are found from where they lie in memory, and of the
-first and the last only some elements are the row's. A warp does not touch what its registers hold beyond its row.
+first and the last only some elements are the row's. A warp does not touch what its registers hold beyond its row. Of
+*skewed* rows the vectors are whole in the output, and lie in two aligned vectors each in the input.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class RowScan(ScanKernel):
         self.team, self.warps = policy.team, max(policy.team, WARPS)
         super().__init__(scan, self.warps * LANES, partial_bytes(scan.types, self.warps) if policy.team > 1 else 0, 1)
         self.tile = WarpScan(scan, policy.rows, policy.team, policy.shift, policy.items, aligned=policy.aligned)
+        self.tile.skewed = policy.skewed
         self.ragged, self.is_ragged = RaggedScan(self.tile, policy.rows), policy.ragged
 
     @cute.jit
@@ -55,7 +57,7 @@ class RowScan(ScanKernel):
         source, target = at_index(a.x + source, 0) + offset, a.out + out + target
         chunk = self.tile.registers()
         if cutlass.const_expr(not self.is_ragged):
-            partial = self.reduce(source, end, chunk, lane)
+            partial = self.reduce(source, end, chunk, lane, self.end_of(a) if self.tile.skewed else None)
         else:
             partial = self.ragged.reduce_piece(source, source, span, chunk, lane)
         carry = self.scan.carry_in(a, cutlass.min(row, a.rows - 1))
@@ -81,12 +83,14 @@ class RowScan(ScanKernel):
         return Span(offset, Int32(0), Int32(length) - position, target)
 
     @cute.jit
-    def reduce(self, source, end, chunk: Chunk, lane):
-        """The aggregate (``Maybe``) of the vectors up to position ``end``."""
+    def reduce(self, source, end, chunk: Chunk, lane, limit):
+        """The aggregate (``Maybe``) of the vectors up to position ``end``; ``limit`` is the array's end."""
         count = end // self.tile.items
-        rows = []
+        rows, loading = [], self.tile.loading(chunk)
+        vectors = [source + self.tile.place_in(u, lane) for u in range(self.tile.rows)]
         for u in cutlass.range_constexpr(self.tile.rows):
-            self.tile.load_vector(source + self.tile.place_in(u, lane), chunk.elements, u, lane + u * LANES < count)
+            self.tile.load_vector(vectors[u], loading, u, lane + u * LANES < count, limit)
+        self.tile.loaded(loading, chunk, vectors)
         for u in cutlass.range_constexpr(self.tile.rows):
             rows.append(self.tile.scan_row(chunk.elements, u, lane, lane + u * LANES < count))
         exists = count > 0
@@ -107,6 +111,7 @@ class ShortRowScan(ScanKernel):
         super().__init__(scan, WARPS * LANES, 0, 1)
         self.group, self.unroll = policy.group, policy.unroll
         self.tile = WarpScan(scan, policy.unroll, 1, policy.shift, policy.items, aligned=policy.aligned)
+        self.tile.skewed = policy.skewed
 
     @cute.jit
     def body(self, a: Arguments):
@@ -120,11 +125,14 @@ class ShortRowScan(ScanKernel):
         inside, inside_out = (flip(place, count) * self.tile.items for flip in (self.scan.flip_in, self.scan.flip))
         step = LANES // self.group
         chunk = self.tile.registers()
+        vectors, loading = [], self.tile.loading(chunk)
+        limit = self.end_of(a) if self.tile.skewed else None
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
             source, _ = self.row_places(a, row + u * step)
-            vector = at_index(a.x + source + inside, inside)
-            self.tile.load_vector(vector, chunk.elements, u, exists)
+            vectors.append(at_index(a.x + source + inside, inside))
+            self.tile.load_vector(vectors[u], loading, u, exists, limit)
+        self.tile.loaded(loading, chunk, vectors)
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
             carry = self.scan.carry_in(a, cutlass.min(row + u * step, a.rows - 1))

@@ -1,5 +1,6 @@
-"""Scan of outer slices of which a vector has one or several: axes of extent 1, where every element is alone after the
-first operand if there is one, and short axes with few columns. A thread scans its vectors in registers."""
+"""Scan of outer slices of which a vector, or a few side by side, has one or several: axes of extent 1, where every
+element is alone after the first operand if there is one, and short axes with few columns. A thread scans its vectors in
+registers."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from .slice_policy import SINGLE_THREADS, SinglePolicy
 
 
 class SingleScan(ThreadColumns):
-    """The kernel: ``unroll`` vectors of ``width`` elements a thread; slices of ``length`` positions with ``inner``
-    columns divide a vector."""
+    """The kernel: ``unroll`` times ``width`` elements a thread, a vector or a few; slices of ``length`` positions with
+    ``inner`` columns divide them."""
 
     def __init__(self, scan: Scan, policy: SinglePolicy) -> None:
         self.width, self.unroll, self.aligned_out = policy.width, policy.unroll, policy.aligned_out

@@ -21,6 +21,8 @@ MAX_SEGMENTS = 32  # of a column: one warp scans their states
 MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange than they save
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fewer blocks
 MIN_SLICES, LONG_SLICE_BYTES = 64, 1 << 13  # fewer slices that are longer leave too many SMs idle
+# Longer rows leave most threads without a piece (H200, max int32 (2048, 16384) off by one: 146 us, as tiles 86 us)
+MAX_ROW_BYTES = 1 << 15
 LINE_BYTES = 128
 # Strided arrays: small ones, longer rows, and shorter columns in vectors do as well where they lie (H200, max int8
 # (276, 6324) backwards: 5.0 us, in outer slices 10.3 us; max int32 (8, 4096, 2, 8): 1.7 us, so 3.0 us; lambda int32
@@ -41,6 +43,10 @@ FEW_TILES, MIN_ANYWHERE_BYTES = 17, 3 << 9
 # so 9.0 us; float16 (77, 5, 129): 1.4 us, so 2.6 us).
 WORD_BYTES, MIN_ODD_BYTES = 4, 1 << 20
 SINGLE_BYTES, MAX_SINGLE_VECTORS = 64, 4  # of a thread
+# Bytes of vectors that have whole slices, and of arrays of them whose elements have two bytes (H200, bool (1806447, 6):
+# 18.0 us, so 8.4 us; float16 (543229, 6): 7.6 and 5.8 us; but int16 (21584350, 3): 70 and 87 us; of 80 bytes uint8
+# (91402, 5): 1.7 and 2.2 us).
+MAX_FEW_BYTES, MAX_BYTES_OF_PAIRS = 48, 8 << 20
 # Between rows of small elements that are copied with their gaps, but for those that ``short_policy`` has (H200, max
 # int16 of 44 elements, 60 apart: 47.1 us, so 20.3 us; exclusive bool, 41 of 44: 1061 us, so 224 us; inclusive uint8, 71
 # of 101: 295 us, so 176 us; but lambda float16, 128 of 195: 90 us, so 146 us; int32, 4 of 5: 13.5 us, so 15.8 us;
@@ -69,8 +75,8 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
 
 @dataclass(frozen=True)
 class SinglePolicy(Policy, kernel=".single:SingleScan"):
-    """Outer slices of which a vector has one or several, of ``length`` positions and ``inner`` columns: ``unroll``
-    vectors of ``width`` elements a thread."""
+    """Outer slices of which a vector, or a few side by side, has one or several, of ``length`` positions and ``inner``
+    columns: ``unroll`` times ``width`` elements a thread."""
 
     width: int
     unroll: int
@@ -80,19 +86,36 @@ class SinglePolicy(Policy, kernel=".single:SingleScan"):
 
 
 def single(problem: Problem) -> Choice | None:
-    """Return the policy and the launch of a scan of outer slices that fit a vector; None for others, and for rows that
-    do as well by vectors of 8 bytes."""
+    """Return the policy and the launch of a scan of outer slices that fit a vector, or of small elements a few vectors;
+    None for others, and for rows that do as well by vectors of 8 bytes."""
     each = problem.length * problem.inner
     width, _ = problem.vector(problem.items)
-    if each > 1 and (problem.indexed or problem.counted or width % each or (problem.inner == 1 and each == width)):
+    if each > 1 and (problem.indexed or problem.counted or (problem.inner == 1 and each == width)):
         return None
+    if width % each:
+        width = _few_vectors(problem, each)
+        if width == 0:
+            return None
     count = problem.rows * each
-    aligned = problem.aligned(width) == 0
+    aligned = problem.aligned(math.gcd(width, problem.items)) == 0
     unroll = max(1, min(MAX_SINGLE_VECTORS, SINGLE_BYTES // (width * problem.position_bytes)))
     while unroll > 1 and ceil_div(count, width * unroll * SINGLE_THREADS) < SMS:
         unroll //= 2
     policy = SinglePolicy(width, unroll, aligned, problem.length, problem.inner)
     return Choice(policy, 1, ceil_div(count, width * unroll * SINGLE_THREADS))
+
+
+def _few_vectors(problem: Problem, each: int) -> int:
+    """Return how many small elements the fewest vectors have that are whole slices of ``each``; 0 if these are too many
+    for a thread, or do not begin on boundaries, or other kernels load rows in vectors."""
+    items = problem.items
+    if problem.inner == 1 and problem.vector(each)[0] * problem.wide >= MIN_VECTOR_BYTES:
+        return 0
+    whole = math.lcm(each, items)
+    small = problem.wide == 1 or (problem.wide == 2 and problem.size_of_results <= MAX_BYTES_OF_PAIRS)
+    small &= not problem.several and whole * problem.wide <= MAX_FEW_BYTES
+    aligned = problem.vector(items)[0] == items and problem.aligned(items) == 0
+    return whole if small and aligned else 0
 
 
 def slices(problem: Problem) -> Choice | None:
@@ -262,6 +285,8 @@ def _suits(problem: Problem) -> bool:
     if problem.rows < (MIN_SLICES if problem.length * problem.inner * problem.wide > LONG_SLICE_BYTES else 2):
         return False
     if problem.inner == 1:
+        if problem.skewed or problem.length * problem.wide > MAX_ROW_BYTES:
+            return False
         items, _ = problem.vector(problem.length)
         small = problem.wide <= 2 and not (problem.counted or problem.several)
         least = MIN_RAGGED_ROW if problem.alike else MIN_UNLIKE_ROW

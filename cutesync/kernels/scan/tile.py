@@ -22,7 +22,7 @@ from ...dtypes import DType
 from ...monoid import choose, tree
 from ...warp import LANES, Maybe, append, broadcast, prepend, reduce_rows, reduce_states, scan_states, shift_up, zeros
 from ..arrays import index_of, pointers_of
-from ..words import earlier
+from ..words import earlier, load_pair, of_pair
 from . import bools
 from .base import Scan
 from .problem import ANYWHERE, VECTOR_BYTES
@@ -59,6 +59,7 @@ class WarpScan:
         self.scan, self.rows, self.warps, self.shift, self.boundary = scan, rows, warps, shift, boundary
         self.monoid, self.aligned = scan.monoid, aligned
         self.gap, self.unit = 1, scan.width  # elements of the inputs from position to position
+        self.skewed = False  # vectors of 16 bytes of the only input begin anywhere, and are joined from pairs
         widest = max(dtype.size for dtype in (*scan.monoid.sources, *scan.monoid.results))
         self.items = items or VECTOR_BYTES // math.gcd(VECTOR_BYTES, scan.width * widest)
         self.vectors = rows * LANES
@@ -142,15 +143,32 @@ class WarpScan:
         prefixes = tuple(cute.make_rmem_tensor((self.rows,), t) for t in self.scan.types)
         return Chunk(tuple(elements), prefixes)
 
+    # Vectors that begin anywhere
+
+    def loading(self, chunk: Chunk) -> tuple:
+        """What vectors are loaded into: ``elements``, unless they are joined from pairs."""
+        if not self.skewed:
+            return chunk.elements
+        return (cute.make_rmem_tensor(cute.make_layout((8, self.rows), stride=(1, 8)), Int32),)
+
+    def loaded(self, pairs, chunk: Chunk, starts: list) -> None:
+        """Join the vectors of a chunk, which lie at ``starts``, from their pairs, if they are such."""
+        for u, start in enumerate(starts if self.skewed else ()):
+            for w, word in enumerate(of_pair(pairs[0][(None, u)], pointers_of(start)[0])):
+                chunk.elements[0][w, u] = Int32(word)
+
     def load(self, start, lane, elements) -> None:
         """Fill ``elements`` from the chunk that starts at ``start`` (a pointer or ``Arrays``, in any address space)."""
         for u in range(self.rows):
             self.load_vector(start + self.place_in(u, lane), elements, u, True)
 
     @cute.jit
-    def load_vector(self, start, elements, u: cutlass.Constexpr, exists):
+    def load_vector(self, start, elements, u: cutlass.Constexpr, exists, end=None):
         if exists:
-            self.copy_vector(start, elements, u)
+            if cutlass.const_expr(self.skewed):
+                load_pair(pointers_of(start)[0], elements[0][(None, u)], end)
+            else:
+                self.copy_vector(start, elements, u)
 
     def copy_vector(self, start, elements, u: int) -> None:
         for dtype, pointer, target in zip(self.monoid.sources, pointers_of(start), elements):
