@@ -16,7 +16,7 @@ from cutesync.runtime.device_array import DeviceArray
 from cutesync.runtime.kernel import KernelSpec, collect
 
 TOUCHES_MEMORY = r"cp\.async|prefetch\.\S*global|\b(ld|st|atom|red)\.\S*global"
-ASKS = r"prefetch\.global\.L2 "  # for lines, which scans do before they wait (``sync.overlap.ask_for_line``)
+ASKS = r"prefetch\.global\.L2 "  # for lines, which kernels ask for before they wait (``sync.overlap.ask_for_line``)
 
 _kept: dict[tuple, object] = {}
 
@@ -110,7 +110,8 @@ def verify(spec: KernelSpec, allocated, slack: int = 256) -> tuple:
 
 def assert_overlaps(ptx: str) -> None:
     """The kernel waits for the launches before it touches global memory (see ``sync.overlap``)."""
-    text = re.sub(ASKS, "", ptx) if ".entry cutesync_scan" in ptx else ptx
+    asks = re.search(r"\.entry cutesync_(scan|select|segments)", ptx)
+    text = re.sub(ASKS, "", ptx) if asks else ptx
     touched = re.search(TOUCHES_MEMORY, text)
     assert touched and 0 < text.find("griddepcontrol.wait") < touched.start()
 

@@ -1,4 +1,4 @@
-"""What kernels share whose resident blocks take tiles by tickets: the warp that takes tickets. Device code.
+"""What kernels share whose blocks take tiles by tickets: the warp that takes tickets. Device code.
 
 A ticket is asked for when there is an empty stage for its tile: all blocks wait for a tile that waits.
 """
@@ -12,6 +12,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ..sync.gather import Entry, enter
+from ..sync.overlap import LINE_BYTES, ask_for_line, await_launches
 from ..sync.ring import Cursor
 from .coordinates import element
 
@@ -19,6 +20,44 @@ from .coordinates import element
 def positions(length, count: cute.Pointer) -> Any:
     """How many of ``length`` positions count where the number is in memory."""
     return cutlass.min(cutlass.max(Int64(element(count)), Int64(0)), length)
+
+
+class AsksEarly:
+    """What a ``PlainKernel`` adds that asks the L2 for tiles while the launch before still runs: those with the ranks
+    of its blocks, of which some blocks get the numbers (``asked`` a block).
+
+    A subclass says whether its parameters are read from memory (``reads_at_once``): then it cannot ask. ``ask`` gets
+    the parameters."""
+
+    waits = False
+    asked = 4
+    reads_at_once: bool
+    ask: Any
+    arguments: Any
+    body: Any
+
+    def main(self, *given: Any) -> None:
+        a = self.early(*given)
+        await_launches()
+        self.body(self.arguments(*given) if a is None else a)
+
+    def early(self, *given: Any) -> Any:
+        """Ask for tiles: the parameters of the launch, or None if they are read from memory."""
+        if self.reads_at_once:
+            return None
+        a = self.arguments(*given)
+        self.ask(a)
+        return a
+
+
+@cute.jit
+def ask_for_elements(array: cute.Pointer, size: cutlass.Constexpr, first, count, threads: cutlass.Constexpr):
+    """Ask the L2 for the lines of ``count`` elements of ``size`` bytes from element ``first`` of an array on. All
+    ``threads`` of a block call, before ``await_launches``."""
+    each = LINE_BYTES // size
+    thread, _, _ = cute.arch.thread_idx()
+    for place in cutlass.range(thread * each, count, threads * each, unroll=1):
+        ask_for_line(array + (first + place))
 
 
 @cute.jit

@@ -21,7 +21,10 @@ def test_policy():
         choice = choose(Problem(length, (4,)))
         assert isinstance(choice.policy, WavePolicy) and not choice.policy.alone
         assert 1 < choice.grid == choice.tiles <= SMS and choice.policy.tile * choice.tiles >= length
-    for longer in (Problem(2 << 20, (4,)), Problem(1 << 20, (8, 8), located=True)):
+    pairs = choose(Problem(2 << 20, (4,)))  # two blocks on a multiprocessor
+    assert isinstance(pairs.policy, WavePolicy) and pairs.policy.together == 2 and pairs.grid == 256
+    longer_ones = Problem(9 << 18, (4,)), Problem(2 << 20, (4,), rejects=True), Problem(1 << 20, (8, 8), located=True)
+    for longer in longer_ones:
         assert not isinstance(choose(longer).policy, WavePolicy)
     for other in ({"rows": 3}, {"strided": True}, {"filled": True}):
         assert not isinstance(choose(Problem(100, (4,), **other)).policy, WavePolicy)

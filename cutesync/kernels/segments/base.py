@@ -29,7 +29,7 @@ class SegmentKernel(PlainKernel):
 
     def __init__(self, spec: SegmentsSpec, threads: int, smem: int) -> None:
         super().__init__(threads, smem)
-        self.spec, self.states = spec, SegmentStates(spec)
+        self.spec, self.states, self.reads_at_once = spec, SegmentStates(spec), spec.reads_at_once
         self.gather: Any = None if spec.strided is None else Gather(spec.strided.layout)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:

@@ -16,6 +16,7 @@ from cutlass import Int32, Int64, Uint32
 
 from ...monoid import choose
 from ...sync.atomic import atomic_fold
+from ...sync.overlap import let_next_start
 from ...warp import LANES, broadcast, scan_states
 from ..coordinates import store
 from ..gather import Stepped
@@ -59,6 +60,7 @@ class MarkHeads(PlainKernel):
 
     @cute.jit
     def body(self, a: Arguments):
+        let_next_start()  # which keeps the scan's tiles coming to the L2
         lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
         first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * (ROWS * LANES) + lane
         places = [self.begin(a, first + row * LANES) for row in range(ROWS)]

@@ -46,6 +46,7 @@ from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
 from ...sync.gather import Slots
 from ...sync.lookback import place_of, slots_of
+from ...sync.overlap import let_next_start
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
@@ -56,7 +57,7 @@ from ..select.chunk import put as put_at
 from ..select.fill import fill_result
 from ..select.where import below
 from ..select.window import as_copy
-from ..tiled import take_tiles
+from ..tiled import AsksEarly, ask_for_elements, take_tiles
 from .ahead import LookAhead
 from .base import Arguments, SegmentKernel
 from .policy import PipelinePolicy
@@ -88,7 +89,7 @@ class Shared:
     more: Any
 
 
-class SegmentPipeline(SegmentKernel):
+class SegmentPipeline(AsksEarly, SegmentKernel):
     """The kernel, with the sizes of a policy and ``shared`` bytes of shared memory."""
 
     def __init__(self, spec: SegmentsSpec, shared: int, policy: PipelinePolicy) -> None:
@@ -150,6 +151,20 @@ class SegmentPipeline(SegmentKernel):
             self.more_shared(),
         )
 
+    def asked_arrays(self, a: Arguments) -> tuple:
+        """The arrays that the L2 is asked for: contiguous ones that are read from the front."""
+        return () if self.gather is not None or self.spec.reverse else (*a.heads, *a.x)
+
+    @cute.jit
+    def ask(self, a: Arguments):
+        rank, _, _ = cute.arch.block_idx()
+        blocks, _, _ = cute.arch.grid_dim()
+        for k in cutlass.range_constexpr(self.asked):
+            span = self.span(a, rank + k * blocks)
+            count = Int32(cutlass.max(span.stop - span.first, Int64(0)))
+            for array, buffer in zip(self.asked_arrays(a), self.buffers):
+                ask_for_elements(array, buffer.dtype.size, span.first, count, self.threads)
+
     @cute.jit
     def body(self, a: Arguments):
         shared = self.allocate()
@@ -183,6 +198,7 @@ class SegmentPipeline(SegmentKernel):
         bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
         ahead = lambda at: shared.ready.await_phase(at.stage, at.parity)  # noqa: E731  # what is left is to emit
         at, entry = take_tiles(ring, shared.tag, a.counters, everything, (0, 1), bring, lane, ahead)
+        let_next_start()
         for done in cutlass.range(max(self.teams, self.look_aheads), unroll=1):
             if done > 0:
                 ring.acquire_alone(at)

@@ -11,6 +11,7 @@ from ..policy import Policy
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
 VECTOR_BYTES = 16
+LINE_BYTES = 128
 SHARED_BYTES = 226 << 10
 # More bytes in flight are faster (H200, 8 tiles of 2304 positions 1123 us, 12 of them 865).
 STAGES, MIN_STAGES = 12, 4  # of tiles of four chunks
@@ -77,7 +78,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:SegmentPipeline"):
 
     def bytes(self, problem: Problem) -> int:
         """Upper bound of the shared memory."""
-        held = sum(size * self.tile + 3 * VECTOR_BYTES for size in problem.sources)
+        held = sum(size * self.tile + 3 * LINE_BYTES for size in problem.sources)
         runs = self.warps * (4 if problem.found else LANES * 4 * problem.words)  # bits, and values before each lane
         partials = (self.warps + 1) * 4 * (problem.words + 1) + 88
         apart = (self.stages if problem.found else self.squads) * self.tile * sum(problem.apart)

@@ -86,6 +86,11 @@ class SegmentsSpec(Spec):
     zeroed: bool = False
 
     @property
+    def reads_at_once(self) -> bool:
+        """Whether a kernel may read memory before its ``body``: how many positions count, or what callables get."""
+        return self.counted or self.start is not None or len(self.args) > 0
+
+    @property
     def by_offsets(self) -> bool:
         """Whether offsets, or begins and ends, say where segments are."""
         return self.heads.by_offsets

@@ -43,7 +43,7 @@ Work = namedtuple("Work", "part held before total targets whole")
 class SegmentWave(SegmentPipeline):
     """The kernel, with the sizes of a policy: one tile, a warp a chunk."""
 
-    waits = False
+    asked = 1
 
     def __init__(self, spec: SegmentsSpec, shared: int, policy: WavePolicy) -> None:
         super().__init__(spec, shared, policy)
@@ -59,12 +59,13 @@ class SegmentWave(SegmentPipeline):
 
     def main(self, *given) -> None:
         """The shared memory is made ready while the launch before still runs."""
+        a = self.early(*given)
         shared = self.allocate()
         cute.arch.sync_threads()
         if shared.more is not None:
             shared.more.meet()
         await_launches()
-        self.scan_tile(shared, self.arguments(*given))
+        self.scan_tile(shared, self.arguments(*given) if a is None else a)
 
     @cute.jit
     def scan_tile(self, shared: cutlass.Constexpr, a: Arguments):

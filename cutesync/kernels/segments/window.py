@@ -3,7 +3,7 @@
     forward    a tile has the elements from its first position on; the one before it comes along
     reverse    a tile ends as many elements before the end of the array; the one behind it comes along
 
-An element lies as far from a multiple of 16 bytes as in the array, so any array is copied in whole vectors.
+An element lies as far from a multiple of 128 bytes as in the array, as in ``select.window``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...dtypes import DType
+from ...sync.overlap import LINE_BYTES
 from ..select.chunk import VECTOR_BYTES, put
 from ..select.window import copy_lane
 
@@ -36,8 +37,8 @@ class TileBuffer:
 
     @property
     def stage_bytes(self) -> int:
-        """The shared memory of a stage: a vector before the tile, one behind it, and one for its skew."""
-        return self.dtype.size * self.tile + 3 * VECTOR_BYTES
+        """The shared memory of a stage: a line before the tile, one behind it, and one for its skew."""
+        return self.dtype.size * self.tile + 3 * LINE_BYTES
 
     def begin(self, array: cute.Pointer, first, length):
         """The address of the lowest element of the tile whose first position is ``first``; it may lie before the
@@ -47,8 +48,8 @@ class TileBuffer:
 
     def lowest(self, stage, array: cute.Pointer, first, length):
         """The address in shared memory of a tile's lowest element."""
-        skew = Int32(self.begin(array, first, length) & (VECTOR_BYTES - 1))
-        return Int32(self.start.toint()) + stage * self.stage_bytes + (skew + VECTOR_BYTES)
+        skew = Int32(self.begin(array, first, length) & (LINE_BYTES - 1))
+        return Int32(self.start.toint()) + stage * self.stage_bytes + (skew + LINE_BYTES)
 
     def position(self, stage, array: cute.Pointer, first, length, place):
         """The address in shared memory of the element at ``place`` of a tile, in scan order."""

@@ -35,7 +35,7 @@ class SelectKernel(PlainKernel):
 
     def __init__(self, selection: Selection, threads: int, smem: int) -> None:
         super().__init__(threads, smem)
-        self.selection = selection
+        self.selection, self.reads_at_once = selection, selection.reads_at_once
         self.where = Where(selection)
         self.gather: Any = None if selection.layout is None else Gather(selection.layout)
         self.outer: Any = None if selection.outer is None else Gather(selection.outer)

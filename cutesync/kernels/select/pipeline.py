@@ -19,7 +19,8 @@ Of strided arrays, no copy brings tiles: a stage is full when it has the tile's 
     gathered[stage]  one lane of each gather warp                      compact
 
 A warp that publishes never waits for other tiles: the reasons and the progress are those of ``scan.pipeline``. The
-answer of the atomic takes as long as a small tile may: hence several teams, which share nothing but the block. Bytes:
+answer of the atomic takes as long as a small tile may: hence several teams, which share nothing but the block. The
+first tiles are asked for before the launch before has ended (``tiled.AsksEarly``). Bytes:
 every element, and its mask, is read once, and every selected element is written once.
 """
 
@@ -35,12 +36,13 @@ from cutlass import Int32, Int64
 from ...dtypes import DType
 from ...errors import ArgumentValueError, explain
 from ...sync.gather import Slots
+from ...sync.overlap import let_next_start
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE
 from ...sync.wait import in_role
 from ...warp import LANES
 from ..gather import Tile
-from ..tiled import take_tiles
+from ..tiled import AsksEarly, ask_for_elements, take_tiles
 from .base import Arguments, SelectKernel
 from .by_rows import begin_row, of_row, report_row
 from .chunk import Chunk, ChunkCompactor, nears_of, put
@@ -63,7 +65,7 @@ from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, scan_chu
 from .window import TileBuffer, as_copy
 
 
-class PipelineSelect(SelectKernel):
+class PipelineSelect(AsksEarly, SelectKernel):
     """The kernel, with the sizes of a policy."""
 
     looks_ahead = publishes = hands_over = True
@@ -99,6 +101,20 @@ class PipelineSelect(SelectKernel):
         warps = {"control": len(Control), "compact": policy.compact_warps, "store": policy.store_warps}
         warps |= {"gather": policy.gather_warps} if selection.layout else {}
         return Roles(*(Role(name, self.teams * each) for name, each in warps.items()))
+
+    def asked_arrays(self, a: Arguments) -> tuple:
+        """The arrays that the L2 is asked for: contiguous ones."""
+        return () if self.gather is not None or a.rows is not None else self.arrays(a)
+
+    @cute.jit
+    def ask(self, a: Arguments):
+        rank, _, _ = cute.arch.block_idx()
+        blocks, _, _ = cute.arch.grid_dim()
+        for k in cutlass.range_constexpr(self.asked):
+            first = Int64(rank + k * blocks) * self.tile
+            count = Int32(cutlass.max(cutlass.min(a.count - first, Int64(self.tile)), Int64(0)))
+            for array, buffer in zip(self.asked_arrays(a), self.buffers):
+                ask_for_elements(array, buffer.dtype.size, first, count, self.threads)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -158,6 +174,7 @@ class PipelineSelect(SelectKernel):
         ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
         turn = team, self.teams
         at, entry = take_tiles(ring, shared.tags, a.counters, everything, turn, bring, lane, ahead)
+        let_next_start()
         for done in cutlass.range_constexpr(self.squads):
             if cutlass.const_expr(done > 0):
                 at = ring.next(at)

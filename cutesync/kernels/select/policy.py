@@ -15,6 +15,7 @@ LANES = 32
 PLACE_BYTES = 1  # of shared memory for a position whose place is kept
 WORD_BYTES = 8  # for 32 positions: which are selected, and how many before them
 STAGE_BYTES, RING_BYTES = 28 << 10, 216 << 10  # most of a tile, and of all tiles in the ring
+PADDED_BYTES, LINES_BYTES = 222 << 10, 2 * 128  # most of the ring, with so many bytes more for an array of a tile
 MAX_STAGES = 12
 MAX_CLUSTER = 8  # blocks
 MAX_TILE = 1 << 14  # positions: a tally counts those of a tile in 15 bits
@@ -50,6 +51,11 @@ class Problem:
     def bytes(self) -> float:
         """The shared memory for a position."""
         return sum(self.sizes) + self.mask + PLACE_BYTES * self.located + WORD_BYTES / LANES * self.inverse
+
+    @property
+    def padding(self) -> int:
+        """The shared memory of a stage besides its positions: arrays begin anywhere in a line."""
+        return LINES_BYTES * (len(self.sizes) + self.mask)
 
 
 @dataclass(frozen=True)
@@ -100,10 +106,12 @@ class RunPolicy(FlowPolicy, kernel=".run_flow:RunFlow"):
 @dataclass(frozen=True)
 class WavePolicy(PipelinePolicy, kernel=".wave:WaveSelect"):
     """A block for each tile, whose ``compact_warps`` warps compact its chunks and store them. ``alone``: there is one
-    tile. ``cluster``: the blocks of the launch, if they are one cluster."""
+    tile. ``cluster``: the blocks of the launch, if they are one cluster. ``together``: how many of the blocks there
+    must be room for on a multiprocessor."""
 
     alone: bool = False
     cluster: int = 1
+    together: int = 1
 
 
 @dataclass(frozen=True)
@@ -146,10 +154,12 @@ NARROW = replace(PIPELINE, compact_warps=8)
 # with 150 KiB). Bytes are faster in words: half of 2**28 int8 145 us, 208 as here; half of int16 247, 230 as here.
 # Of narrow elements there is more to store for a tile: with twelve warps in a squad and five that store, half of 2**28
 # int16 takes 230 us instead of 218, run lengths of int16 654 instead of 563 (runs of 1), 234 and 233 (runs of 8).
+# From 2**21 positions on that is faster than one team (half of 5 * 2**19 int32 by a callable in a graph: 7.2 us instead
+# of 10.1; run lengths of int16 5.8, 9.0, of int64 11.3, 15.3).
 FLOW = FlowPolicy(1, 12, 5, 12, 16, 0, entries=16, squads=2)
 FLOW_OF_NARROW = replace(FLOW, compact_warps=11, chunks=11, store_warps=7)
 FLOW_OF_RUNS = RunPolicy(**vars(FLOW_OF_NARROW))
-FLOW_LENGTH, FLOW_RING, FLOW_BYTES = 1 << 22, 124 << 10, 220 << 10
+FLOW_LENGTH, FLOW_RING, FLOW_BYTES = 1 << 21, 124 << 10, 220 << 10
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner. Of some eight tiles, where one team
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
 SMALL = replace(PIPELINE, teams=1, compact_warps=8)
@@ -163,6 +173,9 @@ ALONE, CLUSTERED, MANY_BLOCKS = 4096, 1 << 15, 64
 MIN_TILE, MIN_WAVE_TILE, MAX_WAVE_TILE = 1024, 2048, 8192
 # Few warps start sooner (one block of 2**12 int32: 8 warps 2.0 us, 16 warps 2.07, 32 warps 2.4), many compact sooner.
 FEW_WARPS, WAVE_WARPS, WAVE_BYTES = 8, 16, 160 << 10
+# Two blocks of up to so many warps fit on a multiprocessor (H200, 2**21 int32 in a graph: run lengths 7.6 us, by
+# pipelines 10.8; half selected by a callable 7.6, 8.4; half of 2**21 int8 by a mask 6.3, by pipelines 6.0).
+MAX_TOGETHER, TOGETHER_WARPS = 2, 16
 # Columns of at least so many positions, in arrays of at least so many: two launches more.
 MIN_COLUMN, MIN_COLUMNS, MIN_LENGTH = 64, 8, 1 << 16
 COUNT_WARPS = 8
@@ -188,16 +201,24 @@ def wave(problem: Problem) -> Choice | None:
     length, alone, clustered = problem.length, problem.length <= ALONE, ALONE < problem.length <= CLUSTERED
     tile = power_of_two(ceil_div(length, MAX_CLUSTER if clustered else MANY_BLOCKS))
     tile = power_of_two(max(length, MIN_TILE)) if alone else min(max(tile, MIN_WAVE_TILE), MAX_WAVE_TILE)
-    if ceil_div(length, tile) > SMS:
+    together = max(1, ceil_div(ceil_div(length, tile), SMS))
+    if together > (MAX_TOGETHER if pairs(problem) else 1):
         return None
     warps = FEW_WARPS if alone or clustered else WAVE_WARPS
     rows = min(most_rows(problem), max(MIN_ROWS, tile // (warps * LANES)))
     chunks = tile // (rows * LANES)
-    if chunks > LANES or tile * problem.bytes > WAVE_BYTES:
+    most = LANES if together == 1 else TOGETHER_WARPS
+    if chunks > most or tile * problem.bytes > WAVE_BYTES // together:
         return None
     cluster = power_of_two(ceil_div(length, tile)) if clustered else 1
-    policy = WavePolicy(1, chunks, chunks, chunks, rows, 1, alone=alone, cluster=cluster)
-    return Choice(policy, cluster, cluster) if clustered else chosen(policy, problem)
+    policy = WavePolicy(1, chunks, chunks, chunks, rows, 1, alone=alone, cluster=cluster, together=together)
+    return Choice(policy, cluster, cluster) if clustered else chosen(policy, problem, SMS * together)
+
+
+def pairs(problem: Problem) -> bool:
+    """Whether two blocks a multiprocessor are worth it: what moves rejects needs more registers, and bytes are faster
+    in the words of a pipeline."""
+    return not problem.rejects and max(problem.sizes, default=0) > 1
 
 
 def choose(problem: Problem) -> Choice:
@@ -251,7 +272,7 @@ def flow(problem: Problem) -> Choice | None:
     tile = base.compact_warps * rows * LANES
     ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * (problem.located or runs)
     stages = max(2, min(MAX_STAGES, FLOW_RING // (ring * tile)) // base.squads * base.squads)
-    room = (FLOW_BYTES - stages * ring * tile) // max(kept, 1)
+    room = (FLOW_BYTES - stages * (ring * tile + problem.padding)) // max(kept, 1)
     if room < tile:
         return None
     room = min(room, base.entries * tile) // LANES * LANES
@@ -285,7 +306,9 @@ def most_rows(problem: Problem) -> int:
 
 def with_stages(policy: P, problem: Problem) -> P:
     """Return the policy with as many stages as there is shared memory for."""
-    stages = min(MAX_STAGES, int(RING_BYTES / (problem.bytes * policy.tile))) // policy.teams * policy.teams
+    tile = problem.bytes * policy.tile
+    most = min(int(RING_BYTES / tile), int(PADDED_BYTES / (tile + problem.padding)))
+    stages = min(MAX_STAGES, most) // policy.teams * policy.teams
     if stages == 0:
         allowed = f"elements of at most {int(RING_BYTES / (policy.tile * policy.teams))} bytes in all"
         raise ArgumentValueError(explain("x", f"{sum(problem.sizes)} bytes at each position", allowed))

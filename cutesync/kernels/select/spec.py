@@ -60,6 +60,11 @@ class Selection:
     resumed: bool = False
 
     @property
+    def reads_at_once(self) -> bool:
+        """Whether a kernel reads memory before its ``body``: how many positions count, or arguments of callables."""
+        return self.counted or any(a.in_memory for a in self.args)
+
+    @property
     def results(self) -> tuple[DType, ...]:
         """The types of the arrays of elements that are written."""
         return self.sources if self.values else ()

@@ -38,12 +38,13 @@ class WaveSelect(PipelineSelect):
     """The kernel, with the sizes of a policy: one team and one stage, whose warps compact and store. ``alone``: there
     is one tile."""
 
-    hands_over = waits = False
+    hands_over = False
+    asked = 1
     more_bytes = 4 * MAX_CLUSTER + 24  # of the peers' tallies, and their barrier
 
     def __init__(self, selection: Selection, policy: WavePolicy) -> None:
         super().__init__(selection, policy)
-        self.alone, self.cluster = policy.alone, policy.cluster
+        self.alone, self.cluster, self.blocks_per_sm = policy.alone, policy.cluster, policy.together
         self.publishes = not policy.alone and policy.cluster == 1
 
     def warp_roles(self, selection: Selection) -> Roles:
@@ -51,6 +52,7 @@ class WaveSelect(PipelineSelect):
 
     def main(self, *given) -> None:
         """The shared memory is made ready while the launch before still runs."""
+        a = self.early(*given)
         shared, peers = Shared.make(self), None
         if self.cluster > 1:
             peers = Peers.make(TYPES, self.cluster)
@@ -58,7 +60,7 @@ class WaveSelect(PipelineSelect):
         if peers is not None:
             peers.meet()
         await_launches()
-        self.select_tile(shared, peers, self.arguments(*given))
+        self.select_tile(shared, peers, self.arguments(*given) if a is None else a)
 
     @cute.jit
     def select_tile(self, shared: cutlass.Constexpr, peers: cutlass.Constexpr, a: Arguments):
