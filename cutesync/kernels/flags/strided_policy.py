@@ -158,15 +158,12 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
     return _flat(facts, inner, slices, others[::-1], whole)
 
 
-def _stepped(facts: Facts, step: int, vector: int) -> int:
-    """Return the results of a thread, at most ``vector``, whose elements lie ``step`` elements apart: a warp's loads
-    touch few lines each; a thread has one element if each lies in a sector of its own (H200, heads int8 (55733759,),
-    32 apart: in fours 520 us, so 424 us; difference float32 (268435456,), 2 apart: singly 1268 us, in fours 736 us)."""
+def _stepped(facts: Facts, step: int, most: int) -> int:
+    """Return a thread's results if elements lie ``step`` apart: few lines a load, or one in sectors of their own (H200,
+    heads int8, 32 apart: in fours 520 us, so 424 us; difference float32, 2 apart: singly 1268 us, in fours 736 us)."""
     if step * facts.size >= SECTOR:
         return 1
-    if facts.result == WORD_BYTES and step == 2:
-        return vector
-    return min(vector, WORD_BYTES // min(facts.result, WORD_BYTES))
+    return most if (facts.result, step) == (WORD_BYTES, 2) else min(most, WORD_BYTES // min(facts.result, WORD_BYTES))
 
 
 def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: bool) -> StridedChoice:
