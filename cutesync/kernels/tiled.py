@@ -26,13 +26,16 @@ class AsksEarly:
     """What a ``PlainKernel`` adds that asks the L2 for tiles while the launch before still runs: those with the ranks
     of its blocks, of which some blocks get the numbers (``asked`` a block).
 
-    A subclass says whether its parameters are read from memory (``reads_at_once``): then it cannot ask. ``ask`` gets
-    the parameters."""
+    A subclass says whether its parameters are read from memory (``reads_at_once``): then it cannot ask. It has the
+    ``buffers`` of its arrays' tiles of ``tile`` elements, and says which arrays are asked for (``asked_arrays``)."""
 
     waits = False
     asked = 4
     reads_at_once: bool
-    ask: Any
+    tile: int
+    threads: int
+    buffers: tuple
+    asked_arrays: Any
     arguments: Any
     body: Any
 
@@ -48,6 +51,16 @@ class AsksEarly:
         a = self.arguments(*given)
         self.ask(a)
         return a
+
+    @cute.jit
+    def ask(self, a: Any):
+        rank, _, _ = cute.arch.block_idx()
+        blocks, _, _ = cute.arch.grid_dim()
+        for k in cutlass.range_constexpr(self.asked):
+            first = Int64(rank + k * blocks) * self.tile
+            count = Int32(cutlass.max(cutlass.min(a.count - first, Int64(self.tile)), Int64(0)))
+            for array, buffer in zip(self.asked_arrays(a), self.buffers):
+                ask_for_elements(array, buffer.dtype.size, first, count, self.threads)
 
 
 @cute.jit

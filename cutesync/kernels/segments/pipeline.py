@@ -57,7 +57,7 @@ from ..select.chunk import put as put_at
 from ..select.fill import fill_result
 from ..select.where import below
 from ..select.window import as_copy
-from ..tiled import AsksEarly, ask_for_elements, take_tiles
+from ..tiled import AsksEarly, take_tiles
 from .ahead import LookAhead
 from .base import Arguments, SegmentKernel
 from .policy import PipelinePolicy
@@ -154,16 +154,6 @@ class SegmentPipeline(AsksEarly, SegmentKernel):
     def asked_arrays(self, a: Arguments) -> tuple:
         """The arrays that the L2 is asked for: contiguous ones that are read from the front."""
         return () if self.gather is not None or self.spec.reverse else (*a.heads, *a.x)
-
-    @cute.jit
-    def ask(self, a: Arguments):
-        rank, _, _ = cute.arch.block_idx()
-        blocks, _, _ = cute.arch.grid_dim()
-        for k in cutlass.range_constexpr(self.asked):
-            span = self.span(a, rank + k * blocks)
-            count = Int32(cutlass.max(span.stop - span.first, Int64(0)))
-            for array, buffer in zip(self.asked_arrays(a), self.buffers):
-                ask_for_elements(array, buffer.dtype.size, span.first, count, self.threads)
 
     @cute.jit
     def body(self, a: Arguments):

@@ -81,3 +81,11 @@ class SelectKernel(PlainKernel):
             there = chosen.inverse, chosen.lengths is not None, chosen.rows == "packed"
             more = tuple(Stepped(a, steps.pop(0)) if asked else a for a, asked in zip(more, there))
         return out, tuple(places) if chosen.indices else (), *more
+
+    def arrays(self, a: Arguments) -> tuple:
+        """The arrays whose tiles the ring holds."""
+        return (*a.x, *((a.where,) if self.selection.kind == "mask" else ()))
+
+    def asked_arrays(self, a: Arguments) -> tuple:
+        """The arrays that the L2 is asked for: contiguous ones."""
+        return () if self.gather is not None or a.rows is not None else self.arrays(a)

@@ -42,7 +42,7 @@ from ...sync.tiles import DONE
 from ...sync.wait import in_role
 from ...warp import LANES
 from ..gather import Tile
-from ..tiled import AsksEarly, ask_for_elements, take_tiles
+from ..tiled import AsksEarly, take_tiles
 from .base import Arguments, SelectKernel
 from .by_rows import begin_row, of_row, report_row
 from .chunk import Chunk, ChunkCompactor, nears_of, put
@@ -102,20 +102,6 @@ class PipelineSelect(AsksEarly, SelectKernel):
         warps |= {"gather": policy.gather_warps} if selection.layout else {}
         return Roles(*(Role(name, self.teams * each) for name, each in warps.items()))
 
-    def asked_arrays(self, a: Arguments) -> tuple:
-        """The arrays that the L2 is asked for: contiguous ones."""
-        return () if self.gather is not None or a.rows is not None else self.arrays(a)
-
-    @cute.jit
-    def ask(self, a: Arguments):
-        rank, _, _ = cute.arch.block_idx()
-        blocks, _, _ = cute.arch.grid_dim()
-        for k in cutlass.range_constexpr(self.asked):
-            first = Int64(rank + k * blocks) * self.tile
-            count = Int32(cutlass.max(cutlass.min(a.count - first, Int64(self.tile)), Int64(0)))
-            for array, buffer in zip(self.asked_arrays(a), self.buffers):
-                ask_for_elements(array, buffer.dtype.size, first, count, self.threads)
-
     @cute.jit
     def body(self, a: Arguments):
         shared = Shared.make(self)
@@ -141,10 +127,6 @@ class PipelineSelect(AsksEarly, SelectKernel):
             in_role("publish", self.publish, shared, a, team, lane)
         elif cutlass.const_expr(self.looks_ahead):
             in_role("look ahead", self.look_ahead, shared, a, team, lane)
-
-    def arrays(self, a: Arguments) -> tuple:
-        """The arrays whose tiles the ring holds."""
-        return (*a.x, *((a.where,) if self.selection.kind == "mask" else ()))
 
     def tiles(self, a: Arguments):
         """How many tiles there are; at least one, whose block reports the number of selected elements."""
