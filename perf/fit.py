@@ -31,7 +31,17 @@ from matmul_random import CLASSES, Random
 from cutesync.kernels.matmul import coefficients
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from cutesync.kernels.matmul.correction import features
-from cutesync.kernels.matmul.model import LONG, Access, Table, Workload, copy_cost, cost, lets_next_start, table
+from cutesync.kernels.matmul.model import (
+    LONG,
+    RARE_COST,
+    Access,
+    Table,
+    Workload,
+    copy_cost,
+    cost,
+    table,
+)
+from cutesync.kernels.matmul.overlap import lets_next_start
 from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
 from cutesync.kernels.matmul.trees import TREES
 
@@ -43,15 +53,15 @@ PRIOR, STEPS, NUDGE = 0.1, 10, 1e-2  # of the least squares: weight of the old c
 SHARPNESS = 0.03  # of the soft minimum: clocks so much more, in proportion, count e times less
 MOST_LONGER = 0.6  # that counts
 WEIGHT = 0.15  # of the distance between clocks and times
-CHOICE = 0.02  # weight of the choice while trees grow, beside that distance
+CHOICE = 0.06  # weight of the choice while trees grow, beside that distance
 STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
 
-_SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?( T)?(?: own (a?b?))?")
+_SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?(?: in (\d+))?( T)?(?: own (a?b?))?")
 
 
 def policy_of(words: str, promoted: bool) -> MatmulPolicy:
     """The configuration that ``matmul_sweep.short`` wrote."""
-    m, n, schedule, peers_m, peers_n, splits, swapped, own = _SHORT.fullmatch(words).groups()
+    m, n, schedule, peers_m, peers_n, splits, slices, swapped, own = _SHORT.fullmatch(words).groups()
     schedule = "cooperative" if schedule == "c" else "pingpong"
     return MatmulPolicy(
         (int(m), int(n)),
@@ -59,6 +69,7 @@ def policy_of(words: str, promoted: bool) -> MatmulPolicy:
         (int(peers_m), int(peers_n)),
         promoted=promoted,
         splits=int(splits or 1),
+        slices=int(slices or 1),
         swap_ab=bool(swapped),
         load_a="own" if "a" in (own or "") else "tma",
         load_b="own" if "b" in (own or "") else "tma",
@@ -132,9 +143,9 @@ class Fitted(NamedTuple):
 
 
 def expected(data: Times, of: Fitted) -> np.ndarray:
-    """Clocks, as the package computes them: long products have coefficients of their own, and no correction."""
+    """Clocks, as the package compares them: long products have coefficients of their own, and no correction."""
     clocks, numbers = clocks_and_features(data, of.by)
-    clocks = clocks * np.exp(boost.sums(of.trees, numbers))
+    clocks = clocks * np.exp(boost.sums(of.trees, numbers)) * (1 + RARE_COST * data.of.rare)
     long = data.load.batch * data.load.m * data.load.n * data.load.k_tiles >= np.where(data.load.promoted, np.inf, LONG)
     return np.where(long, cost(data.of, data.load, SUSTAINED), clocks)
 

@@ -52,11 +52,13 @@ CASES = {
     # B multicast by four blocks in turn; a tile's columns shared by both warpgroups
     "in turns": Case(MatmulPolicy((64, 16), "pingpong", (4, 1), stages=5, swap_ab=False), (300, 24, 584), 4),
     "shared columns": Case(MatmulPolicy((64, 64), "cooperative", stages=2, swap_ab=False), (130, 72, 264)),
+    # K in three slices, one behind the other
+    "slices": Case(MatmulPolicy((64, 64), "pingpong", stages=2, slices=3, swap_ab=False), (200, 72, 392), 1),
     # float32, split into parts in the kernel
     "parts": Case(MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=False), (100, 72, 136), 1, "float32"),
 }
 COOPERATIVE, PINGPONG, SPLIT, MEET, FOUR, NARROW, LINES, *OTHERS = CASES
-PROMOTED, HELD, HELD_PROMOTED, IN_STAGES, SHARING, IN_TURNS, COLUMNS, PARTS = OTHERS
+PROMOTED, HELD, HELD_PROMOTED, IN_STAGES, SHARING, IN_TURNS, COLUMNS, SLICES, PARTS = OTHERS
 PRODUCER, CONSUMERS = r"setmaxnreg\.dec", r"setmaxnreg\.inc"
 OVERLAP = op(r"griddepcontrol\.wait")
 READ_ALL = op(r"wgmma\.wait_group\.sync\.aligned \t0")

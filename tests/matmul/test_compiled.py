@@ -40,6 +40,7 @@ def verify(
     loads: tuple[str, str] = ("tma", "tma"),
 ) -> str:
     result = element_type(out)
+    terms = replace(terms, either=result.size == 2 and terms.pre is None)
     load_a, load_b = ("tma" if load == "tma" else "own" for load in loads)
     config = replace(config, load_a=load_a, load_b=load_b)
     config = config.decided(terms.widest(result), several=terms.pre is None)
@@ -62,6 +63,7 @@ def verify(
             role.count("griddepcontrol.wait") == 1
             and role.index("griddepcontrol.wait") < re.search(touches, role).start()
         )
+    assert ("cp.async.bulk.prefetch.tensor" in ptx) is not config.own  # the L2 may be asked before
     a_k, b_k = majors
     transposed = f"{int(not a_k)}, {int(not b_k)};"
     ends = transposed if element == "bfloat16" else ";"
@@ -69,6 +71,7 @@ def verify(
     deferred = config.rows // 64 * config.columns // config.sub_tile_columns(result.size) if config.deferred else 0
     ahead = Epilogue(config, result.cutlass, terms).c.ahead
     bodies = 3 if config.parts else 1 if config.promoted else 2 + ahead  # one loop before elements of C are loaded
+    bodies = 4 if config.slices > 1 else bodies  # the first slice, and those behind it
     planned = (
         (bodies + deferred) * 4 * config.rows // 64
     )  # first k-tile, one beside each sub-tile, loop; 4 steps of 32 bytes each, every 64 rows
@@ -127,6 +130,10 @@ OTHERS = {
         f"3xTF32 in the kernel, {config.tile}, {config.splits}": (config, {"out": "float32", "element": "tfloat32"})
         for config in PARTS
         if config.splits == 3 and config.accumulators >= 32
+    },
+    **{
+        f"slices in one block, {tile}": (MatmulPolicy(tile, schedule, slices=2), {})
+        for tile, schedule in (((128, 192), "cooperative"), ((128, 96), "pingpong"))
     },
     "3xTF32": (
         MatmulPolicy((128, 192), "cooperative", (2, 1), promoted=True),

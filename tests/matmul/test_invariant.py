@@ -1,5 +1,7 @@
 """``batch_invariant``: a row of the result has the same bits whatever the number of rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from cutesync.runtime import device
 from cutesync.runtime.view import View
 
 from ..cases import with_slow
+from ..compiled import dry, needed
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
@@ -34,7 +37,8 @@ def order_of(m: int, n: int, k: int, dtype: str, fast: bool, aligned: bool) -> t
     problem = step.problem
     packed = bool(step.packs[0]) and full and not problem.parts
     three = (problem.parts, packed, swapped) if full else ()
-    return problem.shortlist()[0].splits, problem.promoted, problem.k, *three
+    chosen = problem.shortlist()[0]
+    return chosen.splits * chosen.slices, problem.promoted, problem.k, *three
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32"])
@@ -71,6 +75,36 @@ def test_the_same_bits(name, n, k):
     many = cs.matmul(a, b, **options)
     for rows in (1, 20, 65):
         assert np.array_equal(cs.matmul(a[:rows], b, **options), many[:rows]), rows
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        MatmulPolicy((64, 64), "pingpong", (2, 1), stages=3),
+        MatmulPolicy((128, 64), "cooperative", (1, 2), stages=2),
+        MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=True),
+    ],
+    ids=lambda config: f"{config.schedule} {config.swap_ab}",
+)
+def test_slices_of_one_block_have_the_bits_of_slices_of_several(config):
+    random = np.random.default_rng(5)
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((150, 1000), (1000, 72)))
+    one, several = (
+        cs.matmul(a, b, out_dtype="float32", config=replace(config, cluster=cluster, **cut))
+        for cluster, cut in ((config.cluster, {"slices": 3}), ((1, 1), {"splits": 3}))
+    )
+    assert np.array_equal(one, several)
+
+
+def test_a_given_configuration_keeps_the_slices_of_k():
+    a, b = dry((8, 5840), "float16"), dry((5840, 32), "float16", base=2 << 40)
+    out = dry((8, 32), "float16", base=3 << 40)
+    kernels = [
+        needed(cs.matmul, a, b, out=out, batch_invariant=True, config=MatmulPolicy((64, 64), "pingpong", **cut))
+        for cut in ({}, {"splits": 3}, {"slices": 2}, {"slices": 3})
+    ]
+    assert len({spec.key for found in kernels[:2] for spec in found}) == 1
+    assert len({spec.key for found in kernels[2:] for spec in found}) == 1
 
 
 def test_tiles_that_slices_of_k_refuse():

@@ -1,12 +1,14 @@
-"""What a launch says of its surroundings: whether the next one may start, and how long the L2 keeps the operands."""
+"""What a launch says of its surroundings: whether the next one may start, what the L2 is asked for before the launches
+before have ended, and how long it keeps the operands."""
 
 import pytest
 
 import cutesync as cs
 from cutesync.dtypes import BY_NAME
-from cutesync.kernels.matmul import model, plan
-from cutesync.kernels.matmul.model import Workload, lets_next_start
-from cutesync.kernels.matmul.plan import EVICT_FIRST, EVICT_NORMAL, Operand, Problem, priorities
+from cutesync.kernels.matmul import overlap
+from cutesync.kernels.matmul.model import Workload
+from cutesync.kernels.matmul.overlap import EVICT_FIRST, EVICT_NORMAL, lets_next_start, streaming
+from cutesync.kernels.matmul.plan import Operand, Problem
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.terms import TermsSpec
 
@@ -25,7 +27,8 @@ NARROW = MatmulPolicy((64, 32), "pingpong")
         (MatmulPolicy((64, 32), "pingpong", (4, 1)), 4608, 24, 56, False),
         (MatmulPolicy((64, 32), "pingpong", (4, 1)), 4096, 24, 80, False),  # 16 clusters, of which 30 have places
         (MatmulPolicy((64, 32), "pingpong", (4, 1)), 8192, 24, 56, True),  # many clusters lie evenly
-        (MatmulPolicy((64, 96), "pingpong"), 4096, 192, 64, False),  # 128 single blocks
+        (MatmulPolicy((64, 96), "pingpong"), 4096, 192, 64, False),  # 128 single blocks, two of which read the same
+        (MatmulPolicy((64, 96), "pingpong"), 8192, 96, 64, True),  # 128 that share nothing large
         (MatmulPolicy((64, 96), "pingpong", (2, 1)), 4096, 192, 64, True),
     ],
 )
@@ -33,22 +36,25 @@ def test_few_blocks_more_than_half_let_nobody_start(config, m, n, k_tiles, early
     assert lets_next_start(config, Workload(m, n, k_tiles, 1, 2)) is early
 
 
-def test_a_large_operand_that_is_read_once_leaves_the_l2_first():
+def test_the_l2_is_asked_for_a_large_operand_that_is_read_once_and_gives_it_up_first():
     kind, strides = BY_NAME["float16"], (0, 0, 0)
 
-    def of(m: int, n: int, k: int) -> tuple[int, int]:
+    def of(m: int, n: int, k: int, config: MatmulPolicy = NARROW, early: int = 0) -> tuple:
         a, b = (Operand(True, k, 1, rows * k) for rows in (m, n))
-        return priorities(Problem(m, n, k, 1, a, b, strides, strides, (kind, kind), kind, TermsSpec()), NARROW)
+        return streaming(Problem(m, n, k, 1, a, b, strides, strides, (kind, kind), kind, TermsSpec()), config, early)
 
-    assert of(4608, 24, 3584) == (EVICT_FIRST, EVICT_NORMAL) and of(24, 4608, 3584) == (EVICT_NORMAL, EVICT_FIRST)
-    assert of(4608, 40, 3584) == of(1024, 24, 3584) == (EVICT_NORMAL, EVICT_NORMAL)
+    assert of(4608, 24, 3584) == ((4, 0), (EVICT_FIRST, EVICT_NORMAL))
+    assert of(24, 4608, 3584, early=1) == ((0, 16), (EVICT_NORMAL, EVICT_FIRST))
+    assert of(40, 4608, 3584, MatmulPolicy((64, 96), "pingpong", (2, 1))) == ((0, 5), (EVICT_NORMAL, EVICT_FIRST))
+    assert of(4608, 40, 3584) == ((2, 0), (EVICT_NORMAL, EVICT_NORMAL))
+    assert of(1024, 24, 3584) == ((0, 0), (EVICT_NORMAL, EVICT_NORMAL))
 
 
 @pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 def test_the_results_do_not_depend_on_it(monkeypatch):
     few_blocks(monkeypatch, 4)
-    monkeypatch.setattr(model, "LASTING", 0)
-    monkeypatch.setattr(plan, "MIN_STREAMED_BYTES", 0)
-    assert not lets_next_start(MatmulPolicy(*SMALL), Workload(200, 40, 2, 1, 2))
+    monkeypatch.setattr(overlap, "LASTING", 0)
+    monkeypatch.setattr(overlap, "MIN_STREAMED_BYTES", 0)
+    assert not lets_next_start(MatmulPolicy(*SMALL), Workload(150, 40, 2, 1, 2))
     with cs.emulate():
-        multiplied(operand(200, 136, False), operand(136, 40, True), config=MatmulPolicy(*SMALL))
+        multiplied(operand(150, 136, False), operand(136, 40, True), config=MatmulPolicy(*SMALL))

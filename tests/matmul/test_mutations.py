@@ -34,6 +34,7 @@ from .mutation_cases import (
     PROMOTED,
     READ_ALL,
     SHARING,
+    SLICES,
     SPLIT,
     STORES,
     bound,
@@ -73,7 +74,7 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     "fewer bytes expected than a stage has": (
         COOPERATIVE,
         every(r"mov\.b32 (\t%r\d+), 24576;", r"mov.b32 \1, 16384;"),
-        {"uninitialised"},
+        {"uninitialised", "transaction"},
     ),
     "more bytes expected than a stage has": (
         COOPERATIVE,
@@ -115,9 +116,10 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         {RESULT},
     ),
     "the producer leaves with loads of its peer in flight": (COOPERATIVE, NO_TAIL, {"barrier"}),
-    "a warpgroup multiplies out of turn": (PINGPONG, every(op(r"bar\.sync \t%r\d+, 256")), {"uninitialised"}),
+    "multiplied out of turn": (PINGPONG, every(op(r"bar\.sync \t%r\d+, 256")), {"uninitialised", "barrier"}),
     "a turn that nobody is given": (PINGPONG, every(op(r"bar\.arrive")), {"deadlock"}),
-    "a turn given to oneself": (PINGPONG, every(r"sub\.s32 \t(%r\d+), 4, (%r\d+);", r"add.s32 \t\1, 3, \2;"), {"race"}),
+    "a turn kept": (PINGPONG, every(r"sub\.s32 \t(%r\d+), 4, (%r\d+);", r"add.s32 \t\1, 3, \2;"), {"race", "barrier"}),
+    "sums of a slice of K used before they are there": (SLICES, each(READ_ALL), {"registers", "race"}),
     "products added up before they are there": (PROMOTED, only(READ_ALL), {"registers"}),
     "the products of the last k-tile but one added up": (
         PROMOTED,
@@ -131,13 +133,9 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         each(op(r"wgmma\.wait_group\.sync\.aligned \t1")),
         {"race"},
     ),
-    "a held slab stored without a proxy fence": (HELD, each(op(r"fence\.proxy\.async"), before=READ_ALL), {"proxy"}),
-    "the last tile's slab stored without a proxy fence": (
-        HELD,
-        first(op(r"fence\.proxy\.async"), after=READ_ALL),
-        {"proxy"},
-    ),
-    "a held slab stored before all threads have filled it": (HELD, each(EPILOGUE, before=READ_ALL), {"race"}),
+    "a held slab stored without a proxy fence": (HELD, first(op(r"fence\.proxy\.async"), before=READ_ALL), {"proxy"}),
+    "the last tile's slab without a proxy fence": (HELD, first(op(r"fence\.proxy\.async"), after=READ_ALL), {"proxy"}),
+    "a held slab stored before all threads have filled it": (HELD, first(EPILOGUE, before=READ_ALL), {"race"}),
     "a held slab filled while TMA reads it": (
         HELD,
         every(op(r"cp\.async\.bulk\.wait_group\.read")),
@@ -310,7 +308,7 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         ),
         {"out-of-bounds"},
     ),
-    "a slab read before it is filled": (LINES, first(EPILOGUE, after=r"stmatrix"), {"uninitialised"}),
+    "a slab read before it is filled": (LINES, first(EPILOGUE, after=r"stmatrix"), {"uninitialised", "race"}),
     "a line's last vector beyond its end": (
         LINES,
         every(r"and\.b32 \t(%r\d+), (%r\d+), -16;", r"add.s32 \t\1, \2, 15;\n\tand.b32 \t\1, \1, -16;"),

@@ -52,6 +52,11 @@ KERNELS = {
         (130, 200, 584),
         2,
     ),
+    "slices in one block, multicast": (
+        MatmulPolicy((64, 64), "pingpong", (2, 1), stages=2, slices=3),
+        (140, 72, 392),
+        2,
+    ),
     "cooperative, B multicast": (MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 200), 2),
 }
 

@@ -13,9 +13,11 @@ from cutesync.kernels.matmul.policy import SMS
 from cutesync.kernels.matmul.problem import Product, oriented
 from cutesync.kernels.matmul.terms import TermsSpec
 from cutesync.runtime import device
+from cutesync.runtime.device_array import transposed
 from cutesync.runtime.view import View
 
 from ..cases import SCHEDULES, with_slow
+from ..compiled import dry, needed
 from .support import QUICK, SMALL, agrees_under_schedules, choose, integers, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
@@ -116,6 +118,18 @@ def test_both_ways_of_computing_a_result():
         for swapped in (False, True):
             config = MatmulPolicy(*SMALL, swap_ab=swapped)
             multiplied(integers(m, 72), operand(72, n, True), config=config, what=f"{m}x{n}, swap_ab={swapped}")
+
+
+@pytest.mark.parametrize("columns", [64, 63], ids=["by TMA", "by threads"])
+def test_a_product_and_its_transpose_have_one_kernel(columns):
+    shapes = (64, 64), (columns, 64), (64, columns)
+    a, b, out = (dry(shape, "bfloat16", base=i << 40) for i, shape in enumerate(shapes, 1))
+    found = {
+        spec.key
+        for swapped in (False, True)
+        for spec in needed(cs.matmul, a, transposed(b), out=out, config=MatmulPolicy(*SMALL, swap_ab=swapped))
+    }
+    assert len(found) == 1
 
 
 def test_the_model_streams_the_large_operand_once():

@@ -2,6 +2,7 @@
 new shape rarely meets a kernel that is not compiled.
 
 A tile has its clusters and slices of K in short: "2x1/4" is two blocks along M that share loads, K in four slices.
+Those behind "~" are rare: products that gain little by them take another (``python perf/usual.py``).
 """
 
 import contextlib
@@ -13,85 +14,102 @@ from ...errors import ArgumentValueError
 from .policy import MAX_OWN_ACCUMULATORS, MatmulPolicy
 
 _COOPERATIVE = {
-    (128, 16): "1x1 1x1/3",
-    (128, 32): "4x1 4x1/3",
-    (128, 48): "1x1",
-    (128, 80): "2x1",
-    (128, 96): "1x1/2 2x1 4x2",
-    (128, 128): "1x1/2",
-    (128, 176): "2x1",
-    (128, 224): "2x1 4x1",
-    (128, 256): "1x1 2x1",
-    (256, 144): "1x2",
-    (256, 192): "1x2",
+    (128, 16): "~ 1x1 1x1/3",
+    (128, 32): "~ 4x1 4x1/3",
+    (128, 48): "~ 1x1",
+    (128, 80): "~ 2x1",
+    (128, 96): "4x2 ~ 1x1/2 2x1",
+    (128, 128): "~ 1x1/2",
+    (128, 176): "~ 2x1",
+    (128, 224): "2x1 ~ 4x1",
+    (128, 256): "2x1 ~ 1x1",
+    (256, 144): "~ 1x2",
+    (256, 192): "~ 1x2",
 }
 _PINGPONG = {
-    (64, 16): "1x1 1x1/2 1x2/3 1x2/4 2x1/2 2x1/4 2x2 2x2/2 2x4 4x1",
-    (64, 32): "1x1 1x1/2 2x2 2x4 4x1",
-    (64, 48): "1x1 1x2 1x2/4 1x4 2x2/2",
-    (64, 64): "1x1 1x1/2 2x1/4 4x1 4x1/2 4x2",
-    (64, 80): "2x2/2",
-    (64, 96): "1x1 1x2/4 1x4 1x4/2 2x2/2 2x4 4x1 4x1/2 4x2",
-    (64, 128): "1x1 2x2/2 2x4 4x2",
-    (64, 160): "2x1 2x4 4x1 4x1/2",
-    (64, 192): "2x1 2x4 4x1",
-    (128, 96): "1x1 2x4",
-    (128, 112): "1x1 2x2/2 2x4",
-    (128, 128): "1x1 1x2 4x2",
-    (128, 144): "2x4",
-    (128, 160): "1x1 2x1 2x4 4x1 4x2",
-    (128, 192): "1x1 2x1 4x2",
-    (192, 96): "1x2 2x4",
+    (64, 16): "1x2/4 2x2 1x2/3 1x1 1x1/2 2x1/2 ~ 4x1 2x2/2 2x1/4 2x4",
+    (64, 32): "2x2 4x1 1x1/2 ~ 1x1 2x4",
+    (64, 48): "1x2/4 2x2/2 1x1 ~ 1x2 1x4 2x1/3 4x1",
+    (64, 64): "1x1 2x1/4 4x2 4x1 4x1/2 ~ 1x1/2 2x1",
+    (64, 80): "2x2/2 ~ 1x1 2x1 1x2",
+    (64, 96): "2x4 4x1 4x1/2 4x2 1x4 1x1 ~ 1x2/4 1x4/2 2x2/2 2x1 4x1/3",
+    (64, 112): "~ 2x1/4 2x2/2",
+    (64, 128): "1x1 4x1 ~ 2x4 4x2 2x1 2x2/2",
+    (64, 160): "4x1 4x1/2 ~ 2x4 2x1",
+    (64, 192): "2x4 ~ 2x1 4x1",
+    (128, 80): "~ 1x4/3 1x4/4",
+    (128, 96): "1x1 ~ 2x4",
+    (128, 112): "~ 2x4 1x1 2x2/2",
+    (128, 128): "4x2 1x1 ~ 1x2",
+    (128, 144): "~ 2x4",
+    (128, 160): "2x1 4x2 1x1 2x4 ~ 4x1",
+    (128, 192): "2x1 4x2 1x1",
+    (192, 80): "~ 1x4/2",
+    (192, 96): "1x2 ~ 2x4",
     (192, 112): "1x2",
 }
 _TURNSTILES = "1x1/12 1x1/16 1x1/24 1x1/32"  # few tiles, a long K: a kernel for all of them
 _MANY_SLICES = {(64, 32): _TURNSTILES, (64, 64): _TURNSTILES, (64, 128): _TURNSTILES}
 
 
+def parsed(word: str, tile: tuple[int, int], schedule: str, **options: Any) -> MatmulPolicy:
+    cluster, _, splits = word.partition("/")
+    m, n = cluster.split("x")
+    return MatmulPolicy(tile, schedule, (int(m), int(n)), splits=int(splits or 1), **options)
+
+
 def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: Any) -> tuple[MatmulPolicy, ...]:
-    found = []
-    for tile, words in forms.items():
-        for word in words.split():
-            cluster, _, splits = word.partition("/")
-            m, n = cluster.split("x")
-            found.append(MatmulPolicy(tile, schedule, (int(m), int(n)), splits=int(splits or 1), **options))
-    return tuple(found)
+    return tuple(
+        parsed(word, tile, schedule, **options)
+        for tile, words in forms.items()
+        for word in words.replace("~", "").split()
+    )
+
+
+def _rare(schedule: str, forms: dict[tuple[int, int], str], **options: Any) -> frozenset[tuple]:
+    """``MatmulPolicy.kernel`` of those behind "~"."""
+    rare = {tile: words.partition("~")[2] for tile, words in forms.items()}
+    return frozenset(config.kernel for config in _policies(schedule, rare, **options))
 
 
 CANDIDATES = _policies("cooperative", _COOPERATIVE) + _policies("pingpong", _PINGPONG)
 CANDIDATES += _policies("pingpong", _MANY_SLICES)
 # with a second set of accumulators: the warpgroups of a block share its only tile, if there are few
 _COOPERATIVE_TWO_SETS = {
-    (64, 96): "2x1/2 4x2",
-    (64, 128): "1x1 4x1",
-    (64, 160): "4x2",
-    (64, 192): "2x1",
-    (64, 256): "1x2",
-    (128, 64): "2x2",
+    (64, 96): "2x1/2 ~ 2x2 4x2",
+    (64, 128): "1x1 4x1 ~ 1x1/2",
+    (64, 160): "~ 4x2",
+    (64, 192): "~ 2x1",
+    (64, 256): "~ 1x2",
+    (128, 64): "1x2 ~ 2x2",
     (128, 96): "1x4 2x2/2 4x2",
-    (128, 128): "1x1 1x2 2x2 2x4",
-    (128, 144): "4x2",
-    (128, 160): "1x1 2x1 2x4 4x2",
-    (128, 176): "2x4",
-    (128, 192): "1x2 2x1 2x2 2x4",
-    (192, 96): "1x2",
+    (128, 128): "1x2 2x4 ~ 1x1 2x2",
+    (128, 144): "1x2/2 ~ 4x2",
+    (128, 160): "4x2 2x4 2x1 4x1 ~ 1x1",
+    (128, 176): "2x4 ~ 2x1",
+    (128, 192): "2x1 2x2 1x2 ~ 2x4",
+    (192, 96): "~ 1x2",
 }
 _PINGPONG_TWO_SETS = {
-    (64, 16): "1x1 1x2/3 1x2/4 2x2 2x2/2",
-    (64, 32): "1x1 1x1/2 1x1/8 2x2 2x4 4x2",
-    (64, 48): "1x1 1x2/4 2x2/2",
+    (64, 16): "2x2 2x2/2 1x2/3 1x2/4 ~ 1x1",
+    (64, 32): "1x1/8 2x2 1x1/2 ~ 1x1 2x4 4x2",
+    (64, 48): "1x2/4 2x2/2 1x1/4 ~ 1x1",
     (64, 64): "1x1 2x1/4 4x1 4x1/2 4x2",
-    (64, 80): "2x2/2",
-    (64, 96): "1x1 1x4 2x4 4x1 4x1/2 4x2",
-    (64, 112): "2x1/4 2x2/2",
-    (64, 128): "1x1 1x4 2x4 4x2",
-    (64, 160): "2x4 4x1 4x1/2 4x2",
-    (64, 192): "1x1 2x1",
-    (128, 96): "2x4",
+    (64, 80): "~ 2x2/2",
+    (64, 96): "4x1 4x1/2 2x4 1x1 4x2 ~ 1x4",
+    (64, 112): "2x1/4 ~ 2x2/2",
+    (64, 128): "2x4 4x2 ~ 1x1 1x4",
+    (64, 160): "4x1/2 2x4 ~ 4x1 4x2",
+    (64, 192): "2x1 ~ 1x1",
+    (128, 96): "~ 2x4",
 }
 PROMOTED = _policies("cooperative", _COOPERATIVE_TWO_SETS, promoted=True)
 PROMOTED += _policies("pingpong", _PINGPONG_TWO_SETS, promoted=True)
 PROMOTED += _policies("pingpong", _MANY_SLICES, promoted=True)
+RARE = _rare("cooperative", _COOPERATIVE) | _rare("pingpong", _PINGPONG)
+RARE |= _rare("cooperative", _COOPERATIVE_TWO_SETS, promoted=True) | _rare(
+    "pingpong", _PINGPONG_TWO_SETS, promoted=True
+)
 # operands that the producer's threads load
 OWN = _policies("cooperative", {(128, 128): "1x1", (128, 96): "1x1"})
 OWN += _policies("pingpong", {(64, 128): "1x1", (64, 64): "1x1 1x1/2 1x1/4", (64, 32): "1x1 1x1/8", (64, 16): "1x1"})
@@ -106,6 +124,14 @@ PARTS += _policies("pingpong", dict.fromkeys(((64, 64), (64, 32), (64, 16)), f"{
 # K in so many slices, whatever the number of rows (``batch_invariant``)
 _OF_ANY_ROWS = _policies("cooperative", {(128, 128): "1x1"})
 _OF_ANY_ROWS += _policies("pingpong", dict.fromkeys(((64, 16), (64, 32), (64, 64), (64, 96), (128, 96)), "1x1"))
+# the same one behind the other in a block, for many rows
+_IN_TURN = _policies(
+    "cooperative", {(128, 96): "1x1 2x1", (128, 128): "1x1 2x1 1x2", (128, 160): "1x1 2x1", (128, 192): "1x1 2x1 1x2"}
+)
+_IN_TURN += _policies(
+    "pingpong",
+    {(64, 32): "2x2", (64, 64): "1x1 4x2", (64, 96): "1x1 2x4 4x2", (64, 128): "1x1 2x4 4x2", (128, 96): "1x1 2x4"},
+)
 
 
 @cache
@@ -114,9 +140,12 @@ def of_kind(promoted: bool, parts: bool, own: bool, slices: int) -> tuple[Matmul
     of_own = PROMOTED_OWN if promoted else OWN
     if slices <= 1:
         return of_own if own else PARTS if parts else PROMOTED if promoted else CANDIDATES
-    sliced = []
+    usual = () if own or parts else PROMOTED if promoted else CANDIDATES
+    sliced = [config for config in usual if config.splits == slices]
     for config in of_own if own else _OF_ANY_ROWS:
         if config.splits == 1:
             with contextlib.suppress(ArgumentValueError):  # where the registers do not suffice for further sets
                 sliced.append(replace(config, promoted=promoted, parts=parts, splits=slices))
-    return tuple(sliced)
+    if not (promoted or parts or own):
+        sliced += [replace(config, slices=slices) for config in _IN_TURN]
+    return tuple(dict.fromkeys(sliced))

@@ -30,7 +30,7 @@ from .c_loads import CLoads
 from .convert import converted, loaded
 from .policy import WARPGROUP, MatmulPolicy
 from .scheduler import Place, Tile
-from .store import Outlet, SubTileStore
+from .store import EitherStore, Outlet, SubTileStore
 from .terms import TermsSpec
 
 MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 but its sign
@@ -52,10 +52,13 @@ class Epilogue:
         self.bytes = max(kind.width for kind in (out, pre) if kind is not None) // 8
         self.columns = config.sub_tile_columns(self.bytes)
         in_place = terms.c is not None and not terms.several
-        by_columns = terms.by_columns
         in_flight = 1 if config.deferred else 2 if config.accumulators * (1 + config.promoted) > 128 else 4
-        more = {"in_place": in_place, "by_columns": by_columns}
-        self.stores = [SubTileStore(0, out, self.columns, in_flight, by_tma=terms.by_tma, **more)]
+        more = {"by_tma": terms.by_tma, "in_place": in_place}
+        self.stores: list[Any] = [
+            EitherStore(out, self.columns, in_flight, **more)
+            if terms.either
+            else SubTileStore(0, out, self.columns, in_flight, by_columns=terms.by_columns, **more)
+        ]
         if pre is not None:
             self.stores.append(SubTileStore(1, pre, self.columns, in_flight, by_tma=terms.pre_by_tma))
             for store, other in zip(self.stores, self.stores[::-1]):

@@ -1,8 +1,9 @@
 """What decides the order of additions for any number of rows (``batch_invariant``): N, K and the types alone.
 
 K may be cut in slices, which every number of rows then has: without them, few rows by few columns would leave most
-multiprocessors idle, and with them many rows lose a little. ``split`` adds slices in the order of K, whichever blocks
-have them, so the sum has the same bits in every tile. Of float32 that holds with config=None."""
+multiprocessors idle. Slices are added in the order of K, whichever blocks have them (``split``), or by one block that
+multiplies them one behind the other (``MatmulPolicy.slices``), which suits many rows; so the sum has the same bits in
+every tile. Of float32 that holds with config=None."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .model import MIN_K_TILES, Workload, shortlists
 from .policy import K_TILE_BYTES
 
 SLICED_ROWS = (16, 128, 1024, 4096)  # of products that decide into how many slices K is cut for those of any number
-SLICES, MOST_LOST = (2, 4, 8), 0.3  # so many slices; the most that one of these products may lose, of a logarithm
+SLICES, MOST_LOST = (2, 3, 4, 8), 0.16  # so many; the most that one of these products should lose, of a logarithm
 INVARIANT_ROWS = 128  # of a product that decides for those of the same N and K (``batch_invariant``)
 
 
@@ -32,14 +33,15 @@ def parts_of_any_rows(product: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def slices_of_any_rows(n: int, k_tiles: int, out_bytes: int, promoted: bool, parts: bool) -> int:
-    """Of K, for products of any number of rows: the model expects that those of ``SLICED_ROWS`` gain most in the
-    geometric mean, and none loses much. No slice is empty."""
+    """Of K, for products of any number of rows: those of ``SLICED_ROWS`` lose least against a free choice in the
+    geometric mean, by the model, and none much, if that can be. No slice is empty."""
     counts = [count for count in SLICES if max(count * MIN_K_TILES, -(-k_tiles // count) * (count - 1) + 1) <= k_tiles]
     loads = [
         Workload(n, m, k_tiles, 1, out_bytes, promoted, count, parts=parts)
-        for count in (1, *counts)
+        for count in (0, 1, *counts)
         for m in SLICED_ROWS
     ]
     clocks = np.log([ranking[0][0] for ranking in shortlists(loads)]).reshape(-1, len(SLICED_ROWS))
-    lost = clocks - clocks[0]
-    return (1, *counts)[int(np.where(lost.max(1) <= MOST_LOST, lost.mean(1), 0.0).argmin())]
+    lost = clocks[1:] - clocks[0]
+    most = lost.max(1)
+    return (1, *counts)[int(np.where(most <= MOST_LOST, lost.mean(1), MOST_LOST + most).argmin())]

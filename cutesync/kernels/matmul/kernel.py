@@ -15,7 +15,7 @@ The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
 
 Launches overlap (see ``sync.overlap``): a block may start, and prepare its barriers, as soon as the launch before it
 leaves an SM; it waits for the whole of that launch before it touches global memory (griddepcontrol.wait). Launches
-whose blocks would lie unevenly if others came early let nobody start (see ``model.lets_next_start``).
+whose blocks would lie unevenly if others came early let nobody start (see ``overlap``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from ...sync.barrier import Barriers
 from ...sync.pipelines import acquire, drain
 from ...sync.wait import bounded, in_role
 from .epilogue import DeferredStore, DirectStore, Epilogue, Progress
-from .loads import TmaLoad, partition, start
-from .mainloop import Inputs, Mainloop, PartsMainloop, PromotedMainloop
+from .loads import TmaLoad, ask_ahead, partition, start
+from .mainloop import Inputs, Mainloop, PartsMainloop, PromotedMainloop, SlicedMainloop
 from .mma import tiled_mma
 from .own import OWN_IN_FLIGHT, OwnLoad, OwnProducer
 from .parameters import Operands, Order, Source, Split
@@ -86,6 +86,7 @@ class Matmul:
         split = ClusterSplit if config.cluster_split else Turnstile
         self.finish = (split if config.splits > 1 else DeferredStore if config.deferred else DirectStore)(self.epilogue)
         mainloop = PartsMainloop if config.parts else PromotedMainloop if config.promoted else Mainloop
+        mainloop = SlicedMainloop if config.slices > 1 else mainloop
         self.mainloop = mainloop(config, mma, types, self.finish)
         registers = OWN_IN_FLIGHT // max(1, 2 - loads.count("tma"))
         own = (
@@ -122,9 +123,9 @@ class Matmul:
         in_a = self.operand(0, a, (m, k, items), of_a, layout_a)
         in_b = self.operand(1, b, (n, k, items), of_b, layout_b)
         atom_d, d_at = self.epilogue.stores[0].tma(in_d)
-        pre = self.store_of_pre(operands.more, (m, n, items))
+        second = self.second_store(d, (d_step, d_batch), operands.more, (m, n, items))
         self.kernel.set_name_prefix("cutesync_matmul", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(in_a, in_b, atom_d, d_at, layout_a, layout_b, order, split, operands, pre).launch(
+        self.kernel(in_a, in_b, atom_d, d_at, layout_a, layout_b, order, split, operands, second).launch(
             grid=(grid, 1, 1),
             block=(THREADS, 1, 1),
             cluster=(self.config.cluster_size, 1, 1),
@@ -161,8 +162,14 @@ class Matmul:
         atom, coordinates = cpasync.make_tiled_tma_atom(operation, tensor, layout, (rows, self.k), num_multicast=parts)
         return atom, coordinates
 
-    def store_of_pre(self, more, shape) -> tuple:
-        """The TMA store of what was before the activation and the tensor of its coordinates; () if there is none."""
+    def second_store(self, d, steps, more, shape) -> tuple:
+        """The TMA store of the columns of the result, or of what was before the activation, and the tensor of its
+        coordinates; () if there is none."""
+        if self.epilogue.terms.maps_columns:
+            atom, coordinates = self.epilogue.stores[0].of_columns.tma(
+                cute.make_tensor(d, cute.make_layout(shape, stride=(1, *steps)))
+            )
+            return atom, coordinates
         if self.epilogue.terms.pre is None or not self.epilogue.terms.pre_by_tma:
             return ()
         store, (m, n, items) = self.epilogue.stores[1], shape
@@ -171,13 +178,16 @@ class Matmul:
         atom, coordinates = store.tma(cute.make_tensor(pointer, layout))
         return atom, coordinates
 
-    def targets(self, d: Target, pre: tuple) -> tuple:
-        """Where each result goes. ``d`` is the first, with the buffers as allocated, for the wider elements."""
+    def targets(self, d: Target, second: tuple) -> tuple:
+        """Where each result goes, or the rows and the columns of one. ``d`` is the first, with the buffers as
+        allocated, for the wider elements; ``second`` the TMA store of the other and the tensor of its coordinates."""
         stores = self.epilogue.stores
-        if len(stores) == 1:
+        if len(stores) == 1 and not self.epilogue.terms.either:
             return (d,)
+        atom, coordinates = second or (None, None)
+        if self.epilogue.terms.either:
+            return d, Target(atom, coordinates, stores[0].of_columns.view(d.buffers))
         views = [d.buffers if store is self.epilogue.widest else store.view(d.buffers) for store in stores]
-        atom, coordinates = pre or (None, None)
         return d._replace(buffers=views[0]), Target(atom, coordinates, views[1])
 
     @cute.kernel
@@ -192,7 +202,7 @@ class Matmul:
         order: Order,
         split: Split,
         operands: Operands,
-        pre: tuple,
+        second: tuple,
     ):
         thread = cute.arch.thread_idx()[0]
         group = cute.arch.make_warp_uniform(thread // WARPGROUP)
@@ -233,14 +243,14 @@ class Matmul:
                 load_b = TmaLoad(b[0], b[1], stages_b, tile_n, self.k, order.b_priority, parts_b, of_column)
                 in_role("producer", self.produce, load_a, load_b, ring, work)
             elif cutlass.const_expr(self.config.parts):
-                in_role("splitter", self.split_stages, Inputs(stages_a, stages_b, ring, *small), work)
+                in_role("splitter", self.split_stages, Inputs(stages_a, stages_b, ring, split.splits, *small), work)
         else:
             cute.arch.setmaxregister_increase(CONSUMER_REGISTERS - spare)
             half, index = self.schedule.half(group), thread % WARPGROUP
             registers, largest = self.finish.registers(), self.epilogue.magnitude()
-            targets = self.targets(Target(atom_d, d, buffers), pre)
-            to = Outlet(targets, d.shape, operands, exchange, registers, largest, group, half, index)
-            in_role("consumer", self.consume, Inputs(stages_a, stages_b, ring, *small), to, work)
+            targets = self.targets(Target(atom_d, d, buffers), second)
+            to = Outlet(targets, d.shape, operands, exchange, registers, largest, group, half, index, order.by_columns)
+            in_role("consumer", self.consume, Inputs(stages_a, stages_b, ring, split.splits, *small), to, work)
 
     def make_ring(self, barriers):
         """The full and empty barriers of all stages, initialised and visible to the whole cluster."""
@@ -261,7 +271,8 @@ class Matmul:
     @cute.jit
     def produce(self, a: TmaLoad, b: TmaLoad, ring, work: Work):
         """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it. What the first load
-        needs is known before the launches before this one are waited for."""
+        needs is known before the launches before this one are waited for, and the L2 has been asked for some k-tiles.
+        """
         rank, peers_m, order = work.rank(), self.config.cluster[0], work.order
         of_row, of_column = rank // peers_m, rank % peers_m
         to_a, from_a = partition(a, of_row)
@@ -270,6 +281,10 @@ class Matmul:
         k_tiles = work.k_tiles()
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages)
         place = work.place(unit, rank)
+        if unit < units:
+            first, tile = place.k_slice * k_tiles, place.tile
+            ask_ahead(a, from_a, (tile.m, tile.item * order.a_batched), first, cutlass.min(order.a_ahead, k_tiles))
+            ask_ahead(b, from_b, (tile.n, tile.item * order.b_batched), first, cutlass.min(order.b_ahead, k_tiles))
         cute.arch.griddepcontrol_wait()
         while unit < units:
             for k in cutlass.range(place.k_slice * k_tiles, (place.k_slice + 1) * k_tiles, 1, unroll=1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+import cutlass
 import cutlass.cute as cute
 from cutlass import Int16
 from cutlass.cute.nvgpu import cpasync
@@ -27,3 +28,13 @@ def start(load: TmaLoad, source, target, full) -> None:
     """Start the load; its bytes arrive at ``full``, in every block of the cluster that needs them."""
     multicast = {} if load.multicast is None else {"mcast_mask": Int16(load.multicast)}
     cute.copy(load.atom, source, target, tma_bar_ptr=full, cache_policy=load.priority, **multicast)
+
+
+@cute.jit
+def ask_ahead(load: TmaLoad, source, place, first, count):
+    """Ask the L2 for what this block loads of ``count`` k-tiles from ``first``, of the tile and the item ``place``.
+    This reads nothing, and what the launches before write comes to the L2, too: it may come before they are waited
+    for."""
+    row, item = place
+    for k in cutlass.range(first, first + count, 1, unroll=1):
+        cute.prefetch(load.atom, source[None, row, k, item])

@@ -25,9 +25,10 @@ from .scheduler import Tile
 from .store import Outlet
 
 
-class Inputs(namedtuple("Inputs", "a b ring small_a small_b ready", defaults=(None, None, None))):
-    """The stages of A and B, in shared memory or as WGMMA reads them (see ``Mainloop.fragments``), and their ring; with
-    ``MatmulPolicy.parts`` also the stages of their small parts, and the barriers that announce them."""
+class Inputs(namedtuple("Inputs", "a b ring slices small_a small_b ready", defaults=(None, None, None))):
+    """The stages of A and B, in shared memory or as WGMMA reads them (see ``Mainloop.fragments``), their ring, and how
+    many slices K has; with ``MatmulPolicy.parts`` also the stages of their small parts, and the barriers that announce
+    them."""
 
 
 class Mainloop:
@@ -158,6 +159,40 @@ class PromotedMainloop(Mainloop):
         self.release(ring, stage)
         for i in cutlass.range_constexpr(cute.size(products)):
             accumulators[i] = accumulators[i] + products[i]
+
+
+class SlicedMainloop(Mainloop):
+    """K in slices, one behind the other (``MatmulPolicy.slices``). The sums of those behind the first go to a second
+    set of accumulators, and are added as ``split`` adds those of other blocks."""
+
+    @cute.jit
+    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet, tile: Tile):
+        inputs, accumulators = self.fragments(inputs, to)
+        last, of_slice = stage.clone(), k_tiles // inputs.slices
+        products = cute.make_rmem_tensor(accumulators.shape, self.accumulator)
+        stage, last = self.multiply_slice(accumulators, inputs, stage, last, of_slice)
+        for _ in cutlass.range(1, inputs.slices, 1, unroll=1):
+            stage, last = self.multiply_slice(products, inputs, stage, last, of_slice)
+            for i in cutlass.range_constexpr(cute.size(products)):
+                accumulators[i] = accumulators[i] + products[i]
+        return accumulators, stage, last, progress, self.c.load_ahead(tile, to)
+
+    @cute.jit
+    def multiply_slice(self, accumulators, inputs: Inputs, stage, last, k_tiles):
+        """Multiply all k-tiles of a slice, and hand their stages back. Returns the stage behind them twice."""
+        self.multiply(accumulators, inputs, stage, False)
+        stage.advance()
+        for _ in cutlass.range(1, k_tiles, 1, unroll=1):
+            self.multiply_next(accumulators, inputs, stage, last)
+            stage.advance()
+            last.advance()
+        warpgroup.wait_group(0)
+        self.release(inputs.ring, last)
+        last.advance()
+        return stage, last
+
+    def wait(self, ring, last) -> None:
+        """``run`` has waited for every k-tile."""
 
 
 class PartsMainloop(Mainloop):

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import policy
-from .candidates import of_kind
+from . import candidates, policy
 from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from .correction import factor, of_problem
 from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_STAGES, MatmulPolicy
@@ -31,8 +30,9 @@ SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clock
 MOST_RANKINGS = 4096  # that are kept
 BEST = 12  # policies of the least clocks that the correction chooses among
 FEW_STAGES = 8  # more take time at the start
+RARE_COST = 0.05  # what a rare policy must gain (see ``candidates``), but of long products: most then share kernels
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
-FEW_CLUSTERS, SMALL_CLUSTER, LASTING = 0.8, 4, 2e7  # of the places; blocks; bytes, some 8 us (``lets_next_start``)
+IN_TURN_COST = 0.06  # of slices of K that a block has one behind the other: the pipeline runs dry between them
 
 
 class Access(NamedTuple):
@@ -121,7 +121,7 @@ class Table(
     namedtuple(
         "Table",
         "tile_m tile_n peers_m peers_n splits cooperative cluster_split cluster_size stages loaded promoted "
-        "accumulators stage_bytes exchange_bytes share box room parts sure rows columns blocks places",
+        "accumulators stage_bytes exchange_bytes share box room parts sure rows columns blocks places rare slices",
     )
 ):
     """The numbers of some policies, an array each; first those that ``correction`` asks about. ``loaded`` are the rows
@@ -129,7 +129,8 @@ class Table(
     takes (as wide as the swizzle that divides the tile); ``room`` how many cluster tiles run at a time with K whole;
     ``share`` the part of a tile that a block stores; ``stages`` those of 16-bit results; ``rows`` and ``columns`` those
     of a cluster tile, and ``blocks`` its blocks, all slices of K included; ``places`` how many blocks run at a time,
-    and ``sure`` how many do on every H200."""
+    and ``sure`` how many do on every H200; ``rare`` whether it is one of ``candidates.RARE``; ``slices`` those of
+    K that a block has one behind the other."""
 
 
 def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
@@ -157,6 +158,8 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             config.tile[1] * config.cluster[1],
             config.splits * config.peers,
             config.slots(multiprocessors) * config.cluster_size,
+            config.kernel in candidates.RARE,
+            config.slices,
         )
         for config in policies
     ]
@@ -221,14 +224,14 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
 
 def corrected(of: Table, load: Workload, clocks: np.ndarray) -> np.ndarray:
     """The clocks with what times of random products say beyond them; long products keep theirs."""
-    return clocks if _is_long(load) else clocks * factor(of, load, clocks)
+    return clocks if is_long(load) else clocks * factor(of, load, clocks)
 
 
 def defers(of: Table, out_bytes: Any) -> np.ndarray:
     """``MatmulPolicy.can_defer`` of each policy."""
     registers = of.accumulators * (1 + of.promoted) + of.accumulators * out_bytes // 4
     fits = (out_bytes > 1) & (registers <= MAX_DEFERRED_REGISTERS)
-    return (of.cooperative > 0) & (of.splits == 1) & (of.parts == 0) & fits
+    return (of.cooperative > 0) & (of.splits * of.slices == 1) & (of.parts == 0) & fits
 
 
 def _loaded(of: Table, access: Any, by: Coefficients) -> np.ndarray:
@@ -263,10 +266,10 @@ def _across(of: Table) -> np.ndarray:
 
 def coefficients_of(load: Workload) -> Coefficients:
     """Those of long products, or of all others."""
-    return SUSTAINED if _is_long(load) else COEFFICIENTS
+    return SUSTAINED if is_long(load) else COEFFICIENTS
 
 
-def _is_long(load: Workload) -> bool:
+def is_long(load: Workload) -> bool:
     return not load.promoted and load.batch * load.m * load.n * load.k_tiles >= LONG
 
 
@@ -295,7 +298,7 @@ def copy_cost(copies: Any, moved: Any, by: Coefficients = COEFFICIENTS) -> Any:
 def _candidates(kinds: tuple[tuple[bool, bool, bool, int], ...], multiprocessors: int) -> tuple:
     """All candidates of each kind (promoted, parts, own, slices), one kind behind the other: the policies, their
     numbers as a table and in one array, and how many each kind has."""
-    found = [of_kind(*kind) for kind in kinds]
+    found = [candidates.of_kind(*kind) for kind in kinds]
     policies = tuple(config for each in found for config in each)
     of = table(policies, multiprocessors)
     return policies, of, np.array(of), tuple(map(len, found))
@@ -310,7 +313,7 @@ def possible(of: Table, load: Any) -> np.ndarray:
     decides how many there are. (Of clusters a few less may run at once.)"""
     slices = np.ceil(load.m / of.rows) * np.ceil(load.n / of.columns) * (load.batch * of.splits)
     fits = (of.splits == 1) | ((slices <= of.room) & (of.splits * MIN_K_TILES <= load.k_tiles))
-    fits = np.where(load.slices == 0, fits, of.splits == load.slices)
+    fits = np.where(load.slices == 0, fits, of.splits * of.slices == load.slices)
     return fits & (of.accumulators <= load.accumulators)
 
 
@@ -337,7 +340,7 @@ def shortlists(loads: Sequence[Workload], count: int = 1) -> list[Ranking]:
     """``shortlist`` of each of several workloads, computed together: NumPy takes little longer for all than for one."""
     found: dict[Workload, Any] = {load: _rankings.get((load, count)) for load in loads}
     for long in (False, True):
-        missing = [load for load, ranking in found.items() if ranking is None and _is_long(load) == long]
+        missing = [load for load, ranking in found.items() if ranking is None and is_long(load) == long]
         if missing:
             found.update(zip(missing, _ranked(missing, count)))
     if len(_rankings) >= MOST_RANKINGS:
@@ -361,10 +364,11 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
         first += number
     which = np.concatenate(best)
     clocks = clocks[which]
-    if not _is_long(loads[0]):
+    if not is_long(loads[0]):
         taken = tuple(map(len, best))
         problem = of_problem(Each(*rows)).repeat(taken, 1)
         clocks = clocks * factor(Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), clocks, problem)
+        clocks = clocks * (1 + RARE_COST * of.rare[which] + IN_TURN_COST * (of.slices[which] > 1))
     found, first = [], 0
     for least in best:
         of_load = clocks[first : first + len(least)]
@@ -372,18 +376,6 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
         found.append(tuple((float(of_load[i]), policies[least[i]]) for i in order))
         first += len(least)
     return found
-
-
-def lets_next_start(config: MatmulPolicy, load: Workload) -> bool:
-    """Whether the next launch may start at once. Its blocks take the multiprocessors that this one leaves idle. If this
-    one has more than half of the places, what does not fit beside it comes where it finds room: blocks lie unevenly,
-    and are served more slowly, and longer products take more time than the later start (H200, bfloat16, 24x4608x3584
-    in 72 blocks: 13.5 us instead of 11.1; 192x4096x4096 in 128: 15.5 instead of 13.5). Clusters lie as evenly as they
-    can, if they are many or large."""
-    places = config.slots(policy.SMS)
-    clusters = math.prod(config.tiles(load.m, load.n)) * load.batch * config.splits * config.peers / config.cluster_size
-    most = 1.0 if config.cluster_size == 1 else FEW_CLUSTERS if config.cluster_size <= SMALL_CLUSTER else 0.0
-    return not (places / 2 < clusters <= most * places and load.moved >= LASTING)
 
 
 def raster(config: MatmulPolicy, m: int, n: int) -> tuple[bool, int]:

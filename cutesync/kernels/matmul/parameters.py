@@ -12,13 +12,17 @@ from ..states import numbered
 from .terms import TermsSpec
 
 
-class Order(namedtuple("Order", "along_n group a_batched b_batched early a_priority b_priority")):
-    """The order of tiles (see ``scheduler``), which operands have a batch, whether the next launch may start at once:
-    all Int32; and how long the L2 keeps what TMA loads of each operand, as cache policies of PTX (Int64)."""
+class Order(
+    namedtuple("Order", "along_n group a_batched b_batched early by_columns a_ahead b_ahead a_priority b_priority")
+):
+    """The order of tiles (see ``scheduler``), which operands have a batch, whether the next launch may start at once,
+    whether the result is stored by columns (see ``TermsSpec.either``), for how many k-tiles of each operand a block
+    asks the L2 before the launches before have ended: all Int32; and how long the L2 keeps what TMA loads of each
+    operand, as cache policies of PTX (Int64)."""
 
 
 class Split(namedtuple("Split", "splits k_tiles scratch counters")):
-    """Split-K: how many slices of K, the k-tiles of each (Int32); for the turnstile the partial sums and the counters
+    """Slices of K: how many, the k-tiles of each (Int32); for the turnstile the partial sums and the counters
     in global memory."""
 
 
@@ -50,6 +54,7 @@ class Source(namedtuple("Source", "pointer outer inner outer_step inner_step bat
 
 SOURCE = Source._fields[1:]  # names of parameters, behind that of the operand
 MAPS = ("a", "a_extents", "b", "b_extents", "d", "d_extents")
+COLUMN_MAPS = ("d_by_columns", "d_by_columns_extents")
 PRE_MAPS = ("pre", "pre_extents")
 NAMES = (*MAPS, *Order._fields, *Split._fields, *Operands._fields[:-3])
 
@@ -59,6 +64,6 @@ def names_of(terms: TermsSpec, own: Sequence[str] = ()) -> tuple[str, ...]:
     operands: list[str] = []
     for name in "ab":
         operands += (name, *(f"{name}_{field}" for field in SOURCE)) if name in own else (name, f"{name}_extents")
-    maps = PRE_MAPS if terms.pre is not None and terms.pre_by_tma else ()
+    maps = COLUMN_MAPS if terms.maps_columns else PRE_MAPS if terms.pre is not None and terms.pre_by_tma else ()
     more = (*(More._fields if terms.several else ()), *(("bias_step",) if terms.stepped else ()))
     return (*operands, *NAMES[4:], *more, *numbered("arg", terms.args), *maps)

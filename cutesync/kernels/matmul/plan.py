@@ -27,20 +27,18 @@ from .model import (
     coefficients_of,
     corrected,
     cost,
-    lets_next_start,
     raster,
     shortlist,
     table,
     vector_instructions,
 )
-from .parameters import MAPS, PRE_MAPS, SOURCE, More, Operands, Order, Split, names_of
+from .overlap import lets_next_start, streaming
+from .parameters import COLUMN_MAPS, MAPS, PRE_MAPS, SOURCE, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec, once_per_terms
 
 TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
 MOST_KEPT = 1024  # policies, and kernels to compile
-EVICT_NORMAL, EVICT_FIRST = 0x1000000000000000, 0x12F0000000000000  # cache policies, as createpolicy makes them
-MIN_STREAMED_BYTES = 1 << 24  # of an operand that is read once
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,10 @@ class Problem:
             allowed = f"at most {policy.MAX_SPLIT_ACCUMULATORS} accumulators a thread"
             raise ArgumentValueError(explain("config.tile", came, allowed))
         loads = ("tma" if x.load == "tma" else "own" for x in (self.a, self.b))
-        return _settled(config, self.slices or config.splits, self.parts, *loads)
+        splits, slices = config.splits, config.slices
+        if self.slices:
+            splits, slices = (1, self.slices) if slices > 1 else (self.slices, 1)
+        return _settled(config, splits, slices, self.parts, *loads)
 
     @property
     def key(self) -> tuple:
@@ -163,8 +164,8 @@ class Problem:
 
 
 @functools.lru_cache(maxsize=MOST_KEPT)
-def _settled(config: MatmulPolicy, splits: int, parts: bool, load_a: str, load_b: str) -> MatmulPolicy:
-    return replace(config, splits=splits, parts=parts, load_a=load_a, load_b=load_b)
+def _settled(config: MatmulPolicy, splits: int, slices: int, parts: bool, load_a: str, load_b: str) -> MatmulPolicy:
+    return replace(config, splits=splits, slices=slices, parts=parts, load_a=load_a, load_b=load_b)
 
 
 @once_per_terms
@@ -186,7 +187,7 @@ def kernel_spec(
 
     accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
     own = [name for name, load in zip("ab", loads) if load != "tma"]
-    names, maps = names_of(terms, own), (*MAPS, *PRE_MAPS)
+    names, maps = names_of(terms, own), (*MAPS, *COLUMN_MAPS, *PRE_MAPS)
     kinds = {"alpha": "Float32", "beta": "Float32", "bias_step": "Int64"}
     kinds |= {name: "Int64" for name in names if name.startswith(("c_", "d_", "pre_")) or name.endswith("_priority")}
     kinds |= {f"{name}_{field}": "Int64" for name in own for field in SOURCE[2:]}
@@ -232,7 +233,7 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec, loads
         pointer(stored, TMA_BYTES),
         (word,) * 4,
         (*steps, (long, long)),
-        Order(*(word,) * 5, *(long,) * 2),
+        Order(*(word,) * 8, *(long,) * 2),
         Split(word, word, pointer(accumulator, TMA_BYTES), pointer(INT32)),
         Operands(
             *(Float32(0),) * 2,
@@ -259,22 +260,27 @@ def make_launch(
     ordinal = problem.ordinal
     config = decided(problem, config)
     majors, loads = (problem.a.k_major, problem.b.k_major), (problem.a.load, problem.b.load)
-    spec = kernel_spec(config, problem.elements, problem.out, majors, problem.terms, loads)
+    spec = kernel_spec(config, problem.elements, problem.out, majors, problem.terms.of_kernel, loads)
     along_n, group = raster(config, problem.m, problem.n)
     k_tiles = -(-problem.k // problem.k_elements)
-    of_slice = -(-k_tiles // config.splits)
-    splits = -(-k_tiles // of_slice)
+    of_slice = -(-k_tiles // (config.splits * config.slices))
+    slices = -(-k_tiles // of_slice)
+    splits = slices if config.splits > 1 else 1
     tiles = math.prod(config.tiles(problem.m, problem.n)) * problem.items
     clusters = tiles if config.cluster_split else min(tiles * splits, config.slots(problem.multiprocessors))
-    values: dict[str, Any] = {"splits": splits, "k_tiles": of_slice}
+    values: dict[str, Any] = {"splits": slices, "k_tiles": of_slice}
     values |= zip(("alpha", "beta", "bias_step"), scalars)
     batched = int(problem.a.items > 1), int(problem.b.items > 1)
     early = int(lets_next_start(config, problem.load))
-    values |= Order(int(along_n), group, *batched, early, *priorities(problem, config))._asdict()
+    by_columns = int(problem.terms.by_columns)
+    ahead, priorities = streaming(problem, config, early)
+    values |= Order(int(along_n), group, *batched, early, by_columns, *ahead, *priorities)._asdict()
     for name, strides in (("c", problem.c), ("d", problem.d), ("pre", problem.pre)):
         values |= zip((f"{name}_row", f"{name}_column", f"{name}_batch"), strides)
     by_tma = {"d": problem.terms.by_tma, "pre": problem.terms.pre_by_tma}
     arrays = [name if by_tma.get(name, True) else f"{name}_pointer" for name in names]
+    if problem.terms.maps_columns and by_columns:
+        arrays = ["d_by_columns" if name == "d" else name for name in arrays]
     claim = None
     if config.splits > 1 and not config.cluster_split:
         parts = config.turnstile_parts(problem.m, problem.n, problem.items)
@@ -296,15 +302,6 @@ def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
         config = replace(config, deferred=False)
     several = math.prod(config.tiles(problem.m, problem.n)) * problem.items > config.slots(problem.multiprocessors)
     return config.decided(problem.terms.widest(problem.out), several)
-
-
-def priorities(problem: Problem, config: MatmulPolicy) -> tuple[int, int]:
-    """The cache policies of A and B: a large operand that is read once leaves the L2 first."""
-    tiles_m, tiles_n = config.tiles(problem.m, problem.n)
-    of_row = problem.k * problem.elements[0].size
-    sides = ((problem.a, problem.m, tiles_n), (problem.b, problem.n, tiles_m))
-    once = [readers == 1 and x.items * rows * of_row >= MIN_STREAMED_BYTES for x, rows, readers in sides]
-    return tuple(EVICT_FIRST if first else EVICT_NORMAL for first in once)  # type: ignore[return-value]
 
 
 def _sources(problem: Problem) -> dict[str, Any]:
@@ -335,10 +332,13 @@ def _maps(problem: Problem, config: MatmulPolicy) -> dict[str, Any]:
         if operand.load == "tma":
             more[name] = operand_map(problem, element, operand, rows, of_tile, parts)
             more[f"{name}_extents"] = struct.pack("<3i", rows, k, operand.items)
-    return more | {
-        "d": result_map(problem, config, problem.out, problem.d) if terms.by_tma else bytes(TENSOR_MAP_BYTES),
-        "d_extents": of_result,
-    }
+    maps: dict[str, Any] = {"d": bytes(TENSOR_MAP_BYTES), "d_extents": of_result}
+    if terms.maps_columns:
+        maps |= zip(COLUMN_MAPS, (bytes(TENSOR_MAP_BYTES), of_result))
+    if terms.by_tma:
+        name = "d_by_columns" if terms.maps_columns and terms.by_columns else "d"
+        maps[name] = result_map(problem, config, problem.out, problem.d)
+    return more | maps
 
 
 def operand_map(

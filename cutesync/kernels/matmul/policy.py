@@ -69,7 +69,9 @@ class MatmulPolicy:
     transpose; None leaves it to the model. ``parts`` (for float32 in three products) splits each stage into big and
     small parts in the kernel (see ``parts``). ``load_a`` and ``load_b`` say how an operand that TMA refuses as it lies
     is loaded: "own" by the producer's threads (see ``own``), "tma" by TMA from a packed copy; None leaves it to the
-    model. Other operands are always loaded by TMA. They are those of the transpose, too."""
+    model. Other operands are always loaded by TMA. They are those of the transpose, too. ``slices`` of K are multiplied
+    one behind the other by the same block, each in accumulators that are zero at first, and their sums added up in
+    order: the bits are those of so many ``splits``."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
@@ -83,6 +85,7 @@ class MatmulPolicy:
     parts: bool = False
     load_a: str | None = None
     load_b: str | None = None
+    slices: int = 1
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -92,7 +95,7 @@ class MatmulPolicy:
             allowed = "M a multiple of 64 and N of 16, both up to 256; cooperative: one of them twice that"
             raise ArgumentValueError(explain("config.tile", self.tile, allowed))
         most = MAX_SPLIT_ACCUMULATORS if self.splits > 1 else MAX_ACCUMULATORS
-        most = MAX_PROMOTED_ACCUMULATORS if self.promoted else most
+        most = MAX_PROMOTED_ACCUMULATORS if self.promoted or self.slices > 1 else most
         most = MAX_PARTS_ACCUMULATORS if self.parts else most
         if self.accumulators > most:
             raise ArgumentValueError(
@@ -106,8 +109,13 @@ class MatmulPolicy:
             came = f"load_a={self.load_a!r}, load_b={self.load_b!r}, {self.tile}, {self.cluster}"
             allowed = f"without parts, a cluster of (1, 1), at most {MAX_OWN_ACCUMULATORS} accumulators a thread"
             raise ArgumentValueError(explain("config", came, f'"own" {allowed} in all sets'))
-        if not 1 <= self.splits <= MAX_SPLITS:
-            raise ArgumentValueError(explain("config.splits", self.splits, f"1 to {MAX_SPLITS}"))
+        for name in ("splits", "slices"):
+            if not 1 <= getattr(self, name) <= MAX_SPLITS:
+                raise ArgumentValueError(explain(f"config.{name}", getattr(self, name), f"1 to {MAX_SPLITS}"))
+        if self.slices > 1 and (self.splits > 1 or self.promoted or self.parts or self.own):
+            raise ArgumentValueError(
+                explain("config.slices", self.slices, "1 with splits, promoted, parts or loads of the kernel's own")
+            )
         if self.stages < 0 or self.stages == 1 or self.group < 0:
             raise ArgumentValueError(
                 explain(
@@ -124,7 +132,7 @@ class MatmulPolicy:
                 raise ArgumentTypeError(explain(f"config.{name}", shown(pair), "a pair of ints"))
             for extent in pair:
                 whole(extent, f"config.{name}")
-        for name in ("stages", "group", "splits"):
+        for name in ("stages", "group", "splits", "slices"):
             whole(getattr(self, name), f"config.{name}")
         choice(self.schedule, "config.schedule", ("cooperative", "pingpong"))
         flag(self.promoted, "config.promoted")
@@ -140,7 +148,18 @@ class MatmulPolicy:
     def kernel(self) -> tuple:
         """What of this decides the machine code."""
         splits = self.splits if self.cluster_split else self.splits > 1
-        return self.tile, self.schedule, self.cluster, self.stages, self.promoted, splits, self.deferred, self.parts
+        sliced = self.slices > 1
+        return (
+            self.tile,
+            self.schedule,
+            self.cluster,
+            self.stages,
+            self.promoted,
+            splits,
+            self.deferred,
+            self.parts,
+            sliced,
+        )
 
     def splits_parts(self) -> bool:
         """Whether float32 operands can be split into parts in the kernel: no blocks share loads, as the DSL's ring
@@ -274,7 +293,8 @@ class MatmulPolicy:
         epilogue operands do not fit in the remaining registers."""
         registers = self.accumulators * (1 + self.promoted) + self.accumulators * out_bytes // 4
         fits = out_bytes > 1 and registers <= MAX_DEFERRED_REGISTERS
-        return self.schedule == "cooperative" and self.splits == 1 and not (self.parts or self.own) and fits
+        whole = self.splits == self.slices == 1
+        return self.schedule == "cooperative" and whole and not (self.parts or self.own) and fits
 
     def defers(self, out_bytes: int, several: bool) -> bool:
         """Whether the epilogue of a block that has ``several`` tiles is deferred."""

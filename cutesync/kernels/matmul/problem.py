@@ -227,7 +227,14 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
             strides_d,
             elements,
             product.out.dtype,
-            _stored(terms, by_tma, pre_by_tma if product.pre else True, columns, *_together(c, strides_c, offsets[3])),
+            _stored(
+                terms,
+                d.size,
+                by_tma,
+                pre_by_tma if product.pre else True,
+                columns,
+                *_together(c, strides_c, offsets[3]),
+            ),
             product.promoted,
             slices,
             product.a.device,
@@ -240,10 +247,18 @@ def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> l
 
 @once_per_terms
 def _stored(
-    terms: TermsSpec, by_tma: bool, pre_by_tma: bool, by_columns: bool, together: int, c_by_columns: bool
+    terms: TermsSpec,
+    size: int,
+    by_tma: bool,
+    pre_by_tma: bool,
+    by_columns: bool,
+    together: int,
+    c_by_columns: bool,
 ) -> TermsSpec:
+    """The terms with how results of ``size`` bytes are stored, and how C is loaded."""
     halves = terms.c is not None and terms.c.kind == "f" and terms.c.size == 2
-    terms = replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma, by_columns=by_columns)
+    either = size == 2 and terms.pre is None
+    terms = replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma, by_columns=by_columns, either=either)
     return replace(terms, together=together, c_by_columns=c_by_columns) if halves else terms
 
 

@@ -118,6 +118,8 @@ class Work:
 
     def k_tiles(self):
         """K-tiles of a unit. Those of the last slice of K may lie outside K: TMA reads zeros there."""
+        if self.config.slices > 1:
+            return self.split.k_tiles * self.split.splits
         return self.split.k_tiles if self.config.splits > 1 else (self.k() + self.k_tile - 1) // self.k_tile
 
     def place(self, unit, rank) -> Place:

@@ -35,12 +35,15 @@ class Target(namedtuple("Target", "atom coordinates buffers")):
 
 class Outlet(
     namedtuple(
-        "Outlet", "targets shape operands exchange registers largest group half thread fetched", defaults=(None,)
+        "Outlet",
+        "targets shape operands exchange registers largest group half thread by_columns fetched",
+        defaults=(None,),
     )
 ):
     """What a consumer warpgroup stores with: a ``Target`` for each result, the extents (M, N, L), the operands; what
     its way of finishing a tile allocated; a register for the largest magnitude (``TermsSpec.amax``); which warpgroup,
-    half of a tile and thread this is; and the elements of C for the tile, if they have been loaded."""
+    half of a tile and thread this is; whether results are stored by columns (see ``EitherStore``); and the elements of
+    C for the tile, if they have been loaded."""
 
 
 class Line(namedtuple("Line", "source swizzle width address head whole rest")):
@@ -266,6 +269,25 @@ class SubTileStore:
         else:
             copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
         return copy, cute.make_tiled_copy_C(copy, self.mma()).get_slice(thread)
+
+
+class EitherStore(SubTileStore):
+    """Stores rows, or columns where the parameter ``by_columns`` says so (``TermsSpec.either``). Both are seen in the
+    same buffers; ``to.targets`` are those of the rows and of the columns."""
+
+    def __init__(self, out, columns: int, in_flight: int, *, by_tma: bool, in_place: bool) -> None:
+        more = {"by_tma": by_tma, "in_place": in_place}
+        super().__init__(0, out, columns, in_flight, **more)
+        self.of_columns = SubTileStore(0, out, columns, in_flight, by_columns=True, **more)
+
+    @cute.jit
+    def store(self, finished, corner, tile: Tile, to: Outlet, stored: Int32):
+        to_columns = to._replace(targets=to.targets[1:])
+        if to.by_columns == 0:
+            SubTileStore.store(self, finished, corner, tile, to, stored)
+        else:
+            self.of_columns.store(finished, corner, tile, to_columns, stored)
+        return stored + 1
 
 
 def shared(kind, address, count: int):

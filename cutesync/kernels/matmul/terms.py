@@ -21,7 +21,8 @@ class TermsSpec:
     """``activation(alpha * A B + beta * C + bias)``: ``scaled`` if alpha is not 1, ``c`` the type of C if beta is not
     0, ``bias`` "", "row" or "column" with its type, ``activation`` a name of ``ACTIVATIONS``, a callable, or None;
     ``scale_a``, ``scale_b`` "", "one" or "each" (row of A, column of B); ``by_tma``: TMA stores the result,
-    ``by_columns``: it is stored column by column, as those are contiguous and not the rows.
+    ``by_columns``: it is stored column by column, as those are contiguous and not the rows; ``either``: a parameter of
+    the kernel says which, so that products and their transposes have one kernel.
 
     ``gated``: C is not added, but its element is the activation's second value. ``pre`` is the type of the second
     result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
@@ -43,6 +44,7 @@ class TermsSpec:
     pre_by_tma: bool = True
     amax: bool = False
     by_columns: bool = False
+    either: bool = False
     args: tuple[Argument, ...] = ()
     stepped: bool = False
     together: int = 0
@@ -62,6 +64,16 @@ class TermsSpec:
     def widest(self, out: DType) -> int:
         """Bytes of the wider of the elements of ``out`` and of the second result."""
         return max(out.size, self.pre.size if self.pre else 0)
+
+    @property
+    def of_kernel(self) -> TermsSpec:
+        """Those that decide the machine code."""
+        return replace(self, by_columns=False) if self.either else self
+
+    @property
+    def maps_columns(self) -> bool:
+        """Whether the kernel has a tensor map for the columns of the result."""
+        return self.either and self.by_tma
 
     @property
     def transposed(self) -> TermsSpec:
@@ -89,6 +101,7 @@ class TermsSpec:
             self.pre_by_tma,
             self.amax,
             self.by_columns,
+            self.either,
             self.stepped,
             self.together,
             self.c_by_columns,
