@@ -69,7 +69,7 @@ def of_axes(n: int) -> dict:
 
 
 @pytest.mark.parametrize("of", [calls, of_axes])
-@pytest.mark.parametrize("n", [1000, 100_000, 1 << 20, LARGE])
+@pytest.mark.parametrize("n", [1000, 1 << 20, LARGE])
 def test_every_configuration(of, n, allocated, capsys):
     rows = [verify(spec, allocated, slack=2048) for call in of(n).values() for spec in needed(call)]
     tell_figures(capsys, rows)

@@ -93,7 +93,7 @@ def test_lengths_on_the_device_and_arrays_without_elements(small):
         assert int(cs.run_length_encode(empty).count) == 0
 
 
-@pytest.mark.parametrize("shape", [(41, 31), slow((1300,)), slow((2, 1, 650)), slow((5, 4, 1, 13, 5))])
+@pytest.mark.parametrize("shape", [(41, 31), slow((1300,)), slow((5, 4, 1, 13, 5))])
 def test_coordinates(small, shape):
     x = sparse(shape, "float32")
     a, wanted = cs.asarray(x), np.nonzero(x)
