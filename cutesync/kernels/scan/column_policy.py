@@ -8,7 +8,7 @@ from typing import ClassVar
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
-from .problem import ANYWHERE, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
+from .problem import ANYWHERE, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
@@ -49,7 +49,7 @@ MAX_SKEW = 3  # elements of a vector that are loaded one by one, behind the othe
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
-WORD_BYTES, FLIGHT_BYTES, FULL_THREADS = 4, 32, SMS * 2048
+FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
 # in tiles 28 us; (48, 1000000): 29 us, in tiles 33 us), and of others in many rows (float32 (1000, 40000): 109 us, in
 # tiles 92 us).

@@ -18,8 +18,8 @@ from ...warp import Maybe
 from ..arrays import pointers_of
 from ..words import funnel_shift, load_pair, of_pair
 from .base import Arguments, Scan, ScanKernel
-from .column_policy import WORD_BYTES, ColumnPolicy
-from .problem import ANYWHERE, VECTOR_BYTES
+from .column_policy import ColumnPolicy
+from .problem import ANYWHERE, VECTOR_BYTES, WORD_BYTES
 
 
 def element(pointer):

@@ -14,8 +14,8 @@ from ..coordinates import Axes, element, store
 from ..select.chunk import cells
 from ..words import words_from
 from .base import Arguments, Scan, ScanKernel
-from .column_policy import WORD_BYTES
 from .lone_policy import THREADS, LonePolicy
+from .problem import WORD_BYTES
 
 
 class LoneScan(ScanKernel):

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
-from .column_policy import WORD_BYTES
 from .layout import Layout
-from .problem import SMS, VECTOR_BYTES, Choice, Problem
+from .problem import SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 THREADS = 256
 MAX_UNROLL, SM_BLOCKS = 4, 8  # vectors of a thread, if so many blocks an SM have as many
