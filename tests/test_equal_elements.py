@@ -106,7 +106,7 @@ def test_scans_of_equal_elements(dtype, step, on_emulator, monkeypatch):
     for number, (shape, count) in list(enumerate(EQUAL))[::step]:
         ours, theirs = repeated(data(shape, dtype), count)
         axis, first = shape.index(1), number % 17
-        for way in WAYS if step == 1 else WAYS[2:4]:
+        for way in WAYS[number % 2 :: 2] if step == 1 else WAYS[2:4]:
             wanted = scanned(theirs, axis=axis, **way)
             out, whole = guarded(wanted.shape, wanted.dtype, first)
             same(np.asarray(cs.scan(ours, axis=axis, out=out, **way)), wanted, f"{shape} {count} {way}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..errors import CaptureError, LaunchError, explain
-from . import device, forks, shared, tensor_map
+from . import device, forks, shared, slots, tensor_map
 from .compiler import Kernel, alone, compiling, refuse_while_tracing
 from .copy_engine import CopyEngine, enable_peers
 from .host_code import HostCode
@@ -162,6 +162,9 @@ class _Gpu:
 
     @staticmethod
     def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
+        found = slots.take(ordinal) if size <= slots.SLOT and stream in device.DEFAULT else None
+        if found is not None:
+            return found
         if device.is_current(ordinal):
             return _Gpu.allocate_here(size, ordinal, stream)
         with device.using(ordinal):
@@ -169,18 +172,23 @@ class _Gpu:
 
     @staticmethod
     def allocate_here(size: int, ordinal: int, stream: int) -> tuple[int, object]:
+        small = size <= slots.SLOT and stream in device.DEFAULT
+        found = slots.take(ordinal) if small else None
+        if found is not None:
+            return found
         if stream not in device.DEFAULT and device.capturing(stream):
             advice = "give DeviceArrays, and a result as out=, made before the capture"
             came = "a call that allocates or copies from NumPy"
             raise CaptureError(explain("graph capture", came, "arrays that exist", advice))
         memory, default, of_handle = _memory(ordinal)
+        size = slots.CHUNK if small else size or 1
         try:
-            owner = memory.allocate(size or 1, stream=of_handle(stream) if stream else default)
+            owner = memory.allocate(size, stream=of_handle(stream) if stream else default)
         except Exception as error:
             if "OUT_OF_MEMORY" in str(error):
                 raise device.failure(2, f"allocating {size} bytes") from error
             raise
-        return int(owner.handle), owner
+        return slots.add(ordinal, owner) if small else (int(owner.handle), owner)
 
     @staticmethod
     def copy_in(array: Any, source: int, stream: int) -> None:

@@ -93,13 +93,13 @@ def test_random_strides(seed, on_emulator):
     check_strided(rng, data(shape, dtype), axis=axis, **WAYS[rng.integers(len(WAYS))])
 
 
-@pytest.mark.parametrize("lanes", [pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4, 8, 32, 64, 256)])
+@pytest.mark.parametrize("lanes", [pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 8, 64, 256)])
 def test_tiles_of_every_width(lanes, on_emulator, monkeypatch):
     """Several groups of tiles, the last one not whole, whose operands must stay in order. Input and output have their
     neighbours along the scanned axis or across it."""
     force(monkeypatch, StridedTiles(lanes, 2, 3, 5))
     rng = np.random.default_rng(lanes)
-    length = min(5 * 512 // lanes + 3, 1300)
+    length = min(5 * 512 // lanes + 3, 700)
     x = segments((length, 2 + lanes % 5), 0)
     wanted = {reverse: scanned(x, adjacent, axis=0, reverse=reverse) for reverse in (False, True)}
     for reverse in (False, True):

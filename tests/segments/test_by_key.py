@@ -35,8 +35,8 @@ def numbers(length: int, dtype: str = "int32", seed: int = 1) -> np.ndarray:
 
 @pytest.mark.parametrize("lengths", [(0, 193), slow((1, 2, 95, 96, 97, 191, 192, 700, 1291))])
 def test_every_length(small, lengths):
-    for length in lengths:
-        for mean in MEANS if length > 95 else (1, 3):
+    for turn, length in enumerate(lengths):
+        for mean in MEANS[turn % 2 :: 2] if length > 95 else (1, 3):
             keys, x = keys_of(length, mean), numbers(length)
             heads = heads_of(keys)
             equal(cs.scan_by_key(keys, x), *scanned(heads, [x]))
@@ -56,7 +56,7 @@ TYPES = [(key, DTYPES[-1 - i]) for i, key in enumerate(DTYPES)]
 @pytest.mark.parametrize(("key", "value"), TYPES)
 def test_every_type_and_alignment(small, key, value):
     keys, x = keys_of(1291, 4, key), np.arange(1291).astype(numpy_dtype(value))
-    for a, b in ((0, 0), (1, 3)):
+    for a, b in ((0, 0), (1, 3)) if x.dtype.itemsize < 4 else ((2, 1),):
         length = 1291 - max(a, b)
         k, v = keys[a : a + length], x[b : b + length]
         heads = heads_of(k)

@@ -46,8 +46,8 @@ def test_policy():
 def test_every_length(monkeypatch, name, lengths):
     force(monkeypatch, name)
     with cs.emulate():
-        for length in lengths:
-            for mean in (1, 3, 40, 1e9):
+        for turn, length in enumerate(lengths):
+            for mean in ((1, 40), (3, 1e9))[turn % 2]:
                 keys, x = keys_of(length, mean), np.arange(length, dtype=np.int32)
                 heads = heads_of(keys)
                 equal(cs.scan_by_key(keys, x), *scanned(heads, [x]))
