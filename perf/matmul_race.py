@@ -99,6 +99,12 @@ class Race:
 
         return call
 
+    def quack(self, product: Random, buffers: tuple):
+        """A call of QuACK, or None where it takes no part."""
+        a, b, _, out = buffers
+        has = self.libraries.quack and product.dtype in ("bfloat16", "float16") and not product.op
+        return (lambda: self.libraries.quack.gemm(a, b, out=out)) if has and out.shape[-1] % 8 == 0 else None
+
     def wrong(self, product: Random, buffers: tuple, calls: list) -> list[str]:
         """What is wrong with the results of the calls; some rows are compared, the last among them."""
         torch, (a, b, bias, out) = self.torch, buffers

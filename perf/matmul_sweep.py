@@ -1,5 +1,7 @@
 """``python perf/sweep.py matmul --cases random``: random products against torch, by classes and by causes.
 
+``--rivals torch quack`` lets QuACK's tuner choose for products of its types without a bias, too: some seconds for each.
+
 ``--brute`` times many configurations of each product as well, and reports the regret of the model's choice."""
 
 from __future__ import annotations
@@ -45,18 +47,18 @@ def short(config: MatmulPolicy) -> str:
 
 
 def race(one: Race, product: Random, configs: list[MatmulPolicy]) -> dict:
-    """The record of a product: microseconds of ours, of torch and of each configuration; what is wrong."""
+    """The record of a product: microseconds of ours, of the rivals and of each configuration; what is wrong."""
     buffers = one.sets(product)
     contestants = [[one.ours(product, of, config) for of in buffers] for config in (None, *configs)]
     wrong = one.wrong(product, buffers[0], [calls[0] for calls in contestants])
-    theirs = [one.theirs(product, of) for of in buffers]
-    if theirs[0] is not None:
-        contestants.append(theirs)
-    times = one.times(product, contestants)
+    rivals = {"torch": [one.theirs(product, of) for of in buffers], "quack": [one.quack(product, of) for of in buffers]}
+    rivals = {name: calls for name, calls in rivals.items() if calls[0] is not None}
+    times = one.times(product, [*contestants, *rivals.values()])
     return {
         "product": list(dataclasses.astuple(product)),
         "us": round(times[0], 3),
-        "torch": None if theirs[0] is None else round(times[-1], 3),
+        "torch": None,
+        **{name: round(us, 3) for name, us in zip(rivals, times[len(contestants) :])},
         "times": {short(config): round(us, 2) for config, us in zip(configs, times[1:])},
         "wrong": wrong,
     }
@@ -104,9 +106,9 @@ def table(report: dict) -> list[str]:
     records = [record for record in report["products"] if record["torch"]]
     lines = [f"{'class':14}{'cases':>6}{'mean':>7}" + "".join(f"  <{bound}" for bound in BOUNDS) + "  worst"]
 
-    def row(name: str, of: list[dict]) -> None:
-        ratios = {record["torch"] / record["us"]: product_of(record).name for record in of}
-        below = "".join(f"{sum(r['torch'] / r['us'] < bound for r in of) / len(of):7.0%}" for bound in BOUNDS)
+    def row(name: str, of: list[dict], rival: str = "torch") -> None:
+        ratios = {record[rival] / record["us"]: product_of(record).name for record in of}
+        below = "".join(f"{sum(r[rival] / r['us'] < bound for r in of) / len(of):7.0%}" for bound in BOUNDS)
         least = min(ratios)
         lines.append(
             f"{name:14}{len(of):6}{statistics.geometric_mean(ratios):7.3f}{below}  {least:.2f} {ratios[least]}"
@@ -116,6 +118,9 @@ def table(report: dict) -> list[str]:
         of = [record for record in records if record["product"][0] == group]
         if of:
             row(group, of)
+        beside = [record for record in of if "quack" in record]
+        if beside:
+            row(f"{group}, quack", beside, "quack")
     for cause, label in CAUSES.items():
         labels = {label(product_of(record)) for record in records} - {""}
         for one in sorted(labels):
@@ -158,7 +163,7 @@ def main(chosen) -> int:
     try:
         run(
             gpu,
-            lambda: Libraries(gpu, "matmul", ["torch"]),
+            lambda: Libraries(gpu, "matmul", ["torch", *(chosen.rivals or ())]),
             report,
             lambda: write(report, path),
             chosen.seconds,
