@@ -31,11 +31,11 @@ KINDS += [(name, flag, source) for name, flag in FORMS[2:6:3] + FORMS[-2:-1] for
 
 
 def compiled(allocated, name: str, x, *arguments, most: int = 128, **options) -> str:
-    """The PTX of the kernel of a call; a thread has ``most`` registers at most. Only the kernel that transposes tiles
-    has shared memory and a barrier."""
+    """The PTX of the kernel of a call; a thread has ``most`` registers at most. Only the kernels that transpose tiles
+    and boxes have shared memory and a barrier."""
     (spec,) = needed(getattr(cs, name), x, *arguments, **options)
     *_, shared, registers = verify(spec, allocated)
-    ptx, transposes = spec.kernel().ptx, spec.label.startswith("TransposedPolicy")
+    ptx, transposes = spec.kernel().ptx, spec.label.startswith(("TransposedPolicy", "BoxPolicy"))
     assert spec.key[0] == name and registers <= most
     assert (shared > 0) == transposes == bool(re.search(r"\.shared\b|\bbar\b", ptx))
     return ptx
@@ -109,6 +109,7 @@ STRIDED = {
     "columns": ("TilePolicy", lambda x: x((4096, 4096)), {"axis": 0}),
     "a third axis, stored down": (TILES, lambda x: x((256, 256, 4096)).transpose(1, 2, 0), {"axis": 1}),
     "stored down": (TILES, lambda x: x((4096, 4096)).T, {"axis": 0}),
+    "boxes": ("BoxPolicy", lambda x: x((696, 327, 236, 2)).transpose(2, 1, 0, 3), {"axis": 0}),
     "stepped": ("FlatPolicy", lambda x: x((1 << 24,))[::2], {}),
     "a middle axis": ("FlatPolicy", lambda x: x((4096, 128, 3)), {"axis": 1}),
     "a pitch": ("FlatPolicy", lambda x: x((4096, 40))[:, 1:31], {}),

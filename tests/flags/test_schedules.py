@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.flags import plan, policy, strided_policy
+from cutesync.kernels.flags import boxes_policy, periods, plan, policy, strided_policy
 from cutesync.runtime import call as calls
 
 from ..cases import SCHEDULES, same
@@ -125,6 +125,9 @@ STRIDED = {
     "stored down": ("flag_heads", "int8", lambda x: x((36, 40)).T, {"axis": 1}),
     "transposed": ("flag_heads_and_tails", "int16", lambda x: x((66, 40)).T, {"axis": 1}),
     "transposed differences": ("adjacent_difference", "int32", lambda x: x((36, 40)).T, {"axis": 0}),
+    "boxes": ("flag_heads_and_tails", "int16", lambda x: x((19, 40, 3)).transpose(1, 0, 2), {"axis": 0}),
+    "differences in boxes": ("adjacent_difference", "int32", lambda x: x((18, 33, 4)).transpose(1, 0, 2), {"axis": 1}),
+    "transposed rows as periods": ("flag_tails", "int8", lambda x: x((9, 5, 70)).transpose(2, 0, 1), {}),
     "a middle axis": ("flag_tails", "int8", lambda x: x((7, 20, 3)), {"axis": 1}),
     "stepped backwards": ("adjacent_difference", "int16", lambda x: x((900,))[::-2], {}),
     "rows with a pitch": ("flag_heads_and_tails", "int32", lambda x: x((3, 700))[:, 8:660], {"dtype": "bits"}),
@@ -141,6 +144,10 @@ def strided_is_right(name: str, schedules: int) -> bool:
             patch.setattr(strided_policy, "FEWEST_THREADS", 0)
         if name.startswith("transposed"):  # in shared memory
             patch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
+            patch.setattr(periods, "MIN_TRANSPOSED", 0)
+        if name.endswith("boxes"):
+            patch.setattr(boxes_policy, "MIN_ELEMENTS", 0)
+            patch.setattr(boxes_policy, "FAR_BYTES", 8)
         patch.setattr(calls, "_plans", {})
         x = view(lambda shape: cs.asarray(keys(shape, dtype)))
         found = getattr(cs, call)(x, **options)
@@ -179,6 +186,21 @@ STRIDED_FAULTS = {
         "transposed",
         first(op(r"bar\.sync"), after=r"st\.shared"),
         {"race", "uninitialised"},
+    ),
+    "no barrier between the elements of a box and its flags": (
+        "boxes",
+        every(op(r"bar\.sync")),
+        {"race", "uninitialised"},
+    ),
+    "before a box lies its own first position": (
+        "boxes",
+        every(r"neg\.s64 ([^,]*), [^;]*;", r"mov.b64 \1, 0;"),
+        {RESULT},
+    ),
+    "periods as long as a row": (
+        "transposed rows as periods",
+        every(r"rem\.u64 ([^,]*), ([^,]*), [^;]*;|rem\.s64 ([^,]*), ([^,]*), [^;]*;", r"mov.b64 \1\3, 1;"),
+        {RESULT},
     ),
     "items that do not count": (
         "the first n",

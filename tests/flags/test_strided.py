@@ -12,7 +12,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.flags import plan, strided_policy
+from cutesync.kernels.flags import boxes_policy, periods, plan, strided_policy
 from cutesync.runtime import call, compiler
 
 from ..cases import numpy_dtype, same
@@ -21,6 +21,7 @@ from ..views import random_view
 from .cases import keys
 
 SENTINEL = 77
+SLOW = pytest.mark.slow
 
 
 def forms(rng: np.random.Generator, differences: bool, bits: bool) -> tuple[str, dict]:
@@ -153,6 +154,23 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
         for _ in range(rounds):
             check_call(rng, cs.asarray(host).transpose(axes), host.transpose(axes), False)
     assert sum(isinstance(choice.policy, strided_policy.TransposedPolicy) for choice in chosen) >= 2 * rounds
+
+
+@pytest.mark.parametrize(("dtype", "cases"), [("int16", 2), pytest.param("int8", 5, marks=SLOW)])
+def test_runs_along_several_axes(dtype, cases, on_emulator, monkeypatch):
+    """Boxes in shared memory, whatever the order of the axes, and short rows as periods."""
+    monkeypatch.setattr(boxes_policy, "MIN_ELEMENTS", 0)
+    monkeypatch.setattr(boxes_policy, "FAR_BYTES", 8)
+    monkeypatch.setattr(boxes_policy, "MIN_FILLED", 0)
+    monkeypatch.setattr(periods, "MIN_TRANSPOSED", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    chosen, choose = [], strided_policy.choose_boxes
+    monkeypatch.setattr(strided_policy, "choose_boxes", lambda *given: chosen.append(choose(*given)) or chosen[-1])
+    rng = np.random.default_rng([9, len(dtype)])
+    for shape, axes in (((23, 40, 3), (1, 0, 2)), ((7, 5, 20, 4), (2, 0, 1, 3)), ((5, 6, 50), (2, 0, 1))) * cases:
+        host = keys(shape, dtype)
+        check_call(rng, cs.asarray(host).transpose(axes), host.transpose(axes), False)
+    assert sum(choice is not None for choice in chosen) >= cases
 
 
 def test_differences_of_few_columns_in_another_order(monkeypatch):

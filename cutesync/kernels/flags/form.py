@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...runtime.call import Views
 from ...runtime.layout import Axis, axes_of, merged
@@ -32,6 +32,16 @@ class Form:
         results = ceil_div(length, 32) if self.bits else length
         rows = [axis.steps for axis in self.others]
         return set(self.flagged.steps) == {1} and rows in ([], [(length, *[results] * outputs)])
+
+    def in_periods(self) -> Form | None:
+        """Return the form in which the rows along another axis, each right behind the one before in all arrays, are
+        periods of one long row; None if there is none such axis."""
+        length = self.flagged.extent
+        for axis in self.others:
+            if axis.steps == tuple(length * step for step in self.flagged.steps):
+                others = tuple(other for other in self.others if other is not axis)
+                return replace(self, flagged=Axis(length * axis.extent, self.flagged.steps), others=others)
+        return None
 
 
 def form_of(axis: int, bits: bool, views: Views, outs: Views) -> Form:

@@ -11,6 +11,7 @@ from ...runtime.launch import Launch, Run, nothing
 from .. import spread
 from ..states import numbered
 from .form import Form, form_of
+from .periods import in_periods
 from .policy import FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
 from .strided_choice import Facts, StridedChoice
@@ -100,11 +101,15 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
         spec.counted,
         marking.compares_bytes or marking.subtracts_bytes,
     )
+    period = min(spec.tile or form.flagged.extent, form.flagged.extent)
+    longer = None if form.flagged.extent % period else in_periods(form, facts)
+    if longer is not None:
+        form, facts = longer, replace(facts, periodic=True)
     choice = choose_strided(form, facts)
     values = choice.values | {
         "n": spec.n,
         "length": form.flagged.extent,
-        "period": spec.tile,
+        "period": period,
         "predecessor": spec.predecessor,
         "successor": spec.successor,
     }

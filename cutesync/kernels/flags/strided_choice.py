@@ -65,6 +65,32 @@ class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
 
 
 @dataclass(frozen=True)
+class BoxPolicy(Policy, kernel=".boxes:BoxFlags"):
+    """Compile-time choices of the kernel: the digits of a block's number, of which the first are the axes of its box;
+    which of them is flagged; the extents of the box, powers of two; its axes in the order of results, the fastest
+    first; along which axes elements repeat; neighbouring results of a thread, and whether they are stored as a vector;
+    whether numbers of blocks need 64 bits."""
+
+    digits: int
+    along: int
+    box: tuple[int, ...]
+    order: tuple[int, ...]
+    repeated: tuple[bool, ...]
+    each: int
+    vector: bool
+    wide: bool
+    threads: int = THREADS
+
+    @property
+    def periodic(self) -> bool:
+        return False
+
+    @property
+    def counted(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
 class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
     no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
@@ -119,7 +145,7 @@ class BallotPolicy(Policy, kernel=".ballots:BallotFlags"):
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | FlatPolicy | RowPolicy | BallotPolicy
+    policy: TilePolicy | BoxPolicy | FlatPolicy | RowPolicy | BallotPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
@@ -129,7 +155,7 @@ class StridedChoice:
 
     @property
     def grid(self) -> int:
-        if isinstance(self.policy, TransposedPolicy):
+        if isinstance(self.policy, (TransposedPolicy, BoxPolicy)):
             return self.work
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
         blocks = ceil_div(self.work, self.policy.threads * each)

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
+from .boxes_policy import choose_boxes
 from .form import Form
+from .order import FAR, pace_in, pace_out, roles_of
 from .policy import (
     LANES,
     ONE_VECTOR_THREADS,
@@ -60,7 +62,6 @@ MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all 
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
 MIN_TRANSPOSED = 1 << 18  # elements; with fewer, threads store what they have
-FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
 
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
@@ -69,11 +70,11 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     if rows is not None and (flat is None or _loads_more(rows, flat, facts)):
         return rows
     if flat is None:
-        return choose_ballots(form, facts) or tiles
+        return choose_ballots(form, facts) or choose_boxes(form, facts) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
         return tiles
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
-    distance, pace = flat.axes[0].extent, _pace(flat.axes[0])
+    distance, pace = flat.axes[0].extent, pace_in(flat.axes[0])
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
     wide = columns * max(facts.size, facts.result) >= 8 or SECTOR <= pace * facts.size < FAR
     return tiles if wide and distance * facts.size >= WIDE_BYTES else flat
@@ -118,7 +119,7 @@ def choose_ballots(form: Form, facts: Facts) -> StridedChoice | None:
     length, others = form.flagged.extent, form.others
     words = ceil_div(length, ROWS_OF_BITS)
     pace = abs(form.flagged.steps[0])
-    near = pace > 0 and pace * facts.size < LINE_BYTES and all(pace <= _pace(axis) for axis in others)
+    near = pace > 0 and pace * facts.size < LINE_BYTES and all(pace <= pace_in(axis) for axis in others)
     few = words < MIN_BALLOTS and (length < MIN_BALLOT_BITS or form.rows * length > MAX_FEW_BITS)
     if not form.bits or not near or few:
         return None
@@ -224,15 +225,15 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
 
 def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     """Return the tiles of a problem."""
-    columns, rows = _roles(form)
+    columns, rows = roles_of(form)
     roles = [axis for axis in (columns, rows) if axis is not None]
     third = [form.flagged] if all(axis is not form.flagged for axis in roles) else []
     others = [axis for axis in form.others if all(axis is not role for role in roles)]
     blank = Axis(1, (0,) * len(form.flagged.steps))
     columns, rows = columns or blank, rows or blank
-    axes = (columns, *sorted((rows, *third, *others), key=_pace))
+    axes = (columns, *sorted((rows, *third, *others), key=pace_in))
     row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
-    down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and _pace_out(rows) < _pace_out(columns)
+    down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and pace_out(rows) < pace_out(columns)
     wide, across, loads = _width(axes, facts, form, down)
     most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
     tall = _height(axes, row, facts, form.bits, most, wide)
@@ -312,30 +313,6 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int
 def _by_words(facts: Facts, along: int, columns: int) -> bool:
     """Return whether a tile's keys are compared four at a time."""
     return facts.by_words and not facts.periodic and along != 0 and columns % 4 == 0
-
-
-def _pace(axis: Axis) -> int:
-    """Return the distance of neighbours along an axis in the input, in elements."""
-    return abs(axis.steps[0]) or FAR
-
-
-def _pace_out(axis: Axis) -> int:
-    return abs(axis.steps[1]) or FAR
-
-
-def _roles(form: Form) -> tuple[Axis | None, Axis | None]:
-    """Return the axes of a tile's columns and rows; None for one without an axis."""
-    if form.bits:
-        return min(form.others, key=_pace, default=None), form.flagged
-    axes = [*form.others, form.flagged]
-    columns, stored = min(axes, key=_pace), min(axes, key=_pace_out)
-    if _pace(stored) == FAR:  # its elements repeat: the caches have them
-        columns = stored
-    if stored is not columns:
-        return columns, stored
-    if columns is not form.flagged:
-        return columns, form.flagged
-    return columns, min(form.others, key=_pace, default=None)
 
 
 def _fits(unit: int, axis: Axis, axes: Sequence[Axis], count: int, size: int, aligned: int, arrays: slice) -> bool:

@@ -1,0 +1,87 @@
+"""Which boxes flag arrays whose elements and results are runs along different axes, or along several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ...runtime.layout import Axis
+from ...sizes import ceil_div, power_of_two
+from ..axes import NUMBER_BITS
+from .form import Form
+from .order import pace_in, pace_out
+from .policy import VECTOR_BYTES
+from .strided_choice import BoxPolicy, Facts, StridedChoice
+
+LINE_BYTES = 128
+MIN_ELEMENTS = 1 << 20  # of an array; with fewer, tiles of threads take less time
+# A run of so few bytes, whose continuation lies so far away in the other array, takes whole lines from memory, and they
+# are gone when the rest is wanted (H200, both uint16 (236, 327, 696, 2) along its first axis, read in the order of axes
+# 3, 0, 1, 2: tiles 1840 us, boxes 278 us; heads float16 (8192, 8, 8), read in the order of 1, 2, 0: 1.5 us, 2.7 us).
+SHORT_BYTES, FAR_BYTES = 24, 512
+MIN_FILLED = 0.7  # of a box (heads uint8 (5, 8435824, 2, 3): 0.47, tiles 770 us, boxes 1021 us)
+BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
+DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
+MOST_AXES = 4
+EACH = 4  # results of a thread that are neighbours
+
+
+def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
+    """Return the launch with boxes; None where tiles read and store whole lines in some order."""
+    axes = sorted((form.flagged, *form.others), key=pace_in)
+    stored = sorted(axes, key=pace_out)
+    count = math.prod(axis.extent for axis in axes)
+    if form.bits or facts.periodic or facts.counted or count < MIN_ELEMENTS or len(axes) == 1:
+        return None
+    scattered = _short(axes, pace_in, facts.size) and pace_out(axes[1]) * facts.result >= FAR_BYTES
+    gathered = _short(stored, pace_out, facts.result) and pace_in(stored[1]) * facts.size >= FAR_BYTES
+    if not (scattered or gathered):
+        return None
+    sizes = dict.fromkeys(axes, 1)
+    _take(sizes, axes, LINE_BYTES // facts.size, pace_in)
+    _take(sizes, stored, LINE_BYTES // facts.result, pace_out)
+    sizes[form.flagged] = max(sizes[form.flagged], min(power_of_two(form.flagged.extent), DEPTH))
+    most = min(BOX, BOX_BYTES // facts.size)
+    _grow(sizes, axes, most)
+    boxed = [axis for axis in axes if sizes[axis] > 1]
+    others = [axis for axis in axes if sizes[axis] == 1]
+    filled = math.prod(min(1, axis.extent / sizes[axis]) for axis in boxed)
+    if len(boxed) > MOST_AXES or math.prod(sizes.values()) > 2 * most or filled < MIN_FILLED:
+        return None
+    digits = *boxed, *others
+    order = tuple(sorted(range(len(boxed)), key=lambda k: pace_out(boxed[k])))
+    first = boxed[order[0]]
+    unit = set(first.steps[1:]) == {1}
+    each = min(EACH, sizes[first]) if unit else 1
+    apart = [step for axis in digits if axis is not first and axis.extent > 1 for step in axis.steps[1:]]
+    wide = min(each * facts.result, VECTOR_BYTES)
+    vector = each > 1 and not any(step % each for step in apart) and facts.result_aligned % wide == 0
+    counts = tuple(ceil_div(axis.extent, sizes[axis]) for axis in digits)
+    repeated = tuple(axis.steps[0] == 0 for axis in boxed)
+    box = tuple(sizes[axis] for axis in boxed)
+    numbers = math.prod(counts) >= 1 << NUMBER_BITS
+    policy = BoxPolicy(len(digits), boxed.index(form.flagged), box, order, repeated, each, vector, numbers)
+    return StridedChoice(policy, digits, counts)
+
+
+def _short(axes: Sequence[Axis], pace: Callable[[Axis], int], size: int) -> bool:
+    """Return whether the first of these axes is a short run."""
+    return pace(axes[0]) == 1 and axes[0].extent * size <= SHORT_BYTES
+
+
+def _take(sizes: dict[Axis, int], axes: Sequence[Axis], count: int, pace: Callable[[Axis], int]) -> None:
+    """Give the box so many neighbours along the first axes, of which each begins where the one before ends."""
+    following = 1
+    for axis in axes:
+        if count == 1 or pace(axis) != following:
+            break
+        size = min(power_of_two(axis.extent), count)
+        sizes[axis] = max(sizes[axis], size)
+        count, following = (count // size if size >= axis.extent else 1), pace(axis) * axis.extent
+
+
+def _grow(sizes: dict[Axis, int], axes: Sequence[Axis], most: int) -> None:
+    """Make the box larger along axes that it has, the fastest first."""
+    for axis in axes:
+        while 1 < sizes[axis] < axis.extent and math.prod(sizes.values()) < most:
+            sizes[axis] *= 2
