@@ -148,6 +148,7 @@ def strided_is_right(name: str, schedules: int) -> bool:
         if name.endswith("boxes"):
             patch.setattr(boxes_policy, "MIN_ELEMENTS", 0)
             patch.setattr(boxes_policy, "FAR_BYTES", 8)
+            patch.setattr(boxes_policy, "MIN_FILLED", 0)
         patch.setattr(calls, "_plans", {})
         x = view(lambda shape: cs.asarray(keys(shape, dtype)))
         found = getattr(cs, call)(x, **options)
