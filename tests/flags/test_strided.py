@@ -171,6 +171,7 @@ def test_runs_along_several_axes(dtype, cases, on_emulator, monkeypatch):
         host = keys(shape, dtype)
         check_call(rng, cs.asarray(host).transpose(axes), host.transpose(axes), False)
     assert sum(choice is not None for choice in chosen) >= cases
+    assert np.asarray(cs.flag_heads(cs.asarray(host)[None].transpose(0, 2, 3, 1), axis=0)).all()  # of one position
 
 
 def test_differences_of_few_columns_in_another_order(monkeypatch):

@@ -9,7 +9,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
 from .form import Form
-from .order import pace_in, pace_out
+from .order import FAR, pace_in, pace_out
 from .policy import VECTOR_BYTES
 from .strided_choice import BoxPolicy, Facts, StridedChoice
 
@@ -17,8 +17,10 @@ LINE_BYTES = 128
 MIN_ELEMENTS = 1 << 20  # of an array; with fewer, tiles of threads take less time
 # A run of so few bytes, whose continuation lies so far away in the other array, takes whole lines from memory, and they
 # are gone when the rest is wanted (H200, both uint16 (236, 327, 696, 2) along its first axis, read in the order of axes
-# 3, 0, 1, 2: tiles 1840 us, boxes 278 us; heads float16 (8192, 8, 8), read in the order of 1, 2, 0: 1.5 us, 2.7 us).
-SHORT_BYTES, FAR_BYTES = 24, 512
+# 3, 0, 1, 2: tiles 1845 us, boxes 197 us; tails float32 (2355, 26534, 2), in that of 0, 1, 2: 1113 us, 197 us). Threads
+# read short runs together that are one run of so many bytes (difference int8 (8, 8, 4194304), in the order of 0, 1, 2:
+# 178 us, 442 us).
+SHORT_BYTES, FAR_BYTES, THREAD_BYTES = 24, 512, 64
 MIN_FILLED = 0.7  # of a box (heads uint8 (5, 8435824, 2, 3): 0.47, tiles 770 us, boxes 1021 us)
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
@@ -30,10 +32,11 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     """Return the launch with boxes; None where tiles read and store whole lines in some order."""
     axes = sorted((form.flagged, *form.others), key=pace_in)
     stored = sorted(axes, key=pace_out)
-    count = math.prod(axis.extent for axis in axes)
-    if form.bits or facts.periodic or facts.counted or count < MIN_ELEMENTS or len(axes) == 1:
+    few = len(axes) == 1 or form.flagged.extent == 1 or math.prod(axis.extent for axis in axes) < MIN_ELEMENTS
+    if form.bits or facts.periodic or facts.counted or few:
         return None
     scattered = _short(axes, pace_in, facts.size) and pace_out(axes[1]) * facts.result >= FAR_BYTES
+    scattered &= axes[0].extent * axes[1].extent * facts.size > THREAD_BYTES and pace_in(stored[0]) < FAR
     gathered = _short(stored, pace_out, facts.result) and pace_in(stored[1]) * facts.size >= FAR_BYTES
     if not (scattered or gathered):
         return None
