@@ -128,6 +128,7 @@ STRIDED = {
     "boxes": ("flag_heads_and_tails", "int16", lambda x: x((19, 40, 3)).transpose(1, 0, 2), {"axis": 0}),
     "differences in boxes": ("adjacent_difference", "int32", lambda x: x((18, 33, 4)).transpose(1, 0, 2), {"axis": 1}),
     "transposed rows as periods": ("flag_tails", "int8", lambda x: x((9, 5, 70)).transpose(2, 0, 1), {}),
+    "transposed columns of two axes": ("flag_tails", "int16", lambda x: x((35, 40, 7)).transpose(1, 0, 2), {"axis": 1}),
     "a middle axis": ("flag_tails", "int8", lambda x: x((7, 20, 3)), {"axis": 1}),
     "stepped backwards": ("adjacent_difference", "int16", lambda x: x((900,))[::-2], {}),
     "rows with a pitch": ("flag_heads_and_tails", "int32", lambda x: x((3, 700))[:, 8:660], {"dtype": "bits"}),
@@ -202,6 +203,11 @@ STRIDED_FAULTS = {
         "transposed rows as periods",
         every(r"rem\.u64 ([^,]*), ([^,]*), [^;]*;|rem\.s64 ([^,]*), ([^,]*), [^;]*;", r"mov.b64 \1\3, 1;"),
         {RESULT},
+    ),
+    "runs of results of a column more": (
+        "transposed columns of two axes",
+        every(r"div\.u32 ([^,]*), ([^,]*), ([^;]*);", r"div.u32 \1, \2, \3; add.u32 \1, \1, 1;"),
+        {RESULT, "out-of-bounds"},
     ),
     "items that do not count": (
         "the first n",

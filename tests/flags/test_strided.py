@@ -12,7 +12,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.flags import boxes_policy, periods, plan, strided_policy
+from cutesync.kernels.flags import boxes_policy, periods, plan, split_policy, strided_policy
 from cutesync.runtime import call, compiler
 
 from ..cases import numpy_dtype, same
@@ -149,11 +149,32 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
     chosen, choose = [], strided_policy.choose_tiles
     monkeypatch.setattr(strided_policy, "choose_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
     rng = np.random.default_rng(8)
-    for shape, axes in (((70, 39), (1, 0)), ((3, 40, 66), (2, 0, 1)), ((68, 2, 64), (2, 1, 0))):
+    for shape, axes in (((70, 39), (1, 0)), ((3, 40, 66), (2, 0, 1)), ((40, 5, 36), (2, 1, 0))):
         host = keys(shape, "int8")
         for _ in range(rounds):
             check_call(rng, cs.asarray(host).transpose(axes), host.transpose(axes), False)
     assert sum(isinstance(choice.policy, strided_policy.TransposedPolicy) for choice in chosen) >= 2 * rounds
+
+
+def test_columns_of_two_axes(monkeypatch):
+    """They are one axis of the input and two of the results, whose runs have columns and rows, or rows alone."""
+    monkeypatch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(
+        plan, "choose_split", lambda *given: chosen.append(split_policy.choose_split(*given)) or chosen[-1]
+    )
+    for shape, axes, axis, dtype in (
+        ((45, 70, 7), (1, 0, 2), 1, "int16"),
+        ((2, 37, 5, 6), (0, 3, 2, 1), 3, "float32"),
+    ):
+        host = keys(shape, dtype).transpose(axes)
+        x = cs.asarray(np.ascontiguousarray(host.transpose(np.argsort(axes)))).transpose(axes)
+        for found, wanted in zip(
+            cs.flag_heads_and_tails(x, axis=axis), reference.flag_heads_and_tails(host, axis=axis)
+        ):
+            same(np.asarray(found), wanted)
+    assert sorted(choice.policy.split for choice in chosen if choice) == ["apart", "beside"]
 
 
 @pytest.mark.parametrize(("dtype", "cases"), [("int16", 2), pytest.param("int8", 5, marks=SLOW)])

@@ -150,6 +150,7 @@ VIEWS = {
     "long columns turned": ((1 << 18, 20, 2), (1, 2 << 18, 1 << 18), 1),
     "an axis of one element": ((60_000, 245, 1), (374, 1, 1), 2),
     "runs of positions turned": ((5, 1 << 18, 37), (37 << 18, 1, 1 << 18), 0),
+    "columns beside each other": ((4164, 1177, 7), (7, 29148, 1), 1),
 }
 
 

@@ -340,3 +340,20 @@ def test_padded_blocks_in_several_tiles(monkeypatch):
     with cs.emulate(schedules=9, seed=3):
         found = cs.scan(of_other_order(x), adjacent, axis=0, reverse=True)
     same(np.asarray(found), scanned(x, adjacent, axis=0, reverse=True))
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("int32", (9, 150, 4)), ("int16", (17, 90, 7))])
+def test_columns_beside_each_other_before_the_next_position(dtype, shape, on_emulator, monkeypatch):
+    """Runs of results, or of elements, have columns and positions, in several tiles."""
+    monkeypatch.setattr(call, "_plans", {})
+    found, beside = [], strided_policy.beside_of
+    monkeypatch.setattr(strided_policy, "beside_of", lambda *given: found.append(beside(*given)) or found[-1])
+    force(monkeypatch, StridedTiles(16, 2, 2, 3))
+    x = data(shape, dtype)
+    wanted = scanned(x, axis=1, exclusive=True)
+    apart = cs.asarray(np.ascontiguousarray(x.transpose(1, 0, 2))).transpose(1, 0, 2)
+    same(np.asarray(cs.scan(apart, axis=1, exclusive=True)), wanted)
+    out = cs.asarray(np.zeros(wanted.transpose(1, 0, 2).shape, wanted.dtype)).transpose(1, 0, 2)
+    cs.scan(cs.asarray(x), axis=1, exclusive=True, out=out)
+    same(np.asarray(out), wanted)
+    assert sorted(found) == [1, 1, *[8 if shape[2] == 7 else 4] * 2]

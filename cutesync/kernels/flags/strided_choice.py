@@ -58,10 +58,14 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
 @dataclass(frozen=True)
 class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
     """Tiles of blocks, which have ``lanes`` tiles of threads side by side. Whether results are stored ``in_words`` of
-    four bytes; one by one if not, or if they are as wide."""
+    four bytes; one by one if not, or if they are as wide.
+
+    ``split``: the columns are two axes of the outputs, the last digit's the outer one. The inner ones are neighbours of
+    the rows ("apart"), or of each other, followed by those of the next row ("beside")."""
 
     lanes: int = LANES
     in_words: bool = False
+    split: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,14 @@ bytes where the results' addresses allow it. So whole lines are read and written
 
 Shared memory has the results of a column, which are neighbours in the output, side by side, and then a word of nothing,
 so that neighbouring columns begin on different banks.
+
+Where columns are ``split``, their number along the input is that of an outer and of an inner column of the outputs.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import namedtuple
 
 import cutlass
 from cutlass import Int32, Int64, Uint32, cute
@@ -18,9 +21,14 @@ from cutlass.memory import SmemAllocator
 
 from . import words
 from .strided import Arguments
-from .tiles import TileFlags, least
+from .tiles import Left, TileFlags, least
 
 WORD_BYTES = 4
+
+# The number of a block's first column, and the inner columns that an outer one has.
+Split = namedtuple("Split", "first inner")
+
+FRACTION = 22  # bits of a reciprocal: exact for up to 256 rows of up to 127 inner columns, as 256 * 127**2 < 2**22
 
 
 class TransposedFlags(TileFlags):
@@ -28,7 +36,7 @@ class TransposedFlags(TileFlags):
 
     def __init__(self, marking, policy) -> None:
         super().__init__(marking, policy)
-        self.lanes, self.in_words = policy.lanes, policy.in_words
+        self.lanes, self.in_words, self.split_columns = policy.lanes, policy.in_words, policy.split
         self.size = marking.result.size
         self.across_block, self.down_block = self.lanes * self.columns, self.threads // self.lanes * self.rows
         self.unit = max(self.size, WORD_BYTES)  # bytes that are padded, and stored at once in words
@@ -55,10 +63,17 @@ class TransposedFlags(TileFlags):
         cute.arch.sync_threads()
         across = Int32(least(extents[0] - corner[0], Int64(self.across_block)))
         down = Int32(least(extents[self.digit_of_rows] - corner[self.digit_of_rows], Int64(self.down_block)))
+        left, first_column = Left(across, down), Uint32(0)
+        if cutlass.const_expr(self.split_columns):
+            first_column, corner[0] = Uint32(corner[0]), Int64(0)
         if corner[self.along] < a.n:
             for k in cutlass.range_constexpr(len(a.outs)):
-                target = a.outs[k] + self.offset(corner, a.steps[1 + k])
-                self.store_block(tiles, k, target, a.steps[1 + k], thread, across, down)
+                steps, split = a.steps[1 + k], Split(first_column, Uint32(a.extents[-1]))
+                target = a.outs[k] + self.offset(corner, steps)
+                if cutlass.const_expr(self.split_columns == "beside"):
+                    self.store_beside(tiles, k, target, steps[-1], split, thread, left)
+                else:
+                    self.store_block(tiles, k, target, steps, split, thread, left)
 
     @staticmethod
     def all_of(conditions):
@@ -93,8 +108,8 @@ class TransposedFlags(TileFlags):
         return (tiles.toint() + (k * self.tile_bytes)) + (place * self.pitch + row * self.size)
 
     @cute.jit
-    def store_block(self, tiles, k: cutlass.Constexpr, target, steps, thread, across, down):
-        """Store the results of a block, ``across`` columns of ``down`` results."""
+    def store_block(self, tiles, k: cutlass.Constexpr, target, steps, split, thread, left):
+        """Store the results of a block, those that are ``left``."""
         each = WORD_BYTES // self.size if self.in_words else 1
         row_units = self.down_block // each
         for first in cutlass.range(0, self.across_block * row_units, self.threads, unroll=4):
@@ -103,18 +118,44 @@ class TransposedFlags(TileFlags):
             row = (number - place * row_units) * each
             column = place % self.lanes * self.columns + place // self.lanes
             start = self.slot(tiles, k, place, row)
-            at = target + (Int64(column) * steps[0] + Int64(row) * steps[self.digit_of_rows])
-            if column < across:
+            at = target + (self.offset_of(split, column, steps) + Int64(row) * steps[self.digit_of_rows])
+            if column < left.columns:
                 if cutlass.const_expr(each > 1):
-                    if row + each <= down:
+                    if row + each <= left.rows:
                         self.store_unit(start, at, Uint32)
                     else:
                         for j in cutlass.range_constexpr(each):
-                            if row + j < down:
+                            if row + j < left.rows:
                                 self.store_unit(start + j * self.size, at + j, self.marking.result.cutlass)
                 else:
-                    if row < down:
+                    if row < left.rows:
                         self.store_unit(start, at, self.marking.result.cutlass)
+
+    def offset_of(self, split, column, steps):
+        """The offset of a column of the block in an output."""
+        if not self.split_columns:
+            return Int64(column) * steps[0]
+        number = split.first + Uint32(column)
+        outer = number // split.inner
+        return Int64(outer) * steps[-1] + Int64(number - outer * split.inner) * steps[0]
+
+    @cute.jit
+    def store_beside(self, tiles, k: cutlass.Constexpr, target, step, split, thread, left):
+        """The same of columns whose inner ones are followed by those of the next row: each outer column is a run."""
+        outer, reciprocal = split.first // split.inner, ((Uint32(1) << FRACTION) + split.inner - 1) // split.inner
+        skipped = Int32(
+            split.first - outer * split.inner
+        )  # inner columns of the first outer one that the block before has
+        each = Int32(split.inner)
+        runs = (skipped + left.columns + each - 1) // each
+        for run in cutlass.range(runs):
+            start = target + Int64(outer + Uint32(run)) * step
+            for place in cutlass.range(thread, left.rows * each, self.threads, unroll=4):
+                row = Int32((Uint32(place) * reciprocal) >> FRACTION)
+                column = run * each + place - row * each - skipped
+                if (column >= 0) & (column < left.columns):
+                    slot = self.slot(tiles, k, column % self.columns * self.lanes + column // self.columns, row)
+                    self.store_unit(slot, start + place, self.marking.result.cutlass)
 
     def store_unit(self, start, target, kind) -> None:
         """Store one value of a ``kind`` from an address in shared memory."""

@@ -191,13 +191,10 @@ class ScanKernel(PlainKernel):
 
     def end_of(self, a: Arguments):
         """The address behind the last element of the only input in memory."""
-        far = cutlass.max((a.length - 1) * a.x_step, Int64(0)) + a.inner
         if self.scan.view is None:
-            far = a.rows * a.x_row
-        else:
-            groups = a.rows // a.group
-            far += cutlass.max((groups - 1) * a.x_row, Int64(0)) + cutlass.max((a.group - 1) * a.x_next, Int64(0))
-        return (a.x + far).toint()
+            return (a.x + a.rows * a.x_row).toint()
+        axes = (a.length, a.x_step), (a.rows // a.group, a.x_row), (a.group, a.x_next)
+        return (a.x + sum((cutlass.max((n - 1) * step, Int64(0)) for n, step in axes), a.inner)).toint()
 
     @cute.jit
     def take_number(self, counters: cute.Pointer, thread: Int32):

@@ -25,6 +25,9 @@ SMEM_BYTES = 226 << 10
 # int32 (16384, 4): 2.5 us by rows; uint16 (524288, 4): 8.6 us by rows, so 8.2 us; max int8 (4, 16384, 32): 6.1 us in
 # tiles of columns, so 6.6 us; int64 (139302, 6): 13.8 and 10.9 us).
 FEW, MIN_FEW_BYTES, MIN_BYTES = 4, 2 << 20, 4 << 20
+# The same of more columns in short rows that are no states (H200, lambda uint8 (131072, 8): 10.3 us in tiles of
+# columns, so 4.9 us; max uint8 (88440, 10): 10.0 and 5.8 us; lambda int16 (86837, 5): 6.4 and 4.9 us)
+SHORT_ROW_BYTES, MIN_SHORT_BYTES = 16, 3 << 19
 # Threads that reduce, and as many that scan: 256, more if this would leave fewer than 8 runs of a column, up to some
 # that leave registers
 WORKERS, MAX_RUNS, MIN_RUNS, MAX_WORKERS = 256, 64, 8, 480
@@ -45,8 +48,9 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
     aligned: bool = True
 
 
-def narrow(problem: Problem) -> Choice | None:
-    """Return the policy and the launch; None if tiles cannot be copied and scanned in place, or others are faster."""
+def narrow(problem: Problem, by_rows: bool = False) -> Choice | None:
+    """Return the policy and the launch; None if tiles cannot be copied and scanned in place, or others are faster.
+    ``by_rows``: another kernel takes whole rows as states."""
     inner, size = problem.inner, problem.source
     outer_slice = problem.length * inner * size
     total = 2 * problem.rows * outer_slice
@@ -58,7 +62,10 @@ def narrow(problem: Problem) -> Choice | None:
     aligned = not any(at % VECTOR_BYTES for at in starts(problem))
     if not aligned:  # what lies beside a tile is read, too
         fits &= problem.apart and not problem.counted and all(step >= 0 for step in problem.pitches[0])
-    if not fits or outer_slice < MIN_SLICE_BYTES or total <= (MIN_FEW_BYTES if inner <= FEW else MIN_BYTES):
+    least = MIN_FEW_BYTES if inner <= FEW else MIN_BYTES
+    if inner > FEW and inner * size <= SHORT_ROW_BYTES and not by_rows:
+        least = min(least, MIN_SHORT_BYTES)
+    if not fits or outer_slice < MIN_SLICE_BYTES or total <= least:
         return None
     runs = min(MAX_RUNS, max(MIN_RUNS, power_of_two_below(max(1, WORKERS // inner))))
     while runs * inner > MAX_WORKERS:

@@ -51,6 +51,7 @@ class StridedScan(ColumnTileScan):
         self.turned, self.turn = policy.turned or (False,) * len(policy.along), policy.turn
         self.gaps = policy.lanes // policy.turn[1] if policy.turned else 0
         self.along, self.units, self.log = policy.along, policy.units, policy.height.bit_length() - 1
+        self.beside = policy.beside or (1,) * len(policy.along)
         self.backward = policy.backward or (False,) * len(policy.along)
         self.slots_of = slot_sizes([d.size for d in sources], [d.size for d in results])
         self.steps_of = [strides_of_slots(policy.lanes, policy.height, size, self.gaps) for size in self.slots_of]
@@ -107,9 +108,11 @@ class StridedScan(ColumnTileScan):
 
     def spot(self, k: int, me: Member):
         """``(position, column)`` in a tile of a thread's number 0."""
-        unit = self.units[k]
-        across = min(self.tile // unit, THREADS) if self.along[k] else self.lanes // unit
+        unit, beside = self.units[k], self.beside[k]
+        across = min(self.tile * beside // unit, THREADS) if self.along[k] else self.lanes // unit
         low, high = (me.thread & (across - 1)) * unit, me.thread >> (across.bit_length() - 1)
+        if beside > 1:
+            return low // beside, high * beside + low % beside
         if self.turned[k]:
             before, last = self.turn
             low = low // (before * last) * (before * last) + low % before * last + low // before % last
@@ -117,11 +120,12 @@ class StridedScan(ColumnTileScan):
 
     def step_to(self, k: int, j: int) -> tuple[int, int]:
         """``(positions, columns)`` from number 0 to number ``j``."""
-        elements = THREADS * self.units[k]  # of all threads at once
+        elements, beside = THREADS * self.units[k], self.beside[k]  # of all threads at once
         if not self.along[k]:
             return j * (elements // self.lanes), 0
-        if self.tile >= elements:
-            return j * elements % self.tile, j * elements // self.tile
+        rows = elements // beside
+        if self.tile >= rows:
+            return j * rows % self.tile, j * rows // self.tile * beside
         return 0, j * (elements // self.tile)
 
     def batches(self, k: int) -> list:

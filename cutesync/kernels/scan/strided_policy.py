@@ -12,6 +12,7 @@ from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
 from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_FEW_LANES, MIN_TILE_GROUP, group_slots
+from .column_runs import beside_of, whole_runs
 from .layout import Layout
 from .problem import SMS, Choice, Problem
 
@@ -53,6 +54,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     output, whether neighbouring threads access neighbouring positions, not columns, and ``units`` how many neighbours a
     thread accesses at once. ``wide``: positions or columns need 64 bits.
 
+    Of an array that is accessed along positions, ``beside`` columns lie beside each other before the next position.
+
     Arrays that are ``turned`` have their neighbours along the columns' axis before the last. ``turn`` are the extents
     of the last two axes then, powers of two."""
 
@@ -68,6 +71,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     turned: tuple[bool, ...] = ()
     turn: tuple[int, int] = (1, 1)
     backward: tuple[bool, ...] = ()
+    beside: tuple[int, ...] = ()
 
     @property
     def groups(self) -> int:
@@ -111,10 +115,13 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     """Return the policy and the launch of a scan of strided arrays of at least one element."""
     sizes = (*problem.sources, *problem.results)
     sizes_of_slots = slot_sizes(problem.sources, problem.results)
-    height = _height(problem, layout)
+    most = _height(problem, layout)
     layout = ordered(problem, layout)
-    along = tuple(_runs_along(layout, k, size) for k, size in enumerate(sizes))
-    lanes, height = _shape(problem, layout, sizes, along, height)
+    for beside in (tuple(beside_of(layout, k, size) for k, size in enumerate(sizes)), (1,) * len(sizes)):
+        along = tuple(n > 1 or _runs_along(layout, k, size) for k, (n, size) in enumerate(zip(beside, sizes)))
+        lanes, height = _shape(problem, layout, sizes, along, most)
+        if max(beside) <= lanes:  # else a tile has fewer columns
+            break
     tiles = ceil_div(layout.length, THREADS // lanes * height)
     chains = ceil_div(layout.count, lanes)
     alone = tiles == 1
@@ -141,7 +148,7 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     if not any(backward):
         backward = ()
     kind = PaddedPolicy if layout.padded else StridedPolicy
-    policy = kind(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn, backward)
+    policy = kind(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn, backward, beside)
     if alone:
         return Choice(policy, 1, chains, layout=described(policy, layout))
     slots = group_slots(tiles, group) * layout.count
@@ -319,8 +326,11 @@ def _padded(layout: Layout, others: Sequence[Axis], *axes: Axis) -> Layout:
 
 def ordered(problem: Problem, layout: Layout) -> Layout:
     """Return the layout with the columns in the best order: that whose tiles take least time to move the sectors that
-    they touch and to access the lines of each request."""
+    they touch and to access the lines of each request; or that of whole runs."""
     sizes, height = (*problem.sources, *problem.results), _height(problem, layout)
+    runs = whole_runs(layout, sizes)
+    if runs is not None:
+        return runs
 
     def cost(order: Layout) -> float:
         along = tuple(_runs_along(order, k, size) for k, size in enumerate(sizes))
