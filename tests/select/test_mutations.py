@@ -111,7 +111,7 @@ OF_WORDS = {
         {"race", faults.RESULT},
     ),
     "a chunk's last word is stored though it stays": (
-        faults.every(r"(setp\.gt\.s32 \t%p\d+, %r\d+, )1023;", r"\g<1>1024;"),
+        faults.every(r"(setp\.gt\.s32 \t%p\d+, %r\d+, )2047;", r"\g<1>2048;"),
         {"race"},
     ),
     "permutations keep one bit less": (

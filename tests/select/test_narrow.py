@@ -17,7 +17,7 @@ from .test_runs import heads_of, of_runs
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 TYPES = [slow("bool"), "int8", slow("int16"), slow("bfloat16")]
-LENGTHS = (1023, 1024, 1025, 2048 + 31, 4096 + 5)  # chunks of 1024, of 512 where places are kept; tiles of two
+LENGTHS = (1023, 2048, 2049, 4096 + 31, 8192 + 5)  # chunks of 1024, of bytes 2048 unless places are kept; tiles of two
 SHARES = (0.0, 0.02, 0.5, 1.0)
 
 

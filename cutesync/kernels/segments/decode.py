@@ -57,6 +57,7 @@ class Decode(PlainKernel):
         super().__init__(WARPS * LANES, 0 if decoding.alike else RESULTS * (size + 1) + 3 * VECTOR_BYTES)
         self.decoding, self.kind, self.size = decoding, WORDS[size], size
         self.each = VECTOR_BYTES // size  # results that a lane stores at once
+        self.length: Any = decoding.lengths.cutlass if decoding.lengths else None
         self.register: Any = Uint32 if size < WORD_BYTES else self.kind
         self.gather: Any = None if decoding.layout is None else Gather(decoding.layout)
 
@@ -118,12 +119,13 @@ class Decode(PlainKernel):
         group, start = search_near(a.sums, first, group, a.groups, lane), Int64(0)
         if group > 0:
             start = Int64(element(a.sums + (group - 1)))  # where the group's runs begin
+        known = group, start, self.fetch(a, group, lane)
         for _ in cutlass.range(a.turns, unroll=1):
             stop = Int32(cutlass.min(cutlass.max(cutlass.min(total, a.size) - first, Int64(0)), Int64(TILE)))
             self.clear(held, flags, lane)
             cute.arch.sync_warp()
             if stop > 0:
-                group, start = self.mark(a, (held, flags), (group, start), first, stop, lane)
+                known = self.mark(a, (held, flags), known, first, stop, lane)
             cute.arch.sync_warp()
             sink = (a.out + first).toint()
             side_by_side = (a.out + (first + 1)).toint() - sink == self.size
@@ -143,36 +145,45 @@ class Decode(PlainKernel):
     @cute.jit
     def mark(self, a: cutlass.Constexpr, tile: cutlass.Constexpr, known: tuple, first, stop, lane):
         """Put the elements of the runs of ``stop`` positions in shared memory, and mark where each begins. ``known`` is
-        the group of the first one, and where its runs begin; return those of the next tile."""
-        group, start = known
+        the group of the first one, where its runs begin, and what ``fetch`` returned of it; return those of the next
+        tile."""
+        group, start, fetched = known
         begin, rank = Int32(0), Int32(0)  # rank: how many runs are there
         while (begin < stop) & (group < a.groups):
-            end = Int64(element(a.sums + group))
+            end, runs = fetched[0], fetched[1:]
             if (first - start < FAR) & (end - start < FAR):
-                rank = self.mark_group(Int32, a, tile, group, start - first, (stop, rank), lane)
+                rank = self.mark_group(Int32, tile, runs, start - first, (stop, rank), lane)
             else:
-                rank = self.mark_group(Int64, a, tile, group, start - first, (stop, rank), lane)
+                rank = self.mark_group(Int64, tile, runs, start - first, (stop, rank), lane)
             reached = Int32(cutlass.min(end - first, Int64(TILE)))
             if end - first <= TILE:
                 start, group = end, group + 1
-            if (reached <= begin) & (group < a.groups):
-                group = search_by_warp(a.sums, first + begin, group, a.groups, lane)
+                if (reached <= begin) & (group < a.groups):
+                    group = search_by_warp(a.sums, first + begin, group, a.groups, lane)
+                fetched = self.fetch(a, group, lane)
             begin = cutlass.max(reached, begin)
-        return group, start
+        return group, start, fetched
 
-    def mark_group(self, number, a: Arguments, tile: tuple, group, start, known: tuple, lane) -> Any:
-        """The runs of a group, the first of which begins at ``start`` in the ``tile``, ``(held, flags)``; places are of
-        type ``number``. ``known`` has how many positions there are, and how many runs are there: return those then."""
+    def fetch(self, a: Arguments, group, lane) -> tuple:
+        """Where a group ends, and the elements and the lengths of the lane's runs of it; of the last one, if there is
+        no such group."""
+        group = cutlass.min(group, a.groups - 1)
+        return Int64(element(a.sums + group)), *self.runs_of(a, group, lane)
+
+    def mark_group(self, number, tile: tuple, runs: tuple, start, known: tuple, lane) -> Any:
+        """The ``runs`` of a group, the first of which begins at ``start`` in the ``tile``, ``(held, flags)``; places
+        are of type ``number``. ``known`` has how many positions there are, and how many runs are there: return those
+        then."""
         (held, flags), (stop, rank) = tile, known
-        values, live, places = self.live_runs(number, a, group, start, stop, lane)
+        values, live, places = self.live_runs(number, runs, start, stop, lane)
         for there, place, value in zip(live, places, values):
             put_if(there, self.kind, held + place * self.size, value)
             put_if(there, Uint8, flags + place, Uint8(1))
         return rank
 
-    def live_runs(self, number, a: Arguments, group, start, stop, lane) -> tuple:
+    def live_runs(self, number, runs: tuple, start, stop, lane) -> tuple:
         """Of a lane's runs of a group: the elements, whether they have results in the tile, and where those begin."""
-        values, lengths = self.runs_of(number, a, group, lane)
+        values, lengths = runs[:EACH], [number(length) for length in runs[EACH:]]
         (through,) = scan_states((sum(lengths),), lambda p, q: (p[0] + q[0],), lane)
         begin, live, places = number(start) + through - sum(lengths), [], []
         for length in lengths:
@@ -181,30 +192,26 @@ class Decode(PlainKernel):
             begin = begin + length
         return values, live, places
 
-    def runs_of(self, number, a: Arguments, group, lane) -> tuple:
+    def runs_of(self, a: Arguments, group, lane) -> tuple:
         """The elements and the lengths of a lane's runs of a group."""
-        if self.gather is not None:
-            return self.some_runs(number, a, group, lane)
-        found = self.contiguous_runs(number, a, group, lane)
-        return found[:EACH], found[EACH:]
+        return self.some_runs(a, group, lane) if self.gather is not None else self.contiguous_runs(a, group, lane)
 
     @cute.jit
-    def contiguous_runs(self, number: cutlass.Constexpr, a: cutlass.Constexpr, group, lane):
+    def contiguous_runs(self, a: cutlass.Constexpr, group, lane):
         """The same of contiguous arrays, in vectors where the group is whole."""
-        found = (*(self.kind(0) for _ in range(EACH)), *(number(0) for _ in range(EACH)))
+        found = (*(self.kind(0) for _ in range(EACH)), *(self.length(0) for _ in range(EACH)))
         if begins_on_vectors(a.values) & begins_on_vectors(a.lengths) & ((group + 1) * GROUP <= a.runs):
             place = group * GROUP + lane * EACH
             values = neighbours(cute.recast_ptr(a.values + place, dtype=self.kind), EACH)
-            found = (*values, *map(number, neighbours(a.lengths + place, EACH)))
+            found = (*values, *neighbours(a.lengths + place, EACH))
         else:
-            values, lengths = self.some_runs(number, a, group, lane)
-            found = (*values, *lengths)
+            found = self.some_runs(a, group, lane)
         return found
 
-    def some_runs(self, number, a: Arguments, group, lane) -> tuple:
+    def some_runs(self, a: Arguments, group, lane) -> tuple:
         places = [group * GROUP + (lane * EACH + k) for k in range(EACH)]
-        values = [self.value(a, cutlass.min(place, a.runs - 1)) for place in places]
-        return values, [number(length_at(a.lengths, place, a.runs)) for place in places]
+        values = [self.value(a, cutlass.max(cutlass.min(place, a.runs - 1), Int64(0))) for place in places]
+        return *values, *(self.length(length_at(a.lengths, place, a.runs)) for place in places)
 
     def value(self, a: Arguments, place):
         """The bits of the element at a place."""

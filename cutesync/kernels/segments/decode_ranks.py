@@ -20,7 +20,7 @@ from ...warp import LANES
 from ..select.chunk import VECTOR_BYTES, cells, popc, put, put_if
 from ..select.narrow import through_lanes
 from ..select.where import below
-from .decode import TILE, Arguments, Decode, bits_of
+from .decode import TILE, Decode, bits_of
 
 BYTE_BITS, BYTES = 8, 4  # of a word
 FLAGS = {2: Uint16, 4: Uint32}  # of a vector of results
@@ -33,9 +33,9 @@ class RankDecode(Decode):
         for vector in range(TILE // (LANES * VECTOR_BYTES)):
             cells(Int32, flags + (vector * LANES + lane) * VECTOR_BYTES, 4, align=VECTOR_BYTES).fill(0)
 
-    def mark_group(self, number, a: Arguments, tile: tuple, group, start, known: tuple, lane) -> Any:
+    def mark_group(self, number, tile: tuple, runs: tuple, start, known: tuple, lane) -> Any:
         (held, flags), (stop, rank) = tile, known
-        values, live, places = self.live_runs(number, a, group, start, stop, lane)
+        values, live, places = self.live_runs(number, runs, start, stop, lane)
         counts = [choose(there, Int32(1), Int32(0)) for there in live]
         through = Int32(through_lanes(sum(counts), lane))
         own = rank + through - sum(counts)

@@ -2,7 +2,8 @@
 
 A lane has ``each`` neighbours of every part of 32 * ``each`` positions, so it reads them as a vector. Four parts share
 a word: its bit 8 r + j says whether the lane's neighbour j of part r is selected. One scan over the lanes says how many
-are selected before those of a lane, in a byte for each part: no ballots, whose bits would have to be counted.
+are selected before those of a lane, in a byte for each part (at most 31 * 8): no ballots, whose bits would have to be
+counted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cutlass import Int32, Uint8, Uint16, Uint32
 from ...dtypes import DType
 from ...monoid import choose
 from ...warp import LANES
-from .chunk import VECTOR_BYTES, Chunk, cells, put_if
+from .chunk import VECTOR_BYTES, Chunk, cells, put
 from .narrow import nonzero_bytes, through_lanes
 from .squeeze import add_if
 from .tally import pack
@@ -25,11 +26,13 @@ from .where import Where, word_of_bits
 
 PLACE_BYTES = 2
 PART_BITS, PARTS = 8, 4
-WORDS = {1: Uint8, 2: Uint16, 4: Uint32}  # of a lane's bytes of a mask
+WORD_BYTES = 4
+MASKS = {1: Uint8, 2: Uint16, 4: Uint32}  # of a lane's bytes of a mask
+NARROWEST = 2  # bytes of an element: a lane has as many narrower ones as of these
 
-# What is selected of four parts: the lane's ``flags``, how many come ``before`` them in each part, and how many each
-# part has, ``totals``.
-Selected = namedtuple("Selected", "flags before totals")
+# What is selected of four parts: the lane's ``flags``, how many come ``before`` them in each part, and for each part
+# how many come before the last lane (``ahead``), and how many are the last lane's (``last``).
+Selected = namedtuple("Selected", "flags before ahead last")
 
 
 def part_of(word, r: int) -> Any:
@@ -37,10 +40,16 @@ def part_of(word, r: int) -> Any:
     return Int32((word >> (PART_BITS * r)) & (2**PART_BITS - 1))
 
 
-def count_bits(flags) -> Any:
-    """How many bits are set in each byte of a word, of whose bytes the upper four bits are 0."""
-    pairs = flags - ((flags >> 1) & 0x05050505)
-    return (pairs & 0x03030303) + ((pairs >> 2) & 0x03030303)
+def total_of(word: Selected, r: int) -> Any:
+    """How many are selected of part ``r`` of four."""
+    return part_of(word.ahead, r) + part_of(word.last, r)
+
+
+def count_bits(flags, most: int) -> Any:
+    """How many bits are set in each byte of a word, of whose bytes the bits from ``most`` (8, or up to 4) on are 0."""
+    pairs = flags - ((flags >> 1) & 0x55555555)
+    fours = (pairs & 0x33333333) + ((pairs >> 2) & 0x33333333)
+    return fours if most <= PARTS else (fours + (fours >> PARTS)) & 0x0F0F0F0F
 
 
 class FlowCompactor:
@@ -51,7 +60,7 @@ class FlowCompactor:
         chosen = self.selection
         self.read: tuple[DType, ...] = chosen.sources if chosen.values or chosen.of_elements else ()
         widest = max((t.size for t in self.read), default=0)
-        self.each = min(rows, VECTOR_BYTES // max(widest, VECTOR_BYTES // PARTS))
+        self.each = min(rows, VECTOR_BYTES // max(widest, NARROWEST))
         self.parts = rows // self.each
         self.words = max(self.parts // PARTS, 1)
         self.held = (*self.read, *((Uint8,) * (chosen.kind == "mask")))
@@ -67,9 +76,10 @@ class FlowCompactor:
 
     def counted(self, flags, lane) -> Selected:
         """What is selected of four parts, by the lane's flags."""
-        counts = count_bits(flags)
-        through = through_lanes(counts, lane)
-        return Selected(flags, through - counts, Uint32(cute.arch.shuffle_sync(through, LANES - 1)))
+        counts = count_bits(flags, self.each)
+        before = through_lanes(counts, lane) - counts
+        ahead, last = (Uint32(cute.arch.shuffle_sync(word, LANES - 1)) for word in (before, counts))
+        return Selected(flags, before, ahead, last)
 
     @cute.jit
     def existing(self, at: Chunk, bits: cute.Pointer, lane):
@@ -99,8 +109,7 @@ class FlowCompactor:
             if chosen.kind == "bits":
                 part = self.flags_of_bits(bits, at, places[r])
             elif chosen.kind == "mask" and stop is None:
-                kind = WORDS[self.each]
-                part = nonzero_bytes([Uint32(cells(kind, at.begins[-1] + places[r], 1)[0])])
+                part = self.flags_of_bytes(at.begins[-1] + places[r])
             else:
                 part = self.flags_of_part(at, rows, r, stop, lane)
             words[r // PARTS] = words[r // PARTS] | part << (PART_BITS * (r % PARTS))
@@ -119,6 +128,13 @@ class FlowCompactor:
             return [kind(found[j]) for j in range(self.each)]
         places = [cutlass.min(place + j, stop - 1) for j in range(self.each)]
         return [cells(kind, begin + there * size, 1)[0] for there in places]
+
+    def flags_of_bytes(self, address) -> Any:
+        """Which of the lane's positions of a part are selected, by bytes of a mask at an address."""
+        word = cells(MASKS[min(self.each, WORD_BYTES)], address, max(self.each // WORD_BYTES, 1), align=self.each)
+        held = cute.make_rmem_tensor((cute.size(word),), word.element_type)
+        cute.autovec_copy(word, held)
+        return nonzero_bytes([Uint32(held[k]) for k in range(cute.size(held))])
 
     def flags_of_part(self, at: Chunk, rows: list, r: int, stop, lane) -> Any:
         """Which of the lane's positions of a part are selected, by the elements or by bytes of a mask."""
@@ -162,14 +178,14 @@ class FlowCompactor:
         count, last = Int32(0), Int32(0)
         for w, word in enumerate(selected):
             for r in range(min(self.parts, PARTS)):
-                count = count + part_of(word.totals, r)
+                count = count + total_of(word, r)
             if self.selection.lengths is not None:
-                last = choose(word.totals != Uint32(0), self.last(word, w, lane), last)
+                last = choose((word.ahead | word.last) != Uint32(0), self.last(word, w, lane), last)
         return pack(count, last)
 
     def last(self, word: Selected, w: int, lane) -> Any:
         """The last selected place of the parts of word ``w``, counted from 1 in the chunk, if there is one."""
-        r = last_bit(word.totals) // PART_BITS
+        r = last_bit(word.ahead | word.last) // PART_BITS
         own = (word.flags >> Uint32(r * PART_BITS)) & (2**PART_BITS - 1)
         owner = last_bit(cute.arch.vote_ballot_sync(own != Uint32(0)))
         j = last_bit(cute.arch.shuffle_sync(own, owner & (LANES - 1)))
@@ -182,18 +198,26 @@ class FlowCompactor:
         for r in range(self.parts):
             word, k = selected[r // PARTS], r % PARTS
             rank = first + part_of(word.before, k)
-            first = first + part_of(word.totals, k)
+            first = first + total_of(word, k)
             runs = [*zip(kinds, areas, elements[r])] if kinds else []
             if self.selection.located:
                 places = [Uint16(begin + self.place(r, j, lane)) for j in range(self.each)]
                 runs.append((Uint16, areas[-1], places))
             flags = [(word.flags & (1 << (PART_BITS * k + j))) != Uint32(0) for j in range(self.each)]
             for kind, area, values in runs:
-                size = kind.width // 8
-                address = Uint32(area + rank * size)
+                address = area + rank * (kind.width // 8)
                 for flag, value in zip(flags, values):
-                    put_if(flag, kind, address, value)
-                    address = add_if(flag, Uint32(size), address)
+                    address = put_next(flag, kind, address, value)
+
+
+@cute.jit
+def put_next(condition, kind: cutlass.Constexpr, address, value):
+    """Store one element at an address of shared memory where ``condition`` holds: the address behind it. Else the same
+    address."""
+    if condition:
+        put(kind, address, value)
+        address = address + kind.width // 8
+    return address
 
 
 def last_bit(word) -> Any:

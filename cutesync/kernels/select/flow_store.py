@@ -16,7 +16,7 @@ from ..gather import WORDS, Stepped
 from .chunk import cells, put
 from .flow_chunk import PLACE_BYTES
 from .spec import Selection
-from .store import UNROLL, put_length
+from .store import UNROLL, WORD_BYTES, put_length, store_narrow
 
 # What is selected of a tile at ``position`` of the array: ``count`` elements, whose values, and at last places, lie at
 # the addresses ``areas``. There is ``room`` for so many in the results (-1: nor for the one before), of which
@@ -47,6 +47,9 @@ def store_elements(out, kind, area, offset, part: tuple, worker: tuple, lane) ->
     """Store elements from an address of shared memory to index ``offset`` of a result and on."""
     size, space = kind.width // 8, cute.AddressSpace.gmem
     target = out.toint() + offset * size
+    if size < WORD_BYTES and not isinstance(out, Stepped):
+        store_narrow(kind, area, target, part[1], worker, lane)
+        return
 
     def store(rank, value) -> None:
         address = (out + (offset + rank)).toint() if isinstance(out, Stepped) else target + rank * size

@@ -1,11 +1,12 @@
-"""The heads of a chunk as bits, and the list of their places. All 32 lanes call.
+"""The heads of a chunk as bits, and what is kept of them. All 32 lanes call.
 
-    find    a lane has four neighbours of every part of 128 positions, as in ``flow_chunk``. Integers of one or two
-            bytes are compared in words. The chunk's tally takes two reductions of the warp, no scan
-    words   the bits in the order of positions
-    list    lane k takes word k: a scan of the words' counts says where its places go, which are found bit by bit
+    find    which positions are heads, in words as in ``flow_chunk``. Integers of one or two bytes are compared in
+            words, wherever they begin. The chunk's tally takes two reductions of the warp, no scan
+    words   the bits in the order of positions: a word for each 32 of them
+    bring   lane k takes word k of each 32 words: a scan of the words' counts says where its heads go, which are found
+            bit by bit
 
-What is stored of a run, its first element and its length, follows from the places.
+If there are many heads, all elements are read again, and put where they go if they are heads.
 """
 
 from __future__ import annotations
@@ -18,140 +19,201 @@ from cutlass import Int32, Uint8, Uint16, Uint32
 
 from ...monoid import choose
 from ...warp import LANES
-from ..words import funnel_shift_left
-from .chunk import Chunk, cells, popc, put
-from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, FlowCompactor, last_bit
+from ..gather import WORDS
+from ..words import funnel_shift, funnel_shift_left
+from .chunk import Chunk, cells, popc, put, put_if
+from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, WORD_BYTES, FlowCompactor, last_bit, total_of
 from .narrow import listed, nonzero_bytes, through_lanes
 from .tally import pack
 from .where import Where
 
-WORD_BYTES = 4
-LOW_BITS = 0x7FFF7FFF  # of elements of two bytes
-ROWS = 32  # of a chunk
-SPARSE = 256  # heads of a chunk: up to so many are found bit by bit
+PLACES = LANES * LANES  # of 32 words
+COUNT_BITS = 16  # of the heads of 32 words
 
 
 class HeadFinder(FlowCompactor):
-    """Finds the heads of chunks."""
+    """Finds the heads of chunks of ``rows`` (a multiple of 32) times 32 positions, of one array of narrow elements."""
 
-    def __init__(self, where: Where) -> None:
-        super().__init__(where, ROWS)
-        self.packed = self.selection.fn is None and [(t.kind in "iu", t.size <= 2) for t in self.read] == [(True, True)]
+    def __init__(self, where: Where, rows: int) -> None:
+        super().__init__(where, rows)
+        (self.dtype,) = self.read
+        self.block = self if rows == LANES else HeadFinder(where, LANES)
+        self.packed = self.selection.fn is None and self.dtype.kind in "iu"
+
+    def none(self) -> tuple:
+        return tuple(Uint32(0) for _ in range(self.words))
 
     @cute.jit
     def find(self, at: Chunk, lane):
-        """The lane's heads of a chunk, some or none of whose positions exist: bit 4 r + j is that of neighbour j of
-        part r."""
-        flags = Uint32(0)
+        """The lane's heads of a chunk, some or none of whose positions exist, as words."""
+        flags = self.none()
         if self.begins_on_vectors(at) & (at.position + self.chunk <= at.length):
-            flags = self.flags(at, None, lane)
+            flags = self.flags_of_words(at, False, lane) if self.packed else self.flags(at, None, lane)
         else:
-            if at.position < at.length:
-                flags = self.flags(at, Int32(cutlass.min(at.length - at.position, self.chunk)), lane)
+            flags = self.find_shifted(at, lane) if self.packed else self.find_each(at, lane)
         return flags
 
-    def flags(self, at: Chunk, stop, lane) -> Any:
-        if stop is None and self.packed:
-            return self.flags_of_words(at, lane)
-        rows, found = self.rows_of(at, stop, lane), Uint32(0)
+    @cute.jit
+    def find_shifted(self, at: Chunk, lane):
+        flags = self.none()
+        if (at.position > 0) & (at.position + (self.chunk + WORD_BYTES) <= at.length):
+            flags = self.flags_of_words(at, True, lane)
+        else:
+            flags = self.find_each(at, lane)
+        return flags
+
+    @cute.jit
+    def find_each(self, at: Chunk, lane):
+        flags = self.none()
+        if at.position < at.length:
+            flags = self.flags(at, Int32(cutlass.min(at.length - at.position, self.chunk)), lane)
+        return flags
+
+    def flags(self, at: Chunk, stop, lane) -> tuple:
+        rows, words = self.rows_of(at, stop, lane), [Uint32(0)] * self.words
         for r in range(self.parts):
-            found = found | self.flags_of_part(at, rows, r, stop, lane) << (r * self.each)
-        return found
+            part = self.flags_of_part(at, rows, r, stop, lane)
+            words[r // PARTS] = words[r // PARTS] | part << (PART_BITS * (r % PARTS))
+        return tuple(words)
 
     def rows_of(self, at: Chunk, stop, lane) -> list:
-        """The lane's elements of each part, of each array."""
-        pairs, places = list(zip(self.read, at.begins)), [self.place(r, 0, lane) for r in range(self.parts)]
-        return [[self.load(begin, t.size, t.cutlass, place, stop) for t, begin in pairs] for place in places]
+        """The lane's elements of each part, in a list of one array."""
+        (begin, *_), places = at.begins, [self.place(r, 0, lane) for r in range(self.parts)]
+        return [[self.load(begin, self.dtype.size, self.dtype.cutlass, place, stop)] for place in places]
 
-    def flags_of_words(self, at: Chunk, lane) -> Any:
-        """The same of a whole chunk of integers of one or two bytes."""
-        (dtype,), (begin, *_) = self.read, at.begins
-        bits, count = 8 * dtype.size, dtype.size * self.each // WORD_BYTES
-        ahead = Uint32(Int32(cells(dtype.cutlass, begin - dtype.size, 1)[0])) << (8 * WORD_BYTES - bits)
+    def flags_of_words(self, at: Chunk, shifted: bool, lane) -> tuple:
+        """The same of a whole chunk of integers of one or two bytes; ``shifted``: it begins anywhere, and no word
+        that it has a part of reaches beyond the array."""
+        (begin, *_), size, bits = at.begins, self.dtype.size, 8 * self.dtype.size
+        count = self.each * size // WORD_BYTES
+        ahead = Uint32(Int32(cells(self.dtype.cutlass, begin - size, 1)[0])) << (8 * WORD_BYTES - bits)
         changed = []
         for r in range(self.parts):
-            vector = cute.make_rmem_tensor((count,), Uint32)
-            address = begin + self.place(r, 0, lane) * dtype.size
-            cute.autovec_copy(cells(Uint32, address, count, align=count * WORD_BYTES), vector)
-            words = listed(vector)
+            words = words_at(begin + self.place(r, 0, lane) * size, count, shifted)
             last = choose(lane == LANES - 1, ahead, words[-1])
             earlier = Uint32(cute.arch.shuffle_sync(last, (lane + (LANES - 1)) & (LANES - 1)))
             ahead = words[-1]
             for word in words:
                 changed.append(word ^ funnel_shift_left(earlier, word, Uint32(bits)))
                 earlier = word
-        flags = nonzero_bytes(changed) if dtype.size == 1 else nonzero_halves(changed)
-        head = self.where.begins((flags & 1) != 0, at.position + lane == 0)
-        return (flags & ~1) | choose(head, Uint32(1), Uint32(0))
+        each, nonzero = PARTS * count, nonzero_bytes if size == 1 else nonzero_halves
+        first, *more = [nonzero(changed[k : k + each]) for k in range(0, len(changed), each)]
+        head = self.where.begins((first & 1) != 0, at.position + lane == 0)
+        return (first & ~1) | choose(head, Uint32(1), Uint32(0)), *more
 
-    def tally_of(self, flags, lane) -> Any:
+    def tally_of(self, flags: tuple, lane) -> Any:
         """The tally of a chunk."""
-        count, last = Int32(cute.arch.warp_redux_sync(popc(flags), "add")), Int32(0)
+        count, last = Int32(cute.arch.warp_redux_sync(sum(map(popc, flags)), "add")), Int32(0)
         if self.selection.lengths is not None:
-            top = last_bit(flags)
-            place = (top // self.each) * (LANES * self.each) + lane * self.each + (top & (self.each - 1))
-            last = Int32(cute.arch.warp_redux_sync(choose(flags != 0, place + 1, Int32(0)), "max"))
+            for w, word in enumerate(flags):
+                top = last_bit(word)
+                place = (w * PARTS + top // PART_BITS) * (LANES * self.each) + lane * self.each + top % PART_BITS
+                last = choose(word != 0, place + 1, last)
+            last = Int32(cute.arch.warp_redux_sync(last, "max"))
         return pack(count, last)
 
-    def put_words(self, words, flags, lane) -> None:
-        """Store the bits in the order of positions. Of two lanes, the first one stores those of the lower half of the
-        parts of both, and the second one the others."""
-        other, odd = Uint32(cute.arch.shuffle_sync_bfly(flags, 1)), (lane & 1) != 0
-        shift = choose(odd, Uint32(ROWS // 2), Uint32(0))
-        low, high = (spread(choose(odd, *pair) >> shift) for pair in ((other, flags), (flags, other)))
-        both, each = low | high << self.each, LANES * self.each // 8  # bytes of a part
-        words = words + choose(odd, Int32(self.parts // 2 * each), Int32(0)) + lane // 2
-        for r in range(self.parts // 2):
-            put(Uint8, words + r * each, Uint8((both >> (PART_BITS * r)) & 0xFF))
+    def put_words(self, words, flags: tuple, lane) -> None:
+        """Store the bits in the order of positions, at address ``words`` and on."""
+        for r in range(self.parts):
+            part = flags[r // PARTS] >> (PART_BITS * (r % PARTS))
+            put(Uint8, words + (r * LANES + lane), Uint8(part & 0xFF))
 
-    def put_found(self, at: Chunk, areas: list, first, begin: int, flags, lane) -> None:
-        """As ``put``, of the chunk's elements and the lane's heads: the elements are read again."""
-        held, each = self.reread(at, lane), PARTS * self.each  # bits of four parts
-        selected = [self.counted(spread(flags >> (each * w)), lane) for w in range(self.words)]
-        runs, arrays = [held[k : k + self.each] for k in range(0, len(held), self.each)], len(self.read)
-        elements = [runs[r * arrays : (r + 1) * arrays] for r in range(self.parts)]
-        self.put(areas, first, begin, elements, selected, lane)
+    def bring(self, at: Chunk, words, areas: list, first, begin: int, lane) -> None:
+        """Put the heads of a chunk at index ``first`` of the areas and on; the chunk begins at place ``begin`` of its
+        tile. Their bits are at address ``words`` and on."""
+        rests = [Uint32(cells(Uint32, words + (w * LANES + lane) * WORD_BYTES, 1)[0]) for w in range(self.words)]
+        counts = sum(popc(rest) << (COUNT_BITS * w) for w, rest in enumerate(rests))
+        through = Int32(through_lanes(counts, lane))
+        totals = Int32(cute.arch.shuffle_sync(through, LANES - 1))
+        for w, rest in enumerate(rests):
+            behind = first + ((through >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+            self.bring_word(at, areas, rest, behind, begin, w * PLACES + lane * LANES)
+            first = first + ((totals >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+
+    @cute.jit
+    def bring_word(self, at: Chunk, areas: list, rest, behind, begin, place):
+        """Put the heads among the 32 positions from a place of the chunk on in the areas, up to index ``behind``."""
+        size, kind = self.dtype.size, WORDS[self.dtype.size]
+        source = at.begins[0] + place * size
+        target, listing = areas[0] + (behind - 1) * size, areas[-1] + (behind - 1) * PLACE_BYTES
+        first = begin + place
+        while rest != 0:
+            top = last_bit(rest)
+            rest = rest ^ (Uint32(1) << Uint32(top))
+            put(kind, target, cells(kind, source + top * size, 1)[0])
+            target = target - size
+            if cutlass.const_expr(self.selection.located):
+                put(Uint16, listing, Uint16(first + top))
+                listing = listing - PLACE_BYTES
+
+    @cute.jit
+    def put_found(self, at: Chunk, areas: list, first, begin, flags: tuple, lane):
+        """As ``bring``, by the lane's heads, of 32 rows after the other."""
+        for start in cutlass.range(0, self.chunk, PLACES, unroll=1):
+            word = flags[0]
+            for w in cutlass.range_constexpr(1, self.words):
+                word = choose(start == w * PLACES, flags[w], word)
+            part = at._replace(begins=(at.begins[0] + start * self.dtype.size,), position=at.position + start)
+            rows, each = self.block.reread(part, lane), self.each
+            elements = [[list(rows[r * each : (r + 1) * each])] for r in range(PARTS)]
+            selected = self.counted(word, lane)
+            self.block.put(areas, first, begin + start, elements, [selected], lane)
+            first = first + sum(total_of(selected, r) for r in range(PARTS))
+
+    def put_whole(self, at: Chunk, areas: list, first, begin: int, lane) -> None:
+        """As ``bring``, of a chunk that begins on a vector and is all heads."""
+        source, size = at.begins[0], self.dtype.size
+        load = lambda i: Uint32(cells(Uint32, source + i * WORD_BYTES, 1)[0])  # noqa: E731
+        put_in_words(load, self.chunk * size // WORD_BYTES, WORDS[size], areas[0] + first * size, lane)
+        if self.selection.located:
+            pair = lambda i: Uint32(begin + 2 * i) * 0x10001 + 0x10000  # noqa: E731
+            put_in_words(pair, self.chunk // 2, Uint16, areas[-1] + first * PLACE_BYTES, lane)
 
     @cute.jit
     def reread(self, at: Chunk, lane):
         """The lane's elements of a chunk that has heads."""
-        held = tuple(t.cutlass(0) for _ in range(self.parts) for t in self.read for _ in range(self.each))
+        held = tuple(self.dtype.cutlass(0) for _ in range(self.parts * self.each))
         if self.begins_on_vectors(at) & (at.position + self.chunk <= at.length):
-            held = flat(self.rows_of(at, None, lane))
+            held = tuple(value for (row,) in self.rows_of(at, None, lane) for value in row)
         else:
-            held = flat(self.rows_of(at, Int32(cutlass.min(at.length - at.position, self.chunk)), lane))
+            stop = Int32(cutlass.min(at.length - at.position, self.chunk))
+            held = tuple(value for (row,) in self.rows_of(at, stop, lane) for value in row)
         return held
 
 
-def flat(rows: list) -> tuple:
-    return tuple(value for row in rows for values in row for value in values)
+def put_in_words(load, count: int, kind, target, lane) -> None:
+    """Store ``count`` words of elements of type ``kind``, word i of which ``load(i)`` returns, at an address: whole
+    words of shared memory that have no other bytes, and the elements before and behind them one by one."""
+    ahead, size = -target & (WORD_BYTES - 1), kind.width // 8
+    for start in range(0, count, LANES):
+        i = start + lane
+        word = funnel_shift(load(i), load(cutlass.min(i + 1, count - 1)), ahead * 8)
+        put_if((i < count - 1) | (ahead == 0), Uint32, target + ahead + i * WORD_BYTES, word)
+    ends, behind = (load(Int32(0)), load(Int32(count - 1))), target + (count - 1) * WORD_BYTES
+    for at in range(0, WORD_BYTES, size):
+        low, high = (kind(word >> (8 * at) & (2**kind.width - 1)) for word in ends)
+        put_if((lane == 0) & (ahead > at), kind, target + at, low)
+        put_if((lane == 0) & (ahead > 0) & (ahead <= at), kind, behind + at, high)
 
 
-def spread(flags) -> Any:
-    """The lower half of a word, four bits in each byte."""
-    low = flags & 0xFFFF
-    pairs = (low | low << 8) & 0x00FF00FF
-    return (pairs | pairs << 4) & 0x0F0F0F0F
+def words_at(address, count: int, shifted: bool) -> list:
+    """So many words from an address on, a multiple of their size unless they are ``shifted``."""
+    if not shifted:
+        found = cute.make_rmem_tensor((count,), Uint32)
+        cute.autovec_copy(cells(Uint32, address, count, align=count * WORD_BYTES), found)
+        return listed(found)
+    first, skew = address & -WORD_BYTES, address & (WORD_BYTES - 1)
+    last = choose(skew > 0, Int32(count * WORD_BYTES), Int32((count - 1) * WORD_BYTES))  # not behind the elements
+    held = [Uint32(cells(Uint32, first + at, 1)[0]) for at in (*range(0, count * WORD_BYTES, WORD_BYTES), last)]
+    return [funnel_shift(low, high, skew * 8) for low, high in zip(held, held[1:])]
 
 
 def nonzero_halves(words: list) -> Any:
     """A bit for each element of two bytes, which says whether it is not 0."""
     found = Uint32(0)
     for word in reversed(words):
-        tops = (((word & LOW_BITS) + LOW_BITS) | word) & ~Uint32(LOW_BITS)  # as in ``nonzero_bytes``
-        found = funnel_shift_left(tops * 0x8001, found, Uint32(2))
+        text = "mov.b32 {$w0}, 0x00010001;\n\tmin.u16x2 {$w0}, {$w0}, {$r0};"
+        ones = cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[word])
+        # The product has the bits of the two elements at its top.
+        found = funnel_shift_left(ones * 0x40008000, found, Uint32(2))
     return found
-
-
-@cute.jit
-def list_places(words, places, begin, lane):
-    """List the places of the heads of a chunk, which begins at place ``begin`` of its tile: as numbers of 16 bits, at
-    address ``places`` and on."""
-    rest = Uint32(cells(Uint32, words + lane * WORD_BYTES, 1)[0])
-    address, first = places + Int32(through_lanes(popc(rest), lane)) * PLACE_BYTES, begin + lane * LANES
-    while rest != 0:
-        top = last_bit(rest)
-        address = address - PLACE_BYTES
-        put(Uint16, address, Uint16(first + top))
-        rest = rest & ~(Uint32(1) << Uint32(top))
-    cute.arch.sync_warp()

@@ -1,8 +1,8 @@
 """A chunk of elements of one or two bytes: a lane has ``rows`` neighbours, in words of 32 bits. All 32 lanes call.
 
 A ballot for each row, and a store for each element, take 12 instructions an element; this takes 6 to 8. A lane has one
-bit for each of its positions, a scan of the lanes' counts says where the selected ones go, and ``squeeze`` stores them
-in whole words.
+bit for each of its positions, in words of 32 of them, a scan of the lanes' counts says where the selected ones go, and
+``squeeze`` stores them in whole words.
 
 A chunk that is not whole, or that begins inside a vector, is compacted by rows, those of 256 places together.
 """
@@ -26,11 +26,12 @@ from .where import Where, word_of_bits
 MASK = BY_NAME["uint8"]
 HALVES = {16: Uint16, 32: Uint32}  # of a row's word, by the positions of a lane
 CHAINS = 4  # of additions that do not wait for each other
+WORDS = LANES // WORD_BYTES  # that have bytes for the bits of one
 LOW_BITS = 0x7F7F7F7F  # of bytes
 
 
 class NarrowCompactor:
-    """Compacts chunks of ``rows`` (16 or 32) times 32 positions."""
+    """Compacts chunks of ``rows`` (16 or 32; 64 if places are not kept) times 32 positions."""
 
     def __init__(self, where: Where, rows: int) -> None:
         self.where, self.selection, self.rows = where, where.selection, rows
@@ -64,8 +65,9 @@ class NarrowCompactor:
             if at.position + start < at.length:
                 more, _ = self.by_rows.compact_part(at, bits, lane, start, count)
                 count = count + more
-            if start < self.chunk - size:
-                near = near | (count << (NEAR_BITS * (start // size)))
+            if cutlass.const_expr(self.selection.located):
+                if start < self.chunk - size:
+                    near = near | (count << (NEAR_BITS * (start // size)))
         return self.by_rows.tally(at, count, nears_of(near, self.chunk)), near
 
     def compact_words(self, at: Chunk, bits, lane) -> tuple:
@@ -73,7 +75,7 @@ class NarrowCompactor:
         chosen = self.selection
         words = [self.load(begin, t.size, lane) for t, begin in zip(self.by_rows.read, at.begins)]
         flags = self.flags(at, words, bits, lane)
-        count = popc(flags)
+        count = sum(popc(word) for word in flags)
         through = through_lanes(count, lane)
         before, total = through - count, Int32(cute.arch.shuffle_sync(through, LANES - 1))
         # where all are kept the last one stays: the next chunk may be comparing its first element with it
@@ -86,7 +88,7 @@ class NarrowCompactor:
         cute.arch.sync_warp()  # what is stored may overwrite what other lanes have read
         squeeze(streams, Part(flags, before, count), lane)
         if chosen.inverse:
-            self.put_words(at, flags, before, lane)
+            self.put_words(at, flags[0], before, lane)
         near = Int32(0)
         if chosen.located:
             for k in range(self.chunk // NEAR - 1):
@@ -106,34 +108,37 @@ class NarrowCompactor:
         first = Uint32((lane * self.rows) & 0xFF) * 0x01010101
         return [first + 0x03020100 + k * 0x01010101 for k in range(0, self.rows, WORD_BYTES)]
 
-    def flags(self, at: Chunk, words: list, bits, lane) -> Any:
+    def flags(self, at: Chunk, words: list, bits, lane) -> list:
         """Which of a lane's positions are selected, as bits."""
         chosen, first = self.selection, at.position + lane * self.rows
         if chosen.kind == "bits":
-            word = Uint32(word_of_bits(bits, first & -LANES, first + LANES))
-            return (word >> Uint32(Int32(first) & (LANES - self.rows))) & (2**self.rows - 1)
+            places = [(first & -LANES) + k for k in range(0, self.rows, LANES)]
+            found = [Uint32(word_of_bits(bits, place, place + LANES)) for place in places]
+            if self.rows < LANES:
+                found = [(found[0] >> Uint32(Int32(first) & (LANES - self.rows))) & (2**self.rows - 1)]
+            return found
         if chosen.kind == "mask":
-            return nonzero_bytes(listed(self.load(at.begins[-1], MASK.size, lane)))
+            return flags_of_bytes(listed(self.load(at.begins[-1], MASK.size, lane)))
         if chosen.kind != "heads":
             return self.flags_of_elements(words, None, first)
         before = self.by_rows.elements(at, lane * self.rows - 1)
         if self.compares_bytes:
-            flags = nonzero_bytes(changes(listed(words[0]), before[0]))
+            flags = flags_of_bytes(changes(listed(words[0]), before[0]))
         else:
             flags = self.flags_of_elements(words, before, first)
-        head = self.where.begins((flags & 1) != 0, first == 0)
-        return (flags & ~1) | choose(head, Uint32(1), Uint32(0))
+        head = self.where.begins((flags[0] & 1) != 0, first == 0)
+        return [(flags[0] & ~1) | choose(head, Uint32(1), Uint32(0)), *flags[1:]]
 
-    def flags_of_elements(self, words: list, before: Any, first) -> Any:
+    def flags_of_elements(self, words: list, before: Any, first) -> list:
         """The same by the elements; ``before`` are those before a lane's, which begin at position ``first``."""
         arrays = [elements_of(held, t) for held, t in zip(words, self.by_rows.read)]
-        flags = [Uint32(0)] * CHAINS
+        flags = [[Uint32(0)] * CHAINS for _ in range(0, self.rows, LANES)]
         for k in range(self.rows):
-            elements = [array[k] for array in arrays]
+            elements, chains = [array[k] for array in arrays], flags[k // LANES]
             flag = self.by_rows.holds(elements, before, first + k)
-            flags[k % CHAINS] = add_if(flag, Uint32(1 << k), flags[k % CHAINS])
+            chains[k % CHAINS] = add_if(flag, Uint32(1 << k % LANES), chains[k % CHAINS])
             before = elements
-        return tree([(part,) for part in flags], lambda a, b: (a[0] | b[0],))[0]
+        return [tree([(part,) for part in chains], lambda a, b: (a[0] | b[0],))[0] for chains in flags]
 
     def put_words(self, at: Chunk, flags, before, lane) -> None:
         """Store a lane's part of its row's word, and the tally of those before the row."""
@@ -148,6 +153,11 @@ def through_lanes(count, lane) -> Any:
     for log in range(LANES.bit_length() - 1):
         count = add_if(lane >= 1 << log, Uint32(cute.arch.shuffle_sync_up(count, 1 << log)), count)
     return count
+
+
+def flags_of_bytes(words: list) -> list:
+    """Words of a bit for each byte of words, which says whether it is not 0."""
+    return [nonzero_bytes(words[k : k + WORDS]) for k in range(0, len(words), WORDS)]
 
 
 def nonzero_bytes(words: list) -> Any:

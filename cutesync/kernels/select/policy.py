@@ -154,11 +154,14 @@ NARROW = replace(PIPELINE, compact_warps=8)
 # with 150 KiB). Bytes are faster in words: half of 2**28 int8 145 us, 208 as here; half of int16 247, 230 as here.
 # Of narrow elements there is more to store for a tile: with twelve warps in a squad and five that store, half of 2**28
 # int16 takes 230 us instead of 218, run lengths of int16 654 instead of 563 (runs of 1), 234 and 233 (runs of 8).
+# Runs whose elements alone are wanted have less to store: squads of twelve take 155 us for int16 in runs of 8, squads
+# of eleven 163; run lengths in runs of 1 650 and 587.
 # From 2**21 positions on that is faster than one team (half of 5 * 2**19 int32 by a callable in a graph: 7.2 us instead
 # of 10.1; run lengths of int16 5.8, 9.0, of int64 11.3, 15.3).
 FLOW = FlowPolicy(1, 12, 5, 12, 16, 0, entries=16, squads=2)
 FLOW_OF_NARROW = replace(FLOW, compact_warps=11, chunks=11, store_warps=7)
 FLOW_OF_RUNS = RunPolicy(**vars(FLOW_OF_NARROW))
+FLOW_OF_HEADS = replace(FLOW_OF_RUNS, compact_warps=12, chunks=12, store_warps=5)
 FLOW_LENGTH, FLOW_RING, FLOW_BYTES = 1 << 21, 124 << 10, 220 << 10
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner. Of some eight tiles, where one team
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
@@ -171,7 +174,8 @@ MIN_LENGTH_OF_TEAMS = 1 << 23
 # 3.3 us, 32 blocks 3.1 us; of 2**18: 64 blocks and 128 3.8 us, 32 blocks 4.3 us).
 ALONE, CLUSTERED, MANY_BLOCKS = 4096, 1 << 15, 64
 MIN_TILE, MIN_WAVE_TILE, MAX_WAVE_TILE = 1024, 2048, 8192
-# Few warps start sooner (one block of 2**12 int32: 8 warps 2.0 us, 16 warps 2.07, 32 warps 2.4), many compact sooner.
+# Few warps start sooner (one block of 2**12 int32: 8 warps 2.0 us, 16 warps 2.07, 32 warps 2.4; run lengths of 2**17 in
+# tiles of 2048 by events: 8 warps 5.9 us, 16 warps 6.3), many compact sooner.
 FEW_WARPS, WAVE_WARPS, WAVE_BYTES = 8, 16, 160 << 10
 # Two blocks of up to so many warps fit on a multiprocessor (H200, 2**21 int32 in a graph: run lengths 7.6 us, by
 # pipelines 10.8; half selected by a callable 7.6, 8.4; half of 2**21 int8 by a mask 6.3, by pipelines 6.0).
@@ -204,7 +208,7 @@ def wave(problem: Problem) -> Choice | None:
     together = max(1, ceil_div(ceil_div(length, tile), SMS))
     if together > (MAX_TOGETHER if pairs(problem) else 1):
         return None
-    warps = FEW_WARPS if alone or clustered else WAVE_WARPS
+    warps = FEW_WARPS if alone or clustered or tile == MIN_WAVE_TILE else WAVE_WARPS
     rows = min(most_rows(problem), max(MIN_ROWS, tile // (warps * LANES)))
     chunks = tile // (rows * LANES)
     most = LANES if together == 1 else TOGETHER_WARPS
@@ -247,20 +251,22 @@ def choose(problem: Problem) -> Choice:
 
 
 def flows(problem: Problem) -> bool:
-    """Whether what is selected is all that is kept of tiles, and no elements have one byte."""
+    """Whether what is selected is all that is kept of tiles, and no elements have one byte, unless they are runs."""
     apart = problem.strided or problem.rows is not None or problem.rejects or problem.inverse
     return not apart and (min(problem.sizes, default=0) > 1 or lists_heads(problem))
 
 
 def lists_heads(problem: Problem) -> bool:
-    """Whether the elements of runs, of one array, are looked up by their places: narrow ones, but not bytes of which no
-    places are wanted, which are faster in words."""
-    return problem.heads and problem.narrow and len(problem.sizes) == 1 and (problem.located or problem.sizes[0] > 1)
+    """Whether the elements of runs, of one array, are looked up by their places: narrow ones."""
+    return problem.heads and problem.narrow and len(problem.sizes) == 1
 
 
 def flow_rows(problem: Problem) -> int:
     """Return the rows of a chunk whose elements a warp holds, each in a register of its own."""
-    return power_of_two_below(NARROW_ROWS // max(len(problem.sizes), 1)) if problem.narrow else most_rows(problem)
+    if not problem.narrow:
+        return most_rows(problem)
+    rows = 2 * NARROW_ROWS if problem.sizes == (1,) and lists_heads(problem) else NARROW_ROWS
+    return power_of_two_below(rows // max(len(problem.sizes), 1))
 
 
 def flow(problem: Problem) -> Choice | None:
@@ -268,11 +274,12 @@ def flow(problem: Problem) -> Choice | None:
     if problem.length < FLOW_LENGTH or not flows(problem):
         return None
     runs, rows = lists_heads(problem), flow_rows(problem)
-    base = FLOW_OF_RUNS if runs else FLOW_OF_NARROW if problem.narrow else FLOW
+    base = (FLOW_OF_RUNS if problem.located else FLOW_OF_HEADS) if runs else FLOW_OF_NARROW if problem.narrow else FLOW
     tile = base.compact_warps * rows * LANES
-    ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * (problem.located or runs)
+    ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * problem.located
     stages = max(2, min(MAX_STAGES, FLOW_RING // (ring * tile)) // base.squads * base.squads)
-    room = (FLOW_BYTES - stages * (ring * tile + problem.padding)) // max(kept, 1)
+    words = WORD_BYTES // 2 * base.squads * base.compact_warps * rows if runs else 0  # bits of chunks
+    room = (FLOW_BYTES - words - stages * (ring * tile + problem.padding)) // max(kept, 1)
     if room < tile:
         return None
     room = min(room, base.entries * tile) // LANES * LANES
@@ -299,7 +306,8 @@ def sized(policy: PipelinePolicy, problem: Problem, tile: int) -> PipelinePolicy
 def most_rows(problem: Problem) -> int:
     """Return the most rows of a chunk whose elements a warp can hold."""
     if problem.narrow:
-        return NARROW_ROWS
+        bytes_alone = problem.sizes == (1,) and not (problem.located or problem.inverse)
+        return 2 * NARROW_ROWS if bytes_alone else NARROW_ROWS
     words = sum(max(1, size // 4) for size in problem.sizes) or 1
     return power_of_two_below(max(1, MAX_WORDS // words))
 

@@ -34,9 +34,10 @@ class Stream(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What is kept of a lane's elements: which, as bits; where in the chunk the first goes; and how many there are."""
+    """What is kept of a lane's elements: which, as words of bits; where in the chunk the first goes; and how many there
+    are."""
 
-    flags: Any
+    flags: list
     first: Any
     count: Any
 
@@ -59,7 +60,8 @@ def put_whole_words(streams: list[Stream], size: int, part: Part, lane) -> list:
     last = [Uint32(0)] * len(streams)
     words = len(streams[0].words)
     for k in range(words):
-        permutation = Uint32(cute.arch.shuffle_sync(table, flags >> (unit * k)))
+        word, bit = divmod(unit * k, WORD_BITS)
+        permutation = Uint32(cute.arch.shuffle_sync(table, flags[word] >> bit))
         behind = bits + (permutation >> KEPT_AT)
         full = ((bits ^ behind) & WORD_BITS) != 0
         for i, stream in enumerate(streams):

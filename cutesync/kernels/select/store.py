@@ -78,7 +78,7 @@ def store_values(out, size: int, begin, offset, stop, lane) -> None:
     of a result and on."""
     kind = WORDS[size]
     if size < WORD_BYTES and not isinstance(out, Stepped):
-        store_narrow(kind, begin, out.toint() + offset * size, stop, lane)
+        store_narrow(kind, begin, out.toint() + offset * size, stop, (0, 1), lane)
         return
     space, target = cute.AddressSpace.gmem, out.toint() + offset * size
 
@@ -90,9 +90,10 @@ def store_values(out, size: int, begin, offset, stop, lane) -> None:
     store_by_rank(load, store, Int32(offset & (LANES - 1)), stop, lane)
 
 
-def store_narrow(kind, begin, target, stop, lane) -> None:
+def store_narrow(kind, begin, target, stop, worker: tuple, lane) -> None:
     """Store ``stop`` elements of one or two bytes from address ``begin`` of shared memory to ``target``: whole pairs of
-    words, out of words that have no other bytes, and the elements before and behind them one by one."""
+    words, out of words that have no other bytes, and the elements before and behind them one by one. ``worker`` is the
+    number of this warp, and how many share them."""
     size = kind.width // 8
     ahead = Int32(-target & (PAIR_BYTES - 1)) // size
     skew = (begin + ahead * size) & (WORD_BYTES - 1)
@@ -100,21 +101,26 @@ def store_narrow(kind, begin, target, stop, lane) -> None:
     pairs = cutlass.max((stop - ahead) * size - (-skew & (WORD_BYTES - 1)), 0) // PAIR_BYTES
     behind = stop - ahead - pairs * (PAIR_BYTES // size)
     rank = choose(lane < EDGE, lane, stop - behind + (lane - EDGE))
-    own = choose(lane < EDGE, lane < ahead, lane - EDGE < behind)
+    own = choose(lane < EDGE, lane < ahead, lane - EDGE < behind) & (worker[0] == 0)
     copy_if(own, kind, begin + rank * size, target + rank * size)
-    copy_pairs((begin + ahead * size) & -WORD_BYTES, skew, target + ahead * size, pairs, lane)
+    copy_pairs((begin + ahead * size) & -WORD_BYTES, skew, target + ahead * size, pairs, worker, lane)
 
 
 @cute.jit
-def copy_pairs(source, skew, target, pairs, lane):
+def copy_pairs(source, skew, target, pairs, worker: tuple, lane):
     """Store ``pairs`` pairs of words, which begin ``skew`` (0 to 3) bytes behind ``source``, whole lines a warp."""
-    first = lane - Int32(target & (LINE_BYTES - 1)) // PAIR_BYTES
+    (warp, warps), section = worker, UNROLL * LANES
+    first = warp * section + lane - Int32(target & (LINE_BYTES - 1)) // PAIR_BYTES
     last = choose(skew > 0, Int32(PAIR_BYTES), Int32(WORD_BYTES))  # of the words that a pair comes out of
-    for place in cutlass.range(first, pairs, UNROLL * LANES, unroll=1):
-        start, to = source + place * PAIR_BYTES, target + place * PAIR_BYTES
-        for k in cutlass.range_constexpr(UNROLL):
-            if Uint32(place + k * LANES) < Uint32(pairs):
-                copy_pair(start + k * (LANES * PAIR_BYTES), last, skew * 8, to + k * (LANES * PAIR_BYTES))
+    for place in cutlass.range(first, pairs, warps * section, unroll=1):
+        start, to, line = source + place * PAIR_BYTES, target + place * PAIR_BYTES, LANES * PAIR_BYTES
+        if (place >= lane) & (place - lane + section <= pairs):
+            for k in cutlass.range_constexpr(UNROLL):
+                copy_pair(start + k * line, last, skew * 8, to + k * line)
+        else:
+            for k in cutlass.range_constexpr(UNROLL):
+                if Uint32(place + k * LANES) < Uint32(pairs):
+                    copy_pair(start + k * line, last, skew * 8, to + k * line)
 
 
 def copy_pair(start, last, bits, to) -> None:
