@@ -33,6 +33,7 @@ from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED, Coeffi
 from cutesync.kernels.matmul.correction import features
 from cutesync.kernels.matmul.model import (
     LONG,
+    LONG_RARE_COST,
     RARE_COST,
     Access,
     Table,
@@ -40,6 +41,7 @@ from cutesync.kernels.matmul.model import (
     copy_cost,
     cost,
     table,
+    vector_instructions,
 )
 from cutesync.kernels.matmul.overlap import lets_next_start
 from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
@@ -56,6 +58,7 @@ WEIGHT = 0.15  # of the distance between clocks and times
 CHOICE = 0.06  # weight of the choice while trees grow, beside that distance
 STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
 
+COPIED = {vector_instructions(load, 2) for load in ("words", "pairs")}
 _SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?(?: in (\d+))?( T)?(?: own (a?b?))?")
 
 
@@ -87,6 +90,16 @@ def _started_early(product: Random, found: dict[str, float]) -> dict[str, float]
     return {
         words: us for words, us in found.items() if lets_next_start(configs[words], workload(product, configs[words]))
     }
+
+
+def _through_registers(record: dict) -> dict[str, float]:
+    """Those that do not copy words."""
+    product, found = Random(*record["product"]), {}
+    for words, us in record["times"].items():
+        access = workload(product, policy_of(words, is_promoted(product))).access
+        if not COPIED & {access.own_a, access.own_b}:
+            found[words] = us
+    return found
 
 
 class Times(namedtuple("Times", "of load starts us groups weight")):
@@ -147,7 +160,7 @@ def expected(data: Times, of: Fitted) -> np.ndarray:
     clocks, numbers = clocks_and_features(data, of.by)
     clocks = clocks * np.exp(boost.sums(of.trees, numbers)) * (1 + RARE_COST * data.of.rare)
     long = data.load.batch * data.load.m * data.load.n * data.load.k_tiles >= np.where(data.load.promoted, np.inf, LONG)
-    return np.where(long, cost(data.of, data.load, SUSTAINED), clocks)
+    return np.where(long, cost(data.of, data.load, SUSTAINED) * (1 + LONG_RARE_COST * data.of.rare), clocks)
 
 
 def clocks_and_features(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray]:
@@ -304,6 +317,9 @@ def main(argv=None) -> None:
                     record | {"times": _started_early(Random(*record["product"]), record["times"])} for record in enough
                 ]
                 enough = [record for record in of_now if len(record["times"]) > 1]
+            if not report.get("words", True):  # timed before words of lines were copied
+                enough = [record | {"times": _through_registers(record)} for record in enough]
+                enough = [record for record in enough if len(record["times"]) > 1]
             if not report.get("lines", True):  # timed before threads stored lines of results that TMA does not store
                 enough = [record for record in enough if stored_by_tma(Random(*record["product"]))]
             records += [record | columns for record in enough for _ in range(record.get("weight", 1))]

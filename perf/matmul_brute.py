@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import functools
 import itertools
+import math
 import multiprocessing
 import os
 import time
@@ -37,7 +38,7 @@ from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, SMS, MatmulPo
 from cutesync.runtime.device_array import transposed
 from cutesync.runtime.kernel import collect
 
-WIDTHS = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
+WIDTHS = range(16, 257, 8)
 FORMS = tuple(
     ((rows, columns), schedule)
     for schedule, rows, least, most in (
@@ -91,6 +92,7 @@ def workload(product: Random, config: MatmulPolicy, columns: bool = True) -> Wor
         copied=a.copied + b.copied,
         activation="gelu" in product.op,
         by_elements=swapped and stored != 2,
+        odd=stored == 2 and b.k_major,
     )
 
 
@@ -109,9 +111,8 @@ def _operand(product: Random, k_major: bool, rows: int, load: str | None, packs:
         return Side(True, K_TILE_BYTES, 0, 1, items * rows * (k * size + row))
     if refused:
         by_vectors = k_major or size == 2
-        return Side(
-            k_major or size != 2, pitch, vector_instructions("vectors" if by_vectors else "elements", size), 0, 0
-        )
+        lines = {4: "words", 8: "pairs"}.get(math.gcd(pitch, 8) if k_major and product.op != "tf32" else 0, "vectors")
+        return Side(k_major or size != 2, pitch, vector_instructions(lines if by_vectors else "elements", size), 0, 0)
     return Side(k_major, pitch, 0, 0, 0)
 
 
@@ -137,7 +138,7 @@ def all_forms(promoted: bool) -> tuple[MatmulPolicy, ...]:
     for (tile, schedule), cluster, splits in itertools.product(FORMS, CLUSTERS, (1, *SPLITS)):
         with contextlib.suppress(ArgumentValueError):
             found.append(MatmulPolicy(tile, schedule, cluster, promoted=promoted, splits=splits))
-            found[-1].decided(4)
+            found[-1].decided(2 if found[-1].odd else 4)
     return tuple(found)
 
 

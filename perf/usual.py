@@ -25,7 +25,7 @@ WITHOUT = ("float32", "invariant")  # have candidates of their own
 
 def near(product: Random) -> set[tuple]:
     """The kernels of candidates that take at most ``RARE_COST`` more than the best, by the model, in either way of
-    computing the result; of a long product, which pays no such cost, that of the best."""
+    computing the result; of a long product, which pays less, that of the best."""
     forms = (MatmulPolicy((64, 64), "pingpong", swap_ab=swapped) for swapped in (False, True))
     loads = [workload(product, form) for form in forms]
     clocks: dict[tuple, float] = {}

@@ -132,7 +132,7 @@ def test_batch_invariant_rows_have_the_same_bits(dtype):
         many = cs.matmul(a, b, **options)
         for rows in (1, 3, 16, 64, 65, 200, 512, 1000, 2048):
             assert torch.equal(cs.matmul(a[:rows], b, **options), many[:rows]), (n, k, rows)
-        for chosen in EVERY if dtype == "bfloat16" else ():
+        for chosen in [one for one in EVERY if not one.odd] if dtype == "bfloat16" else ():
             try:
                 found = cs.matmul(a[:300], b, config=chosen, **options)
             except ArgumentValueError as error:  # K is in slices, whose tiles are smaller

@@ -21,7 +21,8 @@ PLAIN, SWAPPED = MatmulPolicy((64, 64), "pingpong", swap_ab=False), MatmulPolicy
 LINES = {
     "rows of 16 bits": ("float16", PLAIN, (70, 131), False, 3, 0),
     "rows of 16 bits, of the transpose": ("float16", SWAPPED, (70, 67), False, 1, 2),
-    "columns of 16 bits": ("bfloat16", replace(PLAIN, tile=(64, 112)), (75, 130), True, 5, 0),
+    "columns of 16 bits": ("bfloat16", replace(PLAIN, tile=(64, 88)), (75, 130), True, 5, 0),
+    "rows of 11 vectors": ("bfloat16", replace(PLAIN, tile=(64, 88)), (70, 181), False, 3, 1),
     "rows of 32 bits, 4 lanes a line": ("float32", replace(PLAIN, tile=(64, 48)), (66, 75), False, 1, 1),
     "columns of 32 bits, by elements": ("float32", PLAIN, (66, 75), True, 1, 1),
     "rows of 8 bits": ("int8", replace(PLAIN, tile=(64, 128)), (70, 167), False, 7, 3),

@@ -293,6 +293,7 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     ),
     "the arrivals of one peer of those in turn not waited for": (IN_TURNS, empty_count(-4), {"race"}),
     "one of two warpgroups that share columns not waited for": (COLUMNS, empty_count(-4), {"race"}),
+    "a single buffer filled early": (COLUMNS, every(op(r"cp\.async\.bulk\.wait_group\.read")), {"race"}),
     "no cluster barrier in a cluster of four": (FOUR, every(op(r"barrier\.cluster\.")), {"barrier"}),
     "the cluster barrier not waited for": (FOUR, only(op(r"barrier\.cluster\.wait")), {"barrier"}),
     "barriers that the peers do not see initialised": (FOUR, every(op(r"fence\.mbarrier_init")), {"barrier"}),

@@ -1,6 +1,7 @@
 """Operands that TMA refuses, loaded by the producer's threads: any strides, types and alignment, without a copy."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from cutesync.dtypes import BY_NAME
 from cutesync.emulator import DEVICE
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.candidates import OWN, PROMOTED_OWN
+from cutesync.kernels.matmul.pack_job import PackJob
 from cutesync.kernels.matmul.policy import SMEM_BYTES, MatmulPolicy
-from cutesync.kernels.matmul.problem import PackJob, Product, oriented
+from cutesync.kernels.matmul.problem import Product, oriented
 from cutesync.kernels.matmul.terms import TermsSpec
 from cutesync.runtime import device
 from cutesync.runtime.device_array import DeviceArray
@@ -68,6 +70,8 @@ KERNELS = {
     "A beside TMA": (SMALL, (131, 72, 200), (True, True), 1),
     "B beside TMA": (SMALL, (136, 71, 200), (False, False), 2),
     "both by elements": (SMALL, (67, 71, 37), (True, False), 2),
+    "words": (replace(SMALL, stages=4), (67, 71, 330), (False, True), 1),
+    "pairs beside TMA": (replace(SMALL, stages=4), (67, 72, 332), (False, False), 2),
     "cooperative": (MatmulPolicy((128, 32), "cooperative", stages=3, **BOTH), (140, 71, 133), (False, False), 1),
     "several batches": (MatmulPolicy((128, 64), "pingpong", stages=2, **BOTH), (140, 71, 133), (True, True), 1),
     "cluster split in 3": (MatmulPolicy((64, 32), "pingpong", stages=2, splits=3, **BOTH), (67, 35, 333), (0, 1), 3),
@@ -75,7 +79,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("name", with_slow(KERNELS, set(KERNELS) - {"A beside TMA"}))
+@pytest.mark.parametrize("name", with_slow(KERNELS, set(KERNELS) - {"A beside TMA", "words"}))
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     config, (m, n, k), transposed, blocks = KERNELS[name]
     few_blocks(monkeypatch, blocks)
@@ -173,16 +177,16 @@ def loads_of(m: int, n: int, k: int, config: MatmulPolicy | None = None, dtype: 
 def test_small_and_thin_products_are_not_packed():
     """A copy costs a launch; the threads' loads cost more than TMA's for every k-tile. Of a short K only the smaller
     operand may be packed."""
-    for shape in ((100, 100, 100), (33, 4000, 33)):
-        assert loads_of(*shape) == ("vectors", "vectors", False, False)
+    for shape, load in (((100, 100, 100), "pairs"), ((98, 98, 98), "words"), ((33, 4000, 33), "vectors")):
+        assert loads_of(*shape) == (load, load, False, False)
     assert loads_of(5695, 333, 39) == ("vectors", "tma", False, True)
     for shape in ((4095, 4095, 4095), (1023, 2047, 4093)):
         assert loads_of(*shape) == ("tma", "tma", True, True)
     assert loads_of(64, 64, 64) == ("tma", "tma", False, False)
-    assert loads_of(100, 100, 100, SMALL) == ("vectors", "vectors", False, False)
+    assert loads_of(100, 100, 100, SMALL) == ("pairs", "pairs", False, False)
     assert loads_of(100, 100, 100, MatmulPolicy((64, 64), "pingpong", (1, 2))) == ("tma", "tma", True, True)
     one = MatmulPolicy((64, 64), "pingpong", load_a="own", load_b="tma", swap_ab=False)
-    assert loads_of(100, 100, 100, one) == ("vectors", "tma", False, True)
+    assert loads_of(100, 100, 100, one) == ("pairs", "tma", False, True)
 
 
 def test_how_an_operand_is_loaded():
@@ -199,6 +203,9 @@ def test_how_an_operand_is_loaded():
     for (size, rows, k, steps), (k_major, load) in ways.items():
         found = PackJob(2, rows, k, (rows * k, *steps), 128 // size).operand(size)
         assert (found.k_major, found.load, found.items) == (k_major, load, 2), (size, steps)
+    for grain, load in ((2, "vectors"), (4, "words"), (8, "pairs")):
+        job = PackJob(1, 67, 36, (0, 36, 1), 64, grain=grain)
+        assert (job.operand(2).load, job.operand(4, rounded=True).load) == (load, "vectors")
 
 
 def test_policies_that_cannot_load():
@@ -218,7 +225,7 @@ def test_policies_that_cannot_load():
 
 # --- planted faults ------------------------------------------------------------------------------------------------
 
-BESIDE, BY_THREADS, BY_ELEMENTS = "A beside TMA", "both", "both by elements"
+BESIDE, BY_THREADS, BY_ELEMENTS, WORDS = "A beside TMA", "both", "both by elements", "words"
 
 
 def full_count(change: int) -> Edit:
@@ -275,6 +282,26 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         BY_THREADS,
         every(r"shf\.r\.wrap\.b32 (%r\d+), (%r\d+),[^;]*;", r"mov.b32 \1, \2;"),
         {RESULT},
+    ),
+    "copies not waited for": (
+        WORDS,
+        every(r"cp\.async\.wait_group \t?\d+;", "cp.async.wait_group 9;", after=PRODUCER),
+        {"race", "uninitialised"},
+    ),
+    "the oldest copies of several not waited for": (
+        WORDS,
+        every(r"cp\.async\.wait_group \t?2;", "cp.async.wait_group 3;", after=PRODUCER),
+        {"race", "uninitialised"},
+    ),
+    "no proxy fence behind copies": (
+        WORDS,
+        every(op(r"fence\.proxy\.async"), after=PRODUCER, before=CONSUMERS),
+        {"proxy"},
+    ),
+    "copies not cut off at the end of K": (
+        WORDS,
+        every(r"(cp\.async\.ca\.shared\.global \[[^,]*, \[[^,]*, 4), %r\d+;", r"\1;"),
+        {RESULT, "out-of-bounds"},
     ),
     "not swizzled": (BY_THREADS, every(r"(and\.b32 \t%r\d+, %r\d+), 112;", r"\1, 96;"), {RESULT, "uninitialised"}),
 }

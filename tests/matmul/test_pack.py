@@ -8,8 +8,8 @@ import cutesync as cs
 from cutesync.dtypes import BY_NAME
 from cutesync.emulator import DEVICE
 from cutesync.kernels.matmul import MatmulPolicy
+from cutesync.kernels.matmul.pack_job import PackJob
 from cutesync.kernels.matmul.pack_plan import make_pack
-from cutesync.kernels.matmul.problem import PackJob
 from cutesync.runtime import device, device_array, emulated, workspace
 
 from ..cases import SCHEDULES

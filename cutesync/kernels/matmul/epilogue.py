@@ -202,8 +202,7 @@ class Epilogue:
                 else:
                     value = value + operands.beta * c
             if terms.bias:
-                of, place = (by_row, row) if terms.bias == "row" else (by_column, column)
-                value = value + term("bias", of, Int64(place) * operands.step[0] if terms.stepped else place)
+                value = value + self.bias_at(term, (by_row, row), (by_column, column), operands)
             before[i] = value
             values[i] = value if self.activation is None else self.activation(value, *gate, *args)
             if terms.amax:
@@ -211,6 +210,15 @@ class Epilogue:
                 bits = values[i].bitcast(Int32) & MAGNITUDE
                 to.largest[0] = cutlass.max(to.largest[0], cutlass.select_(inside, bits, Int32(0)))
         return values, before
+
+    def bias_at(self, term, of_row: tuple, of_column: tuple, operands):
+        """The bias of a row or of a column, as a parameter says, both given as what shares it and the place: both are
+        loaded, one of them from the beginning, and one is chosen."""
+        by_rows, none = operands.bias_by_rows > 0, Int32(0)
+        places = cutlass.select_(by_rows, of_row[1], none), cutlass.select_(by_rows, none, of_column[1])
+        if self.terms.stepped:
+            places = tuple(Int64(place) * operands.step[0] for place in places)
+        return cutlass.select_(by_rows, term("bias", of_row[0], places[0]), term("bias", of_column[0], places[1]))
 
 
 def element(pointer, place):

@@ -30,7 +30,7 @@ SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clock
 MOST_RANKINGS = 4096  # that are kept
 BEST = 12  # policies of the least clocks that the correction chooses among
 FEW_STAGES = 8  # more take time at the start
-RARE_COST = 0.05  # what a rare policy must gain (see ``candidates``), but of long products: most then share kernels
+RARE_COST, LONG_RARE_COST = 0.05, 0.02  # what a rare policy must gain (see ``candidates``); of long products
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 IN_TURN_COST = 0.06  # of slices of K that a block has one behind the other: the pipeline runs dry between them
 
@@ -50,15 +50,15 @@ class Workload(
     namedtuple(
         "Workload",
         "m n k_tiles batch out_bytes promoted slices access accumulators by_tma parts copies copied activation "
-        "by_elements",
-        defaults=(False, 0, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False, False),
+        "by_elements odd",
+        defaults=(False, 0, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False, False, True),
     )
 ):
     """What the model knows of a problem; ``slices`` are those of K, 0 leaves them to the model, ``accumulators`` how
     many a thread may have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the
     kernel, ``copies`` how many operands are packed before, ``copied`` the bytes that this reads and writes,
-    ``activation`` whether the results pass a function, and ``by_elements`` whether threads store them one by one and
-    not in lines."""
+    ``activation`` whether the results pass a function, ``by_elements`` whether threads store them one by one and not in
+    lines, and ``odd`` whether ``MatmulPolicy.odd`` tiles suit it."""
 
     @property
     def own(self) -> bool:
@@ -107,6 +107,7 @@ class Each(NamedTuple):
     grain_a: np.ndarray
     grain_b: np.ndarray
     instructions: np.ndarray
+    odd: np.ndarray
 
     @staticmethod
     def rows(loads: Sequence[Workload]) -> np.ndarray:
@@ -121,7 +122,8 @@ class Table(
     namedtuple(
         "Table",
         "tile_m tile_n peers_m peers_n splits cooperative cluster_split cluster_size stages loaded promoted "
-        "accumulators stage_bytes exchange_bytes share box room parts sure rows columns blocks places rare slices",
+        "accumulators stage_bytes exchange_bytes share box room parts sure rows columns blocks places rare slices "
+        "odd_columns",
     )
 ):
     """The numbers of some policies, an array each; first those that ``correction`` asks about. ``loaded`` are the rows
@@ -130,7 +132,7 @@ class Table(
     ``share`` the part of a tile that a block stores; ``stages`` those of 16-bit results; ``rows`` and ``columns`` those
     of a cluster tile, and ``blocks`` its blocks, all slices of K included; ``places`` how many blocks run at a time,
     and ``sure`` how many do on every H200; ``rare`` whether it is one of ``candidates.RARE``; ``slices`` those of
-    K that a block has one behind the other."""
+    K that a block has one behind the other; ``odd_columns`` those of a sub-tile if the tile is ``odd``, else 0."""
 
 
 def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
@@ -158,8 +160,9 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             config.tile[1] * config.cluster[1],
             config.splits * config.peers,
             config.slots(multiprocessors) * config.cluster_size,
-            config.kernel in candidates.RARE,
+            config.kernel in candidates.RARE and not config.own,
             config.slices,
+            config.sub_tile_columns(2) * config.odd,
         )
         for config in policies
     ]
@@ -181,7 +184,8 @@ def fixed(of: Table, load: Any, by: Coefficients) -> Fixed:
     rate = np.where(load.by_tma, by.epilogue_rate, by.line_epilogue_rate)
     store = of.tile_m * of.tile_n * load.out_bytes / np.where(load.by_elements, by.direct_epilogue_rate, rate)
     columns = (of.tile_n / (1 + _across(of))).astype(int)
-    store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / np.gcd(columns, 128 // load.out_bytes)
+    columns = np.where(of.odd_columns > 0, of.odd_columns, np.gcd(columns, 128 // load.out_bytes))
+    store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / columns
     store = store + by.activation * load.activation * of.tile_m * of.tile_n
     partial = 4 * of.tile_m * of.tile_n * (1 + of.splits) / by.turnstile_rate
     exchange = np.where(of.cluster_split > 0, of.exchange_bytes / by.cluster_split_rate, by.turnstile + partial)
@@ -275,7 +279,7 @@ def is_long(load: Workload) -> bool:
 
 def vector_instructions(load: str, size: int) -> int:
     """Of the producer's threads for 16 bytes of elements of ``size`` (counted in the PTX); 0 for TMA."""
-    return {"tma": 0, "vectors": 45, "elements": 10 + 7 * 16 // size}[load]
+    return {"tma": 0, "words": 20, "pairs": 14, "vectors": 45, "elements": 10 + 7 * 16 // size}[load]
 
 
 def least_own(load: Workload, instructions: int) -> float:
@@ -314,6 +318,7 @@ def possible(of: Table, load: Any) -> np.ndarray:
     slices = np.ceil(load.m / of.rows) * np.ceil(load.n / of.columns) * (load.batch * of.splits)
     fits = (of.splits == 1) | ((slices <= of.room) & (of.splits * MIN_K_TILES <= load.k_tiles))
     fits = np.where(load.slices == 0, fits, of.splits * of.slices == load.slices)
+    fits = fits & ((load.odd > 0) | (of.odd_columns == 0))
     return fits & (of.accumulators <= load.accumulators)
 
 
@@ -369,6 +374,8 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
         problem = of_problem(Each(*rows)).repeat(taken, 1)
         clocks = clocks * factor(Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), clocks, problem)
         clocks = clocks * (1 + RARE_COST * of.rare[which] + IN_TURN_COST * (of.slices[which] > 1))
+    else:
+        clocks = clocks * (1 + LONG_RARE_COST * of.rare[which])
     found, first = [], 0
     for least in best:
         of_load = clocks[first : first + len(least)]

@@ -1,12 +1,15 @@
 """A producer that loads operands which TMA refuses, by its own threads: no copy of them is made before.
 
 All four warps of the producer's warpgroup load. The stages are those that TMA would write: lines of up to 128 bytes, in
-vectors of 16 bytes, swizzled. A thread brings vectors of a stage through its registers. There are two forms:
+vectors of 16 bytes, swizzled. There are these forms:
 
+- "words", "pairs": lines of K whose elements lie side by side, and that begin at multiples of 4 or 8 bytes. cp.async
+  copies so many bytes a lane, and pads them with zeros. Several stages are in flight; the oldest is waited for (see
+  ``published``).
 - "vectors": elements of K, or of 16 bits the rows, are contiguous; lines begin anywhere. A vector of the stage lies in
   two aligned vectors of memory, which are shifted into place, first by words, then by bits. Aligned vectors that lie
-  outside the operand's memory in part are read by elements.
-- "elements": any strides. The lanes of a warp read different rows, element by element.
+  outside the operand's memory in part are read by elements. A thread brings them through its registers.
+- "elements": any strides, through registers as well. The lanes of a warp read different rows, element by element.
 
 What lies outside the operand is zero, as TMA writes it, and is not read. If TMA takes the other operand, the first warp
 starts its loads. The ring's barriers are those of ``kernel``, with other counts:
@@ -27,6 +30,7 @@ from collections import namedtuple
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64, TFloat32, Uint8, Uint16, Uint32, pipeline
+from cutlass.experimental import primitives
 
 from ...sync.barrier import Barrier
 from ...sync.pipelines import await_empty, drain
@@ -39,6 +43,9 @@ from .scheduler import Tile, Work
 
 WARPS = 4
 OWN_IN_FLIGHT = 64  # registers of a thread for what it has in flight
+COPY_BYTES = {"words": 4, "pairs": 8}  # that a lane copies at a time
+COPIES_IN_FLIGHT = 73728  # bytes of a block, but a stage or more
+COPIES_TOGETHER = 8  # addresses of more, computed beforehand, spill
 _BITS = {8: Uint8, 16: Uint16, 32: Uint32}
 
 
@@ -65,9 +72,10 @@ class OwnLoad:
         self.swizzle = math.gcd(self.line, K_TILE_BYTES)
         self.vectors = rows * K_TILE_BYTES // (VECTOR * WARPS * 32)  # of a stage for each thread
         self.words = 2 * WORDS if form == "vectors" else VECTOR // self.size  # of 32 bits, or elements
+        self.copied = COPY_BYTES.get(form, 0)
         most = registers // (self.words if form == "vectors" else 8 * self.words)  # elements have addresses, too
         self.batch = max(n for n in range(1, max(most, 1) + 1) if self.vectors % n == 0)
-        self.early = self.batch == self.vectors
+        self.early = self.batch == self.vectors and not self.copied
 
     def spot(self, source: Source, tile, k, item) -> Spot:
         """The part of the operand for a tile of rows and a k-tile."""
@@ -157,6 +165,26 @@ class OwnLoad:
         for number in cutlass.range(0, self.vectors, self.batch, unroll=1):
             self.write(self.read(source, spot, number, thread), source, spot, number, stage, thread)
 
+    @cute.jit
+    def copy(self, source: Source, spot: Spot, stage, thread: Int32):
+        """Start the copies of all words to the stage at address ``stage``. A lane has the same bytes of every line."""
+        size = self.copied
+        start = thread % (K_TILE_BYTES // size) * size
+        lines = WARPS * 32 * size // K_TILE_BYTES  # at a time
+        left = cutlass.max(cutlass.min(spot.inner - start, Int32(size)), Int32(0))
+        many = math.gcd(self.lines // lines, COPIES_TOGETHER)
+        for number in cutlass.range(0, self.lines // lines, many, unroll=1):
+            first = thread // (K_TILE_BYTES // size) + number * lines
+            address = spot.address + Int64(first) * source.outer_step + start
+            for j in cutlass.range_constexpr(many):
+                line = first + j * lines
+                place = stage + line * K_TILE_BYTES + (start // VECTOR ^ line % 8) * VECTOR + start % VECTOR
+                target = cute.make_ptr(Uint32, place, cute.AddressSpace.smem, assumed_align=size)
+                at = address + source.outer_step * (j * lines)
+                origin = cute.make_ptr(Uint32, at, cute.AddressSpace.gmem, assumed_align=size)
+                count = Int32(cutlass.select_(line < spot.outer, left, Int32(0)))
+                primitives.cp_async_shared_global(target, origin, size, "ca", cp_size=count)
+
     def joined(self, elements, column: int) -> list:
         """The words of a vector, of its elements."""
         words = [Uint32(0) for _ in range(WORDS)]
@@ -197,6 +225,10 @@ class OwnProducer:
         self.by_tma = [i for i, load in enumerate(own) if load is None]
         self.tx_bytes = sum(config.tile[i] * K_TILE_BYTES for i in self.by_tma)
         self.arrivals = WARPS * config.own + bool(self.by_tma)
+        self.copied = any(load and load.copied for load in own)
+        most = COPIES_IN_FLIGHT // config.stage_bytes()
+        # stages that are not published yet: consumers release one when they have the next
+        self.behind = max(0, min(config.stages - 2, max(1, most))) if self.copied else 0
 
     def extent_k(self, a: tuple):
         """The elements of K, from what the kernel has of A: a ``Source``, or the atom and the tensor of coordinates."""
@@ -214,7 +246,10 @@ class OwnProducer:
         copies = [partition(load, 0) for load in loads]
         unit, step, units = work.walk()
         k_tiles = work.k_tiles()
-        stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages)
+        stage, landed = (
+            pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages) for _ in range(2)
+        )
+        started = Int32(0)
         place = work.place(unit, work.rank())
         cute.arch.griddepcontrol_wait()
         while unit < units:
@@ -228,12 +263,34 @@ class OwnProducer:
                         ring.sync_object_full.arrive(stage.index, None)
                         self.start_tma(loads, copies, (place.tile, k, work.order), stage, full)
                 self.write(operands, spots, stages, (reads, stage), thread)
-                cute.arch.fence_proxy("async.shared", space="cta")
-                Barrier(full).arrive_once()
+                landed = self.published(ring, landed, started)
+                started += 1
                 stage.advance()
             unit += step
             place = work.place(unit, work.rank())
+        for j in cutlass.range_constexpr(self.behind):
+            cute.arch.cp_async_wait_group(self.behind - 1 - j)
+            if started + j >= self.behind:
+                self.arrive(ring, landed)
+                landed.advance()
         drain(ring, stage)
+
+    @cute.jit
+    def published(self, ring, landed, started):
+        """Tell the consumers that the stage is full which was started ``behind`` stages before the last, number
+        ``started``. Returns the next to tell of."""
+        if cutlass.const_expr(self.copied):
+            cute.arch.cp_async_commit_group()
+            cute.arch.cp_async_wait_group(self.behind)
+        if started >= self.behind:
+            self.arrive(ring, landed)
+            landed.advance()
+        return landed
+
+    def arrive(self, ring, landed) -> None:
+        """A warp's arrival: the tensor cores may read what its lanes have written."""
+        cute.arch.fence_proxy("async.shared", space="cta")
+        Barrier(ring.producer_get_barrier(landed)).arrive_once()
 
     def tma_loads(self, operands: tuple, stages: tuple, work: Work) -> list[TmaLoad]:
         """Those of an operand that TMA loads, or none."""
@@ -270,5 +327,7 @@ class OwnProducer:
             if load and load.early:
                 load.write(read, source, spot, Int32(0), to, thread)
         for load, source, spot, to in zip(self.own, operands, spots, there):
-            if load and not load.early:
+            if load and load.copied:
+                load.copy(source, spot, to, thread)
+            elif load and not load.early:
                 load.write_all(source, spot, to, thread)

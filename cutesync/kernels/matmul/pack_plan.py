@@ -8,8 +8,8 @@ from ...dtypes import BY_NAME, DType
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch
 from . import policy
+from .pack_job import PackJob
 from .plan import TMA_BYTES
-from .problem import PackJob
 
 PACK_THREADS = 256  # of a block
 

@@ -29,16 +29,17 @@ class Split(namedtuple("Split", "splits k_tiles scratch counters")):
 class Operands(
     namedtuple(
         "Operands",
-        "alpha beta c c_row c_column c_batch bias d_pointer d_row d_column d_batch scale_a scale_b more step args",
+        "alpha beta c c_row c_column c_batch bias bias_by_rows d_pointer d_row d_column d_batch scale_a scale_b more "
+        "step args",
         defaults=((), (), ()),
     )
 ):
     """What the epilogue reads. Strides are Int64, in elements; what a variant lacks is not read.
 
-    ``d_pointer`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of
-    the result, the scales one in all, or one a row (A) and a column (B). ``more`` is a ``More`` where a call has
-    several results, ``step`` has the elements from one of the bias to the next if these are no neighbours, ``args``
-    are the run-time arguments of the activation."""
+    ``d_pointer`` is where the result goes when TMA cannot store it; ``bias`` has an element a row of the result if
+    ``bias_by_rows`` (Int32), else one a column, the scales one in all, or one a row (A) and a column (B). ``more`` is a
+    ``More`` where a call has several results, ``step`` has the elements from one of the bias to the next if these are
+    no neighbours, ``args`` are the run-time arguments of the activation."""
 
 
 class More(namedtuple("More", "pre_pointer pre_row pre_column pre_batch amax")):

@@ -10,12 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from ...dtypes import BY_NAME, FLOAT32, INT32, DType
 from ...errors import ArgumentValueError, explain
-from ...runtime import backend, device_array, workspace
-from ...runtime.device_array import DeviceArray
+from ...runtime import backend, workspace
 from ...runtime.kernel import KernelSpec, Packed, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
@@ -116,7 +113,13 @@ class Problem:
             self.parts,
             activation=self.terms.activation is not None,
             by_elements=not (self.terms.by_tma or self.terms.by_columns or self.d[1] == 1),
+            odd=self.takes_odd,
         )
+
+    @property
+    def takes_odd(self) -> bool:
+        """Whether ``MatmulPolicy.odd`` tiles suit it: one result of 16 bits without C, and B with K contiguous."""
+        return self.out.size == 2 and self.terms.pre is None and self.terms.c is None and self.b.k_major
 
     def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
         """What the model chooses, best first."""
@@ -135,6 +138,9 @@ class Problem:
             came = f"{config.tile} with batch_invariant, which cuts this K in {self.slices} slices"
             allowed = f"at most {policy.MAX_SPLIT_ACCUMULATORS} accumulators a thread"
             raise ArgumentValueError(explain("config.tile", came, allowed))
+        if config.odd and not self.takes_odd:
+            allowed = "a multiple of 16 columns; of 8 for one result of 16 bits without C, and B with K contiguous"
+            raise ArgumentValueError(explain("config.tile", config.tile, allowed))
         loads = ("tma" if x.load == "tma" else "own" for x in (self.a, self.b))
         splits, slices = config.splits, config.slices
         if self.slices:
@@ -240,6 +246,7 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec, loads
             pointer(moved(terms.c)),
             *strides,
             pointer(terms.bias_type),
+            word,
             pointer(stored),
             *strides,
             scale,
@@ -270,6 +277,7 @@ def make_launch(
     clusters = tiles if config.cluster_split else min(tiles * splits, config.slots(problem.multiprocessors))
     values: dict[str, Any] = {"splits": slices, "k_tiles": of_slice}
     values |= zip(("alpha", "beta", "bias_step"), scalars)
+    values["bias_by_rows"] = int(problem.terms.bias == "row")
     batched = int(problem.a.items > 1), int(problem.b.items > 1)
     early = int(lets_next_start(config, problem.load))
     by_columns = int(problem.terms.by_columns)
@@ -368,31 +376,7 @@ def result_map(problem: Problem, config: MatmulPolicy, out: DType, steps: tuple[
         outer, inner, step, box = problem.n, problem.m, column, (64, columns, 1)
     else:
         outer, inner, step, box = problem.m, problem.n, row, (columns, 64, 1)
-    swizzle = box[0] * out.size if box[0] * out.size > 16 else 0
+    row_bytes = box[0] * out.size
+    swizzle = row_bytes if row_bytes in (32, 64, 128) else 0
     strides = step if outer > 1 else 0, item if problem.items > 1 else 0
     return TiledMap(out.name, (inner, outer, problem.items), strides, box, swizzle)
-
-
-def make_zero(ordinal: int, stream: int) -> Launch:
-    """The launch that stores 0 in a word, before blocks look for the largest magnitude."""
-
-    def make() -> Any:
-        from .zero import Zero
-
-        return Zero(32, blocks_per_sm=0)
-
-    spec = KernelSpec(("matmul zero",), (Pointer("word", INT32),), make)
-    return Launch(spec, ordinal, 1, {}, ("word",), stream=stream)
-
-
-def without_k(problem: Problem) -> tuple[Problem, DeviceArray]:
-    """A product over no elements, computed as one over a single zero: both operands become one zero, which TMA pads
-    with zeros. Also returns the array of that zero."""
-    unit = TMA_BYTES // problem.elements[0].size
-    one = Operand(True, unit, 1, unit, rows=1)
-    return replace(problem, k=1, a=one, b=one), _zeros(problem.ordinal)
-
-
-@functools.cache
-def _zeros(ordinal: int) -> DeviceArray:
-    return device_array.from_numpy(np.zeros(TMA_BYTES, np.uint8), BY_NAME["uint8"], ordinal)

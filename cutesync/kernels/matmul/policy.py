@@ -28,12 +28,15 @@ from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 SMS = 132
 SMEM_BYTES = 232448  # what a block may have
+OWN_SMEM_BYTES = 163 * 1024  # of a block whose threads load operands: the rest of 256 KiB is L1, which lines need that
+# two k-tiles share (1.1 to 1.5 of the time with all: H200, words, few rows by a long K)
 K_TILE_BYTES = 128  # one row of a stage: the widest swizzle
 WARPGROUP = 128
 CONSUMERS = 2
 THREADS = WARPGROUP * (CONSUMERS + 1)
 MAX_STAGES = 16  # more bytes in flight: a narrow tile of weights needs them all
 SUB_TILE_BUFFERS = 2  # of the epilogue, for each consumer warpgroup
+MAX_ROW_OF_TWO = 128  # bytes of a row of a sub-tile: of longer ones there is but one buffer
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
 # 32-bit accumulators a thread: in general, with a second set besides, and with split-K; above, the compiler spills
 MAX_ACCUMULATORS, MAX_PROMOTED_ACCUMULATORS, MAX_SPLIT_ACCUMULATORS = 208, 96, 128
@@ -54,6 +57,11 @@ CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 PACK_RUN = 1024  # bytes that a warp copies of a row
 _BARRIER_BYTES = 1024
+
+
+def sub_tile_buffers(columns: int, out_bytes: int) -> int:
+    """Of each consumer warpgroup, for sub-tiles of so many columns."""
+    return SUB_TILE_BUFFERS if columns * out_bytes <= MAX_ROW_OF_TWO else 1
 
 
 @dataclass(frozen=True)
@@ -90,9 +98,9 @@ class MatmulPolicy:
     def __post_init__(self) -> None:
         self._check_types()
         m, n = self.tile
-        step = 16 * CONSUMERS if self.across else 16
-        if m % 64 or not 0 < m <= 256 or n % step or not 0 < n <= 256:
-            allowed = "M a multiple of 64 and N of 16, both up to 256; cooperative: one of them twice that"
+        step = 8 * CONSUMERS if self.across else 8
+        if m % 64 or not 0 < m <= 256 or n % step or not 16 <= self.columns <= n <= 256:
+            allowed = "M a multiple of 64 and N of 8, 16 at least, both up to 256; cooperative: one of them twice that"
             raise ArgumentValueError(explain("config.tile", self.tile, allowed))
         most = MAX_SPLIT_ACCUMULATORS if self.splits > 1 else MAX_ACCUMULATORS
         most = MAX_PROMOTED_ACCUMULATORS if self.promoted or self.slices > 1 else most
@@ -109,6 +117,10 @@ class MatmulPolicy:
             came = f"load_a={self.load_a!r}, load_b={self.load_b!r}, {self.tile}, {self.cluster}"
             allowed = f"without parts, a cluster of (1, 1), at most {MAX_OWN_ACCUMULATORS} accumulators a thread"
             raise ArgumentValueError(explain("config", came, f'"own" {allowed} in all sets'))
+        if self.odd and (self.parts or self.own):
+            raise ArgumentValueError(
+                explain("config.tile", self.tile, "a multiple of 16 columns with parts or own loads")
+            )
         for name in ("splits", "slices"):
             if not 1 <= getattr(self, name) <= MAX_SPLITS:
                 raise ArgumentValueError(explain(f"config.{name}", getattr(self, name), f"1 to {MAX_SPLITS}"))
@@ -174,7 +186,7 @@ class MatmulPolicy:
     def can_load_own(self) -> bool:
         """Whether the producer's threads can: nobody shares their loads, and registers suffice."""
         accumulators = self.accumulators * (1 + self.promoted)
-        return self.peers == 1 and not (self.parts or self.across) and accumulators <= MAX_OWN_ACCUMULATORS
+        return self.peers == 1 and not (self.parts or self.across or self.odd) and accumulators <= MAX_OWN_ACCUMULATORS
 
     # --- the tile and its parts ------------------------------------------------------------------------------------
 
@@ -199,6 +211,11 @@ class MatmulPolicy:
         return self.tile[1] // (CONSUMERS if self.across else 1)
 
     @property
+    def odd(self) -> bool:
+        """Whether a warpgroup's columns are an odd multiple of 8: only results of 16 bits are stored from such."""
+        return self.columns % 16 > 0
+
+    @property
     def accumulators(self) -> int:
         """32-bit registers of a thread for its part of the tile."""
         return self.rows * self.columns // WARPGROUP
@@ -209,7 +226,11 @@ class MatmulPolicy:
 
     def sub_tile_columns(self, out_bytes: int) -> int:
         """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's; fewer where the
-        blocks of a cluster split would not have equally many sub-tiles."""
+        blocks of a cluster split would not have equally many sub-tiles. Of an odd multiple of 8 columns another, up to
+        all: rows of an odd number of vectors begin in different banks."""
+        if self.odd:
+            vectors = self.columns // 8
+            return 8 * max((some for some in (3, 5, 7) if vectors % some == 0), default=vectors)
         columns = math.gcd(self.columns, 128 // out_bytes)
         while self.cluster_split and columns % (2 * MIN_SPLIT_COLUMNS) == 0 and self._unevenly_dealt(columns):
             columns //= 2
@@ -310,7 +331,8 @@ class MatmulPolicy:
 
     def buffer_bytes(self, out_bytes: int) -> int:
         """All buffers of the epilogue."""
-        return CONSUMERS * SUB_TILE_BUFFERS * 64 * self.sub_tile_columns(out_bytes) * out_bytes
+        columns = self.sub_tile_columns(out_bytes)
+        return CONSUMERS * sub_tile_buffers(columns, out_bytes) * 64 * columns * out_bytes
 
     def smem(self, out_bytes: int) -> int:
         """Shared memory of a block: the stages, the epilogue's buffers, the barriers; for cluster split-K the partial
@@ -323,7 +345,12 @@ class MatmulPolicy:
 
     def fitting_stages(self, out_bytes: int) -> int:
         """How many stages the shared memory has room for."""
-        room = SMEM_BYTES - _BARRIER_BYTES - self.buffer_bytes(out_bytes) - self.exchange_beside(out_bytes)
+        room = (
+            (OWN_SMEM_BYTES if self.own else SMEM_BYTES)
+            - _BARRIER_BYTES
+            - self.buffer_bytes(out_bytes)
+            - self.exchange_beside(out_bytes)
+        )
         return room // self.stage_room()
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 (policies are values)
@@ -332,11 +359,12 @@ class MatmulPolicy:
         have ``several`` tiles."""
         fits = self.fitting_stages(out_bytes)
         exchanged = self.exchange_bytes(out_bytes) if self.exchange_in_stages(out_bytes) else 0
-        if self.stages and self.stages * self.stage_room() < exchanged:
+        stages = self.stages or min(fits, MAX_STAGES)
+        if stages * self.stage_room() < exchanged:
             raise ArgumentValueError(
                 explain(
                     "config",
-                    f"{self.stages} stages of {self.stage_room()} bytes",
+                    f"{stages} stages of {self.stage_room()} bytes",
                     f"at least {-(-exchanged // self.stage_room())}, which then hold the partial sums",
                 )
             )
@@ -348,6 +376,8 @@ class MatmulPolicy:
                     f"at most {fits} for this output type",
                 )
             )
+        if self.odd and out_bytes != 2:
+            raise ArgumentValueError(explain("config.tile", self.tile, "a multiple of 16 columns for this output type"))
         if self.deferred and not self.can_defer(out_bytes):
             raise ArgumentValueError(
                 explain(
@@ -357,4 +387,4 @@ class MatmulPolicy:
                     f"{MAX_DEFERRED_REGISTERS} registers for them and the accumulators",
                 )
             )
-        return replace(self, stages=self.stages or min(fits, MAX_STAGES), deferred=self.defers(out_bytes, several))
+        return replace(self, stages=stages, deferred=self.defers(out_bytes, several))

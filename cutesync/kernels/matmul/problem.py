@@ -22,14 +22,17 @@ from collections import namedtuple
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ...dtypes import TFLOAT32
 from ...runtime.view import View
 from .invariant import parts_of_any_rows, slices_of_any_rows
 from .model import copy_cost, least_own, shortlists, vector_instructions
+from .pack_job import PackJob
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec, once_per_terms
 
 MIXED_K_TILES = 4  # of 128 bytes, up to which one operand may be packed and the other not: up to 27 % faster (H200)
+FEW_ROWS = 256  # of an operand that may be packed beside one whose words are copied, for any K: up to 1.5 as fast
 
 
 class Product(
@@ -77,8 +80,8 @@ class Step:
 
     def loads(self, config: MatmulPolicy | None) -> list[tuple[bool, bool]]:
         """Which operands that are packed the producer's threads can load instead: all ways that ``config`` allows.
-        Where it says nothing and K is longer than ``MIXED_K_TILES``, that is all of them or none: one of two would take
-        more kernels, and more time to choose."""
+        Where it says nothing, that is mostly all of them or none: one of two would take more kernels, and more time to
+        choose."""
         can = [job is not None and not job.side and not self.problem.parts for job in self.packs]
         given = [getattr(config, name, None) for name in ("load_a", "load_b")]
         free = any(can) and (config is None or config.can_load_own())
@@ -88,9 +91,16 @@ class Step:
                 may and (one if wanted is None else wanted == "own") for may, wanted, one in zip(can, given, own)
             )
             mixed = all(can) and given == [None, None] and of_a != of_b
-            if (of_a, of_b) not in ways and (not mixed or self.problem.load.k_tiles <= MIXED_K_TILES):
+            if (of_a, of_b) not in ways and (not mixed or self._may_mix(of_a)):
                 ways.append((of_a, of_b))
         return ways
+
+    def _may_mix(self, of_a: bool) -> bool:
+        """Whether A may be loaded by the threads and B be packed, or the other way round: if K is short, or what is
+        packed is small and the words of the other are copied."""
+        own, packed = self.packs if of_a else self.packs[::-1]
+        few = packed is not None and packed.rows <= FEW_ROWS and own is not None and own.grain >= 4
+        return few or self.problem.load.k_tiles <= MIXED_K_TILES
 
     def least_own(self) -> float:
         """Clocks that these loads take at least."""
@@ -100,53 +110,11 @@ class Step:
         """The same launch, where the producer's threads load these operands if TMA refuses them."""
         problem, size = self.problem, self.problem.elements[0].size
         a, b = (
-            job.operand(size) if own and job else operand
+            job.operand(size, problem.elements[0] is TFLOAT32) if own and job else operand
             for job, operand, own in zip(self.packs, (problem.a, problem.b), which)
         )
         pack_a, pack_b = (None if own else job for job, own in zip(self.packs, which))
         return replace(self, problem=replace(problem, a=a, b=b), packs=(pack_a, pack_b)) if any(which) else self
-
-
-@dataclass(frozen=True)
-class PackJob:
-    """An operand as it lies, (items, rows, inner) with its strides in elements, and the elements that a row of the copy
-    has, ``span``, a multiple of 128 bytes. With 3xTF32 ``side`` is "left" or "right", and the copy has three such rows
-    side by side (see ``pack.three_terms``)."""
-
-    items: int
-    rows: int
-    inner: int
-    strides: tuple[int, int, int]
-    span: int
-    side: str = ""
-
-    @property
-    def form(self) -> str:
-        """How the elements of ``inner`` lie: "rows", side by side; else "transposed" if those of other rows are nearer,
-        "apart" if not."""
-        if self.strides[2] == 1 or self.inner == 1:
-            return "rows"
-        return "transposed" if abs(self.strides[1]) < abs(self.strides[2]) and self.rows > 1 else "apart"
-
-    @property
-    def edges(self) -> tuple[int, int]:
-        """Where the memory of all elements begins and ends, counted in elements from the first."""
-        ways = [(extent - 1) * stride for extent, stride in zip((self.items, self.rows, self.inner), self.strides)]
-        return sum(min(way, 0) for way in ways), sum(max(way, 0) for way in ways) + 1
-
-    @property
-    def elements(self) -> int:
-        """Of the copy."""
-        return self.items * self.rows * self.span * (3 if self.side else 1)
-
-    def operand(self, size: int) -> Operand:
-        """The operand as the producer's threads load it, for elements of ``size`` bytes: no copy is made."""
-        batch, row_step, k_step = self.strides
-        if size == 2 and (row_step == 1 or self.rows == 1) and not (k_step == 1 and self.inner > 1):
-            return Operand(False, k_step, self.items, batch, load="vectors", edges=self.edges)
-        load = "vectors" if k_step == 1 or self.inner == 1 else "elements"
-        k_step = 1 if load == "vectors" else k_step
-        return Operand(True, row_step, self.items, batch, load=load, k_step=k_step, edges=self.edges)
 
 
 def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[Step]]:
@@ -366,7 +334,9 @@ def _operand(x: Matrices, items: int, side: str) -> tuple[Operand, PackJob | Non
     span = _up(
         k_extent, K_TILE_BYTES // x.size
     )  # whole cache lines: a row that straddles them is read in twice as many
-    job = PackJob(items, rows, k_extent, (batch_step, row_step, k_step), span, side)
+    apart = [step * x.size for step, extent in ((batch_step, items), (row_step, rows)) if extent > 1]
+    grain = math.gcd(x.address, *apart, 8)
+    job = PackJob(items, rows, k_extent, (batch_step, row_step, k_step), span, side, grain)
     pitch = 3 * span if side else span
     return Operand(True, pitch, items, pitch * rows), job
 

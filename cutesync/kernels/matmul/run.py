@@ -15,9 +15,10 @@ from ...runtime.launch import Run, nothing
 from ...runtime.view import View
 from . import tune
 from .pack_plan import make_pack
-from .plan import TMA_BYTES, make_launch, make_zero, without_k
+from .plan import TMA_BYTES, make_launch
 from .policy import MatmulPolicy
 from .problem import Product, Step, oriented
+from .zeros import make_zero, without_k
 
 _SWAPPED = {"a": "b", "b": "a", "scale_a": "scale_b", "scale_b": "scale_a"}  # what an array is to a kernel with swap_ab
 _packing = forks.lock()

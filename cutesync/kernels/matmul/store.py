@@ -23,7 +23,7 @@ from cutlass.utils import hopper_helpers
 
 from ..words import shifted
 from .pack_rows import VECTOR, WORDS, memory
-from .policy import CONSUMERS, SUB_TILE_BUFFERS, WARPGROUP
+from .policy import CONSUMERS, WARPGROUP, sub_tile_buffers
 from .schedule import STORED
 from .scheduler import Tile
 
@@ -56,7 +56,7 @@ class Line(namedtuple("Line", "source swizzle width address head whole rest")):
         """Of line ``number`` of a buffer, of which ``length`` bytes are stored."""
         head = cutlass.min(Int32(-address) & (VECTOR - 1), length)
         whole = (length - head) & -VECTOR
-        swizzle = number * width >> 3 & (width - VECTOR)
+        swizzle = number * width >> 3 & (width - VECTOR) if width & (width - 1) == 0 else 0
         return Line(buffer + number * width, swizzle, width, address, head, whole, length - whole)
 
     def behind(self, at):
@@ -92,6 +92,7 @@ class SubTileStore:
         self.out = Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
         self.by_tma, self.in_place, self.by_columns = by_tma, in_place, by_columns
         self.spread, self.beside_tma, self.in_flight = 1, False, in_flight
+        self.buffers, self.odd = sub_tile_buffers(columns, out.width // 8), columns % 16 > 0
 
     def share_buffers(self, other: SubTileStore) -> None:
         """The sub-tiles of both take turns in the buffers."""
@@ -101,13 +102,24 @@ class SubTileStore:
     def buffer_layout(self):
         """(64, columns, all buffers of the block), contiguous as the result is, and swizzled. Of elements that are
         narrower than the buffers' only one buffer in ``spread`` is used."""
-        buffers = CONSUMERS * SUB_TILE_BUFFERS * self.spread
+        buffers = CONSUMERS * self.buffers * self.spread
+        if self.odd:
+            return self.odd_layout(self.columns, buffers)
         major = LayoutEnum.COL_MAJOR if self.by_columns else LayoutEnum.ROW_MAJOR
         return hopper_helpers.make_smem_layout_epi(self.out, major, (64, self.columns), buffers)
 
+    def odd_layout(self, *columns: int):
+        """Of 64 rows, side by side and not swizzled, or of swizzled columns of 128 bytes; (columns, buffers)."""
+        steps, bits = ((1, 64), 3) if self.by_columns else ((self.columns, 1), 0)
+        lines = cute.make_layout((64, *columns), stride=(*steps, 64 * self.columns)[: 1 + len(columns)])
+        return cute.make_composed_layout(cute.make_swizzle(bits, 4, 3), 0, lines)
+
     def tma(self, tensor):
         """The TMA store of a sub-tile to a result, and the tensor of its coordinates."""
-        buffer = cute.slice_(self.buffer_layout(), (None, None, 0))
+        if self.odd:
+            buffer = self.odd_layout(self.columns)
+        else:
+            buffer = cute.slice_(self.buffer_layout(), (None, None, 0))
         return cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), tensor, buffer, (64, self.columns))
 
     def view(self, buffers):
@@ -122,12 +134,16 @@ class SubTileStore:
 
         ``STORED`` has the warpgroup's 128 threads. It is passed once a sub-tile: after all have filled
         its buffer, and after TMA has read the buffer before. So it says both that this buffer is filled and that the
-        other may be filled again.
+        other may be filled again. A single buffer takes another pass before it is filled.
         """
         thread, shape, target = to.thread, (64, self.columns), to.targets[self.number]
-        buffer = to.group * SUB_TILE_BUFFERS + stored % SUB_TILE_BUFFERS
+        buffer = to.group * self.buffers + stored % self.buffers
         if cutlass.const_expr(self.spread > 1):
             buffer = buffer * self.spread
+        if cutlass.const_expr(self.buffers == 1):
+            if thread < 32:
+                cute.arch.cp_async_bulk_wait_group(0, read=True)
+            STORED.sync(to.group)
         copy, copier = self.copier(thread)
         cute.copy(copy, copier.retile(finished), copier.partition_D(target.buffers[None, None, buffer]))
         if cutlass.const_expr(self.by_tma):
@@ -173,8 +189,9 @@ class SubTileStore:
     def store_lines(self, buffer, corner, tile: Tile, step: Int64, to: Outlet):
         """Store the lines of a sub-tile, rows, or columns with ``by_columns``, which begin ``step`` elements apart.
 
-        A line has at most 8 vectors of the buffer, and as many lanes. An aligned vector of the result lies in two of
-        the buffer, which are shifted into place. What is before the first and after the last is stored by elements.
+        A line has some vectors of the buffer, mostly up to 8, and as many lanes. An aligned vector of the result is in
+        two of the buffer, which are shifted into place. What is before the first and after the last is stored by
+        elements.
         """
         pointer, _, _, batch_step = self.place(to.operands)
         way, extent, size = int(self.by_columns), (64, self.columns), self.out.width // 8
@@ -183,12 +200,14 @@ class SubTileStore:
         length = cutlass.min(to.shape[1 - way] - corner[1 - way], extent[1 - way]) * size
         first = Int64(tile.item) * batch_step + Int64(corner[way]) * step + corner[1 - way]
         start, source = pointer.toint() + first * size, buffer.iterator.toint()
-        count, lane = -(-extent[way] * vectors // WARPGROUP), to.thread % vectors
+        together, lane = WARPGROUP // vectors, to.thread % vectors  # lines
+        count = -(-extent[way] // together)
         for begin in cutlass.range_constexpr(0, count, self.in_flight):
             lines = []
             for i in cutlass.range_constexpr(begin, min(begin + self.in_flight, count)):
-                number = i * (WARPGROUP // vectors) + to.thread // vectors
-                stored = Int32(cutlass.select_(number < left, length, Int32(0)))
+                number = i * together + to.thread // vectors
+                busy = (number < left) & (to.thread < together * vectors)
+                stored = Int32(cutlass.select_(busy, length, Int32(0)))
                 number = cutlass.min(number, extent[way] - 1)  # of the shortest lines there are fewer than threads
                 lines.append(Line.make(number, vectors * VECTOR, source, start + Int64(number) * (step * size), stored))
             self.store_vectors(lines, lane * VECTOR)
@@ -265,7 +284,9 @@ class SubTileStore:
         """The copy of a sub-tile's accumulators into a buffer (stmatrix for 16 bits, else pairs of elements), and this
         thread's part of it."""
         if self.out.width == 16:
-            copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=self.by_columns), self.out)
+            matrices = 2 if self.odd else 4
+            operation = warp.StMatrix8x8x16bOp(num_matrices=matrices, transpose=self.by_columns)
+            copy = cute.make_copy_atom(operation, self.out)
         else:
             copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
         return copy, cute.make_tiled_copy_C(copy, self.mma()).get_slice(thread)

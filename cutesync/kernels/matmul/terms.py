@@ -67,8 +67,8 @@ class TermsSpec:
 
     @property
     def of_kernel(self) -> TermsSpec:
-        """Those that decide the machine code."""
-        return replace(self, by_columns=False) if self.either else self
+        """Those that decide the machine code: along which way the bias lies is a parameter, too."""
+        return replace(self, bias=self.bias and "either", by_columns=self.by_columns and not self.either)
 
     @property
     def maps_columns(self) -> bool:

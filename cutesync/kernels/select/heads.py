@@ -21,7 +21,7 @@ from ...monoid import choose
 from ...warp import LANES
 from ..gather import WORDS
 from ..words import funnel_shift, funnel_shift_left
-from .chunk import Chunk, cells, popc, put, put_if
+from .chunk import Chunk, cells, popc, put
 from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, WORD_BYTES, FlowCompactor, last_bit, total_of
 from .narrow import listed, nonzero_bytes, through_lanes
 from .tally import pack
@@ -160,15 +160,6 @@ class HeadFinder(FlowCompactor):
             self.block.put(areas, first, begin + start, elements, [selected], lane)
             first = first + sum(total_of(selected, r) for r in range(PARTS))
 
-    def put_whole(self, at: Chunk, areas: list, first, begin: int, lane) -> None:
-        """As ``bring``, of a chunk that begins on a vector and is all heads."""
-        source, size = at.begins[0], self.dtype.size
-        load = lambda i: Uint32(cells(Uint32, source + i * WORD_BYTES, 1)[0])  # noqa: E731
-        put_in_words(load, self.chunk * size // WORD_BYTES, WORDS[size], areas[0] + first * size, lane)
-        if self.selection.located:
-            pair = lambda i: Uint32(begin + 2 * i) * 0x10001 + 0x10000  # noqa: E731
-            put_in_words(pair, self.chunk // 2, Uint16, areas[-1] + first * PLACE_BYTES, lane)
-
     @cute.jit
     def reread(self, at: Chunk, lane):
         """The lane's elements of a chunk that has heads."""
@@ -179,21 +170,6 @@ class HeadFinder(FlowCompactor):
             stop = Int32(cutlass.min(at.length - at.position, self.chunk))
             held = tuple(value for (row,) in self.rows_of(at, stop, lane) for value in row)
         return held
-
-
-def put_in_words(load, count: int, kind, target, lane) -> None:
-    """Store ``count`` words of elements of type ``kind``, word i of which ``load(i)`` returns, at an address: whole
-    words of shared memory that have no other bytes, and the elements before and behind them one by one."""
-    ahead, size = -target & (WORD_BYTES - 1), kind.width // 8
-    for start in range(0, count, LANES):
-        i = start + lane
-        word = funnel_shift(load(i), load(cutlass.min(i + 1, count - 1)), ahead * 8)
-        put_if((i < count - 1) | (ahead == 0), Uint32, target + ahead + i * WORD_BYTES, word)
-    ends, behind = (load(Int32(0)), load(Int32(count - 1))), target + (count - 1) * WORD_BYTES
-    for at in range(0, WORD_BYTES, size):
-        low, high = (kind(word >> (8 * at) & (2**kind.width - 1)) for word in ends)
-        put_if((lane == 0) & (ahead > at), kind, target + at, low)
-        put_if((lane == 0) & (ahead > 0) & (ahead <= at), kind, behind + at, high)
 
 
 def words_at(address, count: int, shifted: bool) -> list:

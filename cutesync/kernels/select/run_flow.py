@@ -57,8 +57,6 @@ class RunFlow(FlowSelect):
                 self.compactor.put_words(words, flags, lane)
                 cute.arch.sync_warp()  # all words are there
                 self.compactor.bring(chunk, words, areas, first, warp * self.chunk, lane)
-            elif self.compactor.begins_on_vectors(chunk) & (count_of(tally) == self.chunk):
-                self.compactor.put_whole(chunk, areas, first, warp * self.chunk, lane)
             else:
                 self.compactor.put_found(chunk, areas, first, warp * self.chunk, flags, lane)
             shared.tiles.ring.release(at)
