@@ -37,7 +37,7 @@ _INNER = (*range(2, 17), 17, 24, 32, 33, 64, 100, 128, 256, 1000, 1 << 10, 1 << 
 _MOST = 1 << 33  # elements
 _FAR = 1 << 40  # an address, and a distance that no two arrays overlap at
 _PRODUCTS = 16, 12288  # the least and the largest extent of products
-_ALIGNED, _ODD = 1000, 500  # products of extents that are multiples of 16, and of odd ones
+_ALIGNED, _ANY = 1000, 500  # products of extents that are multiples of 16, and of any
 
 
 def warm(
@@ -282,9 +282,9 @@ def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
 
     random = np.random.default_rng(0)
     lows, highs = np.log(_PRODUCTS[0]), np.log(_PRODUCTS[1])
-    extents = [np.exp(random.uniform(lows, highs, 3)).astype(int) for _ in range(_ALIGNED + _ODD)]
+    extents = [np.exp(random.uniform(lows, highs, 3)).astype(int) for _ in range(_ALIGNED + _ANY)]
     shapes = [tuple(int(n) for n in each // 16 * 16) for each in extents[:_ALIGNED]]
-    shapes += [tuple(int(n) | 1 for n in each) for each in extents[_ALIGNED:]]
+    shapes += [tuple(map(int, each)) for each in extents[_ALIGNED:]]
     for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16", "float32", "int8", "uint8")):
         for b_transposed in (False, True):
             calls = []
