@@ -42,7 +42,7 @@ def values(random, shape, dtype: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "size"), [(name, (8, 2, 4, 2)[i % 4]) for i, name in enumerate(NAMED)])
+@pytest.mark.parametrize(("name", "size"), [(name, 8 if i == 0 else (4, 2)[i % 2]) for i, name in enumerate(NAMED)])
 def test_agrees_with_numpy(name, size):
     call, expected = NAMED[name]
     random = np.random.default_rng([len(name), size])

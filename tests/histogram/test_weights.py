@@ -95,6 +95,7 @@ def test_densities():
     assert np.isnan(cs.histogram(cs.asarray(y[:0]), 3, (0, 1), density=True)[0]).all()
 
 
+@pytest.mark.slow
 def test_any_strides():
     rng = np.random.default_rng(6)
     x, w = rng.integers(0, 50, (6, 31, 14)).astype(np.uint8), rng.standard_normal((14, 6, 31)).astype(np.float32)

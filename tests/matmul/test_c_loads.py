@@ -14,8 +14,7 @@ pytestmark = pytest.mark.usefixtures("on_emulator")
 CONFIG = MatmulPolicy((64, 64), "pingpong")
 
 
-@pytest.mark.parametrize("columns", [74, 72], ids=["pairs", "vectors"])
-@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize(("columns", "order"), [(74, "C"), (72, "F")], ids=["pairs", "vectors"])
 def test_c_is_loaded_ahead_up_to_the_edge(columns, order):
     """Neither 34, 74 nor 72 are multiples of a tile or a sub-tile. 584 are more k-tiles than those before which C is
     loaded; in "pingpong" it is loaded a sub-tile ahead."""

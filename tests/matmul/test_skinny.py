@@ -64,6 +64,7 @@ def test_terms_of_transposed_results(m, n):
         multiplied(a, b, c, **terms)
 
 
+@pytest.mark.slow
 def test_types_of_transposed_results():
     for dtype, out in (("float32", "float32"), ("int8", "int8")):
         multiplied(integers(5, 144, dtype=dtype), integers(72, 144, dtype=dtype).T, out_dtype=out)

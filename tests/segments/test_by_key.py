@@ -49,7 +49,7 @@ def test_every_length(small, lengths):
             equal(sums, *reduced(heads, [x]))
 
 
-TYPES = [(key, DTYPES[-1 - i]) for i, key in enumerate(DTYPES)]
+TYPES = [(key, DTYPES[-1 - i]) for i, key in enumerate(DTYPES)][::2]  # one type or the other
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_policy():
 
 
 @pytest.mark.parametrize("name", WAVES)
-@pytest.mark.parametrize("lengths", [(1, 193, 1000), slow((0, 2, 95, 96, 97, 191, 192, 700, 1291))])
+@pytest.mark.parametrize("lengths", [(193,), slow((0, 1, 2, 95, 96, 97, 191, 192, 700, 1291))])
 def test_every_length(monkeypatch, name, lengths):
     force(monkeypatch, name)
     with cs.emulate():

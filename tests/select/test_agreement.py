@@ -155,7 +155,7 @@ def test_results_of_a_given_size(length):
     a, where = cs.asarray(x), cs.asarray(mask)
     wanted = np.concatenate([x[mask], np.full(1000, -3, np.int16)])
     places = np.concatenate([np.flatnonzero(mask), np.full(1000, -1)])
-    for size in (0, 1, 63, 300, 1000):
+    for size in (0, 63, 1000):
         memory = cs.asarray(np.full(1100, 99, np.int16))
         found = cs.select(a, where, size=size, fill_value=-3, out=memory[5 : 5 + size])
         assert int(found.count) == mask.sum()
