@@ -60,16 +60,15 @@ class BoxFlags(StridedKernel):
         left = [Int32(least(a.extents[k] - corner[k], Int64(size))) for k, size in enumerate(self.box)]
         x = a.x + self.offset(corner, a.steps[0])
         inside = held + self.before * self.pitches[self.along]
-        edge = list(self.loaded_box)
-        edge[self.along] = 1
+        layer = tuple(1 if k == self.along else size for k, size in enumerate(self.loaded_box))  # beside the box
         self.load_box(a, (x, inside), left, thread, self.loaded_box)
         if self.before:  # of the first position itself if nothing lies before it
             back = choose(corner[self.along] > 0, -a.steps[0][self.along], Int64(0))
-            self.load_box(a, (x + back, held), left, thread, tuple(edge))
+            self.load_box(a, (x + back, held), left, thread, layer)
         if self.behind:
             last = least(a.extents[self.along] - corner[self.along] - 1, Int64(self.box[self.along]))
             place = held + (left[self.along] + self.before) * self.pitches[self.along]
-            self.load_box(a, (x + last * a.steps[0][self.along], place), left, thread, tuple(edge))
+            self.load_box(a, (x + last * a.steps[0][self.along], place), left, thread, layer)
         cute.arch.sync_threads()
         targets = [out + self.offset(corner, steps) for out, steps in zip(a.outs, a.steps[1:])]
         self.flag_box(a, (targets, inside), (left, corner[self.along]), thread)
@@ -121,12 +120,11 @@ class BoxFlags(StridedKernel):
     @staticmethod
     def coordinates(thread, box, order, each: int) -> dict[int, Any]:
         """The coordinates of a thread's first element, of ``each``."""
-        found, shift = {}, each.bit_length() - 1
-        for n, k in enumerate(order):
-            size = box[k] // each if n == 0 else box[k]
-            rest = thread if n == 0 else thread >> (shift - (each.bit_length() - 1))
-            found[k] = (rest & (size - 1)) * (each if n == 0 else 1)
-            shift += size.bit_length() - 1
+        found, unit = {}, each
+        for k in order:
+            size = box[k] // unit
+            found[k] = (thread & (size - 1)) * unit
+            thread, unit = thread >> (size.bit_length() - 1), 1
         return found
 
     def element(self, steps, left, places, number: int, box, order) -> tuple[Any, Any, Any]:
