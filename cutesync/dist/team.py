@@ -6,7 +6,6 @@ parts of others are arrays on ``device.REMOTE``, which have no memory here.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import uuid
@@ -23,8 +22,6 @@ from ..runtime.device_array import DeviceArray
 from ..runtime.view import View
 from .communicators import Communicator
 from .memory import MAX_RANKS
-
-_addresses = itertools.count(1 << 40, 1 << 40)  # of parts of other ranks: no two overlap
 
 
 class Team:
@@ -110,7 +107,8 @@ class Team:
 def _remote(dtype: Any, shape: Sequence[int], steps: Sequence[int] | None, low: int) -> DeviceArray:
     """Return what stands for a part of another rank, whose address has the lowest bits ``low``."""
     given = None if steps is None else tuple(steps)
-    return DeviceArray(next(_addresses) + low, tuple(shape), dtype, device.REMOTE, None, given)
+    address, _ = backend.of(device.REMOTE).allocate(0, device.REMOTE, 0)  # no two of its arrays overlap
+    return DeviceArray(address + low, tuple(shape), dtype, device.REMOTE, None, given)
 
 
 def _check_hosts(facts: list[dict]) -> None:
