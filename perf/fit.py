@@ -44,7 +44,7 @@ from cutesync.kernels.matmul.model import (
     vector_instructions,
 )
 from cutesync.kernels.matmul.overlap import lets_next_start
-from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
+from cutesync.kernels.matmul.policy import K_TILE_BYTES, SMS, MatmulPolicy
 from cutesync.kernels.matmul.trees import TREES
 
 NEAR = 0.2  # configurations that take so much longer than the best, in proportion, count e times less
@@ -111,7 +111,7 @@ class Times(namedtuple("Times", "of load starts us groups weight")):
 def times(records: list[dict]) -> Times:
     """Of the configurations that are not ``FAR`` from the best in time and by the model."""
     data = _all_times(records)
-    clocks = cost(data.of, data.load, COEFFICIENTS)
+    clocks = modelled(data, COEFFICIENTS)
     longer = [values / of_products(np.minimum, values, data)[1] - 1 for values in (data.us, clocks)]
     near = np.minimum(*longer)
     keep, weight = near < FAR, np.exp(-near / NEAR)
@@ -156,16 +156,28 @@ class Fitted(NamedTuple):
 
 
 def expected(data: Times, of: Fitted) -> np.ndarray:
-    """Clocks, as the package compares them: long products have coefficients of their own, and no correction."""
+    """Clocks, as the package compares them."""
     clocks, numbers = clocks_and_features(data, of.by)
-    clocks = clocks * np.exp(boost.sums(of.trees, numbers)) * (1 + RARE_COST * data.of.rare)
-    long = data.load.batch * data.load.m * data.load.n * data.load.k_tiles >= np.where(data.load.promoted, np.inf, LONG)
-    return np.where(long, cost(data.of, data.load, SUSTAINED) * (1 + LONG_RARE_COST * data.of.rare), clocks)
+    long, load = is_long(data), data.load
+    kept = long & (load.grain_a == K_TILE_BYTES) & (load.grain_b == K_TILE_BYTES)  # ``model.keeps_clocks``
+    factors = np.where(kept, 1, np.exp(boost.sums(of.trees, numbers)))
+    return clocks * factors * (1 + np.where(long, LONG_RARE_COST, RARE_COST) * data.of.rare)
+
+
+def is_long(data: Times) -> np.ndarray:
+    """Whether each product is a long one."""
+    results = data.load.batch * data.load.m * data.load.n
+    return results * data.load.k_tiles >= np.where(data.load.promoted, np.inf, LONG)
+
+
+def modelled(data: Times, by: Coefficients) -> np.ndarray:
+    """Clocks without the correction; long products have coefficients of their own."""
+    return np.where(is_long(data), cost(data.of, data.load, SUSTAINED), cost(data.of, data.load, by))
 
 
 def clocks_and_features(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray]:
     """Of each configuration; the copies of operands before are no part of what the features know."""
-    clocks = cost(data.of, data.load, by)
+    clocks = modelled(data, by)
     return clocks, features(data.of, data.load, clocks - copy_cost(data.load.copies, data.load.copied, by))
 
 
@@ -205,14 +217,14 @@ def lost(data: Times, of: Fitted) -> np.ndarray:
 def away(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray]:
     """How far the logarithms of clocks and times are apart: each configuration's from its product's mean, and the
     products' means."""
-    apart = np.log(cost(data.of, data.load, by)) - np.log(data.us)
+    apart = np.log(modelled(data, by)) - np.log(data.us)
     means, mean = of_products(np.add, data.weight * apart, data)
     return apart - mean, means
 
 
 def loss(data: Times, by: Coefficients) -> float:
     """How much longer the preferred take (a soft minimum of the clocks), and how far clocks are from times."""
-    clocks = np.log(cost(data.of, data.load, by))
+    clocks = np.log(modelled(data, by))
     soft = of_products(np.add, chances(data, clocks) * excess(data), data)[0]
     apart, _ = away(data, by)
     spread = of_products(np.add, data.weight * apart**2, data)[0]

@@ -10,7 +10,7 @@ from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.candidates import CANDIDATES
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS
 from cutesync.kernels.matmul.correction import FEATURES, UNIT, factor, features
-from cutesync.kernels.matmul.model import Workload, corrected, cost, raster, table
+from cutesync.kernels.matmul.model import Access, Workload, corrected, cost, raster, table
 from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, SMEM_BYTES, SMS, MatmulPolicy
 from cutesync.kernels.matmul.trees import TREES
 
@@ -146,9 +146,9 @@ def test_the_correction_adds_up_the_leaves_that_the_answers_lead_to():
         assert math.isclose(value, math.exp(log / UNIT), rel_tol=1e-5)
     assert np.isfinite(features(of, load._replace(k_tiles=0), clocks)).all(), "no K"
     long = Workload(8192, 8192, 128, 1, 2)
-    assert np.array_equal(corrected(of, long, clocks), clocks) and np.array_equal(
-        corrected(of, load, clocks), clocks * found
-    )
+    assert np.array_equal(corrected(of, long, clocks), clocks), "rows that are cache lines"
+    for some in (load, long._replace(access=Access(True, 16400, 16400))):
+        assert np.array_equal(corrected(of, some, clocks), clocks * factor(of, some, clocks))
 
 
 def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group: int):

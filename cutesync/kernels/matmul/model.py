@@ -227,8 +227,8 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
 
 
 def corrected(of: Table, load: Workload, clocks: np.ndarray) -> np.ndarray:
-    """The clocks with what times of random products say beyond them; long products keep theirs."""
-    return clocks if is_long(load) else clocks * factor(of, load, clocks)
+    """The clocks with what times of random products say beyond them."""
+    return clocks if keeps_clocks(load) else clocks * factor(of, load, clocks)
 
 
 def defers(of: Table, out_bytes: Any) -> np.ndarray:
@@ -275,6 +275,11 @@ def coefficients_of(load: Workload) -> Coefficients:
 
 def is_long(load: Workload) -> bool:
     return not load.promoted and load.batch * load.m * load.n * load.k_tiles >= LONG
+
+
+def keeps_clocks(load: Workload) -> bool:
+    """Whether no correction suits it: a long product whose rows are cache lines. ``SUSTAINED`` was fitted to such."""
+    return is_long(load) and load.grain_a == load.grain_b == K_TILE_BYTES
 
 
 def vector_instructions(load: str, size: int) -> int:
@@ -369,13 +374,11 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
         first += number
     which = np.concatenate(best)
     clocks = clocks[which]
-    if not is_long(loads[0]):
-        taken = tuple(map(len, best))
-        problem = of_problem(Each(*rows)).repeat(taken, 1)
-        clocks = clocks * factor(Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), clocks, problem)
-        clocks = clocks * (1 + RARE_COST * of.rare[which] + IN_TURN_COST * (of.slices[which] > 1))
-    else:
-        clocks = clocks * (1 + LONG_RARE_COST * of.rare[which])
+    taken, rare_cost = tuple(map(len, best)), LONG_RARE_COST if is_long(loads[0]) else RARE_COST
+    problem = of_problem(Each(*rows)).repeat(taken, 1)
+    factors = factor(Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), clocks, problem)
+    clocks = clocks * np.where(np.repeat([keeps_clocks(load) for load in loads], taken), 1, factors)
+    clocks = clocks * (1 + rare_cost * of.rare[which] + IN_TURN_COST * (of.slices[which] > 1))
     found, first = [], 0
     for least in best:
         of_load = clocks[first : first + len(least)]
