@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 
 from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
 from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
-from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnStripPolicy, ColumnTilePolicy, group_slots
+from cutesync.kernels.scan.column_policy import (
+    ColumnPolicy,
+    ColumnStripPolicy,
+    ColumnTilePolicy,
+    group_slots,
+    in_vectors,
+)
 from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
 from cutesync.kernels.scan.policy import LANES, LINE_BYTES, PipelinePolicy, RunPolicy, WavePolicy
@@ -127,7 +133,8 @@ def column_tiles(
         each = min(width, items)
         tiles, chains = _ceil(problem.length, groups * height), problem.rows * _ceil(problem.inner // each, lanes)
         aligned = problem.aligned(each) == 0
-        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, tiles == 1, aligned, prefetch)
+        vectors = in_vectors(problem, each, lanes, groups, height)
+        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, tiles == 1, aligned, prefetch, vectors)
         if tiles == 1:
             return Choice(policy, 1, chains)
         slots = problem.rows * group_slots(tiles, group) * problem.inner
@@ -229,10 +236,12 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "columns": (columns(4, 8, 4), (2, 37, 36), 1),
     "columns in one tile": (column_tiles(2, 8, 5, 4, 8, 2), (19, 22), 0),
     "tiles of columns": (column_tiles(4, 4, 4, 2, 3, 3, True), (2, 101, 12), 1),
+    "tiles of columns in vectors": (column_tiles(1, 16, 4, 4, 2, 3, True), (2, 53, 20), 1),
     "tiles of columns by one block": (column_tiles(2, 3, 2, 5, 2, 1), (2, 43, 10), 1),
     "outer slices": (outer_slices(1, 4), (9, 21, 12), 1),
     "outer slices of odd rows": (outer_slices(1, 8), (61, 21), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
+    "outer slices of few columns": (outer_slices(64, 1), (3, 403, 4), 1),
     "outer slices that begin anywhere": (outer_slices(8, 1, anywhere=True), (5, 99, 5), 1),
     "single elements": (singles(2), (2101, 1), 1),
     "slices of a vector": (singles(2), (1051, 2, 1), 1),

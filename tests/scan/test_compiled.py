@@ -39,7 +39,6 @@ EVERY_CONFIG = [
     (1, 10**8, 1),
     (300, 2800, 3),
     (1, 5 * 10**4, 3),
-    (1, 10**7, 2),
     (1, 10**4, 40),
     (1, 40, 10**4),
     (1, 200, 100),
@@ -72,7 +71,6 @@ def test_every_configuration(allocated, capsys):
         (WavePolicy, 1),
         (WavePolicy, 3),
         (PipelinePolicy, 1),
-        (PipelinePolicy, 2),
     }
     assert {policy.alone for _, policy, *_ in specs if isinstance(policy, ColumnTilePolicy)} == {True, False}
     assert {policy.ragged for _, policy, *_ in specs if isinstance(policy, RowPolicy)} == {True, False}
@@ -112,7 +110,7 @@ def test_every_type_operator_and_way(name, allocated):
 
 
 def test_few_columns_of_many_elements_a_vector(allocated):
-    spec = needed_for((1, 10**8, 2), "int8")
+    spec = needed_for((1, 10**8, 2), "int8", dtype="int16")
     assert isinstance(spec.key[1], PipelinePolicy) and spec.key[2] == 2
     verify(spec, allocated)
 

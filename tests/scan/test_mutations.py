@@ -44,7 +44,8 @@ KERNELS = {
     "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
     "columns in one tile": (column_tiles(2, 4, 8, 2, 3, 2), (15, 12), 0),
-    "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5, prefetch=True), (101, 12), 0),
+    "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5, prefetch=True), (101, 10), 0),
+    "tiles of columns in vectors": (column_tiles(1, 16, 4, 4, 2, 3), (53, 20), 0),
     "clusters of columns": (column_clusters(2, 4, 8, 2), (45, 12), 0),
     "strips of columns": (column_strips(2, 4, 8, 2, 3), (101, 12), 0),
     "ragged columns": (ragged_columns(8, 4, 2, 3, 5), (101, 21), 0),
@@ -55,6 +56,7 @@ KERNELS = {
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
     "runs": (runs(3, 2, 2), (2, 6501), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
+    "outer slices of few columns": (outer_slices(128, 1), (2, 403, 2), 1),
     "outer slices that begin anywhere": (outer_slices(8, 1, anywhere=True), (5, 99, 5), 1),
     "outer slices with gaps": (slices, (40, 43), 1),
     "strided arrays": (StridedTiles(4, 2, 2, 3), (1100, 3), 0),
@@ -98,6 +100,7 @@ HARMLESS = {
     "pipeline": ONE_FENCE,
     "runs": ONE_FENCE,
     "outer slices that begin anywhere": ["no store #1"],  # of threads that have four vectors: these have fewer
+    "outer slices of few columns": ["no store #1"],
     "outer slices with gaps": ["no store #1"],
     "strided arrays in one tile": ["no store #0", "no store #1"],  # of tiles that are whole: this one is not
 }
@@ -125,6 +128,10 @@ def test_no_mutant_survives(name):
 @pytest.mark.parametrize("name", LOOK_BACKS)
 def test_faults_of_the_look_back_are_found(name, fault):
     bench(name).check(*FLAGS[fault])
+
+
+def test_warps_that_do_not_meet_after_their_copies_are_found():
+    bench("tiles of columns in vectors").check(each(r"^[ \t]*bar\.warp\.sync[^;\n]*;", ""), {"race"})
 
 
 @functools.cache

@@ -38,6 +38,7 @@ MAX_NARROW = (1 << NUMBER_BITS) - 1  # threads whose numbers are split in 32 bit
 TILE_BYTES = 64  # of input that a thread has in flight
 MAX_ROWS = 8
 DOWN_BYTES = 32  # of results that a thread stores along the rows: what memory takes at once
+MIN_EQUAL_BYTES = 16  # beside a flagged axis along which the array is repeated, if threads are in the order of results
 MIN_DOWN_ROWS = 4
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
 MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an array that is not large
@@ -231,13 +232,18 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     others = [axis for axis in form.others if all(axis is not role for role in roles)]
     blank = Axis(1, (0,) * len(form.flagged.steps))
     columns, rows = columns or blank, rows or blank
-    axes = (columns, *sorted((rows, *third, *others), key=pace_in))
+    equal = form.flagged.steps[0] == 0
+    # what is loaded does not differ along that axis, and is less than a line beside it: results come first
+    first = equal and not form.bits and MIN_EQUAL_BYTES <= columns.extent * facts.size < LINE_BYTES
+    axes = (columns, *sorted((rows, *third, *others), key=pace_out if first else pace_in))
     row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
     down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and pace_out(rows) < pace_out(columns)
     wide, across, loads = _width(axes, facts, form, down)
     most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
     tall = _height(axes, row, facts, form.bits, most, wide)
-    if loads == "repeated" and row == 1 and not form.bits and columns.extent <= wide and rows.extent >= LANES:
+    short = loads == "repeated" and columns.extent <= wide
+    short |= first and rows is form.flagged
+    if short and row == 1 and not form.bits and rows.extent >= LANES:
         tall = 1  # neighbouring threads have neighbouring rows
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
     run = _run(axes, row, facts, wide) if form.bits else None
@@ -269,7 +275,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         facts.counted,
         math.prod(counts) > MAX_NARROW,
         loads,
-        form.flagged.steps[0] == 0,
+        equal,
         FEW_IN_BLOCK if few else THREADS,
         piece,
     )

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
-from .problem import ANYWHERE, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import ANYWHERE, LANES, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
@@ -28,6 +28,8 @@ MIN_CHAINS = 16
 STRIP_THREADS, STRIP_HEIGHT, STRIP_BLOCKS = 512, 8, 3
 MIN_STRIPS, MIN_STRIP_TILES, MIN_STRIP_STAGES, MAX_STRIP_STAGES = SMS * 3 // 4, 8, 3, 4
 MIN_TILE_BYTES = 16  # of columns of strided arrays: tiles of fewer touch as many lines as they have rows
+# The same in large arrays if other rows lie between their positions, which tiles of any strides have side by side
+MIN_TILE_BYTES_BETWEEN, MIN_BYTES_BETWEEN = 64, 1 << 20
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
 # Of large arrays with elements that are loaded one by one and combined so, tiles are lower and an SM holds more blocks
 # (H200, lambda uint8 (21901, 1650): 49.8 us, so 44.2 us; bfloat16 (11475, 1304): 34.1 us, so 29.3 us; but bfloat16 (2,
@@ -77,7 +79,7 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
 class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     """An axis that is not the last, in tiles: ``lanes`` threads with ``width`` columns side by side, times ``groups``
     of ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows. ``prefetch``: each
-    block asks for a tile before it has a number."""
+    block asks for a tile before it has a number. ``vectors``: warps copy vectors of 16 bytes."""
 
     width: int
     lanes: int
@@ -88,6 +90,7 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     alone: bool
     aligned_out: bool
     prefetch: bool = False
+    vectors: bool = False
 
     @property
     def stages(self) -> int:
@@ -110,6 +113,7 @@ class ColumnStripPolicy(Policy, kernel=".column_strips:ColumnStripScan"):
     group: ClassVar[int] = 1  # nobody looks back
     alone: ClassVar[bool] = False
     prefetch: ClassVar[bool] = False
+    vectors: ClassVar[bool] = False
 
 
 def group_slots(tiles: int, group: int) -> int:
@@ -188,7 +192,16 @@ def _columns_apart(problem: Problem) -> int:
 def suits(problem: Problem) -> bool:
     """Return whether the threads of a tile that lie side by side access half a sector at least, or no tile is
     needed."""
-    return problem.inner * problem.wide >= MIN_TILE_BYTES or _alone(problem, _vector(problem))
+    least = MIN_TILE_BYTES_BETWEEN if _rows_between(problem) else MIN_TILE_BYTES
+    return problem.inner * problem.wide >= least or _alone(problem, _vector(problem))
+
+
+def _rows_between(problem: Problem) -> bool:
+    """Return whether other rows lie between the positions of a large strided array's columns."""
+    if problem.view is None or problem.size_of_results < MIN_BYTES_BETWEEN:
+        return False
+    x_row, x_step, x_next = problem.pitches[0]
+    return any(0 < abs(step) < abs(x_step) for step in (x_row, x_next))
 
 
 def alone(problem: Problem) -> bool:
@@ -292,8 +305,18 @@ def _tiles(problem: Problem) -> Choice:
     if alone or chains * tiles <= SMS * blocks:
         group = MAX_TILE_GROUP
     aligned_out = problem.aligned(width) == 0
-    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, aligned_out, prefetch=not alone)
+    vectors = in_vectors(problem, width, lanes, groups, height)
+    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, aligned_out, not alone, vectors)
     if alone:
         return Choice(policy, 1, chains)
     slots = problem.rows * group_slots(tiles, group) * problem.inner
     return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)
+
+
+def in_vectors(problem: Problem, width: int, lanes: int, groups: int, height: int) -> bool:
+    """Return whether the elements that a warp has of each row are whole vectors of 16 bytes on their boundaries, those
+    of each row of the array too."""
+    whole = problem.source == problem.wide and not problem.several
+    whole = whole and problem.vector(problem.inner)[0] == problem.items and lanes * width % problem.items == 0
+    rows = LANES // min(LANES, LANES * width // problem.items)  # that a warp copies at once
+    return whole and LANES % lanes == 0 and lanes * groups % LANES == 0 and height % rows == 0

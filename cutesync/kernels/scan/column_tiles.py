@@ -14,7 +14,8 @@ For the tile in hand and the next one:
 
 So what a look-back asks for was mostly published long before, and while some blocks of an SM wait for copies, others
 store. A number is asked for when its tile can be loaded soon: what a block has taken and not loaded, others wait for.
-Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Tile numbers
+Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Where rows
+are whole ``vectors`` of 16 bytes, a warp copies these for all of its threads, which meet before they read. Tile numbers
 count the columns first, then the outer slices, then the rows.
 
 Progress: tile numbers come from an atomic. A block that looks back has published the aggregates of its tile and of the
@@ -31,7 +32,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
+from cutlass import Boolean, Int32, Int64, Uint8
 from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
@@ -40,12 +41,13 @@ from ...monoid import choose
 from ...sizes import power_of_two_below
 from ...sync.gather import Entry, enter
 from ...sync.overlap import ask_for_line, await_launches, let_next_start
-from ...warp import Maybe, prepend
+from ...warp import LANES, Maybe, prepend
 from ..arrays import pointers_of
 from .base import Arguments, Scan
 from .column_policy import ColumnStripPolicy, ColumnTilePolicy
 from .columns import ThreadColumns
 from .groups import TileGroups
+from .problem import VECTOR_BYTES
 
 MAX_UNROLL, UNROLL_BYTES = 8, 64  # rows of a thread that are in registers at once
 WORD_BYTES = 4  # the least that cp.async copies
@@ -82,7 +84,7 @@ class ColumnTileScan(ThreadColumns):
         unit = policy.height & -policy.height
         self.unroll = max(1, min(MAX_UNROLL, unit, power_of_two_below(UNROLL_BYTES // row)))
         self.stage = policy.height * self.states  # elements of an input
-        self.stages, self.prefetch = policy.stages, policy.prefetch
+        self.stages, self.prefetch, self.vectors = policy.stages, policy.prefetch, policy.vectors
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
         self.positions = 0 if policy.alone else self.tile
@@ -241,7 +243,38 @@ class ColumnTileScan(ThreadColumns):
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
-        """Start the copies of a thread's rows into a stage."""
+        """Start the copies of a thread's rows into a stage, or a warp's."""
+        if cutlass.const_expr(self.vectors):
+            self.load_vectors(shared, a, me, part, stage)
+        else:
+            self.load_rows(shared, a, me, part, stage)
+        cute.arch.cp_async_commit_group()
+
+    @cute.jit
+    def load_vectors(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        """A lane has a vector of the elements that the warp has of each row, or of some rows. Of columns that do not
+        exist, others are copied."""
+        (dtype,) = self.scan.monoid.sources
+        items, row = VECTOR_BYTES // dtype.size, self.lanes * self.width  # elements of a vector, and of a tile's row
+        across = LANES * self.width // items
+        lane = me.thread % LANES
+        first, place = lane // across, (me.thread - lane) * self.width + lane % across * items
+        column = cutlass.min(part.column + (place % row - me.lane * self.width), Int32(a.inner) - items)
+        position = cutlass.min(place // row * self.height, part.count - 1)
+        at = a.x + (part.place + (column - cutlass.min(part.column, Int32(a.inner) - self.width)))
+        at += Int64(position - part.row) * part.step
+        target = shared.stages[0] + (stage * self.stage + place)
+        for u in cutlass.range_constexpr(0, self.height, LANES // across):
+            source = at + Int64(cutlass.min(first + u, part.count - 1 - position)) * part.step
+            held = target + (first + u) * self.states
+            primitives.cp_async_shared_global(self.of_bytes(held), self.of_bytes(source), VECTOR_BYTES, "cg")
+
+    def of_bytes(self, pointer):
+        """A pointer to a vector."""
+        return cute.make_ptr(Uint8, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
+
+    @cute.jit
+    def load_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
         at, count = part.place, min(LOADS, self.height)
         for first in cutlass.range(0, self.height, count, unroll=1):
             loaded = []
@@ -250,7 +283,6 @@ class ColumnTileScan(ThreadColumns):
                 at += choose(part.row + first + u + 1 < part.count, part.step, Int64(0))
             for row, target in loaded:
                 cute.autovec_copy(row, target)
-        cute.arch.cp_async_commit_group()
 
     def load_row(self, shared, at, stage, u, me: Member) -> list:
         """Copy row ``u`` of a thread, or load what cannot be copied: ``(elements, target)`` of each such input."""
@@ -280,6 +312,8 @@ class ColumnTileScan(ThreadColumns):
     def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
         """As ``reduce_rows``, once the copies are there."""
         cute.arch.cp_async_wait_group(0)
+        if cutlass.const_expr(self.vectors):
+            cute.arch.sync_warp()
         return self.reduce_rows(shared, a, me, part, stage)
 
     @cute.jit

@@ -127,8 +127,7 @@ def _choice(problem: Problem) -> Choice:
         shared = clusters(problem)
         if shared is not None:
             return shared
-        streamed = few and problem.inner == 2 and (problem.source < 4 or problem.size_of_results > PIPELINE_BYTES)
-        narrow_array = None if streamed else narrow(problem, few)
+        narrow_array = narrow(problem, few)
         if narrow_array is not None:
             return narrow_array
         ragged_words = ragged_columns(problem)

@@ -15,9 +15,10 @@ from .problem import MIN_RAGGED_ROW, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice
 
 SLICE_THREADS, SINGLE_THREADS = 256, 256
 LANES = 32
-# Bytes of a tile's elements and results in shared memory, and tiles per SM: large tiles where no slice fits a small one
-SMALL_TILES, LARGE_TILES = (1 << 15, 4), (100 << 10, 2)
-MAX_SEGMENTS = 32  # of a column: one warp scans their states
+# Bytes of a tile's elements and results in shared memory, and tiles per SM: large tiles where no slice fits a small
+# one, the smallest of small elements scanned in place, which more blocks load while others scan (H200, max uint8
+# (120019, 63, 2): 18.2 us, so 13.9 us; uint16 (19530, 721, 4): 123 and 101 us; but int32 (324693, 45): 33 and 38 us).
+SMALLEST_TILES, SMALL_TILES, LARGE_TILES = (1 << 14, 6), (1 << 15, 4), (100 << 10, 2)
 MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange than they save
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fewer blocks
 MIN_SLICES, LONG_SLICE_BYTES = 64, 1 << 13  # fewer slices that are longer leave too many SMs idle
@@ -58,7 +59,8 @@ MIN_UNLIKE_ROW = 512
 
 @dataclass(frozen=True)
 class SlicePolicy(Policy, kernel=".slices:SliceScan"):
-    """Tiles of whole outer slices of at most ``capacity`` elements. ``segments`` threads share a column. ``aligned``:
+    """Tiles of whole outer slices of at most ``capacity`` elements. Up to ``segments`` threads, a power of two, share a
+    column: as many as there are for all columns of a tile. ``aligned``:
     every tile of the inputs begins on a boundary of 16 bytes; ``aligned_out``: every tile of the outputs does.
     ``mirrored``: the inputs run backwards along a slice's positions. ``apart``: the inputs have gaps between their
     slices or in them, or these run backwards. ``between``: their stride between columns."""
@@ -175,14 +177,16 @@ def _slices(problem: Problem, between: int = 1) -> Choice | None:
     room = abs(step)  # elements
     if any(is_padded(n * size, problem.inner * size) for size in sizes for n in {room, each}):
         room += max(VECTOR_BYTES // size for size in sizes)
+    # so many slices are a multiple of 16 bytes of every array
+    slices_of = [*(step * size for size in problem.sources), *(each * size for size in problem.results)]
+    unit = max(VECTOR_BYTES // math.gcd(VECTOR_BYTES, n) for n in slices_of)
     tile_bytes, blocks = SMALL_TILES if room * sum(sizes) <= SMALL_TILES[0] else LARGE_TILES
+    if len(sizes) == 1 and problem.wide < WORD_BYTES and max(2, unit) * room * sum(sizes) <= SMALLEST_TILES[0]:
+        tile_bytes, blocks = SMALLEST_TILES
     capacity = tile_bytes // sum(sizes)
     group = problem.rows if problem.view is None else problem.group  # slices that are one run of memory
     most = capacity // room
     aligned, aligned_out = _aligned(problem)
-    # so many slices are a multiple of 16 bytes of every array
-    slices_of = [*(step * size for size in problem.sources), *(each * size for size in problem.results)]
-    unit = max(VECTOR_BYTES // math.gcd(VECTOR_BYTES, n) for n in slices_of)
     aligned = aligned and not mirrored and min(step, between) > 0
     if unit > 1 and _anywhere(problem, most, unit, blocks, aligned or aligned_out):
         unit, aligned, aligned_out = 1, False, False
@@ -193,9 +197,7 @@ def _slices(problem: Problem, between: int = 1) -> Choice | None:
         count = ceil_div(ceil_div(group, ceil_div(group, count)), unit) * unit  # about as many in each tile of a group
     tiles = problem.rows // group * ceil_div(group, count)
     columns = count * problem.inner
-    segments = min(
-        MAX_SEGMENTS, power_of_two(SLICE_THREADS // columns), power_of_two_below(problem.length // MIN_SEGMENT)
-    )
+    segments = min(power_of_two(SLICE_THREADS // columns), power_of_two_below(problem.length // MIN_SEGMENT))
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
     policy = SlicePolicy(segments, capacity, aligned, aligned_out, max(1, blocks), mirrored, apart, between)
     return Choice(policy, count, tiles)
@@ -209,7 +211,7 @@ def _anywhere(problem: Problem, most: int, unit: int, blocks: int, aligned: bool
     if most < unit:
         rows = problem.inner == 1 and len(problem.pitches[0]) < 3
         narrow = not rows and problem.inner * problem.wide < LINE_BYTES and problem.rows >= 2 * SMS
-        return narrow and (blocks == SMALL_TILES[1] or problem.inner > FEW_COLUMNS)
+        return narrow and (blocks > LARGE_TILES[1] or problem.inner > FEW_COLUMNS)
     if not aligned or (problem.view is not None and problem.group < unit):
         return True
     few = problem.rows < unit * FEW_TILES

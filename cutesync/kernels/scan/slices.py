@@ -2,8 +2,8 @@
 length.
 
 A block copies some whole slices, which are one run of memory, in vectors of 16 bytes; scans them where they lie; and
-stores them as it copied them. A thread scans a column of a slice, or one of ``segments`` pieces of it; the pieces'
-aggregates are exchanged through shared memory. Blocks exchange nothing.
+stores them as it copied them. A thread scans a column of a slice, or one of several pieces of it: as many as there are
+threads for all columns of a tile. The pieces' aggregates are exchanged through shared memory. Blocks exchange nothing.
 
 Slices that are multiples of 32 bytes lie 16 bytes further apart in shared memory than in global memory, and results
 that have memory of their own a word or an element: threads at the same place of neighbouring slices access different
@@ -35,11 +35,11 @@ from cutlass.memory import SmemAllocator
 from ...block.reduce import get, put, state_array, state_bytes
 from ...monoid import choose
 from ...sync.overlap import let_next_start
-from ...warp import LANES, Maybe, scan_states
+from ...warp import LANES, Maybe, append, prepend, scan_states, shift_up, zeros
 from ..arrays import pointers_of
 from ..words import four_words, store_run, words_from
 from .base import Arguments, Scan, ScanKernel
-from .columns import ThreadColumns
+from .columns import ThreadColumns, element
 from .problem import VECTOR_BYTES
 from .slice_policy import SLICE_THREADS, WORD_BYTES, SlicePolicy, is_padded
 
@@ -59,7 +59,7 @@ class SliceScan(ThreadColumns):
         self.width, self.segments = 1, policy.segments
         self.aligned, self.aligned_out, self.mirrored = policy.aligned, policy.aligned_out, policy.mirrored
         self.apart, self.between = policy.apart, policy.between
-        self.across = SLICE_THREADS // policy.segments  # columns that are scanned at once
+        self.lanes = min(policy.segments, LANES)  # that exchange the states of a column's pieces
         sources, results = scan.monoid.sources, scan.monoid.results
         self.sizes = [dtype.size for dtype in sources]
         self.home = []  # the buffer of each result
@@ -104,12 +104,11 @@ class SliceScan(ThreadColumns):
                 self.scan_piece(buffers, a, piece, self.carry_in(a, first + piece.slice, piece.inside))
             cute.arch.sync_threads()
         else:
-            for base in cutlass.range(0, columns, self.across, unroll=1):
-                piece = self.piece(a, base + thread % self.across, thread // self.across, columns, count)
-                before = self.exchange(states, self.reduce_piece(buffers, a, piece), a, thread)
-                carry = self.carry_in(a, first + piece.slice, piece.inside)
-                self.scan_piece(buffers, a, piece, self.then(carry, before))
-                cute.arch.sync_threads()
+            piece = self.piece(a, thread % columns, thread // columns, columns, count)
+            before = self.exchange(states, self.reduce_piece(buffers, a, piece), a, thread, columns)
+            carry = self.carry_in(a, first + piece.slice, piece.inside)
+            self.scan_piece(buffers, a, piece, self.then(carry, before))
+            cute.arch.sync_threads()
         for k, out in enumerate(pointers_of(a.out)):
             if cutlass.const_expr(self.aligned_out or self.scan.counted):
                 self.copy_out(buffers[self.home[k]], out + target, k, elements, a, thread)
@@ -291,7 +290,8 @@ class SliceScan(ThreadColumns):
 
     def height(self, a: Arguments):
         """The positions of a piece, an odd number."""
-        return (Int32(a.length) + (self.segments - 1)) // self.segments | 1
+        segments = cutlass.min(SLICE_THREADS // (a.tiles * Int32(a.inner)), Int32(self.segments))
+        return (Int32(a.length) + (segments - 1)) // segments | 1
 
     def source(self, buffers, k: int, a: Arguments, piece: Piece, position, dtype):
         """Where the thread's element at a position lies in the buffer of input ``k``."""
@@ -339,19 +339,35 @@ class SliceScan(ThreadColumns):
         return state
 
     @cute.jit
-    def exchange(self, states: cutlass.Constexpr, own, a: Arguments, thread):
+    def exchange(self, states: cutlass.Constexpr, own, a: Arguments, thread, columns):
         """What comes before a thread's piece in its column. Two block barriers."""
-        types = self.scan.monoid.types
         put(states, thread, own[0])
         cute.arch.sync_threads()
-        segment = thread % self.segments
-        place = segment * self.across + thread // self.segments
-        held = get(states, place, types)
-        valid = segment * self.height(a) < Int32(a.length)
-        put(states, place, scan_states(held, self.scan.combine, thread % LANES, self.segments, valid))
+        count = (Int32(a.length) - 1) // self.height(a) + 1  # pieces of a column
+        for base in cutlass.range(0, columns * self.lanes, SLICE_THREADS, unroll=1):
+            column, lane = (base + thread) // self.lanes, thread % self.lanes
+            self.scan_column(states, column, choose(column < columns, count, Int32(0)), columns, lane)
         cute.arch.sync_threads()
-        state = get(states, cutlass.max(thread - self.across, 0), types)
-        return Maybe((state,), thread >= self.across)
+        state = get(states, cutlass.max(thread - columns, 0), self.scan.monoid.types)
+        return Maybe((state,), thread >= columns)
+
+    @cute.jit
+    def scan_column(self, states: cutlass.Constexpr, column, count, columns, lane):
+        """Scan the states of the ``count`` pieces of a column where they lie, by neighbouring lanes with a run each."""
+        types, combine, each = self.scan.monoid.types, self.scan.combine, self.segments // self.lanes
+        first = lane * each
+        run = [zeros(types)]
+        for e in cutlass.range_constexpr(each):
+            state = zeros(types)
+            if first + e < count:
+                state = get(states, (first + e) * columns + column, types)
+            run.append(append(first + e < count, run[-1], state, combine) if e else state)
+        total = scan_states(run[-1], combine, lane, self.lanes, first < count)
+        before = shift_up(total)
+        for e in cutlass.range_constexpr(each):
+            if first + e < count:
+                result = total if e == each - 1 else prepend(lane > 0, before, run[e + 1], combine)
+                put(states, (first + e) * columns + column, result)
 
     @cute.jit
     def scan_piece(self, buffers: cutlass.Constexpr, a: Arguments, piece: Piece, before: Maybe):
@@ -378,10 +394,6 @@ class SliceScan(ThreadColumns):
         results = self.scan.monoid.results_of(states[0])
         for k, (result, dtype) in enumerate(zip(results, self.scan.monoid.results)):
             put_element(self.target(buffers, k, a, piece, position, dtype), result)
-
-
-def element(pointer):
-    return cute.make_tensor(pointer, cute.make_layout((1,)))
 
 
 def put_element(pointer, value) -> None:

@@ -19,9 +19,10 @@ from cutlass import Int32, Int64
 
 from ...block.reduce import load_partial, partial_array, partial_bytes, reduce_threads, store_partial
 from ...sync.gather import Slots
-from ...sync.overlap import LINE_BYTES, ask_for_line, await_launches, let_next_start
+from ...sync.overlap import await_launches, let_next_start
 from ...warp import LANES, Maybe
 from ..arrays import at_index, pointers_of
+from ..tiled import ask_for_elements
 from .base import Arguments, Scan, ScanKernel
 from .block import BlockScan
 from .policy import WavePolicy
@@ -48,7 +49,7 @@ class WaveScan(ScanKernel):
         lane = thread % LANES
         partials = partial_array(self.scan.types, self.warps)
         if cutlass.const_expr(not self.waits):
-            self.prefetch(a, thread)
+            self.prefetch(a)
             await_launches()
         number, _, _ = cute.arch.block_idx()
         tag = Int32(0)
@@ -68,7 +69,7 @@ class WaveScan(ScanKernel):
         self.tile.emit(held, row, a.out + target, carry, lane)
 
     @cute.jit
-    def prefetch(self, a: Arguments, thread):
+    def prefetch(self, a: Arguments):
         """Bring the lines of the tile with this block's rank to the L2: some block gets its number."""
         number, _, _ = cute.arch.block_idx()
         tile = self.tile.chunk
@@ -78,11 +79,7 @@ class WaveScan(ScanKernel):
         first, count = tile.tile - span.end if tile.from_end else span.begin, span.end - span.begin
         place, end = row + (span.offset + first * tile.unit), (count - 1) * tile.unit + self.scan.width
         for pointer, dtype in zip(pointers_of(place), self.scan.monoid.sources):
-            each = LINE_BYTES // dtype.size
-            for line in cutlass.range_constexpr(0, tile.tile * tile.unit // each, self.threads):
-                at = (line + thread) * each
-                if at < end:
-                    ask_for_line(pointer + at)
+            ask_for_elements(pointer, dtype.size, 0, end, self.threads)
 
     def slots(self, a: Arguments, tag) -> Slots:
         """The tiles' aggregates, a place a tile."""
