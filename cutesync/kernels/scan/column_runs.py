@@ -1,4 +1,5 @@
-"""Which arrays of a scan have runs of a few columns that are followed by those of the next position."""
+"""Runs of a scan's elements that are neighbours in memory, and which arrays have those of a few columns that are
+followed by those of the next position."""
 
 from __future__ import annotations
 
@@ -14,6 +15,10 @@ from .layout import Layout
 # 1: 191 and 120 us; but max int8 (22, 44462, 16), in that of 2, 0, 1: 30 and 83 us; reverse float64 (1024, 8192, 4)
 # backwards: 174 and 355 us; bfloat16 (8, 2, 1048576), in that of 1, 2, 0: 33 and 42 us).
 MIN_RUN_BYTES, MAX_RUN_BYTES, MIN_BYTES = 8, 16, 2
+# Runs of fewer bytes are counted across axes where others lie between them (H200, reverse int32 (8192, 1024, 4) with
+# strides (14336, 14, 1) along its first axis: 475 us, so 146 us)
+MAX_GAP_BYTES = 64
+FAR = 1 << 62  # the stride of what has no neighbours
 # Columns of a block along the axis before the last, of which it has a power of two, so much of them filled at least
 # (exclusive int32 (1143, 105, 376, 3), three of four: 545 us, so 583 us)
 BLOCK, MIN_BLOCKS, MIN_FILLED = 4, 4, 0.8
@@ -43,3 +48,49 @@ def whole_runs(layout: Layout, sizes: Sequence[int]) -> Layout | None:
     found = replace(layout, columns=(*others, *blocks), padded=(before.extent, last.extent))
     fits = n != last.extent >= MIN_FILLED * n and before.extent >= MIN_BLOCKS * BLOCK
     return found if fits and any(beside_of(found, k, size) > 1 for k, size in enumerate(sizes)) else None
+
+
+def box_of(axes: Sequence[Axis], count: int) -> list[tuple[Axis, int]]:
+    """Return how far ``count`` consecutive positions or columns reach along each axis."""
+    found = []
+    for axis in reversed(axes):
+        found.append((axis, min(axis.extent, max(1, count))))
+        count = ceil_div(count, axis.extent)
+    return found
+
+
+def run_of(box: Sequence[tuple[Axis, int]], k: int) -> tuple[int, int]:
+    """Return ``(step, run)``: array ``k`` has runs of so many elements in a box, which lie ``step`` elements apart."""
+    pairs = sorted((abs(axis.steps[k]), n) for axis, n in box if axis.steps[k] and n > 1)
+    step, run = pairs[0][0] if pairs else 1, 1
+    for each, n in pairs:
+        if each != run * step:
+            break
+        run *= n
+    return step, run
+
+
+def neighbours(axes: Sequence[Axis], k: int, count: int) -> tuple[int, int]:
+    """Return ``(step, run)``: the smallest stride of array ``k`` along an axis, and how many neighbours along that axis
+    are among ``count`` consecutive positions or columns."""
+    found, inside = (FAR, 1), 1
+    for axis in reversed(axes):
+        step = abs(axis.steps[k])
+        if step:
+            found = min(found, (step, min(axis.extent, max(1, count // inside))))
+        inside *= axis.extent
+    return found
+
+
+def neighbours_across(axes: Sequence[Axis], k: int, count: int) -> tuple[int, int]:
+    """Return the same, of neighbours along several axes."""
+    step, run = run_of(box_of(axes, count), k)
+    return (step, run) if run > 1 else neighbours(axes, k, count)
+
+
+def has_gaps(layout: Layout, size: int) -> bool:
+    """Return whether the input, of so many bytes an element, has short runs of columns, between which other elements
+    lie, and other columns before the next position."""
+    step, run = run_of([(axis, axis.extent) for axis in layout.columns], 0)
+    positions = min((abs(axis.steps[0]) for axis in layout.scanned if axis.steps[0]), default=0)
+    return step == 1 and 1 < run < positions and run * size < MAX_GAP_BYTES

@@ -12,7 +12,7 @@ from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
 from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_FEW_LANES, MIN_TILE_GROUP, group_slots
-from .column_runs import beside_of, whole_runs
+from .column_runs import FAR, beside_of, box_of, has_gaps, neighbours, neighbours_across, run_of, whole_runs
 from .layout import Layout
 from .problem import SMS, Choice, Problem
 
@@ -42,7 +42,6 @@ BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 byt
 # they are no sector (H200, lambda uint8 (17, 13990, 59) transposed: 43.6 us, so 52.1 us).
 PADDED_BLOCKS = (16, 8)
 GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
-FAR = 1 << 62  # the stride of what has no neighbours
 
 
 @dataclass(frozen=True)
@@ -247,18 +246,6 @@ def _tiles(layout: Layout, lanes: int, height: int) -> int:
     return ceil_div(layout.length, THREADS // lanes * height) * ceil_div(layout.count, lanes)
 
 
-def _runs(axes: Sequence[Axis], k: int, count: int) -> tuple[int, int]:
-    """Return ``(step, run)``: the smallest stride of array ``k`` along an axis, and how many neighbours along that axis
-    are among ``count`` consecutive positions or columns."""
-    found, inside = (FAR, 1), 1
-    for axis in reversed(axes):
-        step = abs(axis.steps[k])
-        if step:
-            found = min(found, (step, min(axis.extent, max(1, count // inside))))
-        inside *= axis.extent
-    return found
-
-
 def _runs_along(layout: Layout, k: int, size: int) -> bool:
     """Return whether a warp touches fewer lines of array ``k`` if it accesses neighbouring positions than if it
     accesses neighbouring columns, of either axis of a block; or as few, if positions alone are neighbours in memory:
@@ -284,9 +271,9 @@ def _lines(axes: Sequence[Sequence[Axis]], k: int, size: int) -> float:
     """Return the lines that a warp touches for an element of array ``k``, if threads are numbered along the first axes
     and then along the second."""
     first, second = axes
-    box = _box(first, WARP_LANES)
-    box += _box(second, max(1, WARP_LANES // math.prod(n for _, n in box)))
-    step, run = _run(box, k)
+    box = box_of(first, WARP_LANES)
+    box += box_of(second, max(1, WARP_LANES // math.prod(n for _, n in box)))
+    step, run = run_of(box, k)
     return max(1 / run, min(step * size / LINE_BYTES, 1))
 
 
@@ -339,8 +326,8 @@ def ordered(problem: Problem, layout: Layout) -> Layout:
         *outer, before, last = order.columns
         total = 0.0
         for k, (size, runs_along) in enumerate(zip(sizes, along)):
-            box = [*_box(order.scanned, THREADS // lanes * height), *_box(order.columns, lanes)]
-            step, run = _run(box, k)
+            box = [*box_of(order.scanned, THREADS // lanes * height), *box_of(order.columns, lanes)]
+            step, run = run_of(box, k)
             total += min(step * size, SECTOR_BYTES) + SECTOR_BYTES / run
             columns = (*outer, last, before) if turned and turned[k] else order.columns
             total += LINE_COST * _lines((order.scanned, columns) if runs_along else (columns, order.scanned), k, size)
@@ -350,31 +337,12 @@ def ordered(problem: Problem, layout: Layout) -> Layout:
     return min(found, key=cost) if len(found) > 1 else layout
 
 
-def _box(axes: Sequence[Axis], count: int) -> list[tuple[Axis, int]]:
-    """Return how far ``count`` consecutive positions or columns reach along each axis."""
-    found = []
-    for axis in reversed(axes):
-        found.append((axis, min(axis.extent, max(1, count))))
-        count = ceil_div(count, axis.extent)
-    return found
-
-
-def _run(box: Sequence[tuple[Axis, int]], k: int) -> tuple[int, int]:
-    """Return ``(step, run)``: array ``k`` has runs of so many elements in a box, which lie ``step`` elements apart."""
-    pairs = sorted((abs(axis.steps[k]), n) for axis, n in box if axis.steps[k] and n > 1)
-    step, run = pairs[0][0] if pairs else 1, 1
-    for each, n in pairs:
-        if each != run * step:
-            break
-        run *= n
-    return step, run
-
-
 def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: int, words: int) -> int:
     """Return the columns of a tile: those that cost least, for elements that do not exist, for a look-back and for
     incomplete lines."""
 
     length, count = layout.length, layout.count
+    near = neighbours_across if has_gaps(layout, sizes[0]) else neighbours
 
     def cost(lanes: int) -> float:
         tile = THREADS // lanes * height
@@ -382,7 +350,7 @@ def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: 
         shared = LOOK_BACK_COST + LOOK_BACK_BYTES * words / (tile * sum(sizes))
         total = tiles * tile * chains * lanes / (length * count) * (shared if tiles > 1 else 1)
         for k, (size, runs_along) in enumerate(zip(sizes, along)):
-            step, run = _runs(layout.scanned[-1:], k, tile) if runs_along else _runs(layout.columns, k, lanes)
+            step, run = near(layout.scanned[-1:], k, tile) if runs_along else near(layout.columns, k, lanes)
             if step < FAR:
                 total *= 1 + SECTOR_BYTES / (run * size * min(step, SECTOR_BYTES // size))
         return total
