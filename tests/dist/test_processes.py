@@ -12,7 +12,9 @@ import pytest
 import cutesync as cs
 from cutesync.dist import Group, Sharded, in_threads, team
 from cutesync.dist.communicators import NcclCommunicator, ThreadCommunicator
+from cutesync.dtypes import FLOAT32
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, LaunchError
+from cutesync.runtime import device, device_array
 
 from ..faults import Bench, each, op
 from . import ranks
@@ -73,6 +75,15 @@ def test_communicators_of_libraries_gather_bytes(monkeypatch):
     for make in (Group.from_mpi, Group.from_nccl):
         with pytest.raises(ArgumentTypeError, match="int"):
             make(3)
+
+
+def test_stand_ins_lie_apart_from_other_arrays_without_memory():
+    """Their addresses come from one sequence."""
+    found = []
+    for _ in range(2):
+        found.append(team._remote(FLOAT32, (3,), None, 0).ptr)
+        found.append(device_array.allocate((3,), FLOAT32, device.REMOTE).ptr)
+    assert found == sorted(found) and len(set(found)) == 4
 
 
 def refused(size, error, words, patch=lambda rank: {}, devices=None, after=lambda group: None):

@@ -16,7 +16,7 @@ from .layout import Layout
 # backwards: 174 and 355 us; bfloat16 (8, 2, 1048576), in that of 1, 2, 0: 33 and 42 us).
 MIN_RUN_BYTES, MAX_RUN_BYTES, MIN_BYTES = 8, 16, 2
 # Runs of fewer bytes are counted across axes where others lie between them (H200, reverse int32 (8192, 1024, 4) with
-# strides (14336, 14, 1) along its first axis: 475 us, so 146 us)
+# strides (14336, 14, 1) along its first axis: 475 us in one run, so 146 us in another)
 MAX_GAP_BYTES = 64
 FAR = 1 << 62  # the stride of what has no neighbours
 # Columns of a block along the axis before the last, of which it has a power of two, so much of them filled at least
