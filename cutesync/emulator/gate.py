@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from types import CodeType, FunctionType
 
 from ..errors import CutesyncError
@@ -83,6 +84,14 @@ class ForeignCode(CutesyncError, ValueError):
 
 def function(source: str, name: str, names: dict) -> FunctionType:
     """The function that ``source`` defines, over the global ``names``. Nothing of the source runs here."""
+    code = _compiled(source, name)
+    _check(code, name, names)
+    return FunctionType(code, names, name)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(source: str, name: str) -> CodeType:
+    """The code of the one function that ``source`` defines: kernels that differ little have most of it in common."""
     try:
         module = compile(source, f"<{name}>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as fault:
@@ -90,8 +99,7 @@ def function(source: str, name: str, names: dict) -> FunctionType:
     made = [c for c in module.co_consts if isinstance(c, CodeType)]
     if module.co_names != (name,) or len(made) != 1 or made[0].co_name != name:
         raise ForeignCode(f"the text generated for {name} holds more than one function")
-    _check(made[0], name, names)
-    return FunctionType(made[0], names, name)
+    return made[0]
 
 
 def _check(code: CodeType, name: str, names: dict) -> None:
