@@ -105,14 +105,14 @@ def test_every_configuration(allocated, capsys):
 
 
 CASES = {  # what: (shapes, type, operator, options)
-    **{dtype: (ONE_OF_EACH, dtype, "add", {}) for dtype in DTYPES},
+    **{dtype: (ONE_OF_EACH, dtype, "add", {}) for dtype in DTYPES if dtype not in ("uint16", "uint32", "uint64")},
     **{
         f"{op} of {dtype}": ([(1, 10**6, 1)], dtype, op, {})
         for op in ("mul", "min", "max", "and", "or", "xor", "any", "all")
         for dtype in ("bool", "float64" if op in ("min", "any") else "int8")
         if has_meaning(op, dtype) and not (dtype == "bool" and op in ("mul", "min", "max"))  # "and", "and" and "or"
     },
-    "argmin": (EVERY_KERNEL, "int8", "argmin", {}),
+    "argmin": (ONE_OF_EACH, "int8", "argmin", {}),
     "argmax": (EVERY_KERNEL, "float64", "argmax", {}),
     "bicyclic": (EVERY_KERNEL, "int64", bicyclic, {}),
     "a callable on int8": (ONE_OF_EACH, "int8", lambda a, b: a + b, {}),

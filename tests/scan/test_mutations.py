@@ -38,18 +38,14 @@ pytestmark = pytest.mark.slow
 
 # name: (configuration, shape, axis), and whether from the end
 KERNELS = {
-    "rows": (rows(2, 2), (6, 101), 1),
     "ragged rows": (rows(2, 2, ragged=True), (6, 203), 1),
     "ragged rows with gaps": (rows(2, 2, ragged=True), (6, 403), 1),
-    "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
-    "columns in one tile": (column_tiles(2, 4, 8, 2, 3, 2), (15, 12), 0),
     "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5, prefetch=True), (101, 10), 0),
     "tiles of columns in vectors": (column_tiles(1, 16, 4, 4, 2, 3), (53, 20), 0),
     "clusters of columns": (column_clusters(2, 4, 8, 2), (45, 12), 0),
     "strips of columns": (column_strips(2, 4, 8, 2, 3), (101, 12), 0),
     "ragged columns": (ragged_columns(8, 4, 2, 3, 5), (101, 21), 0),
-    "ragged columns in one tile": (ragged_columns(8, 4, 4, 2, 2), (15, 33), 0),
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "slabs that begin anywhere": (slabs(4, 3, 2, 2, 3, anywhere=True), (143, 5), 0),
@@ -60,7 +56,6 @@ KERNELS = {
     "outer slices that begin anywhere": (outer_slices(8, 1, anywhere=True), (5, 99, 5), 1),
     "outer slices with gaps": (slices, (40, 43), 1),
     "strided arrays": (StridedTiles(4, 2, 2, 3), (1100, 3), 0),
-    "strided arrays in one tile": (StridedTiles(4, 2, 2, 3), (101, 5), 0),
 }
 
 
@@ -102,7 +97,6 @@ HARMLESS = {
     "outer slices that begin anywhere": ["no store #1"],  # of threads that have four vectors: these have fewer
     "outer slices of few columns": ["no store #1"],
     "outer slices with gaps": ["no store #1"],
-    "strided arrays in one tile": ["no store #0", "no store #1"],  # of tiles that are whole: this one is not
 }
 PUBLISHED = r"st\.relaxed\.gpu(\.global\.b64)"
 READ = r"ld\.relaxed\.gpu\.global\.b64"
