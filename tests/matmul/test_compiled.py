@@ -91,13 +91,16 @@ def verify(
     return ptx
 
 
+TYPES_OF_TILES = ("float8_e4m3fn", None, None, "tfloat32", None, None)  # in turn, beside bfloat16
+
+
 @pytest.mark.parametrize(
     ("tile", "element"),
     [
         (tile, element)
-        for i, tile in enumerate(TILES)
-        for element in ("bfloat16" if TILES[tile].accumulators >= 96 or i % 3 == 0 else None, ("float8_e4m3fn", None, None, "tfloat32", None, None)[i % 6])
-        if element and not (element == "tfloat32" and TILES[tile].odd)
+        for i, (tile, config) in enumerate(TILES.items())
+        for element in ("bfloat16" if config.accumulators >= 96 or i % 3 == 0 else None, TYPES_OF_TILES[i % 6])
+        if element and not (element == "tfloat32" and config.odd)
     ],
     ids=str,
 )

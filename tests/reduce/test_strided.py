@@ -108,7 +108,7 @@ def test_many_views(what, multiprocessors, monkeypatch):
             monkeypatch.setattr(slice_policy, name, 1)
     monkeypatch.setattr(calls, "_plans", {})
     rng = np.random.default_rng(multiprocessors)
-    for _ in range(8):
+    for _ in range(5):
         random_case(rng, what)
 
 
