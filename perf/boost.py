@@ -12,7 +12,7 @@ from cutesync.kernels.matmul.correction import DEPTH, UNIT, answered, arrays
 
 COUNT, RATE = 300, 0.2
 BINS = 40  # limits that are tried for a feature
-SMOOTH = 0.2  # weight of 0 in a leaf: a product weighs 1 in all
+SMOOTH = 0.4  # weight of 0 in a leaf: a product weighs 1 in all
 
 Tree = tuple[tuple[int, ...], tuple[float, ...], tuple[int, ...]]
 

@@ -32,19 +32,21 @@ from cutesync.kernels.matmul import coefficients
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from cutesync.kernels.matmul.correction import features
 from cutesync.kernels.matmul.model import (
-    LONG,
-    LONG_RARE_COST,
-    RARE_COST,
     Access,
+    Fixed,
     Table,
     Workload,
     copy_cost,
     cost,
+    fixed,
+    is_long,
+    keeps_clocks,
+    preferred,
     table,
     vector_instructions,
 )
 from cutesync.kernels.matmul.overlap import lets_next_start
-from cutesync.kernels.matmul.policy import K_TILE_BYTES, SMS, MatmulPolicy
+from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
 from cutesync.kernels.matmul.trees import TREES
 
 NEAR = 0.2  # configurations that take so much longer than the best, in proportion, count e times less
@@ -55,7 +57,7 @@ PRIOR, STEPS, NUDGE = 0.1, 10, 1e-2  # of the least squares: weight of the old c
 SHARPNESS = 0.03  # of the soft minimum: clocks so much more, in proportion, count e times less
 MOST_LONGER = 0.6  # that counts
 WEIGHT = 0.15  # of the distance between clocks and times
-CHOICE = 0.06  # weight of the choice while trees grow, beside that distance
+CHOICE = 0.1  # weight of the choice while trees grow, beside that distance
 STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
 
 COPIED = {vector_instructions(load, 2) for load in ("words", "pairs")}
@@ -158,27 +160,21 @@ class Fitted(NamedTuple):
 def expected(data: Times, of: Fitted) -> np.ndarray:
     """Clocks, as the package compares them."""
     clocks, numbers = clocks_and_features(data, of.by)
-    long, load = is_long(data), data.load
-    kept = long & (load.grain_a == K_TILE_BYTES) & (load.grain_b == K_TILE_BYTES)  # ``model.keeps_clocks``
-    factors = np.where(kept, 1, np.exp(boost.sums(of.trees, numbers)))
-    return clocks * factors * (1 + np.where(long, LONG_RARE_COST, RARE_COST) * data.of.rare)
-
-
-def is_long(data: Times) -> np.ndarray:
-    """Whether each product is a long one."""
-    results = data.load.batch * data.load.m * data.load.n
-    return results * data.load.k_tiles >= np.where(data.load.promoted, np.inf, LONG)
+    factors = np.where(keeps_clocks(data.load), 1, np.exp(boost.sums(of.trees, numbers)))
+    return clocks * factors * preferred(data.of, data.load)
 
 
 def modelled(data: Times, by: Coefficients) -> np.ndarray:
     """Clocks without the correction; long products have coefficients of their own."""
-    return np.where(is_long(data), cost(data.of, data.load, SUSTAINED), cost(data.of, data.load, by))
+    return np.where(is_long(data.load), cost(data.of, data.load, SUSTAINED), cost(data.of, data.load, by))
 
 
 def clocks_and_features(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray]:
     """Of each configuration; the copies of operands before are no part of what the features know."""
-    clocks = modelled(data, by)
-    return clocks, features(data.of, data.load, clocks - copy_cost(data.load.copies, data.load.copied, by))
+    clocks, long = modelled(data, by), is_long(data.load)
+    both = (fixed(data.of, data.load, numbers) for numbers in (SUSTAINED, by))
+    known = Fixed(*(np.where(long, of_long, of_others) for of_long, of_others in zip(*both)))
+    return clocks, features(data.of, data.load, clocks - copy_cost(data.load.copies, data.load.copied, by), known)
 
 
 def grown(data: Times, by: Coefficients) -> tuple[boost.Tree, ...]:

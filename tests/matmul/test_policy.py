@@ -7,10 +7,20 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.matmul.candidates import CANDIDATES
+from cutesync.kernels.matmul.candidates import CANDIDATES, OWN, PROMOTED, PROMOTED_OWN, rarity
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS
 from cutesync.kernels.matmul.correction import FEATURES, UNIT, factor, features
-from cutesync.kernels.matmul.model import Access, Workload, corrected, cost, raster, table
+from cutesync.kernels.matmul.model import (
+    RARE_COSTS,
+    Access,
+    Workload,
+    coefficients_of,
+    corrected,
+    cost,
+    fixed,
+    raster,
+    table,
+)
 from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, SMEM_BYTES, SMS, MatmulPolicy
 from cutesync.kernels.matmul.trees import TREES
 
@@ -135,8 +145,8 @@ def test_the_model_prefers_full_waves():
 def test_the_correction_adds_up_the_leaves_that_the_answers_lead_to():
     load = Workload(300, 500, 70, 1, 2)
     of = table(CANDIDATES, SMS)
-    clocks = cost(of, load, COEFFICIENTS)
-    numbers, found = features(of, load, clocks), factor(of, load, clocks)
+    clocks, known = cost(of, load, COEFFICIENTS), fixed(of, load, COEFFICIENTS)
+    numbers, found = features(of, load, clocks, known), factor(of, load, clocks, known)
     assert numbers.shape == (len(FEATURES), len(CANDIDATES)) and np.isfinite(numbers).all()
     for i, value in enumerate(found):
         log = 0
@@ -144,11 +154,23 @@ def test_the_correction_adds_up_the_leaves_that_the_answers_lead_to():
             answers = [numbers[q, i] > np.float32(limit) for q, limit in zip(questions, limits)]
             log += leaves[sum(yes << level for level, yes in enumerate(answers))]
         assert math.isclose(value, math.exp(log / UNIT), rel_tol=1e-5)
-    assert np.isfinite(features(of, load._replace(k_tiles=0), clocks)).all(), "no K"
+    assert np.isfinite(features(of, load._replace(k_tiles=0), clocks, known)).all(), "no K"
     long = Workload(8192, 8192, 128, 1, 2)
     assert np.array_equal(corrected(of, long, clocks), clocks), "rows that are cache lines"
     for some in (load, long._replace(access=Access(True, 16400, 16400))):
-        assert np.array_equal(corrected(of, some, clocks), clocks * factor(of, some, clocks))
+        assert np.array_equal(
+            corrected(of, some, clocks), clocks * factor(of, some, clocks, fixed(of, some, coefficients_of(some)))
+        )
+
+
+def test_rarity_is_that_of_the_kernel():
+    """All policies of a kernel cost the same; those whose threads load operands nothing."""
+    for config in CANDIDATES + PROMOTED:
+        assert 0 <= rarity(config) < len(RARE_COSTS)
+        assert rarity(replace(config, swap_ab=True)) == rarity(config)
+    assert {rarity(config) for config in CANDIDATES} == set(range(len(RARE_COSTS)))
+    assert not any(rarity(config) for config in OWN + PROMOTED_OWN)
+    assert np.array_equal(table(CANDIDATES, SMS).rare, [RARE_COSTS[rarity(config)] for config in CANDIDATES])
 
 
 def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group: int):

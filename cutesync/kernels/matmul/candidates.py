@@ -2,7 +2,8 @@
 new shape rarely meets a kernel that is not compiled.
 
 A tile has its clusters and slices of K in short: "2x1/4" is two blocks along M that share loads, K in four slices.
-Those behind "~" are rare: products that gain little by them take another (``python perf/usual.py``).
+Those behind "~" are rare, those behind a second "~" rarer: products that gain little by them take another
+(``python perf/usual.py`` marks them).
 """
 
 import contextlib
@@ -14,62 +15,65 @@ from ...errors import ArgumentValueError
 from .policy import MAX_OWN_ACCUMULATORS, MatmulPolicy
 
 _COOPERATIVE = {
-    (128, 16): "~ 1x1 1x1/3",
-    (128, 32): "~ 4x1 4x1/3",
-    (128, 48): "~ 1x1",
-    (128, 80): "~ 2x1",
-    (128, 88): "~ 1x4",
-    (128, 96): "4x2 ~ 1x1/2 2x1",
-    (128, 104): "~ 1x2 4x1",
-    (128, 128): "~ 1x1/2",
-    (128, 136): "~ 1x2 2x1",
-    (128, 152): "~ 4x1 2x1",
-    (128, 168): "~ 2x1",
-    (128, 176): "~ 2x1",
-    (128, 224): "2x1 ~ 4x1",
+    (128, 16): "~ ~ 1x1 1x1/3",
+    (128, 32): "4x1 ~ ~ 4x1/3",
+    (128, 48): "~ ~ 1x1",
+    (128, 80): "~ ~ 2x1",
+    (128, 88): "1x4",
+    (128, 96): "4x2 ~ ~ 1x1/2 2x1",
+    (128, 104): "~ ~ 1x2 4x1",
+    (128, 128): "~ ~ 1x1/2",
+    (128, 136): "~ 1x2 ~ 2x1",
+    (128, 152): "~ ~ 2x1 4x1",
+    (128, 168): "~ ~ 2x1",
+    (128, 176): "~ ~ 2x1",
+    (128, 224): "2x1 ~ ~ 4x1",
     (128, 256): "2x1 ~ 1x1",
-    (192, 144): "~ 1x2 2x2",
-    (192, 176): "~ 1x2 2x2",
+    (64, 144): "~ ~ 1x1",
+    (192, 144): "~ 2x2 ~ 1x2",
+    (192, 176): "~ ~ 1x2 2x2",
     (192, 208): "~ 1x2",
-    (256, 104): "~ 1x1 1x2",
+    (256, 104): "~ 1x2 ~ 1x1",
     (256, 120): "~ 1x1",
-    (256, 144): "~ 1x2",
-    (256, 168): "~ 1x2",
-    (256, 192): "~ 1x2",
-    (256, 200): "~ 2x1",
+    (256, 144): "1x2",
+    (256, 160): "~ 1x2",
+    (256, 168): "~ ~ 1x2",
+    (256, 192): "~ ~ 1x2",
+    (256, 200): "~ ~ 2x1",
 }
 _PINGPONG = {
-    (64, 16): "1x2/4 2x2 1x2/3 1x1 1x1/2 2x1/2 ~ 4x1 2x2/2 2x1/4 2x4",
-    (64, 32): "2x2 4x1 1x1/2 ~ 1x1 2x4",
+    (64, 16): "1x2/4 2x2 ~ 1x2/3 2x1/2 4x1 1x1 ~ 1x1/2 2x4 2x2/2 2x1/4",
+    (64, 32): "~ 4x1 ~ 1x1/2 2x2 1x1 2x4",
     (64, 40): "1x1",
-    (64, 48): "1x2/4 2x2/2 1x1 ~ 1x2 1x4 2x1/3 4x1",
-    (64, 56): "~ 2x2",
-    (64, 64): "1x1 2x1/4 4x2 4x1 4x1/2 ~ 1x1/2 2x1",
-    (64, 72): "~ 2x1/4 2x2",
-    (64, 80): "2x2/2 ~ 1x1 2x1 1x2",
-    (64, 88): "4x1 ~ 1x1",
-    (64, 96): "2x4 4x1 4x1/2 4x2 1x4 1x1 ~ 1x2/4 1x4/2 2x2/2 2x1 4x1/3",
+    (64, 48): "1x2/4 2x2/2 ~ 1x1 ~ 2x1/3 1x2 1x4 4x1",
+    (64, 56): "2x2",
+    (64, 64): "1x1 ~ 4x1/2 4x1 ~ 2x1/4 4x2 1x1/2 2x1",
+    (64, 72): "2x1/4 ~ ~ 2x2",
+    (64, 80): "~ 2x2/2 ~ 2x1 1x1 1x2",
+    (64, 88): "4x1 1x1",
+    (64, 96): "4x1/2 4x2 ~ 4x1 2x4 2x1 ~ 1x4 1x1 4x1/3 1x2/4 1x4/2 2x2/2",
     (64, 104): "4x1",
-    (64, 112): "~ 2x1/4 2x2/2",
+    (64, 112): "~ 2x1/4 ~ 2x2/2",
     (64, 120): "~ 4x1/2",
-    (64, 128): "1x1 4x1 ~ 2x4 4x2 2x1 2x2/2",
-    (64, 160): "4x1 4x1/2 ~ 2x4 2x1",
-    (64, 192): "2x4 ~ 2x1 4x1",
-    (128, 80): "~ 1x4/3 1x4/4",
-    (128, 88): "~ 4x2",
-    (128, 96): "1x1 ~ 2x4",
-    (128, 112): "~ 2x4 1x1 2x2/2",
-    (128, 128): "4x2 1x1 ~ 1x2",
+    (64, 128): "1x1 4x1 ~ 2x1 ~ 2x4 4x2 2x2/2",
+    (64, 160): "4x1/2 ~ ~ 4x1 2x4 2x1",
+    (64, 184): "2x1",
+    (64, 192): "4x1 ~ ~ 2x4 2x1",
+    (128, 80): "~ ~ 1x4/3 1x4/4",
+    (128, 88): "~ ~ 4x2",
+    (128, 96): "~ 1x1 ~ 2x4",
+    (128, 112): "~ 1x1 ~ 2x2/2 2x4",
+    (128, 128): "4x2 1x1 ~ ~ 1x2",
     (128, 136): "~ 4x2",
-    (128, 144): "~ 2x4",
-    (128, 160): "2x1 4x2 1x1 2x4 ~ 4x1",
-    (128, 184): "~ 4x2",
+    (128, 144): "~ ~ 2x4",
+    (128, 160): "4x2 1x1 ~ 2x4 ~ 4x1 2x1",
+    (128, 184): "~ ~ 4x2",
     (128, 192): "2x1 4x2 1x1",
-    (128, 200): "~ 2x1",
+    (128, 200): "~ ~ 2x1",
     (192, 80): "~ 1x4/2",
-    (192, 88): "~ 1x4",
-    (192, 96): "1x2 ~ 2x4",
-    (192, 112): "1x2",
+    (192, 88): "1x4",
+    (192, 96): "~ 1x2 ~ 2x4",
+    (192, 112): "~ 1x2",
 }
 _TURNSTILES = "1x1/12 1x1/16 1x1/24 1x1/32"  # few tiles, a long K: a kernel for all of them
 _MANY_SLICES = {(64, 32): _TURNSTILES, (64, 64): _TURNSTILES, (64, 128): _TURNSTILES}
@@ -81,58 +85,61 @@ def parsed(word: str, tile: tuple[int, int], schedule: str, **options: Any) -> M
     return MatmulPolicy(tile, schedule, (int(m), int(n)), splits=int(splits or 1), **options)
 
 
+_levels: dict[tuple, int] = {}  # how rare kernels are, by ``MatmulPolicy.kernel``
+
+
 def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: Any) -> tuple[MatmulPolicy, ...]:
-    return tuple(
-        parsed(word, tile, schedule, **options)
-        for tile, words in forms.items()
-        for word in words.replace("~", "").split()
-    )
+    found = []
+    for tile, words in forms.items():
+        for level, group in enumerate(words.split("~")):
+            for word in group.split():
+                found.append(parsed(word, tile, schedule, **options))
+                _levels.setdefault(found[-1].kernel, level)
+    return tuple(found)
 
 
-def _rare(schedule: str, forms: dict[tuple[int, int], str], **options: Any) -> frozenset[tuple]:
-    """``MatmulPolicy.kernel`` of those behind "~"."""
-    rare = {tile: words.partition("~")[2] for tile, words in forms.items()}
-    return frozenset(config.kernel for config in _policies(schedule, rare, **options))
+def rarity(config: MatmulPolicy) -> int:
+    """How many "~" its kernel is behind; own loads are never rare."""
+    return 0 if config.own else _levels.get(config.kernel, 0)
 
 
 CANDIDATES = _policies("cooperative", _COOPERATIVE) + _policies("pingpong", _PINGPONG)
 CANDIDATES += _policies("pingpong", _MANY_SLICES)
 # with a second set of accumulators: the warpgroups of a block share its only tile, if there are few
 _COOPERATIVE_TWO_SETS = {
-    (64, 96): "~ 2x1/2 2x2 4x2",
-    (64, 128): "4x1 ~ 1x1 1x1/2",
-    (64, 160): "~ 4x2",
-    (64, 192): "~ 2x1",
+    (64, 96): "~ 2x1/2 4x2 2x2",
+    (64, 128): "4x1 1x1 ~ 1x1/2",
+    (64, 160): "4x2",
+    (64, 192): "2x1",
     (64, 256): "~ 1x2",
+    (128, 40): "1x1",
     (128, 64): "1x2 ~ 2x2",
     (128, 96): "1x4 2x2/2 4x2",
-    (128, 128): "1x2 2x4 ~ 1x1 2x2",
+    (128, 128): "1x2 2x4 1x1 2x2",
     (128, 144): "1x2/2 ~ 4x2",
-    (128, 160): "4x2 2x4 2x1 4x1 1x1",
-    (128, 176): "2x4 ~ 2x1",
-    (128, 192): "2x1 2x2 ~ 1x2 2x4",
+    (128, 160): "4x2 2x4 4x1 1x1 2x1",
+    (128, 176): "2x1 ~ 2x4",
+    (128, 192): "2x1 2x2 1x2 ~ 2x4",
     (192, 96): "~ 1x2",
+    (256, 96): "1x1",
 }
 _PINGPONG_TWO_SETS = {
-    (64, 16): "2x2 2x2/2 1x2/3 1x2/4 ~ 1x1",
-    (64, 32): "1x1/8 2x2 1x1/2 ~ 1x1 2x4 4x2",
+    (64, 16): "2x2 2x2/2 1x2/4 ~ 1x2/3 1x1",
+    (64, 32): "2x2 1x1/2 1x1/8 ~ 2x4 4x2 1x1",
     (64, 48): "1x2/4 2x2/2 1x1/4 ~ 1x1",
-    (64, 64): "1x1 2x1/4 4x1 4x1/2 4x2",
-    (64, 80): "~ 2x2/2",
-    (64, 96): "4x1/2 2x4 1x1 4x2 ~ 4x1 1x4",
+    (64, 56): "2x2",
+    (64, 64): "1x1 2x1/4 4x1 4x1/2 ~ 4x2",
+    (64, 80): "2x2/2",
+    (64, 96): "2x4 1x1 4x2 4x1 4x1/2 ~ 1x4",
     (64, 112): "2x1/4 2x2/2",
-    (64, 128): "2x4 4x2 1x1 ~ 1x4",
-    (64, 160): "4x1/2 2x4 ~ 4x1 4x2",
-    (64, 192): "2x1 ~ 1x1",
+    (64, 128): "2x4 4x2 1x1 ~ ~ 1x4",
+    (64, 160): "~ 4x1/2 2x4 4x1 4x2",
+    (64, 192): "2x1 1x1",
     (128, 96): "~ 2x4",
 }
 PROMOTED = _policies("cooperative", _COOPERATIVE_TWO_SETS, promoted=True)
 PROMOTED += _policies("pingpong", _PINGPONG_TWO_SETS, promoted=True)
 PROMOTED += _policies("pingpong", _MANY_SLICES, promoted=True)
-RARE = _rare("cooperative", _COOPERATIVE) | _rare("pingpong", _PINGPONG)
-RARE |= _rare("cooperative", _COOPERATIVE_TWO_SETS, promoted=True) | _rare(
-    "pingpong", _PINGPONG_TWO_SETS, promoted=True
-)
 # operands that the producer's threads load
 _LOADS = {"load_a": "own", "load_b": "own"}
 OWN = _policies("cooperative", {(128, 128): "1x1", (128, 96): "1x1"}, **_LOADS)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .policy import K_TILE_BYTES, SMS
+from .policy import SMS
 from .trees import TREES
 
 DEPTH = 4
@@ -29,6 +29,9 @@ OF_POLICY = (
     "cluster_size",
     "stages",
     "loaded",
+    "box",
+    "odd_columns",
+    "accumulators",
 )
 OF_BOTH = (
     "clocks",
@@ -42,6 +45,10 @@ OF_BOTH = (
     "padding_n",
     "passes",
     "l2",
+    "tiles_m",
+    "tiles_n",
+    "last",
+    "demand",
 )
 OF_PROBLEM = ("m", "n", "results", "all_k_tiles", "pitch_a", "pitch_b", "by_tma", "activation", "promoted", "own")
 FEATURES = OF_POLICY + OF_BOTH + OF_PROBLEM
@@ -67,10 +74,11 @@ def arrays(trees: Sequence) -> Trees:
 _TREES = arrays(TREES)
 
 
-def features(of: Any, load: Any, clocks: np.ndarray, problem: np.ndarray | None = None) -> np.ndarray:
-    """(``FEATURES``, policies): numbers of a ``model.Table`` and a ``Workload`` (or one whose fields are arrays), and
-    the model's clocks; extents as logarithms of base 2; ``passes``: how often the L2 is asked for the larger operand,
-    ``l2``: for how many bytes a clock. ``problem`` is ``of_problem`` of each policy, where known."""
+def features(of: Any, load: Any, clocks: np.ndarray, known: Any, problem: np.ndarray | None = None) -> np.ndarray:
+    """(``FEATURES``, policies): numbers of a ``model.Table`` and a ``Workload`` (or one whose fields are arrays), the
+    model's clocks and ``known``, its ``Fixed``; extents as logarithms of base 2; ``passes``: how often the L2 is asked
+    for the larger operand, ``l2``: for how many bytes a clock, ``demand``: for how many if multiplications never
+    waited; ``last``: how full the last wave is. ``problem`` is ``of_problem`` of each policy, where known."""
     tiles_m, tiles_n = np.ceil(load.m / of.rows), np.ceil(load.n / of.columns)
     blocks = tiles_m * tiles_n * load.batch * of.blocks
     full, active = blocks / of.places, np.minimum(blocks, of.places)
@@ -81,7 +89,9 @@ def features(of: Any, load: Any, clocks: np.ndarray, problem: np.ndarray | None 
         *(full, active / SMS, 1 - full / np.ceil(full), active / of.cluster_size, load.moved / clocks),
         *(tiles_m * of.rows / load.m, tiles_n * of.columns / load.n),
         np.where(load.m > load.n, tiles_n, tiles_m),
-        K_TILE_BYTES * blocks * np.ceil(load.k_tiles / of.splits) * of.loaded / clocks,
+        blocks * np.ceil(load.k_tiles / of.splits) * known.loaded / clocks,
+        *np.log2((tiles_m, tiles_n)),
+        *(full - np.floor(full), known.loaded / known.compute * active),
     )
     found[-len(OF_PROBLEM) :] = of_problem(load) if problem is None else problem
     return found
@@ -94,9 +104,9 @@ def of_problem(load: Any) -> np.ndarray:
     return np.concatenate((extents, np.array(rest))).reshape(len(OF_PROBLEM), -1)
 
 
-def factor(of: Any, load: Any, clocks: np.ndarray, problem: np.ndarray | None = None) -> np.ndarray:
+def factor(of: Any, load: Any, clocks: np.ndarray, known: Any, problem: np.ndarray | None = None) -> np.ndarray:
     """By how much the clocks of each policy are to be multiplied."""
-    return np.exp(answered(features(of, load, clocks, problem), _TREES))
+    return np.exp(answered(features(of, load, clocks, known, problem), _TREES))
 
 
 def answered(numbers: np.ndarray, trees: Trees) -> np.ndarray:

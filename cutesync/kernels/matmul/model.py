@@ -28,9 +28,10 @@ L2_BYTES = 30e6  # operands of repeated products stay in the L2, at the fitted m
 STREAM_RATE = 2400  # bytes a clock that memory gives to others, of the whole GPU (4.2 TB/s)
 SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clocks, and bytes a clock beside them
 MOST_RANKINGS = 4096  # that are kept
-BEST = 12  # policies of the least clocks that the correction chooses among
+BEST = 16  # policies of the least clocks that the correction chooses among
 FEW_STAGES = 8  # more take time at the start
-RARE_COST, LONG_RARE_COST = 0.05, 0.02  # what a rare policy must gain (see ``candidates``); of long products
+RARE_COSTS = 0.0, 0.04, 0.1  # what a policy must gain, by ``candidates.rarity``
+LONG_RARE = 0.4  # of that for long products, whose clocks are more certain
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 IN_TURN_COST = 0.06  # of slices of K that a block has one behind the other: the pipeline runs dry between them
 
@@ -89,25 +90,14 @@ def _grain(pitch: Any) -> Any:
     return math.gcd(pitch, K_TILE_BYTES) if isinstance(pitch, int) else np.gcd(pitch, K_TILE_BYTES)
 
 
-class Each(NamedTuple):
-    """Of several workloads what ``cost``, ``possible`` and the correction ask."""
-
-    m: np.ndarray
-    n: np.ndarray
-    k_tiles: np.ndarray
-    batch: np.ndarray
-    moved: np.ndarray
-    accumulators: np.ndarray
-    slices: np.ndarray
-    copies: np.ndarray
-    copied: np.ndarray
-    by_tma: np.ndarray
-    activation: np.ndarray
-    promoted: np.ndarray
-    grain_a: np.ndarray
-    grain_b: np.ndarray
-    instructions: np.ndarray
-    odd: np.ndarray
+class Each(
+    namedtuple(
+        "Each",
+        "m n k_tiles batch moved accumulators slices copies copied by_tma activation promoted grain_a grain_b "
+        "instructions odd",
+    )
+):
+    """Of several workloads what ``cost``, ``possible`` and the correction ask, an array each."""
 
     @staticmethod
     def rows(loads: Sequence[Workload]) -> np.ndarray:
@@ -121,9 +111,8 @@ _fields = attrgetter(*Each._fields)
 class Table(
     namedtuple(
         "Table",
-        "tile_m tile_n peers_m peers_n splits cooperative cluster_split cluster_size stages loaded promoted "
-        "accumulators stage_bytes exchange_bytes share box room parts sure rows columns blocks places rare slices "
-        "odd_columns",
+        "tile_m tile_n peers_m peers_n splits cooperative cluster_split cluster_size stages loaded box odd_columns "
+        "accumulators promoted stage_bytes exchange_bytes share room parts sure rows columns blocks places rare slices",
     )
 ):
     """The numbers of some policies, an array each; first those that ``correction`` asks about. ``loaded`` are the rows
@@ -131,8 +120,8 @@ class Table(
     takes (as wide as the swizzle that divides the tile); ``room`` how many cluster tiles run at a time with K whole;
     ``share`` the part of a tile that a block stores; ``stages`` those of 16-bit results; ``rows`` and ``columns`` those
     of a cluster tile, and ``blocks`` its blocks, all slices of K included; ``places`` how many blocks run at a time,
-    and ``sure`` how many do on every H200; ``rare`` whether it is one of ``candidates.RARE``; ``slices`` those of
-    K that a block has one behind the other; ``odd_columns`` those of a sub-tile if the tile is ``odd``, else 0."""
+    and ``sure`` how many do on every H200; ``rare`` what it must gain; ``slices`` those of K that a block
+    has one behind the other; ``odd_columns`` those of a sub-tile if the tile is ``odd``, else 0."""
 
 
 def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
@@ -147,12 +136,13 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             config.cluster_size,
             config.stages or min(config.fitting_stages(2), MAX_STAGES),
             config.tile[0] / config.cluster[1] + config.tile[1] / config.cluster[0],
-            config.promoted,
+            128 // math.gcd(2 * config.columns, 128),
+            config.sub_tile_columns(2) * config.odd,
             config.accumulators,
+            config.promoted,
             config.stage_bytes(),
             config.exchange_bytes(2) if config.cluster_split else 0,
             config.stored_share(2),
-            128 // math.gcd(2 * config.columns, 128),
             replace(config, splits=1).slots(multiprocessors),
             config.parts,
             policy.SURE_SLOTS[config.cluster_size] * config.cluster_size,
@@ -160,9 +150,8 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             config.tile[1] * config.cluster[1],
             config.splits * config.peers,
             config.slots(multiprocessors) * config.cluster_size,
-            config.kernel in candidates.RARE and not config.own,
+            RARE_COSTS[candidates.rarity(config)],
             config.slices,
-            config.sub_tile_columns(2) * config.odd,
         )
         for config in policies
     ]
@@ -228,7 +217,12 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
 
 def corrected(of: Table, load: Workload, clocks: np.ndarray) -> np.ndarray:
     """The clocks with what times of random products say beyond them."""
-    return clocks if keeps_clocks(load) else clocks * factor(of, load, clocks)
+    return clocks if keeps_clocks(load) else clocks * factor(of, load, clocks, fixed(of, load, coefficients_of(load)))
+
+
+def preferred(of: Table, load: Any) -> np.ndarray:
+    """What clocks are multiplied by where policies are compared."""
+    return 1 + of.rare * np.where(is_long(load), LONG_RARE, 1) + IN_TURN_COST * (of.slices > 1)
 
 
 def defers(of: Table, out_bytes: Any) -> np.ndarray:
@@ -273,13 +267,14 @@ def coefficients_of(load: Workload) -> Coefficients:
     return SUSTAINED if is_long(load) else COEFFICIENTS
 
 
-def is_long(load: Workload) -> bool:
-    return not load.promoted and load.batch * load.m * load.n * load.k_tiles >= LONG
+def is_long(load: Any) -> Any:
+    """Whether it is a long product: of a ``Workload``, or one whose fields are arrays."""
+    return (load.batch * load.m * load.n * load.k_tiles >= LONG) & (load.promoted == 0)
 
 
-def keeps_clocks(load: Workload) -> bool:
+def keeps_clocks(load: Any) -> Any:
     """Whether no correction suits it: a long product whose rows are cache lines. ``SUSTAINED`` was fitted to such."""
-    return is_long(load) and load.grain_a == load.grain_b == K_TILE_BYTES
+    return is_long(load) & (load.grain_a == K_TILE_BYTES) & (load.grain_b == K_TILE_BYTES)
 
 
 def vector_instructions(load: str, size: int) -> int:
@@ -374,11 +369,10 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
         first += number
     which = np.concatenate(best)
     clocks = clocks[which]
-    taken, rare_cost = tuple(map(len, best)), LONG_RARE_COST if is_long(loads[0]) else RARE_COST
-    problem = of_problem(Each(*rows)).repeat(taken, 1)
-    factors = factor(Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), clocks, problem)
-    clocks = clocks * np.where(np.repeat([keeps_clocks(load) for load in loads], taken), 1, factors)
-    clocks = clocks * (1 + rare_cost * of.rare[which] + IN_TURN_COST * (of.slices[which] > 1))
+    taken, each = tuple(map(len, best)), Each(*rows)
+    of, load, known = Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), Fixed(*(x[which] for x in known))
+    factors = factor(of, load, clocks, known, of_problem(each).repeat(taken, 1))
+    clocks = clocks * np.where(keeps_clocks(load), 1, factors) * preferred(of, load)
     found, first = [], 0
     for least in best:
         of_load = clocks[first : first + len(least)]
