@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.flags import boxes_policy, periods, plan, policy, strided_policy
+from cutesync.kernels.flags import boxes_policy, periods, plan, policy, tile_policy
 from cutesync.runtime import call as calls
 
 from ..cases import SCHEDULES, same
@@ -134,6 +134,7 @@ STRIDED = {
     "rows with a pitch": ("flag_heads_and_tails", "int32", lambda x: x((3, 700))[:, 8:660], {"dtype": "bits"}),
     "the first n": ("flag_tails", "int32", lambda x: x((5, 100)), {"n": 77}),
     "votes": ("flag_heads_and_tails", "int16", lambda x: x((3, 400))[:, ::-1], {"dtype": "bits"}),
+    "slices apart": ("flag_heads_and_tails", "int16", lambda x: x((5, 3, 10, 8))[::2], {"axis": 2}),
     "columns apart": ("flag_heads_and_tails", "int16", lambda x: x((9, 80))[:, ::2], {"axis": 0}),
 }
 
@@ -142,9 +143,9 @@ def strided_is_right(name: str, schedules: int) -> bool:
     call, dtype, view, options = STRIDED[name]
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=5) as ran:
         if name != "few columns":  # tiles as large arrays have
-            patch.setattr(strided_policy, "FEWEST_THREADS", 0)
+            patch.setattr(tile_policy, "FEWEST_THREADS", 0)
         if name.startswith("transposed"):  # in shared memory
-            patch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
+            patch.setattr(tile_policy, "MIN_TRANSPOSED", 0)
             patch.setattr(periods, "MIN_TRANSPOSED", 0)
         if name.endswith("boxes"):
             patch.setattr(boxes_policy, "MIN_ELEMENTS", 0)
@@ -196,6 +197,11 @@ STRIDED_FAULTS = {
     ),
     "before a box lies its own first position": (
         "boxes",
+        every(r"neg\.s64 ([^,]*), [^;]*;", r"mov.b64 \1, 0;"),
+        {RESULT},
+    ),
+    "before a piece of a slice lies itself": (
+        "slices apart",
         every(r"neg\.s64 ([^,]*), [^;]*;", r"mov.b64 \1, 0;"),
         {RESULT},
     ),

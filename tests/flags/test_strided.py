@@ -12,7 +12,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.flags import boxes_policy, periods, plan, split_policy, strided_policy
+from cutesync.kernels.flags import boxes_policy, periods, plan, split_policy, strided_policy, tile_policy
 from cutesync.runtime import call, compiler
 
 from ..cases import numpy_dtype, same
@@ -114,7 +114,7 @@ def test_random_views(place, monkeypatch, dtype, bits, cases):
         ours, theirs = random_view(rng, cs.asarray(host), host) if rng.random() < 0.7 else (cs.asarray(host), host)
         if theirs.ndim:
             done += 1
-            monkeypatch.setattr(strided_policy, "FEWEST_THREADS", done % 2 << 15)
+            monkeypatch.setattr(tile_policy, "FEWEST_THREADS", done % 2 << 15)
             check_call(rng, ours, theirs, bits)
 
 
@@ -144,7 +144,7 @@ def check_call(rng: np.random.Generator, ours, theirs: np.ndarray, bits: bool) -
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds):
     """Large arrays are transposed in shared memory, whatever the strides of ``out`` and the flagged axis."""
-    monkeypatch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
+    monkeypatch.setattr(tile_policy, "MIN_TRANSPOSED", 0)
     monkeypatch.setattr(call, "_plans", {})
     chosen, choose = [], strided_policy.choose_tiles
     monkeypatch.setattr(strided_policy, "choose_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
@@ -153,16 +153,16 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
         host = keys(shape, "int8")
         for _ in range(rounds):
             check_call(rng, cs.asarray(host).transpose(axes), host.transpose(axes), False)
-    assert sum(isinstance(choice.policy, strided_policy.TransposedPolicy) for choice in chosen) >= 2 * rounds
+    assert sum(isinstance(choice.policy, tile_policy.TransposedPolicy) for choice in chosen) >= 2 * rounds
 
 
 def test_columns_of_two_axes(monkeypatch):
     """They are one axis of the input and two of the results, whose runs have columns and rows, or rows alone."""
-    monkeypatch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
+    monkeypatch.setattr(tile_policy, "MIN_TRANSPOSED", 0)
     monkeypatch.setattr(call, "_plans", {})
     chosen = []
     monkeypatch.setattr(
-        plan, "choose_split", lambda *given: chosen.append(split_policy.choose_split(*given)) or chosen[-1]
+        strided_policy, "choose_split", lambda *given: chosen.append(split_policy.choose_split(*given)) or chosen[-1]
     )
     for shape, axes, axis, dtype in (
         ((45, 70, 7), (1, 0, 2), 1, "int16"),
@@ -197,7 +197,7 @@ def test_runs_along_several_axes(dtype, cases, on_emulator, monkeypatch):
 
 def test_differences_of_few_columns_in_another_order(monkeypatch):
     """Threads have one row each: blocks have as many threads as their tiles."""
-    monkeypatch.setattr(strided_policy, "MIN_TRANSPOSED", 0)
+    monkeypatch.setattr(tile_policy, "MIN_TRANSPOSED", 0)
     monkeypatch.setattr(call, "_plans", {})
     for shape, dtype in (((100, 8), "int32"), ((70, 8), "int64"), ((257, 16), "float32")):
         host = np.random.default_rng(4).integers(-99, 99, shape).astype(dtype)
@@ -217,6 +217,31 @@ def test_differences_of_bytes_in_words(op):
             same(np.asarray(found), reference.adjacent_difference(host, op, axis=axis, reverse=reverse))
 
 
+@pytest.mark.parametrize("dtype", ["int8", pytest.param("float32", marks=pytest.mark.slow)])
+def test_slices_apart_are_loaded_in_pieces(dtype, monkeypatch):
+    """Vectors of slices between which others lie, also backwards; those of slices that are no whole vectors are not."""
+    monkeypatch.setattr(call, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(
+        plan, "choose_strided", lambda *given: chosen.append(strided_policy.choose_strided(*given)) or chosen[-1]
+    )
+    rng = np.random.default_rng(7)
+    host = keys((7, 40, 16), dtype)
+    for index in (np.s_[::2], np.s_[::-1], np.s_[:, 4:37], np.s_[:, 1:, :]):
+        for axis in (1, 2):
+            for function in ("flag_heads_and_tails", "adjacent_difference"):
+                n = draw_n(rng, host[index].shape[axis])
+                found = getattr(cs, function)(cs.asarray(host)[index], axis=axis)
+                wanted = getattr(reference, function)(host[index], axis=axis)
+                for one, each in zip(*((x,) if not isinstance(x, tuple) else x for x in (found, wanted))):
+                    same(np.asarray(one), each)
+                out = cs.asarray(np.full(host[index].shape, SENTINEL, np.uint8))
+                cs.flag_tails(cs.asarray(host)[index], axis=axis, n=n, out=out)
+                same(np.asarray(out), unwritten(reference.flag_tails(host[index], axis=axis, n=n), axis, n, False))
+    pieces = [getattr(choice.policy, "piece", 0) > 1 and not choice.policy.whole for choice in chosen]
+    assert any(pieces) and not all(pieces)
+
+
 def test_blocks_take_far_rows_in_turn(monkeypatch):
     """Each result is stored by one block, whatever the number of rows, of blocks and of slices."""
     monkeypatch.setattr(strided_policy, "MIN_FAR_BYTES", 1000)
@@ -230,8 +255,9 @@ def test_blocks_take_far_rows_in_turn(monkeypatch):
 @pytest.mark.parametrize("dtype", ["bool", *(pytest.param(d, marks=pytest.mark.slow) for d in ("int16", "float32"))])
 def test_bits_of_short_and_narrow_rows(dtype, monkeypatch):
     """A thread loads its tile as a run of memory, which begins anywhere; nothing beside the array is read."""
-    for name in ("MAX_FEW_BITS", "MIN_ANY_RUN_BYTES", "MIN_TRANSPOSED"):
-        monkeypatch.setattr(strided_policy, name, 0)
+    monkeypatch.setattr(strided_policy, "MAX_FEW_BITS", 0)
+    for name in ("MIN_ANY_RUN_BYTES", "MIN_TRANSPOSED"):
+        monkeypatch.setattr(tile_policy, name, 0)
     monkeypatch.setattr(call, "_plans", {})
     chosen = []
     monkeypatch.setattr(
@@ -252,7 +278,8 @@ def test_bits_of_short_and_narrow_rows(dtype, monkeypatch):
 @pytest.mark.slow
 def test_numbers_of_64_bits(on_emulator, monkeypatch):
     """Arrays that need 2**31 threads and more take the same kernels with wider numbers."""
-    monkeypatch.setattr(strided_policy, "MAX_NARROW", 0)
+    for module in (strided_policy, tile_policy):
+        monkeypatch.setattr(module, "MAX_NARROW", 0)
     monkeypatch.setattr(call, "_plans", {})
     rng = np.random.default_rng(2)
     for shape in ((9, 70), (7, 20, 3), (3, 700), (40, 5)):

@@ -143,3 +143,21 @@ def bench_of_two_launches() -> Bench:
 
 def test_a_launch_that_does_not_wait_for_the_one_before_is_found():
     bench_of_two_launches().check(*TABLE["no wait for the launch before"])
+
+
+@functools.cache
+def bench_of_last_vectors() -> Bench:
+    """The index of the largest element of a row whose last chunk is not whole."""
+    x = np.random.default_rng(1).integers(-99, 99, 1203).astype(np.int32)
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=2, seed=3):
+            patch.setattr(call, "_plans", {})
+            return int(np.asarray(cs.argmax(cs.asarray(x)))) == x.argmax()
+
+    return Bench(right)
+
+
+def test_lanes_that_do_not_stop_at_the_last_vector_are_found():
+    limit = every(r"min\.s32 ([^,]*), ([^,]*), [^;]*;", r"mov.b32 \1, \2;")
+    bench_of_last_vectors().check(limit, {RESULT, "out-of-bounds"})

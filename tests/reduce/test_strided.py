@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, slice_policy, strided_plan, strided_policy
+from cutesync.kernels.reduce import copies, plan, slice_policy, strided_plan, strided_policy
 from cutesync.kernels.reduce.normal import normal
 from cutesync.runtime import call as calls
 from cutesync.runtime.arrays import share_memory
@@ -180,7 +180,7 @@ def test_broadcast_axes_are_reduced_once():
 
 def test_equal_results_are_reduced_once(monkeypatch):
     """Along a kept axis whose elements are broadcast, a thread stores its results several times."""
-    monkeypatch.setattr(strided_policy, "COPYING_THREADS", 10)
+    monkeypatch.setattr(copies, "COPYING_THREADS", 10)
     monkeypatch.setattr(calls, "_plans", {})
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
@@ -218,6 +218,11 @@ def test_equal_results_side_by_side_are_stored_as_vectors(monkeypatch):
         same(np.asarray(out), buffer)
     assert [choice.policy.fill for choice in chosen] == [8, 8, 2, 1, 4]
     assert [choice.copies[0] for choice in chosen] == [2, 2, 6, 9, 4]
+    for name in ("LONG_ROW_BYTES", "COPYING_THREADS"):
+        monkeypatch.setattr(copies, name, 0)
+    found = cs.max(cs.asarray(x).as_strided((5, 4, 33, 640), (132, 33, 1, 0)), axis=1)
+    same(np.asarray(found), np.broadcast_to(x.max(1)[..., None], (5, 33, 640)))
+    assert chosen[-1].copies[0] == 80
 
 
 def test_views_that_normalise_take_the_kernels_of_contiguous_arrays(monkeypatch):

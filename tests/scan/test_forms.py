@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan.column_runs import has_gaps
 from cutesync.kernels.scan.layout import Form, layout_of
 from cutesync.runtime.device_array import DeviceArray
 
@@ -37,19 +36,22 @@ def test_which_arrays_the_kernels_of_contiguous_ones_scan(x, out, axis, wanted):
 
 
 GAPS = [
-    ((40, 30, 2), (240, 4, 1), 0, True),
-    ((40, 30, 3), (240, 8, 1), 0, True),
-    ((40, 30, 40), (3000, 50, 1), 0, False),  # the runs are long
-    ((40, 32, 32), (1024, 32, -1), 0, False),  # nothing between them
-    ((40, 6, 28), (6, 1, 0), 0, False),
-    ((4, 64, 4), (4, 16, 1), 1, False),  # positions are
+    ((40, 30, 2), (240, 4, 1), 0, "gaps"),
+    ((40, 30, 3), (240, 8, 1), 0, "gaps"),
+    ((40, 30, 40), (3000, 50, 1), 0, ""),  # the runs are long
+    ((40, 32, 4), (128, 4, -1), 0, "beside"),
+    ((40, 6, 28), (6, 1, 0), 0, ""),
+    ((4, 64, 4), (4, 16, 1), 1, "beside"),
+    ((4, 64, 4), (1024, 4, 1), 1, ""),  # nothing between them
 ]
 
 
 @pytest.mark.parametrize(("shape", "x", "axis", "wanted"), GAPS)
-def test_which_arrays_have_gaps_between_runs_of_columns(shape, x, axis, wanted):
+def test_which_arrays_have_others_between_runs_of_columns(shape, x, axis, wanted):
     out = shape[1] * shape[2], shape[2], 1
-    assert has_gaps(layout_of(shape, axis, [x, out]), 2) == wanted
+    layout = layout_of(shape, axis, [x, out])
+    assert layout.interleaved(2) == bool(wanted)
+    assert layout.interleaved(2, gaps=True) == (wanted == "gaps")
 
 
 def spaced(

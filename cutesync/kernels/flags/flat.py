@@ -3,8 +3,8 @@
 A slice is a row of the flagged axis, or where a short axis lies behind it (``inner`` elements), all rows of a slice. So
 neighbours are ``distance`` places apart: 1, or ``inner``. Each thread has ``vector`` results that lie side by side and
 are stored at once, also where a slice ends among them. The input of a slice lies evenly spaced, one slice may lie
-anywhere. If the input has no gaps either (``whole``), its elements are loaded in pieces as large as their alignment
-allows, and so are their neighbours, which come from the cache.
+anywhere. If the input has no gaps either (``whole``), or none inside slices that are whole vectors, its elements are
+loaded in pieces as large as their alignment allows, and so are their neighbours, which come from the cache.
 
 The last elements of the array, less than a vector, are flagged one by one. No thread waits for another.
 """
@@ -137,6 +137,8 @@ class FlatFlags(StridedKernel):
         starts = self.starts(a, first, digits, places, alike or limit is None)
         if self.whole and count > 1:
             items = self.sequence(a, first, count, self.piece)
+        elif self.piece > 1 and count > 1:
+            items = self.pieces(starts, self.piece)
         else:
             items = [self.get(start, 0) for start in starts]
         found = []
@@ -171,7 +173,7 @@ class FlatFlags(StridedKernel):
             return [a.x + first + i for i in range(count)]
         step = 1 if self.unit else a.steps[0][0]
         head = a.x + self.offset([digits[0] * step, *digits[1:]], [1, *a.steps[0][1:]])
-        if count == 1 or one_slice:
+        if count == 1 or one_slice or self.piece > 1:
             return [head + step * i for i in range(count)]
         last = self.split(a, first + (count - 1))
         tail = a.x + self.offset([last[0] * step, *last[1:]], [1, *a.steps[0][1:]]) - step * (count - 1)
@@ -192,8 +194,16 @@ class FlatFlags(StridedKernel):
             end = self.get(starts[outermost] + shifts[outermost], 0)
             return [*items[1:], end] if side else [end, *items[:-1]]
         if not self.whole or len(items) == 1:
-            return [self.get(start + shift, 0) for start, shift in zip(starts, shifts)]
+            near = self.near if len(items) > 1 else 1
+            return self.pieces([start + shift for start, shift in zip(starts, shifts)], near)
         return self.sequence(a, first + self.shift(a, side, edges, alike), len(items), self.near)
+
+    def pieces(self, starts, piece: int) -> list:
+        """The elements at ``starts``, loaded ``piece`` at once, as many as are neighbours."""
+        if piece == 1:
+            return [self.get(start, 0) for start in starts]
+        loaded = [self.loaded(starts[i], piece, piece) for i in range(0, len(starts), piece)]
+        return [item for part in loaded for item in self.lifted(part, piece)]
 
     def sequence(self, a: Arguments, first, count: int, piece: int) -> list:
         """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or in words if

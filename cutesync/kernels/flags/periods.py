@@ -5,7 +5,8 @@ from __future__ import annotations
 from .form import Form
 from .order import pace_out, roles_of
 from .strided_choice import Facts
-from .strided_policy import MIN_TRANSPOSED, SECTOR, choose_flat
+from .strided_policy import choose_flat
+from .tile_policy import MIN_TRANSPOSED, SECTOR
 
 
 def in_periods(form: Form, facts: Facts) -> Form | None:

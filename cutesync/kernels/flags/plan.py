@@ -14,8 +14,7 @@ from .form import Form, form_of
 from .periods import in_periods
 from .policy import FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
-from .split_policy import choose_split
-from .strided_choice import Facts, StridedChoice, TilePolicy
+from .strided_choice import Facts, StridedChoice
 from .strided_policy import SHORT_OF_BITS, choose_strided
 
 _ARRAYS = ("x", "out", "other")
@@ -107,8 +106,6 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
     if longer is not None:
         form, facts = longer, replace(facts, periodic=True)
     choice = choose_strided(form, facts)
-    if isinstance(choice.policy, TilePolicy):
-        choice = choose_split(form, facts) or choice
     values = choice.values | {
         "n": spec.n,
         "length": form.flagged.extent,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...runtime.layout import Axis
 from .form import Form
 from .strided_choice import Facts, StridedChoice, TransposedPolicy
-from .strided_policy import LINE_BYTES, choose_tiles
+from .tile_policy import LINE_BYTES, choose_tiles
 
 MAX_COLUMNS = (1 << 31) - 1  # whose numbers are split in 32 bits
 

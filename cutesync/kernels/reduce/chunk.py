@@ -10,8 +10,8 @@ from __future__ import annotations
 import cutlass
 from cutlass import Int32, Int64, cute
 
-from ...monoid import tree
-from ...warp import LANES, Maybe, broadcast, combine_valid, reduce_commutative, reduce_rows, reduce_valid
+from ...monoid import ArgMonoid, tree
+from ...warp import LANES, Maybe, broadcast, combine_valid, reduce_commutative, reduce_rows, reduce_states, reduce_valid
 from ..arrays import pointers_of
 
 VECTOR_BYTES = 16
@@ -140,20 +140,29 @@ class ChunkReduce:
     def ragged(self, start, left: Int32, index: Int64, lane: Int32):
         """The aggregate of ``left`` vectors, 0 < left < LANES * unroll. All loads come first.
 
-        States carry a flag, so the operator sees no lane without data."""
+        States carry a flag, so the operator sees no lane without data. Of argmin and argmax, lanes without a vector
+        have the last one, too: of equal elements the first counts."""
         chunk = self.registers()
-        for u in cutlass.range_constexpr(self.unroll):
-            if lane + u * LANES < left:
-                self.copy_vector(start, chunk, u, lane)
-        rows = []
-        for u in cutlass.range_constexpr(self.unroll):
-            rows.append(self.maybe_vector(chunk, u, lane + u * LANES, left, self.base(index)))
-        total = reduce_rows(rows, lambda a, b: combine_valid(a, b, self.monoid.combine), lane)
-        return self.monoid.place(total[:-1], index)
+        if cutlass.const_expr(isinstance(self.monoid, ArgMonoid)):
+            places = [cutlass.min(lane + u * LANES, left - 1) for u in range(self.unroll)]
+            for u, place in enumerate(places):
+                self.copy_vector(start + place * self.vector, chunk, u, 0, Int32(0))
+            rows = [self.vector_state(chunk, u, place * self.vector) for u, place in enumerate(places)]
+            total = reduce_rows(rows, self.monoid.combine, lane)
+        else:
+            for u in cutlass.range_constexpr(self.unroll):
+                if lane + u * LANES < left:
+                    self.copy_vector(start, chunk, u, u, lane)
+            rows = []
+            for u in cutlass.range_constexpr(self.unroll):
+                rows.append(self.maybe_vector(chunk, u, lane + u * LANES, left, self.base(index)))
+            total = reduce_rows(rows, lambda a, b: combine_valid(a, b, self.monoid.combine), lane)[:-1]
+        return self.monoid.place(total, index)
 
-    def copy_vector(self, start, chunk, u: int, lane) -> None:
+    def copy_vector(self, start, chunk, u: int, row: int, lane) -> None:
+        """Load vector ``u`` of a lane from a row of vectors behind ``start``."""
         for source, target in zip(self.vectors_at(start, lane), chunk):
-            cute.autovec_copy(source[(None, u)], target[(None, u)])
+            cute.autovec_copy(source[(None, row)], target[(None, u)])
 
     @cute.jit
     def maybe_vector(self, chunk, u: cutlass.Constexpr, at, left, base):
@@ -163,6 +172,12 @@ class ChunkReduce:
             state = self.vector_state(chunk, u, base + at * self.vector)
         return (*state, cutlass.select_(at < left, Int32(1), Int32(0)))
 
+    def first_lanes(self, state, count: Int32, lane: Int32):
+        """The aggregate of the states of the first ``count`` > 0 lanes, in lane 0 at least."""
+        if isinstance(self.monoid, ArgMonoid):  # the other lanes have the last state, too
+            return reduce_states(broadcast(state, cutlass.min(lane, count - 1)), self.monoid.combine, lane)
+        return reduce_valid(state, count, self.monoid.combine, lane)
+
     @cute.jit
     def narrow(self, start, count: Int32, index: Int64, lane: Int32):
         """The aggregate of ``count`` < 16 elements, one a lane."""
@@ -171,4 +186,4 @@ class ChunkReduce:
             layout = cute.make_layout((VECTOR_BYTES,))
             elements = [cute.make_tensor(pointer, layout)[lane] for pointer in pointers_of(start)]
             state = self.monoid.lift(*elements, self.base(index) + lane)
-        return self.monoid.place(broadcast(reduce_valid(state, count, self.monoid.combine, lane)), index)
+        return self.monoid.place(broadcast(self.first_lanes(state, count, lane)), index)

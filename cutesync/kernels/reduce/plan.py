@@ -26,6 +26,7 @@ from .policy import (
     Choice,
     FillPolicy,
     Problem,
+    axes_of_first_launch,
     choose,
     memory_order_is_faster,
     strided_is_faster,
@@ -94,6 +95,10 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     passes, form, original = spec.passes(), None, (views, outs)
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     once = order_of(reduction)[1] or getattr(reduction, "takes_index", False) or views[0].nbytes < MIN_BYTES_OF_PASSES
+    if apart and contiguous and isinstance(reduction, Reduction) and order_of(reduction)[0]:
+        place = axes_of_first_launch(spec.groups(), reduction.source.size, reduction.between.size)
+        if place is not None:
+            return _in_two_launches(spec, place, views, outs, stream), None
     if not contiguous or (apart and once):
         spec, form = _forwards(spec, form_of(spec, views[:count], outs))
         reduction, extents = spec.reduction, form.contiguous(count)
@@ -142,6 +147,31 @@ def _forwards(spec: ReduceSpec, form: Normal) -> tuple[ReduceSpec, Normal]:
     return replace(spec, reduction=replace(reduction, flipped=True)), form
 
 
+def _in_two_launches(spec: ReduceSpec, place: int, views: Views, outs: Views, stream: int) -> Run:
+    """Return two launches: one reduces the group of axes at ``place``, the other the others that are reduced."""
+    reduction, groups = spec.reduction, spec.groups()
+    assert isinstance(reduction, Reduction)
+    left = groups[:place] + groups[place + 1 :]
+    shape, device = tuple(extent for extent, _ in left), views[0].device
+    between = View(0, shape, reduction.between, device, True)
+    given = replace(
+        spec,
+        reduction=reduction.of_pass(0, 2),
+        shape=tuple(extent for extent, _ in groups),
+        axes=frozenset({place}),
+        keepdims=False,
+        init=None,
+    )
+    (x,) = (replace(view, shape=given.shape, strides=None) for view in views)
+    first, _ = plan(given, (x,), (between,), stream)
+    axes = frozenset(i for i, (_, reduced) in enumerate(left) if reduced)
+    given = replace(given, reduction=reduction.of_pass(1, 2), shape=shape, axes=axes, init=spec.init)
+    results = tuple(extent for extent, reduced in left if not reduced)
+    (out,) = (replace(out, shape=results, strides=None) for out in outs)
+    last, _ = plan(given, (between,), (out,), stream)
+    return in_turn([(first, (0, 2)), (last, (2, 1))], [between.nbytes], device)
+
+
 def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: int) -> Run | None:
     """Return two launches, if inputs are contiguous but their axes, or the directions of these, are not those of the
     output: one reduces them in the order of memory, the other brings the few results into their order. None if others
@@ -151,9 +181,9 @@ def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: View
     if extents is None or len(outs) > 1:
         return None
     views = (*behind(views[:count], form.starts), *views[count:])
-    if not memory_order_is_faster(problem_of(reduction, extents, views[:count], ())):
-        return None
     (result,), kept = reduction.results, tuple(axis.extent for axis in form.kept)
+    if not memory_order_is_faster(problem_of(reduction, extents, views[:count], ()), kept[-1] if kept else 1):
+        return None
     between = View(0, kept, result, views[0].device, True)  # on a 16-byte boundary
     given = replace(spec, shape=extents, axes=frozenset({1}), keepdims=False)
     inside = View(0, (extents[0], extents[2]), result, views[0].device, True)

@@ -16,6 +16,9 @@ from ..policy import Policy
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 VECTOR_BYTES = 16  # the widest load of a thread
 CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # a warp of SegmentReduce reduces this much in one step, with unroll 8
+# Smaller chunks of states that are costly to combine, in arrays that are not large: words, bytes, vectors of a lane,
+# chunks of a block
+COSTLY_WORDS, MAX_COSTLY_BYTES, COSTLY_UNROLL, COSTLY_CHUNKS = 3, 1 << 23, 4, 4
 SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
 MIN_WARP_ROW_BYTES = 2048  # a warp loads so much at once: shorter rows have a few lanes each
@@ -46,6 +49,11 @@ MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
 MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one launch is faster than two
+# Of axes that are not neighbours and are reduced in two launches: bytes of the array, twice as many of wide elements,
+# bytes that become one, and of runs that are short, those of elements of 8 bytes too (H200, any bfloat16 (32, 1048576,
+# 2) along axes 0 and 2: 99.6 us, so 36.3 us; squares float64 (65536, 64, 2): 37.9 and 20.9 us; but int64 (25, 395, 27,
+# 14) along axes 1 and 3: 11.3 and 12.4 us; any uint32 (2, 21627, 3, 20) along axes 0, 2, 3: 5.5 and 7.4 us).
+MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
 MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
 LANE_BYTES = 64  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
@@ -215,26 +223,49 @@ def strided_is_faster(problem: Problem) -> bool:
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
 
 
-def memory_order_is_faster(problem: Problem) -> bool:
+def memory_order_is_faster(problem: Problem, run: int) -> bool:
     """Return whether it is faster to reduce in the order of memory, and to bring the results into another order, than
-    to have a kernel of strided arrays store them there."""
+    to have a kernel of strided arrays store them there, which have ``run`` neighbours in both."""
     row_bytes, results = problem.length * problem.size, problem.outer * problem.inner
     pairs = problem.inner > 1 and problem.inner * problem.size <= 4  # which those kernels read element by element
     least = max(MIN_PAIRS_IN_ORDER if pairs else MIN_BYTES_IN_ORDER, results * problem.out_size * MIN_SHARE_IN_ORDER)
     odd = problem.inner == 1 and row_bytes <= SHORT_ROW_BYTES and row_bytes % VECTOR_BYTES != 0
-    fits = results * row_bytes >= least and problem.inner <= MAX_INNER_IN_ORDER and not odd
-    return fits and not strided_is_faster(problem)
+    fits = results * row_bytes >= least and not odd
+    fits &= problem.inner <= MAX_INNER_IN_ORDER or _is_short(problem, run)
+    return fits and (_is_short(problem, run) or not strided_is_faster(problem))
+
+
+def axes_of_first_launch(groups: list[tuple[int, bool]], size: int, between: int) -> int | None:
+    """Return which group of a reduction along axes that are not neighbours a launch of its own reduces, to elements of
+    ``between`` bytes, before another one reduces the others; None if one launch takes less time, as it does not read
+    short runs, or elements between are many. ``groups`` are the extents of neighbouring axes that are all reduced, or
+    all kept."""
+    sizes = [extent for extent, _ in groups]
+    last, inner = (sizes[-1], 1) if groups[-1][1] else (sizes[-2], sizes[-1])
+    short = last * inner * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES) and inner * size < VECTOR_BYTES
+    if not short or math.prod(sizes) * size < MIN_BYTES_OF_TWO * (2 if size >= 4 else 1):
+        return None
+    reduced = [i for i, (extent, reduced) in enumerate(groups) if reduced and extent * size >= MIN_SHARE * between]
+    return next((i for i in reduced if i < 2 or i >= len(groups) - 2), None)
+
+
+def _is_short(problem: Problem, run: int) -> bool:
+    """Return whether ``run`` neighbours are few and no whole words."""
+    return run < MAX_INNER_IN_ORDER and run * problem.size % 4 != 0
 
 
 def _segments(problem: Problem) -> Choice:
     row_bytes = problem.length * problem.size
-    chunks = row_bytes // CHUNK_BYTES
+    costly = problem.words >= COSTLY_WORDS and row_bytes * problem.outer < MAX_COSTLY_BYTES
+    chunks = row_bytes // (CHUNK_BYTES * COSTLY_UNROLL // 8 if costly else CHUNK_BYTES)
     if row_bytes * problem.outer <= SMALL_BYTES:
         warps = 8 if row_bytes <= SMALL_BYTES // 4 else 16
         return Choice(SegmentPolicy("block", warps, 4, 2, _whole(problem, 4)), 1, 1, problem.outer)
     large = row_bytes * problem.outer >= LARGE_BYTES
     most, warps, unroll = (2 * SMS, 16, 4) if large else (256, 8, 8)
-    splits = min(most // problem.outer, chunks // (4 if chunks <= 64 else 8), SLOTS // (problem.words * problem.outer))
+    unroll = COSTLY_UNROLL if costly else unroll
+    least = COSTLY_CHUNKS if costly else 4 if chunks <= 64 else 8  # chunks of a block
+    splits = min(most // problem.outer, chunks // least, SLOTS // (problem.words * problem.outer))
     if splits > 1 and problem.outer <= GROUPS:
         scope = "grid" if problem.outer == 1 else "grid_rows"
         return Choice(

@@ -24,7 +24,7 @@ from ...block.split import share
 from ...sync.atomic import atomic_fold
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
-from ...warp import LANES, Maybe, reduce_valid, zeros
+from ...warp import LANES, Maybe, zeros
 from .base import Arguments, ContiguousKernel
 from .chunk import ChunkReduce
 from .policy import SegmentPolicy
@@ -120,7 +120,7 @@ class SegmentReduce(ContiguousKernel):
         """The collector's first warp: a lane a block, then the lanes."""
         count = cutlass.select_(lane < a.splits, Int32(1), Int32(0))
         found = slots.collect(row * a.splits + lane, count, Int64(1), self.monoid.combine, batch=1)
-        total = reduce_valid(found.state[0], a.splits, self.monoid.combine, lane)
+        total = self.chunk.first_lanes(found.state[0], a.splits, lane)
         if lane == 0:
             self.store_result(a, row, total)
 
@@ -218,4 +218,4 @@ class SegmentReduce(ContiguousKernel):
             state = get(states, first, self.monoid.types)
         for i in cutlass.range(first + 1, stop, 1, unroll=1):
             state = self.monoid.combine(state, get(states, i, self.monoid.types))
-        return reduce_valid(state, (count + each - 1) // each, self.monoid.combine, lane)
+        return self.chunk.first_lanes(state, (count + each - 1) // each, lane)

@@ -98,7 +98,7 @@ def choice_of(problem: StridedProblem, axes: Slices) -> StridedChoice | None:
     groups_of_slices = math.prod(axis.extent for axis in axes.outer)
     each = min(stage // (pitch + pad), ceil_div(axes.slices.extent * groups_of_slices, 4 * SMS), axes.slices.extent)
     results, length = each * axes.inner.extent, axes.row.extent
-    groups = next(g for g in (32, 16, 4, 1) if g == 1 or (g * results <= THREADS and 4 * g <= length))
+    groups = next(g for g in (128, 64, 32, 16, 4, 1) if g == 1 or (g * results <= THREADS and 4 * g <= length))
     kept = (*axes.outer, axes.slices, axes.inner)
     policy = SlicePolicy(
         power_of_two(len(kept)),

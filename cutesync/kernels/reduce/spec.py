@@ -132,13 +132,16 @@ class ReduceSpec(Spec):
         kept = [1 if i in self.axes else n for i, n in enumerate(self.shape) if self.keepdims or i not in self.axes]
         return tuple((tuple(kept), dtype) for dtype in self.reduction.results)
 
+    def groups(self) -> list[tuple[int, bool]]:
+        """Return the extents of neighbouring axes that are all reduced, or all kept, and which of both."""
+        sizes = [(extent, axis in self.axes) for axis, extent in enumerate(self.shape) if extent != 1]
+        runs = itertools.groupby(sizes, lambda size: size[1])
+        return [(math.prod(extent for extent, _ in run), reduced) for reduced, run in runs]
+
     def passes(self) -> list[tuple[int, int, int]]:
         """Return the (outer, length, inner) of each pass over the array. The last group of reduced axes comes first, so
         that elements are combined in C order."""
-        sizes = [(extent, axis in self.axes) for axis, extent in enumerate(self.shape) if extent != 1]
-        runs = itertools.groupby(sizes, lambda size: size[1])  # neighbouring axes that are all reduced, or all kept
-        groups = [(math.prod(extent for extent, _ in run), reduced) for reduced, run in runs]
-        found = []
+        groups, found = self.groups(), []
         while any(reduced for _, reduced in groups):
             last = max(i for i, (_, reduced) in enumerate(groups) if reduced)
             outer, inner = (math.prod(extent for extent, _ in side) for side in (groups[:last], groups[last + 1 :]))

@@ -11,6 +11,7 @@ from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
 from . import slice_policy
+from .copies import SECTOR_BYTES, copies
 from .policy import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 
@@ -18,12 +19,16 @@ LANES = 32
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
-SECTOR_BYTES, MAX_FILL_BYTES = 32, 128  # of equal results side by side that a thread stores
-MAX_FACTOR, COPYING_THREADS = 64, 2 * SMS * THREADS  # of the search for copies; enough to fill the GPU
 MIN_ALONE, ALONE_LENGTHS = 32, (1024, 2048)  # units of neighbours; those of fewer have one block each
 # Of so many units of words with fewer positions, a thread has more of these (H200, any uint8 (251, 115686): 26.9 us, so
 # 19.0 us; argmax int16 (31, 73, 2025) along axis 1: 15.5 and 7.7 us; but sum bool (67, 212, 876): 7.2 and 10.8 us).
 WORD_BYTES, MANY_WORDS, LONG_COLUMN = 4, 144 * SMS, 384
+# Of small arrays, fewer columns of a block make fewer blocks share positions; so do more groups (H200, squares int8
+# (5385, 39): 4.9 us, so 2.8 us; sum bool (16384, 64): 6.0 and 4.3 us; but any int8 (128, 16384): 1.9 and 3.2 us).
+MAX_SECTORS_BYTES, MAX_SMALL_BYTES = 1 << 20, 1 << 21
+# Positions that lie near each other, where neighbours in other slices would be read by parts of sectors (H200, max int8
+# (2048, 32768, 2) along axis 1: 145 us, so 58 us; but argmax uint8 (2048, 128, 8): 3.3 and 4.0 us).
+MIN_NEAR_LENGTH = 256
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
@@ -71,7 +76,7 @@ def choose(problem: StridedProblem) -> StridedChoice:
     inputs, kept = problem.inputs, problem.form.kept
     repeated = [i for i, axis in enumerate(kept) if not any(axis.steps[:inputs])]
     repeated.sort(key=lambda i: set(kept[i].steps[inputs:]) != {1})
-    found = _copies(problem, repeated[0]) if repeated else None
+    found = copies(problem, repeated[0]) if repeated else None
     return _choose(_blocked(problem)) if found is None else _copied(problem, repeated[0], *found)
 
 
@@ -109,31 +114,6 @@ def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> Strid
     return replace(choice, policy=policy, copies=(count // fill, *(step * fill * left.extent for step in steps)))
 
 
-def _copies(problem: StridedProblem, place: int) -> tuple[int, int] | None:
-    """Return how many equal results a thread stores, and how many of them as a vector, along the kept axis at
-    ``place``, a broadcast one: as many as leave enough threads, or fill a sector if they are neighbours in memory."""
-    axis = problem.form.kept[place]
-    steps, results = axis.steps[problem.inputs :], problem.form.results
-    neighbours = set(steps) == {1}
-    if any(abs(step) == 1 for step in steps) and not neighbours:
-        return None
-    factors = {n for k in range(1, MAX_FACTOR) for n in (k, axis.extent // k) if n and axis.extent % n == 0}
-    threads = results * max(1, problem.form.length // 8)  # each has eight positions at least
-    least = COPYING_THREADS if problem.form.length < 8 * THREADS else COPYING_THREADS // 2  # which blocks share
-    counts = [n for n in factors if threads // n >= least]
-    fill = 1
-    if neighbours:
-        size = max(output.size for output in problem.outputs)
-        counts = [n for n in factors if n * size <= MAX_FILL_BYTES and (n in counts or n * size <= SECTOR_BYTES)]
-        others = [
-            step for i, each in enumerate(problem.form.kept) if i != place for step in each.steps[problem.inputs :]
-        ]
-        starts = [*others, *(output.begin // output.size for output in problem.outputs), max(counts)]
-        fill = math.gcd(VECTOR_BYTES // size, *starts)
-    count = max(counts, default=1)
-    return (count, fill) if count > 1 else None
-
-
 def _choose(problem: StridedProblem) -> StridedChoice:
     form = problem.form
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
@@ -167,7 +147,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if alone:
         groups = _along_rows(units, length, load_bytes)
     elif columns:
-        groups = _groups(units, length, load_bytes)
+        groups = _groups(units, _near(kept, reduced, load_bytes), length, load_bytes)
     else:
         groups = 1 if load == "row" else _along_reduced(units, length)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
@@ -324,13 +304,25 @@ def _blocks(total: int, flight: int) -> int:
     return 2 if total <= MAX_FEW_BYTES else max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
 
 
-def _groups(units: int, length: int, load_bytes: int) -> int:
+def _groups(units: int, near: int, length: int, load_bytes: int) -> int:
     """Return the groups of a block whose threads are neighbours on results: few numbers, so that there are few
-    kernels."""
-    lanes = min(power_of_two(units), max(8, LINE_BYTES // load_bytes))
+    kernels. Of ``units``, so many are ``near`` each other."""
+    total = units * length * load_bytes
+    line = SECTOR_BYTES if total <= MAX_SECTORS_BYTES and 4 * length >= units else LINE_BYTES
+    lanes = min(power_of_two(near), max(8, line // load_bytes))
     most = max(1, FULL_UNITS // units)
-    counts = (16, 4, 1) if load_bytes != WORD_BYTES or units < MANY_WORDS or length >= LONG_COLUMN else (4, 1)
-    return next(g for g in (32, *counts) if g == 1 or (4 * g <= length and g * lanes <= THREADS and g <= 2 * most))
+    many = load_bytes == WORD_BYTES and units >= MANY_WORDS and length < LONG_COLUMN
+    counts = (16, 8, 4) if total <= MAX_SMALL_BYTES else (4,) if many else (16, 4)
+    fits = (g for g in (128, 64, 32, *counts) if 4 * g <= length and g * lanes <= THREADS and g <= 2 * most)
+    return next(fits, 1)
+
+
+def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) -> int:
+    """Return how many units lie beside each other before the next position, if they are no sector; else of all."""
+    length, position = (reduced[-1].extent, reduced[-1].steps[0]) if reduced else (0, 0)
+    few = all(axis.steps[0] > position > 0 for axis in kept[:-1]) and kept[-1].extent * load_bytes < SECTOR_BYTES
+    few &= length >= MIN_NEAR_LENGTH
+    return kept[-1].extent if few else math.prod(axis.extent for axis in kept)
 
 
 def _along_rows(units: int, length: int, load_bytes: int) -> int:

@@ -192,16 +192,9 @@ def _columns_apart(problem: Problem) -> int:
 def suits(problem: Problem) -> bool:
     """Return whether the threads of a tile that lie side by side access half a sector at least, or no tile is
     needed."""
-    least = MIN_TILE_BYTES_BETWEEN if _rows_between(problem) else MIN_TILE_BYTES
+    between = problem.interleaved and problem.size_of_results >= MIN_BYTES_BETWEEN
+    least = MIN_TILE_BYTES_BETWEEN if between else MIN_TILE_BYTES
     return problem.inner * problem.wide >= least or _alone(problem, _vector(problem))
-
-
-def _rows_between(problem: Problem) -> bool:
-    """Return whether other rows lie between the positions of a large strided array's columns."""
-    if problem.view is None or problem.size_of_results < MIN_BYTES_BETWEEN:
-        return False
-    x_row, x_step, x_next = problem.pitches[0]
-    return any(0 < abs(step) < abs(x_step) for step in (x_row, x_next))
 
 
 def alone(problem: Problem) -> bool:

@@ -15,9 +15,6 @@ from .layout import Layout
 # 1: 191 and 120 us; but max int8 (22, 44462, 16), in that of 2, 0, 1: 30 and 83 us; reverse float64 (1024, 8192, 4)
 # backwards: 174 and 355 us; bfloat16 (8, 2, 1048576), in that of 1, 2, 0: 33 and 42 us).
 MIN_RUN_BYTES, MAX_RUN_BYTES, MIN_BYTES = 8, 16, 2
-# Runs of fewer bytes are counted across axes where others lie between them (H200, reverse int32 (8192, 1024, 4) with
-# strides (14336, 14, 1) along its first axis: 475 us in one run, so 146 us in another)
-MAX_GAP_BYTES = 64
 FAR = 1 << 62  # the stride of what has no neighbours
 # Columns of a block along the axis before the last, of which it has a power of two, so much of them filled at least
 # (exclusive int32 (1143, 105, 376, 3), three of four: 545 us, so 583 us)
@@ -86,11 +83,3 @@ def neighbours_across(axes: Sequence[Axis], k: int, count: int) -> tuple[int, in
     """Return the same, of neighbours along several axes."""
     step, run = run_of(box_of(axes, count), k)
     return (step, run) if run > 1 else neighbours(axes, k, count)
-
-
-def has_gaps(layout: Layout, size: int) -> bool:
-    """Return whether the input, of so many bytes an element, has short runs of columns, between which other elements
-    lie, and other columns before the next position."""
-    step, run = run_of([(axis, axis.extent) for axis in layout.columns], 0)
-    positions = min((abs(axis.steps[0]) for axis in layout.scanned if axis.steps[0]), default=0)
-    return step == 1 and 1 < run < positions and run * size < MAX_GAP_BYTES

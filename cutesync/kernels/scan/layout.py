@@ -16,6 +16,7 @@ from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis, axes_of, merged
 
 MAX_GAP = 4  # of a form
+MAX_RUN_BYTES = 64  # of columns that are a short run
 MAX_ROWS = 1 << 31  # of a form: kernels divide their numbers in 32 bits
 
 _NAMES = "x_row", "x_step", "out_row", "out_step", "group", "x_next", "out_next", "init_row", "init_step", "init_next"
@@ -91,6 +92,14 @@ class Layout:
     def count(self) -> int:
         """The number of columns."""
         return math.prod(axis.extent for axis in self.columns)
+
+    def interleaved(self, size: int, gaps: bool = False) -> bool:
+        """Return whether all arrays have the same short runs of columns, and in the first, of so many bytes an element,
+        others lie between their positions, with ``gaps`` not beside them."""
+        run = next((axis.extent for axis in self.columns if {abs(step) for step in axis.steps} == {1}), 1)
+        positions = min((abs(axis.steps[0]) for axis in self.scanned if axis.steps[0]), default=0)
+        others = [abs(axis.steps[0]) for axis in self.columns if 1 < abs(axis.steps[0]) < positions]
+        return 1 < run < MAX_RUN_BYTES // size and min(others, default=0) > (run if gaps else 0)
 
     def backward(self) -> Layout | None:
         """Return the layout seen from the other end of the scanned axis, if all arrays run backwards along it."""

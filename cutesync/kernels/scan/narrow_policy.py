@@ -29,8 +29,9 @@ FEW, MIN_FEW_BYTES, MIN_BYTES = 4, 2 << 20, 4 << 20
 # columns, so 4.9 us; max uint8 (88440, 10): 10.0 and 5.8 us; lambda int16 (86837, 5): 6.4 and 4.9 us)
 SHORT_ROW_BYTES, MIN_SHORT_BYTES = 16, 3 << 19
 # Threads that reduce, and as many that scan: 256, more if this would leave fewer than 8 runs of a column, up to some
-# that leave registers
-WORKERS, MAX_RUNS, MIN_RUNS, MAX_WORKERS = 256, 64, 8, 480
+# that leave registers. Of few columns more runs are faster, but for 8 bytes (H200, lambda int8 (16777216,
+# 2): 32.5 us, so 30.1 us; exclusive uint8 (4194304, 2): 13.2 and 12.3 us; but uint64 (5138112, 2): 53.4 and 56.7 us).
+WORKERS, MAX_RUNS, MAX_WIDE_RUNS, MIN_RUNS, MAX_WORKERS = 256, 128, 64, 8, 480
 GROUP = 128  # tiles per group of the look-back
 HEIGHTS = 8  # that are looked at
 
@@ -67,7 +68,8 @@ def narrow(problem: Problem, by_rows: bool = False) -> Choice | None:
         least = min(least, MIN_SHORT_BYTES)
     if not fits or outer_slice < MIN_SLICE_BYTES or total <= least:
         return None
-    runs = min(MAX_RUNS, max(MIN_RUNS, power_of_two_below(max(1, WORKERS // inner))))
+    most = MAX_RUNS if size <= WORD_BYTES else MAX_WIDE_RUNS
+    runs = min(most, max(MIN_RUNS, power_of_two_below(max(1, WORKERS // inner))))
     while runs * inner > MAX_WORKERS:
         runs //= 2
     # As many tiles as blocks, or a multiple of it

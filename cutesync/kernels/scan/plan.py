@@ -198,6 +198,7 @@ def _problem(
         packs(spec),
         form.group if form else 1,
         gap,
+        layout.interleaved(operation.sources[0].size),
     )
 
 

@@ -41,7 +41,9 @@ class Problem:
     group of ``group`` rows. Addresses of "mirrored" inputs are those behind their last elements in memory.
 
     ``gap``: the positions of the only row of the input lie so many elements apart. Its elements are loaded one by one:
-    ``xs`` is an address from which vectors begin (in a reverse scan, end) with the row."""
+    ``xs`` is an address from which vectors begin (in a reverse scan, end) with the row.
+
+    ``interleaved``: that of the ``Layout`` of a strided array."""
 
     rows: int
     length: int
@@ -60,6 +62,7 @@ class Problem:
     packs: bool = False
     group: int = 1
     gap: int = 1
+    interleaved: bool = False
 
     @property
     def several(self) -> bool:

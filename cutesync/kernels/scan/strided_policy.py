@@ -12,7 +12,7 @@ from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
 from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_FEW_LANES, MIN_TILE_GROUP, group_slots
-from .column_runs import FAR, beside_of, box_of, has_gaps, neighbours, neighbours_across, run_of, whole_runs
+from .column_runs import FAR, beside_of, box_of, neighbours, neighbours_across, run_of, whole_runs
 from .layout import Layout
 from .problem import SMS, Choice, Problem
 
@@ -35,6 +35,10 @@ LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
 # Bytes that an SM moves to memory, or from it, in the clock in which it accesses a line: half of 4.8 TB/s over 132 SMs
 # at 1.7 GHz. Not fitted.
 LINE_COST = 11.0
+# Bytes from which on runs of columns are counted across axes if they follow each other, too (H200, exclusive bfloat16
+# (2048, 16384, 4) with strides (65536, -4, 1) along its first axis: 983 us, so 188 us; but max float64 (500, 22, 47, 4)
+# with (4136, 188, 4, -1): 11.8 and 14.3 us).
+MIN_ACROSS_BYTES = 1 << 25
 WARP_LANES, LINE_BYTES = 32, 128
 WORD_BYTES = 4
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
@@ -342,7 +346,10 @@ def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: 
     incomplete lines."""
 
     length, count = layout.length, layout.count
-    near = neighbours_across if has_gaps(layout, sizes[0]) else neighbours
+    # (H200, reverse int32 (8192, 1024, 4) with strides (14336, 14, 1) along its first axis: 475 us by neighbours along
+    # one axis, so 146 us)
+    large = length * count * sizes[0] >= MIN_ACROSS_BYTES
+    near = neighbours_across if layout.interleaved(sizes[0], gaps=not large) else neighbours
 
     def cost(lanes: int) -> float:
         tile = THREADS // lanes * height

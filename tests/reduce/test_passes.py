@@ -1,0 +1,68 @@
+"""Reductions along axes that are not neighbours, some of them in a launch of its own."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.reduce import plan, policy
+from cutesync.runtime import call as calls
+
+from ..cases import data, same
+
+CASES = [
+    ((40, 30, 4), (0, 2), "uint16", {}),
+    ((3, 40, 30, 5), (1, 3), "int8", {"keepdims": True}),
+    ((40, 6, 40, 3), (0, 2), "int8", {}),  # the last axis is kept
+    ((64, 3, 5, 7, 3), (0, 2, 4), "int16", {}),
+    ((2, 30, 2, 9), (0, 2, 3), "uint16", {}),  # the last ones
+]
+
+
+@pytest.fixture
+def split(monkeypatch) -> list:
+    """The calls that take two launches."""
+    found: list = []
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(policy, "MIN_BYTES_OF_TWO", 0)
+    two = plan._in_two_launches
+    monkeypatch.setattr(plan, "_in_two_launches", lambda *given: found.append(given) or two(*given))
+    return found
+
+
+@pytest.mark.parametrize(("shape", "axes", "dtype", "options"), CASES)
+def test_axes_of_one_end_are_reduced_first(split, shape, axes, dtype, options):
+    x = data(shape, dtype)
+    same(np.asarray(cs.sum(cs.asarray(x), axis=axes, **options)), x.sum(axes, dtype=x.sum().dtype, **options))
+    assert split
+    same(np.asarray(cs.any(cs.asarray(x), axis=axes, **options)), x.any(axes, **options))
+
+
+def test_an_operand_that_comes_first_and_a_transform_are_applied_once(split):
+    x = data((40, 30, 4), "int32")
+    found = cs.reduce(cs.asarray(x), axis=(0, 2), init=7, transform=lambda v: v * v)
+    same(np.asarray(found), (x * x).sum((0, 2), dtype=np.int32) + 7)
+    assert len(split) == 1
+
+
+def test_short_runs_are_reduced_in_the_order_of_memory(monkeypatch):
+    """Results whose neighbours are few in the order of memory are brought into their own by a second launch."""
+    monkeypatch.setattr(calls, "_plans", {})
+    for name in ("MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
+        monkeypatch.setattr(policy, name, 0)
+    orders = []
+    in_order = plan._in_order_of_memory
+    monkeypatch.setattr(plan, "_in_order_of_memory", lambda *given: orders.append(in_order(*given)) or orders[-1])
+    for shape, dtype in (((700, 33, 2), "bool"), ((700, 34, 2), "int32")):
+        x = data(shape, dtype)
+        same(np.asarray(cs.sum(cs.asarray(x).transpose(0, 2, 1), axis=0)), x.sum(0).T)
+    assert [found is None for found in orders] == [False, True]  # a thread has words of the others
+
+
+def test_others_take_one_launch(split):
+    """Few elements become one; runs are long; the order counts; or indexes do."""
+    for shape, axes in (((3, 30, 3), (0, 2)), ((40, 3, 600), (0, 2)), ((40, 6, 5, 16), (0, 2))):
+        cs.max(cs.asarray(data(shape, "int8" if len(shape) > 3 else "int16")), axis=axes)
+    x = cs.asarray(data((40, 30, 4), "int32"))
+    cs.reduce(x, lambda a, b: a + b, axis=(0, 2))
+    cs.mean(cs.asarray(data((40, 30, 4), "float32")), axis=(0, 2))
+    assert split == []
