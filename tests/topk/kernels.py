@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cutesync.kernels.topk import plan, policy
-from cutesync.kernels.topk.policy import Choice, Problem, TopKPolicy
+from cutesync.kernels.topk.policy import Choice, HeldPolicy, Problem, TopKPolicy
 from cutesync.runtime import call
 
 WIDTHS = {1: 16, 2: 8, 4: 4, 8: 2}
@@ -44,6 +44,17 @@ def force(monkeypatch, name: str = "three blocks", wide: bool = False) -> None:
             key_bytes,
         )
         return Choice(sizes, splits, problem.rows * splits)
+
+    monkeypatch.setattr(plan, "choose", choose)
+    monkeypatch.setattr(call, "_plans", {})
+
+
+def hold(monkeypatch) -> None:
+    """Make every top-k of this test run with rows in shared memory: blocks of two warps, two of them, with room for
+    some more candidates than are wanted."""
+
+    def choose(problem: Problem) -> Choice:
+        return Choice(HeldPolicy(64, 4, 1024, problem.size, 96, 1), 1, min(problem.rows, 2))
 
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(call, "_plans", {})

@@ -55,6 +55,18 @@ def test_rows_and_columns_agree(torch):
             agrees(torch, x, min(64, x.shape[axis]), axis)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float32", "int64"])
+def test_rows_in_shared_memory_agree(torch, dtype):
+    """More rows than blocks; whole and other vectors, ties, and NaN of floats."""
+    for rows, length, k in ((3000, 8192, 64), (5000, 2001, 100)):
+        x = (torch.randn((rows, length), device="cuda") * 1000).round().to(getattr(torch, dtype))
+        if x.is_floating_point():
+            x[::7, ::5] = float("nan")
+        for part in (x, x[:, 1:]):
+            agrees(torch, part, k)
+            agrees(torch, part, k, largest=False)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32", "int64"])
 def test_short_rows_agree(torch, dtype):
     """A warp for each row; ties, and NaN of floats."""

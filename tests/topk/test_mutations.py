@@ -13,7 +13,7 @@ from cutesync.runtime import device
 
 from .. import faults
 from ..cases import data
-from ..faults import each, every, only
+from ..faults import each, every, first
 from .kernels import force
 
 pytestmark = pytest.mark.slow
@@ -51,12 +51,20 @@ OWN = {
     ),
     "bounds read by plain loads": (every(r"ld\.relaxed\.gpu\.global\.b64", "ld.global.b64"), {"race"}),
     "the flag read by plain loads": (every(r"ld\.relaxed\.cta\.shared::cta\.b32", "ld.shared.b32"), {"race"}),
+    "the greatest of the shares heard": (
+        every(r"redux\.sync\.min\.s32", "redux.sync.max.s32"),
+        {faults.RESULT},
+    ),
+    "tickets and places in buckets passed over": (
+        every(r"(atom\.shared\.cta\.add\.u32 [^;]*), 1;", r"\1, 2;"),
+        {faults.RESULT},
+    ),
     "a vote without a barrier": (
         each(r"bar\.red\.or\.pred \t?(%p\d+), 0, (%p\d+);", r"mov.pred \1, \2;"),
         {"race", faults.RESULT, "barrier", "uninitialised", "deadlock", "livelock"},
     ),
     "candidates never given back": (
-        only(r"^[ \t]*st\.global\.b32 \t?\[%rd\d+\], 0;", ""),
+        first(r"^[ \t]*st\.global\.b32 \t?\[%rd\d+\], 0;", "", after=r"atom\.global\.acq_rel"),
         {faults.RESULT, "out-of-bounds", "uninitialised", "mismatch"},
     ),
 }

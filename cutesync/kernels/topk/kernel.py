@@ -11,6 +11,8 @@ candidates, and at milestones. A block of several tells the others two facts whe
 has ``wanted`` elements that are not below a key, and it has its share of them, ``wanted`` over the number of blocks,
 that are not below a higher key. The greatest first word and the least second one bound the result: the blocks of random
 rows hold only a few candidates each in the end. A word that is not there yet, or an old one, raises the limit less.
+Where blocks have no limit of their own at first, they listen until all have told their shares, and a warp reads the
+words again in turns 1, 2, 4, ..., while its next chunk comes; the others take what it found from shared memory.
 
 Counters, zero before and after a launch: for each row the number of published candidates, the blocks that have arrived,
 and two words for each block. A word is a key's upper 32 bits, and 1 in the upper half.
@@ -31,9 +33,10 @@ from ...warp import LANES
 from ..coordinates import Axes, element
 from ..plain import PlainKernel
 from .order import Order
-from .policy import FIRST_MILESTONE, MILESTONE_PARTS, MILESTONE_STEP, TopKPolicy
-from .pool import Limit, Pools, any_of_block, loose, slack, within
+from .policy import MILESTONE_GROWTH, MILESTONE_PARTS, TopKPolicy
+from .pool import HEARD, TICKET, Limit, Pools, any_of_block, loose, slack, within, word
 from .published import Published, Shared
+from .ranks import Ranks
 from .rows import At, Row, Rows
 from .spec import TopK
 from .turns import Turns
@@ -56,7 +59,9 @@ class TopKKernel(PlainKernel):
         self.order = Order(operation.dtype, operation.largest)
         self.rows = Rows(self.order, policy.unroll, policy.vectors, self.index)
         self.pools = Pools(self.order, self.index, policy.threads, policy.capacity)
-        self.turns = Turns(self.warps)
+        self.listens = policy.seed == "share"
+        self.turns = Turns(self.warps, policy.split)
+        self.ranks = Ranks(self.pools)
         self.published = Published(self.pools, self.rows.each)
 
     @cute.jit
@@ -81,23 +86,27 @@ class TopKKernel(PlainKernel):
     def body(self, a: Arguments, number, split, splits):
         thread = cute.arch.thread_idx()[0]
         pool = self.pools.make()
+        counters = self.ranks.make() if cutlass.const_expr(self.policy.exact) else None
         step, _, index_step = a.steps
         bound = None
         if cutlass.const_expr(self.policy.bounded):
             bound = self.bound(a, step, element(a.indices - index_step))
         row = self.rows.row(a.x, step, a.length, bound)
         shared = Shared(a.scratch, a.counters, number, split, splits, a.wanted)
+        if cutlass.const_expr(self.policy.split):
+            if thread == 0:
+                pool.words[HEARD], pool.words[TICKET] = Int32(Int32.min), Int32(self.warps)
         self.pools.clear(pool, thread)
         limit = self.stream(pool, row, shared, thread)
         if cutlass.const_expr(self.policy.split):
-            last, count = self.published.publish(pool, shared, thread)
+            last, count, limit = self.published.publish(pool, limit, shared, thread)
             let_next_start()
             if last:
                 self.collect(pool, shared, count, limit, thread)
-                self.finish(pool, row, a, thread)
+                self.finish(pool, counters, row, a, thread)
         else:
             let_next_start()
-            self.finish(pool, row, a, thread)
+            self.finish(pool, counters, row, a, thread)
 
     @cute.jit
     def bound(self, a: Arguments, step, index):
@@ -112,40 +121,43 @@ class TopKKernel(PlainKernel):
         """Append the candidates of this block's share of a row; the limit in the end."""
         lane = thread % LANES
         begin, end = share(row.chunks, shared.split, shared.splits)
-        visit = self.turns.visit(begin, end, thread // LANES)
-        turn = self.turns.first(visit)
+        visit = self.turns.visit(begin, end)
+        ticket = self.turns.first(visit, thread // LANES)
         held, limit = self.rows.registers(), self.pools.none()
         at = At(row.length, row.length, Int32(0), self.index(0), Boolean(False))
-        if turn < visit.size:
-            at = self.rows.load(held, row, self.turns.chunk(visit, turn), lane)
+        if ticket < visit.tickets:
+            at = self.rows.load(held, row, self.turns.chunk(visit, ticket), lane)
         if cutlass.const_expr(self.policy.seed is not None):
             whole = begin + self.warps <= cutlass.min(end, row.full)
             limit = self.seed(pool, held, limit, whole, shared, thread)
-        part, stop = Int32(0), self.milestone(visit.size, Int32(0))
+        stop = self.milestone(visit)
         busy = Boolean(True)
         while busy:
             failed: Any = Boolean(False)
-            while (turn < stop) & cutlass.not_(failed) & cutlass.not_(self.pools.is_full(pool)):
-                if self.may_pass(held, at, limit):
-                    failed = cutlass.not_(self.append(pool, held, at, limit, row, lane))
+            while (ticket < stop) & cutlass.not_(failed) & cutlass.not_(self.pools.is_full(pool)):
+                known = limit
+                if cutlass.const_expr(self.listens):
+                    known = self.published.heard(pool, limit)
+                if self.may_pass(held, at, known):
+                    failed = cutlass.not_(self.append(pool, held, at, known, row, lane))
                 if cutlass.not_(failed):
-                    turn = self.turns.next(visit, turn)
-                    if turn < visit.size:
-                        at = self.rows.load(held, row, self.turns.chunk(visit, turn), lane)
+                    ticket = self.turns.next(visit, ticket, word(pool, TICKET))
+                    if ticket < visit.tickets:
+                        at = self.rows.load(held, row, self.turns.chunk(visit, ticket), lane)
+                    if cutlass.const_expr(self.listens):
+                        turn = ticket // self.warps
+                        if (ticket == turn * self.warps) & ((turn & (turn - 1)) == 0):
+                            self.published.listen(pool, shared, lane)
             busy = any_of_block(failed)
-            if cutlass.not_(busy) & (stop < visit.size):
-                part += 1
-                stop = self.milestone(visit.size, part)
+            if cutlass.not_(busy) & (stop < visit.tickets):
+                stop = cutlass.min(stop * MILESTONE_GROWTH, visit.tickets)
                 busy = Boolean(True)
             limit = self.cut_back(pool, limit, shared, thread)
         return limit
 
-    def milestone(self, size, part):
-        """Before which turn of ``size`` the blocks of a row exchange bounds for time ``part``."""
-        if not self.policy.split:
-            return size
-        parts = cutlass.min(FIRST_MILESTONE + part * MILESTONE_STEP, Int32(MILESTONE_PARTS))
-        return cutlass.max(Int32(Int64(size) * parts // MILESTONE_PARTS), Int32(1))
+    def milestone(self, visit):
+        """Before which ticket the blocks of a row tell bounds for the first time."""
+        return cutlass.max(visit.size // MILESTONE_PARTS, Int32(1)) * self.warps if self.policy.split else visit.tickets
 
     @cute.jit
     def seed(self, pool, held, limit: Limit, whole, shared: Shared, thread):
@@ -158,10 +170,12 @@ class TopKKernel(PlainKernel):
             for group, first in enumerate(groups):
                 greatest[group] = self.order.key(self.rows.greatest(held, first, self.rows.group))
             count = Int32(self.threads * len(groups))
+            low = self.pools.least(pool, greatest, Int32(1), thread)
             if cutlass.const_expr(self.policy.seed == "limit"):
-                key, _, _ = self.pools.bisect(pool, greatest, count, key, loose(shared.wanted), thread)
+                key, _, _ = self.pools.bisect(pool, greatest, count, low, loose(shared.wanted), thread)
             else:
-                self.published.tell_part(pool, greatest, count, key, shared, thread)
+                self.published.tell_part(pool, greatest, count, low, shared, thread)
+                key, index = self.published.await_others(pool, shared, thread)
         return Limit(key, index)
 
     def may_pass(self, held, at: At, limit: Limit) -> Boolean:
@@ -214,21 +228,43 @@ class TopKKernel(PlainKernel):
                 limit = self.pools.cut_back(pool, held, limit, loose(shared.wanted), thread)
 
     @cute.jit
-    def finish(self, pool, row: Row, a: Arguments, thread):
-        """Sort the candidates, and store the first ``wanted`` of them. After a block barrier."""
-        count = self.pools.held(pool)
+    def finish(self, pool, counters: cutlass.Constexpr, row: Row, a: Arguments, thread):
+        """Store the first ``wanted`` candidates in order. After a block barrier."""
         if cutlass.const_expr(self.policy.exact):
-            if count > a.wanted:
-                cute.arch.sync_threads()  # candidates that others have put elsewhere
-                self.pools.cut_back(pool, count, self.pools.none(), (a.wanted, a.wanted), thread)
-                count = a.wanted
+            cute.arch.sync_threads()  # candidates that others have put elsewhere
+            count = self.pools.held(pool)
+            mine, found = self.ranks.find(pool, counters, count, thread)
+            if found:
+                for e in cutlass.range_constexpr(self.ranks.each):
+                    if (thread + e * self.threads < count) & (Int32(mine.ranks[e]) < a.wanted):
+                        self.store(row, a, Int32(mine.ranks[e]), Int64(self.index(mine.places[e])))
+                for j in cutlass.range(count + thread, a.wanted, self.threads, unroll=1):
+                    self.store(row, a, j, Int64(-1))
+            else:
+                if count > a.wanted:
+                    self.pools.cut_back(pool, count, self.pools.none(), (a.wanted, a.wanted), thread)
+                    count = a.wanted
+                self.finish_sorted(pool, row, a, count, thread)
+        else:
+            self.finish_sorted(pool, row, a, self.pools.held(pool), thread)
+
+    @cute.jit
+    def finish_sorted(self, pool, row: Row, a: Arguments, count, thread):
+        """Sort ``count`` candidates, and store the first ``wanted`` of them."""
         self.pools.sort(pool, count, thread)
-        _, value_step, index_step = a.steps
         for j in cutlass.range(thread, a.wanted, self.threads, unroll=1):
-            place, value = Int64(-1), self.order.dtype.cutlass(0)
+            place = Int64(-1)
             if j < count:
                 place = Int64(self.index(pool.places[j]))
+            self.store(row, a, j, place)
+
+    @cute.jit
+    def store(self, row: Row, a: Arguments, j, place):
+        """Store result ``j``, the element at ``place``; 0, if that is -1."""
+        _, value_step, index_step = a.steps
+        cute.make_tensor(a.indices + Int64(j) * index_step, cute.make_layout((1,)))[0] = place
+        if cutlass.const_expr(self.operation.values):
+            value = self.order.dtype.cutlass(0)
+            if place >= 0:
                 value = self.rows.value(row, place)
-            cute.make_tensor(a.indices + Int64(j) * index_step, cute.make_layout((1,)))[0] = place
-            if cutlass.const_expr(self.operation.values):
-                cute.make_tensor(a.values + Int64(j) * value_step, cute.make_layout((1,)))[0] = value
+            cute.make_tensor(a.values + Int64(j) * value_step, cute.make_layout((1,)))[0] = value

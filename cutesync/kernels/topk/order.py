@@ -36,6 +36,16 @@ class Order:
         """What is held where there is no element: none comes after it, NaN aside."""
         return Float32(float("-inf" if self.largest else "inf")) if self.floats else self.type(self.lowest)
 
+    def last(self) -> Any:
+        """The element that no other comes after, NaN aside."""
+        kind, size = self.dtype.kind, self.dtype.size
+        if kind == "f":
+            return self.dtype.cutlass(float("-inf" if self.largest else "inf"))
+        if kind == "b":
+            return self.dtype.cutlass(not self.largest)
+        low, high = (0, 2 ** (8 * size) - 1) if kind == "u" else (-(2 ** (8 * size - 1)), 2 ** (8 * size - 1) - 1)
+        return self.dtype.cutlass(low if self.largest else high)
+
     def first(self, a, b) -> Any:
         """The one of two held elements that comes first; of two NaN, or zeros, any."""
         if not self.floats:

@@ -14,7 +14,7 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...runtime.layout import Axis, axes_of, merged
 from ..axes import numbers, parameters
-from .policy import MAX_WANTED, Choice, Problem, ShortPolicy, TopKPolicy, choose
+from .policy import MAX_WANTED, VECTOR_BYTES, Choice, HeldPolicy, Problem, ShortPolicy, TopKPolicy, choose
 from .spec import TopK, TopKSpec
 
 NUMBERS = ("length", "wanted", "offset", "step", "value_step", "index_step", "splits", "rows")
@@ -36,7 +36,7 @@ def _claim(counter_bytes: int, scratch_bytes: int, ordinal: int, stream: int) ->
     return _Memory((counters.addresses[0], scratch.addresses[1]), (counters, scratch))
 
 
-def kernel_spec(policy: TopKPolicy | ShortPolicy, operation: TopK) -> KernelSpec:
+def kernel_spec(policy: TopKPolicy | ShortPolicy | HeldPolicy, operation: TopK) -> KernelSpec:
     """Return the kernel of a policy."""
     kinds = operation.dtype, INT64, operation.dtype, INT64
     arrays = [Pointer(name, kind) for name, kind in zip(("x", "n", "values", "indices"), kinds)]
@@ -60,7 +60,8 @@ def plan(spec: TopKSpec, views: Views, outs: Views, stream: int) -> tuple[Run, N
     for offset in range(0, spec.k, MAX_WANTED):
         wanted = min(MAX_WANTED, spec.k - offset)
         count, size = math.prod(axis.extent for axis in rows), operation.dtype.size
-        choice = choose(Problem(count, spec.length, size, x.steps[spec.axis] == 1, wanted, offset > 0))
+        even = all(row.steps[0] * size % VECTOR_BYTES == 0 for row in rows)
+        choice = choose(Problem(count, spec.length, size, x.steps[spec.axis] == 1, wanted, offset > 0, even))
         run = _launch(choice, spec, rows, (wanted, offset), names, x.device, stream, steps)
         launches.append((run, tuple(range(len(names)))))
     return in_turn(launches, (), x.device), None

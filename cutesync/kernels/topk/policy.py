@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
@@ -12,7 +12,8 @@ LANES = 32
 VECTOR_BYTES = 16
 GROUP = 4  # elements of a lane that are looked at together
 MAX_WANTED = 2048  # results of a launch: more take several launches, each of which reads the rows
-MANY = 512  # results: a sort of up to twice as many takes longer than to find these
+BUCKETS, MAX_BUCKET = 2048, 64  # of many candidates that are ranked, and candidates of one
+MANY = 512  # results: so many are ranked by buckets, fewer are sorted
 MAX_HELD = 18  # candidates a thread has in registers, in small blocks
 THREADS, HEAVY_THREADS, WIDE_THREADS = 512, 384, 320  # two blocks on a multiprocessor: 64, 80, 96 registers a thread
 LIGHT_THREADS = 256  # smaller blocks have 80 registers a thread
@@ -20,13 +21,17 @@ ROW_THREADS = 64  # of a block that has a row for itself, where there are many r
 ROW_UNROLL = {1: 2, 2: 4, 4: 8, 8: 8}  # vectors of a lane there, by the size of an element: up to 32 elements
 RESIDENT_THREADS = 1024  # of a multiprocessor, at least, where rows are few
 MAX_BLOCKS = 16
-FIRST_MILESTONE, MILESTONE_STEP, MILESTONE_PARTS = (
-    1,
-    7,
-    16,
-)  # blocks that share a row exchange bounds after 1, 8, 15 / 16
+MILESTONE_PARTS, MILESTONE_GROWTH = 16, 8  # blocks that share a row tell bounds after 1, 8, 16 / 16 of their share
 MIN_CHUNKS = 4  # of a warp, where several blocks share a row
 NARROW_INDEX = 1 << 31
+LINE_BYTES = 128
+HELD_GROUPS = 8  # groups of vectors of a thread, of a row in shared memory
+# Results: of more the ranks take longer than rows take to come, but for rows of 32 vectors a result.
+HELD_WANTED, HELD_CAPACITY = 64, 512  # results, and candidates
+HELD_THREADS, HELD_VECTORS, HELD_NARROW_VECTORS = 128, 32, 16  # threads at most, and vectors of one at least
+HELD_RESIDENT = 1024  # threads of a multiprocessor
+HELD_BYTES = 1 << 16  # of a row
+MULTIPROCESSOR_BYTES = 227 << 10  # of shared memory
 SHORT_WARPS = 8  # of a block whose warps have a row each
 SHORT_WORDS = 32  # registers of a lane for the elements of its row
 # The lane whose greatest element is the limit is in the middle at most: of random rows, some 22 elements then reach it.
@@ -38,7 +43,7 @@ MAX_SHORT_WANTED = LANES // 2
 @dataclass(frozen=True)
 class Problem:
     """``rows`` of ``length`` elements of ``size`` bytes, ``neighbours`` in memory or not, of each of which ``wanted``
-    are wanted. ``after``: only those behind another result."""
+    are wanted. ``after``: only those behind another result. ``even``: rows begin at whole vectors if the first does."""
 
     rows: int
     length: int
@@ -46,6 +51,7 @@ class Problem:
     neighbours: bool
     wanted: int
     after: bool
+    even: bool = True
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,8 @@ class TopKPolicy(Policy, kernel=".kernel:TopKKernel"):
     many elements without ``vectors``. ``split``: several blocks share a row. ``wide``: indexes have 64 bits.
     ``seed``: the first chunks give a "limit" before any candidate is kept, or tell a "share" of the wanted elements to
     the other blocks of the row (None: neither). ``bounded``: elements count behind the last result of the launch
-    before. ``exact``: candidates are cut back to as many as are wanted before they are sorted. Rows are numbered along
-    ``rank`` axes."""
+    before. ``exact``: candidates are ranked by buckets, or cut back to as many as are wanted before they are sorted.
+    Rows are numbered along ``rank`` axes."""
 
     threads: int
     unroll: int
@@ -74,7 +80,8 @@ class TopKPolicy(Policy, kernel=".kernel:TopKKernel"):
     def smem(self) -> int:
         """The bytes of shared memory (see ``pool.Pools.bytes``)."""
         entry = self.key_bytes + (8 if self.wide else 4)
-        return entry * self.capacity + 16 * (self.threads // LANES) + 128
+        counters = 4 * (ceil_div(BUCKETS, self.threads) * self.threads + 1) if self.exact else 0
+        return entry * self.capacity + 16 * (self.threads // LANES) + 128 + counters
 
 
 @dataclass(frozen=True)
@@ -95,10 +102,42 @@ class ShortPolicy(Policy, kernel=".short:ShortTopK"):
 
 
 @dataclass(frozen=True)
+class HeldPolicy(Policy, kernel=".held:HeldTopK"):
+    """Blocks of ``threads`` that have rows of up to ``elements`` elements of ``size`` bytes in shared memory, with room
+    for ``capacity`` candidates. A thread looks at ``groups`` of vectors."""
+
+    threads: int
+    groups: int
+    elements: int
+    size: int
+    capacity: int
+    blocks_per_sm: int
+    rank: int = 1
+    split = wide = False
+
+    @property
+    def key_bytes(self) -> int:
+        return 8 if self.size == 8 else 4
+
+    @property
+    def smem(self) -> int:
+        """The bytes of shared memory (see ``pool.Pools.bytes``)."""
+        row = (ceil_div(self.size * self.elements, LINE_BYTES) + 1) * LINE_BYTES
+        places = 4 if self.size == 8 else 0
+        return (
+            row
+            + (8 + places + self.size) * self.capacity
+            + self.groups * self.threads
+            + 16 * (self.threads // LANES)
+            + 256
+        )
+
+
+@dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``splits`` blocks a row."""
 
-    policy: TopKPolicy | ShortPolicy
+    policy: TopKPolicy | ShortPolicy | HeldPolicy
     splits: int
     grid: int
 
@@ -116,9 +155,26 @@ def short(problem: Problem) -> Choice | None:
     return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS))
 
 
+def held(problem: Problem) -> Choice | None:
+    """Return the launch of blocks that have rows in shared memory."""
+    elements, wanted = power_of_two(problem.length), problem.wanted
+    if not problem.neighbours or not problem.even or problem.after or elements * problem.size > HELD_BYTES:
+        return None
+    vectors = elements * problem.size // VECTOR_BYTES
+    threads = max(LANES, min(HELD_THREADS, vectors // (HELD_VECTORS if problem.size >= 4 else HELD_NARROW_VECTORS)))
+    if 2 * wanted > min(vectors, HELD_GROUPS * threads) or wanted > max(HELD_WANTED, vectors // LANES):
+        return None
+    policy = HeldPolicy(threads, HELD_GROUPS, elements, problem.size, HELD_CAPACITY, 1)
+    blocks = min(MULTIPROCESSOR_BYTES // (policy.smem + 1024), HELD_RESIDENT // threads)
+    if problem.rows < blocks * SMS // 2:
+        return None
+    policy = replace(policy, blocks_per_sm=blocks)
+    return Choice(policy, 1, min(problem.rows, blocks * SMS))
+
+
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
-    found = short(problem)
+    found = short(problem) or held(problem)
     if found is not None:
         return found
     size, vectors, keep = problem.size, problem.neighbours, problem.wanted + problem.wanted // 4

@@ -24,10 +24,14 @@ from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
 from ...block.reduce import get, put, state_array
+from ...monoid import tree
 from ...warp import LANES, broadcast, reduce_commutative, scan_states
 
 SUM_BITS = 21  # of a sum among several
-COUNT, ROOM, FULL, NOTE = range(4)  # the words: candidates, those of the first chunk without room, the flag, any use
+# The words: candidates, those of the first chunk without room, the flag, any use, what other blocks have told, the next
+# ticket.
+COUNT, ROOM, FULL, NOTE, HEARD, TICKET = range(6)
+WORDS = 8
 
 # What is held in shared memory: ``keys`` and ``places`` of candidates, ``words``, and two numbers of each warp.
 Pool = namedtuple("Pool", "keys places words sums")
@@ -66,14 +70,18 @@ class Pools:
     @staticmethod
     def bytes(key_bytes: int, index_bytes: int, threads: int, capacity: int) -> int:
         """Upper bound of the shared memory that ``make`` takes."""
-        return (key_bytes + index_bytes) * capacity + 4 * 4 + 2 * 8 * threads // LANES + 64
+        return (key_bytes + index_bytes) * capacity + 4 * WORDS + 2 * 8 * threads // LANES + 64
 
     def make(self) -> Pool:
         """Allocate a pool. Call at the top of a kernel."""
         keys, places = state_array(self.types, self.capacity, 16)
-        words = cute.make_tensor(SmemAllocator().allocate_array(Int32, 4), cute.make_layout((4,)))
+        return self.make_words()._replace(keys=keys, places=places)
+
+    def make_words(self) -> Pool:
+        """Allocate a pool without keys and places."""
+        words = cute.make_tensor(SmemAllocator().allocate_array(Int32, WORDS), cute.make_layout((WORDS,)))
         (sums,) = state_array((Int64,), 2 * self.warps)
-        return Pool(keys, places, words, sums)
+        return Pool(None, None, words, sums)
 
     def none(self) -> Limit:
         """The limit that no candidate comes after."""
@@ -139,6 +147,11 @@ class Pools:
         """The greatest of the threads' keys, as ``sum``."""
         (found,) = reduce_commutative((value,), _greater)
         return self._over_warps(pool, found, turn, thread, _greater)
+
+    def least(self, pool: Pool, held, turn, thread):
+        """The least of the threads' held keys, as ``sum``."""
+        (found,) = tree([(self.key(held[e]),) for e in range(cute.size(held))], lambda a, b: (cutlass.min(a[0], b[0]),))
+        return self.greatest(pool, found ^ self.key(-1), turn, thread) ^ self.key(-1)  # ~ turns the order around
 
     @cute.jit
     def _over_warps(self, pool: Pool, value, turn, thread, combine: cutlass.Constexpr):
@@ -266,7 +279,9 @@ class Pools:
 
     @cute.jit
     def sort(self, pool: Pool, count, thread):
-        """Sort ``count`` candidates, the best first; a bitonic sort (Batcher 1968). A block barrier after."""
+        """Sort ``count`` candidates, the best first; a bitonic sort (Batcher 1968). A block barrier after.
+
+        The pairs of a warp have 64 neighbouring candidates as long as those of a pair are no farther apart than 32."""
         size = Int32(2)
         while size < count:
             size = size * 2
@@ -280,8 +295,12 @@ class Pools:
                 for pair in cutlass.range(thread, size // 2, self.threads, unroll=1):
                     low = 2 * pair - (pair & (distance - 1))
                     self.compare(pool, low, low + distance, (low & run) == 0)
-                cute.arch.sync_threads()
+                far = (distance > LANES) | ((distance == 1) & ((run > LANES) | (run >= size)))
                 distance = distance // 2
+                if far:
+                    cute.arch.sync_threads()
+                else:
+                    cute.arch.sync_warp()
             run = run * 2
 
     @cute.jit

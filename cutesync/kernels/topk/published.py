@@ -8,10 +8,12 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
+from ...monoid import choose
 from ...warp import LANES
-from .pool import NOTE, Limit, Pools, loose, slack, within
+from .pool import HEARD, NOTE, Limit, Pools, loose, slack, within, word
 
 MAX_UNROLL = 8  # candidates that a lane loads at once
+MAX_POLLS = 8  # of what others have told, after the first chunks
 COUNTER_WORDS = 2  # of a row, of 32 bits: candidates, arrivals; then two words of 64 bits for each block
 
 # A row's place in the workspace: block ``split`` of ``splits`` works on row ``number``, and ``wanted`` elements
@@ -83,11 +85,47 @@ class Published:
         for other in cutlass.range(thread, shared.splits, self.pools.threads, unroll=1):
             most = cutlass.max(most, self.told(bounds + 2 * other))
             least = cutlass.min(least, self.told(bounds + (2 * other + 1)))
-        found = self.of_block(pool, most, least, thread)
-        key, index = limit.key, limit.index
-        if found > key:
-            key, index = found, self.index(int(self.index.max))
-        return Limit(key, index)
+        return self.raised(limit, self.of_block(pool, most, least, thread))
+
+    @cute.jit
+    def listen(self, pool, shared: Shared, lane):
+        """Put what the other blocks have told into the pool's word for it. One warp calls."""
+        bounds = self.bounds(shared)
+        most, least = Int32(Int32.min), Int32(Int32.max)
+        for other in cutlass.range(lane, shared.splits, LANES, unroll=4):
+            most = cutlass.max(most, self.told(bounds + 2 * other))
+            least = cutlass.min(least, self.told(bounds + (2 * other + 1)))
+        most = Int32(cute.arch.warp_redux_sync(most, "max"))
+        least = Int32(cute.arch.warp_redux_sync(least, "min"))
+        found = cutlass.max(most, least)
+        if lane == 0:
+            cute.arch.store(word(pool, HEARD), found, sem="relaxed", scope="cta")
+        return found
+
+    @cute.jit
+    def await_others(self, pool, shared: Shared, thread):
+        """What the other blocks have told; listen for some time until all have, which may not run yet. The limit. A
+        block barrier."""
+        if thread < LANES:
+            heard, polls = Int32(Int32.min), Int32(0)
+            while (heard == Int32.min) & (polls < MAX_POLLS):
+                heard = self.listen(pool, shared, thread)
+                polls += 1
+            if thread == 0:
+                pool.words[NOTE] = heard
+        cute.arch.sync_threads()
+        return self.raised(self.pools.none(), Int32(pool.words[NOTE]))
+
+    def heard(self, pool, limit: Limit):
+        """The limit raised by what is in that word: not the same in all warps."""
+        return self.raised(limit, Int32(cute.arch.load(word(pool, HEARD), Int32, sem="relaxed", scope="cta")))
+
+    def raised(self, limit: Limit, found):
+        """The limit raised to the upper 32 bits of a key."""
+        key = self.key(found) << (self.key.width - 32)
+        above = key > limit.key
+        last = self.index(int(self.index.max))
+        return Limit(choose(above, key, limit.key), choose(above, last, limit.index))
 
     def of_block(self, pool, most, least, thread):
         """The bound that follows from the words that the block's threads have read."""
@@ -112,9 +150,10 @@ class Published:
         return Int32(cutlass.select_(found != 0, Int32(found & 0xFFFFFFFF), Int32(Int32.min)))
 
     @cute.jit
-    def publish(self, pool, shared: Shared, thread):
-        """``(last, number)``: whether this block is the last of the row to publish its candidates, and if so how many
-        there are of all blocks. After a block barrier; the last block leaves the row's counters zero."""
+    def publish(self, pool, limit: Limit, shared: Shared, thread):
+        """``(last, number, limit)``: whether this block is the last of the row to publish its candidates, and if so how
+        many there are of all blocks, and the limit that all have told. After a block barrier; the last block leaves the
+        row's counters zero."""
         count = self.pools.held(pool)
         counters = self.counters(shared)
         if thread == 0:
@@ -135,12 +174,12 @@ class Published:
         last, number = Int32(pool.words[NOTE]) == shared.splits - 1, Int32(0)
         if last:
             number = Int32(cute.arch.load(counters, Int32, sem="relaxed", scope="gpu"))
+            limit = self.hear(pool, limit, shared, thread)
             for i in cutlass.range(thread, 2 * shared.splits, self.pools.threads, unroll=1):
                 store(self.bounds(shared) + i, Int64(0))
-            cute.arch.sync_threads()  # all have read the number
-            if thread == 0:
+            if thread == 0:  # all have read the number, some block barriers ago
                 store(counters, Int32(0))
-        return last, number
+        return last, number, limit
 
     def store_entry(self, address, key, place) -> None:
         """Store a candidate."""
