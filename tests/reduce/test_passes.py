@@ -7,6 +7,7 @@ import cutesync as cs
 from cutesync.kernels.reduce import plan, policy
 from cutesync.runtime import call as calls
 
+from .. import faults
 from ..cases import data, same
 
 CASES = [
@@ -66,3 +67,20 @@ def test_others_take_one_launch(split):
     cs.reduce(x, lambda a, b: a + b, axis=(0, 2))
     cs.mean(cs.asarray(data((40, 30, 4), "float32")), axis=(0, 2))
     assert split == []
+
+
+@pytest.mark.slow
+def test_a_second_launch_that_does_not_wait_is_found():
+    x = data((40, 30, 4), "int32")
+
+    def force(patch) -> None:
+        patch.setattr(calls, "_plans", {})
+        patch.setattr(policy, "MIN_BYTES_OF_TWO", 0)
+
+    def right() -> bool:
+        return np.array_equal(np.asarray(cs.sum(cs.asarray(x), axis=(0, 2))), x.sum((0, 2)))
+
+    bench = faults.of_tiles(force, right, schedules=3)
+    assert len(bench.texts) == 2
+    kinds = bench.finds(faults.TABLE["no wait for the launch before"][0])
+    assert "race" in kinds, kinds

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+import cutesync as cs
+from cutesync import reference
 from cutesync.kernels.topk import plan, policy
 from cutesync.kernels.topk.policy import Choice, HeldPolicy, Problem, TopKPolicy
 from cutesync.runtime import call
+
+from .. import faults
 
 WIDTHS = {1: 16, 2: 8, 4: 4, 8: 2}
 
@@ -58,3 +64,18 @@ def hold(monkeypatch) -> None:
 
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(call, "_plans", {})
+
+
+def bench_of(force, arrays, k: int) -> faults.Bench:
+    """A call for each array, one after the other on one workspace."""
+    wanted = [reference.topk(x, k) for x in arrays]
+
+    def right() -> bool:
+        found = [cs.topk(cs.asarray(x), k) for x in arrays]
+        return all(np.array_equal(*pair) for both in zip(found, wanted) for pair in zip(*both))
+
+    return faults.of_tiles(force, right, schedules=4)
+
+
+FAULTS = {name: faults.TABLE[name] for name in ("no block barrier", "no wait for the launch before", "no store")}
+FAULTS = {name: (edit, {*kinds, "mismatch", faults.RESULT}) for name, (edit, kinds) in FAULTS.items()}

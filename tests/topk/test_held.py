@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync import emulator, reference
+from cutesync import reference
 from cutesync.kernels.topk.policy import HeldPolicy, Problem, choose
-from cutesync.runtime import device
 
 from .. import faults
 from ..cases import DTYPES, SCHEDULES, data, same
 from ..faults import each, every
-from .kernels import hold
+from .kernels import FAULTS, bench_of, hold
 
 
 @pytest.fixture(autouse=True)
@@ -110,20 +109,9 @@ def bench() -> faults.Bench:
     some of many equal elements have to be chosen."""
     random = data((5, 531), "int16")
     arrays = random, np.sort(random[:3]), np.where(np.arange(531) % 37 == 0, random, random % 3)
-
-    def right() -> bool:
-        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
-            hold(patch)
-            with cs.emulate(), emulator.emulate(schedules=4, seed=3, resident=2):
-                found = [cs.topk(cs.asarray(x), 40) for x in arrays]
-                wanted = [reference.topk(x, 40) for x in arrays]
-                return all(np.array_equal(*pair) for both in zip(found, wanted) for pair in zip(*both))
-
-    return faults.Bench(right)
+    return bench_of(hold, arrays, 40)
 
 
-TABLE = {name: faults.TABLE[name] for name in ("no block barrier", "no wait for the launch before", "no store")}
-TABLE = {name: (edit, {*kinds, "mismatch", faults.RESULT}) for name, (edit, kinds) in TABLE.items()}
 OWN = {
     "a row overwritten while it is read": (every(r"fence\.proxy\.async[^;]*;", ""), {"proxy", "race"}),
     "candidates not counted by an atomic": (
@@ -139,7 +127,7 @@ OWN = {
 
 @pytest.mark.slow
 def test_no_mutant_survives():
-    assert bench().survivors(TABLE) == []
+    assert bench().survivors(FAULTS) == []
 
 
 @pytest.mark.slow

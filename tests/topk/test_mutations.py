@@ -7,14 +7,10 @@ import functools
 import numpy as np
 import pytest
 
-import cutesync as cs
-from cutesync import emulator, reference
-from cutesync.runtime import device
-
 from .. import faults
 from ..cases import data
 from ..faults import each, every, first
-from .kernels import force
+from .kernels import FAULTS, bench_of, force
 
 pytestmark = pytest.mark.slow
 
@@ -24,20 +20,9 @@ def bench() -> faults.Bench:
     """Three calls on one workspace, each under all policies; few blocks fit. Pools are cut back where keys differ and
     where all are equal; the last block gets too many of both kinds."""
     arrays = np.sort(data(2403, "int32") % 800), np.zeros(1203, np.int32), data(703, "int32")
-
-    def right() -> bool:
-        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
-            force(patch)
-            with cs.emulate(), emulator.emulate(schedules=4, seed=3, resident=2):
-                found = [cs.topk(cs.asarray(x), 100) for x in arrays]
-                wanted = [reference.topk(x, 100) for x in arrays]
-                return all(np.array_equal(*pair) for both in zip(found, wanted) for pair in zip(*both))
-
-    return faults.Bench(right)
+    return bench_of(force, arrays, 100)
 
 
-TABLE = {name: faults.TABLE[name] for name in ("no block barrier", "no wait for the launch before", "no store")}
-TABLE = {name: (edit, {*kinds, "mismatch", faults.RESULT}) for name, (edit, kinds) in TABLE.items()}
 OWN = {
     "arrivals that acquire nothing": (each(r"(atom\.global)\.acq_rel(\.gpu\.inc)", r"\1.release\2"), {"race"}),
     "arrivals that release nothing": (each(r"(atom\.global)\.acq_rel(\.gpu\.inc)", r"\1.acquire\2"), {"race"}),
@@ -71,7 +56,7 @@ OWN = {
 
 
 def test_no_mutant_survives():
-    assert bench().survivors(TABLE) == []
+    assert bench().survivors(FAULTS) == []
 
 
 @pytest.mark.parametrize("fault", OWN)

@@ -137,10 +137,8 @@ class FlatFlags(StridedKernel):
         starts = self.starts(a, first, digits, places, alike or limit is None)
         if self.whole and count > 1:
             items = self.sequence(a, first, count, self.piece)
-        elif self.piece > 1 and count > 1:
-            items = self.pieces(starts, self.piece)
         else:
-            items = [self.get(start, 0) for start in starts]
+            items = self.pieces(starts, self.piece if count > 1 else 1)
         found = []
         for side in self.sides:
             edges = self.edges(a, side, places, limit, alike)
