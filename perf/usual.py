@@ -26,11 +26,10 @@ from cutesync.kernels.matmul.policy import MatmulPolicy
 
 WITHOUT = ("float32", "invariant", "int8", "tf32")  # have candidates of their own, or those of others
 OF = 300
-PRICE, PRICE_PROMOTED = 0.1, 0.03  # per cent of the time; of float8, which needs few kernels
-CONVEX = 10  # a product that takes 10 % longer counts for twice as much as that
-WEIGHTS = {"layers": 2}  # of classes; 1 of others
-TABLE = 40  # times a product of the table counts
-KEPT = (MatmulPolicy((128, 192), "pingpong", (1, 1)),)  # usual in any case: of the table, without a per cent to lose
+PRICE, PRICE_PROMOTED = 0.3, 0.08  # per cent of the time; of float8, which needs few kernels
+CONVEX = 60  # a product that takes 10 % longer counts for seven times as much as that
+TABLE = "table"  # the class of its products, which must lose nothing: any kernel that they need is worth its price
+WEIGHTS = {"layers": 2, TABLE: 10}  # of classes; 1 of others
 USUAL = 48
 SWEEPS = 5  # over all candidates, at most
 
@@ -94,11 +93,11 @@ def possible(product: Random) -> list[tuple[float, MatmulPolicy]]:
     )
 
 
-def levels(classes: list[tuple[float, Ways]], count: int, price: float) -> list[int]:
-    """How rare each candidate is, by number, 0 for number 0; classes with their weights."""
+def levels(classes: dict[str, Ways], count: int, price: float) -> list[int]:
+    """How rare each candidate is, by number, 0 for number 0."""
     costs = np.array(model.RARE_COSTS)
     used = np.zeros(count)
-    for _, ways in classes:
+    for ways in classes.values():
         used += np.bincount(ways.candidate[ways.chosen(np.zeros(count))], minlength=count)
     order = np.argsort(-used, kind="stable")
     found = np.minimum(np.argsort(order) // USUAL, len(costs) - 1)
@@ -106,7 +105,9 @@ def levels(classes: list[tuple[float, Ways]], count: int, price: float) -> list[
     order = order[order > 0]
 
     def loss() -> float:
-        return sum(weight * ways.loss(costs[found], price) for weight, ways in classes)
+        return sum(
+            WEIGHTS.get(group, 1) * ways.loss(costs[found], price * (group != TABLE)) for group, ways in classes.items()
+        )
 
     least = loss()
     for sweep in range(SWEEPS):
@@ -121,7 +122,7 @@ def levels(classes: list[tuple[float, Ways]], count: int, price: float) -> list[
             found[number] = kept
         if least == before:
             break
-    print(f"{np.bincount(found)} of {count} candidates; loss {least / sum(weight for weight, _ in classes):.3f}")
+    print(f"{np.bincount(found)} of {count} candidates; loss {least:.3f}")
     return found.tolist()
 
 
@@ -157,17 +158,13 @@ def main(argv=None) -> None:
         for group in CLASSES
         if group not in WITHOUT
     }
-    drawn["layers"] += [
-        Random("layers", *extents) for extents in (*((n, n, n) for n in CUBES), *OTHERS, *SKINNY, *LAYERS)
-    ] * TABLE
+    of_table = (*((n, n, n) for n in CUBES), *OTHERS, *SKINNY, *LAYERS)
+    drawn[TABLE] = [Random("layers", *extents) for extents in of_table]
     found: dict[Name, int] = {}
     for promoted in (False, True):
         names: dict[Name, int] = {(): 0}
-        classes = [
-            (WEIGHTS.get(group, 1), ways_of(of, names)) for group, of in drawn.items() if is_promoted(of[0]) == promoted
-        ]
+        classes = {group: ways_of(of, names) for group, of in drawn.items() if is_promoted(of[0]) == promoted}
         found |= zip(names, levels(classes, len(names), PRICE_PROMOTED if promoted else PRICE))
-    found |= {config.kernel: 0 for config in KEPT}
     path = Path(candidates.__file__)
     text = marked(path.read_text(encoding="utf-8"), found)
     if chosen.write:
