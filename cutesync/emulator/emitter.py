@@ -197,14 +197,19 @@ class Emitter:
             expression = self.choice(self.guard, expression, self.register(reg, kind))
         name = base if kind == "u" else base + kind
         self.line(f"{name} = {expression}")
-        for key in [k for k in self.have if k[0] == reg.name]:
-            del self.have[key]
+        self._forget(reg)
         self.have[(reg.name, kind)] = name
         self.writes[reg.name] = self.dirty[reg.name] = reg
+
+    def _forget(self, reg: syntax.Reg) -> None:
+        """No local holds this register any more, of whatever kind."""
+        for key in [k for k in self.have if k[0] == reg.name]:
+            del self.have[key]
 
     def take(self, registers: Iterable[syntax.Reg]) -> None:
         """These registers have been computed: locals of their names hold them, unsigned."""
         for reg in registers:
+            self._forget(reg)
             self.have[reg.name, "u"] = self.program.local(reg)
             self.writes[reg.name] = self.dirty[reg.name] = reg
 

@@ -111,6 +111,31 @@ def test_a_value_that_a_later_instruction_overwrites_is_read_first():
     assert np.array_equal(out, np.stack([np.full(32, 7), 7 + lane + 100 * (lane < 16)], axis=1))
 
 
+def test_a_counter_is_compared_anew_after_it_is_counted():
+    """A signed number before and behind a branch that joins, which a turn of the loop runs through."""
+    body = """
+\tld.global.b32 %r2, [%a0];
+\tmov.u32 %r0, %tid.x;
+\tmul.wide.u32 %rd1, %r0, 4;
+\tadd.u64 %rd2, %a1, %rd1;
+\tmov.u32 %r1, 0;
+\tmov.u32 %r3, 0;
+LOOP:
+\tsetp.ge.s32 %p1, %r1, %r2;
+\t@%p1 bra JOINT;
+\tst.global.b32 [%rd2], %r1;
+JOINT:
+\tadd.s32 %r1, %r1, 1;
+\tadd.u64 %rd2, %rd2, 128;
+\tadd.u32 %r3, %r3, 5;
+\tsetp.lt.s32 %p2, %r1, %r2;
+\t@%p2 bra LOOP;
+\tst.global.b32 [%rd2], %r3;"""
+    out = np.zeros((6, 32), np.uint32)
+    launch(kernel_text(body, 2), np.array([3], np.uint32), out, settings=EIGHT)
+    assert out[:, 0].tolist() == [0, 1, 2, 15, 0, 0]
+
+
 def test_shared_memory_is_that_of_each_block():
     """The addresses do not depend on the block, what lies there does."""
     body = """

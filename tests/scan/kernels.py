@@ -126,7 +126,14 @@ def columns(width: int, lanes: int, unroll: int) -> Chooser:
 
 
 def column_tiles(
-    width: int, lanes: int, groups: int, height: int, group: int, blocks: int, prefetch: bool = False
+    width: int,
+    lanes: int,
+    groups: int,
+    height: int,
+    group: int,
+    blocks: int,
+    prefetch: bool = False,
+    fixed: bool = False,
 ) -> Chooser:
     def choose(problem: Problem) -> Choice:
         items, _ = problem.vector(problem.inner)
@@ -134,7 +141,8 @@ def column_tiles(
         tiles, chains = _ceil(problem.length, groups * height), problem.rows * _ceil(problem.inner // each, lanes)
         aligned = problem.aligned(each) == 0
         vectors = in_vectors(problem, each, lanes, groups, height)
-        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, tiles == 1, aligned, prefetch, vectors)
+        alone, asks = tiles == 1, prefetch and tiles > 1
+        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, alone, aligned, asks, vectors, fixed)
         if tiles == 1:
             return Choice(policy, 1, chains)
         slots = problem.rows * group_slots(tiles, group) * problem.inner

@@ -55,6 +55,17 @@ def test_in_place(on_emulator, monkeypatch):
         same(array, scanned(x, axis=1, reverse=True))
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_groups_have_as_few_rows_as_tiles_allow(fixed, on_emulator, monkeypatch):
+    """4 of up to 6 rows, 6 with a last tile that is hardly begun, and a last row group that has a row."""
+    force(monkeypatch, column_tiles(2, 3, 4, 6, 2, 2, prefetch=True, fixed=fixed))
+    for length in (19, 26, 49, 70):
+        check_scan(data((2, length, 10), "int32"), axis=1, exclusive=True)
+    if fixed:
+        x = data((26, 10), "int32")
+        same(np.asarray(cs.scan(cs.asarray(x), axis=0, n=13))[:13], scanned(x, axis=0)[:13])
+
+
 def after(a, b):
     """The affine maps x -> a[0] * x + a[1]: first ``a``, then ``b``."""
     return a[0] * b[0], a[1] * b[0] + b[1]
@@ -112,7 +123,7 @@ def test_as_many_blocks_fit_an_sm_as_the_policy_says(size, words):
         strips = isinstance(policy, ColumnStripPolicy)
         assert strips or isinstance(policy, ColumnTilePolicy)
         threads = -(-policy.lanes * policy.groups // 32) * 32
-        elements = threads * policy.width * (max(2, policy.stages) * policy.height * size * inputs + 8 * words)
+        elements = threads * policy.width * (policy.stages * policy.height * size * inputs + 8 * words)
         assert policy.blocks_per_sm * (elements + 64 * (inputs + words) + RESERVED) <= SMEM
         assert threads <= (512 if strips else 256) and inner % policy.width == 0
         if strips:

@@ -8,6 +8,7 @@ from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from . import column_policy
 from .problem import LANES, SMS, Choice, Problem
+from .ragged_column_policy import ragged_columns
 
 MAX_CLUSTER = 8  # blocks
 THREADS, MAX_THREADS = 256, 512  # of a block; more where columns are too long for them
@@ -35,6 +36,9 @@ MANY_ROWS = 96
 # 9.0 us, as words 14.8 us; (73, 150155): 15.7 us, as words 13.9 us). So are tiles of bytes that are combined one by one
 # (lambda uint8 (310, 6696): 7.1 us in tiles, 4.3 us so; but (256, 262144): 44 and 128 us).
 MAX_ODD_BYTES = 8 << 20
+# The same of operators that combine whole words, where tiles of these suit (H200, exclusive bool (335, 22926): 10.6 us,
+# in tiles 9.2 us; int8 (2, 4096, 512) off by one: 9.2 and 7.0 us; but reverse int8 (8193, 173): 5.8 and 6.6 us).
+MAX_PACKED_BYTES = 7 << 19
 # Of results: in larger arrays tiles are faster (H200, float32 (1024, 512, 32) along axis 1: 54 us by tiles, 36 us so;
 # but uint16 (621, 7386, 13) along axis 0: 118 and 137 us; uint64 (410, 103969): 224 and 306 us).
 MAX_BYTES = 1 << 26
@@ -64,6 +68,8 @@ def clusters(problem: Problem) -> Choice | None:
         return None
     odd = problem.vector(problem.inner)[0] * problem.wide < WORD_BYTES or problem.wide == 1
     if results > (MAX_ODD_BYTES if odd else MAX_BYTES):
+        return None
+    if problem.packs and results > MAX_PACKED_BYTES and ragged_columns(problem) is not None:
         return None
     most = MAX_CLUSTER if results <= SMALL_BYTES else 2 if results <= MIDDLE_BYTES and problem.wide >= WORD_BYTES else 1
     found = _shared(problem, LINE_BYTES, LONG_BYTES, 1) if results > TINY_BYTES and problem.wide > 1 else None

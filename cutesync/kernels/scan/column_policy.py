@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,10 +39,13 @@ MIN_SINGLY_BYTES, SINGLY_HEIGHT, SINGLY_BLOCKS = 20 << 20, 32, 5
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 # Where few tiles have all rows, they are narrower (H200, threads of 8, 16, 32, 64 rows: 1.5, 2.3, 4.5 to 6, 7 us).
 FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
+MAX_UNIT = 8  # rows that a thread combines at once
 MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
-# Tiles are made lower for more of them, up to about one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for
-# each, 9.6 us).
-ENOUGH_TILES = SMS * 9 // 8
+# Tiles are made lower for more of them, up to one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for each,
+# 9.6 us).
+# Of the rows of the tiles of small arrays: it saves nothing to count those that exist. Nor does it where a tile has all
+# rows (H200, exclusive int16 (49, 9417): 2.7 us, else 2.3 us; reverse float16 (20, 357, 823): 45 us, else 13 us).
+FILLED, SMALL_ARRAY_BYTES = 0.95, 1 << 22
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
 # Rows whose vectors are joined from two each: of small elements, and of words (H200, max uint32 (2, 32768, 32): 41 us,
@@ -78,8 +82,9 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
 @dataclass(frozen=True)
 class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     """An axis that is not the last, in tiles: ``lanes`` threads with ``width`` columns side by side, times ``groups``
-    of ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows. ``prefetch``: each
-    block asks for a tile before it has a number. ``vectors``: warps copy vectors of 16 bytes."""
+    of up to ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows.
+    ``prefetch``: each block asks for a tile before it has a number. ``vectors``: warps copy vectors of 16 bytes.
+    ``fixed``: all groups have ``height`` rows."""
 
     width: int
     lanes: int
@@ -91,11 +96,16 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     aligned_out: bool
     prefetch: bool = False
     vectors: bool = False
+    fixed: bool = False
 
     @property
     def stages(self) -> int:
         """How many tiles a block has in shared memory."""
         return 1 if self.alone else 2
+
+    @property
+    def unit(self) -> int:
+        return unit_of(self.height)
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,16 @@ class ColumnStripPolicy(Policy, kernel=".column_strips:ColumnStripScan"):
     alone: ClassVar[bool] = False
     prefetch: ClassVar[bool] = False
     vectors: ClassVar[bool] = False
+    fixed: ClassVar[bool] = True
+
+    @property
+    def unit(self) -> int:
+        return unit_of(self.height)
+
+
+def unit_of(height: int) -> int:
+    """Return what the rows of a group of up to ``height`` are a multiple of."""
+    return min(MAX_UNIT, height & -height)
 
 
 def group_slots(tiles: int, group: int) -> int:
@@ -248,24 +268,10 @@ def _strips(problem: Problem) -> Choice | None:
 
 
 def _tiles(problem: Problem) -> Choice:
-    width, _ = problem.vector(problem.inner)
-    each = sum(problem.sources)
-
-    def across(width: int) -> int:
-        """Return how many tiles cover the columns."""
-        return ceil_div(problem.inner // width, TILE_LANES)
-
-    most_width, most_bytes = (2, MAX_PAIR_BYTES) if problem.several else (MAX_TILE_WIDTH, MAX_ROW_BYTES)
-    if each <= SMALL_BYTES:
-        most_bytes = MIN_ROW_BYTES
-    while width > 1 and (
-        width > most_width
-        or width * each > most_bytes
-        or (width * each > MIN_ROW_BYTES and problem.rows * across(width) < MIN_CHAINS)
-    ):
-        width //= 2
-    chains = problem.rows * across(width)
-    lanes = ceil_div(problem.inner // width, across(width))
+    width, each = _width_of_tiles(problem), sum(problem.sources)
+    across = ceil_div(problem.inner // width, TILE_LANES)
+    chains = problem.rows * across
+    lanes = ceil_div(problem.inner // width, across)
     lanes = power_of_two(lanes) if lanes <= 4 else ceil_div(lanes, 4) * 4
     threads = TILE_THREADS // 2 if problem.several else TILE_THREADS
     groups = min(MAX_TILE_GROUPS, threads // lanes)
@@ -285,25 +291,81 @@ def _tiles(problem: Problem) -> Choice:
             break
         lanes, groups = lanes // 2, groups * 2  # more blocks, and fewer rows of a thread
         chains = problem.rows * ceil_div(problem.inner // width, lanes)
-    # Lower tiles, unless several would have to share the rows for it
-    while height > 1 and (
-        tiles_of(height // 2) == 1 if alone else height > MIN_TILE_HEIGHT and chains * tiles_of(height) < ENOUGH_TILES
-    ):
+    while alone and height > 1 and tiles_of(height // 2) == 1:
         height //= 2
-    tiles = tiles_of(height)
-    held = 2 * lanes * groups * width * (height * each + 4 * problem.words) + RESERVED_BYTES
-    blocks = max(1, min(blocks * max(1, TILE_THREADS // (lanes * groups)), SMEM_BYTES // held))
-    # The more tiles lie side by side, the longer a group's end takes to be needed; in one wave all are needed at once
-    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
-    if alone or chains * tiles <= SMS * blocks:
-        group = MAX_TILE_GROUP
+    most_blocks = blocks * max(1, TILE_THREADS // (lanes * groups))
+
+    def resident(height: int, stages: int) -> int:
+        """Return how many blocks with ``stages`` tiles an SM holds."""
+        held = lanes * groups * width * (stages * height * each + 8 * problem.words) + RESERVED_BYTES
+        return max(1, min(most_blocks, SMEM_BYTES // held))
+
+    heights = [h for h in (height >> k for k in range(height.bit_length())) if h >= MIN_TILE_HEIGHT][::-1]
+    wave = None if alone else one_wave(problem, chains, (groups, lanes * groups), heights, resident)
+    if wave is not None:
+        height, tiles = wave
+    else:
+        tiles = tiles_of(height)
+    alone = tiles == 1
+    blocks = resident(height, 1 if alone else 2)
+    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains)
     aligned_out = problem.aligned(width) == 0
     vectors = in_vectors(problem, width, lanes, groups, height)
-    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, aligned_out, not alone, vectors)
+    full = problem.length > tiles * groups * height * FILLED and problem.size_of_results <= SMALL_ARRAY_BYTES
+    fixed = problem.counted or alone or full
+    asks = not alone
+    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, aligned_out, asks, vectors, fixed)
     if alone:
         return Choice(policy, 1, chains)
     slots = problem.rows * group_slots(tiles, group) * problem.inner
     return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)
+
+
+def _width_of_tiles(problem: Problem) -> int:
+    """Return how many columns a thread of a tile has."""
+    width, _ = problem.vector(problem.inner)
+    each = sum(problem.sources)
+    most_width, most_bytes = (2, MAX_PAIR_BYTES) if problem.several else (MAX_TILE_WIDTH, MAX_ROW_BYTES)
+    if each <= SMALL_BYTES:
+        most_bytes = MIN_ROW_BYTES
+
+    def are_few(width: int) -> bool:
+        """Return whether few tiles lie side by side."""
+        return problem.rows * ceil_div(problem.inner // width, TILE_LANES) < MIN_CHAINS
+
+    while width > 1 and (
+        width > most_width or width * each > most_bytes or (width * each > MIN_ROW_BYTES and are_few(width))
+    ):
+        width //= 2
+    return width
+
+
+def group_of(chains: int) -> int:
+    """Return how many tiles are a group: the more lie side by side, the longer a group's end takes to be needed."""
+    return min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(max(1, SMS // chains))))
+
+
+def one_wave(
+    problem: Problem,
+    chains: int,
+    shape: tuple[int, int],
+    heights: Sequence[int],
+    resident: Callable[[int, int], int],
+) -> tuple[int, int] | None:
+    """Return one of the ``heights`` of a group, and the number of tiles of a chain, with which one wave of blocks has a
+    tile each: as few as possible on each SM, and equally many. ``shape`` are the groups and the threads of a block;
+    ``resident`` says how many blocks an SM holds. None if there is no such height."""
+    groups, threads = shape
+    for blocks in range(1 if threads > TILE_THREADS // 2 else 2, TILE_BLOCKS + 1):
+        tiles = SMS * blocks // chains
+        tiles -= tiles % MAX_TILE_GROUP if tiles > MAX_TILE_GROUP else 0
+        if tiles == 0:
+            continue
+        rows = ceil_div(problem.length, groups * MAX_UNIT * tiles) * MAX_UNIT
+        fits = [h for h in heights if h >= rows and resident(h, 2) >= blocks]
+        if fits:
+            return fits[0], ceil_div(problem.length, groups * (fits[0] if problem.counted else rows))
+    return None
 
 
 def in_vectors(problem: Problem, width: int, lanes: int, groups: int, height: int) -> bool:

@@ -24,7 +24,8 @@ from ...block.reduce import state_array
 from ...monoid import choose
 from ...warp import Maybe
 from .base import Arguments
-from .column_tiles import ColumnTileScan, Member, Shared
+from .column_copies import Member, Shared
+from .column_tiles import ColumnTileScan
 
 
 class ColumnStripScan(ColumnTileScan):
@@ -37,7 +38,7 @@ class ColumnStripScan(ColumnTileScan):
         shared = Shared(stages, state_array(types, self.states), state_array(types, self.states), None)
         thread, _, _ = cute.arch.thread_idx()
         strip, _, _ = cute.arch.block_idx()
-        self.walk(shared, a, Member(thread, thread // self.lanes, thread % self.lanes), Int32(strip))
+        self.walk(shared, a, self.member(a, thread), Int32(strip))
 
     @cute.jit
     def walk(self, shared: cutlass.Constexpr, a: Arguments, me: Member, strip: Int32):

@@ -1,9 +1,9 @@
 """Scan along an axis that is not the last, where columns alone do not fill a GPU: blocks take tiles of rows.
 
-A tile has ``groups`` row groups of ``height`` rows, and ``lanes * width`` columns. It stays in shared memory from its
-one reading to the end, so each element is read once and written once. Every thread copies, reduces and scans the
-``height`` rows of its own columns: no barrier is needed between its copies and its reads, only ``cp.async.wait_group``.
-For the tile in hand and the next one:
+A tile has ``groups`` row groups of up to ``height`` rows, and ``lanes * width`` columns. Groups have as few rows as the
+number of tiles allows. A tile stays in shared memory from its one reading to the end, so each element is read once and
+written once. Every thread copies, reduces and scans the rows of its own columns: no barrier is needed between its
+copies and its reads, only ``cp.async.wait_group``. For the tile in hand and the next one:
 
     1. wait for the copies of the next tile; reduce the thread's rows; exchange the row groups' partials (barrier)
     2. publish the next tile's aggregates
@@ -27,13 +27,11 @@ unpublished finds everything published that it looks back at.
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64, Uint8
-from cutlass.experimental import primitives
+from cutlass import Boolean, Int32, Int64
 from cutlass.memory import SmemAllocator
 
 from ...block.reduce import get, put, state_array, state_bytes
@@ -41,34 +39,17 @@ from ...monoid import choose
 from ...sizes import power_of_two_below
 from ...sync.gather import Entry, enter
 from ...sync.overlap import ask_for_line, await_launches, let_next_start
-from ...warp import LANES, Maybe, prepend
+from ...warp import Maybe, prepend
 from ..arrays import pointers_of
 from .base import Arguments, Scan
+from .column_copies import LOADS, MAX_LOADS, NUMBERS, TAG, WORD_BYTES, ColumnCopies, Member, Part, Shared
 from .column_policy import ColumnStripPolicy, ColumnTilePolicy
-from .columns import ThreadColumns
 from .groups import TileGroups
-from .problem import VECTOR_BYTES
 
-MAX_UNROLL, UNROLL_BYTES = 8, 64  # rows of a thread that are in registers at once
-WORD_BYTES = 4  # the least that cp.async copies
-LOADS = 32  # rows of a thread that are loaded at once
-
-# Shared memory: the ``stages`` with the elements of each input; the states of all threads, ``partials`` of the rows of
-# a tile and ``found`` by the look-back; and ``words``: the launch's tag, and the block's tiles in turn.
-Shared = namedtuple("Shared", "stages partials found words")
-TAG, NUMBERS = 0, 1
-
-# A thread of a block: its rank, its row group, and its lane in it.
-Member = namedtuple("Member", "thread group lane")
-
-# A thread's part of a tile: the tile's number in its outer slice; the first of the thread's columns, and whether they
-# exist; how many of its rows exist. ``row`` is the first that it loads, of the ``count`` of the tile; ``position`` is
-# that row's along the axis, in scan order. ``place`` is where its first element lies, and ``step`` from row to row;
-# ``target`` and ``target_step`` are the same in the outputs.
-Part = namedtuple("Part", "tile outer column inside left row count position place step target target_step")
+UNROLL_BYTES = 64  # of a thread's rows that are in registers at once
 
 
-class ColumnTileScan(ThreadColumns):
+class ColumnTileScan(ColumnCopies):
     """The kernel. Threads whose rows or columns do not exist load others in their place, and store nothing. In a
     subclass that ``copies_for_others``, threads scan what others copied."""
 
@@ -78,13 +59,16 @@ class ColumnTileScan(ThreadColumns):
         self.width, self.lanes, self.groups, self.height = policy.width, policy.lanes, policy.groups, policy.height
         self.group, self.alone, self.aligned_out = policy.group, policy.alone, policy.aligned_out
         threads = -(-policy.lanes * policy.groups // 32) * 32
-        self.tile = policy.groups * policy.height  # rows
+        self.tile, self.unit = policy.groups * policy.height, policy.unit  # rows
         self.states = threads * policy.width
         row = policy.width * sum(dtype.size for dtype in scan.monoid.sources)
-        unit = policy.height & -policy.height
-        self.unroll = max(1, min(MAX_UNROLL, unit, power_of_two_below(UNROLL_BYTES // row)))
+        self.unroll = max(1, min(self.unit, power_of_two_below(UNROLL_BYTES // row)))
+        copied = all(policy.width * dtype.size % WORD_BYTES == 0 for dtype in scan.monoid.sources)
+        self.loads = self.unit if copied else min(LOADS, policy.height & -policy.height)
+        self.loads = min(MAX_LOADS, policy.height) if policy.fixed else self.loads
         self.stage = policy.height * self.states  # elements of an input
         self.stages, self.prefetch, self.vectors = policy.stages, policy.prefetch, policy.vectors
+        self.fixed = policy.fixed
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
         self.positions = 0 if policy.alone else self.tile
@@ -100,7 +84,7 @@ class ColumnTileScan(ThreadColumns):
         words = cute.make_tensor(allocator.allocate_array(Int32, 3), cute.make_layout((3,)))
         shared = Shared(stages, partials, found, words)
         thread, _, _ = cute.arch.thread_idx()
-        me = Member(thread, thread // self.lanes, thread % self.lanes)
+        me = self.member(a, thread)
         if cutlass.const_expr(self.alone):
             number, _, _ = cute.arch.block_idx()
             part = self.part(number, a, me)
@@ -111,6 +95,17 @@ class ColumnTileScan(ThreadColumns):
             self.scan_rows(shared, a, me, part, Int32(0), self.then(self.start(a, part), prefix))
         else:
             self.take_tiles(shared, a, me)
+
+    def member(self, a: Arguments, thread) -> Member:
+        return Member(thread, thread // self.lanes, thread % self.lanes, self.rows_of_group(a))
+
+    def rows_of_group(self, a: Arguments):
+        """The fewest rows of a group, in whole units, with which ``a.tiles`` tiles cover the array."""
+        if self.fixed:
+            return Int32(self.height)
+        each = self.groups * self.unit
+        units = Int32((a.length + (each - 1)) // each)
+        return (units + (a.tiles - 1)) // a.tiles * self.unit
 
     def stage_buffers(self, allocator) -> tuple:
         """Shared memory for the elements of each input."""
@@ -189,7 +184,7 @@ class ColumnTileScan(ThreadColumns):
             part = self.part(Int32(rank), a, me)
             for first in cutlass.range_constexpr(0, self.height, self.lanes):
                 row = me.lane + first
-                if row < self.height:
+                if row < me.rows:
                     at = part.place + Int64(cutlass.min(row, cutlass.max(part.count - 1 - part.row, 0))) * part.step
                     for pointer in pointers_of(a.x + at):
                         ask_for_line(pointer)
@@ -201,8 +196,9 @@ class ColumnTileScan(ThreadColumns):
         outer = chain // across
         column = ((chain - outer * across) * self.lanes + me.lane) * self.width
         inside = (column < Int32(a.inner)) & (me.group < self.groups)
-        first, row = Int64(tile) * self.tile, me.group * self.height
-        count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
+        height = self.groups * me.rows
+        first, row = Int64(tile) * height, me.group * me.rows
+        count = Int32(cutlass.min(a.length - first, Int64(height)))
         left = choose(inside, count - row, Int32(0))
         row = cutlass.min(row, count - 1)
         at, existing = self.scan.flip(first + row, a.length), cutlass.min(column, Int32(a.inner) - self.width)
@@ -230,72 +226,10 @@ class ColumnTileScan(ThreadColumns):
     def nothing(self):
         return tuple(tuple(t(0) for t in self.scan.monoid.types) for _ in range(self.width))
 
-    # A thread's rows in a stage: number u of all threads, then number u + 1
-
-    def held(self, shared, k: int, stage, u, me: Member):
-        """Where a thread's row ``u`` of input ``k`` lies in shared memory."""
-        return shared.stages[k] + (stage * self.stage + u * self.states + me.thread * self.width)
-
     @cute.jit
     def load_if(self, exists, shared: cutlass.Constexpr, a: Arguments, me: Member, number, stage):
         if exists:
             self.load(shared, a, me, self.part(number, a, me), stage)
-
-    @cute.jit
-    def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
-        """Start the copies of a thread's rows into a stage, or a warp's."""
-        if cutlass.const_expr(self.vectors):
-            self.load_vectors(shared, a, me, part, stage)
-        else:
-            self.load_rows(shared, a, me, part, stage)
-        cute.arch.cp_async_commit_group()
-
-    @cute.jit
-    def load_vectors(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
-        """A lane has a vector of the elements that the warp has of each row, or of some rows. Of columns that do not
-        exist, others are copied."""
-        (dtype,) = self.scan.monoid.sources
-        items, row = VECTOR_BYTES // dtype.size, self.lanes * self.width  # elements of a vector, and of a tile's row
-        across = LANES * self.width // items
-        lane = me.thread % LANES
-        first, place = lane // across, (me.thread - lane) * self.width + lane % across * items
-        column = cutlass.min(part.column + (place % row - me.lane * self.width), Int32(a.inner) - items)
-        position = cutlass.min(place // row * self.height, part.count - 1)
-        at = a.x + (part.place + (column - cutlass.min(part.column, Int32(a.inner) - self.width)))
-        at += Int64(position - part.row) * part.step
-        target = shared.stages[0] + (stage * self.stage + place)
-        for u in cutlass.range_constexpr(0, self.height, LANES // across):
-            source = at + Int64(cutlass.min(first + u, part.count - 1 - position)) * part.step
-            held = target + (first + u) * self.states
-            primitives.cp_async_shared_global(self.of_bytes(held), self.of_bytes(source), VECTOR_BYTES, "cg")
-
-    def of_bytes(self, pointer):
-        """A pointer to a vector."""
-        return cute.make_ptr(Uint8, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
-
-    @cute.jit
-    def load_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
-        at, count = part.place, min(LOADS, self.height)
-        for first in cutlass.range(0, self.height, count, unroll=1):
-            loaded = []
-            for u in cutlass.range_constexpr(count):
-                loaded += self.load_row(shared, a.x + at, stage, first + u, me)
-                at += choose(part.row + first + u + 1 < part.count, part.step, Int64(0))
-            for row, target in loaded:
-                cute.autovec_copy(row, target)
-
-    def load_row(self, shared, at, stage, u, me: Member) -> list:
-        """Copy row ``u`` of a thread, or load what cannot be copied: ``(elements, target)`` of each such input."""
-        loaded = []
-        for k, (source, dtype) in enumerate(zip(pointers_of(at), self.scan.monoid.sources)):
-            target, size = self.held(shared, k, stage, u, me), self.width * dtype.size
-            if size % WORD_BYTES == 0:
-                primitives.cp_async_shared_global(target, source, size, "ca")
-            else:
-                row = cute.make_rmem_tensor((self.width,), dtype.cutlass)
-                cute.autovec_copy(self.vector(source, dtype), row)
-                loaded.append((row, self.vector(target, dtype)))
-        return loaded
 
     def states_of(self, shared, a: Arguments, me: Member, part: Part, stage, first) -> list:
         """The states of ``unroll`` of a thread's rows, from number ``first`` on."""
@@ -321,7 +255,7 @@ class ColumnTileScan(ThreadColumns):
         """``(prefix, total)`` of a tile: what comes before a thread's rows in it, and its columns' aggregates. Those of
         a short tile, the last of its outer slice, have no meaning; nobody uses them."""
         states = self.nothing()
-        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+        for first in cutlass.range(0, self.looked_at(me, part), self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)
             for u, row in enumerate(rows):
                 states = self.append(first + u > 0, states, row) if u == 0 else self.combine(states, row)
@@ -381,7 +315,7 @@ class ColumnTileScan(ThreadColumns):
     def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage, before: Maybe):
         """Store the scan of a thread's rows; ``before`` comes before them."""
         states, at = before.state, part.target
-        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+        for first in cutlass.range(0, self.looked_at(me, part), self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)
             for u, row in enumerate(rows):
                 following = (

@@ -27,7 +27,9 @@ SMEM_BYTES = 226 << 10
 FEW, MIN_FEW_BYTES, MIN_BYTES = 4, 2 << 20, 4 << 20
 # The same of more columns in short rows that are no states (H200, lambda uint8 (131072, 8): 10.3 us in tiles of
 # columns, so 4.9 us; max uint8 (88440, 10): 10.0 and 5.8 us; lambda int16 (86837, 5): 6.4 and 4.9 us)
-SHORT_ROW_BYTES, MIN_SHORT_BYTES = 16, 3 << 19
+# and of parts of words (reverse float16 (71692, 13): 10.1 us, so 7.6 us; lambda int16 (3, 12865, 18): 6.3 and 5.0 us;
+# but uint32 (32768, 16): 5.2 and 5.7 us; bfloat16 (16384, 32): 4.5 and 5.4 us).
+SHORT_ROW_BYTES, SHORT_ROW_BYTES_OF_PARTS, MIN_SHORT_BYTES = 16, 48, 3 << 19
 # Threads that reduce, and as many that scan: 256, more if this would leave fewer than 8 runs of a column, up to some
 # that leave registers. Of few columns more runs are faster, but for 8 bytes (H200, lambda int8 (16777216,
 # 2): 32.5 us, so 30.1 us; exclusive uint8 (4194304, 2): 13.2 and 12.3 us; but uint64 (5138112, 2): 53.4 and 56.7 us).
@@ -64,7 +66,8 @@ def narrow(problem: Problem, by_rows: bool = False) -> Choice | None:
     if not aligned:  # what lies beside a tile is read, too
         fits &= problem.apart and not problem.counted and all(step >= 0 for step in problem.pitches[0])
     least = MIN_FEW_BYTES if inner <= FEW else MIN_BYTES
-    if inner > FEW and inner * size <= SHORT_ROW_BYTES and not by_rows:
+    short = SHORT_ROW_BYTES if size >= WORD_BYTES else SHORT_ROW_BYTES_OF_PARTS
+    if inner > FEW and inner * size <= short and not by_rows:
         least = min(least, MIN_SHORT_BYTES)
     if not fits or outer_slice < MIN_SLICE_BYTES or total <= least:
         return None

@@ -13,7 +13,7 @@ from .bools import LOW_BITS, ONES
 from .packed import BITWISE, Packed, packed_single
 
 UPPER_BYTES = 0xFF00FF00  # of both halves of a word
-HIGH_BITS = {1: 0x80808080, 2: 0x80008000}  # of each element, by size
+HIGH_BITS = 0x80808080  # of each byte
 
 
 def packed_monoid(scan: Scan) -> PackedMonoid | None:
@@ -61,7 +61,9 @@ class PackedMonoid(Monoid):
             return {"and": a & b, "or": a | b, "xor": a ^ b}[name]
         if name in ("min", "max"):
             return self.extremum(a, b)
-        high = Uint32(HIGH_BITS[self.element.size])  # no carry leaves an element
+        if self.element.size == 2:
+            return instruction("add.u16x2 {$w0}, {$r0}, {$r1};", *self.in_registers(a, b))
+        high = Uint32(HIGH_BITS)  # no carry leaves an element
         low = high ^ Uint32(0xFFFFFFFF)
         return ((a & low) + (b & low)) ^ ((a ^ b) & high)
 
@@ -70,8 +72,11 @@ class PackedMonoid(Monoid):
         kind = {"i": "s16x2", "u": "u16x2"}.get(self.element.kind)
         if kind is None:
             kind = "NaN.bf16x2" if self.element.name == "bfloat16" else "NaN.f16x2"
-        a, b = (instruction("mov.b32 {$w0}, {$r0};", x) for x in (a, b))  # no operand may be a constant
-        return instruction(f"{self.op.name}.{kind} {{$w0}}, {{$r0}}, {{$r1}};", a, b)
+        return instruction(f"{self.op.name}.{kind} {{$w0}}, {{$r0}}, {{$r1}};", *self.in_registers(a, b))
+
+    def in_registers(self, *words) -> tuple:
+        """The words; no operand of a packed instruction may be a constant."""
+        return tuple(instruction("mov.b32 {$w0}, {$r0};", word) for word in words)
 
     def lower(self, state):
         if self.is_spread:

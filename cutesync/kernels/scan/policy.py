@@ -159,10 +159,11 @@ def _suits_unlike(problem: Problem) -> bool:
     """Return the same of rows of small elements whose results are shifted by other numbers of elements in each row:
     such chunks take long, those of single bytes most (H200, lambda uint8 (28, 518284): 20.3 us, so 26.5 us; bfloat16
     (256, 65536): 28.5 us, so 49.5 us; uint16 (4096, 2048): 13.9 us, so 19.5 us; but bfloat16 (474, 177137): 154 us, so
-    109 us; int16 (124395, 566): 143 us, so 110 us; bool (22707, 2211): 140 us, so 59 us)."""
+    109 us; int16 (124395, 566): 143 us, so 110 us; bool (22707, 2211): 140 us, so 59 us; (64, 1397807): 170 us, so 56
+    us; reverse int8 (290, 529790): 230 us, so 145 us)."""
     if rows(problem) is not None:
         return problem.wide == 1 or problem.length <= MAX_UNLIKE_ROW
-    return problem.wide > 1 and problem.length * problem.wide > MIN_UNLIKE_BYTES
+    return (problem.wide > 1 or problem.packs) and problem.length * problem.wide > MIN_UNLIKE_BYTES
 
 
 def _few_columns(problem: Problem) -> bool:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...sizes import ceil_div, power_of_two_below
+from ...sizes import ceil_div
 from .column_policy import (
-    ENOUGH_TILES,
     MAX_TILE_GROUP,
-    MIN_TILE_GROUP,
     MIN_TILE_HEIGHT,
     RESERVED_BYTES,
     SMEM_BYTES,
     TILE_THREADS,
     WORD_BYTES,
     ColumnTilePolicy,
+    group_of,
     group_slots,
+    one_wave,
 )
 from .problem import SMS, Choice, Problem
 
+FILLED = 0.76  # of the rows of a tile with all rows, below which those that exist are counted
 LANES = (32, 16, 8)  # words of a tile side by side
+MIN_LANES = 32  # of tiles that depend on others
 FEWER_WORDS = 4  # as idle lanes: what a tile costs whose rows are shorter
 MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
 # Shorter columns, or fewer, are faster element by element (H200, lambda int8 (3, 81522006): 175 us, so 399 us; bool
@@ -29,12 +31,12 @@ MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
 # 11491): 381 us, so 297 us; max bfloat16 (3, 692, 61047): 399 us, so 313 us; int8 (700, 40001): 61 us, so 41 us; bool
 # (8191, 2047): 34 us, so 27 us; but max uint8 (20001, 1999): 63 us, so 65 us).
 MIN_LENGTH, MIN_BYTES = 8, 1 << 20
-MIN_ACROSS, MIN_LONG, MIN_LARGE_BYTES = 4, 256, 1 << 23
+# Most lanes must have columns (bool (347045, 346): 193 us, so 130 us).
+MIN_ACROSS, MIN_LONG, MIN_LARGE_BYTES, MIN_BUSY = 3, 256, 4 << 20, 0.75
 MAX_HEIGHT, MAX_STATE_WORDS = 32, 2
 # Of tiles that depend on others; of the highest ones an SM holds 3 (H200, max bool (4, 74736, 805): 277 us, with 32
-# rows 343 us; reverse int8 (1068, 38070): 43 and 59 us). Lower ones for more tiles, or where the last would have few
-# rows (uint8 (512, 65536): 39.0 us, with 16 rows 29.0 us; float16 (1024, 16384): 32.0 and 27.1 us).
-TILE_HEIGHTS = (24, 16, MIN_TILE_HEIGHT)
+# rows 343 us; reverse int8 (1068, 38070): 43 and 59 us). Lower ones where one wave of blocks has all tiles.
+TILE_HEIGHTS = (MIN_TILE_HEIGHT, 16, 24)
 HEIGHT_UNIT = 4  # a multiple of it are the rows of a thread
 ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
 # Of a tile whose elements are combined one by one: more passes over them take longer than loads of single elements
@@ -60,26 +62,35 @@ def ragged_columns(problem: Problem) -> Choice | None:
     whole = problem.aligned(width) == 0 and (problem.view is not None or problem.inner % width == 0)
     lanes = min(LANES, key=lambda lanes: (lanes + FEWER_WORDS) * across(problem, width, lanes, whole))
     chains = problem.rows * across(problem, width, lanes, whole)
+    words = ceil_div(problem.inner, width)
     groups, height = _alone(problem, chains, lanes)
     alone = height <= MAX_HEIGHT
     few = alone and groups * lanes <= MAX_THREADS_OF_ELEMENTS
     if not (problem.packs or few or _is_large(problem, chains)):
         return None
     wide = chains >= MIN_ACROSS * problem.rows and problem.length >= MIN_LONG
-    wide &= problem.size_of_results >= MIN_LARGE_BYTES
-    if not alone and not (lanes == LANES[0] and (whole or wide)):
+    wide &= problem.size_of_results >= MIN_LARGE_BYTES and words >= MIN_BUSY * (lanes - 1) * chains / problem.rows
+    if not alone and not (lanes >= MIN_LANES and (whole or wide)):
         return None
-    if not alone:
-        tiles_of = {h: ceil_div(problem.length, groups * h) for h in TILE_HEIGHTS}
-        enough = [h for h in TILE_HEIGHTS[:-1] if chains * tiles_of[h] >= ENOUGH_TILES]
-        height = min(enough, key=lambda h: tiles_of[h] * (h + 1), default=TILE_HEIGHTS[-1])
-    tiles, threads = ceil_div(problem.length, groups * height), groups * lanes
-    held = (1 if alone else 2) * (height * groups * (lanes + 1) + threads * width * problem.words) * WORD_BYTES
-    blocks = max(1, min(MAX_THREADS // threads, SMEM_BYTES // (held + RESERVED_BYTES)))
-    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(max(1, SMS // chains))))
-    if alone or chains * tiles <= SMS * blocks:
-        group = MAX_TILE_GROUP
-    policy = RaggedColumnPolicy(width, lanes, groups, height, group, blocks, alone, whole, prefetch=not alone)
+    threads = groups * lanes
+
+    def resident(height: int, stages: int) -> int:
+        """Return how many blocks with ``stages`` tiles an SM holds."""
+        held = stages * height * groups * (lanes + 1) + (1 if alone else 2) * threads * width * problem.words
+        return max(1, min(MAX_THREADS // threads, SMEM_BYTES // (held * WORD_BYTES + RESERVED_BYTES)))
+
+    wave = None if alone else one_wave(problem, chains, (groups, threads), TILE_HEIGHTS, resident)
+    if wave is not None:
+        height, tiles = wave
+    else:
+        height = height if alone else TILE_HEIGHTS[-1]
+        tiles = ceil_div(problem.length, groups * height)
+    blocks = resident(height, 1 if alone else 2)
+    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains)
+    fixed = problem.counted or (alone and problem.length > groups * height * FILLED)
+    policy = RaggedColumnPolicy(
+        width, lanes, groups, height, group, blocks, alone, whole, prefetch=not alone, fixed=fixed
+    )
     if alone:
         return Choice(policy, 1, chains)
     slots = problem.rows * group_slots(tiles, group) * ceil_div(problem.inner, width) * width
@@ -102,7 +113,9 @@ def _is_large(problem: Problem, chains: int) -> bool:
 
 def across(problem: Problem, width: int, lanes: int, whole: bool) -> int:
     """Return how many tiles cover the columns."""
-    return ceil_div(ceil_div(problem.inner, width), lanes if whole else lanes - 1)
+    if whole:
+        return ceil_div(ceil_div(problem.inner, width), lanes)
+    return ceil_div(ceil_div(problem.inner + width - 1, width), lanes - 1)  # the row's last word may begin behind it
 
 
 def _alone(problem: Problem, chains: int, lanes: int) -> tuple[int, int]:

@@ -8,8 +8,8 @@ differs is how words come and go:
     store    a lane joins the end of the lane before it and the beginning of its own columns to an aligned word
 
 Where rows of results begin on words, threads store their own columns instead. Where they do not, the first lane of a
-tile has the columns of the last lane of the tile beside it once more, and stores nothing. Elements that share their
-word with another row are stored one by one.
+tile has the columns of the last lane of the tile beside it once more, and stores nothing; a lane behind a row's end
+stores what its word holds of the row. Elements that share their word with another row are stored one by one.
 
 Operators with word arithmetic (``packed``) combine the columns of a word at once.
 
@@ -29,11 +29,12 @@ from cutlass.experimental import primitives
 
 from ...block.reduce import state_bytes
 from ...monoid import choose
-from ...warp import Maybe
+from ...warp import LANES, Maybe
 from ..coordinates import store
 from ..words import funnel_shift, funnel_shift_left
 from .base import Arguments, Scan, ScanKernel
-from .column_tiles import LOADS, MAX_UNROLL, WORD_BYTES, ColumnTileScan, Member
+from .column_copies import WORD_BYTES, Member
+from .column_tiles import ColumnTileScan
 from .groups import TileGroups
 from .packed_monoid import packed_monoid
 from .ragged_column_policy import RaggedColumnPolicy
@@ -61,11 +62,10 @@ class RaggedColumnScan(ColumnTileScan):
         scan = scan if self.packed is None else replace(scan, monoid=self.packed)
         self.lanes, self.groups, self.height = policy.lanes, policy.groups, policy.height
         self.group, self.alone, self.stages = policy.group, policy.alone, policy.stages
-        self.prefetch = policy.prefetch
+        self.prefetch, self.fixed, self.unit = policy.prefetch, policy.fixed, policy.unit
         self.halo = 0 if policy.aligned_out else 1  # lanes with columns of the tile beside it
         self.tile = policy.groups * policy.height  # rows
-        unit = policy.height & -policy.height
-        self.unroll, self.loads = min(MAX_UNROLL, unit), min(LOADS, unit)
+        self.unroll = self.unit
         self.pitch = policy.groups * (policy.lanes + 1)  # words from row to row
         self.stage = policy.height * self.pitch
         threads = policy.lanes * policy.groups
@@ -80,8 +80,8 @@ class RaggedColumnScan(ColumnTileScan):
         return (allocator.allocate_array(Int32, self.stages * self.stage, byte_alignment=16),)
 
     def across(self, a: Arguments):
-        each = (self.lanes - self.halo) * self.columns
-        return Int32((a.inner + (each - 1)) // each)
+        each, more = (self.lanes - self.halo) * self.columns, self.halo * (self.columns - 1)
+        return Int32((a.inner + more + (each - 1)) // each)
 
     def slots(self, a: Arguments, part: Any, tag) -> TileGroups:
         """The slots of a tile's outer slice, whose columns are a multiple of a word's."""
@@ -96,9 +96,11 @@ class RaggedColumnScan(ColumnTileScan):
         word = (chain - outer * across) * (self.lanes - self.halo) + (me.lane - self.halo)
         column = word * self.columns
         inside = (column >= 0) & (column < inner)
-        first, row = Int64(tile) * self.tile, me.group * self.height
-        count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
-        left = choose(inside, count - row, Int32(0))
+        height = self.groups * me.rows
+        first, row = Int64(tile) * height, me.group * me.rows
+        count = Int32(cutlass.min(a.length - first, Int64(height)))
+        stores = (column >= 0) & (column < inner + self.halo * (self.columns - 1)) & (me.lane >= self.halo)
+        left = choose(stores, count - row, Int32(0))
         row = cutlass.min(row, count - 1)
         at = self.scan.flip(first + row, a.length)
         begin, target = self.row_places(a, Int64(outer))
@@ -164,9 +166,12 @@ class RaggedColumnScan(ColumnTileScan):
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
-        """Start the copies of a thread's words into a stage."""
+        """Start the copies of a thread's words into a stage. The memory may end with the words of a row's end, if the
+        row is the first or the last one."""
+        existing = self.present(me, part)
         at_end = cutlass.min(part.rest, part.rest - part.beyond) * self.size < WORD_BYTES
-        if cute.arch.vote_any_sync(at_end | (part.count < self.tile)):
+        at_end = at_end & ((part.position == 0) | (part.position + existing == a.length))
+        if cute.arch.vote_any_sync(at_end | (existing < me.rows)):
             self.load_any(shared, a, me, part, stage)
         else:
             self.load_whole(shared, a, me, part, stage)
@@ -174,34 +179,37 @@ class RaggedColumnScan(ColumnTileScan):
 
     @cute.jit
     def load_whole(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
-        """The same for a warp whose rows and words all exist. Each lane has the words behind the last lane's in some
-        rows."""
+        """The same for a warp whose rows all exist. Each lane has the words behind the last lane's in some rows."""
         target, source, step = self.word_in(shared, stage, 0, me), a.x + part.place, part.step
-        for first in cutlass.range(0, self.height, self.loads, unroll=1):
-            for u in cutlass.range_constexpr(self.loads):
+        for first in cutlass.range(0, me.rows, self.unit, unroll=1):
+            for u in cutlass.range_constexpr(self.unit):
                 primitives.cp_async_shared_global(
                     target + (first + u) * self.pitch, self.word_of(source), WORD_BYTES, "ca"
                 )
                 source += step
         row_begin, others = part.place + (part.rest - Int32(a.inner)), self.lanes - me.lane
-        behind = a.x + (row_begin + (part.column // self.width + others) * self.columns)
+        behind = cutlass.min((part.column // self.width + others) * self.columns, Int32(a.inner) - 1)
         for first in cutlass.range_constexpr(0, self.height, self.lanes):
             row = me.lane + first
-            if row < self.height:
-                word = self.word_of(behind + Int64(row) * step)
+            if row < me.rows:
+                word = self.word_of(a.x + (row_begin + behind + Int64(row) * step))
                 primitives.cp_async_shared_global(target + (row * self.pitch + others), word, WORD_BYTES, "ca")
 
     @cute.jit
     def load_any(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
-        """Start the copies of a thread's words."""
-        at = part.place
-        for first in cutlass.range(0, self.height, self.loads, unroll=1):
-            for u in cutlass.range_constexpr(self.loads):
+        """Start the copies of the words of a thread's rows that exist, without what lies behind the rows."""
+        at, existing = part.place, self.present(me, part)
+        for first in cutlass.range(0, self.most_of_warp(me, part), self.unit, unroll=1):
+            for u in cutlass.range_constexpr(self.unit):
                 target, source = self.word_in(shared, stage, first + u, me), a.x + at
                 self.copy_word(target, source, part.rest)
                 if me.lane == self.lanes - 1:
                     self.copy_word(target + 1, source + part.beyond, part.rest - part.beyond)
-                at += choose(part.row + first + u + 1 < part.count, part.step, Int64(0))
+                at += choose(first + u + 1 < existing, part.step, Int64(0))
+
+    def most_of_warp(self, me: Member, part: Any):
+        """How many rows of a warp are looked at: those of its first row group, which has the most."""
+        return self.looked_at(me._replace(group=me.thread // LANES * LANES // self.lanes), part)
 
     def states_of(self, shared, a: Arguments, me: Member, part: Any, stage, first) -> list:
         rows = []
@@ -238,36 +246,70 @@ class RaggedColumnScan(ColumnTileScan):
 
     @cute.jit
     def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage, before: Maybe):
-        """Store the scan of a thread's rows. Words that hold ends of rows are in few warps, which look at each."""
-        states, at = before.state, a.out + part.target
-        left = choose(me.lane >= self.halo, part.left, Int32(0))
-        inner = part.valid >= self.columns
+        """Store the scan of a thread's rows. Words that hold the ends of rows are in few warps."""
+        at_end = part.valid < self.columns
         if cutlass.const_expr(self.halo > 0):
-            inner = (part.valid >= 2 * self.columns) & (part.column > 0)
-        whole, others = choose(inner, left, Int32(0)), choose(inner, Int32(0), left)
-        at_edge = Boolean(cute.arch.vote_any_sync(others > 0))
-        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+            at_end = at_end | (part.column == 0)
+        if cute.arch.vote_any_sync(at_end & (part.left > 0)):
+            self.scan_words(shared, a, me, part, stage, before, self.store_part)
+        else:
+            self.scan_words(shared, a, me, part, stage, before, self.store_whole)
+
+    @cute.jit
+    def scan_words(
+        self,
+        shared: cutlass.Constexpr,
+        a: Arguments,
+        me: Member,
+        part: Any,
+        stage,
+        before: Maybe,
+        keep: cutlass.Constexpr,
+    ):
+        states, at = before.state, a.out + part.target
+        for first in cutlass.range(0, self.most_of_warp(me, part), self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)
             for u, row in enumerate(rows):
                 following = (
                     self.append((first + u > 0) | before.valid, states, row) if u == 0 else self.combine(states, row)
                 )
                 results = self.word_of_results(states if self.scan.exclusive else following)
-                self.store_whole(first + u < whole, at, results)
-                if at_edge:
-                    self.store_word(first + u < others, at, results, part)
+                keep(first + u < part.left, at, self.aligned_word(at, results), part)
                 states = following
                 at += part.target_step
 
-    @cute.jit
-    def store_whole(self, exists, at, results):
-        """Store a word that holds results of one row alone. All lanes of a warp call."""
+    def aligned_word(self, at, results):
+        """The aligned word with the first of a thread's results of a row, which holds the last ones of the lane before
+        it, too. All lanes of a warp call."""
         word = results[0]
-        if cutlass.const_expr(self.halo > 0):
-            before = Int32(cute.arch.shuffle_sync_up(word, 1))
-            word = funnel_shift_left(before, word, Int32(at.toint()) * 8)
+        if self.halo == 0:
+            return word
+        return funnel_shift_left(Int32(cute.arch.shuffle_sync_up(word, 1)), word, Int32(at.toint()) * 8)
+
+    @cute.jit
+    def store_whole(self, exists, at, word, part: Any):
+        """Store a word that holds results of one row alone."""
         if exists:
             store(self.word_of(at), word)
+
+    @cute.jit
+    def store_part(self, exists, at, word, part: Any):
+        """Store the results of a row that a word holds."""
+        first, end = Int32(0), part.valid
+        if cutlass.const_expr(self.halo > 0):
+            before = self.in_word(at.toint()) // self.size  # of the word's elements, those before the thread's columns
+            first, end = choose(part.column == 0, before, Int32(0)), end + before
+        if exists:
+            target = self.word_of(at)
+            if (first == 0) & (end >= self.columns):
+                store(target, word)
+            else:
+                one = self.a_word()
+                one[0] = word
+                elements = cute.recast_tensor(one, self.element.cutlass)
+                for c in cutlass.range_constexpr(self.columns):
+                    if (c >= first) & (c < end):
+                        store(cute.recast_ptr(target, dtype=self.element.cutlass) + c, elements[c])
 
     def word_of_results(self, states):
         """The results of a thread's columns."""
@@ -276,23 +318,3 @@ class RaggedColumnScan(ColumnTileScan):
         for c, state in enumerate(states):
             results[c] = results.element_type(self.scan.monoid.results_of(state)[0])
         return word
-
-    @cute.jit
-    def store_word(self, exists, at, results, part: Any):
-        """Store a thread's results of a row. Of an aligned word with results of two threads, the second has it."""
-        skew = Int32(0)
-        own, word = results[0], results[0]
-        if cutlass.const_expr(self.halo > 0):
-            skew = self.in_word(at.toint())
-            word = funnel_shift_left(Int32(cute.arch.shuffle_sync_up(own, 1)), own, skew * 8)
-        later = skew // self.size  # of the thread's columns lie in the next word
-        whole = (part.valid >= self.columns - later) & ((part.column > 0) | (later == 0))
-        if exists & whole:
-            store(self.word_of(at), word)
-        if exists & ((part.column == 0) | (part.valid < 2 * self.columns)):
-            elements = cute.recast_tensor(results, self.element.cutlass)
-            rest_is_whole = part.valid - self.columns >= self.columns - later
-            for c in cutlass.range_constexpr(self.columns):
-                stored = choose(c < self.columns - later, whole, rest_is_whole)
-                if (c < part.valid) & cutlass.not_(stored):
-                    store(at + c, elements[c])

@@ -22,6 +22,9 @@ MIN_BYTES = 6 << 20  # of arrays with such rows: smaller ones are tiles of waves
 # Results of at least so many bytes are stored one by one where rows begin at different places of a vector (H200,
 # inclusive int32 (16384, 512), 717 apart: 24.0 us, joined to aligned vectors 37.7 us).
 ELEMENT_BYTES = 4
+# So few rows of so many vectors are tiles of waves (H200, reverse int8 (4, 32768): 5.2 us, so 3.7 us; max int16 (8,
+# 16384): 4.5 and 2.8 us; but lambda int16 (14, 12810): 2.6 and 3.1 us).
+FEW_ROWS, FEW_ROWS_VECTORS = 16, 2048
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ def rows(problem: Problem) -> Choice | None:
         if vectors > LANES * 2 * MAX_WARPS_PER_ROW:
             return None
         return Choice(RowPolicy(items, MAX_WARPS_PER_ROW, 2, shift, ragged, aligned, problem.skewed), 1, 1)
+    if problem.rows <= FEW_ROWS and vectors >= FEW_ROWS_VECTORS:
+        return None
     if vectors <= room:
         team, per_lane = _ragged_team(vectors, most_rows) if ragged else _team(vectors)
     elif vectors <= LANES * MAX_ROW_VECTORS * MAX_WARPS_PER_ROW and not _fill_tiles(problem):

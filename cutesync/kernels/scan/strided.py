@@ -28,7 +28,9 @@ from ...warp import LANES, Maybe, scan_states
 from ..arrays import pointers_of
 from ..coordinates import Axes
 from .base import Arguments, Scan, ScanKernel
-from .column_tiles import MAX_UNROLL, UNROLL_BYTES, WORD_BYTES, ColumnTileScan, Member
+from .column_copies import WORD_BYTES, Member
+from .column_policy import MAX_UNIT
+from .column_tiles import UNROLL_BYTES, ColumnTileScan
 from .strided_policy import THREADS, StridedPolicy, slot_sizes, strides_of_slots
 
 BATCH = 8  # elements of a thread that are in registers on their way to or from shared memory
@@ -43,7 +45,7 @@ class StridedScan(ColumnTileScan):
     copies_for_others = True
 
     def __init__(self, scan: Scan, policy: StridedPolicy) -> None:
-        self.prefetch = False
+        self.prefetch, self.fixed = False, True
         self.width, self.lanes, self.groups, self.height = 1, policy.lanes, policy.groups, policy.height
         self.group, self.alone, self.ranks, self.wide = policy.group, policy.alone, policy.ranks, policy.wide
         self.tile, self.states, self.stages = policy.tile, THREADS, 1 if policy.alone else 2
@@ -56,7 +58,8 @@ class StridedScan(ColumnTileScan):
         self.slots_of = slot_sizes([d.size for d in sources], [d.size for d in results])
         self.steps_of = [strides_of_slots(policy.lanes, policy.height, size, self.gaps) for size in self.slots_of]
         self.stage_bytes = [-(-run * policy.groups // 16) * 16 for _, run in self.steps_of]
-        self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // sum(self.slots_of))))
+        most = power_of_two_below(UNROLL_BYTES // sum(self.slots_of))
+        self.unroll = max(1, min(MAX_UNIT, policy.height, most))
         elements = sum(self.stages * size + 16 for size in self.stage_bytes)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
         self.positions = 0 if policy.alone else self.tile

@@ -11,7 +11,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
-from .column_policy import ENOUGH_TILES, MAX_TILE_GROUP, MIN_FEW_LANES, MIN_TILE_GROUP, group_slots
+from .column_policy import MAX_TILE_GROUP, MIN_FEW_LANES, MIN_TILE_GROUP, group_slots
 from .column_runs import FAR, beside_of, box_of, neighbours, neighbours_across, run_of, whole_runs
 from .layout import Layout
 from .problem import SMS, Choice, Problem
@@ -22,6 +22,7 @@ MAX_HEIGHT, MIN_HEIGHT, NARROW_HEIGHT = 16, 4, 32  # positions of a thread; the 
 NARROW_BYTES = 2
 SMEM_BYTES = 216 << 10  # of an SM, for tiles
 MAX_BLOCKS = 4  # per SM: 64 registers a thread
+ENOUGH_TILES = SMS * 9 // 8  # tiles are made lower for so many
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 2, 8  # with larger states an SM holds fewer blocks
 SECTOR_BYTES = 32  # of memory, read for nothing at the two ends of a run, half of them each
 # Of a tile that depends on others (H200, float16 (64, 2048, 512) with strides (2**20, 1, 2048) along its last axis: at

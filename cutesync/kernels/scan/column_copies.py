@@ -1,0 +1,134 @@
+"""How the elements of tiles of columns come to shared memory: each thread copies rows of its own columns, or a warp
+copies vectors for its threads. Elements of a row that do not fill a word of 32 bits are loaded and stored.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint8
+from cutlass.experimental import primitives
+
+from ...monoid import choose
+from ...warp import LANES
+from ..arrays import pointers_of
+from .base import Arguments
+from .columns import ThreadColumns
+from .problem import VECTOR_BYTES
+
+WORD_BYTES = 4  # the least that cp.async copies
+LOADS, MAX_LOADS = 16, 32  # rows of a thread that are loaded at once if they are not copied, or if groups are fixed
+
+# Shared memory: the ``stages`` with the elements of each input; the states of all threads, ``partials`` of the rows of
+# a tile and ``found`` by the look-back; and ``words``: the launch's tag, and the block's tiles in turn.
+Shared = namedtuple("Shared", "stages partials found words")
+TAG, NUMBERS = 0, 1
+
+# A thread of a block: its rank, its row group, its lane in it, and the rows of a group.
+Member = namedtuple("Member", "thread group lane rows")
+
+# A thread's part of a tile: the tile's number in its outer slice; the first of the thread's columns, and whether they
+# exist; how many of its rows exist. ``row`` is the first that it loads, of the ``count`` of the tile; ``position`` is
+# that row's along the axis, in scan order. ``place`` is where its first element lies, and ``step`` from row to row;
+# ``target`` and ``target_step`` are the same in the outputs.
+Part = namedtuple("Part", "tile outer column inside left row count position place step target target_step")
+
+
+class ColumnCopies(ThreadColumns):
+    """What a kernel of tiles of columns has for its copies; it has ``lanes`` threads side by side, with ``width``
+    columns each, and ``loads`` rows of a thread at once. ``stage`` elements of an input are a stage, ``states`` a row
+    of all threads in it."""
+
+    lanes: int
+    loads: int
+    stage: int
+    states: int
+    height: int
+    fixed: bool
+    vectors: bool
+
+    def looked_at(self, me: Member, part: Any):
+        """How many of a thread's rows are looked at: those that exist, or of fixed groups all."""
+        return self.height if self.fixed else self.present(me, part)
+
+    def present(self, me: Member, part: Any):
+        """How many of a thread's rows exist."""
+        return cutlass.min(cutlass.max(part.count - me.group * me.rows, 0), me.rows)
+
+    # A thread's rows in a stage: number u of all threads, then number u + 1
+
+    def held(self, shared, k: int, stage, u, me: Member):
+        """Where a thread's row ``u`` of input ``k`` lies in shared memory."""
+        return shared.stages[k] + (stage * self.stage + u * self.states + me.thread * self.width)
+
+    @cute.jit
+    def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        """Start the copies of a thread's rows into a stage, or a warp's."""
+        if cutlass.const_expr(self.vectors):
+            self.load_vectors(shared, a, me, part, stage)
+        else:
+            self.load_rows(shared, a, me, part, stage)
+        cute.arch.cp_async_commit_group()
+
+    @cute.jit
+    def load_vectors(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        """A lane has a vector of the elements that the warp has of each row, or of some rows. Of columns that do not
+        exist, others are copied."""
+        (dtype,) = self.scan.monoid.sources
+        items, row = VECTOR_BYTES // dtype.size, self.lanes * self.width  # elements of a vector, and of a tile's row
+        across = LANES * self.width // items
+        lane = me.thread % LANES
+        first, place = lane // across, (me.thread - lane) * self.width + lane % across * items
+        column = cutlass.min(part.column + (place % row - me.lane * self.width), Int32(a.inner) - items)
+        position = cutlass.min(place // row * me.rows, part.count - 1)
+        at = a.x + (part.place + (column - cutlass.min(part.column, Int32(a.inner) - self.width)))
+        at += Int64(position - part.row) * part.step
+        target = shared.stages[0] + (stage * self.stage + place)
+        for u in cutlass.range(first, me.rows, LANES // across, unroll=4):
+            source = at + Int64(cutlass.min(u, part.count - 1 - position)) * part.step
+            held = target + u * self.states
+            primitives.cp_async_shared_global(self.of_bytes(held), self.of_bytes(source), VECTOR_BYTES, "cg")
+
+    def of_bytes(self, pointer):
+        """A pointer to a vector."""
+        return cute.make_ptr(Uint8, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
+
+    @cute.jit
+    def load_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        at, existing = part.place, self.looked_at(me, part)
+        whole = 0 if self.fixed else existing // self.loads * self.loads
+        if cutlass.const_expr(not self.fixed):
+            for first in cutlass.range(0, whole, self.loads, unroll=1):
+                self.load_some(shared, a.x + at, me, stage, first, [part.step] * (self.loads - 1))
+                at += self.loads * part.step
+        for first in cutlass.range(whole, existing, self.loads, unroll=1):
+            left = part.count - part.row - first
+            steps = [choose(u < left, part.step, Int64(0)) for u in range(1, self.loads + 1)]
+            self.load_some(shared, a.x + at, me, stage, first, steps[:-1])
+            for step in steps:
+                at += step
+
+    def load_some(self, shared, at, me: Member, stage, first, steps: list) -> None:
+        """Load some rows of a thread, which lie ``steps`` apart, from number ``first`` on."""
+        loaded = self.load_row(shared, at, stage, first, me)
+        for u, step in enumerate(steps, 1):
+            at += step
+            loaded += self.load_row(shared, at, stage, first + u, me)
+        for row, target in loaded:
+            cute.autovec_copy(row, target)
+
+    def load_row(self, shared, at, stage, u, me: Member) -> list:
+        """Copy row ``u`` of a thread, or load what cannot be copied: ``(elements, target)`` of each such input."""
+        loaded = []
+        for k, (source, dtype) in enumerate(zip(pointers_of(at), self.scan.monoid.sources)):
+            target, size = self.held(shared, k, stage, u, me), self.width * dtype.size
+            if size % WORD_BYTES == 0:
+                primitives.cp_async_shared_global(target, source, size, "ca")
+            else:
+                row = cute.make_rmem_tensor((self.width,), dtype.cutlass)
+                cute.autovec_copy(self.vector(source, dtype), row)
+                loaded.append((row, self.vector(target, dtype)))
+        return loaded
