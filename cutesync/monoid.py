@@ -35,6 +35,12 @@ def nonzero(value):
     return choose(value != type(value)(0), Int32(1), Int32(0))
 
 
+def true_bytes(word):
+    """The highest bit of each byte of a word that is not zero."""
+    word = Uint32(word)
+    return ((word & 0x7F7F7F7F) + 0x7F7F7F7F | word) & 0x80808080
+
+
 def convert(value, target):
     """``value``, a DSL number or a Python one, in the DSL type ``target``, as NumPy's astype does: integers wrap, and
     signed ones keep their sign (the DSL's own conversion to a wider unsigned type does not). Floats lose their
@@ -263,7 +269,7 @@ class Monoid(Runs):
 
     def _packed_sum(self) -> bool:
         plain = self.op.fn is None and self.op.name == "add" and self.transform is None
-        return plain and self.source.kind in "iu" and self.source.size < 4 and self.accumulate.kind in "iu"
+        return plain and self.source.kind in "biu" and self.source.size < 4 and self.accumulate.kind in "iu"
 
     def _dot(self, words):
         """Sum of 16 one-byte or 8 two-byte integers by dot products with ones: an instruction for four (two)."""
@@ -272,10 +278,11 @@ class Monoid(Runs):
         register = Int32 if self.source.kind == "i" else Uint32
         total = register(0)
         for i in range(cute.size(words)):
+            word = words[i] if self.source.kind != "b" else Int32(true_bytes(words[i]) >> 7)
             total = cute.arch.inline_ptx(
                 f"{op} {{$w0}}, {{$r0}}, {{$r1}}, {{$r2}};",
                 write_only_types=[register],
-                read_only_args=[words[i], Int32(0x01010101), total],
+                read_only_args=[word, Int32(0x01010101), total],
             )
         return total
 
@@ -338,8 +345,7 @@ class ArgMonoid(Runs):
         """The state of a vector of bools: the first that is true, or for the least false; else the first of all."""
         place, found = Int32(0), Boolean(False)
         for k in reversed(range(cute.size(words))):
-            word = Uint32(words[k])
-            marks = ((word & 0x7F7F7F7F) + 0x7F7F7F7F | word) & 0x80808080  # the highest bit of each that is true
+            marks = true_bytes(words[k])
             marks = marks if self.largest else marks ^ 0x80808080
             lowest = Int32(cute.arch.clz(cute.arch.brev(marks)))
             here = marks != 0

@@ -145,7 +145,8 @@ def strided_is_right(name: str, schedules: int) -> bool:
         if name != "few columns":  # tiles as large arrays have
             patch.setattr(tile_policy, "FEWEST_THREADS", 0)
         if name.startswith("transposed"):  # in shared memory
-            patch.setattr(tile_policy, "MIN_TRANSPOSED", 0)
+            for limit in ("MIN_TRANSPOSED", "MIN_TRANSPOSED_ROWS", "MIN_TRANSPOSED_THIN"):
+                patch.setattr(tile_policy, limit, 0)
             patch.setattr(periods, "MIN_TRANSPOSED", 0)
         if name.endswith("boxes"):
             patch.setattr(boxes_policy, "MIN_ELEMENTS", 0)

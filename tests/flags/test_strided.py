@@ -21,6 +21,7 @@ from ..views import random_view
 from .cases import keys
 
 SENTINEL = 77
+LIMITS = "MIN_TRANSPOSED", "MIN_TRANSPOSED_ROWS", "MIN_TRANSPOSED_THIN"  # of arrays that blocks transpose
 SLOW = pytest.mark.slow
 
 
@@ -144,7 +145,8 @@ def check_call(rng: np.random.Generator, ours, theirs: np.ndarray, bits: bool) -
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds):
     """Large arrays are transposed in shared memory, whatever the strides of ``out`` and the flagged axis."""
-    monkeypatch.setattr(tile_policy, "MIN_TRANSPOSED", 0)
+    for limit in LIMITS:
+        monkeypatch.setattr(tile_policy, limit, 0)
     monkeypatch.setattr(call, "_plans", {})
     chosen, choose = [], strided_policy.choose_tiles
     monkeypatch.setattr(strided_policy, "choose_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
@@ -154,11 +156,16 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
         for _ in range(rounds):
             check_call(rng, cs.asarray(host).transpose(axes), host.transpose(axes), False)
     assert sum(isinstance(choice.policy, tile_policy.TransposedPolicy) for choice in chosen) >= 2 * rounds
+    for shape in ((600, 4), (72, 4)):  # a thread has less than a word of the results
+        host = keys(shape, "uint64")
+        same(np.asarray(cs.flag_heads(cs.asarray(host).T, axis=1)), reference.flag_heads(host.T, axis=1))
+        assert isinstance(chosen[-1].policy, tile_policy.TransposedPolicy) and not chosen[-1].policy.in_words
 
 
 def test_columns_of_two_axes(monkeypatch):
     """They are one axis of the input and two of the results, whose runs have columns and rows, or rows alone."""
-    monkeypatch.setattr(tile_policy, "MIN_TRANSPOSED", 0)
+    for limit in LIMITS:
+        monkeypatch.setattr(tile_policy, limit, 0)
     monkeypatch.setattr(call, "_plans", {})
     chosen = []
     monkeypatch.setattr(
@@ -197,7 +204,8 @@ def test_runs_along_several_axes(dtype, cases, on_emulator, monkeypatch):
 
 def test_differences_of_few_columns_in_another_order(monkeypatch):
     """Threads have one row each: blocks have as many threads as their tiles."""
-    monkeypatch.setattr(tile_policy, "MIN_TRANSPOSED", 0)
+    for limit in LIMITS:
+        monkeypatch.setattr(tile_policy, limit, 0)
     monkeypatch.setattr(call, "_plans", {})
     for shape, dtype in (((100, 8), "int32"), ((70, 8), "int64"), ((257, 16), "float32")):
         host = np.random.default_rng(4).integers(-99, 99, shape).astype(dtype)
@@ -240,6 +248,27 @@ def test_slices_apart_are_loaded_in_pieces(dtype, monkeypatch):
                 same(np.asarray(out), unwritten(reference.flag_tails(host[index], axis=axis, n=n), axis, n, False))
     pieces = [getattr(choice.policy, "piece", 0) > 1 and not choice.policy.whole for choice in chosen]
     assert any(pieces) and not all(pieces)
+
+
+@pytest.mark.parametrize("dtype", ["float16", pytest.param("int8", marks=pytest.mark.slow)])
+def test_slices_of_an_axis_of_one_element(dtype, monkeypatch):
+    """Results are stored in vectors, whatever lies between the rows."""
+    monkeypatch.setattr(call, "_plans", {})
+    monkeypatch.setattr(strided_policy, "ONE_VECTOR_THREADS", 0)
+    chosen = []
+    monkeypatch.setattr(
+        plan, "choose_strided", lambda *given: chosen.append(strided_policy.choose_strided(*given)) or chosen[-1]
+    )
+    host = keys((5, 3, 1, 701), dtype)
+    for index in (np.s_[..., 1:98], np.s_[::-1, :2, :, 5:], np.s_[:, 1:, :, ::-1]):
+        for function, options in (("flag_heads", {"predecessor": 1}), ("flag_heads_and_tails", {}), ("flag_tails", {})):
+            found = getattr(cs, function)(cs.asarray(host)[index], axis=2, **options)
+            wanted = getattr(reference, function)(host[index], axis=2, **options)
+            for one, each in zip(*((x,) if not isinstance(x, tuple) else x for x in (found, wanted))):
+                same(np.asarray(one), each)
+        found = cs.adjacent_difference(cs.asarray(host)[index], axis=2)
+        same(np.asarray(found), host[index])
+    assert any(getattr(choice.policy, "vector", 1) > 1 for choice in chosen)
 
 
 def test_blocks_take_far_rows_in_turn(monkeypatch):

@@ -59,6 +59,27 @@ def test_short_runs_are_reduced_in_the_order_of_memory(monkeypatch):
     assert [found is None for found in orders] == [False, True]  # a thread has words of the others
 
 
+@pytest.mark.parametrize("dtype", ["uint16", pytest.param("float32", marks=pytest.mark.slow)])
+def test_short_runs_of_a_transposed_array_are_reduced_first(dtype, monkeypatch):
+    """Where results have several, also of axes that run backwards, and beside an operand that comes first."""
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(policy, "MIN_BYTES_OF_TWO", 0)
+    found, two = [], plan._runs_first
+    monkeypatch.setattr(plan, "_runs_first", lambda *given: found.append(two(*given)) or found[-1])
+    x = data((8, 12, 6, 32), dtype)
+    for axes, back in (((2, 1, 0, 3), 1), ((2, 1, 0, 3), -1), ((1, 2, 0, 3), 1)):
+        host, own = x.transpose(axes)[:, :, ::back], cs.asarray(x).transpose(axes)[:, :, ::back]
+        same(np.asarray(cs.max(own, axis=(2, 3))), host.max((2, 3)))
+        wanted = host.sum((2, 3), keepdims=True, dtype=dtype) + np.array(3, dtype)
+        same(np.asarray(cs.reduce(own, axis=(2, 3), init=3, keepdims=True)), wanted)
+    assert None not in found and len(found) == 6
+    own = cs.asarray(x).transpose(2, 1, 0, 3)
+    cs.max(own[:, :-1], axis=(2, 3))  # gaps
+    cs.reduce(own, lambda a, b: a + b, axis=(2, 3))
+    cs.argmax(own, axis=(2, 3))
+    assert found[6:] == [None] * 3
+
+
 def test_others_take_one_launch(split):
     """Few elements become one; runs are long; the order counts; or indexes do."""
     for shape, axes in (((3, 30, 3), (0, 2)), ((40, 3, 600), (0, 2)), ((40, 6, 5, 16), (0, 2))):

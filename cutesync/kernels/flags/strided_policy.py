@@ -33,7 +33,10 @@ from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECT
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
 MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an array that is not large
 # Up to so many elements, a short way counts, not the bytes of a load
-FEW_ELEMENTS, FEW_ELEMENTS_OF_BYTES = ONE_VECTOR_THREADS * 3 // 2, ONE_VECTOR_THREADS * 4
+FEW_ELEMENTS = ONE_VECTOR_THREADS * 3 // 2, ONE_VECTOR_THREADS * 4
+# More where neighbours along the axis lie in other lines (H200, tails int16 (83, 1593, 2) along its first axis: 1.8 us,
+# so 1.3 us; but heads uint16 (60, 2, 5954) along its second, of two: 1.8 and 2.4 us)
+FEW_APART = ONE_VECTOR_THREADS * 6, ONE_VECTOR_THREADS * 9
 WARPS = 4  # of a block that flags runs of rows
 LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
@@ -132,7 +135,9 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
     if others and set(others[-1].steps[1:]) == {1} and others[-1].extent > 1:
         inner = others.pop()
     results = flagged.steps[1:]
-    if set(results) != {inner.extent} or (inner.extent > 1 and flagged.steps[0] != inner.steps[0] * inner.extent):
+    following = inner.extent == 1 or flagged.steps[0] == inner.steps[0] * inner.extent
+    one = flagged.extent == 1 and inner.extent * facts.size >= LINE_BYTES  # whose neighbours are those beside it
+    if not one and (set(results) != {inner.extent} or not following):
         return None
     slices = flagged.extent * inner.extent
     pace = slices
@@ -187,7 +192,8 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector = 1
     elif total <= ONE_VECTOR_THREADS * vector:
         vector = min(vector, narrow, MAX_SINGLE)
-        few = FEW_ELEMENTS_OF_BYTES if facts.size == 1 else FEW_ELEMENTS
+        distant = whole and inner.extent * facts.size >= LINE_BYTES and (slices > 2 * inner.extent or not others)
+        few = (FEW_APART if distant else FEW_ELEMENTS)[facts.size == 1]
         pieces = narrow > 4 or min(piece, near) * facts.size < VECTOR_BYTES
         while pieces and 1 < vector > WORD_BYTES // facts.size and total <= few:
             vector //= 2  # (H200, fewer than 2**17 elements: vectors of 8 and 16 1.6 to 2.7 us, of 1 and 4 1.0 to 1.4)

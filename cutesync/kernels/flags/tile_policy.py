@@ -29,7 +29,17 @@ SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
-MIN_TRANSPOSED = 1 << 18  # elements; with fewer, threads store what they have
+# Elements of arrays that blocks transpose, with fewer, threads store what they have: fewer of those whose rows are
+# flagged, more of those whose columns are less than a sector. Columns and rows that are have so many elements at least,
+# and more bytes (H200, both int8 (2048, 32) transposed: 3.0 us, so 1.4 us; tails uint16 (59, 9, 24, 590), whose columns
+# are 18 bytes: 127 us, so 19 us; but tails bfloat16 (3, 1014, 136, 3): 5.4 and 8.5 us; heads uint8 (128, 512)
+# transposed, along its first axis: 2.1 and 2.5 us; heads uint8 (65536, 128, 16), read in the order of 0, 2, 1: 96 and
+# 190 us; difference uint64 (256, 64, 8, 2), in pairs: 2.6 and 11 us).
+MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 18, 1 << 15, 1 << 22, 8, 16
+# Rows of so few bytes of results are stored in tiles that are this high at most, so that neighbours fill sectors (H200,
+# heads int32 (16777216, 8) reversed: 205 us, so 164 us; tails float16 (3403938, 27), which is wider: 118 and 219 us),
+# but not few rows of single columns (heads uint16 (262144, 32, 4, 2) sliced along its third axis: 132 and 162 us).
+MAX_NARROW_BYTES, NARROW_ROWS, MIN_NARROW_ROWS = 16, 2, 64
 
 
 def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
@@ -53,6 +63,8 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     short |= first and rows is form.flagged
     if short and row == 1 and not form.bits and rows.extent >= LANES:
         tall = 1  # neighbouring threads have neighbouring rows
+    if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):
+        tall = min(tall, NARROW_ROWS)
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
     run = _run(axes, row, facts, wide) if form.bits else None
     piece = 0
@@ -60,11 +72,9 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         wide, piece = run
         loads, tall = "run", min(ROWS_OF_BITS, rows.extent)
         across = wide > 1 and _fits(1, columns, axes, wide, facts.result, facts.result_aligned, slice(1, None))
-    block = None if form.bits or not down else _block(axes, row, facts, wide)
+    block = None if form.bits or not down else _block(axes, row, facts, wide, rows is form.flagged)
     if block is not None:
-        lanes, tall = block
-        each = 4 // facts.result
-        in_words = each > 1 and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
+        lanes, tall, in_words = block
     by_words = (
         (loads == "vector" or piece >= WORD_BYTES)
         and _by_words(facts, along, wide)
@@ -92,6 +102,13 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     return StridedChoice(policy, axes, counts)
 
 
+def _is_narrow(columns: Axis, rows: Axis, facts: Facts, wide: int) -> bool:
+    """Return whether rows of results are a few bytes each and lie behind each other, ``wide`` columns of a thread."""
+    few = 1 < columns.extent * facts.result <= MAX_NARROW_BYTES and columns.steps[0] != 0
+    few &= abs(rows.steps[0]) * facts.size < LINE_BYTES  # rows share lines
+    return few and set(rows.steps[1:]) == {columns.extent} and (wide > 1 or rows.extent >= MIN_NARROW_ROWS)
+
+
 def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, int] | None:
     """Return the columns of a tile of bits that is a run of memory, and how many bytes a thread loads of it at once, 1
     if it begins anywhere; None if such a tile, ``wide`` columns or all of a few, is no run or too large."""
@@ -111,17 +128,26 @@ def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, 
     return (wide, 1) if piece < WORD_BYTES and tile >= MIN_ANY_RUN_BYTES else None
 
 
-def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, int] | None:
-    """Return the lanes of a block whose results are stored in another order than its elements are read, and the rows of
-    a thread's tile, ``wide`` columns across; None if lines would not be whole, or the array is small."""
+def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool) -> tuple | None:
+    """Return the lanes of a block whose results are stored in another order than its elements are read, the rows of a
+    thread's tile, ``wide`` columns across, and whether results are stored in words; None if lines would not be whole,
+    or the array is small. ``along``: rows are the flagged axis."""
     columns, rows = axes[0], axes[row]
-    short = min(columns.extent * facts.size, rows.extent * facts.result) < SECTOR
-    if short or math.prod(axis.extent for axis in axes) < MIN_TRANSPOSED:
+    sides = (columns.extent, facts.size), (rows.extent, facts.result)
+    short = any(
+        extent * size < SECTOR and (extent < MIN_SIDE or extent * size <= MIN_SIDE_BYTES) for extent, size in sides
+    )
+    thin = columns.extent * facts.size < SECTOR
+    least = MIN_TRANSPOSED_THIN if thin else MIN_TRANSPOSED_ROWS if along else MIN_TRANSPOSED
+    if short or math.prod(axis.extent for axis in axes) < least:
         return None
     lanes = min(MAX_LANES, LINE_BYTES // (facts.size * wide), power_of_two(ceil_div(columns.extent, wide)))
     groups = THREADS // lanes
     tall = max(1, LINE_BYTES // (facts.result * groups))
-    return lanes, min(tall, power_of_two(ceil_div(rows.extent, groups)))
+    tall = min(tall, power_of_two(ceil_div(rows.extent, groups)))
+    each = WORD_BYTES // facts.result
+    whole = each > 1 and tall % each == 0  # a thread has words of its own, so that there are as many as threads
+    return lanes, tall, whole and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
 
 
 def _by_words(facts: Facts, along: int, columns: int) -> bool:

@@ -22,7 +22,7 @@ from ...warp import Maybe, zeros
 from ..arrays import pointers_of
 from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
-from .packed import columns, kind_of
+from .packed import columns, first_of_columns, has_keys, kind_of
 from .policy import ColumnPolicy
 
 # A thread of a block: its rank, its row group, the number of its first result, and whether its columns exist.
@@ -136,6 +136,9 @@ class ColumnReduce(ContiguousKernel):
             return tree([self.lifted(words, u, index + u) for u in range(self.unroll)], self.merge)
         if self.vectors and kind_of(self.monoid):
             return columns(self.monoid, [words[0][(None, u)] for u in range(self.unroll)])
+        if self.vectors and has_keys(self.monoid):
+            found = first_of_columns(self.monoid, [words[0][(None, u)] for u in range(self.unroll)])
+            return tuple(self.monoid.place(state, index) for state in found)
         rows = [self.elements(words, u)[0] for u in range(self.unroll)]
         base = index if self.monoid.takes_index else Int32(0)  # the places of argmax are narrow inside these rows
         states = [self.monoid.run([row[c] for row in rows], base) for c in range(self.width)]

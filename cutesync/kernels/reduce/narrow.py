@@ -10,12 +10,14 @@ With ``anywhere`` a lane's rows begin on any byte: it loads the 16-byte vectors 
 
 from __future__ import annotations
 
+import math
+
 import cutlass
 from cutlass import Boolean, Int32, Int64, cute
 
 from ...block.reduce import get, partial_array, partial_bytes, put, store_partial
 from ...block.split import share
-from ...monoid import ArgMonoid
+from ...monoid import ArgMonoid, tree
 from ...sizes import ceil_div
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
@@ -24,6 +26,7 @@ from ..words import shifted
 from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .orders import AnyOrder
+from .packed import columns as columns_of, first_of_columns, has_keys, kind_of
 from .policy import NarrowPolicy
 
 MAX_PARTS = 32  # threads that share the blocks' aggregates of one column in the collector
@@ -165,16 +168,31 @@ class NarrowColumnReduce(ContiguousKernel):
 
     def fold_step(self, words, row, lane):
         """Reduce the rows a warp has loaded: first those of a lane, then the lanes, unless they keep their own."""
-        elements = cute.recast_tensor(words, self.monoid.source.cutlass)
-        columns = []
-        for c in range(self.columns):
-            rows = [elements[r * self.columns + c] for r in range(self.per_lane)]
-            columns.append(self.ordered.run(rows, row))
+        columns = self.lane_columns(words, row)
         if self.in_turn:
             return tuple(columns)
         if self.spread:
             return (reduce_columns(columns, self.monoid.combine, lane),)
         return tuple(reduce_states(column, self.monoid.combine, lane) for column in columns)
+
+    def lane_columns(self, words, row) -> list:
+        """The state of each column over the rows of a lane, the first of which has number ``row``."""
+        row_bytes = self.columns * self.monoid.source.size
+        group = math.lcm(row_bytes, 4)  # bytes of some rows that are whole words
+        keys = has_keys(self.monoid) and not self.relative
+        if self.lane_bytes % group or not (keys or kind_of(self.monoid)):
+            elements = cute.recast_tensor(words, self.monoid.source.cutlass)
+            rows = [[elements[r * self.columns + c] for r in range(self.per_lane)] for c in range(self.columns)]
+            return [self.ordered.run(column, row) for column in rows]
+        each, combine = group // 4, self.ordered.combine
+        groups = [[words[g * each + i] for i in range(each)] for g in range(self.lane_bytes // group)]
+        if keys:
+            combine, rows_of_group, found = AnyOrder(self.ordered).combine, group // row_bytes, []
+            for i, (value, g) in enumerate(first_of_columns(self.monoid, groups)):
+                found.append((value, row + type(row)(g * rows_of_group + i // self.columns)))
+        else:
+            found = list(columns_of(self.monoid, groups))
+        return [tree(found[c :: self.columns], combine) for c in range(self.columns)]
 
     @cute.jit
     def fold_end(self, x, done, left, lane):

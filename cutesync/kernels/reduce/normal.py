@@ -55,6 +55,18 @@ class Normal(NamedTuple):
         )
         return (outer, length, inner) if expected == self else None
 
+    def runs(self) -> tuple[int, int]:
+        """Return the extent of the runs of one input without gaps, of which each result has several, and their number;
+        0 and 0 of others."""
+        if len(self.reduced) < 2 or self.reduced[-1].steps != (1,) or self.repeats > 1:
+            return 0, 0
+        pace = 1
+        for axis in sorted((*self.kept, *self.reduced), key=lambda axis: axis.steps[0]):
+            if axis.steps[0] != pace:
+                return 0, 0
+            pace *= axis.extent
+        return self.reduced[-1].extent, pace // self.reduced[-1].extent
+
     def in_order_of(self, inputs: int) -> Normal:
         """Return the form with results in the order of the inputs: outputs are contiguous along the kept axes."""
         steps = contiguous_strides(tuple(axis.extent for axis in self.kept))

@@ -1,17 +1,20 @@
 """The aggregates of the columns of several rows at once: small elements, several to a 32-bit word. Device code.
 
-A row is a tensor of words. An element of one or two bytes takes more instructions to unpack than to combine, so words
-are combined whole: any and all by bits, sums by dot products with ones of words that are transposed first, min and max
-by the instructions of pairs of 16 bits. All of these are exact, so the order of the rows does not matter.
+A row is a tensor of words, or a list of them. An element of one or two bytes takes more instructions to unpack than to
+combine, so words are combined whole: any and all by bits, sums by dot products with ones of words that are transposed
+first, min and max by the instructions of pairs of 16 bits. All of these are exact, so the order of the rows does not
+matter. For argmin and argmax each element becomes a key of twice its size: the element, then a code of its place, by
+which the first of equal elements wins.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import cutlass
 from cutlass import Int32, Uint32, cute
 
-from ...monoid import Monoid, convert, nonzero, tree
+from ...monoid import ArgMonoid, Monoid, convert, nonzero, tree
 from ..words import permuted
 
 ONES = {1: 0x01010101, 2: 0x00010001}
@@ -47,7 +50,7 @@ def kind_of(monoid) -> str:
 
 def columns(monoid, rows: list) -> tuple:
     """The state of each column of ``rows``, of a monoid that has a kind."""
-    kind, size, words = kind_of(monoid), monoid.source.size, range(cute.size(rows[0]))
+    kind, size, words = kind_of(monoid), monoid.source.size, range(_words_of(rows[0]))
     found: list[Any] = []
     for w in words:
         column = [row[w] for row in rows]
@@ -58,6 +61,81 @@ def columns(monoid, rows: list) -> tuple:
         else:
             found += _extremes(monoid, kind, column, size)
     return tuple((monoid.types[0](value),) for value in found)
+
+
+def has_keys(monoid) -> bool:
+    """Whether the elements of an argmin or argmax are combined as keys: integers and bools of one or two bytes."""
+    return isinstance(monoid, ArgMonoid) and monoid.source.size <= 2 and monoid.source.kind in "biu"
+
+
+def first_of_columns(monoid, rows: list) -> list:
+    """The state of each column of ``rows``, of an argmin or argmax that has keys; places are numbers of rows."""
+    found: list[Any] = []
+    for w in range(_words_of(rows[0])):
+        words = [_shown(monoid, row[w]) for row in rows]
+        codes = [_code(monoid, u) * (0x01010101 if monoid.source.size == 1 else 0x00010001) for u in range(len(rows))]
+        keys = [_keys(monoid, word, code) for word, code in zip(words, codes)]
+        best = [tree(list(group), lambda a, b: _better(monoid, a, b)) for group in zip(*keys)]
+        if monoid.source.size == 2:
+            found += [_opened(monoid, key) for key in best]
+        else:
+            found += [_opened(monoid, _half(best[i % 2], i // 2, monoid.source.kind == "i")) for i in range(4)]
+    return found
+
+
+def first_of_vector(monoid, words, index):
+    """The state of consecutive elements in words, the first of which has ``index``."""
+    each = 4 // monoid.source.size
+    keys: list[Any] = []
+    for w in range(cute.size(words)):
+        code = sum(_code(monoid, w * each + i) << (8 * monoid.source.size * i) for i in range(each))
+        keys += _keys(monoid, _shown(monoid, words[w]), code)
+    best = tree(keys, lambda a, b: _better(monoid, a, b))
+    if monoid.source.size == 1:  # the key that wins of the two of a word
+        pair = [_half(best, i, monoid.source.kind == "i") for i in range(2)]
+        best = (cutlass.max if monoid.largest else cutlass.min)(*pair)
+    value, place = _opened(monoid, best)
+    return value, index + place
+
+
+def _words_of(row) -> int:
+    """How many words a row has, a list of them or a tensor."""
+    return len(row) if isinstance(row, list) else cute.size(row)
+
+
+def _shown(monoid, word):
+    return _ones(word, 1) if monoid.source.kind == "b" else word
+
+
+def _code(monoid, place: int) -> int:
+    """What the key of an element at a place has in its lower half."""
+    last = (1 << 8 * monoid.source.size) - 1
+    return last - place if monoid.largest else place
+
+
+def _keys(monoid, word, codes: int) -> list:
+    """The keys of the elements of a word: of bytes, two words of two keys each, of bytes 0 and 2, then 1 and 3; of
+    halves, two words. ``codes`` has the code of each element."""
+    held = Int32(codes - (1 << 32) if codes >> 31 else codes)
+    return [_bytes(held, word, order) for order in ((0x6240, 0x7351) if monoid.source.size == 1 else (0x5410, 0x7632))]
+
+
+def _better(monoid, a, b):
+    """The keys that win, of two words of keys."""
+    kind, signed = "max" if monoid.largest else "min", monoid.source.kind == "i"
+    if monoid.source.size == 1:
+        return _pairs(f"{kind}.{'s' if signed else 'u'}16x2", a, b)
+    return _pairs(f"{kind}.{'s' if signed else 'u'}32", a, b)
+
+
+def _opened(monoid, key):
+    """The value and the place of a key."""
+    bits = 8 * monoid.source.size
+    number = Int32 if monoid.source.kind == "i" else Uint32
+    place = Int32(key) & ((1 << bits) - 1)
+    if monoid.largest:
+        place = place ^ ((1 << bits) - 1)
+    return monoid.types[0](number(key) >> number(bits)), place
 
 
 def _bits(kind: str, words: list, source) -> tuple:

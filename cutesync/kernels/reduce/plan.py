@@ -22,6 +22,7 @@ from ..policy import Policy
 from ..states import Argument, States, numbered, parameter_groups
 from .normal import Normal, normal
 from .policy import (
+    MAX_FEW_POSITIONS,
     MIN_BYTES_OF_PASSES,
     Choice,
     FillPolicy,
@@ -29,6 +30,7 @@ from .policy import (
     axes_of_first_launch,
     choose,
     memory_order_is_faster,
+    runs_first_is_faster,
     strided_is_faster,
 )
 from .spec import ReduceSpec, Reduction
@@ -95,6 +97,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     passes, form, original = spec.passes(), None, (views, outs)
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     once = order_of(reduction)[1] or getattr(reduction, "takes_index", False) or views[0].nbytes < MIN_BYTES_OF_PASSES
+    once |= math.prod(spec.shape[i] for i in spec.axes) <= MAX_FEW_POSITIONS
     if apart and contiguous and isinstance(reduction, Reduction) and order_of(reduction)[0]:
         place = axes_of_first_launch(spec.groups(), reduction.source.size, reduction.between.size)
         if place is not None:
@@ -103,7 +106,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         spec, form = _forwards(spec, form_of(spec, views[:count], outs))
         reduction, extents = spec.reduction, form.contiguous(count)
         if extents is None:
-            found = _in_order_of_memory(spec, form, views, outs, stream)
+            found = _in_order_of_memory(spec, form, views, outs, stream) or _runs_first(spec, form, views, outs, stream)
             return (strided(spec, form, views, outs, stream) if found is None else found), None
         passes, outs = [extents], behind(outs, form.starts[count:])
         views = (*behind(views[:count], form.starts), *views[count:])
@@ -200,6 +203,32 @@ def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: View
     return shifted(in_turn(steps, [between.nbytes], views[0].device), before, reduction)
 
 
+def _runs_first(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: int) -> Run | None:
+    """Return two launches, if a result has several short runs of an input without gaps: one reduces the runs in the
+    order of memory, the other what is left of them. None if one launch is as fast."""
+    reduction, device = spec.reduction, views[0].device
+    if not isinstance(reduction, Reduction) or not order_of(reduction)[0]:
+        return None
+    run, count = form.runs()
+    if not runs_first_is_faster(run, count, reduction.source.size, reduction.between.size):
+        return None
+    (x,) = behind(views, form.starts)
+    x = replace(x, shape=(count, run), contiguous=True, strides=None)
+    between = View(0, (count,), reduction.between, device, True)
+    first = replace(
+        spec, reduction=reduction.of_pass(0, 2), shape=x.shape, axes=frozenset({1}), keepdims=False, init=None
+    )
+    reduced, _ = plan(first, (x,), (between,), stream)
+    left = form._replace(
+        kept=tuple(Axis(n, (step // run, *steps)) for n, (step, *steps) in form.kept),
+        reduced=tuple(Axis(n, (step // run,)) for n, (step,) in form.reduced[:-1]),
+        starts=(0, *form.starts[1:]),
+    )
+    rest = strided(replace(spec, reduction=reduction.of_pass(1, 2)), left, (between,), outs, stream)
+    before = form._replace(starts=(form.starts[0], 0))
+    return shifted(in_turn([(reduced, (0, 2)), (rest, (2, 1))], [between.nbytes], device), before, reduction)
+
+
 def problem_of(current: Reduction | States, extents: tuple[int, int, int], views: Views, outs: Views) -> Problem:
     """Return the problem of a pass; arrays that are not given are temporary, and begin on 16-byte boundaries."""
     sizes = [source.size for source in current.sources]
@@ -216,6 +245,7 @@ def problem_of(current: Reduction | States, extents: tuple[int, int, int], views
         all((at // size - first) % (16 // size) == 0 for at, size in zip(starts, sizes)),
         order_of(current)[1],
         max(result.size for result in current.results),
+        isinstance(current, Reduction) and current.has_keys,
     )
 
 

@@ -22,15 +22,13 @@ COSTLY_WORDS, MAX_COSTLY_BYTES, COSTLY_UNROLL, COSTLY_CHUNKS = 3, 1 << 23, 4, 4
 SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
 MIN_WARP_ROW_BYTES = 2048  # a warp loads so much at once: shorter rows have a few lanes each
-MIN_WARP_ROWS, MIN_BLOCK_CHUNKS = (
-    16 * SMS,
-    8,
-)  # fewer rows, a warp each, have too few loads in flight; a block each where each warp has some
+# Fewer rows, a warp each, have too few loads in flight; a block each where each warp has some
+MIN_WARP_ROWS, MIN_BLOCK_CHUNKS = 16 * SMS, 8
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
-# Bytes of odd columns are read in words, but not for argmax, and for sums if they are many (H200, max uint8 (75,
-# 238284): 31 us, so 8.2 us; sum bool (5776, 22302): 103 and 59 us; but (739, 4358): 6.3 and 7.5 us; argmax int8 (2726,
-# 41574): 63 and 91 us).
+# Bytes of odd columns are read in words, for sums if they are many; so are halves in even rows (H200, max uint8 (75,
+# 238284): 31 us, so 8.2 us; sum bool (5776, 22302): 103 and 59 us; but (739, 4358): 6.3 and 7.5 us; squares uint16
+# (7554, 7964): 63 and 37 us).
 MIN_SUM_BYTES = 1 << 23
 # Slices of few columns: shorter ones leave most lanes without rows, but pairs are read in narrower vectors otherwise
 # (H200, sum bool (1092, 26864, 2): 92 us, so 28 us; but of vectors max uint64 (4096, 1024, 2): 17 and 25 us; sum bool
@@ -38,11 +36,16 @@ MIN_SUM_BYTES = 1 << 23
 NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
 # Rows that begin anywhere: wider elements are read as fast one by one; registers of a lane for the states of all
 # columns; and bytes of an array for each column (H200, any int8 (524288, 32): as vectors of columns 22.9 us, so 10.3
-# us; max int8 (10, 2319, 44): 3.5 and 9.2 us).
-MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES = 2, 64, 1 << 17
+# us; max int8 (10, 2319, 44): 3.5 and 9.2 us); more of them of indexes beside other values (argmax bfloat16 (80684, 12)
+# off by one: 10.3 us, element by element 8.9 us).
+MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, 64, 1 << 17, 4
 # Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
 # results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
 MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
+# Rows of small elements that begin anywhere and have more bytes are read in vectors by a warp each (H200, max uint8
+# (524288, 256) off by one: 92 us, so 63 us; sum bool (187740, 507): 57 and 34 us; but max bool (96390, 140): 10 and 12
+# us; sum int16 (635819, 70): 31 and 54 us).
+MIN_ODD_RUN_BYTES = 256
 MAX_ODD_ROW_BYTES = 4096  # longer rows hardly feel their misaligned ends
 SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are read element by element
 MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
@@ -52,8 +55,10 @@ MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one l
 # Of axes that are not neighbours and are reduced in two launches: bytes of the array, twice as many of wide elements,
 # bytes that become one, and of runs that are short, those of elements of 8 bytes too (H200, any bfloat16 (32, 1048576,
 # 2) along axes 0 and 2: 99.6 us, so 36.3 us; squares float64 (65536, 64, 2): 37.9 and 20.9 us; but int64 (25, 395, 27,
-# 14) along axes 1 and 3: 11.3 and 12.4 us; any uint32 (2, 21627, 3, 20) along axes 0, 2, 3: 5.5 and 7.4 us).
+# 14) along axes 1 and 3: 11.3 and 12.4 us; any uint32 (2, 21627, 3, 20) along axes 0, 2, 3: 5.5 and 7.4 us). Few
+# positions take one launch of any operator (a callable on uint32 (2, 1048576, 2) along axes 0 and 2: 11.3 us, so 6.5).
 MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
+MAX_FEW_POSITIONS = 16
 MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
 LANE_BYTES = 64  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
@@ -63,7 +68,8 @@ class Problem:
     """Each of outer * inner results is reduced from ``length`` elements of ``size`` bytes (the widest, if there are
     several ``inputs``). A state has ``words`` 32-bit words. ``aligned`` and ``aligned_out``: inputs and outputs begin
     on 16-byte boundaries. ``together``: all inputs are on such a boundary where that of the smallest elements is.
-    ``in_turn``: elements may be combined in any order. The widest results have ``out_size`` bytes."""
+    ``in_turn``: elements may be combined in any order. The widest results have ``out_size`` bytes. ``keys``: elements
+    and their places are combined as one number."""
 
     outer: int
     length: int
@@ -76,6 +82,7 @@ class Problem:
     together: bool = True
     in_turn: bool = False
     out_size: int = 4
+    keys: bool = False
 
     @property
     def several(self) -> bool:
@@ -207,11 +214,13 @@ def strided_is_faster(problem: Problem) -> bool:
         if problem.aligned and problem.in_turn and not problem.several and not odd:
             return runs
         ragged = odd or (not problem.aligned and problem.length > 1 and row_bytes <= SHORT_ROW_BYTES)
+        if short and problem.size <= 2 and MIN_ODD_RUN_BYTES <= row_bytes <= SHORT_ROW_BYTES:
+            return True
         if ragged and total <= SMALL_ROWS_BYTES:
             return True
         return odd and (runs or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
-    pairs = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
-    least = NARROW_BYTES // (SHARE_OF_PAIRS if pairs else 1)
+    two = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
+    least = NARROW_BYTES // (SHARE_OF_PAIRS if two else 1)
     if (_is_narrow(problem) and row_bytes >= least) or _is_narrow_anywhere(problem):
         return False
     if problem.several:
@@ -219,6 +228,8 @@ def strided_is_faster(problem: Problem) -> bool:
     odd = not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0
     odd = odd and (problem.size <= 2 or not problem.in_turn)
     in_words = problem.size == 1 and problem.words <= (1 if total < MIN_SUM_BYTES else 2)
+    pairs = problem.size == 2 and problem.aligned and problem.inner % 2 == 0  # each word has two columns
+    in_words |= problem.keys or (pairs and problem.in_turn and problem.words <= 2)
     odd &= not in_words
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
 
@@ -247,6 +258,13 @@ def axes_of_first_launch(groups: list[tuple[int, bool]], size: int, between: int
         return None
     reduced = [i for i, (extent, reduced) in enumerate(groups) if reduced and extent * size >= MIN_SHARE * between]
     return next((i for i in reduced if i < 2 or i >= len(groups) - 2), None)
+
+
+def runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:
+    """Return whether ``count`` short runs of an array, of which a result has several, are reduced by a launch of their
+    own, to elements of ``between`` bytes."""
+    large = run * count * size >= MIN_BYTES_OF_TWO * (2 if size >= 4 else 1)
+    return large and MIN_SHARE * between <= run * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES)
 
 
 def _is_short(problem: Problem, run: int) -> bool:
@@ -326,13 +344,15 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
     shuffled = not problem.in_turn and problem.inner != power_of_two(problem.inner)  # a step combines each column
     vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0 and problem.outer > 1  # are read as fast
     uneven = 2 * SMS < problem.outer < 8 * SMS  # slices, which have a block each
+    share = problem.inner if problem.in_turn else 4
+    share *= SHARE_OF_INDEXES if problem.words >= COSTLY_WORDS and not problem.keys else 1
     return (
         not (problem.several or shuffled or vectors or uneven)
         and problem.size <= MAX_ANYWHERE_BYTES
         and row_bytes <= LANE_BYTES
         and problem.inner * problem.words <= (MAX_LANE_STATES if problem.in_turn else MAX_LANE_STATES // 2)
         and problem.length * row_bytes >= NARROW_BYTES
-        and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES * (problem.inner if problem.in_turn else 4)
+        and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES * share
     )
 
 

@@ -87,6 +87,11 @@ class Reduction:
         return words_of(self.registers) + (2 if isinstance(self.op, str) else 0)
 
     @property
+    def has_keys(self) -> bool:
+        """Whether elements and their places are combined as keys: those of an argmin or argmax of small integers."""
+        return isinstance(self.op, str) and self.source.size <= 2 and self.source.kind in "biu"
+
+    @property
     def between(self) -> DType:
         """The type in which one pass stores its results for the next."""
         return BOOL if self._of_truth else self.accumulate

@@ -13,7 +13,7 @@ from ...monoid import ArgMonoid, tree
 from ...warp import Maybe
 from ..coordinates import element, moved
 from ..words import VECTOR_BYTES, four_words, funnel_shift, shifted
-from .packed import columns, kind_of
+from .packed import columns, first_of_columns, has_keys, kind_of
 from .strided_base import Arguments, Member, StridedKernel
 
 
@@ -54,11 +54,16 @@ class StridedReduce(StridedKernel):
         nothing = self.nothings(number)
         partial = Maybe(nothing, Boolean(False))
         words = self.registers()
-        while count >= self.unroll:
-            found = self.load_all(a, x, words, at, step, valid)
-            partial = partial.append(found, self.append)
-            at += self.unroll * step
-            count -= self.unroll
+        if cutlass.const_expr(self.is_rolled):
+            for _ in cutlass.range(count // self.unroll, unroll=1):
+                partial = partial.append(self.load_all(a, x, words, at, step, valid), self.append)
+                at += self.unroll * step
+            count = count % self.unroll
+        else:
+            while count >= self.unroll:
+                partial = partial.append(self.load_all(a, x, words, at, step, valid), self.append)
+                at += self.unroll * step
+                count -= self.unroll
         if count > 0:
             partial = self.append_rest(a, x, words, partial, (at, step, count), valid)
         if cutlass.const_expr(self.policy.load == "words"):
@@ -91,8 +96,7 @@ class StridedReduce(StridedKernel):
                 for i in cutlass.range_constexpr(cute.size(words[0], mode=[0])):
                     words[0][i, u] = Int32(0) if kind_of(self.monoid) == "add" else words[0][i, 0]
         if cutlass.const_expr(packed):
-            rows = [words[0][(None, u)] for u in range(self.unroll - 1)]
-            partial = partial.append(columns(self.monoid, rows), self.append)
+            partial = partial.append(self.packed(words, self.unroll - 1, at, step), self.append)
         else:
             for u in cutlass.range_constexpr(self.unroll - 1):
                 if u < count:
@@ -106,7 +110,22 @@ class StridedReduce(StridedKernel):
     @property
     def is_packed(self) -> bool:
         """Whether the columns of loaded words are combined without being unpacked."""
-        return self.policy.load in ("vector", "words") and kind_of(self.monoid) != ""
+        keys = has_keys(self.monoid) and not self.policy.indexed
+        return self.policy.load in ("vector", "words") and (keys or kind_of(self.monoid) != "")
+
+    @property
+    def is_rolled(self) -> bool:
+        """Whether the compiler is not to unroll the loop: twice as many keys would take registers for a block less
+        (H200, argmax int16 (16, 219066) along axis 0: 12.0 us, so 6.8 us)."""
+        return has_keys(self.monoid) and self.policy.load == "vector"
+
+    def packed(self, words, count: int, index, step: int) -> tuple:
+        """The states of columns over ``count`` loaded positions, of which the first has ``index``, without unpacking
+        their elements."""
+        rows = [words[0][(None, u)] for u in range(count)]
+        if not has_keys(self.monoid):
+            return columns(self.monoid, rows)
+        return tuple((value, index + type(index)(u * step)) for value, u in first_of_columns(self.monoid, rows))
 
     def singly(self, position, valid):
         """The states of the columns of one position, of which ``valid`` exist, loaded one by one."""
@@ -151,13 +170,13 @@ class StridedReduce(StridedKernel):
             return (self.monoid.run(elements, index * self.each),)
         if self.policy.indexed:
             return tree([self.lifted(words, u, index) for u, index in enumerate(indexes)], self.append)
+        if self.is_packed:
+            return self.packed(words, self.unroll, index, step)
         if isinstance(self.monoid, ArgMonoid):  # inside these positions, indexes are known to the compiler
             states = tree([self.lifted(words, u, Int32(u * step)) for u in range(self.unroll)], self.append)
             return tuple((value, index + type(index)(place)) for value, place in states)
         if len(words) > 1 or (self.policy.in_turn and self.monoid.takes_index):
             return tree([self.lifted(words, u, index + u * step) for u in range(self.unroll)], self.append)
-        if self.is_packed:
-            return columns(self.monoid, [words[0][(None, u)] for u in range(self.unroll)])
         rows = [self.elements(words, u)[0] for u in range(self.unroll)]
         return tuple(self.monoid.run([row[c] for row in rows], index) for c in range(self.width))
 

@@ -18,7 +18,10 @@ from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProbl
 LANES = 32
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
-LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
+# Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
+# wider elements they read twice as much (H200, any uint32 (8758, 11037) off by one: 125 us, so 107 us; but squares
+# bfloat16 (1992833, 43): 108 and 192 us).
+LINE_BYTES = 64
 MIN_ALONE, ALONE_LENGTHS = 32, (1024, 2048)  # units of neighbours; those of fewer have one block each
 # Of so many units of words with fewer positions, a thread has more of these (H200, any uint8 (251, 115686): 26.9 us, so
 # 19.0 us; argmax int16 (31, 73, 2025) along axis 1: 15.5 and 7.7 us; but sum bool (67, 212, 876): 7.2 and 10.8 us).
@@ -31,6 +34,7 @@ MAX_SECTORS_BYTES, MAX_SMALL_BYTES = 1 << 20, 1 << 21
 MIN_NEAR_LENGTH = 256
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
+MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
 MAX_STATE_WORDS = 16  # registers of the states of a thread
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # Columns that begin anywhere are read as vectors if there are many of these, and they are stored as such, or have
@@ -147,13 +151,14 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if alone:
         groups = _along_rows(units, length, load_bytes)
     elif columns:
-        groups = _groups(units, _near(kept, reduced, load_bytes), length, load_bytes)
+        groups = _groups(units, _near(kept, reduced, load_bytes), length, load_bytes, problem.size)
     else:
         groups = 1 if load == "row" else _along_reduced(units, length)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     blocks = _blocks(units * width * length * problem.size, unroll * load_bytes)
-    splits = _splits(problem, tiles, units * width, length // (groups * unroll * (1 + thin)), blocks)
+    most = math.isqrt(length // unroll) if width * problem.words > MAX_TRIP_WORDS else length
+    splits = _splits(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
     ordered = not columns and not problem.in_turn and groups >= LANES
     policy = (OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
@@ -304,11 +309,12 @@ def _blocks(total: int, flight: int) -> int:
     return 2 if total <= MAX_FEW_BYTES else max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
 
 
-def _groups(units: int, near: int, length: int, load_bytes: int) -> int:
+def _groups(units: int, near: int, length: int, load_bytes: int, size: int) -> int:
     """Return the groups of a block whose threads are neighbours on results: few numbers, so that there are few
     kernels. Of ``units``, so many are ``near`` each other."""
     total = units * length * load_bytes
     line = SECTOR_BYTES if total <= MAX_SECTORS_BYTES and 4 * length >= units else LINE_BYTES
+    line = 2 * LINE_BYTES if total > MAX_FEW_BYTES and size >= WORD_BYTES else line
     lanes = min(power_of_two(near), max(8, line // load_bytes))
     most = max(1, FULL_UNITS // units)
     many = load_bytes == WORD_BYTES and units >= MANY_WORDS and length < LONG_COLUMN
@@ -344,7 +350,8 @@ def _splits(problem: StridedProblem, tiles: int, results: int, most: int, blocks
     multiprocessor."""
     if tiles > GROUPS:
         return 1
-    return max(1, min(ceil_div(blocks * SMS, tiles), most, SLOTS // (problem.words * results)))
+    wanted = blocks * SMS // tiles if tiles <= SMS // 4 else ceil_div(blocks * SMS, tiles)
+    return max(1, min(wanted, most, SLOTS // (problem.words * results)))
 
 
 def _runs(problem: StridedProblem) -> StridedChoice:

@@ -1,0 +1,82 @@
+"""Elements of one and two bytes that are combined without being unpacked: argmin and argmax as keys, few columns and
+bools by dot products."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.reduce import policy, strided_plan, strided_policy
+from cutesync.runtime import call as calls, device
+
+from ..cases import data, same
+from ..faults import RESULT, Bench, every
+
+TYPES = ("int8", "uint8", "int16", "uint16", "bool")
+
+
+def types(quick: str) -> list:
+    """All types, of which one is not slow."""
+    return [dtype if dtype == quick else pytest.param(dtype, marks=pytest.mark.slow) for dtype in TYPES]
+
+
+def elements(shape, dtype: str, kind: str) -> np.ndarray:
+    """All values of a type; few, so that most are equal; or its least and its greatest."""
+    if dtype == "bool" or kind == "all":
+        return data(shape, dtype)
+    limits = np.iinfo(dtype)
+    values = [limits.min, limits.max] if kind == "ends" else [limits.max - 1, limits.max]
+    return np.random.default_rng(3).choice(np.array(values, dtype), shape)
+
+
+def check(x: np.ndarray, axis, what: str) -> None:
+    for name in ("argmax", "argmin") if x.ndim < 3 else ("argmin",):
+        same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=axis)), getattr(np, name)(x, axis=axis), f"{name} {what}")
+
+
+@pytest.mark.parametrize("dtype", types("int8"))
+def test_the_first_of_the_best(dtype, on_emulator):
+    """Of rows, of columns in vectors, and along a whole array, misaligned ones too."""
+    for kind in ("few", "ends"):
+        check(elements((2003,), dtype, kind)[3:], 0, kind)
+        for shape, axis in (((3, 1100), 1), ((37, 64), 0), ((3, 101, 8), 1)):
+            check(elements(shape, dtype, kind), axis, f"{kind} {shape}")
+
+
+@pytest.mark.parametrize("dtype", types("uint16"))
+def test_the_first_of_the_best_of_odd_columns(dtype, on_emulator, monkeypatch):
+    """Columns that begin anywhere, in words and in vectors, of fewer rows than a thread has in flight and of more."""
+    monkeypatch.setattr(strided_policy, "MIN_WORDS_BYTES", 0)
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    for units in (1 << 20, 0):
+        monkeypatch.setattr(strided_policy, "MIN_WIDE_UNITS", units)
+        monkeypatch.setattr(calls, "_plans", {})
+        for shape, kind in (((3, 301), "few"), ((9, 303), "ends"), ((70, 261), "few")):
+            check(elements(shape, dtype, kind), 0, f"{kind} {shape}")
+    assert {"words"} == {choice.policy.load for choice in chosen}
+
+
+@pytest.mark.slow
+def test_elements_that_are_compared_the_wrong_way_are_found():
+    x = elements((3, 1100), "int8", "few")
+
+    def right() -> bool:
+        with device.forced("emulator"):
+            return np.array_equal(np.asarray(cs.argmax(cs.asarray(x), axis=1)), x.argmax(1))
+
+    Bench(right).check(every(r"max\.s16x2", "min.s16x2"), {RESULT})
+
+
+@pytest.mark.parametrize("columns", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 8, 12, 16))])
+def test_few_columns(columns, on_emulator, monkeypatch):
+    monkeypatch.setattr(policy, "NARROW_BYTES", 0)
+    monkeypatch.setattr(calls, "_plans", {})
+    for name, dtype in (("sum", "bool"), ("sum", "int8"), ("max", "uint16"), ("any", "uint8"), ("argmax", "int8")):
+        x = data((2100, columns), dtype)
+        same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=0)), getattr(np, name)(x, axis=0), f"{name} {dtype}")
+
+
+def test_bools_of_any_byte(on_emulator):
+    """What is not 0 counts as 1 in a sum, whatever its byte is."""
+    x = np.random.default_rng(1).integers(0, 3, 9001).astype(np.uint8) * 100
+    assert int(np.asarray(cs.sum(cs.asarray(x.view(bool))))) == np.count_nonzero(x)
