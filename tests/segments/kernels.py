@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import asdict, replace
 
-from cutesync.kernels.segments import plan, ranges_plan, reduced_plan
+from cutesync.kernels.segments import decode_plan, plan, ranges_plan, reduced_plan
+from cutesync.kernels.segments.decode_policy import WINDOW, Choice as DecodeChoice, DecodePolicy
 from cutesync.kernels.segments.policy import Choice, MarkedPolicy, PipelinePolicy, Problem, WavePolicy
 from cutesync.kernels.segments.ranges_policy import RangesPolicy
 from cutesync.kernels.segments.reduced_policy import ReducedPolicy
@@ -34,6 +34,13 @@ RANGES = {
     "two blocks": (RangesPolicy(run=5, warps=4, threads=32), 2),
     "one block": (RangesPolicy(run=3, warps=1, threads=32), 1),
     "five blocks": (RangesPolicy(run=1, warps=3, threads=96), 5),
+}
+
+# the same for runs that are decoded
+DECODE = {
+    "three blocks": (DecodePolicy(groups=2, place_warps=2, store_warps=2, stages=2, windows=2), 3),
+    "two blocks": (DecodePolicy(groups=2, place_warps=1, store_warps=3, stages=3, windows=1), 2),
+    "one block": (DecodePolicy(groups=1, place_warps=1, store_warps=1, stages=1, windows=2), 1),
 }
 
 
@@ -78,9 +85,21 @@ def force_ranges(monkeypatch, name: str = "three blocks") -> None:
     monkeypatch.setattr(call, "_plans", {})
 
 
-def force_turns(monkeypatch) -> None:
-    """Make every warp that decodes make three tiles, where there are so many."""
-    repeat = importlib.import_module("cutesync.kernels.segments.repeat")  # the package has a function of this name
-    monkeypatch.setattr(repeat, "MANY_BLOCKS", 1)
-    monkeypatch.setattr(repeat, "MAX_TURNS", 3)
+def force_decode(monkeypatch, name: str = "three blocks") -> None:
+    """The same for runs that are decoded in one pass: tiles of few runs, and parts of a window or two of long ones."""
+    policy, blocks = DECODE[name]
+
+    def choose(runs: int, results: int, size: int, length: int) -> DecodeChoice:
+        return DecodeChoice(policy, max(1, -(-runs // policy.tile)), blocks, 2 * WINDOW, WINDOW + 512)
+
+    monkeypatch.setattr(decode_plan, "choose", choose)
+    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, strided: strided)
+    monkeypatch.setattr(call, "_plans", {})
+
+
+def force_searches(monkeypatch) -> None:
+    """Decode by searches, and make every warp make three tiles, where there are so many."""
+    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, strided: True)
+    monkeypatch.setattr(decode_plan, "MANY_BLOCKS", 1)
+    monkeypatch.setattr(decode_plan, "MAX_TURNS", 3)
     monkeypatch.setattr(call, "_plans", {})

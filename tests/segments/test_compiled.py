@@ -56,7 +56,13 @@ def calls(n: int) -> dict:
             identity=(1, 0, 0, 1),
             stream=0,
         ),
-        "decode": lambda: _decoded(n),
+        "decode": lambda: _decoded(n, 1, "int32"),
+        "decode narrow runs": lambda: _decoded(n, 8, "int8"),
+        "decode wide runs": lambda: _decoded(n, 8, "int64"),
+        "decode long runs": lambda: _decoded(n, 200, "int32"),
+        "decode strided runs": lambda: cs.repeat(
+            dry((n,), "int64").reshape(8, -1).T, dry((n,), "int64").reshape(8, -1).T, size=n, stream=0
+        ),
         "search": lambda: cs.searchsorted(x, dry((n,), "float32", 4), stream=0),
     }
 
@@ -65,8 +71,8 @@ def _pair(n: int) -> tuple:
     return dry((n // 50,), "int32"), dry((n // 50, 2), "int64")[:, 0]
 
 
-def _decoded(n: int) -> None:
-    cs.run_length_decode(dry((n,), "int32"), dry((n,), "int64"), size=n, stream=0)
+def _decoded(n: int, mean: int, dtype: str) -> None:
+    cs.run_length_decode(dry((n // mean,), dtype), dry((n // mean,), "int64"), size=n, stream=0)
 
 
 def test_every_configuration(allocated, capsys):

@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 
 from .. import faults
-from .kernels import force, force_turns
+from .kernels import force, force_decode, force_searches
 from .reference import heads_of, keys_of, reduced, scanned
 from .test_segmented import heads_of as heads_at, offsets_of
 
@@ -70,7 +70,23 @@ def of_offsets() -> faults.Bench:
 
 @functools.cache
 def of_decode() -> faults.Bench:
-    """Runs decoded, of which some are empty, and searches; what runs of groups come to is that of launches before."""
+    """Runs decoded twice, of which some are empty, and one is so long that its tile is stored in parts."""
+    lengths = np.random.default_rng(5).integers(0, 4, 1100)
+    lengths[100:180], lengths[200] = 0, 3500
+    x = np.arange(1100, dtype=np.int32)
+    wanted = np.append(np.repeat(x, lengths), np.full(6000, -1, np.int32))[:6000]
+
+    def right() -> bool:
+        arrays = [cs.asarray(np.append(array[:1], array))[1:] for array in (x, lengths)]
+        found = [cs.run_length_decode(*arrays, size=6000, fill_value=-1) for _ in range(2)]
+        return all(np.array_equal(f.values, wanted) and int(f.count) == lengths.sum() for f in found)
+
+    return faults.of_tiles(force_decode, right, schedules=2)
+
+
+@functools.cache
+def of_searched() -> faults.Bench:
+    """Runs decoded by searches, some of them empty, and searches; what groups come to is that of launches before."""
     lengths = np.random.default_rng(5).integers(0, 12, 1700)
     lengths[100:180] = 0
     x = np.arange(1700, dtype=np.int32)
@@ -84,7 +100,7 @@ def of_decode() -> faults.Bench:
         places = cs.searchsorted(wide, cs.asarray(x[::9]), "right")
         return np.array_equal(wide, wanted) and np.array_equal(narrow, wanted) and places.shape == (189,)
 
-    return faults.of_tiles(force_turns, right, schedules=2)
+    return faults.of_tiles(force_searches, right, schedules=2)
 
 
 @functools.cache
@@ -112,7 +128,14 @@ EARLY = "no look at the barrier #0"
 # Of kernels in which no thread waits for another: bounds and comparisons
 WRONG = {faults.RESULT, "out-of-bounds", "uninitialised"}
 DECODE = r"\.entry cutesync_decode"
-OF_DECODE = {
+OF_DECODE = faults.OF_TILES | {
+    "a place that no flag counts for": (
+        faults.first(r"(dp4a\.u32\.u32 %r\d+, %r\d+, )4,", r"\g<1>0,", after=DECODE),
+        WRONG,
+    ),
+    "no end behind the runs": (faults.every(faults.op(r"st\.shared\.b32 \t\[[^;]*\], 1073741824")), WRONG),
+}
+OF_SEARCHED = {
     "no wait for the launch before": faults.TABLE["no wait for the launch before"],
     "no sync_warp": (faults.each(faults.op(r"bar\.warp\.sync"), after=DECODE), {"race", *WRONG}),
     "an empty run that counts": (faults.first(r"setp\.gt\.s32", "setp.ge.s32", after=DECODE), {"race", *WRONG}),
@@ -144,9 +167,20 @@ def test_own_faults_of_waves_are_found(fault):
     of_waves("waves").check(*faults.OF_TILES[fault])
 
 
+def test_no_mutant_of_decode_survives():
+    # all lanes look ahead together; a part's fill is waited for, too
+    harmless = ["no sync_warp #4", "a relaxed arrival #0"]
+    assert of_decode().survivors(faults.VARIANT, harmless) == harmless
+
+
 @pytest.mark.parametrize("fault", OF_DECODE)
 def test_faults_of_decode_are_found(fault):
     of_decode().check(*OF_DECODE[fault])
+
+
+@pytest.mark.parametrize("fault", OF_SEARCHED)
+def test_faults_of_searched_runs_are_found(fault):
+    of_searched().check(*OF_SEARCHED[fault])
 
 
 @pytest.mark.parametrize("fault", OF_SEARCH)

@@ -10,7 +10,7 @@ from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 from ..cases import DTYPES, numpy_dtype
 from ..select.test_agreement import equal
-from .kernels import force_turns
+from .kernels import force_decode, force_searches
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def emulated():
 
 
 def test_lengths_of_every_kind(emulated):
-    """Runs of one element, long ones, empty ones between, more than a row has room for."""
+    """Runs of one element, long ones, empty ones between, none at all."""
     rng = np.random.default_rng(4)
     empty = np.zeros(1100, int)
     empty[[0, 70, 71, 1099]] = 5, 40, 1, 2
@@ -35,12 +35,42 @@ def test_lengths_of_every_kind(emulated):
             equal(found.values, np.append(wanted, np.full(1600, -1, np.int32))[:size])
 
 
+def lists_of_lengths() -> list:
+    """Lengths that make tiles without a result, with a few, and with many: of one run, of several, in every place."""
+    rng = np.random.default_rng(4)
+    empty = np.zeros(2000, int)
+    empty[[0, 900, 1999]] = 1000, 1024, 9000
+    zipf = (rng.random(1200) ** (-1 / 1.1)).astype(int).clip(max=6000)
+    return [[5000], np.zeros(600, int), np.full(3000, 3), empty, np.full(20, 1000), rng.integers(0, 40, 700), zipf]
+
+
+DECODED = [("int32", "int64", "three blocks"), ("int8", "int32", "two blocks")]
+SLOWLY = [("int64", "uint16", "one block"), ("int16", "uint64", "three blocks"), ("float64", "uint32", "two blocks")]
+
+
+@pytest.mark.parametrize("dtype, length, name", [*DECODED, *(pytest.param(*k, marks=pytest.mark.slow) for k in SLOWLY)])
+def test_tiles_and_parts(emulated, monkeypatch, dtype, length, name):
+    """Tiles that are stored at once, and parts of those that are not; more results than there is room for."""
+    force_decode(monkeypatch, name)
+    for lengths in lists_of_lengths():
+        x = np.arange(len(lengths)).astype(dtype)
+        wanted = np.repeat(x, lengths)
+        for size in (len(wanted) + 99, len(wanted) // 2 + 3)[len(wanted) > 4000 :]:
+            out = cs.asarray(np.full(size + 9, 99).astype(dtype))
+            found = cs.run_length_decode(
+                cs.asarray(x), cs.asarray(np.asarray(lengths, length)), out=out[1 : size + 1], fill_value=7
+            )
+            assert int(found.count) == len(wanted)
+            filled = np.append(wanted, np.full(99, 7))[:size]
+            equal(out, np.concatenate([[99], filled, np.full(8, 99)]).astype(dtype))
+
+
 @pytest.mark.parametrize(
     "dtype", ["int32", "int8", *(pytest.param(t, marks=pytest.mark.slow) for t in ("int64", "int16"))]
 )
 def test_warps_that_make_several_tiles(emulated, monkeypatch, dtype):
     """A group of runs goes on in the next tile, ends with a tile, or has no result at all."""
-    force_turns(monkeypatch)
+    force_searches(monkeypatch)
     rng = np.random.default_rng(4)
     empty = np.zeros(2000, int)
     empty[[0, 900, 1999]] = 1000, 1024, 25000
@@ -50,6 +80,16 @@ def test_warps_that_make_several_tiles(emulated, monkeypatch, dtype):
         found = cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), size=27000, fill_value=-1)
         assert int(found.count) == lengths.sum()
         equal(found.values, wanted)
+
+
+def test_negative_lengths_are_harmless(emulated, monkeypatch):
+    """They count as 0: nothing is written outside of the result."""
+    force_decode(monkeypatch)
+    for size in (2900, 3300):
+        lengths, out = np.array([-5, 3000, -(1 << 40), 7]), cs.asarray(np.full(4000, 99))
+        cs.run_length_decode(cs.asarray(np.arange(4)), cs.asarray(lengths), out=out[500 : 500 + size])
+        wanted = np.append(np.repeat(np.arange(4), lengths.clip(0)), np.zeros(3300, int))[:size]
+        equal(out, np.concatenate([np.full(500, 99), wanted, np.full(3500 - size, 99)]))
 
 
 def test_lengths_of_more_than_32_bits(emulated):

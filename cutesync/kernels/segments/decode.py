@@ -1,335 +1,351 @@
-"""Elements that are repeated as often as an array of counts says. Device code.
+"""Elements that are repeated as often as an array of lengths says, in one pass: resident blocks, each a pipeline of
+warps with one job.
 
-A warp makes a tile of ``TILE`` neighbouring results. It searches the sums of groups of runs, which are added up, for
-the group of the first one, then reads group after group from there on, until one ends behind the tile:
+    load        takes tile numbers from an atomic and copies tiles of lengths and elements into a ring of ``stages``
+    place       adds up the lengths of groups of runs, and finds where runs begin in the tile (``decode_place``)
+    publish     adds up the groups of a tile, and publishes how many results it has
+    look ahead  adds up the published tiles of all blocks: where the results of each of this block's tiles begin
+    store       a warp each stores bands of the tile's results (``decode_store``)
 
-    held     the element of each run that is not empty, at the place in the tile where the run begins
-    flags    a byte for each place: whether a run begins there
+    barrier          completed by                                      waited for by
+    full[stage]      load: 1 arrival and the tile's bytes              all others
+    counted[stage]   one lane of each place warp                       publish
+    summed[stage]    publish                                           place
+    ready[stage]     one lane of each place warp, of look ahead        store, load
+    empty[stage]     one lane of each store warp                       load
 
-A position has the element at the last such place up to it. Where a group has no result, as where many runs are empty,
-the warp searches again, so empty runs take no more loads than others. Where all runs have the same length, a division
-finds the run of a position.
+A tile of more than ``limit`` results is not stored at once but listed (``decode_ahead``). When there are no more tiles,
+a stage ``TURN`` without one tells how many parts the listed ones have. The blocks take parts then as they took tiles:
+the tile of a part is loaded again, and only the results of the part are stored. So no block has much more to store than
+others, however long runs are.
+
+A tile is published before its block waits for other tiles: the progress is that of ``scan.pipeline``. An entry of the
+list needs the tiles before it, which are published then.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
+from dataclasses import replace
 from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint8, Uint32
-from cutlass.memory import SmemAllocator
+from cutlass import Int32, Int64, Uint32
 
 from ...monoid import choose
-from ...warp import LANES, broadcast, scan_states
-from ..coordinates import element, store
-from ..flags.words import packed
-from ..gather import WORDS, At, Gather, Stepped
+from ...sync.gather import Entry, enter
+from ...sync.named_barrier import NamedBarrier
+from ...sync.overlap import let_next_start
+from ...sync.ring import Cursor
+from ...sync.roles import Role, Roles
+from ...sync.tiles import DONE
+from ...sync.wait import in_role
+from ...warp import LANES, scan_states
+from ..coordinates import store
+from ..gather import Stepped
 from ..plain import PlainKernel
-from ..select.chunk import VECTOR_BYTES, cells, put, put_if
-from ..select.where import below
+from ..select.fill import fill_result
+from ..select.narrow import through_lanes
+from ..select.window import TileBuffer, as_copy
 from ..tiled import positions
-from ..words import permuted
-from .repeat import GROUP, Decoding
-from .sums import begins_on_vectors, length_at, neighbours
-
-WARPS = 8
-TILE = LANES * 32  # a bit in a word of each lane
-RESULTS = WARPS * TILE  # of a block
-EACH = GROUP // LANES  # neighbouring runs of a lane
-FAR = 1 << 30  # places of groups that lie nearer, and are shorter, are counted in 32 bits
-WORD_BYTES = 4
-
-# A launch's arguments: ``lengths`` has how many results each of ``runs`` runs of ``values`` has, unless each has
-# ``times``; those from the end of all on, up to ``size``, are ``fill``. ``count`` gets where the last run ends.
-# ``sums`` has where each of ``groups`` groups of runs ends. Warps make ``turns`` tiles each.
-Arguments = namedtuple("Arguments", "values lengths out count sums fill runs groups size times turns")
+from .decode_ahead import AHEAD, Before, Board, Cut, add_tiles, exist, find_part, publish
+from .decode_place import BEGIN_BYTES, HAS_EMPTY, HAS_LONG, Placer, of_group
+from .decode_policy import GROUP, WINDOW, DecodePolicy
+from .decode_shared import TURN, WHOLE, Arguments, Control, Meeting, Shared
+from .decode_spec import Decoding
+from .decode_store import Band, Runs, Storer, lead
 
 
 class Decode(PlainKernel):
-    """The kernel."""
+    """The kernel, with the sizes of a policy."""
 
     name = "decode"
 
-    def __init__(self, decoding: Decoding) -> None:
-        size = decoding.dtype.size
-        super().__init__(WARPS * LANES, 0 if decoding.alike else RESULTS * (size + 1) + 3 * VECTOR_BYTES)
-        self.decoding, self.kind, self.size = decoding, WORDS[size], size
-        self.each = VECTOR_BYTES // size  # results that a lane stores at once
-        self.length: Any = decoding.lengths.cutlass if decoding.lengths else None
-        self.register: Any = Uint32 if size < WORD_BYTES else self.kind
-        self.gather: Any = None if decoding.layout is None else Gather(decoding.layout)
+    def __init__(self, decoding: Decoding, policy: DecodePolicy) -> None:
+        assert decoding.lengths is not None
+        self.decoding, self.policy, self.stages, self.tile = decoding, policy, policy.stages, policy.tile
+        self.roles = Roles(
+            Role("control", len(Control)),
+            Role("place", policy.place_warps),
+            Role("store", policy.store_warps),
+        )
+        self.sizes = decoding.dtype.size, decoding.lengths.size
+        smem = policy.bytes(*self.sizes)
+        super().__init__(self.roles.threads, smem)
+        # where runs begin takes the place of their lengths
+        room = self.tile * max(1, BEGIN_BYTES // decoding.lengths.size) + GROUP * BEGIN_BYTES // decoding.lengths.size
+        self.buffers = TileBuffer(decoding.lengths, room), TileBuffer(decoding.dtype, self.tile)
+        self.placer, self.storer = Placer(decoding.dtype, decoding.lengths), Storer(decoding.dtype.size)
 
-    def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
+    def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
-        values, lengths, n, out, count, sums = arrays
-        fill, runs, size, times, step, turns, *rest = numbers
-        groups = cutlass.max((runs + (GROUP - 1)) // GROUP, Int64(1))
-        if self.gather is not None:
-            self.gather.bind(rest)
-            values = At(self.gather, 0, values)
-            lengths = lengths if self.decoding.alike else At(self.gather, 1, lengths)
+        values, lengths, n, out, count = arrays
+        fill, runs, size, step, limit, unit, places = numbers
         runs = positions(runs, n) if self.decoding.counted else runs
-        return Arguments(values, lengths, Stepped(out, step), count, sums, fill, runs, groups, size, times, turns)
+        cut = Cut(limit, unit, size)
+        return Arguments(values, lengths, Stepped(out, step), count, fill, runs, cut, slots, places, counters)
 
     @cute.jit
     def body(self, a: Arguments):
-        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
-        first = (Int64(cute.arch.block_idx()[0]) * WARPS + warp) * (a.turns * TILE)
-        total = a.runs * a.times
-        if cutlass.const_expr(not self.decoding.alike):
-            total = cutlass.max(Int64(element(a.sums + (a.groups - 1))), Int64(0))
-        if first + lane == 0:
-            store(a.count, total)
-        if cutlass.const_expr(self.decoding.alike):
-            for turn in cutlass.range(a.turns, unroll=1):
-                self.divide(a, first + turn * TILE, cutlass.min(total, a.size), lane)
-        else:
-            self.make_tiles(a, first, total, self.group_of_block(a, first, warp, lane), warp, lane)
-
-    @cute.jit
-    def group_of_block(self, a: cutlass.Constexpr, first, warp, lane):
-        """The group of the block's first result; ``first`` is the warp's. All threads call."""
-        found = cute.make_tensor(SmemAllocator().allocate_array(Int64, 1), cute.make_layout((1,)))
-        if warp == 0:
-            group = search_by_warp(a.sums, first, Int64(0), a.groups, lane)
-            if lane == 0:
-                found[0] = group
+        shared = Shared.make(self)
         cute.arch.sync_threads()
-        return Int64(found[0])
+        self.roles.run(
+            control=lambda warp: self.control(shared, a, warp),
+            place=lambda warp: self.place(shared, a, warp),
+            store=lambda warp: self.store(shared, a, warp),
+        )
 
     @cute.jit
-    def divide(self, a: cutlass.Constexpr, first, stop, lane):
-        """Store a tile of runs of the same length."""
-        for row in cutlass.range(LANES, unroll=1):
-            place = first + (row * LANES + lane)
-            value = a.fill
-            if place < stop:
-                value = type(a.fill)(element(a.values + place // a.times))
-            if place < a.size:
-                store(a.out + place, value)
-
-    @cute.jit
-    def make_tiles(self, a: cutlass.Constexpr, first, total, group, warp, lane):
-        """A warp's tiles, the first of which begins at ``first``. No group before ``group`` has results in them."""
-        elements = SmemAllocator().allocate_array(self.kind, RESULTS, byte_alignment=VECTOR_BYTES)
-        marks = SmemAllocator().allocate_array(Uint8, RESULTS, byte_alignment=VECTOR_BYTES)
-        held, flags = Int32((elements + warp * TILE).toint()), Int32((marks + warp * TILE).toint())
-        group, start = search_near(a.sums, first, group, a.groups, lane), Int64(0)
-        if group > 0:
-            start = Int64(element(a.sums + (group - 1)))  # where the group's runs begin
-        known = group, start, self.fetch(a, group, lane)
-        for _ in cutlass.range(a.turns, unroll=1):
-            stop = Int32(cutlass.min(cutlass.max(cutlass.min(total, a.size) - first, Int64(0)), Int64(TILE)))
-            self.clear(held, flags, lane)
-            cute.arch.sync_warp()
-            if stop > 0:
-                known = self.mark(a, (held, flags), known, first, stop, lane)
-            cute.arch.sync_warp()
-            sink = (a.out + first).toint()
-            side_by_side = (a.out + (first + 1)).toint() - sink == self.size
-            if (stop == TILE) & side_by_side & (sink % VECTOR_BYTES == 0):
-                self.store_vectors(held, flags, sink, lane)
-            else:
-                self.store_each(a, held, flags, first, stop, lane)
-            cute.arch.sync_warp()  # the tile has been read
-            first = first + TILE
-
-    def clear(self, held, flags, lane) -> None:
-        """There are no runs in the tile yet."""
-        for address, size in ((held, self.size), (flags, 1)):
-            for vector in range(TILE * size // (LANES * VECTOR_BYTES)):
-                cells(Int32, address + (vector * LANES + lane) * VECTOR_BYTES, 4, align=VECTOR_BYTES).fill(0)
-
-    @cute.jit
-    def mark(self, a: cutlass.Constexpr, tile: cutlass.Constexpr, known: tuple, first, stop, lane):
-        """Put the elements of the runs of ``stop`` positions in shared memory, and mark where each begins. ``known`` is
-        the group of the first one, where its runs begin, and what ``fetch`` returned of it; return those of the next
-        tile."""
-        group, start, fetched = known
-        begin, rank = Int32(0), Int32(0)  # rank: how many runs are there
-        while (begin < stop) & (group < a.groups):
-            end, runs = fetched[0], fetched[1:]
-            if (first - start < FAR) & (end - start < FAR):
-                rank = self.mark_group(Int32, tile, runs, start - first, (stop, rank), lane)
-            else:
-                rank = self.mark_group(Int64, tile, runs, start - first, (stop, rank), lane)
-            reached = Int32(cutlass.min(end - first, Int64(TILE)))
-            if end - first <= TILE:
-                start, group = end, group + 1
-                if (reached <= begin) & (group < a.groups):
-                    group = search_by_warp(a.sums, first + begin, group, a.groups, lane)
-                fetched = self.fetch(a, group, lane)
-            begin = cutlass.max(reached, begin)
-        return group, start, fetched
-
-    def fetch(self, a: Arguments, group, lane) -> tuple:
-        """Where a group ends, and the elements and the lengths of the lane's runs of it; of the last one, if there is
-        no such group."""
-        group = cutlass.min(group, a.groups - 1)
-        return Int64(element(a.sums + group)), *self.runs_of(a, group, lane)
-
-    def mark_group(self, number, tile: tuple, runs: tuple, start, known: tuple, lane) -> Any:
-        """The ``runs`` of a group, the first of which begins at ``start`` in the ``tile``, ``(held, flags)``; places
-        are of type ``number``. ``known`` has how many positions there are, and how many runs are there: return those
-        then."""
-        (held, flags), (stop, rank) = tile, known
-        values, live, places = self.live_runs(number, runs, start, stop, lane)
-        for there, place, value in zip(live, places, values):
-            put_if(there, self.kind, held + place * self.size, value)
-            put_if(there, Uint8, flags + place, Uint8(1))
-        return rank
-
-    def live_runs(self, number, runs: tuple, start, stop, lane) -> tuple:
-        """Of a lane's runs of a group: the elements, whether they have results in the tile, and where those begin."""
-        values, lengths = runs[:EACH], [number(length) for length in runs[EACH:]]
-        (through,) = scan_states((sum(lengths),), lambda p, q: (p[0] + q[0],), lane)
-        begin, live, places = number(start) + through - sum(lengths), [], []
-        for length in lengths:
-            places.append(Int32(cutlass.max(begin, 0)))
-            live.append((begin < stop) & (begin + length > places[-1]))
-            begin = begin + length
-        return values, live, places
-
-    def runs_of(self, a: Arguments, group, lane) -> tuple:
-        """The elements and the lengths of a lane's runs of a group."""
-        return self.some_runs(a, group, lane) if self.gather is not None else self.contiguous_runs(a, group, lane)
-
-    @cute.jit
-    def contiguous_runs(self, a: cutlass.Constexpr, group, lane):
-        """The same of contiguous arrays, in vectors where the group is whole."""
-        found = (*(self.kind(0) for _ in range(EACH)), *(self.length(0) for _ in range(EACH)))
-        if begins_on_vectors(a.values) & begins_on_vectors(a.lengths) & ((group + 1) * GROUP <= a.runs):
-            place = group * GROUP + lane * EACH
-            values = neighbours(cute.recast_ptr(a.values + place, dtype=self.kind), EACH)
-            found = (*values, *neighbours(a.lengths + place, EACH))
+    def control(self, shared: cutlass.Constexpr, a: Arguments, warp):
+        lane = cute.arch.lane_idx()
+        if warp == Control.LOAD:
+            in_role("load", self.load, shared, a, lane)
+        elif warp == Control.PUBLISH:
+            in_role("publish", self.publish, shared, a, lane)
         else:
-            found = self.some_runs(a, group, lane)
-        return found
+            in_role("look ahead", self.look_ahead, shared, a, lane)
 
-    def some_runs(self, a: Arguments, group, lane) -> tuple:
-        places = [group * GROUP + (lane * EACH + k) for k in range(EACH)]
-        values = [self.value(a, cutlass.max(cutlass.min(place, a.runs - 1), Int64(0))) for place in places]
-        return *values, *(self.length(length_at(a.lengths, place, a.runs)) for place in places)
+    def tiles(self, a: Arguments):
+        return Int32((a.runs + (self.tile - 1)) // self.tile)
 
-    def value(self, a: Arguments, place):
-        """The bits of the element at a place."""
-        return self.kind(cells(self.kind, (a.values + place).toint(), 1, cute.AddressSpace.gmem)[0])
+    def existing(self, a: Arguments, number):
+        """How many runs of a tile exist."""
+        rest = cutlass.min(a.runs - Int64(number) * self.tile, Int64(self.tile))
+        return choose(number >= 0, Int32(cutlass.max(rest, Int64(0))), Int32(0))
 
-    def word(self, flags, lane) -> Any:
-        """Where runs begin among the 32 places of a lane, as bits."""
-        found = cute.make_rmem_tensor((LANES // WORD_BYTES,), Uint32)
-        cute.autovec_copy(cells(Uint32, flags + lane * LANES, cute.size(found), align=VECTOR_BYTES), found)
-        return Int32(packed([Uint32(found[k]) for k in range(cute.size(found))]))
-
-    def before(self, held, word, lane):
-        """The bits of the last element before the 32 places of a lane, of which ``word`` says where runs begin."""
-        last = self.last(held, lane, word, self.register(0))
-        earlier = cute.arch.vote_ballot_sync(word != 0) & Int32(below(lane))
-        (found,) = broadcast((last,), cutlass.max(31 - Int32(cute.arch.clz(earlier)), 0))
-        return found
+    def board(self, a: Arguments, shared) -> Board:
+        """Where tiles are published. The loader has stored the launch's tag."""
+        return Board(a.slots, a.places, shared.tag[0])
 
     @cute.jit
-    def last(self, held, row, bits, other):
-        """The element at the last place of a row whose bit is set; ``other`` where none is."""
-        found = other
-        if bits != 0:
-            place = row * LANES + (31 - Int32(cute.arch.clz(bits)))
-            found = self.register(cells(self.kind, held + place * self.size, 1)[0])
-        return found
+    def load(self, shared: cutlass.Constexpr, a: Arguments, lane):
+        ring, tiles, tag = shared.tiles.ring, self.tiles(a), shared.tag
+        at, entry = Cursor(Int32(0), Int32(1)), self.draw(a, lane)
+        if lane == 0:
+            tag[0] = entry.tag
+        while entry.arrived < tiles:
+            self.bring(shared, a, at, entry.arrived, Int64(WHOLE), lane)
+            at = ring.next(at)
+            ring.acquire_alone(at)
+            entry = self.draw(a, lane)
+        if lane == 0:
+            self.hand_over(shared, at, Int32(TURN), Int64(WHOLE), [])
+        shared.ready.await_phase(at.stage, at.parity ^ 1)
+        board, begins = self.board(a, shared), shared.before.results
+        long, parts = Int32(shared.before.long[at.stage]), Int32(shared.before.parts[at.stage])
+        while entry.arrived - tiles < parts:
+            tile, begin, first = find_part(board, Int64(entry.arrived - tiles), long, lane)
+            offset = Int64(entry.arrived - tiles - first) * a.cut.unit
+            at = ring.next(at)
+            ring.acquire_alone(at)
+            if lane == 0:
+                begins[at.stage] = begin
+                shared.ready[at.stage].arrive()  # instead of the warp that looks ahead
+            self.bring(shared, a, at, tile, offset, lane)
+            entry = self.draw(a, lane)
+        let_next_start()
+        at = ring.next(at)
+        ring.acquire_alone(at)
+        if lane == 0:
+            self.hand_over(shared, at, Int32(DONE), Int64(WHOLE), [])
+            blocks, _, _ = cute.arch.grid_dim()
+            entry.close(a.counters, Int32(0), tiles + parts + blocks)
 
     @cute.jit
-    def store_vectors(self, held, flags, sink, lane):
-        """Store a whole tile to address ``sink``, in vectors of neighbouring results."""
-        word = self.word(flags, lane)
-        carried = self.before(held, word, lane)
-        table = fills(self.size, lane) if self.size < WORD_BYTES else None
-        for step in cutlass.range(TILE // (LANES * self.each), unroll=1):
-            place = (step * LANES + lane) * self.each
-            row, shift = place // LANES, place % LANES
-            of_row, other = broadcast((word, carried), row)
-            other = self.last(held, row, of_row & Int32(below(shift)), other)
-            found = self.filled(held + place * self.size, Uint32(of_row) >> Uint32(shift), other, table)
-            there = cells(found.element_type, sink + place * self.size, cute.size(found), cute.AddressSpace.gmem, 16)
-            cute.autovec_copy(found, there)
-
-    def filled(self, address, bits, other, table):
-        """A vector of results: the elements at an address where ``bits`` are set, and else those before; ``other`` is
-        the one before the first."""
-        kind = self.kind if table is None else Uint32
-        found = cute.make_rmem_tensor((VECTOR_BYTES * 8 // kind.width,), kind)
-        cute.autovec_copy(cells(kind, address, cute.size(found), align=VECTOR_BYTES), found)
-        if table is None:
-            for i in range(self.each):
-                other = choose((bits & (1 << i)) != 0, kind(found[i]), other)
-                found[i] = other
-            return found
-        last, unit = other << (8 * (WORD_BYTES - self.size)), WORD_BYTES // self.size
-        for i in range(VECTOR_BYTES // WORD_BYTES):
-            chosen = Uint32(cute.arch.shuffle_sync(table, bits >> (unit * i)))
-            last = permuted(last, Uint32(found[i]), chosen)
-            found[i] = last
-        return found
+    def draw(self, a: Arguments, lane):
+        """The next ticket, in all lanes."""
+        word, number = Int64(0), Int32(0)
+        if lane == 0:
+            entry = enter(a.counters)
+            word, number = entry.word, entry.arrived
+        return Entry(word, Int32(cute.arch.shuffle_sync(number, 0)))
 
     @cute.jit
-    def store_each(self, a: cutlass.Constexpr, held, flags, first, stop, lane):
-        """Store a tile of ``stop`` results one by one, and what fills the rest."""
-        word = self.word(flags, lane)
-        carried = self.before(held, word, lane)
-        fill, size, out = bits_of(a.fill, self.kind), a.size, a.out
-        for row in cutlass.range(LANES, unroll=1):
-            of_row, other = broadcast((word, carried), row)
-            place = row * LANES + lane
-            if first + place < size:
-                value = fill
-                if place < stop:
-                    up_to = of_row & Int32(below(lane) | (Uint32(1) << Uint32(lane)))
-                    value = self.kind(self.last(held, row, up_to, other))
-                put(self.kind, (out + (first + place)).toint(), value, cute.AddressSpace.gmem)
+    def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, part, lane):
+        """Copy tile ``number``, or a part of it that begins so far behind its first result, into a stage."""
+        copies = [
+            as_copy(self.tile_of(buffer, at.stage).fill(0, array, number, a.runs, lane))
+            for buffer, array in zip(shared.buffers, (a.lengths, a.values))
+        ]
+        cute.arch.sync_warp()  # what the lanes have copied comes before the arrival
+        if lane == 0:
+            self.hand_over(shared, at, number, part, copies)
 
+    def tile_of(self, buffer: TileBuffer, stage) -> TileBuffer:
+        """The buffer of a stage's tile, which may have more room than the tile."""
+        return replace(buffer, tile=self.tile, start=buffer.start + stage * buffer.stage_bytes)
 
-def fills(size: int, lane) -> Any:
-    """Lane k: how ``prmt`` makes a word of elements of ``size`` bytes of that before it and its own elements, which are
-    there where bits of k are set: each of the others is the one before it. Lanes that differ in higher bits have the
-    same."""
-    found, last = Uint32(0), Uint32(sum((WORD_BYTES - size + byte) << (4 * byte) for byte in range(size)))
-    for k in range(WORD_BYTES // size):
-        own = sum((WORD_BYTES + k * size + byte) << (4 * byte) for byte in range(size))
-        last = choose((lane >> k) & 1 != 0, Uint32(own), last)
-        found = found | (last << (4 * size * k))
-    return found
+    def hand_over(self, shared, at, number, part, copies) -> None:
+        """One lane: a stage's tile, and the copies that bring it."""
+        shared.parts[at.stage] = part
+        shared.tiles.announce(at, number)
+        shared.tiles.ring.load_alone(at, copies)
 
+    def address(self, shared, a: Arguments, stage, k: int):
+        """The address of a tile's first length, or element."""
+        return shared.buffers[k].first(stage, (a.lengths, a.values)[k])
 
-def bits_of(number, kind):
-    """The bits of a number in an integer register of type ``kind``."""
-    return number.bitcast(kind) if type(number).is_float else kind(number)
+    @cute.jit
+    def place(self, shared: cutlass.Constexpr, a: Arguments, warp):
+        lane = cute.arch.lane_idx()
+        at = shared.tiles.first()
+        while at.number != DONE:
+            runs = self.existing(a, at.number)
+            begins = self.measure(shared, a, at.stage, runs, warp, lane)
+            shared.counted[at.stage].arrive_once()
+            shared.summed.await_phase(at.stage, at.parity)
+            self.put_runs(shared, a, at.stage, begins, runs, warp, lane)
+            shared.ready[at.stage].arrive_once()
+            at = shared.tiles.next(at)
 
+    def groups(self, warp) -> tuple:
+        """The numbers of a place warp's groups."""
+        warps = self.policy.place_warps
+        return tuple(warp + k * warps for k in range(self.policy.groups // warps))
 
-@cute.jit
-def search_near(ends: cute.Pointer, position, first, runs, lane):
-    """As ``search_by_warp``, in one step if the next 32 ends go that far."""
-    here = first + lane
-    passed = (here < runs) & (Int64(element(ends + cutlass.min(here, runs - 1))) <= position)
-    found = first + cute.arch.popc(cute.arch.vote_ballot_sync(passed))
-    if found == first + LANES:
-        found = search_by_warp(ends, position, found, runs, lane)
-    return found
+    @cute.jit
+    def measure(self, shared: cutlass.Constexpr, a: Arguments, stage, runs, warp, lane):
+        """A warp: its groups of a tile of so many runs. Where the lane's runs begin in them, as ``Placer.measure``."""
+        groups, first = self.groups(warp), stage * self.policy.groups
+        found, lives = shared.results, shared.runs
+        results, live, begins = self.placer.measure(self.address(shared, a, stage, 0), groups, runs, lane)
+        if lane == 0:
+            for group, count, some in zip(groups, results, live):
+                found[first + group], lives[first + group] = count, some
+        return begins
 
-
-@cute.jit
-def search_by_warp(ends: cute.Pointer, position, first, runs, lane):
-    """How many of ``runs`` ends, of which the ``first`` first do, lie at ``position`` or before it. Each step looks at
-    32."""
-    low, high = Int64(first), Int64(runs)
-    while low < high:
-        step = (high - low + LANES - 1) // LANES
-        probe = cutlass.min(low + lane * step + (step - 1), high - 1)
-        before = cute.arch.popc(cute.arch.vote_ballot_sync(Int64(element(ends + probe)) <= position))
-        after = Int64(cute.arch.shuffle_sync(probe, cutlass.min(before, LANES - 1)))
-        low = cutlass.min(low + before * step, high)
-        if before < LANES:
-            high = after
+    @cute.jit
+    def put_runs(self, shared: cutlass.Constexpr, a: Arguments, stage, begins: tuple, runs, warp, lane):
+        """A warp: where the runs of its groups begin, behind the first result of the part that is stored."""
+        groups, first = self.groups(warp), stage * self.policy.groups
+        part = cutlass.max(Int64(shared.parts[stage]), Int64(0))
+        address, said = self.begins(shared, stage), shared.said[stage]
+        if said == 0:
+            starts = [Int32(shared.results[first + group]) - Int32(part) for group in groups]
+            for k, start in enumerate(starts):
+                self.placer.put_all(address, groups[k], start, of_group(begins, k), lane)
         else:
-            low = high
-    return low
+            addresses = address, self.address(shared, a, stage, 1)
+            lengths = self.placer.lengths(self.address(shared, a, stage, 0), groups, runs, lane)
+            values = self.placer.load(self.placer.kind, addresses[1], groups, runs, lane)
+            NamedBarrier(Meeting.READ, self.policy.place_warps * LANES).sync()
+            for k in cutlass.range_constexpr(len(groups)):
+                start, rank = Int64(shared.results[first + groups[k]]) - part, shared.runs[first + groups[k]]
+                own = of_group(lengths, k), of_group(values, k), start, rank, lane
+                if said >= HAS_LONG:
+                    self.placer.put_live(Int64, addresses, *own)
+                else:
+                    self.placer.put_live(Int32, addresses, *own)
+        if warp == 0:
+            self.placer.put_end(address, shared.lives[stage], lane)
+
+    def begins(self, shared, stage) -> Any:
+        """The address of where a tile's runs begin."""
+        return shared.buffers[0].start.toint() + stage * shared.buffers[0].stage_bytes
+
+    @cute.jit
+    def publish(self, shared: cutlass.Constexpr, a: Arguments, lane):
+        groups, starts, ranks = self.policy.groups, shared.results, shared.runs
+        counts, lives, said = shared.counts, shared.lives, shared.said
+        at = shared.tiles.first()
+        while at.number != DONE:
+            shared.counted.await_phase(at.stage, at.parity)
+            results, runs = Int64(0), Int32(0)
+            if lane < groups:
+                results, runs = starts[at.stage * groups + lane], ranks[at.stage * groups + lane]
+            through, live, word = self.sums(results, runs, lane)
+            if lane < groups:
+                starts[at.stage * groups + lane] = through - results
+                ranks[at.stage * groups + lane] = live - (runs & (HAS_EMPTY - 1))
+            if lane == LANES - 1:
+                counts[at.stage], lives[at.stage], said[at.stage] = through, live, word
+                if (at.number != TURN) & (shared.parts[at.stage] == WHOLE):
+                    publish(self.board(a, shared), at.number, through, a.cut.limit)
+            shared.summed[at.stage].arrive_once()
+            at = shared.tiles.next(at)
+
+    @cute.jit
+    def sums(self, results, runs, lane):
+        """The results and the runs of the groups up to this lane's, and what is said of all."""
+        through, live, word = results, Int32(GROUP) * (lane + 1), Int32(0)
+        if cute.arch.vote_any_sync(runs >= HAS_EMPTY):
+            word = Int32(HAS_EMPTY)
+            if cute.arch.vote_any_sync(runs >= HAS_LONG):
+                word = Int32(HAS_LONG)
+            state = results, runs & (HAS_EMPTY - 1)
+            through, live = scan_states(state, lambda p, q: (p[0] + q[0], p[1] + q[1]), lane)
+        else:
+            through = Int64(Int32(through_lanes(Uint32(Int32(results)), lane)))
+            live = cutlass.min(live, self.tile)
+        return through, live, word
+
+    @cute.jit
+    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
+        """What comes before each tile, and at last before the parts of long tiles."""
+        before, known, going = Before(Int64(0), Int32(0), Int32(0)), Int32(0), Int32(1)
+        results, long, parts = shared.before
+        at = shared.tiles.first()
+        while going != 0:
+            stop = at.number
+            if stop == TURN:
+                stop, going = self.tiles(a), Int32(0)
+            board = self.board(a, shared)
+            while known < stop:
+                before = add_tiles(board, before, known, stop, a.cut, lane)
+                known = cutlass.min(known + AHEAD * LANES, stop)
+            if lane == 0:
+                results[at.stage], long[at.stage], parts[at.stage] = before
+            shared.ready[at.stage].arrive_once()
+            if going != 0:
+                at = shared.tiles.next(at)
+        if (cute.arch.block_idx()[0] == 0) & (lane == 0):
+            store(a.count, cutlass.max(before.results, Int64(0)))
+
+    @cute.jit
+    def store(self, shared: cutlass.Constexpr, a: Arguments, warp):
+        """A warp: its bands of each tile. ``turn`` is the warp that has the next one of the block."""
+        lane, warps, turn, total = cute.arch.lane_idx(), self.policy.store_warps, Int32(0), Int64(0)
+        at = shared.tiles.first()
+        while at.number != DONE:
+            shared.ready.await_phase(at.stage, at.parity)
+            begin = Int64(shared.before.results[at.stage])
+            if at.number == TURN:
+                total = begin
+            elif (warp == 0) & (lane == 0):
+                self.list_long(shared, a, at, begin)
+            turn = self.store_tile(shared, a, at, begin, turn, warp, lane)
+            shared.tiles.ring.release(at)
+            at = shared.tiles.next(at)
+        blocks, _, _ = cute.arch.grid_dim()
+        worker = cute.arch.block_idx()[0] * warps + warp
+        first = cutlass.max(total, Int64(0)) + worker * LANES + lane
+        fill_result(a.out, a.fill, first, a.cut.size, Int64(blocks * warps) * LANES)
+
+    @cute.jit
+    def list_long(self, shared: cutlass.Constexpr, a: Arguments, at, begin):
+        """One thread: list the tile if it is long."""
+        if (shared.parts[at.stage] == WHOLE) & (shared.counts[at.stage] > a.cut.limit):
+            place, board = shared.before.long[at.stage], self.board(a, shared)
+            board.firsts.publish(place, (shared.before.parts[at.stage],))
+            board.entries.publish(place, (at.number, begin))
+
+    @cute.jit
+    def store_tile(self, shared: cutlass.Constexpr, a: Arguments, at, begin, turn, warp, lane):
+        """Store this warp's bands of a tile, or of a part of it; return the next turn."""
+        warps, part, stop = self.policy.store_warps, Int64(shared.parts[at.stage]), Int64(shared.counts[at.stage])
+        if part != WHOLE:
+            begin, stop = begin + part, cutlass.min(stop - part, a.cut.unit)
+        elif stop > a.cut.limit:
+            stop = Int64(0)
+        count = Int32(exist(stop, begin, a.cut.size))
+        each = self.policy.windows * WINDOW
+        ahead, vectors = lead(a.out, begin, self.decoding.dtype.size)
+        bands = Int32(0)
+        if count > 0:
+            bands = (count + ahead + (each - 1)) // each
+        runs = Runs(self.begins(shared, at.stage), self.address(shared, a, at.stage, 1), shared.lives[at.stage])
+        flags = Int32(shared.flags.toint()) + warp * WINDOW
+        for band in cutlass.range((warp - turn + warps) % warps, bands, warps, unroll=1):
+            low = band * each - ahead
+            self.storer.store(a.out, runs, Band(low, cutlass.min(low + each, count), begin, flags, vectors), lane)
+        return (turn + bands) % warps

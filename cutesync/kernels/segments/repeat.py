@@ -2,76 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...arguments import exact, integer
-from ...dtypes import INT64, DType, number, scalar
+from ...dtypes import number, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...runtime import arrays
-from ...runtime.call import Family, Spec, Views, front_end
+from ...runtime.call import Family, Views, front_end
 from ...runtime.device_array import DeviceArray
-from ...runtime.kernel import KernelSpec, Pointer, Scalar as Number
-from ...runtime.launch import Launch, Run, in_turn
 from ...runtime.repeat import repeatable
 from ...runtime.view import View
 from ...types import Array, Scalar, Stream
 from ..count import check, split
-from ..layouts import Layout, Strided, strided
+from ..layouts import strided
 from ..select import Selected
-from ..select.plan import summed
 from .calls import MAX_LENGTH
+from .decode_plan import plan
+from .decode_spec import DecodeSpec, Decoding
 from .lengths import ends_on_host
-
-RESULTS = 8 * 32 * 32  # of a block of ``decode``
-MAX_TURNS = 8  # tiles that a warp makes of one search
-MANY_BLOCKS = 2640  # with fewer, four for each place of a GPU, a warp makes one
-GROUP = 128  # runs whose sum ``sums`` stores
-GROUPS = 8 * 8  # of a block of ``sums``
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """An array of how often values are repeated, of integers of type ``dtype``, read as ``layout`` says (None: it is
-    contiguous). ``counted``: how many of them count is in device memory."""
-
-    dtype: DType
-    counted: bool
-    layout: Layout | None
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """What a kernel repeats: values of type ``dtype``, as often as ``lengths`` say, or all of them as often as a number
-    says (None). ``layout`` says how values, and lengths, are read (None: they are contiguous). ``counted``: how many
-    values there are is in device memory."""
-
-    dtype: DType
-    lengths: DType | None
-    counted: bool
-    layout: Layout | None
-
-    @property
-    def alike(self) -> bool:
-        return self.lengths is None
-
-
-@dataclass(frozen=True)
-class DecodeSpec(Spec):
-    """A call: the first ``runs`` values make ``size`` results, each of them ``times`` ones if they are alike."""
-
-    decoding: Decoding
-    runs: int
-    size: int
-    fill: Any
-    times: int
-    strided: Strided | None
-
-    @property
-    def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        return ((self.size,), self.decoding.dtype), ((), INT64)
 
 
 @repeatable
@@ -87,8 +37,9 @@ def run_length_decode(
 ) -> Any:
     """Return each of ``values`` as often as ``lengths`` says. Blocks get equal shares, however long runs are.
 
-    The lengths of groups of runs are added up, and a scan of these sums tells each block where its results begin: the
-    lengths are read twice, the values once.
+    Where runs are short on average and arrays contiguous, lengths and values are read once, but for those of
+    neighbouring runs that have many results together: several blocks store these, and each reads them again. Else the
+    lengths of groups of runs are added up first, and a scan of these sums tells each block where its results begin.
 
     Parameters
     ----------
@@ -209,74 +160,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> DecodeSpec:
     return DecodeSpec(decoding, runs, size, scalar(fill, values.dtype, "fill_value"), times, layout)
 
 
-def _plan(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
-    """Prepare the launches of a call; at least one block decodes, which stores the count."""
-    decode = _decode(spec, views, outs, stream)
-    if spec.decoding.alike:
-        return decode, None
-    device, groups = views[0].device, -(-spec.runs // GROUP)
-    inputs = _inputs(views)
-    sums = inputs + len(outs)  # number of the array behind the call's own
-    every = tuple(range(sums + 1))
-    steps = [(_add(spec, views, stream, groups), (*every[1:inputs], sums)), (decode, every)]
-    if groups > 1:
-        steps.insert(1, (summed(groups, device, stream), (sums, sums)))
-    return in_turn(steps, (8 * groups,), device), None
-
-
-def _inputs(views: Views) -> int:
-    """Return how many inputs a call has."""
-    return 3 if views[2] is not None else 2 if views[1] is not None else 1
-
-
-def _decode(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> Run:
-    """Prepare the launch that stores the results."""
-    decoding = spec.decoding
-
-    def make() -> Any:
-        from .decode import Decode
-        from .decode_ranks import RankDecode
-
-        return (Decode if decoding.alike or decoding.dtype.size < 4 else RankDecode)(decoding)
-
-    types = {"values": decoding.dtype, "out": decoding.dtype, "lengths": decoding.lengths or INT64}
-    names = "values", "lengths", "n", "out", "count", "sums"
-    pointers = [Pointer(name, types.get(name, INT64)) for name in names]
-    numbers = [
-        Number("fill", decoding.dtype.dsl),
-        *(Number(k, "Int64") for k in ("runs", "size", "times", "step", "turns")),
-    ]
-    numbers += decoding.layout.parameters if decoding.layout else []
-    kernel = KernelSpec(("decode", decoding), (pointers, numbers), make)
-    values = {"runs": spec.runs, "size": spec.size, "fill": spec.fill, "times": spec.times}
-    values |= {"step": outs[0].steps[0], **(spec.strided.values if spec.strided else {})}
-    given = [*names[: _inputs(views)], *names[3 : 5 if decoding.alike else 6]]
-    tiles = -(-spec.size // RESULTS)
-    turns = max(1, min(MAX_TURNS, tiles // MANY_BLOCKS))
-    values["turns"] = turns
-    grid = max(1, -(-tiles // turns))
-    return Launch(kernel, views[0].device, grid, values, given, None, stream).run
-
-
-def _add(spec: DecodeSpec, views: Views, stream: int, groups: int) -> Run:
-    """Prepare the launch that adds up the lengths of each of ``groups`` groups of runs."""
-    view, layout = views[1], strided(views[1:2])
-    lengths = Lengths(view.dtype, spec.decoding.counted, layout.layout if layout else None)
-
-    def make() -> Any:
-        from .sums import Sums
-
-        return Sums(lengths)
-
-    pointers = Pointer("lengths", view.dtype), Pointer("n", INT64), Pointer("sums", INT64)
-    numbers = [Number("runs", "Int64"), Number("groups", "Int64"), *(layout.layout.parameters if layout else ())]
-    kernel = KernelSpec(("run_sums", lengths), (pointers, numbers), make)
-    values = {"runs": spec.runs, "groups": groups, **(layout.values if layout else {})}
-    names = "lengths", *(("n",) * lengths.counted), "sums"
-    return Launch(kernel, view.device, -(-groups // GROUPS), values, names, None, stream).run
-
-
 _CALLS = {
-    names: front_end(Family("run_length_decode", (*names, "n"), _parse, _plan, outputs=2, strided=True, counting=True))
+    names: front_end(Family("run_length_decode", (*names, "n"), _parse, plan, outputs=2, strided=True, counting=True))
     for names in (("values", "lengths"), ("x", "repeats"))
 }

@@ -1,4 +1,4 @@
-"""How many results groups of runs have together: what ``decode`` searches. Device code.
+"""How many results groups of runs have together: what ``searched`` searches. Device code.
 
 A warp adds up the lengths of ``EACH`` groups of ``GROUP`` runs. A scan of the sums then says where each group ends.
 """
@@ -19,7 +19,8 @@ from ..gather import At, Gather
 from ..plain import PlainKernel
 from ..select.chunk import VECTOR_BYTES, cells
 from ..tiled import positions
-from .repeat import GROUP, GROUPS, Lengths
+from .decode_policy import GROUP, GROUPS
+from .decode_spec import Lengths
 
 WARPS = 8
 EACH = GROUPS // WARPS

@@ -1,4 +1,6 @@
-"""Elements of four or eight bytes that are repeated: as ``decode``, with the runs of a tile side by side. Device code.
+"""Elements of four or eight bytes that are repeated: as ``searched``, with the runs of a tile side by side.
+
+Device code.
 
     held     the elements of the runs that have a result in the tile, in order
     flags    a byte for each place: whether a run begins there
@@ -20,13 +22,13 @@ from ...warp import LANES
 from ..select.chunk import VECTOR_BYTES, cells, popc, put, put_if
 from ..select.narrow import through_lanes
 from ..select.where import below
-from .decode import TILE, Decode, bits_of
+from .searched import TILE, SearchedDecode, bits_of
 
 BYTE_BITS, BYTES = 8, 4  # of a word
 FLAGS = {2: Uint16, 4: Uint32}  # of a vector of results
 
 
-class RankDecode(Decode):
+class RankDecode(SearchedDecode):
     """The kernel."""
 
     def clear(self, held, flags, lane) -> None:

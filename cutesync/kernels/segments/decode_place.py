@@ -1,0 +1,141 @@
+"""Where the runs of a tile begin. Device code.
+
+Warps have groups of ``GROUP`` neighbouring runs, a lane ``EACH`` of them. They add up their lengths; when it is known
+what comes before each group in the tile, they put where runs begin in shared memory, in place of the lengths. Behind
+them are ``FAR`` places.
+
+Most tiles have no empty runs and none of ``LONG`` results: then a warp remembers where its runs begin in their groups.
+Of other tiles all warps read the lengths again, before one of them overwrites any: empty runs are left out, so the
+elements of the others are moved side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint32
+
+from ...dtypes import DType
+from ...monoid import choose
+from ...warp import LANES, reduce_commutative, scan_states
+from ..gather import WORDS
+from ..select.chunk import VECTOR_BYTES, cells, put, put_if
+from ..select.narrow import through_lanes
+from .decode_policy import GROUP
+
+EACH = GROUP // LANES
+LONG = 1 << 18  # where runs of tiles without longer ones begin are numbers of 32 bits
+FAR = 1 << 30  # places that lie further behind the first result are not told apart
+BEGIN_BYTES = 4
+# What is said of a group beside the number of its runs that are not empty: some are, and some are long
+HAS_EMPTY, HAS_LONG = 1 << 16, 1 << 17
+
+
+class Placer:
+    """Finds where runs of lengths of a type begin, with elements of another one."""
+
+    def __init__(self, values: DType, lengths: DType) -> None:
+        self.kind: Any = WORDS[values.size]
+        self.length: Any = lengths.cutlass
+        narrow = lengths.size < BEGIN_BYTES or (lengths.size == BEGIN_BYTES and self.length.signed)
+        self.number: Any = Int32 if narrow else Int64  # of a length in a register
+
+    @cute.jit
+    def measure(self, address, groups: tuple, exist, lane):
+        """Of each of a warp's ``groups`` of a tile, whose lengths lie at an address and of which ``exist`` runs exist:
+        how many results it has, how many runs that are not empty, and what is said of it. Then where each of the
+        lane's runs begins in its group, if none is empty or long."""
+        lengths = self.lengths(address, groups, exist, lane)
+        least, most = lengths[0], lengths[0]
+        for length in lengths[1:]:
+            least, most = cutlass.min(least, length), cutlass.max(most, length)
+        begins = tuple(Int32(0) for _ in lengths)
+        results, runs = tuple(Int64(0) for _ in groups), tuple(Int32(GROUP) for _ in groups)
+        if cute.arch.vote_any_sync((least <= 0) | (most >= LONG)):
+            words = Int32(HAS_EMPTY)
+            if cute.arch.vote_any_sync(most >= LONG):
+                words = Int32(HAS_EMPTY | HAS_LONG)
+            sums = [sum(map(Int64, of_group(lengths, k)), Int64(0)) for k in range(len(groups))]
+            results = reduce_commutative(tuple(sums), lambda p, q: tuple(x + y for x, y in zip(p, q)))
+            lives = [count_live(of_group(lengths, k)) for k in range(len(groups))]
+            runs = tuple(words + Int32(cute.arch.warp_redux_sync(live, "add")) for live in lives)
+        else:
+            found = [self.begins(of_group(lengths, k), lane) for k in range(len(groups))]
+            begins = tuple(begin for own, _ in found for begin in own)
+            results = tuple(total for _, total in found)
+        return results, runs, begins
+
+    def begins(self, lengths: tuple, lane) -> tuple:
+        """Where a lane's runs of a group begin in it, and how many results the group has."""
+        own = [Int32(length) for length in lengths]
+        through = Int32(through_lanes(Uint32(sum(own, Int32(0))), lane))
+        total = Int64(Int32(cute.arch.shuffle_sync(through, LANES - 1)))
+        return [through - sum(own[i:], Int32(0)) for i in range(EACH)], total
+
+    def lengths(self, address, groups: tuple, exist, lane) -> tuple:
+        """The lengths of a lane's runs, of group after group. Those below 0 are 0."""
+        found = self.load(self.length, address, groups, exist, lane)
+        return tuple(cutlass.max(self.number(length), self.number(0)) for length in found)
+
+    @cute.jit
+    def load(self, kind: cutlass.Constexpr, address, groups: tuple, exist, lane):
+        """A lane's neighbours of each group; 0 where none exist."""
+        size = kind.width // 8
+        align = min(VECTOR_BYTES, EACH * size)
+        found = tuple(kind(0) for _ in range(EACH * len(groups)))
+        if (exist >= groups[-1] * GROUP + GROUP) & ((address & (align - 1)) == 0):
+            places = [address + (group * GROUP + lane * EACH) * size for group in groups]
+            found = tuple(value for place in places for value in self.load_vector(kind, place, align))
+        else:
+            places = [group * GROUP + (lane * EACH + k) for group in groups for k in range(EACH)]
+            found = tuple(self.load_one(kind, address, place, exist) for place in places)
+        return found
+
+    def load_vector(self, kind, address, align: int) -> list:
+        held = cute.make_rmem_tensor((EACH,), kind)
+        cute.autovec_copy(cells(kind, address, EACH, align=align), held)
+        return [kind(held[k]) for k in range(EACH)]
+
+    @cute.jit
+    def load_one(self, kind: cutlass.Constexpr, address, place, exist):
+        found = kind(0)
+        if place < exist:
+            found = kind(cells(kind, address + place * (kind.width // 8), 1)[0])
+        return found
+
+    def put_all(self, address, group, start, begins: tuple, lane) -> None:
+        """Store where the runs of a group begin that begins at ``start``; none of the tile is empty or long."""
+        some = cute.make_rmem_tensor((EACH,), Int32)
+        for k in range(EACH):
+            some[k] = start + begins[k]
+        to = address + (group * GROUP + lane * EACH) * BEGIN_BYTES
+        cute.autovec_copy(some, cells(Int32, to, EACH, align=VECTOR_BYTES))
+
+    def put_live(self, number, addresses: tuple, lengths: tuple, values: tuple, start, rank, lane) -> None:
+        """Store where those runs of a group begin that are not empty, and their elements, from place ``rank`` on. The
+        group begins at ``start``; places are numbers of a type."""
+        lengths = tuple(number(length) for length in lengths)
+        own, (begins_at, values_at) = count_live(lengths), addresses
+        rank = rank + Int32(through_lanes(Uint32(own), lane)) - own
+        (begin,) = scan_states((sum(lengths, number(0)),), lambda p, q: (p[0] + q[0],), lane)
+        begin = number(start) + begin - sum(lengths, number(0))
+        for length, value in zip(lengths, values):
+            live, place = length > 0, Int32(cutlass.max(cutlass.min(begin, number(FAR)), number(-1)))
+            put_if(live, Int32, begins_at + rank * BEGIN_BYTES, place)
+            put_if(live, self.kind, values_at + rank * (self.kind.width // 8), value)
+            begin, rank = begin + length, rank + choose(live, Int32(1), Int32(0))
+
+    def put_end(self, address, runs, lane) -> None:
+        """Behind ``runs`` runs, as many as a group has begin far away."""
+        for k in range(EACH):
+            put(Int32, address + (runs + (k * LANES + lane)) * BEGIN_BYTES, Int32(FAR))
+
+
+def of_group(numbers: tuple, k: int) -> tuple:
+    return numbers[k * EACH : (k + 1) * EACH]
+
+
+def count_live(lengths: tuple) -> Any:
+    return sum((choose(length > 0, Int32(1), Int32(0)) for length in lengths), Int32(0))

@@ -1,0 +1,97 @@
+"""Which sizes a call that decodes runs has: a pure function of lengths and types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ...sizes import ceil_div
+from ..policy import Policy
+
+SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
+LANES, LINE_BYTES = 32, 128
+GROUP = 128  # runs whose results a warp adds up at once
+WINDOW = 32 * LANES  # neighbouring results that a warp stores at once
+SHARED_BYTES = 226 << 10
+SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
+# Of as many results a run, smaller tiles are seldom stored in parts; of as few, and of narrow ones, the time of a tile
+# hardly depends on its size.
+MANY_RESULTS, FEW_RESULTS = 32, 4
+MAX_STAGES = 8
+STORE_WARPS = 16  # more would leave too few registers
+LONG_RESULTS = 96  # of as many results a run, searches in sums are as fast as one pass (H200; 64 are not)
+# Of kernels that search
+RESULTS = 8 * WINDOW  # of a block
+MAX_TURNS = 8  # tiles that a warp makes of one search
+MANY_BLOCKS = 2640  # with fewer, four for each place of a GPU, a warp makes one
+GROUPS = 8 * 8  # groups whose sums a block stores
+TILE_WORDS = 7  # 64-bit words of a tile in the workspace (``decode_ahead.Board``)
+PARTS = 2048  # a tile that has more results than one of so many parts of all is stored by several blocks
+
+
+@dataclass(frozen=True)
+class DecodePolicy(Policy, kernel=".decode:Decode"):
+    """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` find where the runs
+    of a tile begin, and ``store_warps`` store its results, ``windows`` windows in a turn."""
+
+    groups: int
+    place_warps: int
+    store_warps: int
+    stages: int
+    windows: int
+
+    @property
+    def tile(self) -> int:
+        """Runs of a tile."""
+        return self.groups * GROUP
+
+    def stage_bytes(self, size: int, length: int) -> int:
+        """Shared memory of a stage; of values of ``size`` bytes and lengths of ``length`` bytes."""
+        return self.tile * (size + max(length, 4)) + 4 * (GROUP + LINE_BYTES) + 12 * self.groups + 128
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Shared memory besides."""
+        return self.store_warps * WINDOW + 4 * LINE_BYTES
+
+    def bytes(self, size: int, length: int) -> int:
+        """Upper bound of the shared memory."""
+        return self.stages * self.stage_bytes(size, length) + self.fixed_bytes
+
+
+class Choice(NamedTuple):
+    """A policy and its launch. Tiles of more than ``limit`` results are stored in parts of ``unit`` results."""
+
+    policy: DecodePolicy
+    tiles: int
+    grid: int
+    limit: int
+    unit: int
+
+
+def searches(runs: int, results: int, strided: bool) -> bool:
+    """Whether ``runs`` of so many results are decoded by searches in sums of their lengths. Those of strided arrays
+    are, whose elements few warps of a pipeline would have to gather (H200, every second of 2**25 int32: 453 us, in one
+    pass 480)."""
+    return strided or results >= LONG_RESULTS * runs
+
+
+def choose(runs: int, results: int, size: int, length: int) -> Choice:
+    """Return the launch for ``runs`` values of ``size`` bytes and lengths of ``length`` bytes, and ``results``."""
+    if runs < max(SMALL_RUNS, results // MANY_RESULTS):
+        groups = 8
+    else:
+        groups = 32 if size + max(length, 4) <= 8 and (size < 4 or results < FEW_RESULTS * runs) else 16
+    windows = 1 if runs < SMALL_RUNS or size == 4 else 2
+    policy = DecodePolicy(groups, min(8, groups), STORE_WARPS, MAX_STAGES, windows)
+    stages = (SHARED_BYTES - policy.fixed_bytes) // policy.stage_bytes(size, length)
+    return launch(replace(policy, stages=min(MAX_STAGES, stages)), runs, results)
+
+
+def launch(policy: DecodePolicy, runs: int, results: int) -> Choice:
+    """Return the launch of a policy."""
+    tiles = max(1, ceil_div(runs, policy.tile))
+    limit = max(16 * policy.tile, ceil_div(results, PARTS * WINDOW) * WINDOW)
+    unit = limit // 2
+    grid = min(SMS, max(tiles, ceil_div(results, unit)))
+    return Choice(policy, tiles, grid, limit, unit)
