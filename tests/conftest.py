@@ -6,6 +6,7 @@ import collections
 import contextlib
 import functools
 import gc
+import importlib
 import os
 import re
 import warnings
@@ -99,6 +100,13 @@ def _what_lives_for_the_whole_run_is_not_searched_for_garbage():
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     contexts.MOST_GROWTH = 1 << 30  # a search takes more than a second among the objects of a test process
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_of_other_modules_are_let_go():
+    """A search for garbage takes seconds among the programs of a whole run."""
+    yield
+    importlib.import_module("cutesync.emulator.run").program.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -155,6 +155,11 @@ class Bench:
         assert mutants, "the fault was not planted: the kernel's PTX has changed its form"
         return [self.judge(*mutant) for mutant in mutants]
 
+    def changes_nothing(self, edit: Edit) -> None:
+        """Nothing shows what the edit makes."""
+        found = [self.judge(*mutant, harmless=True) for mutant in self.mutants(edit)]
+        assert found and not any(found), f"found {found}"
+
     def check(self, edit: Edit, kinds: set[str]) -> None:
         """Every fault that the edit makes is shown, in one of these ways."""
         found = self.finds(edit)

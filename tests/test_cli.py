@@ -164,7 +164,7 @@ SCANNED = [
 def test_warm_covers_what_calls_use(call, shapes):
     """The kernels of such calls are among those that ``warm`` lists."""
     listed = {spec.key for _, spec in jobs((call.__name__,), ("float32",), ("add",), ("whole", "rows", "columns"))}
-    for shape, offset in itertools.product(shapes, (0, 4)):
+    for shape, offset in [*itertools.product(shapes, (0,)), *itertools.product(shapes[::2], (4,))]:
         axis = min(1, len(shape) - 1)
         assert {spec.key for spec in needed(call, dry(shape, "float32", offset), axis=axis)} <= listed, shape
 

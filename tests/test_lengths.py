@@ -108,7 +108,7 @@ def test_no_element_counts(length):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("view", "dtype"), [("C", "uint8"), ("F", "int32"), ("inside", "float32"), ("backward", "int32")]
+    ("view", "dtype"), [("C", "int32"), ("F", "int32"), ("inside", "float32"), ("backward", "int32")]
 )
 def test_elements_that_do_not_count_are_not_read(view, dtype):
     """They are memory that nobody has written, as that behind what ``select`` returns."""
@@ -120,8 +120,9 @@ def test_elements_that_do_not_count_are_not_read(view, dtype):
         return x
 
     with cs.emulate():
-        for turn, (name, call) in enumerate(CALLS.items(), list(VIEWS).index(view)):  # each call in one view of two
-            if view != "F" and turn % 2 and (name != "bincount" or dtype != "float32"):  # "F" is "C" for one axis
+        first = ("C", "inside", "backward", "F").index(view)
+        for turn, (name, call) in enumerate(CALLS.items(), first):  # each call in one view of three
+            if view != "F" and turn % 3 == 0 and (name != "bincount" or dtype != "float32"):  # "F" is "C" for one axis
                 n = int(rng.integers(300, 700)) if rng.random() < 0.6 else 0
                 more = lambda dtype, n=n: made((1203,), dtype, n, None)  # noqa: E731
                 call(made((1203,), dtype, n, None), cs.asarray(np.int64(n)), more)

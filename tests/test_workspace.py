@@ -55,7 +55,7 @@ PROBLEMS = {
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_slots_may_hold_anything(memory, problem, monkeypatch):
     check = PROBLEMS[problem](monkeypatch)
-    for dirt in (0x00, 0x7F, 0xFF):
+    for dirt in (0x00, 0xFF):
         memory.soil(dirt)
         check()
         assert (memory.read(memory.slots, 4096) != 0x01010101 * dirt).any(), "this problem shares no workspace"

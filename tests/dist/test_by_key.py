@@ -91,7 +91,7 @@ def test_order_of_values_and_several_values_of_a_state():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["uint8", "float16"])
+@pytest.mark.parametrize("dtype", ["float16"])
 def test_types_and_keys_of_several_parts(dtype):
     random = np.random.default_rng(7)
     with cs.emulate(devices=3):

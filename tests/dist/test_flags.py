@@ -8,7 +8,6 @@ from cutesync.dist import Group
 
 from .test_reduce import lengths
 
-SIZES = (2, 8)
 CASES = {
     "heads": lambda x, axis: cs.flag_heads(x, axis=axis),
     "heads, predecessor": lambda x, axis: cs.flag_heads(x, "lt", predecessor=1, axis=axis),
@@ -19,14 +18,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "size"), [(name, (2, 8)[i % 2]) for i, name in enumerate(CASES)])
 def test_agrees_with_one_device(name, size):
     random = np.random.default_rng([len(name), size])
     with cs.emulate(devices=size):
         group = Group.local()
-        for shape, axis, flagged in (((50,), 0, 0), ((4, 30), 1, 1), ((9, 3, 4), 1, 1), ((9, 5), 0, 0), ((6, 4), 0, 1)):
+        for shape, axis, flagged in (((50,), 0, 0), ((9, 3, 4), 1, 1), ((6, 4), 0, 1)):
             x = random.integers(0, 3, shape).astype("int16" if len(shape) == 1 else "float32")
             want, got = (
                 CASES[name](cs.asarray(x), flagged),
@@ -64,7 +62,7 @@ def test_the_first_items(call, options):
     random = np.random.default_rng(4)
     with cs.emulate(devices=3):
         group = Group.local()
-        for shape, axis in (((30,), 0), ((4, 12), 1), ((12, 5), 0)):
+        for shape, axis in (((30,), 0), ((4, 12), 1)):
             x, full = random.integers(0, 3, shape).astype("int16"), np.full(shape, 77, "int16")
             dtype = "uint8" if call is cs.flag_heads else "int16"
             for n in (0, 1, 5, 99):

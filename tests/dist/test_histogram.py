@@ -36,7 +36,7 @@ def whole(x, values: np.ndarray) -> cs.dist.Sharded:
 def test_agrees_with_numpy(name, size):
     call, expected = CALLS[name]
     random = np.random.default_rng([len(name), size])
-    with cs.emulate(devices=size, schedules=3):
+    with cs.emulate(devices=size, schedules=3 if size == 2 else 1):
         group = Group.local()
         for length in (1, 90):
             x, w = np.sort(random.integers(0, 9, length)), random.random(length)

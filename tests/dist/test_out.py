@@ -16,9 +16,7 @@ CALLS = {
 MORE = {
     "sum of columns": lambda x, out: cs.sum(x, axis=0, out=out),
     "argmax": lambda x, out: cs.argmax(x, out=out),
-    "cumsum of rows": lambda x, out: cs.cumsum(x, axis=1, out=out),
     "order": lambda x, out: cs.scan(x, lambda a, b: b, axis=0, out=out),
-    "heads": lambda x, out: cs.flag_heads(x, axis=0, out=out),
     "differences": lambda x, out: cs.adjacent_difference(x, axis=0, out=out),
 }
 

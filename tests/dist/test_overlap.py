@@ -33,10 +33,10 @@ def kinds(monkeypatch) -> list:
 
 
 # Launches whose threads may know of each other take memory by the square of their number: 20 GB with eight devices.
-SLOW = [pytest.param(*of, marks=pytest.mark.slow) for of in ((3, 1),)]
+SLOW = [pytest.param(*of, marks=pytest.mark.slow) for of in ((2, 3), (3, 1))]
 
 
-@pytest.mark.parametrize("size, schedules", [(2, 3), *SLOW])
+@pytest.mark.parametrize("size, schedules", SLOW)
 def test_products_in_flight(size, schedules, monkeypatch):
     plans = kinds(monkeypatch)
     a, b, (rows, k, columns) = matrices(size, size)

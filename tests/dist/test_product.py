@@ -33,7 +33,7 @@ def right(found: Sharded, want: np.ndarray) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, size", [(name, 4 if name == "matrices" else 2) for name in SHAPES])
+@pytest.mark.parametrize("name, size", [(name, 3 if name == "a vector and a matrix" else 2) for name in SHAPES])
 def test_every_two_ways(name, size):
     random = np.random.default_rng(size)
     a, b = (random.integers(-2, 3, shape).astype("float16") for shape in SHAPES[name])
@@ -98,7 +98,7 @@ def test_calls_in_flight_under_many_schedules(size):
     random = np.random.default_rng(size)
     a, b = random.integers(-2, 3, (16, 32)).astype("float16"), random.integers(-2, 3, (32, 24)).astype("float16")
     parts = lengths(random, 4, size)
-    schedules = {2: 20, 4: 5, 8: 2}[size]
+    schedules = {2: 9, 8: 1}[size]
     with cs.emulate(devices=size, schedules=schedules) as ran:
         group = Group.local()
         along_k = group.shard(a, 1, [8 * n for n in parts]), group.shard(b, 0)

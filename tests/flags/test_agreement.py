@@ -232,7 +232,7 @@ def test_the_operator_is_called_for_every_pair_and_no_more(place, form, ends):
 
 @everywhere(
     "dtype, reverse",
-    product([name for name in DTYPES if name != "bool"], [False, True]),
+    [(name, bool(i % 2)) for i, name in enumerate(DTYPES) if name != "bool"] + [("int8", False)],
     emulator=lambda dtype, reverse: dtype == "int8" or (dtype, reverse) in (("float16", True), ("float64", False)),
 )
 def test_adjacent_difference(place, dtype, reverse):

@@ -26,7 +26,7 @@ FORMS = [
     ("adjacent_difference", None),
     ("adjacent_difference", "reverse"),
 ]
-KINDS = [(name, flag, source) for name, flag in FORMS for source in ("int8", "int32")]
+KINDS = [(name, flag, source) for i, (name, flag) in enumerate(FORMS) for source in ("int8", "int32")[i % 2 :][:1]]
 KINDS += [(name, flag, source) for name, flag in FORMS[2:6:3] + FORMS[-2:-1] for source in ("float16", "float64")]
 
 
@@ -118,8 +118,18 @@ STRIDED = {
 }
 
 
-@pytest.mark.parametrize("layout", STRIDED)
-@pytest.mark.parametrize(("source", "flag"), [("int8", "uint8"), ("float64", "uint8"), ("int16", "bits")])
+@pytest.mark.parametrize(
+    ("source", "flag", "layout"),
+    [
+        (*types, layout)
+        for types, layouts in (
+            (("float64", "uint8"), list(STRIDED)),
+            (("int8", "uint8"), list(STRIDED)[::3]),
+            (("int16", "bits"), list(STRIDED)[::2]),
+        )
+        for layout in layouts
+    ],
+)
 def test_strided_kernels(layout, source, flag, allocated):
     """No stack, no local memory; and the policy that the layout is meant for."""
     kind, view, options = STRIDED[layout]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("library", MAKERS)
-@pytest.mark.parametrize("dtype", ["int8", "int64", "float32", "bool"])
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
 def test_every_library_goes_in_and_its_own_comes_out(library, dtype):
     x = keys((45, 203), dtype)
     array = MAKERS[library](x)

@@ -13,14 +13,14 @@ from ..compiled import dry, needed, tell_figures, verify
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["uint8", "int64"])
 def test_counts(dtype, allocated, capsys):
     x = dry((1 << 28,), dtype)
     specs = [spec for bins in (256, 1 << 15, 1 << 16) for spec in needed(cs.bincount, x, length=bins, stream=0)]
     tell_figures(capsys, [verify(spec, allocated) for spec in {spec.key: spec for spec in specs}.values()])
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_edges(dtype, allocated, capsys, monkeypatch):
     monkeypatch.setattr(call, "_on_device", lambda edges, ordinal: dry((len(edges) // 8,), "float64"))
     x = dry((1 << 28,), dtype)
@@ -28,7 +28,7 @@ def test_edges(dtype, allocated, capsys, monkeypatch):
     tell_figures(capsys, [verify(spec, allocated) for spec in {spec.key: spec for spec in specs}.values()])
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64", "int64"])
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
 def test_weights_and_densities(dtype, allocated, capsys, monkeypatch):
     monkeypatch.setattr(call, "_on_device", lambda edges, ordinal: dry((len(edges) // 8,), "float64"))
     x, y, w = dry((1 << 28,), "int32"), dry((1 << 20, 30), "float32")[:, ::2], dry((1 << 20, 15), dtype)

@@ -11,7 +11,7 @@ import cutesync as cs
 from cutesync import reference
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
-from ..cases import DTYPES, data
+from ..cases import STAND_FOR_ALL, data
 from .kernels import KERNELS, force
 
 N = 1503
@@ -34,7 +34,11 @@ def numbers(most: int = 60) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "dtype", [pytest.param(t, marks=() if t in ("float32", "int64") else pytest.mark.slow) for t in DTYPES]
+    "dtype",
+    [
+        pytest.param(t, marks=() if t in ("float32", "int64") else pytest.mark.slow)
+        for t in (*STAND_FOR_ALL, "float32", "int64")
+    ],
 )
 def test_weights_of_every_type(dtype):
     x, w = numbers(), data(N, dtype, op="max")

@@ -20,18 +20,15 @@ SHAPES = [
     ((67, 35), (35,)),
     ((35,), (35, 66)),
     ((1, 1), (1, 1)),
-    ((3, 20, 33), (3, 33, 70)),
     ((3, 20, 33), (33, 70)),
     ((20, 33), (3, 33, 7)),
     ((2, 1, 20, 32), (3, 32, 72)),
-    ((2, 3, 4, 8), (2, 3, 8, 8)),
     ((4, 5), (2, 1, 5, 3)),
     ((65, 129), (129, 63)),
-    ((2, 7), (3, 2, 7, 5)),
 ]
 
 
-EMPTY = [((3, 0), (0, 8)), ((0, 3), (3, 8)), ((3, 5), (5, 0)), ((0, 3, 4), (0, 4, 5)), ((2, 3, 0), (0, 9))]
+EMPTY = [((3, 0), (0, 8)), ((0, 3), (3, 8)), ((3, 5), (5, 0)), ((2, 3, 0), (0, 9))]
 TERMS = {"alpha": 0.5, "beta": -2.0, "activation": "relu"}
 # what: (a, b, what else is given)
 PRODUCTS = {
@@ -42,7 +39,7 @@ PRODUCTS = {
     },
     **{  # TMA reads neither operand and stores no result
         f"odd leading dimensions, {name}": (operand(71, 37, name[0] == "T"), operand(37, 67, name[1] == "T"), {})
-        for name in ("NN", "TN", "NT", "TT")
+        for name in ("TN", "NT")
     },
     **{
         f"all terms, bias of {shape}, {out}": (
@@ -64,9 +61,7 @@ PRODUCTS = {
 
 
 SLOW = {
-    "(2, 3, 4, 8) and (2, 3, 8, 8)",
     "(3, 20, 33) and (33, 70)",
-    "odd leading dimensions, NN",
     "(2, 3, 0) and (0, 9)",
 }
 
@@ -128,7 +123,7 @@ def test_column_major_results(rows_first):
 
 @pytest.mark.parametrize(
     ("element", "out"),
-    [("float16", "bfloat16"), ("bfloat16", "float16"), ("bfloat16", "bfloat16"), ("bfloat16", "float32")],
+    [("float16", "bfloat16"), ("bfloat16", "float32")],
 )
 def test_types(element, out):
     multiplied(integers(70, 72, dtype=element), integers(72, 72, dtype=element), out_dtype=out, config=CONFIG)

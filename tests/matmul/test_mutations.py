@@ -208,11 +208,6 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         every(r"mov\.b32 (\t%r\d+), 64;(\s+mbarrier\.init)", r"mov.b32 \1, 56;\2"),
         {"race", "barrier"},
     ),
-    "the stages of a ninth block waited for": (
-        IN_STAGES,
-        every(r"mov\.b32 (\t%r\d+), 64;(\s+mbarrier\.init)", r"mov.b32 \1, 72;\2"),
-        {"deadlock"},
-    ),
     "stages said to be read without a release": (
         IN_STAGES,
         first(r"mbarrier\.arrive\.release\.cluster", "mbarrier.arrive.relaxed.cluster", after=READ_ALL),
@@ -243,7 +238,6 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     # launches overlap
     "nobody waits for the launch before": (COOPERATIVE, every(op(r"griddepcontrol\.wait")), {"race"}),
     "the producer does not wait for the launch before": (COOPERATIVE, first(OVERLAP, after=PRODUCER), {"race"}),
-    "the same, split": (SPLIT, first(OVERLAP, after=PRODUCER), {"race"}),
     "the launch before waited for after the first load": (
         PINGPONG,
         first(r"^(\tgriddepcontrol\.wait;\n)([\s\S]*?\tcp\.async\.bulk\.tensor[^\n]*\n)", r"\2\1", after=PRODUCER),
@@ -258,20 +252,10 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 7;"),
         {"transaction"},
     ),
-    "a multicast that leaves out the first peer": (
-        FOUR,
-        every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 14;"),
-        {"transaction"},
-    ),
     "a multicast to two of four": (FOUR, every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 3;"), {"transaction"}),
     "a stage released to two of four": (
         FOUR,
         every(r"(mov\.u32 \t(%r\d+), %tid\.x;(?:.|\n)*?and\.b32 \t%r\d+, \2, )3;", r"\g<1>1;"),
-        {"race"},
-    ),
-    "a stage released to the first of four": (
-        FOUR,
-        every(r"mapa\.shared::cluster\.u32 (\t%r\d+), (%r\d+), %r\d+;", r"mapa.shared::cluster.u32 \1, \2, 0;"),
         {"race"},
     ),
     "the bytes of the own loads alone": (
@@ -300,7 +284,6 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     "a block of four leaves with multicasts to it in flight": (FOUR, NO_TAIL, {"barrier"}),
     # narrow tiles
     "rows past the end stored": (NARROW, bound(1), {"out-of-bounds", "race"}),  # other rows, or none
-    "columns past the end stored": (NARROW, bound(0), {"out-of-bounds"}),
     "one column past the end stored": (
         NARROW,
         every(
@@ -349,15 +332,9 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         {"race"},
     ),
     "the first to come adds the shares up": (SPLIT, gathers_at(0), {"race"}),
-    "the last but one adds the shares up": (SPLIT, gathers_at(1), {"race"}),
     "all shares written to one place": (
         SPLIT,
         every(r"mul\.wide\.s32 (\t%rd\d+), %r\d+, 16384;", r"mov.b64 \1, 0;"),
-        {"race"},
-    ),
-    "each share written to the place of the next": (
-        SPLIT,
-        every(r"(mul\.wide\.s32 (\t%rd\d+), %r\d+, 16384;)", r"\1\n\tadd.s64 \2, \2, 16384;"),
         {"race"},
     ),
     "the first share added twice": (
@@ -365,7 +342,6 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         every(r"mov\.b32 (\t%r\d+), 1;", r"mov.b32 \1, 0;", after=COUNTED),
         {RESULT},
     ),
-    "the second share left out": (SPLIT, every(r"mov\.b32 (\t%r\d+), 1;", r"mov.b32 \1, 2;", after=COUNTED), {RESULT}),
 }
 
 
@@ -396,4 +372,4 @@ def test_every_planted_fault_is_found(fault):
 @pytest.mark.parametrize("change", HARMLESS)
 def test_what_changes_nothing(change):
     name, edit, _ = HARMLESS[change]
-    bench(name).check(edit, {""})
+    bench(name).changes_nothing(edit)

@@ -39,6 +39,7 @@ QUICK = {("float16", 0, 1), ("float16", 1, 0), ("int8", 1, 1)}
         for dtype in ("float16", "int8", "float8_e4m3fn", "float32")
         for a in (0, 1)
         for b in (0, 1)
+        if dtype == "float16" or (a == b) == (dtype != "float8_e4m3fn")  # each operand along K and along the rows
     ],
 )
 def test_every_layout_and_type(dtype, of_a, of_b):
@@ -84,10 +85,10 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
     config, (m, n, k), transposed, blocks = KERNELS[name]
     few_blocks(monkeypatch, blocks)
     dtype = "int8" if "elements" in name else "float16"
-    with cs.emulate(schedules=12, seed=5) as ran:
+    with cs.emulate(schedules=9, seed=5) as ran:
         a, b = operand(m, k, transposed[0], dtype), operand(k, n, transposed[1], dtype)
         multiplied(a, b, config=config, what=name, **MORE.get(dtype, {}))
-    assert ran.launches == 12, "nothing is packed"
+    assert ran.launches == 9, "nothing is packed"
 
 
 @pytest.mark.parametrize("steps", [(2, 3), (-1, 1), (1, -1), (3, 0)])
@@ -132,7 +133,7 @@ EDGES = [(5, 70, 77), (40, 37, -37), (9, 3, 5), (1, 15, 15), (3, 61, 61)]  # row
 
 @pytest.mark.parametrize(
     ("rows", "k", "pitch", "dtype"),
-    [(*case, dtype) for i, dtype in enumerate(("int8", "float16")) for case in (EDGES[i::2] if i else EDGES[:3])],
+    [(*case, dtype) for i, dtype in enumerate(("int8", "float16")) for case in (EDGES[i::2] if i else EDGES[:2])],
 )
 def test_nothing_beside_the_array_is_read(rows, k, pitch, dtype):
     """Rows far apart, backwards, side by side, of less than a vector, and a single one, at two alignments."""

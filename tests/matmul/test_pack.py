@@ -146,8 +146,7 @@ def test_the_parts_of_float32(side):
     ).any()
 
 
-@pytest.mark.parametrize("transposed", [(False, False), (True, True)], ids=["NN", "TT"])
-@pytest.mark.parametrize("dtype", ["int8", "float8_e5m2"])
+@pytest.mark.parametrize(("dtype", "transposed"), [("int8", (False, False)), ("float8_e5m2", (True, True))])
 def test_eight_bits_of_all_majors(dtype, transposed):
     a, b = operand(80, 48, transposed[0], dtype), operand(48, 96, transposed[1], dtype)
     out = "int32" if dtype == "int8" else "float32"

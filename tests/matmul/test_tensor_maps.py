@@ -57,7 +57,7 @@ def host_parameters(problem: Problem, config: MatmulPolicy) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("config", "majors"),
-    [(CONFIGS[0], "KM"), (CONFIGS[1], "MK"), (CONFIGS[2], "KK"), (CONFIGS[2], "MM"), (CONFIGS[3], "MM")],
+    [(CONFIGS[0], "KM"), (CONFIGS[1], "MK"), (CONFIGS[2], "KK"), (CONFIGS[3], "MM")],
     ids=lambda c: c if isinstance(c, str) else f"{c.tile[0]}x{c.tile[1]}",
 )
 def test_parameters_are_those_of_the_dsl(config, majors, launches):

@@ -30,7 +30,7 @@ BYTES = [1, *(b + d for b in (16, 32, 128, 512, 2048, 8192) for d in (-1, 0, 1))
 COUNTS = (1, 2, 3, 31, 32, 33, 127, 128, 129, 1009, 4099, 20011, 65537, 300007, 1299709)
 
 
-@everywhere("dtype", ["int8", "float16", "float32", "int64"], emulator=lambda dtype: dtype in ("int8", "int64"))
+@everywhere("dtype", ["int8", "float16", "float32", "int64"], emulator=lambda dtype: dtype == "int8")
 def test_sum_at_every_edge_size(place, dtype):
     size = numpy_dtype(dtype).itemsize
     edges = {b // size + d for b in BYTES for d in (-1, 0, 1)} | set(COUNTS)
@@ -44,17 +44,20 @@ def test_sum_of_ten_million_and_nineteen(dtype):
     check(data(10**7 + 19, dtype))
 
 
+FULL = ("bool", "int8", "uint16", "float32", "int64")  # on a GPU every operator; of other types two
+
+
 @everywhere(
     "dtype, op",
-    [(d, o) for d in DTYPES for o in NAMES if has_meaning(o, d)],
-    emulator=lambda dtype, op: dtype == "int8" or (dtype in STAND_FOR_ALL and op in ("add", "max", "all")),
+    [(d, o) for d in DTYPES for o in NAMES if has_meaning(o, d) and (d in FULL or o in ("add", "max"))],
+    emulator=lambda dtype, op: dtype == "int8" or (dtype in STAND_FOR_ALL and op == "add"),
 )
 def test_every_operator_on_every_type(place, dtype, op):
     for n in place.sizes([37, 2500, 70001]):
         check(data(n, dtype, op), op)
 
 
-@everywhere("op, dtype", product(["any", "all"], DTYPES), emulator=lambda op, dtype: dtype in STAND_FOR_ALL)
+@everywhere("op, dtype", product(["any", "all"], STAND_FOR_ALL))
 def test_one_element_decides(place, op, dtype):
     """A single deviating element at any place turns the answer."""
     for n in place.sizes([1, 37, 2500, 70001]):
@@ -142,7 +145,7 @@ def test_rows_and_columns(shape, dtype):
         check(x, axis=axis)
 
 
-@everywhere("columns", range(2, 18), emulator=lambda columns: columns in (2, 3, 8, 13, 17))
+@everywhere("columns", (2, 3, 4, 5, 7, 8, 13, 16, 17), emulator=lambda columns: columns in (2, 13, 17))
 def test_few_columns(place, columns):
     """Arrays of few columns have kernels of their own: each width, reduced down and across."""
     for rows in place.sizes([1, 2, 33, 150, 5000]):
@@ -184,7 +187,7 @@ def test_init_comes_first(place, dtype):
         ("int64", "int16"),
         ("uint16", "uint64"),
     ],
-    emulator=lambda source, result: source in ("int8", "float32", "int64") or (source, result) == ("bool", "float32"),
+    emulator=lambda source, result: source in ("int8", "float32", "int64"),
 )
 def test_dtype_is_the_type_of_the_operation(place, source, result):
     for shape, axis in place.some((((2500,), None), ((45, 20), 0), ((45, 20), 1)), first=len(source)):
@@ -239,10 +242,13 @@ def test_out_is_written_and_returned(place):
     same(out, x.sum(1, dtype=np.int32))
 
 
+PROMOTED = {("sum", "uint16"), ("prod", "int8"), ("max", "int8"), ("any", "uint16"), ("argmin", "int8")}
+
+
 @everywhere(
     "name, dtype",
-    product(["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"], ["bool", "int8", "uint16", "float32"]),
-    emulator=lambda name, dtype: dtype == ("int8" if "m" in name else "uint16"),
+    product(["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"], ["bool", "int8", "uint16"]),
+    emulator=lambda name, dtype: (name, dtype) in PROMOTED,
 )
 def test_numpys_names_follow_numpys_promotion(place, name, dtype):
     x = data((21, 50), dtype, {"sum": "add", "prod": "mul"}.get(name, name))

@@ -18,7 +18,7 @@ from cutesync.kernels.reduce.policy import (
 from cutesync.kernels.reduce.strided_policy import RunPolicy, ShortPolicy, StridedPolicy
 from cutesync.runtime.kernel import collect
 
-from ..cases import DTYPES, bicyclic, has_meaning
+from ..cases import bicyclic, has_meaning
 from ..compiled import dry, needed, tell_figures, verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
@@ -93,7 +93,7 @@ EVERY_KERNEL = [
 
 def test_every_configuration(allocated, capsys):
     with collect() as found:
-        for shape, offset in product(EVERY_CONFIG, (0, 4)):
+        for shape, offset in [*product(EVERY_CONFIG, (0,)), *product(EVERY_CONFIG[::3], (4,))]:
             out = dry((shape[0], shape[2]), "float32", offset, 1 << 60)
             cs.reduce(dry(shape, "float32", offset), axis=1, out=out)
     policies = [spec.key[1] for spec in found.values()]
@@ -105,10 +105,10 @@ def test_every_configuration(allocated, capsys):
 
 
 CASES = {  # what: (shapes, type, operator, options)
-    **{dtype: (ONE_OF_EACH, dtype, "add", {}) for dtype in DTYPES if dtype not in ("uint16", "uint32", "uint64")},
+    **{dtype: (ONE_OF_EACH, dtype, "add", {}) for dtype in ("bool", "int8", "bfloat16", "int32", "float64")},
     **{
         f"{op} of {dtype}": ([(1, 10**6, 1)], dtype, op, {})
-        for op in ("mul", "min", "max", "and", "or", "xor", "any", "all")
+        for op in ("mul", "min", "and", "xor", "any")
         for dtype in ("bool", "float64" if op in ("min", "any") else "int8")
         if has_meaning(op, dtype) and not (dtype == "bool" and op in ("mul", "min", "max"))  # "and", "and" and "or"
     },
@@ -116,7 +116,6 @@ CASES = {  # what: (shapes, type, operator, options)
     "argmax": (EVERY_KERNEL, "float64", "argmax", {}),
     "bicyclic": (EVERY_KERNEL, "int64", bicyclic, {}),
     "a callable on int8": (ONE_OF_EACH, "int8", lambda a, b: a + b, {}),
-    "a callable on bool": (ONE_OF_EACH, "bool", lambda a, b: a | b, {}),
     **{
         f"{source} to {result}": (
             ONE_OF_EACH,
@@ -126,8 +125,6 @@ CASES = {  # what: (shapes, type, operator, options)
         )
         for source, result in (
             ("int8", "int64"),
-            ("bool", "int32"),
-            ("float16", "float32"),
             ("float32", "float16"),
             ("int32", "float64"),
         )
@@ -181,7 +178,7 @@ def test_the_other_rungs(algorithm, kernels, allocated):
             verify(spec, allocated)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ["bool", "float16", "int32", "float64"])
 def test_fill(dtype, allocated):
     (spec,) = needed(cs.reduce, dry((0, 5), dtype), axis=0)
     assert spec.key[1] == FillPolicy()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("library", MAKERS)
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "float16", "float32", "float64", "bool"])
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int64", "bool"])
 def test_every_library_goes_in_and_its_own_comes_out(library, dtype):
     x = data((45, 20), dtype)
     array = MAKERS[library](x)

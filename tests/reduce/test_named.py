@@ -42,19 +42,23 @@ AXES_ON_EMULATOR = (
     ("argmin", (-1, 0, 1)),
 )
 ON_EMULATOR = {
-    "mean": ("bool", "int8", "int64", "bfloat16"),
-    "var": ("uint16", "int32", "bfloat16", "float64"),
+    "mean": ("bool", "int64"),
+    "var": ("uint16", "bfloat16"),
     "std": ("float32",),
-    "var_mean": ("int16", "float16"),
+    "var_mean": ("float16",),
     "logsumexp": ("bfloat16",),
-    "count_nonzero": ("int16", "float64"),
-    "minmax": ("bool", "bfloat16", "int64"),
+    "count_nonzero": ("float64",),
+    "minmax": ("bool", "int64"),
 }
 
 
 @everywhere(
     "name, dtype",
-    [(name, dtype) for name in NAMES for dtype in DTYPES],
+    [
+        (name, dtype)
+        for i, name in enumerate(NAMES)
+        for dtype in dict.fromkeys((*DTYPES[i % 3 :: 3], *ON_EMULATOR[name]))
+    ],
     emulator=lambda name, dtype: dtype in ON_EMULATOR[name],
 )
 def test_types(place, name, dtype):
@@ -68,7 +72,7 @@ def test_types(place, name, dtype):
 
 @everywhere(
     "name, axis",
-    [(name, axis) for name in (*NAMES, "argmin") for axis in (None, 0, 1, 2, (0, 2), (-1, 0, 1))],
+    [(name, axis) for name in (*NAMES, "argmin") for axis in (None, 0, 1, (0, 2), (-1, 0, 1))],
     emulator=lambda name, axis: (name, axis) in AXES_ON_EMULATOR,
 )
 def test_axes(place, name, axis):

@@ -15,7 +15,7 @@ SIZES = (1, 37, 2500, 70001)
 @everywhere(
     "op, dtype",
     product(["min", "max"], FLOATS),
-    emulator=lambda op, dtype: dtype in {"min": ("float16", "float64"), "max": ("bfloat16", "float32")}[op],
+    emulator=lambda op, dtype: dtype == {"min": "float16", "max": "float64"}[op],
 )
 def test_one_nan_anywhere_is_the_result(place, op, dtype):
     for n in place.sizes(SIZES):
@@ -27,8 +27,7 @@ def test_one_nan_anywhere_is_the_result(place, op, dtype):
             )
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("name", ["argmin", "argmax"])
+@pytest.mark.parametrize(("dtype", "name"), [("float16", "argmin"), ("float32", "argmax"), ("float64", "argmin")])
 def test_the_first_nan_wins_over_every_number(place, name, dtype):
     for n in place.sizes([37, 2500, 70001]):
         x = np.zeros(n, dtype)
@@ -37,7 +36,7 @@ def test_the_first_nan_wins_over_every_number(place, name, dtype):
         assert int(np.asarray(getattr(cs, name)(cs.asarray(x)))) == n // 3 == getattr(np, name)(x)
 
 
-@everywhere("dtype", FLOATS, emulator=lambda dtype: dtype in ("bfloat16", "float64"))
+@everywhere("dtype", FLOATS, emulator=lambda dtype: dtype == "bfloat16")
 def test_infinities(place, dtype):
     for n in place.sizes(SIZES):
         x = np.ones(n, numpy_dtype(dtype))
@@ -56,14 +55,14 @@ def test_the_sum_of_negative_zeros_is_negative_zero(place, dtype):
         assert result == 0 and np.signbit(result), f"{n}: {result!r}"
 
 
-@everywhere("dtype", FLOATS, emulator=lambda dtype: dtype in ("float16", "float32"))
+@everywhere("dtype", FLOATS, emulator=lambda dtype: dtype == "float16")
 def test_all_values_infinite_or_extreme_need_no_start_value(place, dtype):
     for n in place.sizes(SIZES):
         check(np.full(n, np.inf, numpy_dtype(dtype)), "min")
         check(np.full(n, -np.inf, numpy_dtype(dtype)), "max")
 
 
-@everywhere("dtype", INTEGERS, emulator=lambda dtype: dtype in ("int8", "uint16", "int64"))
+@everywhere("dtype", INTEGERS, emulator=lambda dtype: dtype in ("int8", "int64"))
 def test_integer_extremes_and_overflow(place, dtype):
     info = np.iinfo(dtype)
     for n, value in product(place.sizes([37, 2500, 70001]), (info.min, info.max)):

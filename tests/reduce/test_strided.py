@@ -94,8 +94,9 @@ def test_views_of_all_kinds(what):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", CALLS)
-@pytest.mark.parametrize("multiprocessors", [132, 4])
+@pytest.mark.parametrize(
+    ("what", "multiprocessors"), [*((what, 4) for what in CALLS), ("max", 132), ("order", 132), ("mean", 132)]
+)
 def test_many_views(what, multiprocessors, monkeypatch):
     """With few multiprocessors in mind, small arrays take the kernels of large ones; and with shorter pieces."""
     monkeypatch.setattr(strided_policy, "SMS", multiprocessors)
@@ -108,7 +109,7 @@ def test_many_views(what, multiprocessors, monkeypatch):
             monkeypatch.setattr(slice_policy, name, 1)
     monkeypatch.setattr(calls, "_plans", {})
     rng = np.random.default_rng(multiprocessors)
-    for _ in range(5):
+    for _ in range(3):
         random_case(rng, what)
 
 
@@ -313,7 +314,7 @@ def test_few_rows_of_small_elements(name, monkeypatch):
     for units in (1 << 20, 0):
         monkeypatch.setattr(strided_policy, "MIN_WIDE_UNITS", units)
         monkeypatch.setattr(calls, "_plans", {})
-        for shape, axis in (((2, 128), 0), ((3, 301), 0), ((7, 300), 0), ((9, 303), 0), ((2, 34, 137), 1)):
+        for shape, axis in (((2, 128), 0), ((3, 301), 0), ((9, 303), 0), ((2, 34, 137), 1)):
             x = data(shape, PACKED[name])
             same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=axis)), getattr(np, name)(x, axis=axis), f"{shape}")
     loads = {(choice.policy.load, choice.policy.bytes) for choice in chosen}

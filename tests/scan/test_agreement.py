@@ -60,14 +60,14 @@ def test_the_quick_reference_is_the_reference():
 @everywhere(
     "dtype, reverse",
     product(["int8", "float16", "float32", "int64"], [False, True]),
-    emulator=lambda dtype, reverse: dtype in ("int8", "int64")[reverse:],
+    emulator=lambda dtype, reverse: dtype == ("int8", "int64")[reverse],
 )
 def test_sum_at_every_edge_size(place, dtype, reverse):
     for n in place.sizes(sorted({*SMALL, *LARGE, *edges(dtype)})):
         check_scan(data(n, dtype), reverse=reverse)
 
 
-@everywhere("dtype", ["int8", "float32", "float64"], emulator=lambda dtype: dtype != "float32")
+@everywhere("dtype", ["int8", "float32", "float64"], emulator=lambda dtype: dtype == "int8")
 def test_small_tiles_at_every_edge_size(place, dtype, monkeypatch):
     """On every machine: tiles of 64 and 32 vectors, several of them, one element less or more."""
     items = 16 // numpy_dtype(dtype).itemsize
@@ -86,12 +86,15 @@ def test_nothing_to_scan(place, dtype):
         check_scan(data(shape, dtype), axis=axis, **options)
 
 
-STAND_FOR_ALL = {"bool": ("add",), "int8": OPS, "float16": ("add",), "float64": ("min", "max")}
+STAND_FOR_ALL = {"bool": ("add",), "int8": OPS, "float16": ("add",), "float64": ("max",)}
+
+
+FULL = ("bool", "int8", "uint16", "float32", "int64")  # on a GPU every operator; of other types two
 
 
 @everywhere(
     "dtype, op",
-    [(d, o) for d in DTYPES for o in OPS if has_meaning(o, d)],
+    [(d, o) for d in DTYPES for o in OPS if has_meaning(o, d) and (d in FULL or o in ("add", "max"))],
     emulator=lambda dtype, op: op in STAND_FOR_ALL.get(dtype, ()),
 )
 def test_every_operator_on_every_type(place, dtype, op):
@@ -152,13 +155,13 @@ ON_A_GPU = [((1001,), 0, (1, 2, 3)), ((45, 20), 0, (1, 2, 3)), ((45, 20), 1, (1,
 ON_THE_EMULATOR = {
     "int8": ((45, 20), 0, (1,)),
     "float16": ((1001,), 0, (1,)),
-    **dict.fromkeys(("bool", "float32", "int64"), ((1001,), 0, ())),
+    **dict.fromkeys(("float32", "int64"), ((1001,), 0, ())),
 }
 
 
 @places(
     "source, result, shape, axis, shifts",
-    gpu=[(*types, *case) for types in TYPES for case in ON_A_GPU],
+    gpu=[(*types, *case) for i, types in enumerate(TYPES) for case in ON_A_GPU[i % 2 :: 2]],
     emulator=[(*types, *ON_THE_EMULATOR[types[0]]) for types in TYPES if types[0] in ON_THE_EMULATOR],
 )
 def test_dtype_is_the_type_of_the_operation(place, source, result, shape, axis, shifts):

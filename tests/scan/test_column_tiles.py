@@ -16,7 +16,7 @@ from cutesync.kernels.scan.column_policy import (
 )
 from cutesync.kernels.scan.problem import SMS, Choice, Problem
 
-from ..cases import DTYPES, check_scan, data, same, scanned
+from ..cases import STAND_FOR_ALL, check_scan, data, same, scanned
 from .kernels import column_strips, column_tiles, force
 
 SMEM, RESERVED = 228 << 10, 1 << 10  # bytes of an SM, and those of them that each block takes for itself
@@ -25,7 +25,9 @@ SMEM, RESERVED = 228 << 10, 1 << 10  # bytes of an SM, and those of them that ea
 QUICK = ("int16",)
 
 
-@pytest.mark.parametrize("dtype", [t if t in QUICK else pytest.param(t, marks=pytest.mark.slow) for t in DTYPES])
+@pytest.mark.parametrize(
+    "dtype", [t if t in QUICK else pytest.param(t, marks=pytest.mark.slow) for t in (*STAND_FOR_ALL, *QUICK)]
+)
 def test_every_type(dtype, on_emulator, monkeypatch):
     """Tiles of 12 rows in groups of two, the last tile not whole; elements that fill no word are loaded, not copied."""
     x = data((2, 43, 12), dtype)

@@ -78,18 +78,12 @@ def test_every_configuration(allocated, capsys):
 
 
 CASES = {  # what: (shape, type, operator, options)
-    **{
-        dtype: (PIPELINE, dtype, "add", {})
-        for dtype in ("bool", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float64")
-    },
+    **{dtype: (PIPELINE, dtype, "add", {}) for dtype in ("bool", "uint8", "bfloat16", "int32", "float64")},
     # the types of most and of fewest elements a vector in the other kernels, too
-    **{f"{dtype}, {shape}": (shape, dtype, "add", {}) for dtype in ("bool", "uint8", "float64") for shape in OTHERS},
+    **{f"{dtype}, {shape}": (shape, dtype, "add", {}) for dtype in ("uint8", "float64") for shape in OTHERS},
     "mul": (PIPELINE, "int64", "mul", {}),
-    "min": (PIPELINE, "float64", "min", {}),
     "max": (PIPELINE, "float32", "max", {}),
     "and": (PIPELINE, "int8", "and", {}),
-    "or": (PIPELINE, "bool", "or", {}),
-    "xor": (PIPELINE, "int64", "xor", {}),
     **{f"bicyclic, {shape}": (shape, "int64", bicyclic, {"reverse": True}) for shape in (PIPELINE, COLUMNS, SLABS)},
     "a lambda": (PIPELINE, "int8", lambda a, b: a + b, {"exclusive": True, "init": 0}),
     "wider": (PIPELINE, "int8", "add", {"dtype": "int64", "init": dry((1,), "int64")}),

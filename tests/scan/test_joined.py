@@ -20,9 +20,7 @@ from ..cases import data, same, scanned
 from ..faults import each, every
 
 slow = pytest.mark.slow
-TYPES = pytest.mark.parametrize(
-    "dtype", ["int8", *(pytest.param(t, marks=slow) for t in ("bool", "float16", "uint32"))]
-)
+TYPES = pytest.mark.parametrize("dtype", ["int8", *(pytest.param(t, marks=slow) for t in ("float16", "uint32"))])
 
 
 @pytest.fixture
@@ -69,7 +67,7 @@ def test_columns(dtype, on_emulator, launched):
     assert ANYWHERE in {policy.skew for policy in launched}
 
 
-@pytest.mark.parametrize("dtype", ["int8", pytest.param("bool", marks=slow), pytest.param("float16", marks=slow)])
+@pytest.mark.parametrize("dtype", ["int8", pytest.param("float16", marks=slow)])
 @pytest.mark.parametrize("shape", [(41, 6), (33, 3), (17, 2, 3)])
 def test_slices_of_a_few_vectors(shape, dtype, on_emulator, launched):
     x = data(shape, dtype)

@@ -37,6 +37,7 @@ def apart(x: np.ndarray, gap: int):
     return cs.asarray(memory)[:, : x.shape[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_outer_slices_apart(reverse, on_emulator, policies):
     x = segments((2, 500, 4), 1)

@@ -10,7 +10,6 @@ import pytest
 import cutesync as cs
 
 from ..cases import (
-    DTYPES,
     adjacent,
     check_scan,
     data,
@@ -99,9 +98,10 @@ KERNELS = {
 def test_rows_that_begin_at_different_places_of_a_vector(name, view, on_emulator, monkeypatch):
     choice, length = KERNELS[name]
     force(monkeypatch, choice)
-    for dtype, shift in (("int8", 6), ("float32", 3)):
-        x, index = data((3, length), dtype), UNLIKE[view]
-        check_within(x[index], cs.asarray(x)[index], shift, axis=1, reverse=shift > 1, exclusive=shift == 6)
+    turn = list(KERNELS).index(name) + list(UNLIKE).index(view)
+    dtype, shift = (("int8", 6), ("float32", 3))[turn % 2]
+    x, index = data((3, length), dtype), UNLIKE[view]
+    check_within(x[index], cs.asarray(x)[index], shift, axis=1, reverse=True, exclusive=shift == 6)
 
 
 @everywhere(
@@ -157,7 +157,7 @@ def test_rows_and_columns(shape, dtype):
         check_scan(x, axis=axis, reverse=True, exclusive=True)
 
 
-@pytest.mark.parametrize("dtype", with_slow(DTYPES, set(DTYPES) - {"uint8", "int64"}))
+@pytest.mark.parametrize("dtype", with_slow(["bool", "uint8", "float16", "int64"], {"bool", "float16"}))
 def test_slabs_of_every_type(dtype, on_emulator, monkeypatch):
     """Tiles of 64 rows in groups of two, the last tile not whole."""
     force(monkeypatch, slabs(4, 16, 3, 2, 2))
@@ -196,7 +196,7 @@ def test_large_arrays_of_odd_rows_and_narrow_ones(shape, axis):
 
 @places(
     "length, rows",
-    gpu=[(length, rows) for length in (*range(2, 18), 33, 64, 129) for rows in (1, 8, 1000 // length)],
+    gpu=[(length, rows) for length in (*range(2, 10), 13, 16, 17, 33, 64, 129) for rows in (8, 1000 // length)],
     emulator=[(3, 8), (8, 8)],
 )
 def test_short_rows_and_few_columns(place, length, rows):

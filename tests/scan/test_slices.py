@@ -47,9 +47,7 @@ def from_element(x: np.ndarray, first: int):
 
 
 @pytest.mark.parametrize("case", SHAPES)
-@pytest.mark.parametrize(
-    "dtype", ["int8", *(pytest.param(each, marks=slow) for each in ("bool", "int16", "float16", "uint32"))]
-)
+@pytest.mark.parametrize("dtype", ["int8", *(pytest.param(each, marks=slow) for each in ("int16", "uint32"))])
 def test_every_first_element_of_a_vector(case, dtype, on_emulator, policies):
     (shape, axis), size = SHAPES[case], np.dtype(dtype).itemsize
     x = data(shape, dtype)
@@ -80,7 +78,7 @@ def test_results_of_other_places(on_emulator, policies):
 
 
 @pytest.mark.parametrize("segments", [1, pytest.param(8, marks=slow)])
-@pytest.mark.parametrize("dtype", ["uint8", *(pytest.param(each, marks=slow) for each in ("int16", "float32"))])
+@pytest.mark.parametrize("dtype", ["uint8", *(pytest.param(each, marks=slow) for each in ("float32",))])
 def test_tiles_that_begin_anywhere(dtype, segments, on_emulator, monkeypatch, policies):
     """Neither tiles of inputs nor those of results begin on boundaries, wherever their arrays do."""
     force(monkeypatch, outer_slices(segments, 3, anywhere=True))
@@ -118,8 +116,8 @@ WORDS = [*list(VIEWS)[:6], "rows in the opposite order"]  # slices of words with
     ("dtype", "name"),
     [
         *(("int8", name) if i % 2 else pytest.param("int8", name, marks=slow) for i, name in enumerate(VIEWS)),
-        *(pytest.param("uint16", name, marks=slow) for name in list(VIEWS)[:-1:3]),
-        *(pytest.param("float32", name, marks=slow) for name in WORDS[::2]),
+        *(pytest.param("uint16", name, marks=slow) for name in list(VIEWS)[:-1:5]),
+        *(pytest.param("float32", name, marks=slow) for name in WORDS[::3]),
     ],
 )
 def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
@@ -131,7 +129,8 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
     monkeypatch.setattr(slice_policy, "MIN_SLICES", 2)
     shape, index, axis, mirrored = VIEWS[name]
     x = data(shape, dtype)
-    for how in ({}, {"reverse": True, "exclusive": True}, {"init": 3}):
+    ways = {}, {"reverse": True, "exclusive": True}, {"init": 3}
+    for how in ways[list(VIEWS).index(name) % 3 :][:1]:
         wanted = scanned(x[index], axis=axis, **how)
         same(np.asarray(cs.scan(cs.asarray(x)[index], axis=axis, **how)), wanted, f"{name} {how}")
         around = cs.asarray(np.full(wanted.size + 8, 7, dtype))

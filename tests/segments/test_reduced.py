@@ -56,7 +56,7 @@ def check(n: int, offsets: list[int]) -> None:
 @pytest.mark.parametrize("name", ["three blocks", *map(slow, ("one block", "many chunks"))])
 def test_where_segments_begin_and_end(name, monkeypatch):
     force(monkeypatch, name)
-    lengths = LENGTHS if name != "three blocks" else LENGTHS[-1:]
+    lengths = LENGTHS[::2] if name != "three blocks" else LENGTHS[-1:]
     with cs.emulate(), np.errstate(over="ignore"):
         for n in lengths:
             for offsets in mixes(n).values():

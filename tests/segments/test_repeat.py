@@ -8,7 +8,7 @@ import pytest
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
-from ..cases import DTYPES, numpy_dtype
+from ..cases import STAND_FOR_ALL, numpy_dtype
 from ..select.test_agreement import equal
 from .kernels import force_decode, force_searches
 
@@ -107,13 +107,14 @@ VIEWS = (
     lambda x: x[2, 3, ...],
     lambda x: x[:0],
 )
+EACH_VIEW = [view if i == 2 else pytest.param(view, marks=pytest.mark.slow) for i, view in enumerate(VIEWS)]
 
 
 def count_of(n: int):
     return cs.asarray(np.array(n))
 
 
-@pytest.mark.parametrize("view", [VIEWS[2], *(pytest.param(view, marks=pytest.mark.slow) for view in VIEWS)])
+@pytest.mark.parametrize("view", EACH_VIEW)
 def test_strided_values_and_counts(emulated, view):
     """Values, lengths and results of any strides, of which ``n`` runs count; an int as the length of all runs."""
     rng = np.random.default_rng(1)
@@ -138,7 +139,7 @@ def test_strided_values_and_counts(emulated, view):
             equal(found.values, np.append(wanted, np.full(host.size * times, 9, np.int16))[: host.size * times])
 
 
-@pytest.mark.parametrize("view", [VIEWS[2], *(pytest.param(view, marks=pytest.mark.slow) for view in VIEWS)])
+@pytest.mark.parametrize("view", EACH_VIEW)
 def test_strided_searches_and_counts(emulated, view):
     rng = np.random.default_rng(1)
     pairs = np.sort(rng.integers(0, 40, (60, 2)), axis=0).astype(np.float32)
@@ -156,6 +157,7 @@ def test_strided_searches_and_counts(emulated, view):
     assert not out[:, 1::2].any()
 
 
+@pytest.mark.slow
 def test_groups_without_a_wait(emulated):
     """What run lengths give, the decoding and the reduction by lengths take, counts on the device included."""
     rng = np.random.default_rng(2)
@@ -170,7 +172,7 @@ def test_groups_without_a_wait(emulated):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", (*STAND_FOR_ALL, "int32"))
 def test_every_type(emulated, dtype):
     x = (np.arange(50) % 7).astype(numpy_dtype(dtype))
     lengths = np.arange(50) % 5

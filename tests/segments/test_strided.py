@@ -11,7 +11,7 @@ import cutesync as cs
 from cutesync.errors import ArgumentValueError
 
 from .. import faults, states
-from ..cases import DTYPES, SCHEDULES, numpy_dtype
+from ..cases import SCHEDULES, STAND_FOR_ALL, numpy_dtype
 from ..select.test_agreement import equal
 from .kernels import force
 from .reference import heads_of, keys_of, reduced, scanned
@@ -49,7 +49,7 @@ def test_by_key(small, rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES[::2])
+@pytest.mark.parametrize("dtype", STAND_FOR_ALL)
 def test_every_type(small, dtype):
     x, keys = columns(dtype).T, np.sort(columns(dtype).ravel()).reshape(26, 50)
     heads = heads_of(keys.T.ravel())

@@ -42,7 +42,7 @@ def test_policy():
 
 
 @pytest.mark.parametrize("name", WAVES)
-@pytest.mark.parametrize("lengths", [(193,), slow((0, 1, 2, 95, 96, 97, 191, 192, 700, 1291))])
+@pytest.mark.parametrize("lengths", [(193,), slow((0, 95, 96, 97, 1291))])
 def test_every_length(monkeypatch, name, lengths):
     force(monkeypatch, name)
     with cs.emulate():
@@ -57,7 +57,8 @@ def test_every_length(monkeypatch, name, lengths):
             equal(sums, *reduced(heads, [x]))
 
 
-@pytest.mark.parametrize("name", WAVES)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(WAVES)[::2])
 def test_lengths_on_the_device(monkeypatch, name):
     force(monkeypatch, name)
     keys, x = keys_of(1000, 9), np.arange(1000, dtype=np.int32)
@@ -74,7 +75,7 @@ def test_lengths_on_the_device(monkeypatch, name):
             )
 
 
-@pytest.mark.parametrize("name", WAVES)
+@pytest.mark.parametrize("name", list(WAVES)[1:2])
 def test_no_more_than_there_is_room_for(monkeypatch, name):
     force(monkeypatch, name)
     keys, x = keys_of(900, 3), np.arange(900, dtype=np.int32)
@@ -88,8 +89,7 @@ def test_no_more_than_there_is_room_for(monkeypatch, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WAVES)
-@pytest.mark.parametrize("of", ["matrices", "maps"])
+@pytest.mark.parametrize(("of", "name"), [(("matrices", "maps")[i % 2], name) for i, name in enumerate(WAVES)])
 def test_states_that_do_not_commute(monkeypatch, name, of):
     force(monkeypatch, name)
     case = states.CASES[of]
