@@ -93,7 +93,7 @@ EVERY_KERNEL = [
 
 def test_every_configuration(allocated, capsys):
     with collect() as found:
-        for shape, offset in [*product(EVERY_CONFIG, (0,)), *product(EVERY_CONFIG[::3], (4,))]:
+        for shape, offset in [*product(EVERY_CONFIG, (0,)), *product(EVERY_CONFIG[1::3], (4,))]:
             out = dry((shape[0], shape[2]), "float32", offset, 1 << 60)
             cs.reduce(dry(shape, "float32", offset), axis=1, out=out)
     policies = [spec.key[1] for spec in found.values()]
