@@ -32,10 +32,8 @@ from cutesync.kernels.matmul import coefficients
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from cutesync.kernels.matmul.correction import features
 from cutesync.kernels.matmul.model import (
-    Access,
     Fixed,
     Table,
-    Workload,
     copy_cost,
     cost,
     fixed,
@@ -48,6 +46,7 @@ from cutesync.kernels.matmul.model import (
 from cutesync.kernels.matmul.overlap import lets_next_start
 from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
 from cutesync.kernels.matmul.trees import TREES
+from cutesync.kernels.matmul.workload import Access, Workload
 
 NEAR = 0.2  # configurations that take so much longer than the best, in proportion, count e times less
 FAR = 0.7  # those that take so much longer, in time and by the model, do not take part

@@ -23,18 +23,9 @@ from cutesync.cli.warm import _FAR, _dry_array
 from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.invariant import slices_of_any_rows
-from cutesync.kernels.matmul.model import (
-    Access,
-    Table,
-    Workload,
-    coefficients_of,
-    corrected,
-    cost,
-    possible,
-    table,
-    vector_instructions,
-)
+from cutesync.kernels.matmul.model import Table, coefficients_of, corrected, cost, possible, table, vector_instructions
 from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, SMS, MatmulPolicy
+from cutesync.kernels.matmul.workload import Access, Workload
 from cutesync.runtime.device_array import transposed
 from cutesync.runtime.kernel import collect
 

@@ -1,10 +1,11 @@
 """How rare each candidate of the matmul is: marks in ``kernels/matmul/candidates.py``, by which random products do with
-few kernels. A rare candidate is chosen only where the model expects a gain of ``model.RARE_COSTS``.
+few kernels. A rare candidate is chosen only where the model expects a gain of ``model.RARE_COSTS``, or where threads
+load or store, of ``model.RARE_BY_THREADS`` if it has no star.
 
     python perf/usual.py [--seed 1101] [--products 1000] [--write]
 
 Marks are changed one by one, as long as that lessens the loss: how much longer products are expected to take than with
-the best candidate, in per cent, and a ``PRICE`` for each kernel that ``OF`` products of a class need (a mean: each is
+the best candidate, in per cent, and a price for each kernel that ``OF`` products of a class need (a mean: each is
 needed with the chance that any of so many is computed by it). At first ``USUAL`` candidates that most products would
 take are usual, and as many others rare. Products of the table take part as layers, so that they lose little."""
 
@@ -19,36 +20,38 @@ import numpy as np
 import script
 from matmul import CUBES, LAYERS, OTHERS, SKINNY
 from matmul_brute import is_promoted, ranked, workload
-from matmul_random import CLASSES, Random, draw
+from matmul_random import CLASSES, SIZES, Random, draw
 
 from cutesync.kernels.matmul import candidates, model
 from cutesync.kernels.matmul.policy import MatmulPolicy
+from cutesync.kernels.matmul.problem import FEW_ROWS, MIXED_K_TILES
 
 WITHOUT = ("float32", "invariant", "int8", "tf32")  # have candidates of their own, or those of others
 OF = 300
-PRICE, PRICE_PROMOTED = 0.3, 0.08  # per cent of the time; of float8, which needs few kernels
+PRICE = 0.35  # of a kernel, in per cent of the time
 CONVEX = 60  # a product that takes 10 % longer counts for seven times as much as that
 TABLE = "table"  # the class of its products, which must lose nothing: any kernel that they need is worth its price
 WEIGHTS = {"layers": 2, TABLE: 10}  # of classes; 1 of others
+PRICES = {"float8": 0.08, "any": 1.7, TABLE: 0}  # of few kernels; of as many again for each way to load and to store
 USUAL = 48
 SWEEPS = 5  # over all candidates, at most
 
-Name = tuple  # of a candidate: ``MatmulPolicy.kernel``; of all whose threads load operands, which are never rare, ()
+Mark = tuple  # ``candidates.name``, and whether threads load or store; (): never rare
 
 
 class Ways(NamedTuple):
-    """Of all products of a class: logarithms of the expected clocks over the best, the part of ``RARE_COSTS`` that they
-    pay, the numbers of the candidate and of the kernel, and where each product begins."""
+    """Of all products of a class: logarithms of the expected clocks over the best, the part of the costs that they
+    pay, the numbers of the mark and of the kernel, and where each product begins."""
 
     longer: np.ndarray
     pays: np.ndarray
-    candidate: np.ndarray
+    mark: np.ndarray
     kernel: np.ndarray
     starts: np.ndarray
 
     def chosen(self, costs: np.ndarray) -> np.ndarray:
-        """What each product takes with these costs of candidates."""
-        compared = self.longer + costs[self.candidate] * self.pays
+        """What each product takes with these costs of marks."""
+        compared = self.longer + costs[self.mark] * self.pays
         count = np.diff([*self.starts, len(compared)])
         chosen = np.flatnonzero(compared == np.minimum.reduceat(compared, self.starts).repeat(count))
         return chosen[np.unique(np.searchsorted(self.starts, chosen, side="right"), return_index=True)[1]]
@@ -60,25 +63,25 @@ class Ways(NamedTuple):
         return 100 * float(longer.mean()) + price * float((1 - (1 - chance) ** OF).sum())
 
 
-def ways_of(products: list[Random], names: dict[Name, int]) -> Ways:
-    """``names`` numbers candidates, and is added to."""
+def ways_of(products: list[Random], numbers: dict[Mark, int]) -> Ways:
+    """``numbers`` numbers the marks, and is added to."""
     kernels: dict[tuple, int] = {}
     rows, starts = [], []
     for product in products:
         starts.append(len(rows))
         found = possible(product)
-        pays = model.LONG_RARE if model.is_long(workload(product, found[0][1])) else 1
         for clocks, config in found:
             longer = float(np.log(clocks / found[0][0]))
-            if longer <= max(model.RARE_COSTS):
+            if longer <= max(*model.RARE_COSTS, model.RARE_BY_THREADS):
                 load = workload(product, config)
-                name = () if config.own else config.kernel
+                mark = (candidates.name(config, int(load.owned)), bool(model.is_by_threads(load)))
+                mark = () if load.promoted and load.own else mark
                 kernel = (config.kernel, load.access.own_a, load.access.own_b, load.by_tma)
-                rows.append(
-                    (longer, pays, names.setdefault(name, len(names)), kernels.setdefault(kernel, len(kernels)))
-                )
-    longer, pays, candidate, kernel = np.array(rows).T
-    return Ways(longer, pays, candidate.astype(int), kernel.astype(int), np.array(starts))
+                numbered = [of.setdefault(one, len(of)) for of, one in ((numbers, mark), (kernels, kernel))]
+                of_kernel = 1 - model.copy_cost(load.copies, load.copied) / clocks
+                rows.append((longer, float(model.paid(load)) * of_kernel, *numbered))
+    longer, pays, mark, kernel = np.array(rows).T
+    return Ways(longer, pays, mark.astype(int), kernel.astype(int), np.array(starts))
 
 
 def possible(product: Random) -> list[tuple[float, MatmulPolicy]]:
@@ -86,63 +89,82 @@ def possible(product: Random) -> list[tuple[float, MatmulPolicy]]:
     promoted = is_promoted(product)
     usual = candidates.PROMOTED if promoted else candidates.CANDIDATES
     own = candidates.PROMOTED_OWN if promoted else candidates.OWN
-    return sorted(
-        [pair for pair in ranked(product, usual) if not pair[1].own]
-        + [pair for pair in ranked(product, own) if pair[1].own],
-        key=lambda pair: pair[0],
+    found = [pair for pair in ranked(product, usual) if not pair[1].own]
+    found += [pair for pair in ranked(product, own) if pair[1].own and not mixes_in_vain(product, pair[1])]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def mixes_in_vain(product: Random, config: MatmulPolicy) -> bool:
+    """Whether one operand is packed and the other not, which the package then does not try."""
+    load = workload(product, config)
+    packed = load.n if load.access.own_a else load.m
+    few = packed <= FEW_ROWS and load.instructions < model.vector_instructions("vectors", SIZES[product.dtype])
+    return load.copies > 0 and load.instructions > 0 and load.k_tiles > MIXED_K_TILES and not few
+
+
+def costs_of(by_threads: bool) -> tuple[float, ...]:
+    """What each level costs."""
+    return (0, model.RARE_BY_THREADS) if by_threads else model.RARE_COSTS
+
+
+def levels(classes: dict[str, Ways], marks: list[Mark]) -> list[int]:
+    """How rare each is, 0 for the first."""
+    used = sum(
+        np.bincount(ways.mark[ways.chosen(np.zeros(len(marks)))], minlength=len(marks)) for ways in classes.values()
     )
-
-
-def levels(classes: dict[str, Ways], count: int, price: float) -> list[int]:
-    """How rare each candidate is, by number, 0 for number 0."""
-    costs = np.array(model.RARE_COSTS)
-    used = np.zeros(count)
-    for ways in classes.values():
-        used += np.bincount(ways.candidate[ways.chosen(np.zeros(count))], minlength=count)
     order = np.argsort(-used, kind="stable")
-    found = np.minimum(np.argsort(order) // USUAL, len(costs) - 1)
-    found[0] = 0
-    order = order[order > 0]
+    costs = [costs_of(mark[-1]) if mark else (0,) for mark in marks]
+    found = [min(rank // USUAL, len(of) - 1) for rank, of in zip(np.argsort(order), costs)]
+    now = np.array([of[level] for of, level in zip(costs, found)])
 
-    def loss() -> float:
-        return sum(
-            WEIGHTS.get(group, 1) * ways.loss(costs[found], price * (group != TABLE)) for group, ways in classes.items()
-        )
+    def loss(group: str) -> float:
+        return WEIGHTS.get(group, 1) * classes[group].loss(now, PRICES.get(group, PRICE))
 
-    least = loss()
+    losses = {group: loss(group) for group in classes}
+    concerned = [
+        [group for group, ways in classes.items() if (ways.mark == number).any()] for number in range(len(marks))
+    ]
     for sweep in range(SWEEPS):
-        before = least
+        before = sum(losses.values())
         for number in order[:: 1 if sweep % 2 == 0 else -1]:
-            kept = found[number]
-            for level in range(len(costs)):
-                found[number] = level
-                now = loss()
-                if now < least:
-                    least, kept = now, level
-            found[number] = kept
-        if least == before:
+            tried = []
+            for cost in costs[number]:
+                now[number] = cost
+                tried.append({group: loss(group) for group in concerned[number]})
+            found[number] = min(
+                range(len(tried)), key=lambda level: (sum(tried[level].values()), level != found[number])
+            )
+            now[number] = costs[number][found[number]]
+            losses.update(tried[found[number]])
+        if sum(losses.values()) == before:
             break
-    print(f"{np.bincount(found)} of {count} candidates; loss {least:.3f}")
-    return found.tolist()
+    print(f"{np.bincount(found)} of {len(marks)} marks; loss {sum(losses.values()):.3f}")
+    return found
 
 
-def marked(text: str, of: dict[Name, int]) -> str:
+def marked(text: str, of: dict[Mark, int]) -> str:
     """The source of the candidates with these marks; what no product takes is as rare as can be."""
     options: dict = {}
     rarest = len(model.RARE_COSTS) - 1
 
     def line(m: re.Match) -> str:
         if m["name"]:
-            options.update(schedule=m["name"].lower(), promoted=bool(m["two"]))
+            options.clear()
+            options.update(schedule=m["name"].lower(), promoted=m["more"] == "_TWO_SETS")
+            options.update(candidates.LOADS if m["more"] == "_OWN" else {})
             return m[0]
         tile, words = (int(m["rows"]), int(m["columns"])), m["words"].replace("~", "").split()
         groups: list[list[str]] = [[] for _ in model.RARE_COSTS]
         for word in words:
             config = candidates.parsed(word, tile, **options)
-            groups[of.get(config.kernel, rarest)].append(word)
+            level = 0 if config.own else of.get((candidates.name(config, 0), False), rarest)
+            groups[level].append(word.rstrip(candidates.STAR + candidates.PLUS))
+            for sign, own in ((candidates.STAR, 2 * config.own), (candidates.PLUS, 1)):
+                usual = of.get((candidates.name(config, own), True)) == 0
+                groups[level][-1] += sign * (usual and (config.own or own == 0))
         return f'    {tile}: "{" ~".join(" ".join(["", *group]) for group in groups).strip(" ").rstrip("~ ")}",\n'
 
-    names = r"_(?P<name>COOPERATIVE|PINGPONG)(?P<two>_TWO_SETS)? = [^\n]*\n"
+    names = r"_(?P<name>COOPERATIVE|PINGPONG)(?P<more>_TWO_SETS|_OWN)? = [^\n]*\n"
     form = r"    \((?P<rows>\d+), (?P<columns>\d+)\): \"(?P<words>[^\"]*)\",\n"
     return re.sub(f"^(?:{names}|{form})", line, text, flags=re.M)
 
@@ -160,11 +182,11 @@ def main(argv=None) -> None:
     }
     of_table = (*((n, n, n) for n in CUBES), *OTHERS, *SKINNY, *LAYERS)
     drawn[TABLE] = [Random("layers", *extents) for extents in of_table]
-    found: dict[Name, int] = {}
+    found: dict[Mark, int] = {}
     for promoted in (False, True):
-        names: dict[Name, int] = {(): 0}
-        classes = {group: ways_of(of, names) for group, of in drawn.items() if is_promoted(of[0]) == promoted}
-        found |= zip(names, levels(classes, len(names), PRICE_PROMOTED if promoted else PRICE))
+        numbers: dict[Mark, int] = {(): 0}
+        classes = {group: ways_of(of, numbers) for group, of in drawn.items() if is_promoted(of[0]) == promoted}
+        found |= zip(numbers, levels(classes, list(numbers)))
     path = Path(candidates.__file__)
     text = marked(path.read_text(encoding="utf-8"), found)
     if chosen.write:

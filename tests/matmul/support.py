@@ -7,8 +7,9 @@ import numpy as np
 import cutesync as cs
 from cutesync.dtypes import element_type
 from cutesync.kernels.matmul import policy as config
-from cutesync.kernels.matmul.model import Workload, shortlist
+from cutesync.kernels.matmul.model import shortlist
 from cutesync.kernels.matmul.policy import MatmulPolicy
+from cutesync.kernels.matmul.workload import Workload
 from cutesync.runtime import call, emulated
 
 QUICK = 9  # schedules of the tests that are not slow: each policy once

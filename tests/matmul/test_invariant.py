@@ -87,17 +87,17 @@ def test_the_same_bits(name, n, k):
     [
         MatmulPolicy((64, 64), "pingpong", (2, 1), stages=3),
         MatmulPolicy((128, 64), "cooperative", (1, 2), stages=2),
+        MatmulPolicy((128, 88), "cooperative", (1, 4), stages=4),
     ],
-    ids=lambda config: f"{config.schedule} {config.swap_ab}",
+    ids=lambda config: f"{config.tile} {config.cluster}",
 )
 def test_slices_of_one_block_have_the_bits_of_slices_of_several(config):
-    random = np.random.default_rng(5)
-    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((150, 1000), (1000, 72)))
-    one, several = (
-        cs.matmul(a, b, out_dtype="float32", config=replace(config, cluster=cluster, **cut))
-        for cluster, cut in ((config.cluster, {"slices": 3}), ((1, 1), {"splits": 3}))
-    )
-    assert np.array_equal(one, several)
+    """One behind the other, of blocks of a cluster, and of blocks that share nothing."""
+    random, out = np.random.default_rng(5), "float16" if config.odd else "float32"
+    a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((150, 1000), (72, 1000)))
+    cuts = ((config.cluster, {"slices": 3}), (config.cluster, {"splits": 3}), ((1, 1), {"splits": 3}))
+    one, *several = (cs.matmul(a, b.T, out_dtype=out, config=replace(config, cluster=of, **cut)) for of, cut in cuts)
+    assert all(np.array_equal(one, other) for other in several)
 
 
 def test_a_given_configuration_keeps_the_slices_of_k():

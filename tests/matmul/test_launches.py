@@ -6,11 +6,11 @@ import pytest
 import cutesync as cs
 from cutesync.dtypes import BY_NAME
 from cutesync.kernels.matmul import overlap
-from cutesync.kernels.matmul.model import Workload
 from cutesync.kernels.matmul.overlap import EVICT_FIRST, EVICT_NORMAL, lets_next_start, streaming
 from cutesync.kernels.matmul.plan import Operand, Problem
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.terms import TermsSpec
+from cutesync.kernels.matmul.workload import Workload
 
 from .support import SMALL, few_blocks, multiplied, operand
 

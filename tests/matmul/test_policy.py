@@ -11,18 +11,21 @@ from cutesync.kernels.matmul.candidates import CANDIDATES, OWN, PROMOTED, PROMOT
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS
 from cutesync.kernels.matmul.correction import FEATURES, UNIT, factor, features
 from cutesync.kernels.matmul.model import (
+    LESS_RARE,
+    RARE_BY_THREADS,
     RARE_COSTS,
-    Access,
-    Workload,
+    SHORT_K_TILES,
     coefficients_of,
     corrected,
     cost,
     fixed,
+    preferred,
     raster,
     table,
 )
 from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, SMEM_BYTES, SMS, MatmulPolicy
 from cutesync.kernels.matmul.trees import TREES
+from cutesync.kernels.matmul.workload import Access, Workload
 
 from .kernels_order import tiles_in_order
 from .support import choose
@@ -164,13 +167,32 @@ def test_the_correction_adds_up_the_leaves_that_the_answers_lead_to():
 
 
 def test_rarity_is_that_of_the_kernel():
-    """All policies of a kernel cost the same; those whose threads load operands nothing."""
+    """All policies of a kernel cost the same."""
     for config in CANDIDATES + PROMOTED:
         assert 0 <= rarity(config) < len(RARE_COSTS)
         assert rarity(replace(config, swap_ab=True)) == rarity(config)
     assert {rarity(config) for config in CANDIDATES} == set(range(len(RARE_COSTS)))
     assert not any(rarity(config) for config in OWN + PROMOTED_OWN)
     assert np.array_equal(table(CANDIDATES, SMS).rare, [RARE_COSTS[rarity(config)] for config in CANDIDATES])
+
+
+def test_what_is_rare_where_threads_load_or_store():
+    """Marks of their own: for operands that TMA takes, for one that threads load, and for both."""
+    packed, owned, promoted = (table(configs, SMS) for configs in (CANDIDATES, OWN, PROMOTED + PROMOTED_OWN))
+    assert set(packed.rare_by_threads) == set(owned.rare_one_own) == {0, RARE_BY_THREADS}
+    assert not promoted.rare_by_threads.any() and not promoted.rare_one_own.any()
+    load = Workload(512, 512, 16, 1, 2)
+    costs = {
+        "TMA": (packed, load, packed.rare),
+        "stores": (packed, load._replace(by_tma=False), packed.rare_by_threads),
+        "one operand": (owned, load._replace(access=Access(own_a=20)), owned.rare_one_own),
+        "both": (owned, load._replace(access=Access(own_a=20, own_b=20)), owned.rare_by_threads),
+        "slices": (packed, load._replace(by_tma=False, slices=2), packed.rare),
+    }
+    for name, (of, one, rare) in costs.items():
+        assert np.array_equal(preferred(of, one), 1 + rare), name
+    short = load._replace(by_tma=False, k_tiles=SHORT_K_TILES)
+    assert np.array_equal(preferred(packed, short), 1 + LESS_RARE * packed.rare_by_threads)
 
 
 def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group: int):

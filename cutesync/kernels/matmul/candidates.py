@@ -2,8 +2,9 @@
 new shape rarely meets a kernel that is not compiled.
 
 A tile has its clusters and slices of K in short: "2x1/4" is two blocks along M that share loads, K in four slices.
-Those behind "~" are rare, those behind a second "~" rarer: products that gain little by them take another
-(``python perf/usual.py`` marks them).
+Those behind "~" are rare, those behind a second "~" rarer: products that gain little by them take another. Where
+threads load operands or store results, as TMA refuses them, all without a star are rare; where they load one operand
+alone, all without a plus. Each takes several kernels there. (``python perf/usual.py`` marks them.)
 """
 
 import contextlib
@@ -14,78 +15,80 @@ from typing import Any
 from ...errors import ArgumentValueError
 from .policy import MAX_OWN_ACCUMULATORS, MatmulPolicy
 
+STAR, PLUS = "*", "+"
 _COOPERATIVE = {
-    (128, 16): "~ 1x1 ~ 1x1/3",
+    (128, 16): "~ ~ 1x1 1x1/3",
     (128, 32): "~ 4x1 ~ 4x1/3",
     (128, 48): "~ ~ 1x1",
-    (128, 80): "~ ~ 2x1",
-    (128, 88): "1x4",
+    (128, 80): "~ 2x1",
+    (128, 88): "1x4*",
     (128, 96): "4x2 ~ ~ 1x1/2 2x1",
-    (128, 104): "~ 1x2 ~ 4x1",
+    (128, 104): "~ ~ 1x2 4x1",
     (128, 128): "~ ~ 1x1/2",
-    (128, 136): "~ 1x2 ~ 2x1",
-    (128, 152): "~ ~ 2x1 4x1",
-    (128, 168): "~ ~ 2x1",
+    (128, 136): "~ 2x1 ~ 1x2*",
+    (128, 152): "~ ~ 2x1* 4x1",
+    (128, 168): "~ 2x1",
     (128, 176): "~ ~ 2x1",
     (128, 224): "2x1 ~ ~ 4x1",
-    (128, 256): "1x1 ~ 2x1",
+    (128, 256): "1x1 2x1",
     (64, 144): "~ 1x1",
-    (192, 144): "2x2 ~ ~ 1x2",
-    (192, 176): "~ ~ 1x2 2x2",
+    (192, 144): "~ 2x2 1x2",
+    (192, 176): "~ 1x2 ~ 2x2",
     (192, 208): "~ 1x2",
-    (256, 104): "~ ~ 1x2 1x1",
-    (256, 120): "~ 1x1",
+    (256, 104): "~ 1x1 ~ 1x2",
+    (256, 120): "~ ~ 1x1",
     (256, 144): "1x2",
-    (256, 160): "~ ~ 1x2",
+    (256, 160): "~ 1x2",
     (256, 168): "~ ~ 1x2",
     (256, 192): "~ ~ 1x2",
     (256, 200): "~ ~ 2x1",
 }
 _PINGPONG = {
-    (64, 16): "1x2/4 2x2 4x1 ~ 1x2/3 2x1/2 ~ 1x1 1x1/2 2x4 2x2/2 2x1/4",
-    (64, 32): "~ 4x1 1x1/2 1x1 ~ 2x2 2x4",
-    (64, 40): "1x1",
-    (64, 48): "1x2/4 2x2/2 1x1 ~ ~ 2x1/3 1x2 1x4 4x1",
-    (64, 56): "2x2",
-    (64, 64): "2x1/4 ~ 1x1 4x1/2 4x2 ~ 4x1 1x1/2 2x1",
-    (64, 72): "~ 2x1/4 ~ 2x2",
-    (64, 80): "~ 2x2/2 ~ 2x1 1x1 1x2",
-    (64, 88): "4x1 1x1",
-    (64, 96): "4x1/2 ~ 4x1 1x1 ~ 4x2 2x4 4x1/3 2x1 1x4 1x2/4 1x4/2 2x2/2",
-    (64, 104): "4x1",
-    (64, 112): "~ ~ 2x1/4 2x2/2",
-    (64, 120): "~ ~ 4x1/2",
-    (64, 128): "1x1 4x1 2x1 ~ ~ 2x4 4x2 2x2/2",
+    (64, 16): "1x2/4 2x2* 4x1 1x1 ~ 1x2/3 2x1/2 1x1/2 2x1/4 ~ 2x4 2x2/2",
+    (64, 32): "~ 1x1 4x1 1x1/2 2x2 ~ 2x4",
+    (64, 40): "1x1*",
+    (64, 48): "1x2/4* ~ 1x1 2x2/2 ~ 2x1/3 1x2 1x4 4x1",
+    (64, 56): "2x2*",
+    (64, 64): "2x1/4 4x1 ~ 1x1 4x1/2 2x1 1x1/2 ~ 4x2",
+    (64, 72): "~ 2x1/4* 2x2",
+    (64, 80): "~ 2x2/2 2x1 ~ 1x1 1x2",
+    (64, 88): "4x1* 1x1",
+    (64, 96): "4x1/2 ~ 4x1 1x1 2x4 2x1 ~ 4x1/3 2x2/2 4x2 1x4 1x2/4 1x4/2",
+    (64, 104): "4x1*",
+    (64, 112): "~ 2x1/4 ~ 2x2/2",
+    (64, 120): "~ 4x1/2",
+    (64, 128): "1x1 2x1 4x1 ~ ~ 2x4 4x2 2x2/2",
     (64, 160): "~ 4x1/2 ~ 4x1 2x4 2x1",
-    (64, 184): "~ 2x1",
+    (64, 184): "~ 2x1*",
     (64, 192): "4x1 ~ 2x4 ~ 2x1",
     (128, 80): "~ ~ 1x4/3 1x4/4",
     (128, 88): "~ ~ 4x2",
-    (128, 96): "~ ~ 2x4 1x1",
-    (128, 112): "~ 1x1 ~ 2x2/2 2x4",
-    (128, 128): "4x2 ~ 1x1 ~ 1x2",
-    (128, 136): "~ ~ 4x2",
+    (128, 96): "~ 1x1 2x4",
+    (128, 112): "1x1 ~ ~ 2x2/2 2x4",
+    (128, 128): "~ 1x1 4x2 ~ 1x2",
+    (128, 136): "4x2",
     (128, 144): "~ ~ 2x4",
-    (128, 160): "4x2 1x1 ~ ~ 4x1 2x4 2x1",
-    (128, 184): "~ 4x2",
-    (128, 192): "2x1 4x2 1x1",
+    (128, 160): "4x2 1x1 ~ 4x1 ~ 2x4 2x1",
+    (128, 184): "~ 4x2*",
+    (128, 192): "2x1* 4x2 1x1",
     (128, 200): "2x1",
-    (192, 80): "~ 1x4/2",
+    (192, 80): "1x4/2",
     (192, 88): "1x4",
     (192, 96): "~ 1x2 ~ 2x4",
-    (192, 112): "~ 1x2",
+    (192, 112): "1x2",
 }
 _TURNSTILES = "1x1/12 1x1/16 1x1/24 1x1/32"  # few tiles, a long K: a kernel for all of them
 _MANY_SLICES = {(64, 32): _TURNSTILES, (64, 64): _TURNSTILES, (64, 128): _TURNSTILES}
 
 
 def parsed(word: str, tile: tuple[int, int], schedule: str, **options: Any) -> MatmulPolicy:
-    cluster, _, splits = word.partition("/")
+    cluster, _, splits = word.rstrip(STAR + PLUS).partition("/")
     m, n = cluster.split("x")
     return MatmulPolicy(tile, schedule, (int(m), int(n)), splits=int(splits or 1), **options)
 
 
 _levels: dict[tuple, int] = {}  # how rare kernels are, by ``MatmulPolicy.kernel``
+_usual_by_threads: set[tuple] = set()  # ``name`` of those with a star, or a plus
 
 
 def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: Any) -> tuple[MatmulPolicy, ...]:
@@ -95,12 +98,26 @@ def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: Any) 
             for word in group.split():
                 found.append(parsed(word, tile, schedule, **options))
                 _levels.setdefault(found[-1].kernel, level)
+                for mark, own in ((STAR, 2 * found[-1].own), (PLUS, 1)):
+                    if mark in word:
+                        _usual_by_threads.add(name(found[-1], own))
     return tuple(found)
 
 
+def name(config: MatmulPolicy, own: int) -> tuple:
+    """What is marked: a kernel, whose threads load so many operands."""
+    return config.kernel, own
+
+
 def rarity(config: MatmulPolicy) -> int:
-    """How many "~" its kernel is behind; own loads are never rare."""
+    """How many "~" its kernel is behind; own loads are behind none."""
     return 0 if config.own else _levels.get(config.kernel, 0)
+
+
+def usual_by_threads(config: MatmulPolicy, own: int) -> bool:
+    """Whether it is not rare where threads load so many operands or store results. Of those with more sets of
+    accumulators none is."""
+    return config.promoted or name(config, own) in _usual_by_threads
 
 
 CANDIDATES = _policies("cooperative", _COOPERATIVE) + _policies("pingpong", _PINGPONG)
@@ -109,31 +126,31 @@ CANDIDATES += _policies("pingpong", _MANY_SLICES)
 _COOPERATIVE_TWO_SETS = {
     (64, 96): "~ 2x1/2 4x2 2x2",
     (64, 128): "4x1 1x1 ~ 1x1/2",
-    (64, 160): "~ 4x2",
-    (64, 192): "~ 2x1",
+    (64, 160): "4x2",
+    (64, 192): "2x1",
     (64, 256): "~ 1x2",
     (128, 40): "1x1",
     (128, 64): "1x2 ~ 2x2",
     (128, 96): "1x4 2x2/2 4x2",
     (128, 128): "1x2 2x4 1x1 ~ 2x2",
     (128, 144): "1x2/2 4x2",
-    (128, 160): "4x2 2x4 4x1 1x1 2x1",
-    (128, 176): "~ 2x1 2x4",
-    (128, 192): "2x1 2x2 1x2 ~ ~ 2x4",
+    (128, 160): "4x2 4x1 1x1 2x4 ~ 2x1",
+    (128, 176): "2x1 2x4",
+    (128, 192): "2x1 2x2 1x2 ~ 2x4",
     (192, 96): "~ 1x2",
     (256, 96): "1x1",
 }
 _PINGPONG_TWO_SETS = {
-    (64, 16): "2x2 1x2/4 ~ 2x2/2 1x2/3 1x1",
-    (64, 32): "2x2 1x1/2 1x1/8 ~ 2x4 4x2 ~ 1x1",
-    (64, 48): "1x2/4 2x2/2 ~ 1x1/4 ~ 1x1",
+    (64, 16): "2x2 1x2/4 2x2/2 1x2/3 ~ 1x1",
+    (64, 32): "1x1/2 1x1/8 4x2 1x1 ~ 2x2 2x4",
+    (64, 48): "1x2/4 2x2/2 1x1/4 ~ 1x1",
     (64, 56): "2x2",
-    (64, 64): "1x1 2x1/4 4x1 4x1/2 ~ 4x2",
+    (64, 64): "1x1 2x1/4 4x1 ~ 4x1/2 4x2",
     (64, 80): "~ 2x2/2",
-    (64, 96): "2x4 1x1 4x1 4x1/2 ~ 1x4 4x2",
-    (64, 112): "~ 2x2/2 2x1/4",
-    (64, 128): "4x2 1x1 1x4 ~ ~ 2x4",
-    (64, 160): "~ 4x1/2 2x4 4x1 4x2",
+    (64, 96): "2x4 1x1 4x1 4x1/2 4x2 ~ 1x4",
+    (64, 112): "2x2/2 ~ 2x1/4",
+    (64, 128): "4x2 1x1 1x4 ~ 2x4",
+    (64, 160): "4x1/2 ~ 2x4 4x1 4x2",
     (64, 192): "2x1 ~ 1x1",
     (128, 96): "~ 2x4",
 }
@@ -141,19 +158,19 @@ PROMOTED = _policies("cooperative", _COOPERATIVE_TWO_SETS, promoted=True)
 PROMOTED += _policies("pingpong", _PINGPONG_TWO_SETS, promoted=True)
 PROMOTED += _policies("pingpong", _MANY_SLICES, promoted=True)
 # operands that the producer's threads load
-_LOADS = {"load_a": "own", "load_b": "own"}
-OWN = _policies("cooperative", {(128, 128): "1x1", (128, 96): "1x1"}, **_LOADS)
-OWN += _policies(
-    "pingpong",
-    {
-        (64, 128): "1x1 1x1/8",
-        (64, 64): "1x1 1x1/2 1x1/4",
-        (64, 48): "1x1 1x1/2 1x1/6",
-        (64, 32): "1x1 1x1/8",
-        (64, 16): "1x1 1x1/2",
-    },
-    **_LOADS,
-)
+LOADS = {"load_a": "own", "load_b": "own"}
+_COOPERATIVE_OWN = {
+    (128, 96): "1x1*",
+    (128, 128): "1x1",
+}
+_PINGPONG_OWN = {
+    (64, 16): "1x1* 1x1/2*",
+    (64, 32): "1x1 1x1/8",
+    (64, 48): "1x1 1x1/2 1x1/6",
+    (64, 64): "1x1* 1x1/2 1x1/4",
+    (64, 128): "1x1+ 1x1/8",
+}
+OWN = _policies("cooperative", _COOPERATIVE_OWN, **LOADS) + _policies("pingpong", _PINGPONG_OWN, **LOADS)
 PROMOTED_OWN = tuple(
     replace(config, promoted=True) for config in OWN if config.accumulators <= MAX_OWN_ACCUMULATORS // 2
 )
@@ -162,31 +179,26 @@ _SPLIT = "1x1 1x1/2 1x1/3 1x1/4 1x1/6 1x1/8"
 _PARTS = {"promoted": True, "parts": True}
 PARTS = _policies("cooperative", dict.fromkeys(((128, 128), (128, 64), (128, 32)), _SPLIT), **_PARTS)
 PARTS += _policies("pingpong", dict.fromkeys(((64, 64), (64, 32), (64, 16)), f"{_SPLIT} {_TURNSTILES}"), **_PARTS)
-# K in so many slices, whatever the number of rows (``batch_invariant``)
+# K in so many slices, whatever the number of rows (``batch_invariant``), beside the forms above
 _OF_ANY_ROWS = _policies("cooperative", {(128, 128): "1x1"})
 _OF_ANY_ROWS += _policies("pingpong", dict.fromkeys(((64, 16), (64, 32), (64, 64), (64, 96), (128, 96)), "1x1"))
-# the same one behind the other in a block, for many rows
-_IN_TURN = _policies(
-    "cooperative", {(128, 96): "1x1 2x1", (128, 128): "1x1 2x1 1x2", (128, 160): "1x1 2x1", (128, 192): "1x1 2x1 1x2"}
-)
-_IN_TURN += _policies(
-    "pingpong",
-    {(64, 32): "2x2", (64, 64): "1x1 4x2", (64, 96): "1x1 2x4 4x2", (64, 128): "1x1 2x4 4x2", (128, 96): "1x1 2x4"},
-)
 
 
 @cache
 def of_kind(promoted: bool, parts: bool, own: bool, slices: int) -> tuple[MatmulPolicy, ...]:
-    """The policies for a kind of problems (see ``model.Workload``)."""
+    """The policies for a kind of problems (see ``workload.Workload``)."""
     of_own = PROMOTED_OWN if promoted else OWN
     if slices <= 1:
         return of_own if own else PARTS if parts else PROMOTED if promoted else CANDIDATES
     usual = () if own or parts else PROMOTED if promoted else CANDIDATES
-    sliced = [config for config in usual if config.splits == slices]
+    forms = [replace(config, splits=slices) for config in usual if config.splits > 1]
+    in_turn: list[MatmulPolicy] = []  # the slices one behind the other in a block, for many rows
     for config in of_own if own else _OF_ANY_ROWS:
         if config.splits == 1:
             with contextlib.suppress(ArgumentValueError):  # where the registers do not suffice for further sets
-                sliced.append(replace(config, promoted=promoted, parts=parts, splits=slices))
-    if not (promoted or parts or own):
-        sliced += [replace(config, slices=slices) for config in _IN_TURN]
-    return tuple(dict.fromkeys(sliced))
+                forms.append(replace(config, promoted=promoted, parts=parts, splits=slices))
+    for config in () if promoted else usual:
+        if config.splits == 1:
+            with contextlib.suppress(ArgumentValueError):
+                in_turn.append(replace(config, slices=slices))
+    return tuple(dict.fromkeys(forms + in_turn))

@@ -11,15 +11,15 @@ from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from . import candidates, policy
 from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from .correction import factor, of_problem
-from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_STAGES, MatmulPolicy
+from .policy import K_TILE_BYTES, MAX_DEFERRED_REGISTERS, MAX_STAGES, MatmulPolicy
+from .workload import Access, Each, Workload
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the clock that the power limit leaves, but
@@ -30,89 +30,20 @@ SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clock
 MOST_RANKINGS = 4096  # that are kept
 BEST = 16  # policies of the least clocks that the correction chooses among
 FEW_STAGES = 8  # more take time at the start
-RARE_COSTS = 0.0, 0.04, 0.08  # what a policy must gain, by ``candidates.rarity``
-LONG_RARE = 0.4  # of that for long products, whose clocks are more certain
+RARE_COSTS = 0.0, 0.06, 0.15  # what a policy must gain, by ``candidates.rarity``
+RARE_BY_THREADS = 0.4  # those that are not ``candidates.usual_by_threads``, where threads load or store
+LESS_RARE = 0.4  # of that for long products, whose clocks are more certain, and by threads for a short K,
+SHORT_K_TILES = 2  # where others take little longer
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 IN_TURN_COST = 0.06  # of slices of K that a block has one behind the other: the pipeline runs dry between them
-
-
-class Access(NamedTuple):
-    """How the operands are found: whether K is contiguous in B, and how many bytes lie between rows of A and of B.
-    ``own_a``, ``own_b``: instructions for 16 bytes where the producer's threads load them, 0 for TMA."""
-
-    b_k_major: bool = True
-    pitch_a: int = K_TILE_BYTES
-    pitch_b: int = K_TILE_BYTES
-    own_a: int = 0
-    own_b: int = 0
-
-
-class Workload(
-    namedtuple(
-        "Workload",
-        "m n k_tiles batch out_bytes promoted slices access accumulators by_tma parts copies copied activation "
-        "by_elements odd",
-        defaults=(False, 0, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False, False, True),
-    )
-):
-    """What the model knows of a problem; ``slices`` are those of K, 0 leaves them to the model, ``accumulators`` how
-    many a thread may have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the
-    kernel, ``copies`` how many operands are packed before, ``copied`` the bytes that this reads and writes,
-    ``activation`` whether the results pass a function, ``by_elements`` whether threads store them one by one and not in
-    lines, and ``odd`` whether ``MatmulPolicy.odd`` tiles suit it."""
-
-    @property
-    def own(self) -> bool:
-        """Whether the producer's threads load an operand."""
-        return self.access.own_a + self.access.own_b > 0
-
-    @property
-    def grain_a(self) -> Any:
-        """The largest power of two, up to a cache line, that divides the pitch of A."""
-        return _grain(self.access.pitch_a)
-
-    @property
-    def grain_b(self) -> Any:
-        return _grain(self.access.pitch_b)
-
-    @property
-    def instructions(self) -> Any:
-        """Of the producer's threads for 16 bytes of each operand."""
-        return self.access.own_a + self.access.own_b
-
-    @property
-    def moved(self) -> Any:
-        """Bytes of the operands and the results."""
-        return self.batch * (K_TILE_BYTES * self.k_tiles * (self.m + self.n) + self.m * self.n * self.out_bytes)
-
-
-def _grain(pitch: Any) -> Any:
-    return math.gcd(pitch, K_TILE_BYTES) if isinstance(pitch, int) else np.gcd(pitch, K_TILE_BYTES)
-
-
-class Each(
-    namedtuple(
-        "Each",
-        "m n k_tiles batch moved accumulators slices copies copied by_tma activation promoted grain_a grain_b "
-        "instructions odd",
-    )
-):
-    """Of several workloads what ``cost``, ``possible`` and the correction ask, an array each."""
-
-    @staticmethod
-    def rows(loads: Sequence[Workload]) -> np.ndarray:
-        """A row for each field, a column for each workload."""
-        return np.array([_fields(load) for load in loads], float).T
-
-
-_fields = attrgetter(*Each._fields)
 
 
 class Table(
     namedtuple(
         "Table",
         "tile_m tile_n peers_m peers_n splits cooperative cluster_split cluster_size stages loaded box odd_columns "
-        "accumulators promoted stage_bytes exchange_bytes share room parts sure rows columns blocks places rare slices",
+        "accumulators promoted stage_bytes exchange_bytes share room parts sure rows columns blocks places rare slices "
+        "rare_by_threads rare_one_own",
     )
 ):
     """The numbers of some policies, an array each; first those that ``correction`` asks about. ``loaded`` are the rows
@@ -120,8 +51,9 @@ class Table(
     takes (as wide as the swizzle that divides the tile); ``room`` how many cluster tiles run at a time with K whole;
     ``share`` the part of a tile that a block stores; ``stages`` those of 16-bit results; ``rows`` and ``columns`` those
     of a cluster tile, and ``blocks`` its blocks, all slices of K included; ``places`` how many blocks run at a time,
-    and ``sure`` how many do on every H200; ``rare`` what it must gain; ``slices`` those of K that a block
-    has one behind the other; ``odd_columns`` those of a sub-tile if the tile is ``odd``, else 0."""
+    and ``sure`` how many do on every H200; ``rare`` what it must gain, ``rare_by_threads`` where threads load or
+    store, but ``rare_one_own`` if they load one operand; ``slices`` those of K that a block has in turn;
+    ``odd_columns`` those of a sub-tile if the tile is ``odd``, else 0."""
 
 
 def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
@@ -152,6 +84,8 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             config.slots(multiprocessors) * config.cluster_size,
             RARE_COSTS[candidates.rarity(config)],
             config.slices,
+            RARE_BY_THREADS * (not candidates.usual_by_threads(config, 2 * config.own)),
+            RARE_BY_THREADS * (not candidates.usual_by_threads(config, 1)),
         )
         for config in policies
     ]
@@ -222,7 +156,20 @@ def corrected(of: Table, load: Workload, clocks: np.ndarray) -> np.ndarray:
 
 def preferred(of: Table, load: Any) -> np.ndarray:
     """What clocks are multiplied by where policies are compared."""
-    return 1 + of.rare * np.where(is_long(load), LONG_RARE, 1) + IN_TURN_COST * (of.slices > 1)
+    by_threads = np.where(load.owned == 1, of.rare_one_own, of.rare_by_threads)
+    rare = np.where(is_by_threads(load), by_threads, of.rare)
+    return 1 + rare * paid(load) + IN_TURN_COST * (of.slices > 1)
+
+
+def paid(load: Any) -> Any:
+    """The part of what rare policies cost."""
+    short = is_by_threads(load) & (load.k_tiles <= SHORT_K_TILES)
+    return np.where(is_long(load) | short, LESS_RARE, 1)
+
+
+def is_by_threads(load: Any) -> Any:
+    """Whether threads load an operand or store the results, with one set of accumulators and K cut as suits."""
+    return ((load.owned > 0) | (load.by_tma == 0)) & (load.slices == 0) & (load.promoted == 0)
 
 
 def defers(of: Table, out_bytes: Any) -> np.ndarray:
@@ -362,9 +309,11 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
     load = Each(*rows.repeat(counts, 1))
     known = _fixed(tuple(map(_without_extents, loads)), by, policy.SMS)
     clocks = np.where(possible(of, load), cost(of, load, by, known), np.inf)
+    preferences = preferred(of, load)
     best, first = [], 0
     for number in counts:
-        least = clocks[first : first + number].argsort(kind="stable")[: max(BEST, count)] + first
+        of_load = slice(first, first + number)
+        least = (clocks[of_load] * preferences[of_load]).argsort(kind="stable")[: max(BEST, count)] + first
         best.append(least[clocks[least] < np.inf])
         first += number
     which = np.concatenate(best)
@@ -372,7 +321,7 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
     taken, each = tuple(map(len, best)), Each(*rows)
     of, load, known = Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), Fixed(*(x[which] for x in known))
     factors = factor(of, load, clocks, known, of_problem(each).repeat(taken, 1))
-    clocks = clocks * np.where(keeps_clocks(load), 1, factors) * preferred(of, load)
+    clocks = clocks * np.where(keeps_clocks(load), 1, factors) * preferences[which]
     found, first = [], 0
     for least in best:
         of_load = clocks[first : first + len(least)]

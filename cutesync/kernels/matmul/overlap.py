@@ -10,8 +10,8 @@ from . import policy
 from .policy import K_TILE_BYTES, MatmulPolicy
 
 if TYPE_CHECKING:
-    from .model import Workload
     from .plan import Problem
+    from .workload import Workload
 
 FEW_CLUSTERS, SMALL_CLUSTER, FEW_BLOCKS = 0.7, 4, 0.9  # of the places; blocks; of the places (``lets_next_start``)
 LASTING = 2e7  # bytes of such products, some 8 us

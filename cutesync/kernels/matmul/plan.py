@@ -18,21 +18,12 @@ from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from ..states import numbered
 from . import policy
-from .model import (
-    Access,
-    Workload,
-    coefficients_of,
-    corrected,
-    cost,
-    raster,
-    shortlist,
-    table,
-    vector_instructions,
-)
+from .model import coefficients_of, corrected, cost, raster, shortlist, table, vector_instructions
 from .overlap import lets_next_start, streaming
 from .parameters import COLUMN_MAPS, MAPS, PRE_MAPS, SOURCE, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec, once_per_terms
+from .workload import Access, Workload
 
 TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
 MOST_KEPT = 1024  # policies, and kernels to compile
@@ -59,7 +50,7 @@ class Operand:
 @dataclass(frozen=True)
 class Problem:
     """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c``, ``d`` and ``pre`` are the strides (row, column,
-    item) of C, of D and of what was before the activation, in elements. ``slices`` as in ``model.Workload``."""
+    item) of C, of D and of what was before the activation, in elements. ``slices`` as in ``workload.Workload``."""
 
     m: int
     n: int
