@@ -28,17 +28,23 @@ SPREAD = [
     ((1, 9), 33),
     ((3, 1, 4), 700),
     ((90, 7, 1), 64),
+    ((40, 1), 21),
+    ((7, 1, 3), 5),
+    ((3, 1, 2, 2), 4),
 ]
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Copies of small slices, and new plans; the list gets the arguments of launches that copy."""
-    found, launch = [], spread._launch
+    found = []
     monkeypatch.setattr(calls, "_plans", {})
-    monkeypatch.setattr(spread, "MIN_BYTES", 1)
+    for name in ("MIN_BYTES", "MIN_DENSE_BYTES"):
+        monkeypatch.setattr(spread, name, 1)
     monkeypatch.setattr(spread, "MIN_SLICE_BYTES", 16)
-    monkeypatch.setattr(spread, "_launch", lambda *given: found.append(given) or launch(*given))
+    for name in ("_launch", "_dense"):
+        launch = getattr(spread, name)
+        monkeypatch.setattr(spread, name, lambda *given, launch=launch: found.append(given) or launch(*given))
     return found
 
 
@@ -62,7 +68,7 @@ def check_around(whole, first: int, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "cases"), [("int8", 2), *(pytest.param(t, n, marks=pytest.mark.slow) for t, n in zip(TYPES, (9, 3, 3)))]
+    ("dtype", "cases"), [("int8", 2), *(pytest.param(t, n, marks=pytest.mark.slow) for t, n in zip(TYPES, (12, 3, 3)))]
 )
 def test_results_are_copied(dtype, cases, small, on_emulator):
     for number, (shape, count) in enumerate(SPREAD[:cases]):
@@ -78,7 +84,7 @@ def test_results_are_copied(dtype, cases, small, on_emulator):
                 cs.reference.flag_heads(theirs, axis=kept, dtype=form),
             )
     calls_made = 3 * min(cases, len(SPREAD))
-    assert calls_made - 2 <= len(small) <= calls_made  # slices of fewer than 16 bytes are not copied
+    assert len(small) == calls_made
 
 
 def test_results_that_are_not_copied(small, on_emulator):
@@ -126,11 +132,16 @@ def test_operands_stay_in_order(on_emulator):
 def copies_are_right(shape: tuple[int, ...] = (3, 1, 5), count: int = 300) -> bool:
     ours, theirs = repeated(data(shape, "int8"), count)
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=3, seed=2):
-        for name, value in (("MIN_BYTES", 1), ("MIN_SLICE_BYTES", 16)):
+        for name, value in (("MIN_BYTES", 1), ("MIN_DENSE_BYTES", 1), ("MIN_SLICE_BYTES", 16)):
             patch.setattr(spread, name, value)
         patch.setattr(calls, "_plans", {})
         same(np.asarray(cs.scan(ours, axis=shape.index(1) - 1)), scanned(theirs, axis=shape.index(1) - 1))
     return True
+
+
+def dense_copies_are_right() -> bool:
+    """Of one result each, which lie denser than a vector or not, and of a few."""
+    return all(copies_are_right(*given) for given in (((9, 28, 1), 19), ((9, 60, 1), 5), ((9, 60, 1, 3), 5)))
 
 
 FAULTS = {
@@ -140,11 +151,27 @@ FAULTS = {
 }
 
 
+DENSE_FAULTS = {
+    "the copies do not wait for the results": TABLE["no wait for the launch before"],
+    "no store": FAULTS["no store"],
+    "elements outside of the results": FAULTS["elements outside of the slices"],
+    "the result of the slice before": (every(r"setp\.lt\.s32 ", "setp.gt.s32 "), {RESULT, "out-of-bounds"}),
+}
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_planted_fault_is_found(fault):
     bench = Bench(copies_are_right)
     bench.texts = [text for text in bench.texts if "cutesync_spread" in text]
     bench.check(*FAULTS[fault])
+
+
+@pytest.mark.parametrize("fault", DENSE_FAULTS)
+def test_every_planted_fault_of_dense_copies_is_found(fault):
+    bench = Bench(dense_copies_are_right)
+    bench.texts = [text for text in bench.texts if "cutesync_spread_dense" in text]
+    assert len(bench.texts) == 2
+    bench.check(*DENSE_FAULTS[fault])
 
 
 def test_short_slices_are_loaded_before_they_are_stored(small):

@@ -1,7 +1,8 @@
 """Results of broadcast arrays: those along a broadcast axis are equal, so they are computed once and then copied.
 
 A call of a family whose results keep the axes of its input (a scan, flags) runs on the first slice of the axis; a
-kernel copies the results of this slice to the others. Each byte is written once, in vectors.
+kernel copies the results of this slice to the others. Each byte is written once, in vectors. Slices too short for that,
+of results that are one run of memory, go to a temporary array without the axis, from which all results are copied.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..runtime.call import Views
 from ..runtime.kernel import KernelSpec, Pointer, Scalar
 from ..runtime.launch import Launch, Run, in_turn
 from ..runtime.layout import Axis, axes_of, merged
-from ..runtime.view import View
+from ..runtime.view import View, is_c_contiguous
 from ..sizes import ceil_div, power_of_two
 from .axes import NUMBER_BITS, divisor, numbers, parameters
 from .policy import Policy
@@ -23,11 +24,15 @@ from .policy import Policy
 THREADS = 256
 VECTOR_BYTES, WORD_BYTES = 16, 4
 UNROLL = 2  # vectors of a thread
+BLOCK_BYTES = THREADS * UNROLL * VECTOR_BYTES
 # Of a slice whose vectors are joined from words: of shorter ones most warps have some that are not (H200, 101 bytes:
 # 29.8 us, so 33.0 us; 1316 bytes: 138 us, so 68 us).
 MIN_VECTORS = 64
 # A second launch takes about 1 us, in which an H200 copies 2 MB (int32 (32, 32768) from one row: 5.2 us, so 4.2).
 MIN_COPIES, MIN_BYTES = 4, 1 << 23
+# The same of results from a temporary array (max bool (40, 8, 660, 33) repeated along its last axis: 19.1 us, so 7.1;
+# but tails float32 (119082, 48): 3.2 and 5.3 us); as many of each output.
+MIN_DENSE_BYTES = 6 << 20
 MIN_SLICE_BYTES, MIN_SHORT_BYTES = 256, 64  # a result and its copies; less is a few vectors, which must be whole
 
 
@@ -42,14 +47,25 @@ class SpreadPolicy(Policy, kernel=".spread_kernel:Spread"):
     short: bool
 
 
+@dataclass(frozen=True)
+class DensePolicy(Policy, kernel=".spread_dense:DenseSpread"):
+    """Compile-time choices of the kernel that copies results from an array that has each once: bytes of an element, and
+    whether those of a vector are ``equal`` but for one change."""
+
+    size: int
+    equal: bool
+
+
 class Spread(NamedTuple):
     """``copies`` results along ``axis`` are equal. In the memory of each output, ``inner`` neighbours are followed by
-    those of the next copy; ``outer`` are the other axes, with the strides of the outputs."""
+    those of the next copy; ``outer`` are the other axes, with the strides of the outputs. ``dense``: results come from
+    a temporary array."""
 
     axis: int
     copies: int
     inner: int
     outer: tuple[Axis, ...]
+    dense: bool = False
 
 
 def find(views: Views, outs: Views, kept: int) -> Spread | None:
@@ -77,10 +93,24 @@ def _along(axis: int, outs: Views, elements: int) -> Spread | None:
     size, total = min(out.dtype.size for out in outs), outs[0].size
     outer = [each for i, each in enumerate(axes) if i != axis and not 0 < each.steps[0] < pace]
     found = Spread(axis, copies, inner, tuple(merged(outer)))
-    few = copies * inner * size < MIN_SLICE_BYTES and not all(_is_short(found, k, out) for k, out in enumerate(outs))
-    if inner != pace or few or max(total * size, elements) < MIN_BYTES:
-        return None
-    return found if total < 1 << NUMBER_BITS else None  # the kernel counts in 32 bits
+    written = max(total * size, elements)
+    if inner != pace or written < min(MIN_BYTES, MIN_DENSE_BYTES) or total >= 1 << NUMBER_BITS:
+        return None  # the kernels count in 32 bits
+    if written >= MIN_BYTES and all(_is_short(found, k, out) for k, out in enumerate(outs)):
+        return found
+    short = copies * inner * size < MIN_SLICE_BYTES
+    fits = written >= MIN_DENSE_BYTES * len(outs) and total + BLOCK_BYTES < 1 << NUMBER_BITS
+    if (short or inner == 1) and fits and _is_dense(outs):
+        return found._replace(dense=True)
+    return None if short or written < MIN_BYTES else found
+
+
+def _is_dense(outs: Views) -> bool:
+    """Return whether each output is one run of memory, with its axes in the same order as the others."""
+    axes = merged(
+        sorted(axes_of(outs[0].shape, *(out.steps for out in outs)), key=lambda axis: axis.steps, reverse=True)
+    )
+    return len(axes) == 1 and set(axes[0].steps) == {1}
 
 
 def _is_short(spread: Spread, k: int, out: View) -> bool:
@@ -99,10 +129,29 @@ def first_slices(views: Views, axis: int) -> Views:
     )
 
 
+def results_once(outs: Views, spread: Spread) -> Views:
+    """Return the arrays of the results that differ: first slices of the outputs, or temporary ones."""
+    if not spread.dense:
+        return first_slices(outs, spread.axis)
+    found = []
+    for out in outs:
+        pace = out.steps[spread.axis]
+        shape = (*out.shape[: spread.axis], 1, *out.shape[spread.axis + 1 :])
+        steps = tuple(step // spread.copies if step > pace else step for step in out.steps)
+        found.append(replace(out, ptr=0, shape=shape, strides=steps, contiguous=is_c_contiguous(shape, steps)))
+    return tuple(found)
+
+
 def then_copied(run: Run, spread: Spread, views: Views, outs: Views, stream: int) -> Run:
-    """Return ``run``, which computes the first slices, and after it the launches that copy them."""
+    """Return ``run``, which computes each result once (``results_once``), and after it the launches that copy them."""
     given = sum(view is not None for view in views)
-    steps: list[tuple[Run, tuple[int, ...]]] = [(run, tuple(range(given + len(outs))))]
+    if spread.dense:
+        last = given + len(outs)
+        steps = [(run, (*range(given), *range(last, last + len(outs))))]
+        steps += [(_dense(spread, out, stream).run, (last + k, given + k)) for k, out in enumerate(outs)]
+        sizes = [out.nbytes // spread.copies for out in outs]
+        return in_turn(steps, sizes, outs[0].device)
+    steps = [(run, tuple(range(given + len(outs))))]
     for k, out in enumerate(outs):
         steps.append((_launch(spread, k, out, stream).run, (given + k,)))
     return in_turn(steps, (), outs[0].device)
@@ -124,6 +173,22 @@ def _launch(spread: Spread, k: int, out: View, stream: int) -> Launch:
     count = math.prod(axis.extent for axis in axes)
     values |= {"count": count, "span": span, "inner": spread.inner, "factor": factor, "shift": shift}
     return Launch(kernel_spec(policy), out.device, ceil_div(count, THREADS * UNROLL), values, ("out",), stream=stream)
+
+
+def _dense(spread: Spread, out: View, stream: int) -> Launch:
+    """Prepare the launch that stores all results of an output, from an array that has each once."""
+    size, vector = out.dtype.size, VECTOR_BYTES // out.dtype.size
+    policy = DensePolicy(size, spread.inner == 1 and spread.copies >= vector)
+    values = {"count": out.size, "copies": spread.copies, "inner": spread.inner}
+    for name, number in (("copies", spread.copies), ("inner", spread.inner)):
+        factor, shift = divisor(number)
+        values |= {f"{name}_factor": factor, f"{name}_shift": shift}
+    kinds = {name: "Uint32" for name in values if name.endswith(("factor", "shift"))}
+    numbers = tuple(Scalar(name, kinds.get(name, "Int32")) for name in sorted(values))
+    kind = BY_NAME[f"uint{8 * size}"]
+    spec = KernelSpec(("spread", policy), (Pointer("x", kind), Pointer("out", kind), *numbers), policy.make)
+    grid = ceil_div(ceil_div(out.size, vector) + 1, THREADS * UNROLL)  # the first and the last vector may be partial
+    return Launch(spec, out.device, grid, values, stream=stream)
 
 
 def kernel_spec(policy: SpreadPolicy) -> KernelSpec:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import copies, plan, slice_policy, strided_plan, strided_policy
+from cutesync.kernels.reduce import plan, slice_policy, strided_plan, strided_policy
 from cutesync.kernels.reduce.normal import normal
 from cutesync.runtime import call as calls
 from cutesync.runtime.arrays import share_memory
@@ -179,51 +179,18 @@ def test_broadcast_axes_are_reduced_once():
     same(np.asarray(cs.reduce(view.T, bicyclic)), fold(bicyclic, np.ascontiguousarray(near.T).reshape(-1)))
 
 
-def test_equal_results_are_reduced_once(monkeypatch):
-    """Along a kept axis whose elements are broadcast, a thread stores its results several times."""
-    monkeypatch.setattr(copies, "COPYING_THREADS", 10)
+def test_blocks_have_more_threads_where_many_partials_are_combined(monkeypatch):
+    """The blocks that share positions are half as many then, and have more bytes in flight."""
     monkeypatch.setattr(calls, "_plans", {})
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
-    x = data((40, 16), "int16")
-    cases = (
-        ((24, 40, 16), (0, 16, 1), 2),
-        ((40, 6, 16), (16, 0, 1), 0),
-        ((7, 40, 3), (0, 16, 5), 1),
-        ((7, 4, 3), (0, 16, 5), 1),
-    )
-    for shape, steps, axis in cases:
-        view = np.lib.stride_tricks.as_strided(x, shape, [2 * step for step in steps])
-        wanted = view.sum(axis, dtype=np.int16)
-        gaps = np.full((*wanted.shape[:1], 3, *wanted.shape[1:]), STAMP, np.int16)
-        out = cs.asarray(gaps)
-        cs.reduce(cs.asarray(x).as_strided(shape, steps), axis=axis, out=out[:, 1])
-        gaps[:, 1] = wanted
-        same(np.asarray(out), gaps)
-    assert [choice.copies and choice.copies[0] for choice in chosen] == [24, 6, 7, ()]
-
-
-def test_equal_results_side_by_side_are_stored_as_vectors(monkeypatch):
-    """Of an axis that is broadcast and the last of the results: beside gaps, in every alignment, and of odd extents."""
-    monkeypatch.setattr(calls, "_plans", {})
-    chosen = []
-    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
-    x = data((5, 4, 33), "int16")
-    for extent, pitch, first in ((16, 16, 0), (16, 24, 0), (24, 24, 2), (9, 16, 1), (80, 80, 4)):
-        view = np.broadcast_to(x[..., None], (5, 4, 33, extent))
-        wanted = view.max(1)
-        buffer = np.full((5, 33, pitch + 8), STAMP, np.int16)
-        out = cs.asarray(buffer)
-        cs.max(cs.asarray(x).as_strided(view.shape, (132, 33, 1, 0)), axis=1, out=out[:, :, first : first + extent])
-        buffer[:, :, first : first + extent] = wanted
-        same(np.asarray(out), buffer)
-    assert [choice.policy.fill for choice in chosen] == [8, 8, 2, 1, 4]
-    assert [choice.copies[0] for choice in chosen] == [2, 2, 6, 9, 4]
-    for name in ("LONG_ROW_BYTES", "COPYING_THREADS"):
-        monkeypatch.setattr(copies, name, 0)
-    found = cs.max(cs.asarray(x).as_strided((5, 4, 33, 640), (132, 33, 1, 0)), axis=1)
-    same(np.asarray(found), np.broadcast_to(x.max(1)[..., None], (5, 33, 640)))
-    assert chosen[-1].copies[0] == 80
+    monkeypatch.setattr(strided_policy, "MIN_COLLECTED", 2)
+    x, y = data((9000, 40), "uint8"), data((9000, 24), "float32")
+    same(np.asarray(cs.sum(cs.asarray(x), axis=0)), x.sum(0, dtype=np.uint64))
+    same(np.asarray(cs.argmax(cs.asarray(y)[:, ::2], axis=0)), y[:, ::2].argmax(0))
+    sizes = [(choice.policy.lanes, choice.policy.groups, choice.policy.unroll) for choice in chosen]
+    assert sizes == [(8, 64, 16), (8, 64, 8)]
+    assert [choice.splits for choice in chosen] == [9, 18]
 
 
 def test_views_that_normalise_take_the_kernels_of_contiguous_arrays(monkeypatch):

@@ -49,11 +49,11 @@ def test_first_operands_of_their_own(on_emulator, launched):
 
 
 def test_in_place_beside_what_stays(on_emulator, launched):
-    x = data((30, 8, 12), "int16")
+    x = data((30, 8, 24), "int16")
     whole = cs.asarray(x)
-    part = whole[:, :, 4:10]
+    part = whole[:, :, 4:20]
     assert cs.scan(part, axis=1, out=part) is part
-    x[:, :, 4:10] = np.cumsum(x[:, :, 4:10], 1, dtype=np.int16)
+    x[:, :, 4:20] = np.cumsum(x[:, :, 4:20], 1, dtype=np.int16)
     same(np.asarray(whole), x)
     assert is_flat(launched[0])
 
@@ -83,7 +83,8 @@ def test_threads_without_a_column_are_few():
 def test_long_narrow_columns_of_views_are_not_tiles(on_emulator, launched):
     """A tile would touch a line for every position."""
     assert not column_policy.suits(chosen(100, 600, 4, 2, 6)[0])
-    assert column_policy.suits(chosen(100, 600, 8, 2, 12)[0]) and column_policy.suits(chosen(10**5, 60, 4, 2, 6)[0])
+    assert column_policy.suits(chosen(100, 600, 8, 2, 12)[0]) and column_policy.suits(chosen(10**5, 60, 16, 2, 18)[0])
+    assert not column_policy.suits(chosen(10**5, 60, 4, 2, 6)[0])
     x = data((3, 600, 6), "int16")
     same(np.asarray(cs.scan(cs.asarray(x)[:, :, :4], axis=1)), np.cumsum(x[:, :, :4], 1, dtype=np.int16))
     assert isinstance(launched[0], StridedPolicy)

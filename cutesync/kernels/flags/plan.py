@@ -57,7 +57,7 @@ def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, N
     found = None if spec.counted else spread.find(views[:1], outs, spec.axis)
     if found is None:
         return _plan(spec, views, outs, stream), None
-    (x,), once = spread.first_slices(views[:1], found.axis), spread.first_slices(outs, found.axis)
+    (x,), once = spread.first_slices(views[:1], found.axis), spread.results_once(outs, found)
     run = _plan(replace(spec, shape=x.shape), (x, *views[1:]), once, stream)
     return spread.then_copied(run, found, views, outs, stream), None
 

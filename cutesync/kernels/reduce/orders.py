@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cutlass
+from cutlass import Int64
 
 from ...monoid import ArgMonoid, choose
 
 
 class AnyOrder(ArgMonoid):
-    """As ``ArgMonoid``, but of equal values (or NaNs) that of the lower index wins, on whichever side it comes."""
+    """As ``ArgMonoid``, but of equal values (or NaNs) that of the lower index wins, on whichever side it comes. Indexes
+    that are placed are of type ``index``."""
 
-    def __init__(self, of: ArgMonoid) -> None:
+    def __init__(self, of: ArgMonoid, index: Any = Int64) -> None:
         super().__init__(of.largest, of.source, of.result)
+        self.types = (self.types[0], index)
 
     def combine(self, a, b):
         wins, loses = self.beats(b[0], a[0]), self.beats(a[0], b[0])
         wins = wins | (cutlass.not_(loses) & (b[1] < a[1]))
         return tuple(choose(wins, y, x) for x, y in zip(a, b))
+
+    def place(self, state, base):
+        return (state[0], self.types[1](base) + self.types[1](state[1]))
 
     def beats(self, x, y):
         """Whether value ``x`` comes before ``y`` whatever their indexes."""

@@ -22,14 +22,15 @@ COSTLY_WORDS, MAX_COSTLY_BYTES, COSTLY_UNROLL, COSTLY_CHUNKS = 3, 1 << 23, 4, 4
 SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
 MIN_WARP_ROW_BYTES = 2048  # a warp loads so much at once: shorter rows have a few lanes each
-# Fewer rows, a warp each, have too few loads in flight; a block each where each warp has some
-MIN_WARP_ROWS, MIN_BLOCK_CHUNKS = 16 * SMS, 8
+# Rows of so many chunks have a block each (H200, lambda float64 (4096, 16384): 140 us by warps, so 120 us) but for many
+# of costly states (argmax float32 (12442, 17932): 201 us, so 228 us).
+MIN_BLOCK_CHUNKS, MIN_WARP_ROWS = 8, 16 * SMS
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
-# Bytes of odd columns are read in words, for sums if they are many; so are halves in even rows (H200, max uint8 (75,
-# 238284): 31 us, so 8.2 us; sum bool (5776, 22302): 103 and 59 us; but (739, 4358): 6.3 and 7.5 us; squares uint16
-# (7554, 7964): 63 and 37 us).
-MIN_SUM_BYTES = 1 << 23
+# Bytes of odd columns are read in words, for sums if they are many; so are halves in even rows, or in few (H200, max
+# uint8 (75, 238284): 31 us, so 8.2 us; sum bool (3990, 1220): 9.4 and 6.8 us; but (739, 4358): 6.3 and 7.5 us; squares
+# uint16 (7554, 7964): 63 and 37 us; max bfloat16 (144, 28389): 9.1 and 6.3 us; but (66309, 683): 34 and 53 us).
+MIN_SUM_BYTES, MAX_ODD_HALVES = 1 << 22, 256
 # Slices of few columns: shorter ones leave most lanes without rows, but pairs are read in narrower vectors otherwise
 # (H200, sum bool (1092, 26864, 2): 92 us, so 28 us; but of vectors max uint64 (4096, 1024, 2): 17 and 25 us; sum bool
 # (2048, 4096, 8): 26 and 34 us).
@@ -228,8 +229,9 @@ def strided_is_faster(problem: Problem) -> bool:
     odd = not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0
     odd = odd and (problem.size <= 2 or not problem.in_turn)
     in_words = problem.size == 1 and problem.words <= (1 if total < MIN_SUM_BYTES else 2)
-    pairs = problem.size == 2 and problem.aligned and problem.inner % 2 == 0  # each word has two columns
-    in_words |= problem.keys or (pairs and problem.in_turn and problem.words <= 2)
+    pairs = problem.aligned and problem.inner % 2 == 0  # each word has two columns
+    halves = problem.size == 2 and problem.in_turn and problem.words <= 2
+    in_words |= problem.keys or (halves and (pairs or problem.length <= MAX_ODD_HALVES))
     odd &= not in_words
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
 
@@ -277,8 +279,8 @@ def _segments(problem: Problem) -> Choice:
     costly = problem.words >= COSTLY_WORDS and row_bytes * problem.outer < MAX_COSTLY_BYTES
     chunks = row_bytes // (CHUNK_BYTES * COSTLY_UNROLL // 8 if costly else CHUNK_BYTES)
     if row_bytes * problem.outer <= SMALL_BYTES:
-        warps = 8 if row_bytes <= SMALL_BYTES // 4 else 16
-        return Choice(SegmentPolicy("block", warps, 4, 2, _whole(problem, 4)), 1, 1, problem.outer)
+        warps, unroll = 8 if row_bytes <= SMALL_BYTES // 4 else 16, 8 if row_bytes > SMALL_BYTES // 2 else 4
+        return Choice(SegmentPolicy("block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
     large = row_bytes * problem.outer >= LARGE_BYTES
     most, warps, unroll = (2 * SMS, 16, 4) if large else (256, 8, 8)
     unroll = COSTLY_UNROLL if costly else unroll
@@ -292,7 +294,8 @@ def _segments(problem: Problem) -> Choice:
             1,
             problem.outer * splits,
         )
-    if problem.outer < 2 * SMS or chunks > 32 or (problem.outer < MIN_WARP_ROWS and chunks >= MIN_BLOCK_CHUNKS):
+    costly = problem.words >= COSTLY_WORDS and problem.outer >= MIN_WARP_ROWS
+    if problem.outer < 2 * SMS or chunks > 32 or (chunks >= MIN_BLOCK_CHUNKS and not costly):
         return Choice(SegmentPolicy("block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
     return Choice(SegmentPolicy("warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
 

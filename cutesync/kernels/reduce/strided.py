@@ -20,6 +20,8 @@ from .strided_base import Arguments, Member, StridedKernel
 class StridedReduce(StridedKernel):
     """The kernel: ``unroll`` positions of a thread are in flight."""
 
+    counts_elements = True
+
     @property
     def each(self) -> int:
         """Elements of a position."""

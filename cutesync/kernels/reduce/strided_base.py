@@ -45,13 +45,17 @@ class StridedKernel(ReduceKernel):
     """A compiled reduction of strided arrays. A subclass defines how threads get and combine their states."""
 
     name = "reduce_strided"
+    counts_elements = False  # positions are elements, so that as many bits suffice for indexes
     own_states: Any
     combine_own: Any
 
     def __init__(self, monoid, has_init: bool, policy) -> None:
         self.policy = policy
         self.ordered = monoid  # of one thread, whose positions ascend
-        found: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
+        found: Any = monoid
+        if policy.in_turn and isinstance(monoid, ArgMonoid):
+            short = self.counts_elements and not (policy.wide or policy.indexed or has_init)
+            found = AnyOrder(monoid, Int32 if short else Int64)
         if policy.indexed:
             self.ordered = found  # higher positions may have lower indexes
         self.lanes, self.groups, self.unroll, self.split = policy.lanes, policy.groups, policy.unroll, policy.split
@@ -59,7 +63,7 @@ class StridedKernel(ReduceKernel):
         self.warp_groups = 1 if policy.along_kept else min(policy.groups, LANES)  # groups that shuffles combine
         self.ranks = policy.groups // self.warp_groups
         self.places = self.ranks * policy.lanes * self.width if self.ranks > 1 else 0
-        smem = state_bytes(monoid.types, self.places) + 32 if self.places or self.split else 0
+        smem = state_bytes(found.types, self.places) + 32 if self.places or self.split else 0
         super().__init__(found, has_init, policy.lanes * policy.groups, smem)
 
     def arguments(self, x: tuple, out: tuple, init: tuple, memory: tuple, shape: tuple, blocks: tuple) -> Arguments:

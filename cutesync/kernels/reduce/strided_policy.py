@@ -12,6 +12,8 @@ from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
 from . import slice_policy
 from .copies import SECTOR_BYTES, copies
+from .normal import Normal
+from .order_of_results import blocked, smallest_step
 from .policy import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 
@@ -22,6 +24,10 @@ MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials 
 # wider elements they read twice as much (H200, any uint32 (8758, 11037) off by one: 125 us, so 107 us; but squares
 # bfloat16 (1992833, 43): 108 and 192 us).
 LINE_BYTES = 64
+# They read more where a thread would have few positions of a large array, or rows of wider elements are no whole lines
+# (H200, max uint64 (128, 64, 128, 4) along its first axis: 25.5 us, so 10.5 us; max int64 (316224, 14, 23): 229 and 194
+# us; but any int16 (64, 256, 512): 7.5 and 10.4 us; lambda int16 (19523, 62, 60): 44 and 52 us).
+FAR_LINE_BYTES, MAX_FAR_LENGTH, MIN_FAR_BYTES, MIN_ODD_FAR_BYTES, WHOLE_LINE_BYTES = 512, 128, 1 << 25, 1 << 27, 128
 MIN_ALONE, ALONE_LENGTHS = 32, (1024, 2048)  # units of neighbours; those of fewer have one block each
 # Of so many units of words with fewer positions, a thread has more of these (H200, any uint8 (251, 115686): 26.9 us, so
 # 19.0 us; argmax int16 (31, 73, 2025) along axis 1: 15.5 and 7.7 us; but sum bool (67, 212, 876): 7.2 and 10.8 us).
@@ -29,9 +35,13 @@ WORD_BYTES, MANY_WORDS, LONG_COLUMN = 4, 144 * SMS, 384
 # Of small arrays, fewer columns of a block make fewer blocks share positions; so do more groups (H200, squares int8
 # (5385, 39): 4.9 us, so 2.8 us; sum bool (16384, 64): 6.0 and 4.3 us; but any int8 (128, 16384): 1.9 and 3.2 us).
 MAX_SECTORS_BYTES, MAX_SMALL_BYTES = 1 << 20, 1 << 21
-# Positions that lie near each other, where neighbours in other slices would be read by parts of sectors (H200, max int8
-# (2048, 32768, 2) along axis 1: 145 us, so 58 us; but argmax uint8 (2048, 128, 8): 3.3 and 4.0 us).
+# Positions whose neighbours in other slices would be read by parts of sectors (H200, max int8 (2048, 32768, 2) along
+# axis 1: 145 us, so 58 us; but argmax uint8 (2048, 128, 8): 3.3 and 4.0 us).
 MIN_NEAR_LENGTH = 256
+# Words of partials of a thread from which on blocks have twice as many threads and are half as many, with more words of
+# columns in flight (H200, sum uint8 (262144, 64): 16.6 us, so 11.8 us; but of fewer, max uint64 (16384, 2, 8): 3.5 and
+# 3.7 us; of elements in order, lambda float16 (404003, 139): 55 and 73; of words, sum bool (751403, 259): 108 and 141).
+MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES, "element": 2 * MAX_FEW_BYTES}
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
@@ -41,15 +51,15 @@ MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by vectors).
 MIN_WIDE_UNITS, MIN_WIDE_LENGTH = SMS * THREADS, 32
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
-MIN_BLOCKED_BYTES = 1 << 22  # of results: those of less stay in the L2 cache until their sectors are whole
-BLOCK_RESULTS, MIN_BLOCK_RESULTS = 1024, 64  # neighbours in the input of a block of results
 SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
-SHORT_RUN_BYTES = 2048  # eight lanes reduce such a run, a warp a longer one
+# Eight lanes reduce such a run, a warp a longer one, and some shorter ones of a few (H200, argmax bool (2494, 1433):
+# 5.6 us, so 3.8 us; squares uint8 (19, 103): 4.1 and 2.4 us; but sum int16 of 64 elements: 1.4 and 1.6 us).
+SHORT_RUN_BYTES, MAX_FEW_RUNS, MIN_WARP_RUN = 2048, 32 * SMS, 768
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
 
 
@@ -81,26 +91,7 @@ def choose(problem: StridedProblem) -> StridedChoice:
     repeated = [i for i, axis in enumerate(kept) if not any(axis.steps[:inputs])]
     repeated.sort(key=lambda i: set(kept[i].steps[inputs:]) != {1})
     found = copies(problem, repeated[0]) if repeated else None
-    return _choose(_blocked(problem)) if found is None else _copied(problem, repeated[0], *found)
-
-
-def _blocked(problem: StridedProblem) -> StridedProblem:
-    """Return the problem with another order of results where these lie in another order than elements: blocks of
-    neighbours in the input, and block after block along the axis of neighbours in the output. So the parts of a sector
-    of results are written soon after each other, and the L2 cache joins them."""
-    inputs, form, kept = problem.inputs, problem.form, problem.form.kept
-    size = max(output.size for output in problem.outputs)
-    if len(kept) < 2 or form.results * size < MIN_BLOCKED_BYTES or _smallest(kept) < _smallest(form.reduced):
-        return problem  # a thread that has several neighbours in the input gains nothing
-    *others, last = kept
-    near = [i for i, axis in enumerate(others) if abs(axis.steps[inputs]) == 1 and any(axis.steps[:inputs])]
-    most = next((n for n in range(BLOCK_RESULTS, MIN_BLOCK_RESULTS - 1, -1) if last.extent % n == 0), last.extent)
-    if not near or abs(last.steps[inputs]) * size < SECTOR_BYTES:
-        return problem
-    stored = others.pop(near[0])
-    outer = Axis(last.extent // most, tuple(step * most for step in last.steps))
-    axes = [*others, outer, stored, Axis(most, last.steps)]
-    return replace(problem, form=form._replace(kept=tuple(axis for axis in axes if axis.extent > 1)))
+    return _choose(blocked(problem)) if found is None else _copied(problem, repeated[0], *found)
 
 
 def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> StridedChoice:
@@ -124,7 +115,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         found = _of_runs(problem)
         if found is not None:
             return found
-    columns = _smallest(form.kept) < _smallest(form.reduced)
+    columns = smallest_step(form.kept) < smallest_step(form.reduced)
     load, load_bytes = _load(problem) if columns else _load_rows(problem)
     if load == "element":
         slices = slice_policy.choose(problem)
@@ -139,26 +130,23 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         extent, steps = kept[-1]
         last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
         kept = (*kept[:-1], last)
-    units, reduced = math.prod(axis.extent for axis in kept), form.reduced
-    if load == "row":
-        each = load_bytes // problem.size
-        reduced = (Axis(form.length // each, tuple(step * each for step in form.reduced[0].steps)),)
+    units, reduced = math.prod(axis.extent for axis in kept), _positions(form, load_bytes // problem.size, load)
     length = math.prod(axis.extent for axis in reduced)
-    if form.weights:
-        reduced = tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(reduced, form.weights))
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
-    if alone:
-        groups = _along_rows(units, length, load_bytes)
-    elif columns:
-        groups = _groups(units, _near(kept, reduced, load_bytes), length, load_bytes, problem.size)
-    else:
-        groups = 1 if load == "row" else _along_reduced(units, length)
+    near = _near(kept, reduced, load_bytes) if columns and not alone else 0
+    groups = _groups(units, near, length, load_bytes, problem.size) if near else _along(units, length, load, load_bytes)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
-    blocks = _blocks(units * width * length * problem.size, unroll * load_bytes)
+    total = units * width * length * problem.size
+    blocks = _blocks(total, unroll * load_bytes)
     most = math.isqrt(length // unroll) if width * problem.words > MAX_TRIP_WORDS else length
     splits = _splits(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
+    many = columns and not alone and splits > 1 and width * problem.words * splits >= MIN_COLLECTED * groups
+    joined = problem.in_turn and many and total <= MAX_JOINED_BYTES.get(load, total)
+    if joined:
+        splits, groups = ceil_div(splits, 2), 2 * groups
+        unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
     ordered = not columns and not problem.in_turn and groups >= LANES
     policy = (OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
@@ -166,7 +154,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         columns and not alone,
         load,
         load_bytes,
-        THREADS // groups,
+        (1 + joined) * THREADS // groups,
         groups,
         unroll,
         problem.in_turn and load != "row",  # a thread has all elements of its results
@@ -178,6 +166,16 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
     return _short(choice, _results(problem, policy, units, length), units, length)
+
+
+def _positions(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
+    """Return the axes of positions, of which each has so many elements of a row, with the steps of indexes if these are
+    not in their order."""
+    if load == "row":
+        return (Axis(form.length // each, tuple(step * each for step in form.reduced[0].steps)),)
+    if form.weights:
+        return tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(form.reduced, form.weights))
+    return form.reduced
 
 
 def _short(choice: StridedChoice, results: int, units: int, length: int) -> StridedChoice:
@@ -315,6 +313,9 @@ def _groups(units: int, near: int, length: int, load_bytes: int, size: int) -> i
     total = units * length * load_bytes
     line = SECTOR_BYTES if total <= MAX_SECTORS_BYTES and 4 * length >= units else LINE_BYTES
     line = 2 * LINE_BYTES if total > MAX_FEW_BYTES and size >= WORD_BYTES else line
+    odd = size >= WORD_BYTES and total > MIN_ODD_FAR_BYTES and units * load_bytes % WHOLE_LINE_BYTES != 0
+    far = odd or (length <= MAX_FAR_LENGTH and total >= MIN_FAR_BYTES)
+    line = FAR_LINE_BYTES if far and load_bytes == VECTOR_BYTES else line
     lanes = min(power_of_two(near), max(8, line // load_bytes))
     most = max(1, FULL_UNITS // units)
     many = load_bytes == WORD_BYTES and units >= MANY_WORDS and length < LONG_COLUMN
@@ -329,6 +330,13 @@ def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) ->
     few = all(axis.steps[0] > position > 0 for axis in kept[:-1]) and kept[-1].extent * load_bytes < SECTOR_BYTES
     few &= length >= MIN_NEAR_LENGTH
     return kept[-1].extent if few else math.prod(axis.extent for axis in kept)
+
+
+def _along(units: int, length: int, load: str, load_bytes: int) -> int:
+    """Return the groups of a block whose threads are neighbours on positions, or each have all of a result's."""
+    if load == "vector":
+        return _along_rows(units, length, load_bytes)
+    return 1 if load == "row" else _along_reduced(units, length)
 
 
 def _along_rows(units: int, length: int, load_bytes: int) -> int:
@@ -360,7 +368,8 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     *outer, (run, steps) = form.reduced
     row_bytes = form.length * problem.size
     full = form.results >= 8 * SMS * 2 or row_bytes <= PIECE_BYTES[0]  # enough warps with a result each
-    groups = (8 if row_bytes <= SHORT_RUN_BYTES and problem.in_turn else LANES) if full else THREADS
+    eight = row_bytes <= (MIN_WARP_RUN if form.results <= MAX_FEW_RUNS else SHORT_RUN_BYTES) and problem.in_turn
+    groups = (8 if eight else LANES) if full else THREADS
     piece_bytes = next((size for size in PIECE_BYTES if form.results * row_bytes <= size * 32 * SMS), PIECE_BYTES[-1])
     if row_bytes < piece_bytes * (THREADS // LANES):  # a piece for each warp of a block
         piece_bytes = PIECE_BYTES[0]
@@ -389,9 +398,3 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         indexed=bool(form.weights),
     )
     return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run, repeats=form.repeats)
-
-
-def _smallest(axes: tuple[Axis, ...]) -> int:
-    """Return the smallest step in memory along the last axis; a large number if there is none."""
-    steps = [abs(axis.steps[0]) for axis in axes if axis.steps[0]]
-    return min(steps, default=1 << 62)

@@ -31,6 +31,9 @@ MIN_STRIPS, MIN_STRIP_TILES, MIN_STRIP_STAGES, MAX_STRIP_STAGES = SMS * 3 // 4, 
 MIN_TILE_BYTES = 16  # of columns of strided arrays: tiles of fewer touch as many lines as they have rows
 # The same in large arrays if other rows lie between their positions, which tiles of any strides have side by side
 MIN_TILE_BYTES_BETWEEN, MIN_BYTES_BETWEEN = 64, 1 << 20
+# Shorter rows of columns of slices that lie apart are no threads' own: these would read short runs (H200, reverse int32
+# (262144, 16, 2), 4096 bytes apart: 79 us, so 27 us; exclusive bool (9, 25, 5) reversed: 1.5 and 0.8 us).
+MIN_FLAT_BYTES = 32
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
 # Of large arrays with elements that are loaded one by one and combined so, tiles are lower and an SM holds more blocks
 # (H200, lambda uint8 (21901, 1650): 49.8 us, so 44.2 us; bfloat16 (11475, 1304): 34.1 us, so 29.3 us; but bfloat16 (2,
@@ -214,7 +217,9 @@ def suits(problem: Problem) -> bool:
     needed."""
     between = problem.interleaved and problem.size_of_results >= MIN_BYTES_BETWEEN
     least = MIN_TILE_BYTES_BETWEEN if between else MIN_TILE_BYTES
-    return problem.inner * problem.wide >= least or _alone(problem, _vector(problem))
+    repeated = problem.view is not None and 0 in problem.pitches[0][: 1 if problem.group == 1 else None]
+    gaps = problem.view is not None and problem.inner * problem.wide < MIN_FLAT_BYTES and not repeated
+    return problem.inner * problem.wide >= least or (_alone(problem, _vector(problem)) and not gaps)
 
 
 def alone(problem: Problem) -> bool:

@@ -78,7 +78,7 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
         found = spread.find(inputs, outs, spec.axis)
     if found is None:
         return _plan(spec, views, outs, stream)
-    firsts, once = spread.first_slices(inputs, found.axis), spread.first_slices(outs, found.axis)
+    firsts, once = spread.first_slices(inputs, found.axis), spread.results_once(outs, found)
     less = replace(spec, shape=once[0].shape, lengths=firsts[0].shape)
     run, _ = _plan(less, (*firsts, *views[len(inputs) :]), once, stream)
     return spread.then_copied(run, found, views, outs, stream), None

@@ -45,8 +45,8 @@ MAX_SEVERAL_WARPS, MAX_SEVERAL_VECTORS = 8, 16  # of states of several values: m
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 # Rows of small elements, each of which begins elsewhere in a vector: elements of 2 bytes that warps have in registers,
-# and bytes of long rows
-MAX_UNLIKE_ROW, MIN_UNLIKE_BYTES = 1024, 1 << 18
+# and bytes of long rows of elements of one byte, and of two
+MAX_UNLIKE_ROW, MIN_UNLIKE_BYTES = 1024, (1 << 18, 1 << 17)
 MIN_SHORT_ROW = 16  # elements of rows that a warp reads one by one: of shorter ones a tile has more
 # Up to 6 bytes a position, exchanging states for every row of vectors takes longer than the copy (H200, 2**27 positions
 # of uint8 and float32, one output: 327 us, runs 311 us; a linear recurrence, of 8 bytes: 397 us, runs 404 us).
@@ -160,10 +160,11 @@ def _suits_unlike(problem: Problem) -> bool:
     such chunks take long, those of single bytes most (H200, lambda uint8 (28, 518284): 20.3 us, so 26.5 us; bfloat16
     (256, 65536): 28.5 us, so 49.5 us; uint16 (4096, 2048): 13.9 us, so 19.5 us; but bfloat16 (474, 177137): 154 us, so
     109 us; int16 (124395, 566): 143 us, so 110 us; bool (22707, 2211): 140 us, so 59 us; (64, 1397807): 170 us, so 56
-    us; reverse int8 (290, 529790): 230 us, so 145 us)."""
+    us; reverse int8 (290, 529790): 230 us, so 145 us; max int16 (54, 121199): 56 us, so
+    50 us; but max int8 (128, 262144): 49 us, so 61 us)."""
     if rows(problem) is not None:
         return problem.wide == 1 or problem.length <= MAX_UNLIKE_ROW
-    return (problem.wide > 1 or problem.packs) and problem.length * problem.wide > MIN_UNLIKE_BYTES
+    return (problem.wide > 1 or problem.packs) and problem.length * problem.wide > MIN_UNLIKE_BYTES[problem.wide > 1]
 
 
 def _few_columns(problem: Problem) -> bool:

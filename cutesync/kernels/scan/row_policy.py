@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
-from .problem import LANES, VECTOR_BYTES, Choice, Problem
+from .problem import LANES, SMS, VECTOR_BYTES, Choice, Problem
 
 ROW_WARPS = 8  # per block, unless a row has more
 # One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles
@@ -25,6 +25,9 @@ ELEMENT_BYTES = 4
 # So few rows of so many vectors are tiles of waves (H200, reverse int8 (4, 32768): 5.2 us, so 3.7 us; max int16 (8,
 # 16384): 4.5 and 2.8 us; but lambda int16 (14, 12810): 2.6 and 3.1 us).
 FEW_ROWS, FEW_ROWS_VECTORS = 16, 2048
+# Ragged rows that are not many more than SMs have more warps each (H200, exclusive bool (97, 7223): 3.5 us, so 2.3 us;
+# max int16 (208, 3926): 5.8 and 3.1 us; but max float16 (270, 14078): 7.1 and 8.4 us).
+MOST_VECTORS, FEW_VECTORS = 10, 4
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def rows(problem: Problem) -> Choice | None:
     if problem.rows <= FEW_ROWS and vectors >= FEW_ROWS_VECTORS:
         return None
     if vectors <= room:
-        team, per_lane = _ragged_team(vectors, most_rows) if ragged else _team(vectors)
+        team, per_lane = _ragged_team(vectors, most_rows, problem.rows) if ragged else _team(vectors)
     elif vectors <= LANES * MAX_ROW_VECTORS * MAX_WARPS_PER_ROW and not _fill_tiles(problem):
         team, per_lane = MAX_WARPS_PER_ROW, ceil_div(vectors, LANES * MAX_WARPS_PER_ROW)
     else:
@@ -101,10 +104,11 @@ def _fill_tiles(problem: Problem) -> bool:
     return problem.several or problem.counted or small or filled >= (FILLED_WITH_WORDS if problem.wide == 4 else FILLED)
 
 
-def _ragged_team(vectors: int, most_rows: int) -> tuple[int, int]:
+def _ragged_team(vectors: int, most_rows: int, rows: int) -> tuple[int, int]:
     """Return the same as ``_team``. Few warps have many vectors each, because each of a row's two ends takes a warp as
     long as many whole vectors."""
-    team = min(power_of_two(ceil_div(vectors, min(most_rows, 10) * LANES)), ROW_WARPS)
+    most_warps, each = (MAX_WARPS_PER_ROW, FEW_VECTORS) if rows <= 2 * SMS else (ROW_WARPS, MOST_VECTORS)
+    team = min(power_of_two(ceil_div(vectors, min(most_rows, each) * LANES)), most_warps)
     return team, ceil_div(vectors, team * LANES)
 
 

@@ -19,6 +19,7 @@ WORD_BYTES = 4  # a thread has a word of neighbouring columns, and a vector of e
 # Runs of results that are no words, in arrays that caches do not hold, are left to the kernel that turns tiles (H200,
 # float16 (26153272, 7), transposed: 432 us, so 301 us).
 ODD_BYTES = 1 << 25
+MIN_APART_BYTES = 1 << 23  # slices with large gaps are read as tiles, in runs of their rows (``column_policy.suits``)
 SECTOR_BYTES = 32  # neighbouring threads load parts of the same sectors if their elements lie no further apart
 STEPS = ("x_step", "x_next", "out_step")
 
@@ -50,6 +51,10 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
     if length > MAX_LENGTH or each > MAX_BYTES or not (dense or out_next == 1) or (along and not near):
         return None
     if dense and each % WORD_BYTES and layout.count * each > ODD_BYTES:
+        return None
+    run = length * extent * problem.source  # a slice, if it is one
+    apart = (x_step, x_next) == (extent, 1) and others and abs(others[-1].steps[0]) * problem.source >= 2 * run
+    if apart and extent * problem.source < SECTOR_BYTES and layout.count * each >= MIN_APART_BYTES:
         return None
     width = power_of_two_below(max(1, VECTOR_BYTES // each, WORD_BYTES // problem.wide))
     width = math.gcd(width, extent)
