@@ -32,6 +32,7 @@ def mixes(n: int) -> dict[str, list[int]]:
         "empty between": [0, *[n // 2] * many, n],
         "a giant between ones": [*range(n // 4 + 1), *range(n - n // 4, n + 1)],
         "runs of 16": [*range(0, n, 16), n],
+        "every second one empty": [k for k in (*range(0, n, 21), n) for _ in range(2)],
         "some elements": [n // 3, n // 3, n // 2 + 1],
         "no element": [n // 2] * 5,
     }
@@ -122,7 +123,7 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
 def bench(name: str) -> faults.Bench:
     """Two reductions on one workspace, with segments that cross tiles, chunks and blocks."""
     x = np.arange(1500, dtype=np.int32)
-    offsets = np.array([0, 3, 3, 40, 41, *range(60, 130, 9), *[500] * 230, 501, 1400, 1400, 1500])
+    offsets = np.array([0, 3, 3, 40, 41, *range(60, 130, 9), *[500] * 230, 501, *range(700, 790, 3), 1400, 1400, 1500])
     if name == "many chunks":  # the first end of a block is not among the chunks of its first warp's threads
         offsets = np.array([0, 800, 803, 803, *range(840, 1000, 9), 1500])
     (wanted,) = reduce_all([x], offsets)
@@ -141,5 +142,5 @@ FAULTS = {name: (faults.TABLE[name][0], {*faults.TABLE[name][1], faults.RESULT, 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", {**FAULTS, **faults.OF_TILES})
 def test_faults_are_found(fault):
-    name = "many chunks" if fault == "no block barrier" else "three blocks"
-    bench(name).check(*{**FAULTS, **faults.OF_TILES}[fault])
+    others = {"no block barrier": "many chunks", "no store": "one block"}  # whose chunks have many ends
+    bench(others.get(fault, "three blocks")).check(*{**FAULTS, **faults.OF_TILES}[fault])

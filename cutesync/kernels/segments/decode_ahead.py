@@ -16,6 +16,7 @@ from cutlass import Boolean, Int32, Int64
 from ...monoid import choose
 from ...sync.gather import Slots
 from ...warp import LANES, broadcast, reduce_commutative, scan_states
+from .warp_search import search_by_warp
 
 AHEAD = 8  # tiles that a lane reads at once
 # What is published of a tile: how many results it has, or LONG; of a long one, how many; and its entry
@@ -131,24 +132,6 @@ def find_part(board: cutlass.Constexpr, part, long, lane):
         (found,) = firsts.join(firsts.wait_together([place], firsts.read(place), [Boolean(True)]))
         return Int64(found)
 
-    place = Int32(search_by_warp(first_of, part, long, lane)) - 1
+    place = Int32(search_by_warp(first_of, part, Int32(0), Int32(long), lane)) - 1
     tile, begin = entries.wait(place, entries.read(place))
     return tile, begin, Int32(first_of(place))
-
-
-@cute.jit
-def search_by_warp(load: cutlass.Constexpr, position, stop, lane):
-    """How many of ``stop`` numbers ``load(place)``, which do not fall, are ``position`` or less. Each step looks at
-    32."""
-    low, high = Int32(0), Int32(stop)
-    while low < high:
-        step = (high - low + LANES - 1) // LANES
-        probe = cutlass.min(low + lane * step + (step - 1), high - 1)
-        before = cute.arch.popc(cute.arch.vote_ballot_sync(load(probe) <= position))
-        after = Int32(cute.arch.shuffle_sync(probe, cutlass.min(before, LANES - 1)))
-        low = cutlass.min(low + before * step, high)
-        if before < LANES:
-            high = after
-        else:
-            low = high
-    return low

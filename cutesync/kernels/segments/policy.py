@@ -152,8 +152,8 @@ WAVE_WARPS = 8
 CLUSTERS = ((1 << 10, 1, 4), (1 << 11, 2, 4), (1 << 12, 4, 4), (1 << 13, 8, 4), (1 << 14, 8, 8))
 # Blocks on their own: (warps, run), and how many tiles at most, the first that suffice (the same of 2**15: 3.2 us,
 # with twice the warps 3.7, with the pipeline 4.5; of 2**16: 3.6, 4.2, 4.5; of 2**18: 4.8, 5.2, 6.2; of 2**20: 7.8 us,
-# the pipeline 8.4; ``scan_by_key`` 9.1, 9.8).
-WAVES = ((8, 4, 32), (8, 8, 32), (8, 12, 128), (16, 12, 128), (16, 20, 128))
+# the pipeline 8.4; ``scan_by_key`` 9.1, 9.8; in runs of 20, 17 and 18 8.15, 7.8 and 7.7, by events 13.5 each).
+WAVES = ((8, 4, 32), (8, 8, 32), (8, 12, 128), (16, 12, 128), (16, 17, 128), (16, 20, 128))
 MAX_WAVE_WORDS = 4  # of a state
 
 

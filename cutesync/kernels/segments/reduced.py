@@ -29,21 +29,23 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64, Uint8
 from cutlass.memory import SmemAllocator
 
-from ...block.reduce import get, partial_array, put, store_partial
+from ...block.reduce import get, partial_array, put, state_array, store_partial
 from ...monoid import choose
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, broadcast, combine_valid, scan_states, shift_up, zeros
 from ..gather import Gather, Stepped
 from ..plain import PlainKernel
-from ..select.chunk import VECTOR_BYTES, cells
+from ..select.chunk import VECTOR_BYTES, put_if
 from ..tiled import positions
-from .reduced_base import Arguments, Chunk, Ends, Work, cuts
+from .reduced_base import GROUP, HALF, Arguments, Chunk, Ends, Work, search
 from .reduced_policy import ReducedPolicy
 from .reduced_run import Stage, TileRuns
 from .reduced_window import Windows
 from .spec import SegmentsSpec
 from .states import SegmentStates
+
+CUTS = LANES // GROUP  # that a warp searches for together
 
 # What neighbouring chunks have left: the summary of their tail, whether a segment ends in them, which one first, and
 # the packed state of its elements before that.
@@ -87,23 +89,23 @@ class SegmentReduction(PlainKernel):
     def body(self, a: Arguments):
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         blocks, _, _ = cute.arch.grid_dim()
-        lane, warp = thread % LANES, thread // LANES
+        lane, warp = thread % LANES, cute.arch.make_warp_uniform(thread // LANES)
         entry = Entry.none()
         if thread == 0:
             entry = enter(a.counters)
         stage, notice = self.stage(warp, lane), Notice.make()
         tails, heads = (partial_array((t, *self.types), self.warps * self.policy.rounds) for t in (Int32, Int64))
         partials = partial_array((Int32, *self.types), self.warps)
-        cute.arch.sync_warp()
+        places = state_array((Int64, Int64), self.warps * self.policy.rounds + 1)
         ends = Ends(a.offsets, a.segments, a.whole, self.spec.heads.ends).bounded()
         chunks = self.warps * a.rounds
         size = (ends.members() + (chunks * blocks - 1)) // (chunks * blocks)
         size = (size + (self.runs.run - 1)) // self.runs.run * self.runs.run
-        low, high = self.cut(a, ends, (size, chunks * block, chunks), (Int64(0), Int64(a.segments)), lane)[2:]
+        self.cut(ends, size, chunks, places, warp, lane)
+        cute.arch.sync_threads()
         for turn in cutlass.range(a.rounds, unroll=1):
             place = turn * self.warps + warp
-            cut = self.cut(a, ends, (size, chunks * block + place, 1), (low, high), lane)
-            self.go(a, ends, self.chunk(a, cut), stage, (tails, heads, place), lane)
+            self.go(a, ends, self.chunk(a, places, place), stage, (tails, heads, place), lane)
         let_next_start()
         cute.arch.sync_threads()
         left = self.combine_chunks(a, self.left(tails, heads, thread, chunks), heads, partials, thread)
@@ -121,29 +123,40 @@ class SegmentReduction(PlainKernel):
         tile, found = self.runs.tile, []
         gathered = self.runs.sources if self.gather is not None else ()
         sizes = [kind.width // 8 * tile + LANES * VECTOR_BYTES for kind in self.types]
-        for size in (*sizes, tile, *(t.size * tile for t in gathered)):
+        for size in (*sizes, tile, LANES * 4, *(t.size * tile for t in gathered)):
             start = SmemAllocator().allocate_array(Uint8, self.warps * size, byte_alignment=VECTOR_BYTES)
             found.append(Int32(start.toint()) + warp * size)
         values = len(self.types)
-        words = cells(Int32, found[values] + lane * self.runs.run, self.runs.run // 4)
-        for i in range(self.runs.run // 4):
-            words[i] = Int32(0)
-        return Stage(tuple(found[:values]), found[values], tuple(found[values + 1 :]))
+        stage = Stage(tuple(found[:values]), found[values], found[values + 1], tuple(found[values + 2 :]))
+        self.runs.ends(stage, lane)  # which clears them
+        return stage
 
-    def cut(self, a: Arguments, ends: Ends, where: tuple, among: tuple, lane) -> tuple:
-        """The cuts of some chunks. ``where``: the members of a chunk, the first one, and how many there are."""
-        size, first, count = where
-        members = ends.members()
-        begin, stop = (cutlass.min(size * number, members) for number in (first, first + count))
-        return cuts(ends, begin, stop, *among, lane)
+    @cute.jit
+    def cut(self, ends: cutlass.Constexpr, size, chunks, places: cutlass.Constexpr, warp, lane):
+        """Find where the merged list is cut before each of the block's ``chunks`` of ``size`` members, and behind them:
+        all warps where the block's part begins and stops, then groups of lanes a cut each."""
+        members, first, half = ends.members(), cute.arch.block_idx()[0] * chunks, lane // HALF
+        of_block = cutlass.min(size * (first + half * chunks), members)
+        place, segment = search(ends, of_block, Int64(0), Int64(ends.segments), HALF, lane)
+        if (warp == 0) & (lane % HALF == 0):
+            put(places, half * chunks, (place, segment))
+        low, high = (Int64(cute.arch.shuffle_sync(segment, at)) for at in (0, HALF))
+        for turn in cutlass.range((chunks - 1 + self.warps * CUTS) // (self.warps * CUTS), unroll=1):
+            number = (turn * self.warps + warp) * CUTS + lane // GROUP + 1
+            member = cutlass.min(size * (first + cutlass.min(number, chunks)), members)
+            place, segment = search(ends, member, low, high, GROUP, lane)
+            if (number < chunks) & (lane % GROUP == 0):
+                put(places, number, (place, segment))
 
-    def chunk(self, a: Arguments, cut: tuple) -> Chunk:
-        first, stop, segment, following = cut
+    def chunk(self, a: Arguments, places, number) -> Chunk:
+        (first, segment), (stop, following) = (get(places, number + k, (Int64, Int64)) for k in (0, 1))
         skew = Int32(0)
         if self.gather is None:  # runs lie in memory where vectors do
             size = self.runs.sources[0].size
             skew = Int32((a.x[0].toint() + first * size) % (self.runs.run * size)) // size
-        return Chunk(first - skew, skew, Int32(stop - first) + skew, segment, Int32(following - segment))
+        origin = first - skew
+        low, high = choose(origin < 0, Int32(1), Int32(0)), cutlass.min(stop, a.whole - (self.runs.run - 1)) - origin
+        return Chunk(origin, skew, Int32(stop - origin), segment, Int32(following - segment), low, Int32(high))
 
     @cute.jit
     def go(
@@ -162,30 +175,47 @@ class SegmentReduction(PlainKernel):
             if exist:
                 self.runs.fetch(c, held, lane * self.runs.run)
         if (lane == 0) & (chunk.first > 0) & exist:  # what comes before is a segment of its own
-            cells(Uint8, stage.marks + (chunk.first - 1), 1)[0] = Uint8(1)
-        tail, valid = nobody, Int32(0)
+            self.runs.mark(stage, chunk.first - 1)
+        tail, result, valid = nobody, nobody, Int32(0)
         marked, at, more = Int32(chunk.first > 0), Int32(0), Int32(exist | (chunk.ends > 0))
         while more != 0:
             earlier = w
-            w, count = self.windows.mark(c, w, at)
+            w, count, several = self.windows.mark(c, w, at)
             more = Int32(at + tile < chunk.stop)
             if more == 0:
-                valid = Int32(chunk.stop > self.last_end(w, chunk, lane))
-                if (valid != 0) & (lane == 0):
-                    cells(Uint8, stage.marks + (chunk.stop - 1 - at), 1)[0] = Uint8(1)
+                last = self.last_end(w, chunk, lane)
+                valid = Int32(chunk.stop > last)
+                if valid != 0:
+                    if self.runs.same(last - 1 - at, chunk.stop - 1 - at):
+                        several = Int32(1)
+                    elif lane == 0:
+                        self.runs.mark(stage, chunk.stop - 1 - at)
+            if several != 0:
+                self.mark_again(c, earlier, w, at, valid)
             cute.arch.sync_warp()
             if cutlass.const_expr(self.gather is not None):
                 self.runs.gathered(c, held, at)
-            before = self.go_tile(c, held, marked | count | valid, before, at)
+            before, found = self.go_tile(c, held, (marked | count | valid, several), before, at)
             cute.arch.sync_warp()
             if count > 0:
-                self.windows.emit(c, earlier, w.first + w.used, at)
+                result = self.windows.take(c, earlier, w, result, found, several, at)
             if valid != 0:
-                tail = self.runs.at(stage, chunk.stop - 1 - at)
+                tail = broadcast(found, (chunk.stop - 1 - at) // self.runs.run)
+                if several != 0:
+                    tail = self.runs.at(stage, chunk.stop - 1 - at)
             at += tile
             marked = Int32(0)
+        self.windows.emit(c, w, result, w.used)
         if lane == 0:
             store_partial(tails, place, Maybe((Int32(chunk.ends > 0), *tail), valid != 0))
+
+    @cute.jit
+    def mark_again(self, c: cutlass.Constexpr, earlier, w, at, valid):
+        """Mark one by one what is marked in the runs of a tile, as one of them has several ends."""
+        chunk, lane, stage = c.chunk, c.lane, c.stage
+        self.windows.mark_again(c, earlier, w.first + w.used, at)
+        put_if((lane == 0) & (chunk.first > at), Uint8, stage.marks + (chunk.first - 1), Uint8(1))
+        put_if((lane == 0) & (valid != 0), Uint8, stage.marks + (chunk.stop - 1 - at), Uint8(1))
 
     def last_end(self, w, chunk: Chunk, lane):
         """Where the last segment of a chunk ends, all of whose ends went by; or where the chunk begins."""
@@ -193,34 +223,45 @@ class SegmentReduction(PlainKernel):
         return Int32(cute.arch.warp_redux_sync(choose(w.end <= chunk.stop, w.end, known), "max"))
 
     @cute.jit
-    def go_tile(self, c: cutlass.Constexpr, held: cutlass.Constexpr, marked, before: tuple, at):
+    def go_tile(self, c: cutlass.Constexpr, held: cutlass.Constexpr, marks: tuple, before: tuple, at):
         """Go through the tile at a place of the chunk, of which ``held`` has the elements; those of the next one are
-        loaded. ``before`` it come a state, and whether a segment begins. Return the same for the next tile."""
+        loaded. ``marks``: whether there are any, and whether runs have several. ``before`` the tile come a state, and
+        whether a segment begins. Return the same for the next one, and the state at the end in the lane's run, if runs
+        have one at most."""
         carry, opens = before
+        marked, several = marks
         lane = c.lane
         place = at + lane * self.runs.run
         values = self.runs.values(held, c.chunk.origin + place)
-        state, found, begins = zeros(self.types), Int32(0), Int32(0)
+        state, found, ends, begins = zeros(self.types), zeros(self.types), Int32(0), Int32(0)
         if marked != 0:
-            found = self.runs.ends(c.stage, lane)
-            begins = self.runs.opens(found, opens, lane)
-            state = self.runs.go(c.stage, values, found, begins, carry, lane)
+            if several != 0:
+                ends = self.runs.ends(c.stage, lane)
+                begins = self.runs.opens(ends, opens, lane)
+                state = self.runs.go(c.stage, values, ends, begins, carry, lane)
+            else:
+                ends = self.runs.end(c.stage, lane)
+                begins = self.runs.opens(ends, opens, lane)
+                state, found = self.runs.go_to_end(values, ends, begins, carry, lane)
         else:
             state = self.runs.total(values)
         if cutlass.const_expr(self.gather is None):
             self.runs.fetch(c, held, place + self.runs.tile)
         if marked != 0:
-            state = self.runs.scan(found, begins, state, lane)
-            self.runs.complete(c.stage, found, begins, state, lane)
+            state = self.runs.scan(ends, begins, state, lane)
+            if several != 0:
+                self.runs.complete(c.stage, ends, begins, state, lane)
+            else:
+                found = self.runs.at_end(found, begins, state, lane)
             carry = self.runs.last(state)
-            opens = Int32(cute.arch.shuffle_sync((found >> (self.runs.run - 1)) & 1, LANES - 1))
+            opens = self.runs.closed(ends)
         else:
             total = self.runs.of_lanes(state, lane)
             if opens == 0:
                 total = self.states.monoid.combine(carry, total)
             carry = total
             opens = Int32(0)
-        return carry, opens
+        return (carry, opens), found
 
     # What chunks have left
 

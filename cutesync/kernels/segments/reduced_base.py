@@ -14,21 +14,22 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, Uint32
 
 from ...monoid import choose
 from .offsets import offset
 from .reduced_policy import END
 
-HALF = 16  # lanes
+HALF, GROUP = 16, 4  # lanes that search for the cut of a block, or of a chunk
 
 # A launch's arguments: ``offsets`` has where each of ``segments`` segments begins in the ``whole`` elements of ``x``;
 # ``rounds`` chunks have each warp. ``nothing`` is the state of a segment without elements.
 Arguments = namedtuple("Arguments", "x out offsets segments whole rounds nothing slots counters")
 
 # A chunk: the elements from ``first`` up to ``stop``, counted from ``origin``, which lies on a boundary of runs in
-# memory; and the ``ends`` of segments from number ``segment`` on.
-Chunk = namedtuple("Chunk", "origin first stop segment ends")
+# memory; and the ``ends`` of segments from number ``segment`` on. Runs that begin from ``low`` up to ``high`` lie
+# in the array.
+Chunk = namedtuple("Chunk", "origin first stop segment ends low high")
 
 # What a warp works with: the arguments, the ends, its chunk and its shared memory; ``keep`` takes the state of the
 # chunk's first segment.
@@ -77,24 +78,22 @@ def clamped(place, low, high):
 
 
 @cute.jit
-def cuts(ends: cutlass.Constexpr, first, stop, low, high, lane):
-    """Where the merged list is cut before members ``first`` and ``stop``: ``(first, stop, segment, next)``, the
-    elements between, and the first segments that end behind the cuts, which are among ``low`` to ``high``. Each half of
-    a warp searches for a cut, and looks at 16 of the candidates a step."""
-    index, half = lane % HALF, lane // HALF
-    member = choose(half == 0, first, stop)
+def search(ends: cutlass.Constexpr, member, low, high, lanes: cutlass.Constexpr, lane):
+    """Where the merged list is cut before a member, which a group of ``lanes`` shares: ``(place, segment)``, the first
+    element behind the cut, and the first segment that ends behind it, which is among ``low`` to ``high``. A step looks
+    at as many candidates as lanes."""
+    index, first = lane % lanes, lane // lanes * lanes
     while cute.arch.vote_any_sync(low < high):
         span, behind = high - low, Int32(0)
         if low < high:
-            probe = low + span * (index + 1) // (HALF + 1)
+            probe = low + span * (index + 1) // (lanes + 1)
             behind = Int32(ends[probe] - ends.low + END * (probe + 1) <= member)
-        bits = Int32(cute.arch.vote_ballot_sync(behind != 0)) >> (half * HALF)
-        found = Int32(cute.arch.popc(bits & ((1 << HALF) - 1)))
-        above = choose(found < HALF, low + span * (found + 1) // (HALF + 1), high)
-        low = choose(found > 0, low + span * found // (HALF + 1) + 1, low)
+        bits = Int32(Uint32(cute.arch.vote_ballot_sync(behind != 0)) >> Uint32(first))
+        found = Int32(cute.arch.popc(bits & ((1 << lanes) - 1)))
+        above = choose(found < lanes, low + span * (found + 1) // (lanes + 1), high)
+        low = choose(found > 0, low + span * found // (lanes + 1) + 1, low)
         high = above
     place = member - END * low
     if low < ends.segments:  # a cut between the members of an end comes before it
         place = cutlass.min(place, ends[low] - ends.low)
-    place += ends.low
-    return tuple(Int64(cute.arch.shuffle_sync(n, at)) for n in (place, low) for at in (0, HALF))
+    return place + ends.low, low

@@ -38,9 +38,9 @@ class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...]) -> int:
         """Upper bound of the shared memory of a block. A state has numbers of ``states`` bytes; elements of
         ``gathered`` bytes are gathered there."""
-        warp = self.tile * (sum(states) + 1 + sum(gathered)) + LANES * VECTOR_BYTES * len(states)
-        left = self.warps * self.rounds * (2 * sum(states) + 20) + self.warps * (sum(states) + 8)
-        return self.warps * warp + left + 16 * (5 * len(states) + 10)
+        warp = self.tile * (sum(states) + 1 + sum(gathered)) + LANES * (VECTOR_BYTES * len(states) + 4)
+        left = self.warps * self.rounds * (2 * sum(states) + 36) + self.warps * (sum(states) + 8) + 16
+        return self.warps * warp + left + 16 * (5 * len(states) + 13)
 
 
 def choose(sources: tuple[int, ...], states: tuple[int, ...], strided: bool) -> ReducedPolicy:

@@ -1,11 +1,13 @@
 """A warp's tile of elements, of which each lane has a run of neighbouring ones in registers. Device code; all 32 lanes
 call.
 
-The ends of segments in a tile are *marked*: a byte of shared memory for each element, 1 where a segment ends behind it.
-A lane goes through its run once: it combines elements, begins anew behind a mark, and puts the states in shared memory
-(``Stage``). That at its first mark lacks what lanes before it have of the segment; this follows from a scan of the
-lanes' last states, and is added. A tile without a mark takes no part of this: the states of
-runs are combined pairwise, then those of lanes.
+The ends of segments in a tile are *marked*. If no run has two of them: by a word of shared memory for each run, which
+says where it is. A lane goes through its run once: it combines elements, keeps the state at the end, and begins anew
+behind it. If a run has several ends: by a byte for each element, 1 where a segment ends behind it. A lane puts all its
+states in shared memory then (``Stage``). The state at the first end of a run lacks what lanes before it have of the
+segment; this follows from a scan of the lanes' last states, and is added. Both ways combine in the same order.
+
+A tile without a mark takes no part of this: the states of runs are combined pairwise, then those of lanes.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint32
+from cutlass import Boolean, Int32, Int64, Uint32
 
 from ...monoid import choose, tree
-from ...warp import LANES, broadcast, prepend, prepend_between_states, reduce_states, shift_up
+from ...warp import LANES, broadcast, prepend, prepend_between_states, reduce_states, select, shift_up
 from ..coordinates import element
 from ..gather import Tile
 from ..select.chunk import VECTOR_BYTES, cells, put
@@ -31,10 +33,12 @@ from .spec import SegmentsSpec
 @dataclass(frozen=True)
 class Stage:
     """A warp's shared memory: the addresses of its states, number by number, with a vector behind each lane's run that
-    is not used, so that lanes use different banks; of its marks; and of gathered elements, array by array."""
+    is not used, so that lanes use different banks; of its marks; of the end in each run; and of gathered elements,
+    array by array."""
 
     states: tuple
     marks: Any
+    ends: Any
     elements: tuple
 
 
@@ -68,8 +72,7 @@ class TileRuns:
         """Load the run of a lane that begins at a place of the chunk, unless it lies behind that. For what does not
         exist, the first or last element is taken."""
         if place < c.chunk.stop:
-            position = c.chunk.origin + place
-            inside = (position >= 0) & (position + self.run <= c.a.whole)
+            position, inside = c.chunk.origin + place, (place >= c.chunk.low) & (place < c.chunk.high)
             for registers, x, dtype in zip(held, c.a.x, self.sources):
                 self.fetch_of(registers, x, dtype, position, inside, c.a.whole)
 
@@ -131,9 +134,26 @@ class TileRuns:
 
     # Tiles with marks
 
+    def mark(self, stage: Stage, place) -> None:
+        """Mark an end behind an element of a tile, the only one in the run."""
+        place = Uint32(place)
+        put(Int32, stage.ends + (place // self.run) * 4, Int32(place % self.run) + 1)
+
+    def same(self, a, b) -> Boolean:
+        """Whether two places of a tile, of which the first one may lie before it, lie in one run."""
+        return Uint32(a ^ b) < Uint32(self.run)
+
+    def end(self, stage: Stage, lane):
+        """The bit of the end in a lane's run; there is at most one. 0: there is none."""
+        word = cells(Int32, stage.ends + lane * 4, 1)
+        found = Int32(word[0])
+        word[0] = Int32(0)
+        return choose(found != 0, Int32(Uint32(1) << Uint32(found - 1)), Int32(0))
+
     def ends(self, stage: Stage, lane):
         """The bits of a lane's run, 1 where a segment ends; the marks are cleared."""
         words, bits = cells(Int32, stage.marks + lane * self.run, self.run // 4), Uint32(0)
+        put(Int32, stage.ends + lane * 4, Int32(0))
         for w in range(self.run // 4):
             bits = bits | (((Uint32(words[w]) * Uint32(0x01020408)) >> Uint32(24)) << Uint32(4 * w))
         for w in range(self.run // 4):
@@ -171,6 +191,25 @@ class TileRuns:
         return cute.make_layout((each, self.run // each), stride=(1, each))
 
     @cute.jit
+    def go_to_end(self, values: cutlass.Constexpr, end, begins, carry: tuple, lane):
+        """Go through a run in which one segment ends at most, of whose end ``end`` is the bit: the state behind its
+        last element, and that at the end. ``begins``: a segment begins at the first element; else ``carry`` comes
+        before that of lane 0."""
+        state = prepend((lane == 0) & (begins == 0), carry, values[0](), self.monoid.combine)
+        found = state
+        for i in cutlass.range_constexpr(1, self.run):
+            goes_on = (end >> (i - 1)) & 1 == 0
+            found = select(goes_on, found, state)
+            state = prepend_between_states(goes_on, state, values[i](), self.monoid.combine)
+        return state, select((end >> (self.run - 1)) & 1 == 0, found, state)
+
+    @cute.jit
+    def at_end(self, found: tuple, begins, state: tuple, lane):
+        """The state at the end in a run; ``state`` is that of ``scan``."""
+        before = shift_up(state)
+        return prepend_between_states((lane > 0) & (begins == 0), before, found, self.monoid.combine)
+
+    @cute.jit
     def scan(self, ends, opens, state: tuple, lane):
         """The state at the last element of each lane's run."""
         inner = ends & Int32(below(self.run - 1))  # a segment begins behind one of these
@@ -203,6 +242,14 @@ class TileRuns:
     def at(self, stage: Stage, place) -> tuple:
         """The state at element ``place`` of the tile."""
         return tuple(kind(cells(kind, at, 1)[0]) for at, kind in zip(self.addresses(stage, place), self.types))
+
+    def closed(self, ends):
+        """Whether a segment ends behind a tile."""
+        return Int32(cute.arch.shuffle_sync((ends >> (self.run - 1)) & 1, LANES - 1))
+
+    def of_runs(self, found: tuple, place):
+        """The state that the lane whose run has element ``place`` of the tile has found."""
+        return broadcast(found, Int32(Uint32(place) // self.run) & (LANES - 1))
 
     def last(self, state: tuple):
         """The state at the last element of a tile, of that of ``scan``."""

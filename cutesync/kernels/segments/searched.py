@@ -34,6 +34,7 @@ from ..words import permuted
 from .decode_policy import GROUP
 from .decode_spec import Decoding
 from .sums import begins_on_vectors, length_at, neighbours
+from .warp_search import search_by_warp
 
 WARPS = 8
 TILE = LANES * 32  # a bit in a word of each lane
@@ -94,7 +95,7 @@ class SearchedDecode(PlainKernel):
         """The group of the block's first result; ``first`` is the warp's. All threads call."""
         found = cute.make_tensor(SmemAllocator().allocate_array(Int64, 1), cute.make_layout((1,)))
         if warp == 0:
-            group = search_by_warp(a.sums, first, Int64(0), a.groups, lane)
+            group = search(a.sums, first, Int64(0), a.groups, lane)
             if lane == 0:
                 found[0] = group
         cute.arch.sync_threads()
@@ -160,7 +161,7 @@ class SearchedDecode(PlainKernel):
             if end - first <= TILE:
                 start, group = end, group + 1
                 if (reached <= begin) & (group < a.groups):
-                    group = search_by_warp(a.sums, first + begin, group, a.groups, lane)
+                    group = search(a.sums, first + begin, group, a.groups, lane)
                 fetched = self.fetch(a, group, lane)
             begin = cutlass.max(reached, begin)
         return group, start, fetched
@@ -307,30 +308,17 @@ def bits_of(number, kind):
     return number.bitcast(kind) if type(number).is_float else kind(number)
 
 
+def search(ends: cute.Pointer, position, first, runs, lane) -> Any:
+    """How many of ``runs`` ends, of which the ``first`` first do, lie at ``position`` or before it."""
+    return search_by_warp(lambda place: Int64(element(ends + place)), position, Int64(first), Int64(runs), lane)
+
+
 @cute.jit
 def search_near(ends: cute.Pointer, position, first, runs, lane):
-    """As ``search_by_warp``, in one step if the next 32 ends go that far."""
+    """As ``search``, in one step if the next 32 ends go that far."""
     here = first + lane
     passed = (here < runs) & (Int64(element(ends + cutlass.min(here, runs - 1))) <= position)
     found = first + cute.arch.popc(cute.arch.vote_ballot_sync(passed))
     if found == first + LANES:
-        found = search_by_warp(ends, position, found, runs, lane)
+        found = search(ends, position, found, runs, lane)
     return found
-
-
-@cute.jit
-def search_by_warp(ends: cute.Pointer, position, first, runs, lane):
-    """How many of ``runs`` ends, of which the ``first`` first do, lie at ``position`` or before it. Each step looks at
-    32."""
-    low, high = Int64(first), Int64(runs)
-    while low < high:
-        step = (high - low + LANES - 1) // LANES
-        probe = cutlass.min(low + lane * step + (step - 1), high - 1)
-        before = cute.arch.popc(cute.arch.vote_ballot_sync(Int64(element(ends + probe)) <= position))
-        after = Int64(cute.arch.shuffle_sync(probe, cutlass.min(before, LANES - 1)))
-        low = cutlass.min(low + before * step, high)
-        if before < LANES:
-            high = after
-        else:
-            low = high
-    return low

@@ -132,19 +132,26 @@ class HeadFinder(FlowCompactor):
 
     @cute.jit
     def bring_word(self, at: Chunk, areas: list, rest, behind, begin, place):
-        """Put the heads among the 32 positions from a place of the chunk on in the areas, up to index ``behind``."""
+        """Put the heads among the 32 positions from a place of the chunk on in the areas, up to index ``behind``. A
+        turn puts the last one and the first one, which may be the same."""
         size, kind = self.dtype.size, WORDS[self.dtype.size]
         source = at.begins[0] + place * size
-        target, listing = areas[0] + (behind - 1) * size, areas[-1] + (behind - 1) * PLACE_BYTES
-        first = begin + place
+        count, first = popc(rest), begin + place
+        last_to, first_to = areas[0] + (behind - 1) * size, areas[0] + (behind - count) * size
+        last_listing, first_listing = areas[-1] + (behind - 1) * PLACE_BYTES, areas[-1] + (behind - count) * PLACE_BYTES
         while rest != 0:
-            top = last_bit(rest)
-            rest = rest ^ (Uint32(1) << Uint32(top))
-            put(kind, target, cells(kind, source + top * size, 1)[0])
-            target = target - size
+            low = rest & (~rest + 1)
+            top, bottom = last_bit(rest), last_bit(low)
+            last, other = (cells(kind, source + k * size, 1)[0] for k in (top, bottom))
+            put(kind, last_to, last)
+            put(kind, first_to, other)
             if cutlass.const_expr(self.selection.located):
-                put(Uint16, listing, Uint16(first + top))
-                listing = listing - PLACE_BYTES
+                put(Uint16, last_listing, Uint16(first + top))
+                put(Uint16, first_listing, Uint16(first + bottom))
+            rest = rest & ~(low | (Uint32(1) << Uint32(top)))
+            last_to, first_to = last_to - size, first_to + size
+            if cutlass.const_expr(self.selection.located):
+                last_listing, first_listing = last_listing - PLACE_BYTES, first_listing + PLACE_BYTES
 
     @cute.jit
     def put_found(self, at: Chunk, areas: list, first, begin, flags: tuple, lane):
