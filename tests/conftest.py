@@ -19,6 +19,7 @@ from cutesync.runtime import call, compiler, contexts, device
 from cutesync.runtime.emulated import EMULATOR
 from cutesync.runtime.kernel import KernelSpec
 
+from . import draws
 from .cases import fits
 from .memory import Memory
 
@@ -33,6 +34,15 @@ def pytest_addoption(parser) -> None:
         "--fuzz", type=int, metavar="N", help="how many random calls each fuzzer makes (default: a few hundred)"
     )
     group.addoption("--seed", type=int, metavar="S", help="the first of their seeds, which count up")
+    parser.getgroup("draws", "cases that each run draws (tests/draws.py)").addoption(
+        "--draw", metavar="SEED", help="of this seed (default: of the commit), or all"
+    )
+
+
+def pytest_configure(config) -> None:
+    whole = config.args_source == pytest.Config.ArgsSource.TESTPATHS
+    draws.seed = config.getoption("--draw") or (draws.of_commit() if whole else "all")
+    config.option.draw = draws.seed  # also of the processes that this one starts
 
 
 @functools.cache
@@ -44,16 +54,19 @@ def _cannot_run() -> tuple[tuple[str, ...], str]:
 
 
 def pytest_collection_modifyitems(config, items) -> None:
-    """Tests that this machine cannot run are deselected; the summary says why."""
+    """Tests that this machine cannot run, and cases that are not drawn, are deselected; the summary says why."""
     gone = {item for item in items if any(item.get_closest_marker(name) for name in _cannot_run()[0])}
+    gone |= draws.left_out(items)
     if gone:
         config.hook.pytest_deselected(items=[item for item in items if item in gone])
         items[:] = [item for item in items if item not in gone]
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """A line for the deselected tests, one for the reasons of skips, one for all random calls of all processes."""
+    """A line for the deselected tests, for what was drawn, for the reasons of skips, and for all random calls of all
+    processes."""
     stats, line = terminalreporter.stats, terminalreporter.write_line
+    line(f"drawn cases: --draw {draws.seed} (--draw all runs all)")
     markers, reason = _cannot_run()
     if markers:
         line(f"deselected: tests marked {' or '.join(markers)} ({reason})")
@@ -116,6 +129,12 @@ def _no_stray_warnings():
         warnings.filterwarnings("error", message="cutesync cache")
         warnings.filterwarnings("ignore", message="cutesync: no Hopper GPU")
         yield
+
+
+@pytest.fixture
+def some(request):
+    """``some(cases, count)``: those that this run draws."""
+    return lambda cases, count: draws.some(cases, count, request.node.nodeid)
 
 
 @pytest.fixture

@@ -213,6 +213,7 @@ def agrees(form: str, source: str, target: str) -> None:
     same(np.asarray(call(cs.asarray(x), **options)), wanted, f"{form}: {options} of {source}")
 
 
+@pytest.mark.drawn(3)
 @places(
     "form, pairs",
     gpu=[(form, EXTENDED) for form in FORMS],
@@ -227,6 +228,7 @@ def test_signed_integers_keep_their_sign_in_every_kernel(place, form, pairs):
 FEW_FORMS = ["segments", "scan columns"]
 
 
+@pytest.mark.drawn(4)
 @places(
     "source, target, forms",
     gpu=[(*pair, FEW_FORMS) for pair in EXTENDED[:-1]] + [(*pair, list(FORMS)) for pair in OTHERS],

@@ -67,6 +67,7 @@ ALSO = {
 }
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", with_slow(missing.CASES, ALSO))
 def test_a_missing_arrival_is_reported(name, on_emulator, monkeypatch, capsys):
     with pytest.raises(emulator.EmulationError, match=REPORT) as failed:
@@ -100,6 +101,7 @@ def test_a_missing_arrival_is_reported_by_a_gpu(name):
     assert ran.returncode and re.search(REPORT, said) and re.search(missing.CASES[name].words, said), said
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", missing.RIGHT)
 def test_a_debug_build_computes_the_same(name, place, monkeypatch):

@@ -67,6 +67,7 @@ def check_around(whole, first: int, size: int) -> None:
     assert (rest == np.array(99).astype(rest.dtype)).all(), "nothing beside the results is written"
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("dtype", "cases"), [("int8", 2), *(pytest.param(t, n, marks=pytest.mark.slow) for t, n in zip(TYPES, (12, 3, 3)))]
 )
@@ -104,6 +105,7 @@ EQUAL += [((4, 20, 1), 19), ((60, 1), 5)]
 WAYS = [{}, {"reverse": True}, {"exclusive": True}, {"exclusive": True, "reverse": True, "init": 3}, {"init": 2}]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("dtype", "step"), [("int8", 3), *(pytest.param(t, 1, marks=pytest.mark.slow) for t in TYPES)])
 def test_scans_of_equal_elements(dtype, step, on_emulator, monkeypatch):
     used, choose = [], scan_plan.equal

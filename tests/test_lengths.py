@@ -106,6 +106,7 @@ def test_no_element_counts(length):
     assert int(np.asarray(found.count)) == 0
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("view", "dtype"), [("C", "int32"), ("F", "int32"), ("inside", "float32"), ("backward", "int32")]

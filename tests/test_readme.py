@@ -62,6 +62,7 @@ def test_every_name_exists(needs, code):
             assert hasattr(cs, node.attr), f"cs.{node.attr}"
 
 
+@pytest.mark.drawn(14)
 @pytest.mark.parametrize(("needs", "code"), SNIPPETS)
 def test_snippet_runs(needs, code, place, tmp_path):
     for module in needs - {"gpu"}:

@@ -55,6 +55,7 @@ def test_these_are_the_scripts():
     assert {"readme.py", "limits.py", "trace.py", "sweep.py", "launch.py", "plot.py", "report.py"} <= set(SCRIPTS)
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_helps_and_writes_nothing(script):
     readme = PERF / "README.md"
@@ -96,6 +97,7 @@ def test_blocks_and_places_that_are_not_there(tmp_path):
         fails("trace.py", path, word="matplotlib")
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("size", ["0", "-1", "nan", "1e400", "2**99999999999", "2**-1", "x", "9" * 5000])
 def test_sizes_out_of_bounds(size):
     fails("sweep.py", "reduce", f"--sizes={size}", word="needs from 1 to 2**36 elements")

@@ -31,6 +31,7 @@ CALLS = {
 }
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_changed_global_is_seen_by_the_next_call(monkeypatch, name):
     run, expected = CALLS[name]

@@ -65,6 +65,7 @@ def few(name: str, kind: str) -> bool:
     return kind != "matrices" or name in ("wave of rows", "columns")
 
 
+@pytest.mark.drawn(5)
 @everywhere("name, kind", [(name, kind) for i, name in enumerate(SCANS) for kind in list(CASES)[i % 2 :: 2]], few)
 def test_scans_agree(name, kind, place, monkeypatch):
     choice, shape, axis = SCANS[name]
@@ -80,6 +81,7 @@ def test_scans_agree(name, kind, place, monkeypatch):
         agree(got, scanned(case, xs, axis, init=start, **way))
 
 
+@pytest.mark.drawn(2)
 @everywhere("name, starts", [("rows", (0, 0)), ("rows", (1, 0)), ("wave", (3, 1)), ("pipeline", (5, 2))])
 def test_scans_of_arrays_that_begin_anywhere(name, starts, place, monkeypatch):
     """Where the arrays begin on different parts of a vector, the kernels read them element by element."""
@@ -114,6 +116,7 @@ def test_runs_of_arrays_and_results_that_begin_alike(start, place, monkeypatch):
         assert all((np.asarray(y)[:start] == 9).all() and (np.asarray(y)[start + length :] == 9).all() for y in wide)
 
 
+@pytest.mark.drawn(4)
 @everywhere(
     "shape, axis, kind",
     [
@@ -163,6 +166,7 @@ def test_transform_and_finish(on_emulator):
     assert np.allclose(running, wide[0].cumsum() / np.arange(1, 701), rtol=1e-4)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("shape, axis", [((40, 30), 1), ((2, 5000), 1), ((300, 11), 0), ((70001,), 0)])
 def test_the_index_of_a_position(shape, axis, on_emulator):
     x = np.random.default_rng(2).random(shape).astype(np.float32)
@@ -344,6 +348,7 @@ def test_bad_input(call, error, words, on_emulator):
         call()
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["wave of rows", "pipeline", "runs", "tiles of columns"])
 def test_scans_under_hostile_schedules(name, monkeypatch):
@@ -358,6 +363,7 @@ def test_scans_under_hostile_schedules(name, monkeypatch):
     agree(got, scanned(case, xs, axis))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape, axis", [((2, 9000), 1), ((60000,), 0), ((500, 9), 0)])
 def test_reductions_under_hostile_schedules(shape, axis):

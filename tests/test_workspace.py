@@ -52,6 +52,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_slots_may_hold_anything(memory, problem, monkeypatch):
     check = PROBLEMS[problem](monkeypatch)
@@ -72,6 +73,7 @@ def test_problems_and_families_take_turns_on_one_workspace(memory, turns, monkey
     memory.assert_ready()
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     "problem", ["one row", "columns", "wave", "waves of rows", "scanned columns", "slabs", "pipeline"]
 )

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import CutesyncError
 from . import gate, lanes, route, steady, stretches, syntax
 from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
@@ -151,21 +152,23 @@ class Program:
 
     def _analyse(self) -> None:
         """Live registers at the end of each segment."""
-        facts = []
-        for i in range(len(self.segments)):
-            e = self._emit(i, True, run_on=False)
-            facts.append((e.reads, set(e.writes), self.successors(i)))
-        live_in: list[set[str]] = [set() for _ in facts]
-        live_out: list[set[str]] = [set() for _ in facts]
-        changed = True
-        while changed:
-            changed = False
-            for i in range(len(facts) - 1, -1, -1):
-                reads, writes, following = facts[i]
-                out = set().union(*(live_in[j] for j in following if j < len(facts))) if following else set()
-                into = reads | (out - writes)
-                if out != live_out[i] or into != live_in[i]:
-                    live_out[i], live_in[i], changed = out, into, True
+        every = range(len(self.segments))
+        texts = [self._emit(i, True, run_on=False) for i in every]
+        following = [[j for j in self.successors(i) if j in every] for i in every]
+        before: list[list[int]] = [[] for _ in every]
+        for i in every:
+            for j in following[i]:
+                before[j].append(i)
+        live_in: list[set[str]] = [set() for _ in every]
+        live_out: list[set[str]] = [set() for _ in every]
+        waiting = dict.fromkeys(every)
+        while waiting:
+            i, _ = waiting.popitem()
+            live_out[i] = set().union(*(live_in[j] for j in following[i]))
+            into = texts[i].reads | (live_out[i] - texts[i].writes.keys())
+            if into != live_in[i]:
+                live_in[i] = into
+                waiting |= dict.fromkeys(before[i])
         self.live_out = live_out
 
     def successors(self, index: int) -> list[int]:
@@ -309,13 +312,17 @@ class Program:
 
     def _emit_one(self, e: Emitter, instr) -> None:
         e.instr = instr
-        with gate.reported(lambda fault: unknown(instr, f"its form or operands ({type(fault).__name__}: {fault})")):
+        try:  # ``gate.reported`` would take as long as what is inside
             self._guard(e, instr)
             if self.tensor_registers:
                 self._watch(e, instr)
             if route.synchronizes(instr):
                 e.effect(e.bound(route.passed, e.site()))
             emitter(instr)(e, instr)
+        except CutesyncError:
+            raise
+        except gate.MALFORMED as fault:
+            raise unknown(instr, f"its form or operands ({type(fault).__name__}: {fault})") from fault
 
     def _steady_first(self, e: Emitter, start: int, last: int) -> set[int]:
         """Compute the steady values of a segment, as a group of their own. Returns the places of their instructions."""

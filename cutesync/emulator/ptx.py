@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from . import chains, words
@@ -82,6 +84,13 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
             start = end.start() + (not directive)
 
 
+@lru_cache(maxsize=8)
+def _read_before(declared: tuple[str, ...]) -> dict[str, Instr]:
+    """The instructions, by their texts, of kernels that declare the same registers: of one of which the text was
+    changed a little, most have been read before."""
+    return {}
+
+
 class _Reader:
     def __init__(self, text: str):
         self.files = {int(n): path for n, path in _FILE.findall(text)}
@@ -92,6 +101,7 @@ class _Reader:
         self.loc = NOWHERE
         self.inlined: dict[tuple[int, int, int], tuple[tuple[str, int], ...]] = {}  # calls that led to a place
         self.last_label = ""
+        self.declared: tuple[str, ...] = ()  # the registers of the function that is being read, outside inner scopes
         text = _COMMENT.sub(" ", text)
         text = "\n".join(_strip_line_comment(line) for line in text.split("\n"))
         text = re.sub(r"\.section\s+\.debug\w*\s*\{.*?\n\s*\}", "", text, flags=re.S)
@@ -150,6 +160,7 @@ class _Reader:
 
     def statement(self, s: str) -> None:
         if s == "{":
+            self.declared = self.declared if self.scopes else ()
             self.open_scope()
         elif s == "}":
             self.scopes.pop()
@@ -199,11 +210,13 @@ class _Reader:
                 self.loc = self.location(s)
         elif word == ".reg":
             self.declare_registers(s)
+            self.declared = (*self.declared, s) if len(self.scopes) == 1 else self.declared
         elif word in (".shared", ".local", ".global", ".const", ".extern"):
             self.function.variables.append(variable(s))
         elif word == ".branchtargets":
             self.function.tables[self.last_label] = [self.label(name) for name in split(s.split(None, 1)[1])]
         elif word == ".param":
+            self.declared = (*self.declared, s) if len(self.scopes) == 1 else self.declared
             size, _, name = declared(s)
             self.declare_one(name, size * 8, len(self.scopes), PARAM)
         elif word not in (".pragma", ".file", ".callprototype"):
@@ -268,6 +281,12 @@ class _Reader:
         return name if len(self.scopes) <= 1 else f"{name}@{'.'.join(str(s['#']) for s in reversed(self.scopes))}"
 
     def instruction(self, s: str) -> None:
+        if len(self.function.code) >= _MAX:
+            raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} instructions")
+        before = _read_before(self.declared).get(s) if len(self.scopes) == 1 else None
+        if before is not None:
+            self.function.code.append(replace(before, loc=self.loc))
+            return
         pred, negated = None, False
         text = s
         if s.startswith("@"):
@@ -280,8 +299,6 @@ class _Reader:
         parts = words.opcode(opcode)
         if parts is None:
             raise PtxSyntaxError(f"{opcode!r} at {self.loc} is no opcode of PTX")
-        if len(self.function.code) >= _MAX:
-            raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} instructions")
         if opcode.startswith("call") and pred is None and any(p in self.bodies for p in split(rest)):
             return self.inline(rest)
         if opcode == "bra" or opcode.startswith("bra."):
@@ -291,7 +308,10 @@ class _Reader:
             args: tuple = (Symbol(self.label(target)),)
         else:
             args = tuple(self.field(self.operand(a), opcode) for a in split(rest))
-        self.function.code.append(Instr(opcode, parts, args, pred, negated, self.loc, text))
+        instr = Instr(opcode, parts, args, pred, negated, self.loc, text)
+        self.function.code.append(instr)
+        if len(self.scopes) == 1 and parts[0] not in ("bra", "call") and "param" not in opcode:
+            _read_before(self.declared)[text] = instr
 
     def field(self, operand, opcode: str):
         """A member of a call's structure parameter is a register of its own, named by its offset."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +37,12 @@ def empty() -> Route:
 
 def synchronizes(instr) -> bool:
     """Whether an instruction is a step of a route: what makes or takes an order between threads, or waits."""
-    first, words = instr.parts[0], set(instr.parts)
+    return _is_step(instr.parts)
+
+
+@lru_cache(maxsize=4096)
+def _is_step(parts: tuple[str, ...]) -> bool:
+    first, words = parts[0], set(parts)
     if first == "mbarrier":
         return bool(words & {"arrive", "arrive_drop", "try_wait", "test_wait"})
     return first in _KINDS or bool(words & {"wait_group", "wait_all", "acquire", "release", "acq_rel"})

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import syntax
-from .syntax import Function, Imm, Instr, Mem, Reg, Special, Symbol
+from .syntax import Function, Imm, Instr, Mem, Reg, Special, Symbol, once
 
 _NAMES = """abs add and bfe bfi bfind brev clz cnot copysign cvt cvta div fma isspacep lop3 mad mad24 max min mov mul
     mul24 neg not or popc prmt rem sad selp set setp shf shl shr slct sub xor"""
@@ -30,25 +30,30 @@ _LEAST = 3  # instructions: for fewer the search costs as much
 _ROOM = 1 << 16  # vectors that a program keeps, some 24 MB
 
 
-def written(instr: Instr) -> set[str]:
+@once
+def written(instr: Instr) -> frozenset[str]:
     """The registers that an instruction may write."""
     if not instr.args or isinstance(instr.args[0], Mem):
-        return set()
+        return frozenset()
     first = instr.args[0]
     found = (first.first, first.second) if isinstance(first, syntax.Pair) else syntax.items(first)
-    return {item.name for item in found if isinstance(item, Reg)}
+    return frozenset(item.name for item in found if isinstance(item, Reg))
 
 
-def used(instr: Instr) -> set[str]:
+@once
+def used(instr: Instr) -> frozenset[str]:
     """The registers that an instruction reads or writes."""
-    return {r.name for r in instr.registers()} | ({instr.pred.name} if instr.pred is not None else set())
+    predicates = () if instr.pred is None else (instr.pred,)
+    return frozenset(r.name for r in (*instr.registers(), *predicates))
 
 
+@once
 def specials(instr: Instr) -> list[str]:
     operands = chain.from_iterable(map(syntax.items, instr.args))
     return [operand.name.lstrip("%") for operand in operands if isinstance(operand, Special)]
 
 
+@once
 def _arithmetic(instr: Instr) -> bool:
     """Whether its result follows from its operands, which hold the same in every run."""
     name = instr.parts[0]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ..errors import CutesyncError
 from . import roles, source
@@ -149,6 +152,22 @@ def _shorter(m: re.Match) -> str:
     return f"{{{m[1]}, ...,{m[3]}}}"
 
 
+Fact = TypeVar("Fact")
+
+
+def once(function: Callable[[Instr], Fact]) -> Callable[[Instr], Fact]:
+    """What a function says of an instruction, and of others with the same operands, is found once."""
+
+    @wraps(function)
+    def found(instr: Instr) -> Fact:
+        known = instr.known
+        if function.__name__ not in known:
+            known[function.__name__] = function(instr)
+        return known[function.__name__]
+
+    return found
+
+
 @dataclass
 class Instr:
     """One instruction: ``parts`` is the opcode split at its dots (``('ld', 'global', 'b32')``)."""
@@ -160,11 +179,13 @@ class Instr:
     negated: bool
     loc: Loc
     text: str
+    known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what follows from its operands
 
     def where(self) -> str:
         return f"{self.loc.told()} ({_LONG_LIST.sub(_shorter, self.text)})"
 
-    def registers(self) -> set[Reg]:
+    @once
+    def registers(self) -> frozenset[Reg]:
         """Every register it reads or writes, but for its predicate."""
         found, waiting = set(), list(self.args)
         while waiting:
@@ -175,7 +196,7 @@ class Instr:
                 waiting += item
             elif isinstance(item, (Vec, Mem, Pair, Not)):
                 waiting += vars(item).values()
-        return found
+        return frozenset(found)
 
 
 @dataclass

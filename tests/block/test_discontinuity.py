@@ -158,6 +158,7 @@ OPERATORS = {
 }
 
 
+@pytest.mark.drawn(4)
 @everywhere("name", OPERATORS, emulator=lambda name: name not in ("le", "ge"))
 def test_operators(place, name):
     x = np.random.default_rng(5).integers(-4, 5, 2 * 96 * 4).astype(np.int32)

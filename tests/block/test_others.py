@@ -38,6 +38,7 @@ def test_differences(place, dtype, block_dim, items, op, valid):
         same(out[5], np.where(np.arange(192) + 1 < valid, out[2], x), "right of the valid ones")
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(
     ("dtype", "block_dim", "items"),
     [("int32", (64,), 1), ("int8", (8, 4, 2), 4), ("float64", (96,), 5), ("int32", (32,), 8)],

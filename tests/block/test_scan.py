@@ -64,6 +64,7 @@ FRONTS, OPERATORS = ("none", "initial", "prefix"), ("add", "max", "last", "order
 
 
 # the brackets have no value 5 in front
+@pytest.mark.drawn(8)
 @everywhere(
     "op, block_dim, items, front",
     [

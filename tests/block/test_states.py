@@ -95,6 +95,7 @@ def expected(case, xs, items: int, width: int, front: str) -> list:
     return [inclusive, exclusive, total, *spread]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("case", "block_dim", "items", "width", "front"),
     [

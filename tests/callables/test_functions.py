@@ -84,6 +84,7 @@ def close(found: np.ndarray, expected: np.ndarray, name: str, ulps: int = 3) -> 
     assert (same | near).all(), f"{name}: {found[~(same | near)]}, expected {expected[~(same | near)]}"
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("dtype", with_slow(INPUTS, {"float64", "int64"}))
 def test_math(dtype):
     x = INPUTS[dtype]
@@ -96,6 +97,7 @@ def test_math(dtype):
         close(row, given, f"math.{name} of {dtype}")
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("dtype", with_slow(INPUTS, {"float64", "uint32"}))
 def test_ufuncs_of_one_operand(dtype):
     x = INPUTS[dtype]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
@@ -63,10 +64,13 @@ def exchanges(group: Group) -> None:
     assert all(same(*pair) for pair in found)
 
 
-def program(communicator: Communicator) -> int:
-    group = Group.of(communicator)
+def everything(group: Group) -> None:
     families(group)
     exchanges(group)
+
+
+def program(communicator: Communicator) -> int:
+    everything(Group.of(communicator))
     return communicator.rank
 
 
@@ -87,20 +91,21 @@ class Pipes:
         return found
 
 
-def run(rank: int, size: int, pipes: list, answers) -> None:
+def run(calls: Callable[[Group], None], rank: int, size: int, pipes: list, answers) -> None:
     try:
-        answers.put(program(Pipes(rank, size, pipes)))
+        calls(Group.of(Pipes(rank, size, pipes)))
+        answers.put(rank)
     except BaseException as error:
         answers.put(f"rank {rank}: {error!r}")
         raise
 
 
-def in_processes(size: int) -> list:
-    """What the ranks answer, each in a process of its own."""
+def in_processes(size: int, calls: Callable[[Group], None]) -> list:
+    """What the ranks answer that have made these calls, each in a process of its own."""
     spawn = multiprocessing.get_context("spawn")
     pipes, answers = [spawn.Pipe() for _ in range(size - 1)], spawn.Queue()
     ends = [[near for near, _ in pipes], *([far] for _, far in pipes)]
-    started = [spawn.Process(target=run, args=(rank, size, ends[rank], answers)) for rank in range(size)]
+    started = [spawn.Process(target=run, args=(calls, rank, size, ends[rank], answers)) for rank in range(size)]
     for process in started:
         process.start()
     found = [answers.get(timeout=300) for _ in started]
@@ -136,8 +141,7 @@ def main(how: str) -> None:
         if torch.cuda.is_available():
             torch.cuda.set_device(torch.distributed.get_rank())
         group = Group.from_torch()
-    families(group)
-    exchanges(group)
+    everything(group)
     print(f"rank {group.rank} of {group.size}: right", flush=True)
 
 

@@ -68,6 +68,7 @@ def test_runs_across_seams(size):
         agree(group, np.zeros(size, np.int32), np.arange(size, dtype=np.int32), [1] * size)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options(name):

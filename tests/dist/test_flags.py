@@ -18,6 +18,7 @@ CASES = {
 }
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [(name, (2, 8)[i % 2]) for i, name in enumerate(CASES)])
 def test_agrees_with_one_device(name, size):
@@ -48,6 +49,7 @@ def test_calls_in_flight_under_many_schedules():
             assert np.flatnonzero(np.asarray(tails)).tolist() == list(range(2, 36, 3))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "call, options",

@@ -31,6 +31,7 @@ def whole(x, values: np.ndarray) -> cs.dist.Sharded:
     return x.group.shard(values, None)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [(name, (2, 8)[i % 2]) for i, name in enumerate(CALLS)])
 def test_agrees_with_numpy(name, size):

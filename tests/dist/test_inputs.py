@@ -50,6 +50,7 @@ def both(group, parts: list, x: np.ndarray, n: int) -> list:
     return [(group.shard(x, 0, parts), group.shard(np.array(n), None)), (cs.asarray(x), cs.asarray(np.array(n)))]
 
 
+@pytest.mark.drawn(4)
 @SLOW
 @pytest.mark.parametrize(("name", "size"), [(name, (2, 8)[i % 2]) for i, name in enumerate(REDUCTIONS)])
 def test_reductions_of_the_first_elements(name, size):
@@ -63,6 +64,7 @@ def test_reductions_of_the_first_elements(name, size):
                 np.testing.assert_allclose(np.asarray(part), np.asarray(want), rtol=1e-6, err_msg=f"{n}")
 
 
+@pytest.mark.drawn(4)
 @SLOW
 @pytest.mark.parametrize(("name", "size"), [(name, (2, 4)[i % 2]) for i, name in enumerate(SCANS)])
 def test_scans_and_flags_of_the_first_elements(name, size):

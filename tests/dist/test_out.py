@@ -27,6 +27,7 @@ def target(group: Group, like: Sharded) -> Sharded:
     return Sharded(group, parts, like.axis)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", [*CALLS, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
 def test_results_go_where_they_are_wanted(name):
     call = (CALLS | MORE)[name]

@@ -36,6 +36,7 @@ def kinds(monkeypatch) -> list:
 SLOW = [pytest.param(*of, marks=pytest.mark.slow) for of in ((2, 3), (3, 1))]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("size, schedules", SLOW)
 def test_products_in_flight(size, schedules, monkeypatch):
     plans = kinds(monkeypatch)
@@ -97,7 +98,7 @@ def test_faults_of_the_copies_between_pieces_are_found():
     a, b, (rows, k, columns) = matrices(2, 2)
 
     def right() -> bool:
-        with cs.emulate(devices=2, schedules=9):
+        with cs.emulate(devices=2, schedules=3):
             group = Group.local()
             along_k = group.shard(a, 1, k), group.shard(b, 0, k)
             crossed = group.shard(a, 0, rows), group.shard(b, 1, columns)

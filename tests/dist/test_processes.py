@@ -26,6 +26,7 @@ def test_ranks_that_are_threads():
         assert in_threads(ranks.program, 3) == list(range(3))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("size, schedules", [(2, 9), (4, 1)])
 def test_many_schedules(size, schedules):
@@ -33,9 +34,10 @@ def test_many_schedules(size, schedules):
         in_threads(lambda communicator: ranks.exchanges(Group.of(communicator)), size)
 
 
-def test_ranks_that_are_processes(monkeypatch):
+@pytest.mark.parametrize("calls", [ranks.exchanges, pytest.param(ranks.families, marks=pytest.mark.slow)])
+def test_ranks_that_are_processes(calls, monkeypatch):
     monkeypatch.setenv("CUTESYNC_BACKEND", "emulator")
-    assert ranks.in_processes(2) == [0, 1]
+    assert ranks.in_processes(2, calls) == [0, 1]
 
 
 @pytest.mark.slow

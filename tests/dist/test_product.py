@@ -32,6 +32,7 @@ def right(found: Sharded, want: np.ndarray) -> bool:
     return all(np.array_equal(np.asarray(y), want) for y in (found.parts if found.axis is None else (found,)))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name, size", [(name, 3 if name == "a vector and a matrix" else 2) for name in SHAPES])
 def test_every_two_ways(name, size):
@@ -92,6 +93,7 @@ def test_terms_types_and_what_is_refused():
                 call()
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 8])
 def test_calls_in_flight_under_many_schedules(size):

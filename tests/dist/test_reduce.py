@@ -49,6 +49,7 @@ def values(random, shape, dtype: str):
     return random.integers(-2, 3, shape).astype(dtype)
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [(name, 8 if i == 0 else (4, 2)[i % 2]) for i, name in enumerate(NAMED)])
 def test_agrees_with_numpy(name, size):

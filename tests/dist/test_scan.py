@@ -48,6 +48,7 @@ CASES = {
 }
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [(name, (2, 4, 2, 8)[i % 4]) for i, name in enumerate(CASES)])
 def test_agrees_with_one_device(name, size):
@@ -69,6 +70,7 @@ def test_agrees_with_one_device(name, size):
         assert np.array_equal(np.asarray(got), want, equal_nan=dtype == "gaps"), sharded
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_calls_in_flight_under_many_schedules(size):
@@ -82,6 +84,7 @@ def test_calls_in_flight_under_many_schedules(size):
             assert np.array_equal(np.asarray(got), want)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["reverse, exclusive", "rows", "middle, exclusive", "order, columns"])
 def test_the_first_elements(name):

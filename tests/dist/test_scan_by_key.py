@@ -52,6 +52,7 @@ QUICK = ("sums", "by a mask")
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "name, size",
     [(name, 2) if name in QUICK else pytest.param(name, 3, marks=SLOW) for name in CALLS],
@@ -68,6 +69,7 @@ def test_segments_across_seams(name, size):
             assert np.array_equal(np.asarray(call(*given)), expected(keys, x, mask)), parts
 
 
+@pytest.mark.drawn(1)
 @SLOW
 @pytest.mark.parametrize("size, schedules", [(2, 9), (8, 1)])
 def test_many_schedules(size, schedules):

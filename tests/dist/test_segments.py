@@ -62,6 +62,7 @@ CALLS = {
 QUICK = ("reduced offsets",)
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize(
     "name, size",
     [(name, 2) if name in QUICK else pytest.param(name, (4, 2)[i % 2], marks=SLOW) for i, name in enumerate(CALLS)],
@@ -83,6 +84,7 @@ def test_agrees_with_one_device(name, size):
             assert np.array_equal(got[:most], want[:most]), parts
 
 
+@pytest.mark.drawn(1)
 @SLOW
 @pytest.mark.parametrize("size, schedules", [(2, 9), (8, 1)])
 def test_many_schedules(size, schedules):

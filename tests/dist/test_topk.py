@@ -30,6 +30,7 @@ def test_along_the_sharded_axis(size):
             agree(cs.topk(group.shard(x, 0, lengths(random, n, size)), k), reference.topk(x, k, 0))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape, axis", [((40, 3), 0), ((2, 20, 3), 1)])
 def test_axes_types_and_options(shape, axis):

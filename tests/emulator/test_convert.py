@@ -262,6 +262,7 @@ def test_float_to_integer_clamps(source, target, mode):
     assert (got & UNSIGNED[got.itemsize * 8]((1 << width) - 1)).tolist() == want
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("source", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
 @pytest.mark.parametrize("target", ["f16", "bf16", "f32", "f64"])

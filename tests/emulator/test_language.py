@@ -40,6 +40,7 @@ def apply(x: np.ndarray, op, dtype) -> np.ndarray:
     return y
 
 
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize(
     "dtype, fast, tolerance", ((np.float32, False, 2e-6), (np.float32, True, 1e-4), (np.float64, False, 1e-14))

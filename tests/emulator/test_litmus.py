@@ -140,6 +140,7 @@ def test_the_emulator_agrees_with_the_gpu(family):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.drawn(30)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_whole_kernels_agree(family):
     """Each kernel on the whole emulator, against the GPU's answer, or the expected one where there is none yet."""
@@ -156,6 +157,7 @@ def test_whole_kernels_agree(family):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.drawn(20)
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")
 @pytest.mark.parametrize("family", FAMILIES)

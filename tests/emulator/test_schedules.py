@@ -19,6 +19,7 @@ SCHEDULES = 2 * len(emulator.POLICIES)
 random = np.random.default_rng(3)
 
 
+@pytest.mark.drawn(20)
 @pytest.mark.parametrize("name", [*KERNELS, *SIZES])
 def test_correct_kernels_are_clean_and_right(name):
     """A bench runs its kernel and compares before anything is planted."""

@@ -283,6 +283,7 @@ INTERRUPTS = (  # every other one at each place
 )
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("place", PLACES)
 def test_everything_is_as_new_after_an_interrupt(place, monkeypatch, tmp_path):
     owner, name = PLACES[place]

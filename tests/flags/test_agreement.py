@@ -38,6 +38,7 @@ def test_every_edge_size(place, dtype):
         check(keys(n, dtype), "flag_heads_and_tails")
 
 
+@pytest.mark.drawn(2)
 @everywhere("dtype", DTYPES, emulator=lambda dtype: dtype in STAND_FOR_ALL)
 def test_every_type(place, dtype):
     for n in place.sizes([1, 37, 1024, 70001]):
@@ -147,6 +148,7 @@ def test_rows_start_fresh(place, dtype, flag):
 VIEWS = [("int8", "uint8"), ("int32", "uint8"), ("int16", "int32"), ("int32", "bits"), ("int8", "bits")]
 
 
+@pytest.mark.drawn(3)
 @places(
     "dtype, flag, count, offsets",
     gpu=[(*types, 150001, range(17)) for types in VIEWS],

@@ -41,6 +41,7 @@ def compiled(allocated, name: str, x, *arguments, most: int = 128, **options) ->
     return ptx
 
 
+@pytest.mark.drawn(7)
 @pytest.mark.parametrize(("name", "flag", "source"), KINDS)
 def test_every_form(name, flag, source, allocated):
     difference = name == "adjacent_difference"
@@ -58,6 +59,7 @@ def test_every_form(name, flag, source, allocated):
     assert bool(re.search(r"st\.global\.(v4\.b32|v2\.b64)", ptx)) == (into <= out)
 
 
+@pytest.mark.drawn(7)
 @pytest.mark.parametrize(
     ("shape", "offset", "options"),
     [
@@ -118,6 +120,7 @@ STRIDED = {
 }
 
 
+@pytest.mark.drawn(7)
 @pytest.mark.parametrize(
     ("source", "flag", "layout"),
     [

@@ -59,6 +59,7 @@ def right(name: str, schedules: int) -> bool:
     return True
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("name", KERNELS)
 def test_agrees_under_hostile_schedules(name):
     assert right(name, SCHEDULES)
@@ -162,6 +163,7 @@ def strided_is_right(name: str, schedules: int) -> bool:
     return True
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", STRIDED)
 def test_strided_arrays_agree_under_schedules(name):
     assert strided_is_right(name, 5)

@@ -98,6 +98,7 @@ KINDS = [
 MOST = {"gpu": 1 << 20, "emulator": 6000}  # elements
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("dtype", "bits", "cases"),
     [("int32", False, 6), *(pytest.param(*kind, 8, marks=pytest.mark.slow) for kind in KINDS[1:])],

@@ -98,6 +98,7 @@ SWAPPED = {  # operands of states in the wrong order, and positions counted from
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("family", "method", "words"),
     [

@@ -26,6 +26,7 @@ def equal(found, wanted) -> None:
     assert found.dtype == wanted.dtype and np.array_equal(found, wanted)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     "dtype", [pytest.param(t, marks=() if t in NOT_SLOW else pytest.mark.slow) for t in ("bool", *INTEGERS)]
 )
@@ -87,6 +88,7 @@ def test_elements_without_a_bin():
     equal(cs.histogram(y, [0, 1, 2, 2])[0], np.histogram(y, [0, 1, 2, 2])[0])
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "dtype",
     [

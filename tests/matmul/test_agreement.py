@@ -66,6 +66,7 @@ SLOW = {
 }
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("name", with_slow(PRODUCTS, SLOW))
 def test_products(name):
     a, b, terms = PRODUCTS[name]
@@ -129,6 +130,7 @@ def test_types(element, out):
     multiplied(integers(70, 72, dtype=element), integers(72, 72, dtype=element), out_dtype=out, config=CONFIG)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("first", "second", "fast"),
     [
@@ -185,6 +187,7 @@ def test_scales_that_are_numbers(scale):
         multiplied(cs.asarray(a), cs.asarray(b), config=CONFIG, **scales)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("first", "second"), [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")])
 def test_integers(first, second):
     """The whole range of the types, in int32."""
@@ -217,6 +220,7 @@ def test_c_broadcasts_and_may_be_the_result():
     agrees(np.asarray(in_place), a, b, whole, beta=1.0, out_dtype="float32")
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "activation",
     ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", lambda v: v * v - 1.0],

@@ -40,6 +40,7 @@ def test_c_overwritten_in_place_without_a_fence_of_global_memory(on_emulator):
     Bench(right).check(every(r"fence\.proxy\.async\.global;"), {"proxy-read"})
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "order, edit, kinds",
     [

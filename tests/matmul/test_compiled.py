@@ -94,6 +94,7 @@ def verify(
 TYPES_OF_TILES = ("float8_e4m3fn", None, None, None, "tfloat32", None, None, None)  # in turn, beside bfloat16
 
 
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize(
     ("tile", "element"),
     [
@@ -113,6 +114,7 @@ def test_every_tile(tile, element):
 WITH_C = [t for t in TILES if TILES[t].accumulators <= MAX_ACCUMULATORS_OF_MORE and not TILES[t].odd]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("tile", WITH_C[::5], ids=str)
 def test_every_tile_with_c_loaded_ahead(tile):
     verify(TILES[tile], terms=TermsSpec(c=BFLOAT16, together=8))
@@ -173,6 +175,7 @@ LOADS = [("vectors", "words"), ("elements", "elements"), ("vectors", "tma"), ("t
 TYPES = {"bfloat16": "bfloat16", "int8": "int32", "tfloat32": "float32", "float8_e4m3fn": "bfloat16"}
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("element", "loads"),
     [(element, loads) for i, element in enumerate(TYPES) for loads in (LOADS if i == 0 else LOADS[i - 1 : i])],
@@ -188,6 +191,7 @@ def test_own_loads(element, loads):
         assert len(re.findall(r"ld\.global\.v4", ptx)) == 8, "four vectors a thread, of two each"
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_configurations(name):
     config, options = OTHERS[name]
@@ -221,6 +225,7 @@ def test_results_of_eight_bits(element, out, converted):
     ) == (config.accumulators if out == "int8" else 0)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("size", "form", "side"),
     [

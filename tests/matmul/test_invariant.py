@@ -60,6 +60,7 @@ def test_no_number_of_rows_changes_the_order_of_additions(dtype):
 TYPES = {"float16": {}, "float8_e4m3fn": {"out_dtype": "float32"}, "float32": {}, "float32, fast": {}}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("name", "n", "k"),
     [

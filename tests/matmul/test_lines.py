@@ -61,6 +61,7 @@ def stored(name: str) -> None:
     assert np.asarray(there).tobytes() == wanted.tobytes()
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in LINES]
 )
@@ -69,6 +70,7 @@ def test_nothing_beside_lines_is_written(name, monkeypatch):
     stored(name)
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LINES)
 def test_hostile_schedules(name, monkeypatch):
@@ -77,6 +79,7 @@ def test_hostile_schedules(name, monkeypatch):
         stored(name)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 7, 9, 65])
 def test_every_length_of_the_last_line(columns):

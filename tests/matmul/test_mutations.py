@@ -363,6 +363,7 @@ def bench(name: str) -> Bench:
     return Bench(right)
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_planted_fault_is_found(fault):
     name, edit, kinds = FAULTS[fault]

@@ -32,6 +32,7 @@ MORE = {"float32": {"precision": "tf32"}, "int8": {"out_dtype": "int32"}, "float
 QUICK = {("float16", 0, 1), ("float16", 1, 0), ("int8", 1, 1)}
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("dtype", "of_a", "of_b"),
     [
@@ -80,6 +81,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", with_slow(KERNELS, set(KERNELS) - {"A beside TMA"}))
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     config, (m, n, k), transposed, blocks = KERNELS[name]
@@ -91,6 +93,7 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
     assert ran.launches == 9, "nothing is packed"
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("steps", [(2, 3), (-1, 1), (1, -1), (3, 0)])
 def test_any_strides_and_batches(steps):
     """Every second row, every third element, backwards, an element for all; a batch that B does not have."""
@@ -131,6 +134,7 @@ def check_at_edges(dtype: str, rows: int, k: int, pitch: int, skew: int) -> None
 EDGES = [(5, 70, 77), (40, 37, -37), (9, 3, 5), (1, 15, 15), (3, 61, 61)]  # rows, k, pitch
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("rows", "k", "pitch", "dtype"),
     [(*case, dtype) for i, dtype in enumerate(("int8", "float16")) for case in (EDGES[i::2] if i else EDGES[:2])],

@@ -36,6 +36,7 @@ def packed(
     return whole[: job.elements].reshape(items, rows, 3 if side else 1, job.span)
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
@@ -77,6 +78,7 @@ def check_at_edges(size: int, rows: int, inner: int, pitch: int, skew: int, sche
     assert not got[:, inner:].any(), "no zeros behind a row"
 
 
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize(
     ("rows", "inner", "pitch"),

@@ -20,6 +20,7 @@ def operands(out: str, m: int, n: int, k: int):
     return integers(m, k) * np.float16(7 if out == "float8_e4m3fn" else 1500), integers(k, n, seed=1)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("out", "columns"), [("int8", 67), ("float8_e4m3fn", 80), ("float8_e5m2", 67), ("uint8", 80)])
 def test_eight_bits_saturate(out, columns):
     """Stored by TMA, and by threads where rows are no multiples of 16 bytes."""

@@ -77,6 +77,7 @@ SLOW = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", with_slow(KERNELS, SLOW))
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     """Tails in M, N and K; several tiles a block, so that the ring and the buffers go round."""
@@ -102,6 +103,7 @@ WIDTHS = [
 ]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "dtype, out, name",
     [
@@ -122,6 +124,7 @@ def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
     )
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", with_slow(EXCHANGES, set(list(EXCHANGES)[1:])))
 @pytest.mark.parametrize("columns", [65, 72], ids=["stored by threads", "stored by TMA"])
 def test_c_may_be_the_result(name, columns, monkeypatch):
@@ -142,6 +145,7 @@ def test_slices_that_lie_outside_k():
 LAYOUTS, CLUSTERS = ("NN", "TN", "NT", "TT"), ((1, 1), (2, 1), (1, 2), (2, 1))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("layout", "cluster"), list(zip(LAYOUTS, CLUSTERS)))
 def test_all_transposes(layout, cluster, monkeypatch):
     few_blocks(monkeypatch, 2)

@@ -43,6 +43,7 @@ def agree(a, b, c=None, config=CONFIG, **terms) -> None:
 # --- the second value of an activation -------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "dtype",
     with_slow(["float32", "bfloat16", *list(FLOAT8)[:1], "uint8", "int32", "bool"], {"bfloat16", "int32"}),
@@ -150,6 +151,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("out", "pre", "columns"),
     [

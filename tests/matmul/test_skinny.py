@@ -57,6 +57,7 @@ def test_contiguous_rows_and_columns(m, n, transposed, columns):
     )
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("m", "n"), [(3, 72), (64, 72), (1, 1)])
 def test_terms_of_transposed_results(m, n):
     a, b, c = integers(m, 40), integers(40, n), integers(m, n, dtype="float32", seed=2)

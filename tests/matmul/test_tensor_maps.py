@@ -55,6 +55,7 @@ def host_parameters(problem: Problem, config: MatmulPolicy) -> list[bytes]:
     return [launch.parameters[p.offset : p.offset + p.size] for p in launch.program.function.params]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("config", "majors"),
     [(CONFIGS[0], "KM"), (CONFIGS[1], "MK"), (CONFIGS[2], "KK"), (CONFIGS[3], "MM")],

@@ -71,6 +71,7 @@ def test_is_refused_with_the_arithmetic(what, on_emulator):
         call()
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("method", ["block", "warp", "each", "scan"])
 def test_a_list_that_is_too_long_is_an_error_that_says_by_how_much(method):
     kept = int(np.count_nonzero(thirds(X)))

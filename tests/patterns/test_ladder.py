@@ -65,6 +65,7 @@ def test_the_table_has_every_file_with_a_kernel_of_its_own():
     assert set(patterns.NAMES) | {"channel"} == set(CALLS)
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("name", FILES)
 def test_a_copy_runs(name, tmp_path):
     module = copied(name, tmp_path)

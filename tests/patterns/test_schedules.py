@@ -17,6 +17,7 @@ LARGE = (1, 2, 31, 32, 255, 256, 257, 4095, 4097, 100_003, 1 << 20, (1 << 22) + 
 ALSO = {"primes by block", "primes by each", "list by each", "bulk, three consumers", "block_atomic, float64"}
 
 
+@pytest.mark.drawn(15)
 @pytest.mark.parametrize("name", with_slow(PATTERNS, ALSO))
 def test_agrees_under_hostile_schedules(name):
     pattern = PATTERNS[name]

@@ -47,6 +47,7 @@ def test_sum_of_ten_million_and_nineteen(dtype):
 FULL = ("bool", "int8", "uint16", "float32", "int64")  # on a GPU every operator; of other types two
 
 
+@pytest.mark.drawn(6)
 @everywhere(
     "dtype, op",
     [(d, o) for d in DTYPES for o in NAMES if has_meaning(o, d) and (d in FULL or o in ("add", "max"))],
@@ -57,6 +58,7 @@ def test_every_operator_on_every_type(place, dtype, op):
         check(data(n, dtype, op), op)
 
 
+@pytest.mark.drawn(4)
 @everywhere("op, dtype", product(["any", "all"], STAND_FOR_ALL))
 def test_one_element_decides(place, op, dtype):
     """A single deviating element at any place turns the answer."""
@@ -106,6 +108,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.drawn(6)
 @everywhere("shape", SHAPES, emulator=fits)
 def test_every_combination_of_axes(place, shape):
     x = data(shape, "int32")
@@ -145,6 +148,7 @@ def test_rows_and_columns(shape, dtype):
         check(x, axis=axis)
 
 
+@pytest.mark.drawn(2)
 @everywhere("columns", (2, 3, 4, 5, 7, 8, 13, 16, 17), emulator=lambda columns: columns in (2, 13, 17))
 def test_few_columns(place, columns):
     """Arrays of few columns have kernels of their own: each width, reduced down and across."""
@@ -195,6 +199,7 @@ def test_dtype_is_the_type_of_the_operation(place, source, result):
         check(x, axis=axis, dtype=result)
 
 
+@pytest.mark.drawn(2)
 @everywhere(
     "op, source, result",
     [
@@ -245,6 +250,7 @@ def test_out_is_written_and_returned(place):
 PROMOTED = {("sum", "uint16"), ("prod", "int8"), ("max", "int8"), ("any", "uint16"), ("argmin", "int8")}
 
 
+@pytest.mark.drawn(3)
 @everywhere(
     "name, dtype",
     product(["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"], ["bool", "int8", "uint16"]),
@@ -258,6 +264,7 @@ def test_numpys_names_follow_numpys_promotion(place, name, dtype):
         assert np.asarray(actual).dtype == getattr(np, name)(x, axis=axis).dtype
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("dtype", ["int16", "float32", "float64"])
 @pytest.mark.parametrize("name", ["argmin", "argmax"])
 def test_the_lowest_index_wins_a_tie(place, name, dtype):
@@ -302,6 +309,7 @@ def test_rounding_of_a_float_sum_stays_within_the_bound_of_a_tree(place):
 LEVELS = [1, 31, 4095, 4097, 32767, 32768, 32769, 70001, 2**21 + 5]
 
 
+@pytest.mark.drawn(2)
 @everywhere(
     "algorithm, dtype",
     product(["atomic", "multi_launch"], ["int32", "uint64", "float32", "float64"]),

@@ -132,6 +132,7 @@ CASES = {  # what: (shapes, type, operator, options)
 }
 
 
+@pytest.mark.drawn(9)
 @pytest.mark.parametrize("name", CASES)
 def test_every_type_and_operator(name, allocated):
     """Every kernel that reductions of such shapes need, each once."""
@@ -157,6 +158,7 @@ STRIDED = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", STRIDED)
 def test_strided_arrays(name, allocated):
     shape, strides, axis, dtype = STRIDED[name]

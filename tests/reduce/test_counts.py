@@ -29,6 +29,7 @@ def layouts() -> dict:
     }
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", layouts())
 def test_the_first_elements_count(name):
     array, x, axis = layouts()[name]

@@ -52,6 +52,7 @@ ON_EMULATOR = {
 }
 
 
+@pytest.mark.drawn(5)
 @everywhere(
     "name, dtype",
     [
@@ -70,6 +71,7 @@ def test_types(place, name, dtype):
     close(name, x, axis=1)
 
 
+@pytest.mark.drawn(4)
 @everywhere(
     "name, axis",
     [(name, axis) for name in (*NAMES, "argmin") for axis in (None, 0, 1, (0, 2), (-1, 0, 1))],
@@ -122,6 +124,7 @@ def test_empty_axes(place):
         cs.argmax(cs.asarray(x[:, None]), axis=(0, 2))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", ["mean", "var_mean", "logsumexp", "minmax", "count_nonzero"])
 def test_infinities_and_nan(place, name):
     """Where each stands alone, with its like, beside finite numbers, and beside the other."""

@@ -37,6 +37,7 @@ def behind(x: np.ndarray, first: int):
     return cs.asarray(np.concatenate([np.zeros(first, x.dtype), x.ravel()]))[first:].reshape(x.shape)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("name", "dtype", "columns"), ROWS)
 def test_rows_that_begin_anywhere(name, dtype, columns, chosen, on_emulator):
     """Whole steps of a warp with and without a ragged end, slices that begin on different bytes, and one block for a

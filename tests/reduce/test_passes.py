@@ -30,6 +30,7 @@ def split(monkeypatch) -> list:
     return found
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(("shape", "axes", "dtype", "options"), CASES)
 def test_axes_of_one_end_are_reduced_first(split, shape, axes, dtype, options):
     x = data(shape, dtype)

@@ -65,6 +65,7 @@ TURNS = [
 ]
 
 
+@pytest.mark.drawn(14)
 @pytest.mark.parametrize("name, what, schedules", TURNS)
 def test_agrees_under_hostile_schedules(name, what, schedules, monkeypatch):
     choice, shape, axis = KERNELS[name]

@@ -67,6 +67,7 @@ def test_elements_that_are_compared_the_wrong_way_are_found():
     Bench(right).check(every(r"max\.s16x2", "min.s16x2"), {RESULT})
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("columns", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 8, 12, 16))])
 def test_few_columns(columns, on_emulator, monkeypatch):
     monkeypatch.setattr(policy, "NARROW_BYTES", 0)

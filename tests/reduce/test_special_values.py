@@ -91,6 +91,7 @@ def test_nan_is_true_and_negative_zero_is_false(place):
     same(cs.any(cs.asarray(np.full(37, -0.0, np.float32))), np.bool_(False))
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(
     "init", [0, 2, -2, True, -0.0, 0.5, float("nan"), np.float16(0), np.int8(-128), np.bool_(False), 2**70], ids=repr
 )

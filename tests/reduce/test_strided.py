@@ -93,6 +93,7 @@ def test_views_of_all_kinds(what):
         random_case(rng, what)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "multiprocessors"), [*((what, 4) for what in CALLS), ("max", 132), ("order", 132), ("mean", 132)]
@@ -269,6 +270,7 @@ def test_the_index_of_one_element_is_0(few, monkeypatch):
 PACKED = {"any": "uint8", "all": "int16", "max": "int8", "min": "uint16", "sum": "bool"}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "name", ["max", *(pytest.param(name, marks=pytest.mark.slow) for name in ("any", "all", "min", "sum"))]
 )
@@ -344,6 +346,7 @@ FEW = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", FEW)
 @pytest.mark.parametrize("what", ["max", *(pytest.param(each, marks=pytest.mark.slow) for each in ("order", "argmax"))])
 def test_several_results_of_a_thread(name, what, on_emulator, monkeypatch):

@@ -22,6 +22,7 @@ WHAT = {
 }
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("what", with_slow(WHAT, {"order", "argmax"}))
 def test_agrees_under_schedules(name, what):

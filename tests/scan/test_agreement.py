@@ -92,6 +92,7 @@ STAND_FOR_ALL = {"bool": ("add",), "int8": OPS, "float16": ("add",), "float64": 
 FULL = ("bool", "int8", "uint16", "float32", "int64")  # on a GPU every operator; of other types two
 
 
+@pytest.mark.drawn(5)
 @everywhere(
     "dtype, op",
     [(d, o) for d in DTYPES for o in OPS if has_meaning(o, d) and (d in FULL or o in ("add", "max"))],

@@ -16,6 +16,7 @@ from .kernels import column_clusters, force, wave
 QUICK = ("int16",)
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("dtype", [t if t in QUICK else pytest.param(t, marks=pytest.mark.slow) for t in DTYPES])
 def test_every_type(dtype, on_emulator, monkeypatch):
     """Clusters of three blocks, the last of which is not full."""

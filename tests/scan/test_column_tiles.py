@@ -25,6 +25,7 @@ SMEM, RESERVED = 228 << 10, 1 << 10  # bytes of an SM, and those of them that ea
 QUICK = ("int16",)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "dtype", [t if t in QUICK else pytest.param(t, marks=pytest.mark.slow) for t in (*STAND_FOR_ALL, *QUICK)]
 )
@@ -36,6 +37,7 @@ def test_every_type(dtype, on_emulator, monkeypatch):
         check_scan(x, axis=1, **options)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("offset", "shift"), [(1, 0), (0, 1), (2, 2), (0, 2)])
 def test_every_alignment(offset, shift, on_emulator, monkeypatch):
     """Nothing around the result is written; vectors are as wide as the input allows."""
@@ -73,6 +75,7 @@ def after(a, b):
     return a[0] * b[0], a[1] * b[0] + b[1]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("blocks", "reverse"), [(1, True), (3, False), (0, True), (0, False)])
 def test_states_of_several_values(reverse, blocks, monkeypatch):
     """A linear recurrence from elements of two types, one of which is loaded and one copied; the index counts along the
@@ -115,6 +118,7 @@ def chosen(rows: int, length: int, inner: int, size: int, words: int = 1, inputs
     return columns(Problem(rows, length, inner, (size,) * inputs, (size,), (0,) * inputs, (0,), words))
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("words", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_as_many_blocks_fit_an_sm_as_the_policy_says(size, words):

@@ -97,6 +97,7 @@ CASES = {  # what: (shape, type, operator, options)
 }
 
 
+@pytest.mark.drawn(14)
 @pytest.mark.parametrize("name", CASES)
 def test_every_type_operator_and_way(name, allocated):
     shape, source, op, options = CASES[name]
@@ -146,6 +147,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.drawn(14)
 @pytest.mark.parametrize(
     ("name", "dtype"), [(name, ("bool", "float16", "float64")[i % 3]) for i, name in enumerate(VIEWS)]
 )

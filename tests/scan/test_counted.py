@@ -36,6 +36,7 @@ NAMES = [name for name in KERNELS if not name.startswith(WHOLE)]
 QUICK = ("a wave of rows", "tiles of columns", "outer slices in pieces")
 
 
+@pytest.mark.drawn(14)
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])
 def test_every_kernel(name, on_emulator, monkeypatch):
     choice, shape, axis = KERNELS[name]

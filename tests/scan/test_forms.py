@@ -91,6 +91,7 @@ COLUMNS = ["columns", "tiles of columns"]
 QUICK = {("tiles of columns", False)}
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize(
     ("name", "mirrored"),
     [

@@ -44,6 +44,7 @@ def views(shape: tuple[int, ...], dtype: str):
     yield cs.asarray(apart)[::-1, ..., 3:], x[::-1]
 
 
+@pytest.mark.drawn(2)
 @TYPES
 @pytest.mark.parametrize("length", [32, 640])
 def test_rows(length, dtype, on_emulator, launched):

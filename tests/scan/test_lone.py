@@ -43,6 +43,7 @@ def policies(monkeypatch):
     return found
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize(
     ("dtype", "name"),
     [

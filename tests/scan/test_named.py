@@ -111,6 +111,7 @@ def along_first(x: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
     return x[::-1] if reverse else x
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("shape", "axis", "rows", "reverse"),
     [

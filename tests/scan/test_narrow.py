@@ -63,6 +63,7 @@ def from_element(x: np.ndarray, first: int):
     return cs.asarray(np.concatenate([np.ones(first, x.dtype), x.reshape(-1)]))[first:].reshape(x.shape)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("dtype", ["int8", *(pytest.param(t, marks=pytest.mark.slow) for t in ("int16", "float32"))])
 def test_outer_slices_that_begin_anywhere(dtype, on_emulator, policies):
     """The vectors at both ends of the array are not read whole; of those between tiles each tile has its part."""

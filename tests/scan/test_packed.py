@@ -38,6 +38,7 @@ def check(x: np.ndarray, op: str, **options) -> None:
     same(np.asarray(found), scanned(x, op, axis=1, **options), f"{op} of {x.dtype} {options}")
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "dtype", [t if t in QUICK else pytest.param(t, marks=pytest.mark.slow) for t in OPERATORS if t != "int16"]
 )

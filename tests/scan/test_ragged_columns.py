@@ -64,6 +64,7 @@ def test_groups_have_as_few_rows_as_tiles_allow(on_emulator, monkeypatch):
         check(data((2, length, inner), "int8"), "add", (inner, inner), (1, 2))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bool", "float16", "uint8"])
 def test_every_small_type(dtype, on_emulator, monkeypatch):
@@ -73,6 +74,7 @@ def test_every_small_type(dtype, on_emulator, monkeypatch):
         check(x, "add", (37 + k, 39), (k, 2 * k), **how)
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "inner"), [*product(["uint8"], (1, 2, 3, 4, 5, 27, 28, 29, 57)), *product(["uint16"], (1, 2, 27, 56))]

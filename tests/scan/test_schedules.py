@@ -33,6 +33,7 @@ ORDER = (
 )
 
 
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize(
     ("what", "name", "schedules"),
     [

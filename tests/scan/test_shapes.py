@@ -60,6 +60,7 @@ def test_views_that_begin_anywhere(place, dtype, count, shifts):
             check_within(x[here], whole[here], shift, reverse=bool(offset & 1))
 
 
+@pytest.mark.drawn(2)
 @everywhere(
     "shape, axis",
     [
@@ -93,6 +94,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("view", UNLIKE)
 @pytest.mark.parametrize("name", KERNELS)
 def test_rows_that_begin_at_different_places_of_a_vector(name, view, on_emulator, monkeypatch):

@@ -47,6 +47,7 @@ def strided(x: np.ndarray, order: tuple[int, ...], gap: int, first: int):
     return whole.as_strided(x.shape, tuple(int(step) for step in steps), first)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["uint8", *(pytest.param(t, marks=pytest.mark.slow) for t in ("float64",))])
 def test_layouts(name, dtype, on_emulator, policies):
@@ -103,6 +104,7 @@ TURNED = {
 }
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("dtype", "name"),
     [

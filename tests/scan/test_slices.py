@@ -46,6 +46,7 @@ def from_element(x: np.ndarray, first: int):
     return cs.asarray(np.concatenate([np.ones(first, x.dtype), x.reshape(-1)]))[first:].reshape(x.shape)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("case", SHAPES)
 @pytest.mark.parametrize("dtype", ["int8", *(pytest.param(each, marks=slow) for each in ("int16", "uint32"))])
 def test_every_first_element_of_a_vector(case, dtype, on_emulator, policies):
@@ -77,6 +78,7 @@ def test_results_of_other_places(on_emulator, policies):
     same(np.asarray(cs.scan(view, axis=1, reverse=True, out=view)), wanted)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("segments", [1, pytest.param(8, marks=slow)])
 @pytest.mark.parametrize("dtype", ["uint8", *(pytest.param(each, marks=slow) for each in ("float32",))])
 def test_tiles_that_begin_anywhere(dtype, segments, on_emulator, monkeypatch, policies):
@@ -112,6 +114,7 @@ VIEWS = {
 WORDS = [*list(VIEWS)[:6], "rows in the opposite order"]  # slices of words with gaps are not copied with them
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(
     ("dtype", "name"),
     [

@@ -12,6 +12,7 @@ from ..cases import FLOATS, INTEGERS, STAND_FOR_ALL, check_scan, everywhere, num
 SIZES = (1, 37, 1000, 70_001, 7_000_003)
 
 
+@pytest.mark.drawn(3)
 @everywhere(
     "op, dtype",
     product(["min", "max", "add"], FLOATS),

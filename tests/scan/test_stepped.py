@@ -34,6 +34,7 @@ def stepped(x: np.ndarray, step: int, first: int):
     return cs.asarray(memory)[first::step]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("dtype", "step"), [("int16", 2), ("float32", 3), ("int64", 4)])
 def test_every_step(dtype, step, on_emulator, policies):
     for length, first, reverse in ((2, 0, dtype == "int16"), (1211, 1, dtype == "int16")):

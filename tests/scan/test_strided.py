@@ -84,6 +84,7 @@ WAYS = [{}, {"reverse": True}, {"exclusive": True, "reverse": True}, {"init": 3}
 SLOW = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 10)]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("seed", [1, *SLOW])
 def test_random_strides(seed, on_emulator):
     rng = np.random.default_rng(seed)
@@ -93,6 +94,7 @@ def test_random_strides(seed, on_emulator):
     check_strided(rng, data(shape, dtype), axis=axis, **WAYS[rng.integers(len(WAYS))])
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("lanes", [pytest.param(n, marks=pytest.mark.slow) for n in (1, 8, 256)])
 def test_tiles_of_every_width(lanes, on_emulator, monkeypatch):
     """Several groups of tiles, the last one not whole, whose operands must stay in order. Input and output have their
@@ -314,6 +316,7 @@ PADDED = [
 ]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(("dtype", "shape"), PADDED)
 def test_columns_in_blocks_that_do_not_divide_their_axes(dtype, shape, on_emulator, chosen, monkeypatch):
     monkeypatch.setattr(strided_policy, "orders", lambda layout: orders(layout)[-1:] * 2)

@@ -35,6 +35,7 @@ CASES = {
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "name", with_slow(CASES, {"order, from a first operand", "neighbours in rows, from the end", "bytes into int64"})
 )

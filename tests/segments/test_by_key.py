@@ -52,6 +52,7 @@ def test_every_length(small, lengths):
 TYPES = [(key, DTYPES[-1 - i]) for i, key in enumerate(DTYPES)][::3]  # one type or the other
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "value"), TYPES)
 def test_every_type_and_alignment(small, key, value):
@@ -137,6 +138,7 @@ def test_capacities_and_lengths_on_the_device(small):
             equal(out, np.append(scanned(heads, [x[:n]], reverse=reverse)[0], np.full(1291 - n, 9, np.int32)))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_agrees_under_hostile_schedules(name, monkeypatch):

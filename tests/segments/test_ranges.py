@@ -70,6 +70,7 @@ def on_device(pair, kinds=("int64", "int64")) -> tuple:
     return tuple(cs.asarray(array.astype(kind)) for array, kind in zip(pair, kinds))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("length", "segments"), [(700, 90), slow(0, 5), slow(1, 1), slow(1291, 1), slow(300, 900), slow(1291, 0)]
 )
@@ -186,6 +187,7 @@ def test_places_outside_the_array(small):
     equal(found, *scanned([x], [array[2:] for array in clipped]))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RANGES)
 def test_agrees_under_hostile_schedules(name, monkeypatch):

@@ -54,6 +54,7 @@ def check(n: int, offsets: list[int]) -> None:
         equal(one, other.astype(np.int32))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("name", ["three blocks", *map(slow, ("one block", "many chunks"))])
 def test_where_segments_begin_and_end(name, monkeypatch):
     force(monkeypatch, name)
@@ -64,6 +65,7 @@ def test_where_segments_begin_and_end(name, monkeypatch):
                 check(n, offsets)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", STAND_FOR_ALL)
 def test_every_type_at_every_place(dtype, monkeypatch):
@@ -108,6 +110,7 @@ def test_transform_that_takes_the_index(monkeypatch):
     equal(found, np.where(offsets[1:] > offsets[:-1], offsets[1:] - 1, -1))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REDUCED)
 def test_agrees_under_hostile_schedules(name, monkeypatch):

@@ -114,6 +114,7 @@ def count_of(n: int):
     return cs.asarray(np.array(n))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("view", EACH_VIEW)
 def test_strided_values_and_counts(emulated, view):
     """Values, lengths and results of any strides, of which ``n`` runs count; an int as the length of all runs."""
@@ -171,6 +172,7 @@ def test_groups_without_a_wait(emulated):
     equal(share, np.repeat(wanted[1], np.asarray(groups.lengths)[: len(groups)]))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", (*STAND_FOR_ALL, "int32"))
 def test_every_type(emulated, dtype):

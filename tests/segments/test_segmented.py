@@ -85,6 +85,7 @@ def test_directions_types_and_alignment(small):
                 equal(found, *scanned(heads, [values], **{**how, "init": init}))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["maps"])
 def test_states_that_do_not_commute(small, name):
@@ -128,6 +129,7 @@ def test_heads_and_keys(small):
     equal(cs.segmented_scan(x, keys=keys), *scanned(begins, [x]))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [900, 50])
 def test_results_of_heads_and_keys_in_arrays_of_the_caller(small, room):
@@ -147,6 +149,7 @@ def test_results_of_heads_and_keys_in_arrays_of_the_caller(small, room):
         assert np.array_equal(np.asarray(alone)[:n], wanted[:n])
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_agrees_under_hostile_schedules(name, monkeypatch):
@@ -192,6 +195,7 @@ def test_refused():
                 cs.segmented_scan(x, offsets=np.array([0, 4, 3]), n=n)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("form", [slow("lengths"), slow("offsets")])
 def test_segments_that_only_the_device_counts(small, form):
     """``n`` segments: an int, or a count on the device. What lies behind the last one is one more in a scan."""

@@ -48,6 +48,7 @@ def test_by_key(small, rows):
     equal(a, out)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", STAND_FOR_ALL)
 def test_every_type(small, dtype):
@@ -58,6 +59,7 @@ def test_every_type(small, dtype):
     equal(most, np.maximum.reduceat(x.ravel(), np.flatnonzero(heads)))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("segments", [300, 1500])
 def test_offsets(small, segments):
@@ -94,6 +96,7 @@ def test_masks_states_and_lengths_on_the_device(small):
         equal(found.values, np.append(sums, np.zeros(300)).astype(np.int32)[:300])
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["two blocks", "three squads"])
 def test_agrees_under_hostile_schedules(name, monkeypatch):

@@ -41,6 +41,7 @@ def test_policy():
     assert (few.warps, few.look_aheads, many.warps, many.look_aheads) == (4, 2, 8, 1)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", WAVES)
 @pytest.mark.parametrize("lengths", [(193,), slow((0, 95, 96, 97, 1291))])
 def test_every_length(monkeypatch, name, lengths):
@@ -88,6 +89,7 @@ def test_no_more_than_there_is_room_for(monkeypatch, name):
         equal(sums, reduced(heads, [x])[0][:100])
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("of", "name"), [(("matrices", "maps")[i % 2], name) for i, name in enumerate(WAVES)])
 def test_states_that_do_not_commute(monkeypatch, name, of):

@@ -43,6 +43,7 @@ def equal(found, wanted) -> None:
     assert found.tobytes() == wanted.tobytes()
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("dtype", [name if name in ("int16", "float64") else slow(name) for name in DTYPES])
 def test_elements_of_every_type(dtype):
     rng = np.random.default_rng(5)
@@ -104,6 +105,7 @@ def test_bits_of_flags():
     equal(cs.select(a, cs.flag_heads(a, dtype="bits")), np.arange(40, dtype=np.int32))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("dtype", [slow("bool"), slow("int8"), "float16", slow("int32"), slow("float64")])
 def test_callables_of_the_value(dtype):
     for length in (1, 33, 1291):

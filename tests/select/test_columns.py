@@ -33,6 +33,7 @@ def transposed(x: np.ndarray) -> tuple:
     return cs.asarray(x).T, x.T
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     "dtype", [pytest.param(t, marks=() if t == "int32" else slow) for t in ("int8", "int32", "int64")]
 )

@@ -1,5 +1,5 @@
-"""Every selection kernel compiles for sm_90a, without a GPU: no spills, no local memory, the shared memory that
-launches declare."""
+"""Selection kernels compile for sm_90a, without a GPU: no spills, no local memory, the shared memory that launches
+declare. Other ones of all for each commit."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def of_axes(n: int) -> dict:
 
 
 @pytest.mark.parametrize("of", [calls, of_axes])
-def test_every_configuration(of, allocated, capsys):
+def test_configurations(of, allocated, capsys, some):
     specs = {spec.key: spec for n in LENGTHS for call in of(n).values() for spec in needed(call)}
-    tell_figures(capsys, [verify(spec, allocated, slack=2048) for spec in specs.values()])
+    tell_figures(capsys, [verify(spec, allocated, slack=2048) for spec in some(specs.values(), 12)])

@@ -22,6 +22,7 @@ NAMES = ["flow", slow("flow, one squad")]
 LENGTHS = [slow(1), slow(256), 257, slow(9000)]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", NAMES)
 def test_selections(monkeypatch, name, length):
@@ -43,6 +44,7 @@ def test_selections(monkeypatch, name, length):
         equal(b, x[x > 0].astype(np.float64))
 
 
+@pytest.mark.drawn(7)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(
     ("name", "dtype"),

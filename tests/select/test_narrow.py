@@ -46,6 +46,7 @@ def test_masks_bits_and_callables(dtype):
         equal(places, np.flatnonzero(mask))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 def test_runs_and_their_lengths(dtype):

@@ -98,6 +98,7 @@ def test_results_of_a_given_size(small, n):
     equal(packed.offsets, np.append(0, np.cumsum(mask[:, :n].sum(1))))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "shape, axis", [slow((5, 70), 1), slow((5, 70), 0), slow((3, 50, 4), 1), slow((0, 5), 1), slow((5, 0), 1)]
 )
@@ -166,6 +167,7 @@ def test_numpy_arrays_and_segments(small):
     equal(cs.segmented_reduce(packed.values, offsets=packed.offsets), (x * (x > 0)).sum(1, dtype=np.int32))
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_agrees_under_hostile_schedules(name, monkeypatch):
@@ -217,6 +219,7 @@ def test_partitions_of_strided_and_several_arrays(small):
     equal(host[:500], partitioned(x.ravel()[:500], mask.ravel()[:500]))
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_partitions_agree_under_hostile_schedules(name, monkeypatch):

@@ -104,6 +104,7 @@ def test_results_of_a_given_size_and_lengths_on_the_device(small):
             equal(np.asarray(found.inverse)[:n], inverse)
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", [name if name == "three blocks" else slow(name) for name in KERNELS])
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     force(monkeypatch, name)

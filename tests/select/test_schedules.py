@@ -24,6 +24,7 @@ WHAT = {
 }
 
 
+@pytest.mark.drawn(22)
 @pytest.mark.parametrize(
     ("name", "what"),
     [

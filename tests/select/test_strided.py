@@ -42,6 +42,7 @@ def sparse(shape: tuple, dtype: str = "int32") -> np.ndarray:
     return ((rng.random(shape) < 0.6) * rng.integers(1, 9, shape)).astype(dtype)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VIEWS)
 def test_selections_and_runs(small, name):
@@ -57,6 +58,7 @@ def test_selections_and_runs(small, name):
     check(runs.exact(), of_runs(y.ravel(), heads_of(y.ravel())))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", STAND_FOR_ALL)
 def test_every_type_and_several_arrays(small, dtype):

@@ -36,6 +36,7 @@ def parted(x: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.nda
     return np.concatenate(parts), np.array([len(part) for part in parts])
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("length", [slow(0), slow(1), slow(127), 1500, slow(5000)])
 def test_masks_bits_and_callables(small, length):
     x, rng = data(length, "int16"), np.random.default_rng(3)
@@ -73,6 +74,7 @@ def test_lengths_arguments_and_results_that_are_given(small):
     equal(host, np.append(parted(x[:500], x[:500] > 5, x[:500] > 0)[0], np.zeros(500, np.int32)))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("dtype", [slow(name) for name in STAND_FOR_ALL])
 def test_strided_and_several_arrays(small, dtype):
     x = data(1200, dtype).astype(numpy_dtype(dtype)).reshape(40, 30)

@@ -30,6 +30,7 @@ def test_policy():
         assert not isinstance(choose(Problem(100, (4,), **other)).policy, WavePolicy)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [0, 4096, 4097, 9000])
 def test_agrees(length):

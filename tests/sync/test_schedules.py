@@ -10,6 +10,7 @@ from . import kernels
 from .cases import KERNELS, WAYS, zeros
 
 
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize("name", [*KERNELS, *WAYS])
 def test_does_what_it_says(name):
     """A bench runs its kernel and compares before anything is planted."""

@@ -29,6 +29,7 @@ def agrees(x: np.ndarray, k: int, axis: int = -1, largest: bool = True, on=None,
         same(np.asarray(one), wanted, f"top {k} of {x.dtype}{list(x.shape)}")
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("dtype", [pytest.param(name, marks=SLOW.get(name, ())) for name in TYPES])
 def test_every_type(dtype):
     agrees(data(1501, dtype, op="max"), 30, largest=DTYPES.index(dtype) % 2 > 0)
@@ -47,6 +48,7 @@ def test_zeros_nan_and_ends_of_ranges():
     assert found[0].tobytes() == x[found[1]].tobytes(), "the elements themselves"
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in KERNELS])
 def test_every_order(name, monkeypatch):
     """Ascending order fills the pool again and again; equal elements are dropped by their indexes."""
@@ -57,6 +59,7 @@ def test_every_order(name, monkeypatch):
             agrees(y, k, largest=k != 40)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_indexes_of_64_bits(name, monkeypatch):

@@ -31,6 +31,7 @@ CASES = [
 ]
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize(("shape", "dtype", "k"), CASES)
 def test_every_configuration(shape, dtype, k, allocated, capsys):
     specs = needed(cs.topk, dry(SHAPES[shape], dtype), k, stream=0)

@@ -14,6 +14,7 @@ from .kernels import KERNELS, force
 ORDERS = {"random": lambda x: x, "ascending": np.sort, "equal": np.zeros_like}
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", KERNELS)

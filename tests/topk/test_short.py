@@ -43,11 +43,13 @@ def test_policy():
 SLOW = {name: pytest.mark.slow for name in DTYPES if name != "float32"}
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("dtype", [pytest.param(name, marks=SLOW.get(name, ())) for name in DTYPES])
 def test_every_type(dtype):
     agrees(data((9, 100), dtype, op="max"), 16)
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_random_shapes(seed):

@@ -9,6 +9,8 @@ warp may have to wait for the rest just before it.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ...errors import CutesyncError
 
 _HANDLERS: dict[tuple[str, ...], tuple] = {}
@@ -53,6 +55,7 @@ def handles_call(name: str, function, *flags, operands: str = "uuu", result: str
     handles(name)(emit)
 
 
+@lru_cache(maxsize=4096)
 def _find(parts: tuple[str, ...]) -> tuple:
     """The handler of an opcode, ``switch`` and ``together``."""
     starts = (parts[:length] for length in range(len(parts), 0, -1))
