@@ -197,6 +197,7 @@ def main(argv=None) -> None:
 def draw(report: dict, path: Path, bars: Path) -> None:
     """The plots of one report."""
     family, cases = report["family"], report.get("cases", [])
+    caption(report)  # a report that lacks what a caption says has no plots
     import matplotlib
 
     matplotlib.use("Agg")
