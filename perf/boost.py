@@ -69,5 +69,5 @@ def written(found: tuple[Tree, ...]) -> None:
     """Put the trees into ``trees.py``."""
     path = Path(trees.__file__)
     head = path.read_text(encoding="utf-8").split("= (\n")[0]
-    rows = "".join(f"    {tree!r},\n" for tree in found)
+    rows = "".join(f"  {tree!r},\n" for tree in found)
     path.write_text(f"{head}= (\n{rows})\n", encoding="utf-8")

@@ -83,6 +83,7 @@ def workload(product: Random, config: MatmulPolicy, columns: bool = True) -> Wor
         copied=a.copied + b.copied,
         activation="gelu" in product.op,
         by_elements=swapped and stored != 2,
+        by_columns=swapped,
         odd=stored == 2 and b.k_major,
     )
 

@@ -50,7 +50,22 @@ OF_BOTH = (
     "last",
     "demand",
 )
-OF_PROBLEM = ("m", "n", "results", "all_k_tiles", "pitch_a", "pitch_b", "by_tma", "activation", "promoted", "own")
+OF_PROBLEM = (
+    "m",
+    "n",
+    "results",
+    "batch",
+    "all_k_tiles",
+    "pitch_a",
+    "pitch_b",
+    "b_k_major",
+    "out_bytes",
+    "by_tma",
+    "by_columns",
+    "activation",
+    "promoted",
+    "own",
+)
 FEATURES = OF_POLICY + OF_BOTH + OF_PROBLEM
 
 
@@ -99,8 +114,9 @@ def features(of: Any, load: Any, clocks: np.ndarray, known: Any, problem: np.nda
 
 def of_problem(load: Any) -> np.ndarray:
     """(``OF_PROBLEM``, 1), or a column for each element of fields that are arrays."""
-    extents = np.log2((load.m, load.n, load.batch * load.m * load.n, np.maximum(load.k_tiles, 1)))
-    rest = (load.grain_a, load.grain_b, load.by_tma, load.activation, load.promoted, load.instructions)
+    extents = np.log2((load.m, load.n, load.batch * load.m * load.n, load.batch, np.maximum(load.k_tiles, 1)))
+    operands = (load.grain_a, load.grain_b, load.b_k_major, load.out_bytes)
+    rest = (*operands, load.by_tma, load.by_columns, load.activation, load.promoted, load.instructions)
     return np.concatenate((extents, np.array(rest))).reshape(len(OF_PROBLEM), -1)
 
 

@@ -104,6 +104,7 @@ class Problem:
             self.parts,
             activation=self.terms.activation is not None,
             by_elements=not (self.terms.by_tma or self.terms.by_columns or self.d[1] == 1),
+            by_columns=self.d[1] != 1,
             odd=self.takes_odd,
         )
 

@@ -28,20 +28,26 @@ class Workload(
     namedtuple(
         "Workload",
         "m n k_tiles batch out_bytes promoted slices access accumulators by_tma parts copies copied activation "
-        "by_elements odd",
-        defaults=(False, 0, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False, False, True),
+        "by_elements by_columns odd",
+        defaults=(False, 0, Access(), MAX_ACCUMULATORS, True, False, 0, 0, False, False, False, True),
     )
 ):
     """What the model knows of a problem; ``slices`` are those of K, 0 leaves them to the model, ``accumulators`` how
     many a thread may have, ``by_tma`` whether TMA stores the result, ``parts`` that float32 operands are split in the
     kernel, ``copies`` how many operands are packed before, ``copied`` the bytes that this reads and writes,
     ``activation`` whether the results pass a function, ``by_elements`` whether threads store them one by one and not in
-    lines, and ``odd`` whether ``MatmulPolicy.odd`` tiles suit it."""
+    lines, ``by_columns`` whether columns of a tile are contiguous in the result, and ``odd`` whether
+    ``MatmulPolicy.odd`` tiles suit it."""
 
     @property
     def own(self) -> bool:
         """Whether the producer's threads load an operand."""
         return self.access.own_a + self.access.own_b > 0
+
+    @property
+    def b_k_major(self) -> Any:
+        """Whether K is contiguous in B."""
+        return self.access.b_k_major
 
     @property
     def grain_a(self) -> Any:
@@ -75,8 +81,8 @@ def _grain(pitch: Any) -> Any:
 class Each(
     namedtuple(
         "Each",
-        "m n k_tiles batch moved accumulators slices copies copied by_tma activation promoted grain_a grain_b "
-        "instructions owned odd",
+        "m n k_tiles batch out_bytes moved accumulators slices copies copied by_tma by_columns activation promoted "
+        "b_k_major grain_a grain_b instructions owned odd",
     )
 ):
     """Of several workloads what ``cost``, ``possible`` and the correction ask, an array each."""
