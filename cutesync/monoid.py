@@ -16,6 +16,7 @@ from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32, Uint64
 from cutlass._mlir import ir
 
 from .callables import trace
+from .callables.ring import of_low_bits
 from .dtypes import DType, register
 from .ops import Operator
 
@@ -228,6 +229,11 @@ class Monoid(Runs):
 
     def lift(self, value, index):
         """The state of one loaded element. ``index`` is its position in the row."""
+        if self.transform is not None and self.source is self.accumulate and self._low_bits_count():
+            narrow = getattr(cutlass, f"Uint{8 * self.source.size}")
+            found = of_low_bits(self.transform, Uint32(narrow(value)))
+            if found is not None:
+                return (self.types[0](found),)
         value = self._convert(self.source.cutlass(value))  # a tensor forgets whether its integers are signed
         if self.op.fn is None and self.op.name in ("any", "all"):
             value = nonzero(value)
@@ -255,7 +261,7 @@ class Monoid(Runs):
 
     def _low_bits_count(self) -> bool:
         """Whether the result has the low bits of the state, which depend on nothing but the low bits of operands."""
-        narrow = self.accumulate.kind == "i" and self.accumulate.size < 4 and self.result is self.accumulate
+        narrow = self.accumulate.kind in "iu" and self.accumulate.size < 4 and self.result is self.accumulate
         return narrow and self.op.fn is None and self.op.name in ("add", "mul", "and", "or", "xor")
 
     def combine(self, a, b):

@@ -17,7 +17,7 @@ import cutesync as cs
 from cutesync import emulator
 from cutesync.kernels.matmul import MatmulPolicy
 from cutesync.kernels.reduce import plan as reduce_plan
-from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
+from cutesync.kernels.reduce.problem import Choice, SegmentPolicy
 from cutesync.runtime import call, compiler, device
 from cutesync.sync import Barriers
 

@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 from cutesync import emulator
 from cutesync.kernels.reduce import plan
-from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
+from cutesync.kernels.reduce.problem import Choice, SegmentPolicy
 from cutesync.runtime import call, device
 
 from . import faults

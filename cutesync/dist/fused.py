@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtypes import INT64, DType
 from ..kernels.reduce.plan import launch, problem_of
-from ..kernels.reduce.policy import Choice, of_rows
+from ..kernels.reduce.policy import of_rows
+from ..kernels.reduce.problem import Choice
 from ..kernels.reduce.spec import ReduceSpec, Reduction
 from ..kernels.states import Argument, States
 from ..runtime.launch import Run

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from cutesync.kernels.reduce.plan import chained, fill, launch
-from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
+from cutesync.kernels.reduce.problem import Choice, SegmentPolicy
 from cutesync.kernels.reduce.spec import ReduceSpec
 from cutesync.runtime.launch import Run, in_turn
 from cutesync.runtime.view import View

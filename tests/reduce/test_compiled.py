@@ -8,14 +8,8 @@ from itertools import product
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce.policy import (
-    FillPolicy,
-    NarrowPolicy,
-    SegmentPolicy,
-    ShortRowPolicy,
-    WholeRowPolicy,
-)
-from cutesync.kernels.reduce.strided_policy import RunPolicy, ShortPolicy, StridedPolicy
+from cutesync.kernels.reduce.problem import FillPolicy, NarrowPolicy, SegmentPolicy, ShortRowPolicy, WholeRowPolicy
+from cutesync.kernels.reduce.strided_problem import RunPolicy, ShortPolicy, StridedPolicy
 from cutesync.runtime.kernel import collect
 
 from ..cases import bicyclic, has_meaning

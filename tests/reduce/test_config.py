@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.reduce.policy import (
-    SMS,
+from cutesync.kernels.reduce.policy import SMS, choose
+from cutesync.kernels.reduce.problem import (
     Choice,
     ColumnPolicy,
     NarrowPolicy,
@@ -19,7 +19,6 @@ from cutesync.kernels.reduce.policy import (
     SegmentPolicy,
     ShortRowPolicy,
     WholeRowPolicy,
-    choose,
 )
 from cutesync.kernels.reduce.spec import ReduceSpec
 from cutesync.runtime import device, workspace

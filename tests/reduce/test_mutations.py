@@ -8,7 +8,7 @@ import pytest
 import cutesync as cs
 from cutesync import emulator
 from cutesync.kernels.reduce import plan, policy
-from cutesync.kernels.reduce.policy import Choice, NarrowPolicy, SegmentPolicy
+from cutesync.kernels.reduce.problem import Choice, NarrowPolicy, SegmentPolicy
 from cutesync.runtime import call, device
 
 from ..faults import RESULT, TABLE, Bench, every, first, only, op

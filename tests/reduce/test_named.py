@@ -8,7 +8,7 @@ import cutesync as cs
 from cutesync import reference
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.kernels.reduce import plan
-from cutesync.kernels.reduce.policy import Choice, ColumnPolicy, SegmentPolicy
+from cutesync.kernels.reduce.problem import Choice, ColumnPolicy, SegmentPolicy
 from cutesync.runtime import call as calls
 
 from ..cases import DTYPES, SCHEDULES, data, everywhere, numpy_dtype, same

@@ -5,7 +5,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.kernels.reduce import plan
-from cutesync.kernels.reduce.policy import (
+from cutesync.kernels.reduce.problem import (
     Choice,
     ColumnPolicy,
     NarrowPolicy,

@@ -23,7 +23,7 @@ from ..arrays import pointers_of
 from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .packed import columns, first_of_columns, has_keys, kind_of
-from .policy import ColumnPolicy
+from .problem import ColumnPolicy
 
 # A thread of a block: its rank, its row group, the number of its first result, and whether its columns exist.
 Member = namedtuple("Member", "thread group result inside")

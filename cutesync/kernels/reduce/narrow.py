@@ -27,7 +27,7 @@ from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .orders import AnyOrder
 from .packed import columns as columns_of, first_of_columns, has_keys, kind_of
-from .policy import NarrowPolicy
+from .problem import NarrowPolicy
 
 MAX_PARTS = 32  # threads that share the blocks' aggregates of one column in the collector
 

@@ -16,36 +16,17 @@ from cutlass import Int32, Uint32, cute
 
 from ...monoid import ArgMonoid, Monoid, convert, nonzero, tree
 from ..words import permuted
+from .spec import packed_kind
 
 ONES = {1: 0x01010101, 2: 0x00010001}
-OF_TRUTH = {
-    "any": "any",
-    "or": "any",
-    "add": "any",
-    "max": "any",
-    "all": "all",
-    "and": "all",
-    "mul": "all",
-    "min": "all",
-}
 LOW_BITS = {1: 0x7F7F7F7F, 2: 0x7FFF7FFF}  # all but the highest bit of each element
 
 
 def kind_of(monoid) -> str:
-    """What packed rows are combined with: "any", "all", "add", "min" or "max"; "" if they must be unpacked."""
-    if not isinstance(monoid, Monoid) or monoid.op.fn is not None or monoid.transform is not None:
+    """What packed rows are combined with (``spec.packed_kind``); "" if they must be unpacked."""
+    if not isinstance(monoid, Monoid) or monoid.transform is not None or len(monoid.sources) > 1:
         return ""
-    source, name = monoid.source, monoid.op.name
-    if source.size > 2 or len(monoid.sources) > 1:
-        return ""
-    if monoid.accumulate.kind == "b":
-        return OF_TRUTH.get(name, "")
-    if name in ("any", "all"):
-        return name
-    if name == "add" and source.kind in "biu" and monoid.accumulate.kind in "iu":
-        return "add"
-    same = source is monoid.accumulate and source.kind in "iu"
-    return name if name in ("min", "max") and same else ""
+    return packed_kind(monoid.op, monoid.source, monoid.accumulate)
 
 
 def columns(monoid, rows: list) -> tuple:
@@ -61,6 +42,28 @@ def columns(monoid, rows: list) -> tuple:
         else:
             found += _extremes(monoid, kind, column, size)
     return tuple((monoid.types[0](value),) for value in found)
+
+
+def of_vectors(monoid, vectors: list):
+    """The state of the elements of vectors, of a monoid that has a kind."""
+    if kind_of(monoid) == "add":
+        return tree([monoid.fold(words, 0) for words in vectors], monoid.combine)
+    rows = [[words[w]] for words in vectors for w in range(cute.size(words))]
+    return tree(list(columns(monoid, rows)), monoid.combine)
+
+
+def without_effect(monoid) -> int:
+    """A word of elements that change no state, of a monoid that has a kind."""
+    kind, bits = kind_of(monoid), 8 * monoid.source.size
+    if kind in ("any", "add"):
+        return 0
+    if kind == "all":
+        return -1
+    highest = 1 << (bits - 1)
+    least = highest if monoid.source.kind == "i" else 0
+    element = least if kind == "max" else (1 << bits) - 1 - least
+    word = element * (ONES[monoid.source.size])
+    return word - (1 << 32) if word >> 31 else word
 
 
 def has_keys(monoid) -> bool:

@@ -25,15 +25,13 @@ from .normal import Normal, normal
 from .policy import (
     MAX_FEW_POSITIONS,
     MIN_BYTES_OF_PASSES,
-    Choice,
-    FillPolicy,
-    Problem,
     axes_of_first_launch,
     choose,
     memory_order_is_faster,
     runs_first_is_faster,
     strided_is_faster,
 )
+from .problem import Choice, FillPolicy, Problem
 from .spec import ReduceSpec, Reduction
 from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
@@ -276,6 +274,7 @@ def problem_of(current: Reduction | States, extents: tuple[int, int, int], views
         order_of(current)[1],
         max(result.size for result in current.results),
         isinstance(current, Reduction) and current.has_keys,
+        isinstance(current, Reduction) and current.is_packed,
     )
 
 

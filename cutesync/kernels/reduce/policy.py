@@ -6,12 +6,12 @@ The thresholds were measured on an H200. As they do not depend on the GPU, neith
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two, power_of_two_below
-from ..policy import Policy
+from .problem import Choice, ColumnPolicy, NarrowPolicy, Problem, SegmentPolicy, ShortRowPolicy, WholeRowPolicy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 VECTOR_BYTES = 16  # the widest load of a thread
@@ -61,121 +61,16 @@ MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one l
 MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
 MAX_FEW_POSITIONS = 16
 MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
+# Rows of small integers that are no whole vectors, of which a lane has up to so many vectors with what else they hold:
+# bytes of a row, and of an array (H200, any int8 (700000, 171): 66 us, so 30 us; max int8 (300000, 303): 48 and 29 us).
+MIN_MASKED_ROW, MIN_MASKED_BYTES, MAX_MASKED = 33, 1 << 20, 5
+# Of whole rows in vectors, a lane has as many as have so many bytes of results (sum uint16 (12000000, 3): 89 us, so 42
+# us, with 32 bytes 66 us).
+MAX_ROW_RESULTS = 16
+# An array that is reduced along an axis of extent 1, and whose results are no wider than its elements, is read in
+# vectors wherever it begins (any int8 (60000000, 1) off by one: 101 us, so 57 us; but sum int16: 108 and 182 us).
+MIN_COPY_BYTES = 1 << 21
 LANE_BYTES = 64  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Each of outer * inner results is reduced from ``length`` elements of ``size`` bytes (the widest, if there are
-    several ``inputs``). A state has ``words`` 32-bit words. ``aligned`` and ``aligned_out``: inputs and outputs begin
-    on 16-byte boundaries. ``together``: all inputs are on such a boundary where that of the smallest elements is.
-    ``in_turn``: elements may be combined in any order. The widest results have ``out_size`` bytes. ``keys``: elements
-    and their places are combined as one number."""
-
-    outer: int
-    length: int
-    inner: int
-    size: int
-    words: int
-    aligned: bool
-    aligned_out: bool
-    inputs: int = 1
-    together: bool = True
-    in_turn: bool = False
-    out_size: int = 4
-    keys: bool = False
-
-    @property
-    def several(self) -> bool:
-        """Whether there are several inputs, or states of more words than a number and its index."""
-        return self.inputs > 1 or self.words > 4
-
-
-@dataclass(frozen=True)
-class FillPolicy(Policy, kernel=".base:FillReduce"):
-    """Fill the results of an empty axis: ``each`` of a thread."""
-
-    each: int = 1
-
-
-@dataclass(frozen=True)
-class SegmentPolicy(Policy, kernel=".segments:SegmentReduce"):
-    """Rows in chunks of ``unroll`` 16-byte vectors per lane. ``scope`` says which threads reduce a row: "warp",
-    "block", "grid" (one row) or "grid_rows". ``whole``: rows consist of whole chunks on 16-byte boundaries. ``few``: at
-    most 32 blocks share a row."""
-
-    scope: str
-    warps: int
-    unroll: int
-    blocks_per_sm: int
-    whole: bool = False
-    few: bool = False
-    aligned: bool = True
-
-
-@dataclass(frozen=True)
-class ShortRowPolicy(Policy, kernel=".rows:ShortRowReduce"):
-    """Rows of up to 512 bytes: ``group`` lanes per row, which load 16-byte ``vectors`` or single elements."""
-
-    vectors: bool
-    group: int
-    unroll: int
-    warps: int
-
-
-@dataclass(frozen=True)
-class WholeRowPolicy(Policy, kernel=".rows:WholeRowReduce"):
-    """Rows of ``length`` elements, so short that a lane reduces several whole rows: it loads ``unroll`` times
-    ``lane_bytes``."""
-
-    length: int
-    lane_bytes: int
-    unroll: int
-    warps: int
-    aligned_out: bool
-
-
-@dataclass(frozen=True)
-class ColumnPolicy(Policy, kernel=".columns:ColumnReduce"):
-    """An axis that is not the last. A block has ``lanes`` threads side by side, each with a vector or one element of
-    columns, times ``groups`` of rows; with ``split`` several blocks share the rows."""
-
-    vectors: bool
-    lanes: int
-    groups: int
-    unroll: int
-    split: bool
-    aligned_out: bool
-
-
-@dataclass(frozen=True)
-class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
-    """An axis that is not the last, with few ``columns``: a lane loads ``lane_bytes``, which are whole rows; with
-    ``split`` several blocks share the rows. ``anywhere``: slices or rows of a lane do not begin on 16-byte boundaries.
-    ``in_turn``: rows are combined in any order."""
-
-    columns: int
-    lane_bytes: int
-    unroll: int
-    warps: int
-    split: bool
-    anywhere: bool = False
-    in_turn: bool = False
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A policy and its launch: ``splits`` blocks share a result, ``tiles`` blocks cover ``inner``."""
-
-    policy: Policy
-    splits: int
-    tiles: int
-    grid: int
-
-    @property
-    def agrees(self) -> bool:
-        """Whether blocks combine their partials through the workspace."""
-        return self.splits > 1 and getattr(self.policy, "scope", "") != "atomic"
 
 
 def choose(problem: Problem) -> Choice:
@@ -206,6 +101,9 @@ def strided_is_faster(problem: Problem) -> bool:
     """Return whether the kernels of strided arrays are faster than those that ``choose`` selects."""
     row_bytes = problem.length * problem.inner * problem.size
     total = problem.outer * row_bytes
+    small = problem.out_size <= problem.size <= 2 and not problem.several
+    if problem.length == problem.inner == 1 and small and not problem.aligned and total >= MIN_COPY_BYTES:
+        return True
     if problem.inner == 1:  # rows that are not whole vectors, or less than a warp loads; a row of one element is copied
         if row_bytes == 1 and total <= MAX_FEW_BYTES:
             return True  # a lane would have 32 results
@@ -215,7 +113,8 @@ def strided_is_faster(problem: Problem) -> bool:
         if problem.aligned and problem.in_turn and not problem.several and not odd:
             return runs
         ragged = odd or (not problem.aligned and problem.length > 1 and row_bytes <= SHORT_ROW_BYTES)
-        if short and problem.size <= 2 and MIN_ODD_RUN_BYTES <= row_bytes <= SHORT_ROW_BYTES:
+        masked = problem.packed and total >= MIN_MASKED_BYTES
+        if short and problem.size <= 2 and not masked and MIN_ODD_RUN_BYTES <= row_bytes <= SHORT_ROW_BYTES:
             return True
         if ragged and total <= SMALL_ROWS_BYTES:
             return True
@@ -318,6 +217,9 @@ def _short_rows(problem: Problem) -> Choice:
     if problem.aligned and whole <= LANE_BYTES and problem.inputs == 1 and many:
         if VECTOR_BYTES % row_bytes == 0:  # few rows, so that a lane stores little consecutive memory
             whole = max(row_bytes, 2, VECTOR_BYTES * row_bytes // max(row_bytes, problem.out_size))
+        else:
+            while whole % 8 == 0 and whole // row_bytes * problem.out_size > MAX_ROW_RESULTS:
+                whole //= 2
         lane_unroll = max(2, 2 * VECTOR_BYTES // whole)
         return Choice(
             WholeRowPolicy(problem.length, whole, lane_unroll, warps, problem.aligned_out),
@@ -325,8 +227,13 @@ def _short_rows(problem: Problem) -> Choice:
             1,
             ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * lane_unroll),
         )
+    masked = 0
+    if problem.packed and not vectors and row_bytes >= MIN_MASKED_ROW and problem.outer * row_bytes >= MIN_MASKED_BYTES:
+        most = (row_bytes + VECTOR_BYTES - 2) // VECTOR_BYTES + 1  # vectors that hold a row
+        group = power_of_two(ceil_div(most, MAX_MASKED))
+        masked, unroll = ceil_div(most, group), 1
     rows = warps * (32 // group) * unroll
-    return Choice(ShortRowPolicy(vectors, group, unroll, warps), 1, 1, ceil_div(problem.outer, rows))
+    return Choice(ShortRowPolicy(vectors, group, unroll, warps, masked), 1, 1, ceil_div(problem.outer, rows))
 
 
 def _is_narrow(problem: Problem) -> bool:

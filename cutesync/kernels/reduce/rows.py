@@ -13,11 +13,19 @@ import cutlass
 from cutlass import Int16, Int32, Int64, cute
 
 from ...sync.overlap import let_next_start
-from ...warp import LANES, reduce_valid
+from ...warp import LANES, exchange, reduce_valid
 from ..arrays import pointers_of
+from ..words import four_words, word_of_range
 from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
-from .policy import ShortRowPolicy, WholeRowPolicy
+from .packed import of_vectors, without_effect
+from .problem import ShortRowPolicy, WholeRowPolicy
+
+
+def bits_below(count):
+    """A word whose first ``count`` bytes, of 4 at most and of none below 0, have all bits."""
+    bits = cutlass.min(cutlass.max(count, Int32(0)), Int32(4)) * 8
+    return Int32((Int64(1) << Int64(bits)) - 1)
 
 
 class ShortRowReduce(ContiguousKernel):
@@ -29,6 +37,7 @@ class ShortRowReduce(ContiguousKernel):
     def __init__(self, monoid, has_init: bool, policy: ShortRowPolicy) -> None:
         super().__init__(monoid, has_init, policy.warps * LANES, 0, 1)
         self.vectors, self.group, self.unroll, self.warps = policy.vectors, policy.group, policy.unroll, policy.warps
+        self.masked = policy.masked
 
     @property
     def rows_per_block(self) -> int:
@@ -46,6 +55,8 @@ class ShortRowReduce(ContiguousKernel):
         )
         if cutlass.const_expr(self.vectors):
             self.fold_vectors(a, first, lane)
+        elif cutlass.const_expr(self.masked > 0):
+            self.fold_masked(a, first, lane)
         else:
             self.fold_elements(a, first, lane)
 
@@ -85,6 +96,47 @@ class ShortRowReduce(ContiguousKernel):
         for u in cutlass.range_constexpr(self.unroll):
             total = reduce_valid(state[u], used, self.monoid.combine, lane, self.group)
             self.store(a, first + u * step, total, member)
+
+    @cute.jit
+    def fold_masked(self, a: Arguments, first, lane):
+        member = lane % self.group
+        size = self.monoid.source.size
+        count = Int32(a.length) * size
+        end = (a.x + a.outer * a.length).toint()
+        step = LANES // self.group
+        starts = [(a.x + cutlass.min(first + u * step, a.outer - 1) * a.length).toint() for u in range(self.unroll)]
+        loads = [(start, member + k * self.group) for start in starts for k in range(self.masked)]
+        words = cute.make_rmem_tensor((WORDS, self.unroll * self.masked), Int32)
+        for i, (start, number) in enumerate(loads):
+            at = (start & -VECTOR_BYTES) + number * VECTOR_BYTES
+            if at + VECTOR_BYTES <= end:
+                if at < start + count:
+                    cute.autovec_copy(four_words(at, cute.AddressSpace.gmem), words[(None, i)])
+            else:  # the last vector of the array, or one behind it
+                for w in cutlass.range_constexpr(WORDS):
+                    words[w, i] = Int32(word_of_range(at + 4 * w, Int32(0), Int32(cutlass.min(end - (at + 4 * w), 4))))
+        for u in cutlass.range_constexpr(self.unroll):
+            vectors = []
+            for k in cutlass.range_constexpr(self.masked):
+                skew = Int32(starts[u] & (VECTOR_BYTES - 1))
+                begin = (member + k * self.group) * VECTOR_BYTES - skew
+                vectors.append(self.own(words[(None, u * self.masked + k)], begin, count))
+            state = of_vectors(self.monoid, vectors)
+            for log in cutlass.range_constexpr(self.group.bit_length() - 1):
+                state = self.monoid.combine(state, exchange(state, 1 << log))
+            self.store(a, first + u * step, state, member)
+
+    def own(self, words, begin, count):
+        """The words of a vector that begins at byte ``begin`` of a row of ``count`` bytes: what is not of the row has
+        no effect."""
+        found = cute.make_rmem_tensor((WORDS,), Int32)
+        other = without_effect(self.monoid)
+        for w in range(WORDS):
+            place = begin + 4 * w
+            behind = bits_below(count - place)
+            mask = behind & (bits_below(-place) ^ -1)
+            found[w] = (words[w] & mask) | ((mask ^ -1) & other)
+        return found
 
     def lifted(self, x, rows, i):
         """Element ``i`` of every row of this lane, as states; all loads come before the first use."""

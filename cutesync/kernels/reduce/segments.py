@@ -27,7 +27,7 @@ from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, zeros
 from .base import Arguments, ContiguousKernel
 from .chunk import ChunkReduce
-from .policy import SegmentPolicy
+from .problem import SegmentPolicy
 
 CHUNKS = 512  # chunk aggregates a block keeps before warp 0 combines them: 2 or 4 KiB of shared memory a member
 

@@ -18,6 +18,31 @@ from ...runtime.call import Spec
 from ..states import States, words_of
 
 IN_MEMORY = "in memory"
+OF_TRUTH = {
+    "any": "any",
+    "or": "any",
+    "add": "any",
+    "max": "any",
+    "all": "all",
+    "and": "all",
+    "mul": "all",
+    "min": "all",
+}
+
+
+def packed_kind(op: Operator, source: DType, accumulate: DType) -> str:
+    """Return with what words of small elements are combined that are not unpacked: "any", "all", "add", "min" or "max";
+    "" if they must be."""
+    if op.fn is not None or source.size > 2:
+        return ""
+    if accumulate.kind == "b":
+        return OF_TRUTH.get(op.name, "")
+    if op.name in ("any", "all"):
+        return op.name
+    if op.name == "add" and source.kind in "biu" and accumulate.kind in "iu":
+        return "add"
+    same = source is accumulate and source.kind in "iu"
+    return op.name if op.name in ("min", "max") and same else ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +115,13 @@ class Reduction:
     def has_keys(self) -> bool:
         """Whether elements and their places are combined as keys: those of an argmin or argmax of small integers."""
         return isinstance(self.op, str) and self.source.size <= 2 and self.source.kind in "biu"
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether words of small integers are combined without being unpacked."""
+        if isinstance(self.op, str) or self.transform is not None or self.source.kind == "f":
+            return False
+        return packed_kind(self.op, self.source, self.accumulate) != ""
 
     @property
     def between(self) -> DType:

@@ -18,8 +18,8 @@ from ..named import Named
 from ..states import States, numbered, parameter_groups, start_of
 from .normal import Normal, normal
 from .spec import IN_MEMORY, ReduceSpec, Reduction
-from .strided_policy import RunPolicy, choose
-from .strided_problem import Output, StridedChoice, StridedPolicy, StridedProblem
+from .strided_policy import choose
+from .strided_problem import Output, RunPolicy, StridedChoice, StridedPolicy, StridedProblem
 
 DIVIDE = ("mean", "var", "std", "var_mean")  # operators that divide by the number of elements
 IDEMPOTENT = ("min", "max", "and", "or", "any", "all")  # equal elements count once
@@ -106,9 +106,9 @@ def strided(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: i
         Output(result.size, (view.ptr + start * result.size) % 16)
         for view, start, result in zip(outs, form.starts[len(sizes) :], reduction.results)
     )
-    problem = StridedProblem(
-        form, len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1], outputs, spec.n is not None
-    )
+    mapped = isinstance(reduction, Reduction) and reduction.transform is not None
+    numbers_of = len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1]
+    problem = StridedProblem(form, *numbers_of, outputs, spec.n is not None, mapped)
     choice = choose(problem)
     start, empty = spec.init, form.length == 0
     if spec.n is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
@@ -15,7 +15,15 @@ from .copies import SECTOR_BYTES, copies
 from .normal import Normal
 from .order_of_results import blocked, smallest_step
 from .policy import SMS, VECTOR_BYTES
-from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
+from .strided_problem import (
+    THREADS,
+    OrderedPolicy,
+    RunPolicy,
+    ShortPolicy,
+    StridedChoice,
+    StridedPolicy,
+    StridedProblem,
+)
 
 LANES = 32
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
@@ -42,10 +50,15 @@ MIN_NEAR_LENGTH = 256
 # columns in flight (H200, sum uint8 (262144, 64): 16.6 us, so 11.8 us; but of fewer, max uint64 (16384, 2, 8): 3.5 and
 # 3.7 us; of elements in order, lambda float16 (404003, 139): 55 and 73; of words, sum bool (751403, 259): 108 and 141).
 MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES, "element": 2 * MAX_FEW_BYTES}
+# In large arrays they do so, too, where elements of up to 2 bytes are combined in order (lambda int8 (32000, 8000): 100
+# us, so 88 us; with 512 bytes 99 us).
+ORDERED_LINE_BYTES = 256
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
-MAX_STATE_WORDS = 16  # registers of the states of a thread
+# Registers of the states of a thread, and columns of elements that a callable maps (squares uint8 (8, 4096, 4096): with
+# 16 columns 50 us, so 35 us).
+MAX_STATE_WORDS, MAX_MAPPED = 16, 8
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # Columns that begin anywhere are read as vectors if there are many of these, and they are stored as such, or have
 # many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by vectors).
@@ -61,28 +74,6 @@ MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the
 # 5.6 us, so 3.8 us; squares uint8 (19, 103): 4.1 and 2.4 us; but sum int16 of 64 elements: 1.4 and 1.6 us).
 SHORT_RUN_BYTES, MAX_FEW_RUNS, MIN_WARP_RUN = 2048, 32 * SMS, 768
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
-
-
-@dataclass(frozen=True)
-class OrderedPolicy(StridedPolicy, kernel=".ordered:OrderedReduce"):
-    """Elements in order, which the lanes of a warp take in turn."""
-
-
-@dataclass(frozen=True)
-class ShortPolicy(StridedPolicy, kernel=".short:ShortReduce"):
-    """Axes of at most ``unroll`` positions: a thread has ``results`` units."""
-
-    results: int = 1
-
-
-@dataclass(frozen=True)
-class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
-    """The last reduced axis is contiguous: positions are pieces of its runs."""
-
-    @property
-    def columns(self) -> int:
-        """How many steps the reduced axes have beside those of the inputs."""
-        return 2
 
 
 def choose(problem: StridedProblem) -> StridedChoice:
@@ -135,7 +126,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     near = _near(kept, reduced, load_bytes) if columns and not alone else 0
-    groups = _groups(units, near, length, load_bytes, problem.size) if near else _along(units, length, load, load_bytes)
+    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, load, load_bytes)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size
@@ -251,6 +242,7 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
         return "element", size
     *others, last = [*form.reduced, *form.kept]
     most = MAX_STATE_WORDS // problem.words  # as many columns as a thread has registers for
+    most = min(most, MAX_MAPPED) if problem.mapped else most
     if form.length <= SHORT_LENGTH:
         most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
     for wide in (16, 8, 4):
@@ -307,15 +299,17 @@ def _blocks(total: int, flight: int) -> int:
     return 2 if total <= MAX_FEW_BYTES else max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
 
 
-def _groups(units: int, near: int, length: int, load_bytes: int, size: int) -> int:
+def _groups(units: int, near: int, length: int, load_bytes: int, problem: StridedProblem) -> int:
     """Return the groups of a block whose threads are neighbours on results: few numbers, so that there are few
     kernels. Of ``units``, so many are ``near`` each other."""
-    total = units * length * load_bytes
+    total, size = units * length * load_bytes, problem.size
     line = SECTOR_BYTES if total <= MAX_SECTORS_BYTES and 4 * length >= units else LINE_BYTES
     line = 2 * LINE_BYTES if total > MAX_FEW_BYTES and size >= WORD_BYTES else line
     odd = size >= WORD_BYTES and total > MIN_ODD_FAR_BYTES and units * load_bytes % WHOLE_LINE_BYTES != 0
     far = odd or (length <= MAX_FAR_LENGTH and total >= MIN_FAR_BYTES)
     line = FAR_LINE_BYTES if far and load_bytes == VECTOR_BYTES else line
+    if not problem.in_turn and size <= 2 and load_bytes == VECTOR_BYTES and total >= MIN_FAR_BYTES:
+        line = max(line, ORDERED_LINE_BYTES)
     lanes = min(power_of_two(near), max(8, line // load_bytes))
     most = max(1, FULL_UNITS // units)
     many = load_bytes == WORD_BYTES and units >= MANY_WORDS and length < LONG_COLUMN

@@ -63,6 +63,28 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
         return int(self.load == "words")
 
 
+@dataclass(frozen=True)
+class OrderedPolicy(StridedPolicy, kernel=".ordered:OrderedReduce"):
+    """Elements in order, which the lanes of a warp take in turn."""
+
+
+@dataclass(frozen=True)
+class ShortPolicy(StridedPolicy, kernel=".short:ShortReduce"):
+    """Axes of at most ``unroll`` positions: a thread has ``results`` units."""
+
+    results: int = 1
+
+
+@dataclass(frozen=True)
+class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
+    """The last reduced axis is contiguous: positions are pieces of its runs."""
+
+    @property
+    def columns(self) -> int:
+        """How many steps the reduced axes have beside those of the inputs."""
+        return 2
+
+
 class Output(NamedTuple):
     """Elements of ``size`` bytes, the first of which lies ``begin`` bytes behind a 16-byte boundary."""
 
@@ -74,7 +96,7 @@ class Output(NamedTuple):
 class StridedProblem:
     """A reduction in its normal form. Elements have ``size`` bytes (the widest), a state ``words`` 32-bit words.
     The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order.
-    ``counted``: not all elements need count."""
+    ``counted``: not all elements need count. ``mapped``: a callable maps each element."""
 
     form: Normal
     inputs: int
@@ -84,6 +106,7 @@ class StridedProblem:
     in_turn: bool
     outputs: tuple[Output, ...]
     counted: bool = False
+    mapped: bool = False
 
 
 @dataclass(frozen=True)

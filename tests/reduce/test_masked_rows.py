@@ -1,0 +1,95 @@
+"""Short rows of small elements as vectors that may hold elements of other rows, rows of one element that begin
+anywhere, and results of vectors of columns that are stored in another order."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.reduce import order_of_results, plan, policy, strided_plan, strided_policy
+from cutesync.kernels.reduce.problem import ShortRowPolicy
+from cutesync.runtime import call as calls, device
+
+from ..cases import data, same
+from ..faults import RESULT, Bench, every
+
+NAMES = ("sum", "max", "min", "any", "all")
+
+
+@pytest.fixture
+def chosen(monkeypatch) -> list:
+    """The choices for contiguous arrays, for which no array is too small."""
+    found: list = []
+    for name in ("MIN_MASKED_BYTES", "SMALL_ROWS_BYTES", "MIN_COPY_BYTES"):
+        monkeypatch.setattr(policy, name, 0)
+    monkeypatch.setattr(strided_policy, "MIN_WORDS_BYTES", 0)
+    monkeypatch.setattr(plan, "choose", lambda problem: found.append(policy.choose(problem)) or found[-1])
+    monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    return found
+
+
+def extremes(shape, dtype: str) -> np.ndarray:
+    """All values of an integer type, or truth values, of which those of every other row are false."""
+    if dtype == "bool":
+        x = np.random.default_rng(4).integers(0, 2, shape)
+        x[::2] = 0
+        return x.astype(dtype)
+    limits = np.iinfo(dtype)
+    return np.random.default_rng(4).integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+def check(name: str, x: np.ndarray, begin: int) -> None:
+    """Reduce the rows of an array that begins ``begin`` elements behind a boundary and ends with its memory."""
+    memory = cs.asarray(np.concatenate([x.ravel()[:1]] * begin + [x.ravel()]))
+    found = np.asarray(getattr(cs, name)(memory[begin:].reshape(x.shape), axis=1))
+    same(found, getattr(np, name)(x, axis=1).astype(found.dtype), f"{name} {x.dtype} {x.shape} {begin}")
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "bool"])
+def test_rows_of_vectors_of_other_rows(name, dtype, on_emulator, chosen):
+    for shape, begin in (((37, 41), 0), ((9, 167), 1), ((66, 64), 1), ((5, 251), 3)):
+        check(name, extremes(shape, dtype), begin)
+    assert all(isinstance(choice.policy, ShortRowPolicy) and choice.policy.masked for choice in chosen)
+
+
+def wrong_rows(patch) -> bool:
+    patch.setattr(policy, "MIN_MASKED_BYTES", 0)
+    patch.setattr(policy, "SMALL_ROWS_BYTES", 0)
+    patch.setattr(calls, "_plans", {})
+    x = extremes((9, 167), "int8")
+    with device.forced("emulator"):
+        return np.array_equal(np.asarray(cs.max(cs.asarray(x), axis=1)), x.max(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "edit",
+    [(r"max\.s16x2", "min.s16x2"), (r"shfl\.sync\.bfly\.b32", "shfl.sync.up.b32"), (r"shl\.b64", "shr.u64")],
+    ids=["compared the wrong way", "lanes that look the wrong way", "masked the wrong way"],
+)
+def test_planted_faults_are_found(edit):
+    with pytest.MonkeyPatch.context() as patch:
+        Bench(lambda: wrong_rows(patch)).check(every(*edit), {RESULT})
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16"])
+def test_rows_of_one_element_that_begin_anywhere(dtype, on_emulator, chosen):
+    for name, shape in (("any", (1003, 1)), ("max", (700, 1))):
+        check(name, extremes(shape, dtype), 1)
+    assert {choice.policy.load for choice in chosen} == {"words"}
+
+
+@pytest.mark.parametrize("name, dtype", [("argmax", "float32"), ("max", "int16")])
+def test_vectors_of_columns_whose_results_lie_in_another_order(name, dtype, on_emulator, monkeypatch):
+    for limit, number in (("MIN_BLOCKED_BYTES", 0), ("BLOCK_BYTES", 64)):
+        monkeypatch.setattr(order_of_results, limit, number)
+    found: list = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    x = data((6, 2, 9, 96), dtype)
+    for axes, axis in (((3, 0, 2, 1), 1), ((3, 1, 0, 2), 3)):
+        given, wanted = cs.asarray(x).transpose(axes), x.transpose(axes)
+        same(np.asarray(getattr(cs, name)(given, axis=axis)), getattr(np, name)(wanted, axis=axis), f"{name} {axes}")
+    assert any(choice.policy.load == "vector" and choice.kept[-1].extent < 24 for choice in found)
