@@ -91,6 +91,8 @@ CASES = {  # what: (shape, type, operator, options)
     "narrower": (PIPELINE, "float32", "max", {"dtype": "float16", "reverse": True}),
     "off by one byte": (PIPELINE, "int8", "add", {"offset": 1}),
     "off by one element": (PIPELINE, "float32", "add", {"offset": 4}),
+    "rows of bytes off by one": ((2000, 65_536, 1), "int8", "add", {"offset": 1}),
+    "long rows of bytes": ((300, 200_001, 1), "int8", "max", {}),
     "columns of bytes apart": ((9, 3, 551_011), "int8", "add", {}),
     "slices off by one byte": ((90_000, 48, 1), "int8", "add", {"offset": 1}),
     "slices that begin anywhere": ((600, 9717, 2), "int8", "add", {}),

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.kernels.scan.policy import QUARTER_TILES, PipelinePolicy, choose
+from cutesync.kernels.scan.problem import Problem
 
 from ..cases import (
     adjacent,
@@ -92,6 +94,30 @@ KERNELS = {
     "wave": (wave(2, 1), 2201),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), 2203),
 }
+
+
+@pytest.mark.parametrize(
+    ("size", "length", "vectors"),
+    [(1, 65_537, 4), (1, 200_001, 8), (2, 100_003, 8), (2, 163_841, 16), (4, 30_001, 16), (8, 50_001, 16)],
+)
+def test_rows_that_are_not_whole_are_smaller_tiles(size, length, vectors):
+    """The smaller the elements, the longer the ends of a row take."""
+    policy = choose(Problem(512, length, 1, (size,), (size,), (size,), (0,))).policy
+    assert (type(policy), policy.vectors_per_thread) == (PipelinePolicy, vectors)
+    whole = choose(Problem(512, 1 << 17, 1, (size,), (size,), (0,), (0,))).policy
+    assert whole.vectors_per_thread == 16
+
+
+def test_rows_of_quarter_tiles(on_emulator, monkeypatch):
+    """Rows of bytes that end one element before, at, and behind the end of a tile, in a ring of many stages."""
+    quarters = QUARTER_TILES
+    tile = quarters.warps_per_squad * quarters.vectors_per_thread * 32 * 16
+    sizes = quarters.reduce_warps, quarters.scan_squads, quarters.warps_per_squad, quarters.vectors_per_thread
+    force(monkeypatch, pipeline(*sizes, quarters.stages, 3))
+    for length, reverse in ((tile - 1, False), (tile, True), (tile + 1, False)):
+        x = data((3, length + 1), "int8")
+        view = cs.asarray(x)[:, 1:]
+        same(np.asarray(cs.scan(view, axis=1, reverse=reverse)), scanned(x[:, 1:], axis=1, reverse=reverse))
 
 
 @pytest.mark.drawn(4)

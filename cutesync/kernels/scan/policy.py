@@ -93,8 +93,15 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
 PIPELINE = PipelinePolicy(reduce_warps=4, scan_squads=2, warps_per_squad=4, vectors_per_thread=16, stages=6, shift=0)
 # Rows of a few tiles that are not whole: the end of a row in a chunk takes as long as several vectors of it (H200, 37,
 # 58, 97 and 102 KB: float64 84.6 us, so 60.1 us; int16 26.6 us, so 20.8 us; int8 197 us, so 156 us; float64 82.6 us, so
-# 58.1 us; but whole rows of 64 KiB float64 136 us, so 155 us; of 61 KB uint32 168 us, so 179 us).
-HALF_TILES, MAX_HALVED_TILES = replace(PIPELINE, vectors_per_thread=8, stages=12, boundary=VECTOR_BYTES), 4
+# 58.1 us; but whole rows of 64 KiB float64 136 us, so 155 us; of 61 KB uint32 168 us, so 179 us). The smaller the
+# elements, the longer the ends take, and the longer are the rows for which it counts (float16 (512, 100003) off by one
+# 89.5 us, so 69.5 us; lambda bfloat16 (300, 90005): 51.2 us, so 38.0 us; but max bfloat16 (256, 163841): 47.6 us, so
+# 50.3 us; max int8 (16, 2000003) off by one: 34.9 us, so 30.8 us; int64 (300, 65537): 84.6 us, so 92.9 us).
+HALF_TILES = replace(PIPELINE, vectors_per_thread=8, stages=12, boundary=VECTOR_BYTES)
+MAX_HALVED_TILES = {1: 96, 2: 8, 8: 4}  # whole tiles of a row, by the bytes of an element
+# Of the shortest rows of bytes even quarters (int8 (700, 65536) off by one: 60.6 us, so 51.8 us; lambda uint8 (154,
+# 109617): 25.7 us, so 21.1 us; but inclusive int8 (105, 180112): 17.4 us, so 19.4 us).
+QUARTER_TILES, MAX_QUARTERED_TILES = replace(HALF_TILES, vectors_per_thread=4, stages=24), 4
 # States of float64 or of several values: four warps reduce tiles more slowly than these are copied (H200, 2**26
 # float64: 281 us, with eight 268 us; a linear recurrence of 2**27 float32: 433 us, with eight 421 us).
 COSTLY_REDUCE_WARPS = 8
@@ -221,8 +228,8 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         pipelined = filled >= MIN_FILLED and (slow or not MIN_WAVE_TILES <= wave <= SMS)
     if pipelined:
         base = replace(PIPELINE, boundary=boundary)
-        if width == 1 and 1 < tiles <= MAX_HALVED_TILES and _has_slow_ends(problem, items):
-            base = HALF_TILES
+        if width == 1 and 1 < tiles <= MAX_HALVED_TILES.get(problem.wide, 0) and _has_slow_ends(problem, items):
+            base = QUARTER_TILES if problem.wide == 1 and tiles <= MAX_QUARTERED_TILES else HALF_TILES
             tiles = tiles_of(base.warps_per_squad, base.vectors_per_thread, base.boundary)
         rows = fitted(base.vectors_per_thread)
         policy = replace(base, vectors_per_thread=rows, shift=shift, aligned=problem.together)
@@ -268,9 +275,9 @@ def _are_full(problem: Problem, chunk: int) -> bool:
 
 
 def _has_slow_ends(problem: Problem, items: int) -> bool:
-    """Return whether a row of a few tiles of the pipeline takes less time in halves of them."""
+    """Return whether rows of tiles of the pipeline have ends that take long."""
     chunk = PIPELINE.vectors_per_thread * LANES * items
-    return not (problem.several or problem.wide == 4 or _are_full(problem, chunk))
+    return not (problem.several or _are_full(problem, chunk))
 
 
 def _runs(problem: Problem, places: tuple[int, ...]) -> Choice:
