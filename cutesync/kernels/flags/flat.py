@@ -11,12 +11,27 @@ The last elements of the array, less than a vector, are flagged one by one. No t
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import cutlass
 from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose
+from ..words import joined
 from . import words
 from .strided import Arguments, StridedKernel
+
+
+class Vector(NamedTuple):
+    """Results side by side, which all count: the number of the first, its digits, and the places of all in their
+    slices, of which there are two at most. ``limit``: the places of a slice that count; None if no row begins or ends
+    at these. What is said of a vector to be ``alike``: it lies in one slice, and rows begin or end at all of its places
+    or at none."""
+
+    first: Any
+    digits: list
+    places: list
+    limit: Any = None
 
 
 class FlatFlags(StridedKernel):
@@ -28,6 +43,7 @@ class FlatFlags(StridedKernel):
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
         self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
+        self.joined, self.equal = policy.joined, policy.equal
         self.place = Int64 if policy.wide else Int32
 
     @cute.jit
@@ -43,33 +59,65 @@ class FlatFlags(StridedKernel):
 
     @cute.jit
     def mark(self, a: Arguments, number):
-        """Flag the results of a thread. In long slices most vectors have no end of a row."""
+        """Flag the results of a thread, one by one where not all count, or not all that would be read exists."""
         first = number * self.vector
         limit = self.place(a.n * a.extents[0])  # places of a slice that count
-        if first + self.vector > a.work:
-            self.mark_each(a, first, limit)
-        else:
+        apart = first + self.vector > a.work
+        if cutlass.not_(apart):
             digits = self.split(a, first)
             places = self.places(a, digits[0], self.vector)
             if self.may_read(a, places[0], limit):
-                self.mark_vector(a, first, digits, places, limit)
-            elif (places[0] < limit) | (places[-1] < places[0]):
-                self.mark_each(a, first, limit)
+                apart = self.mark_vector(a, Vector(first, digits, places, limit))
+            else:
+                apart = (places[0] < limit) | (places[-1] < places[0])
+        if apart:
+            self.mark_each(a, first, limit)
 
     @cute.jit
-    def mark_vector(self, a: Arguments, first, digits, places, limit):
-        """Flag the results of a thread, which all count."""
+    def mark_vector(self, a: cutlass.Constexpr, v: cutlass.Constexpr):
+        """Flag the results of a thread, which all count; return whether they are left, as words around them do not lie
+        in the array. In long slices most vectors have no end of a row."""
+        left = Boolean(False)
         if cutlass.const_expr(self.long):
-            distance, last = self.place(a.extents[0]), places[0] + (self.vector - 1)
-            starts, ends = places[0] < distance, last >= limit - distance
+            distance, last = self.place(a.extents[0]), v.places[0] + (self.vector - 1)
+            starts, ends = v.places[0] < distance, last >= v.limit - distance
             if cutlass.not_(starts | ends):
-                self.flag(a, first, digits, places, None)
-            elif (last < self.place(a.counts[0])) & self.all_or_none(a, places[0], last, limit):
-                self.flag(a, first, digits, places, limit, True)
+                left = self.mark_inside(a, v._replace(limit=None), False)
+            elif (last < self.place(a.counts[0])) & self.all_or_none(a, v.places[0], last, v.limit):
+                left = self.mark_inside(a, v, True)
             else:
-                self.flag(a, first, digits, places, limit)
+                left = self.mark_inside(a, v, False)
         else:
-            self.flag(a, first, digits, places, limit)
+            left = self.mark_inside(a, v, False)
+        return left
+
+    @cute.jit
+    def mark_inside(self, a: cutlass.Constexpr, v: cutlass.Constexpr, alike: cutlass.Constexpr):
+        """Flag results if the words around the elements, and around their neighbours, lie in the array; return whether
+        they do not."""
+        left = Boolean(False)
+        if cutlass.const_expr(self.joined):
+            left = cutlass.not_(self.is_inside(a, v, alike))
+            if cutlass.not_(left):
+                self.flag(a, v, alike)
+        else:
+            self.flag(a, v, alike)
+        return left
+
+    def is_inside(self, a: Arguments, v: Vector, alike: bool):
+        """Whether the words around what is read for a vector lie in the array."""
+        lowest, highest = Int64(0), Int64(a.counts[0])
+        for extent, step in zip(a.extents[1:], a.steps[0][1:]):
+            far = (Int64(extent) - 1) * step
+            lowest, highest = lowest + cutlass.min(far, Int64(0)), highest + cutlass.max(far, Int64(0))
+        low, high = (a.x + lowest).toint() + words.MARGIN, (a.x + highest).toint() - words.MARGIN
+        found = Boolean(True)
+        shifts = [self.shift(a, side, self.edges(a, side, v, alike), alike) for side in self.sides]
+        for start in self.of_ends(a, v, alike):
+            for shift in (Int64(0), *shifts):
+                at = (start + shift).toint()
+                found = found & (at >= low) & (at + self.vector * self.size <= high)
+        return found
 
     def all_or_none(self, a: Arguments, first, last, limit):
         """Whether at all places of a slice from the first to the last, or at none, a row begins; and ends."""
@@ -85,7 +133,7 @@ class FlatFlags(StridedKernel):
                 digits = self.split(a, first + i)
                 places = self.places(a, digits[0], 1)
                 if places[0] < limit:
-                    self.flag(a, first + i, digits, places, limit)
+                    self.flag(a, Vector(first + i, digits, places, limit), False)
 
     def may_read(self, a: Arguments, place, limit):
         """Whether all that is read for the vector from a place on counts: elements that do not may have no value."""
@@ -99,16 +147,12 @@ class FlatFlags(StridedKernel):
             before, behind = before + words.MARGIN, behind + words.MARGIN
         return (a.n == a.length) | ((place >= before) & (place + (self.vector - 1) < limit - behind))
 
-    def flag(self, a: Arguments, first, digits, places, limit, alike: bool = False) -> None:
-        """Flag the results at these places, which all count. ``limit`` is None if no row begins or ends there.
-        ``alike``: they are in one slice, and rows begin or end at all of them or at none."""
-        packed = self.by_words and len(places) == self.vector
-        if packed:
-            found = self.word_results(a, first, places, limit, alike)
-        else:
-            found = self.results(a, first, digits, places, limit, alike)
+    def flag(self, a: Arguments, v: Vector, alike: bool) -> None:
+        """Flag results."""
+        packed = self.by_words and len(v.places) == self.vector
+        found = self.word_results(a, v, alike) if packed else self.results(a, v, alike)
         for target, values in zip(a.outs, found):
-            self.store(target + first, values, packed)
+            self.store(target + v.first, values, packed)
 
     def places(self, a: Arguments, first, count: int) -> list:
         """The places in their slices of ``count`` results; a slice has as many at least."""
@@ -118,33 +162,35 @@ class FlatFlags(StridedKernel):
             places.append(choose(first + i < length, first + i, first + i - length))
         return places
 
-    def edges(self, a: Arguments, side: int, places, limit, alike: bool) -> list:
+    def edges(self, a: Arguments, side: int, v: Vector, alike: bool) -> list:
         """Whether a row begins (ends) at each place; None if it does not."""
-        if limit is None:
-            return [None] * len(places)
-        distance = self.place(a.extents[0])
-        found = [place >= limit - distance if side else place < distance for place in (places[:1] if alike else places)]
-        return found * len(places) if alike else found
+        if v.limit is None:
+            return [None] * len(v.places)
+        distance, asked = self.place(a.extents[0]), v.places[:1] if alike else v.places
+        found = [place >= v.limit - distance if side else place < distance for place in asked]
+        return found * len(v.places) if alike else found
 
     def shift(self, a: Arguments, side: int, edges, alike: bool):
         """How far away the neighbours of elements on a side are; 0 if none of them has one."""
         step = a.extents[0] if side else -a.extents[0]
         return choose(edges[0], Int64(0), step) if alike else Int64(step)
 
-    def results(self, a: Arguments, first, digits, places, limit, alike: bool) -> list:
+    def results(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The results, a list for each output."""
-        count = len(places)
-        starts = self.starts(a, first, digits, places, alike or limit is None)
-        if self.whole and count > 1:
-            items = self.sequence(a, first, count, self.piece)
+        starts, items = [], []
+        if len(v.places) == 1 or not (self.whole or self.joined or self.equal):
+            starts = self.starts(a, v, alike)
+            items = self.pieces(starts, self.piece if len(v.places) > 1 else 1)
+        elif self.equal:
+            items = self.repeated(a, v)
         else:
-            items = self.pieces(starts, self.piece if count > 1 else 1)
+            items = self.items(a, v, Int64(0), self.piece, alike)
         found = []
         for side in self.sides:
-            edges = self.edges(a, side, places, limit, alike)
-            others = self.neighbours(a, side, first, starts, items, edges, alike)
+            edges = self.edges(a, side, v, alike)
+            others = self.neighbours(a, side, v, (starts, items, edges), alike)
             results = []
-            for item, other, edge, place in zip(items, others, edges, places):
+            for item, other, edge, place in zip(items, others, edges, v.places):
                 index = self.index(a, place) + side if self.is_indexed or self.periodic else Int64(0)
                 if self.periodic:
                     rest = Int32((index - side) % a.period)
@@ -164,37 +210,71 @@ class FlatFlags(StridedKernel):
         """The index on the flagged axis of a place in a slice."""
         return Int64(place) if self.adjacent else Int64(place // self.place(a.extents[0]))
 
-    def starts(self, a: Arguments, first, digits, places, one_slice: bool) -> list:
+    def starts(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The pointers to the elements. All are in the slice of the first or in that of the last one."""
-        count = len(places)
+        count = len(v.places)
         if self.whole:
-            return [a.x + first + i for i in range(count)]
+            return [a.x + v.first + i for i in range(count)]
         step = 1 if self.unit else a.steps[0][0]
-        head = a.x + self.offset([digits[0] * step, *digits[1:]], [1, *a.steps[0][1:]])
-        if count == 1 or one_slice or self.piece > 1:
+        head, *tail = self.of_ends(a, v, alike)
+        if not tail:
             return [head + step * i for i in range(count)]
-        last = self.split(a, first + (count - 1))
-        tail = a.x + self.offset([last[0] * step, *last[1:]], [1, *a.steps[0][1:]]) - step * (count - 1)
         found = []
-        for i, place in enumerate(places):
-            move = choose(place >= places[0], head.toint(), tail.toint())
+        for i, place in enumerate(v.places):
+            move = choose(place >= v.places[0], head.toint(), tail[0].toint())
             start = cute.make_ptr(head.dtype, move, cute.AddressSpace.gmem, assumed_align=self.size)
             found.append(start + step * i)
         return found
 
-    def neighbours(self, a: Arguments, side: int, first, starts, items, edges, alike: bool) -> list:
-        """The neighbour of each element on a side; anything at an edge."""
+    def of_ends(self, a: Arguments, v: Vector, alike: bool) -> list:
+        """The pointer to the first element, and to where it would be in the slice of the last one if that may be
+        another."""
+        step, steps = 1 if self.unit else a.steps[0][0], [1, *a.steps[0][1:]]
+        head, beyond = a.x + self.offset([v.digits[0] * step, *v.digits[1:]], steps), len(v.places) - 1
+        if beyond == 0 or alike or v.limit is None or self.piece > 1:
+            return [head]
+        last = self.split(a, v.first + beyond)
+        return [head, a.x + self.offset([last[0] * step, *last[1:]], steps) - step * beyond]
+
+    def repeated(self, a: Arguments, v: Vector) -> list:
+        """The elements of a vector, if those of a slice are equal."""
+        last = self.split(a, v.first + (len(v.places) - 1))
+        ends = [self.get(a.x + self.offset(digits[1:], a.steps[0][1:]), 0) for digits in (v.digits, last)]
+        return [choose(place >= v.places[0], *ends) for place in v.places]
+
+    def items(self, a: Arguments, v: Vector, shift, piece: int, alike: bool) -> list:
+        """The elements ``shift`` behind those of a vector, in an array without gaps or joined from words."""
+        if not self.joined:
+            return self.sequence(a, v.first + shift, len(v.places), piece)
+        return self.lifted(words.in_registers(self.joined_words(a, v, shift, alike)), len(v.places))
+
+    def joined_words(self, a: Arguments, v: Vector, shift, alike: bool) -> list:
+        """The words of the elements ``shift`` behind those of a vector."""
+        count = self.vector * self.size // words.BYTES
+        found = [words.shifted(start + shift, count) for start in self.of_ends(a, v, alike)]
+        if len(found) == 1:
+            return found[0]
+        left = cutlass.min(self.place(a.counts[0]) - v.places[0], self.place(self.vector))  # in the slice of the first
+        return joined(*found, Int32(left), self.size)
+
+    def neighbours(self, a: Arguments, side: int, v: Vector, known, alike: bool) -> list:
+        """The neighbour of each element on a side; anything at an edge. ``known``: pointers to the elements if there
+        are any, the elements, and which are at edges."""
+        starts, items, edges = known
+        if self.equal and len(items) > 1:
+            return items
+        if not starts and (self.joined or not self.adjacent):
+            return self.items(a, v, self.shift(a, side, edges, alike), self.near, alike)
         step = a.steps[0][0] * a.extents[0]
         step = step if side else -step
         shifts = [step if edge is None else choose(edge, Int64(0), step) for edge in edges]
         if self.adjacent:
             outermost = -1 if side else 0
-            end = self.get(starts[outermost] + shifts[outermost], 0)
+            start = starts[outermost] if starts else a.x + v.first + (len(items) - 1) * side
+            end = self.get(start + shifts[outermost], 0)
             return [*items[1:], end] if side else [end, *items[:-1]]
-        if not self.whole or len(items) == 1:
-            near = self.near if len(items) > 1 else 1
-            return self.pieces([start + shift for start, shift in zip(starts, shifts)], near)
-        return self.sequence(a, first + self.shift(a, side, edges, alike), len(items), self.near)
+        near = self.near if len(items) > 1 else 1
+        return self.pieces([start + shift for start, shift in zip(starts, shifts)], near)
 
     def pieces(self, starts, piece: int) -> list:
         """The elements at ``starts``, loaded ``piece`` at once, as many as are neighbours."""
@@ -207,10 +287,7 @@ class FlatFlags(StridedKernel):
         """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or in words if
         those are less than words; anything for those outside of the array."""
         if piece * self.size < words.BYTES <= count * self.size:
-            vector = cute.make_rmem_tensor((max(2, count * self.size // words.BYTES),), Uint32)
-            for i, word in enumerate(self.sequence_words(a, first, count)):
-                vector[i] = word
-            return self.lifted(vector, count)
+            return self.lifted(words.in_registers(self.sequence_words(a, first, count)), count)
         found = []
         for i in range(0, count, piece):
             part = self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece)
@@ -235,21 +312,21 @@ class FlatFlags(StridedKernel):
                 found[place // words.BYTES] = found[place // words.BYTES] | (element << (8 * (place % words.BYTES)))
         return found
 
-    def word_results(self, a: Arguments, first, places, limit, alike: bool) -> list:
+    def word_results(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The results of one-byte types as words, each of four: a list for each output."""
-        keys = self.keys(a, first, self.piece)
+        keys = self.keys(a, v, Int64(0), self.piece, alike)
         found = []
         for side in self.sides:
-            edges = self.edges(a, side, places, limit, alike)
-            if self.adjacent:
-                outer = first + self.vector if side else first - 1
+            edges = self.edges(a, side, v, alike)
+            if self.adjacent and not self.joined:
+                outer = v.first + self.vector if side else v.first - 1
                 edge = edges[-1 if side else 0]
-                end = self.get(a.x + (outer if edge is None else choose(edge, first, outer)), 0)
+                end = self.get(a.x + (outer if edge is None else choose(edge, v.first, outer)), 0)
                 flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
             else:
-                others = self.keys(a, first + self.shift(a, side, edges, alike), self.near)
+                others = self.keys(a, v, self.shift(a, side, edges, alike), self.near, alike)
                 flags = [words.results(self.marking.op.name, key, other) for key, other in zip(keys, others)]
-            found.append(flags if limit is None else self.forced(side, keys, flags, edges, a.ends[side], alike))
+            found.append(flags if v.limit is None else self.forced(side, keys, flags, edges, a.ends[side], alike))
         return found
 
     def forced(self, side: int, keys, flags, edges, given, alike: bool) -> list:
@@ -269,9 +346,12 @@ class FlatFlags(StridedKernel):
         there = [words.flags(self.marking.op.name, key, end) for key in keys]
         return [(flag & ~mask) | (one & mask) for flag, one, mask in zip(flags, there, masks)]
 
-    def keys(self, a: Arguments, first, piece: int) -> list:
-        """The words of a vector of keys from number ``first`` on, loaded ``piece`` at once."""
-        if piece < words.KEYS:
+    def keys(self, a: Arguments, v: Vector, shift, piece: int, alike: bool) -> list:
+        """The words of the keys ``shift`` behind those of a vector, loaded ``piece`` at once."""
+        first = v.first + shift
+        if self.joined:
+            found = self.joined_words(a, v, shift, alike)
+        elif piece < words.KEYS:
             found = self.sequence_words(a, first, self.vector)
         else:
             found = []

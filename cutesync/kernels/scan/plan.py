@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...dtypes import INT32, INT64
+from ...dtypes import BOOL, INT32, INT64
 from ...errors import ArgumentValueError, explain
 from ...runtime import workspace
 from ...runtime.call import Views
@@ -35,6 +35,7 @@ from .slice_policy import slices_apart
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
+KEEPING = ("min", "max", "and", "or", "any", "all")  # operators of which equal items have the item as their result
 
 
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
@@ -75,13 +76,21 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
     inputs = views[: len(spec.operation.sources)]
     found = None
     if spec.axis is not None and spec.start_rows is None and not spec.counted:
-        found = spread.find(inputs, outs, spec.axis)
+        found = spread.find(inputs, outs, -1 if _keeps(spec) else spec.axis)
     if found is None:
         return _plan(spec, views, outs, stream)
     firsts, once = spread.first_slices(inputs, found.axis), spread.results_once(outs, found)
     less = replace(spec, shape=once[0].shape, lengths=firsts[0].shape)
     run, _ = _plan(less, (*firsts, *views[len(inputs) :]), once, stream)
     return spread.then_copied(run, found, views, outs, stream), None
+
+
+def _keeps(spec: ScanSpec) -> bool:
+    """Return whether equal elements have equal results: each is the element."""
+    operation = spec.operation
+    if not isinstance(operation, Single) or operation.op.fn is not None or spec.exclusive or spec.start_kind:
+        return False
+    return operation.op.name in KEEPING or (operation.accumulate is BOOL and operation.op.name == "add")
 
 
 def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = True) -> tuple[Run, int | None]:
