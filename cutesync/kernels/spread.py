@@ -23,9 +23,9 @@ from .policy import Policy
 
 THREADS = 256
 VECTOR_BYTES, WORD_BYTES = 16, 4
+WIDEST = 8  # bytes of an element
 UNROLL = 2  # vectors of a thread
-DENSE_UNROLL = 2  # from a dense array
-BLOCK_BYTES = THREADS * max(UNROLL, DENSE_UNROLL) * VECTOR_BYTES
+BLOCK_BYTES = THREADS * UNROLL * VECTOR_BYTES
 # Of a slice whose vectors are joined from words: of shorter ones most warps have some that are not (H200, 101 bytes:
 # 29.8 us, so 33.0 us; 1316 bytes: 138 us, so 68 us).
 MIN_VECTORS = 64
@@ -53,11 +53,10 @@ class SpreadPolicy(Policy, kernel=".spread_kernel:Spread"):
 class DensePolicy(Policy, kernel=".spread_dense:DenseSpread"):
     """Compile-time choices of the kernel that copies results from an array that has each once: bytes of an element, and
     what a thread loads for a vector: "one" result, of which all are copies, "two", of which the second may follow the
-    first, a "vector", or "each" result; vectors of a thread."""
+    first, a "few", each copied more than once, a "vector", or "each" result."""
 
     size: int
     loads: str
-    unroll: int
 
 
 class Spread(NamedTuple):
@@ -185,26 +184,29 @@ def _launch(spread: Spread, k: int, out: View, stream: int) -> Launch:
 
 def _dense(spread: Spread, out: View, stream: int) -> Launch:
     """Prepare the launch that stores all results of an output, from an array that has each once."""
-    size, vector = out.dtype.size, VECTOR_BYTES // out.dtype.size
-    policy = DensePolicy(size, _loads(spread, out, vector), DENSE_UNROLL)
-    values = {"count": out.size, "copies": spread.copies, "inner": spread.inner}
-    for name, number in (("copies", spread.copies), ("inner", spread.inner)):
+    beside = math.gcd(spread.inner, WIDEST // out.dtype.size)  # neighbours that are copied as one
+    while out.ptr % (beside * out.dtype.size):
+        beside //= 2
+    size, inner, count = out.dtype.size * beside, spread.inner // beside, out.size // beside
+    vector = VECTOR_BYTES // size
+    policy = DensePolicy(size, _loads(spread.copies, inner, out.ptr % VECTOR_BYTES == 0, vector))
+    values = {"count": count, "copies": spread.copies, "inner": inner}
+    for name, number in (("copies", spread.copies), ("inner", inner)):
         factor, shift = divisor(number)
         values |= {f"{name}_factor": factor, f"{name}_shift": shift}
     kinds = {name: "Uint32" for name in values if name.endswith(("factor", "shift"))}
     numbers = tuple(Scalar(name, kinds.get(name, "Int32")) for name in sorted(values))
     kind = BY_NAME[f"uint{8 * size}"]
     spec = KernelSpec(("spread", policy), (Pointer("x", kind), Pointer("out", kind), *numbers), policy.make)
-    vectors = ceil_div(out.size, vector) + 1  # the first and the last may be partial
-    return Launch(spec, out.device, ceil_div(vectors, THREADS * DENSE_UNROLL), values, stream=stream)
+    vectors = ceil_div(count, vector) + 1  # the first and the last may be partial
+    return Launch(spec, out.device, ceil_div(vectors, THREADS * UNROLL), values, stream=stream)
 
 
-def _loads(spread: Spread, out: View, vector: int) -> str:
-    """Return what a thread loads for a vector."""
-    whole = out.ptr % VECTOR_BYTES == 0  # vectors begin at multiples of their length
-    if spread.inner > 1:
-        return "vector" if whole and spread.inner % vector == 0 else "each"
-    return "one" if whole and spread.copies % vector == 0 else "two" if spread.copies >= vector else "each"
+def _loads(copies: int, inner: int, whole: bool, vector: int) -> str:
+    """Return what a thread loads for a vector; ``whole``: vectors begin at multiples of their length."""
+    if inner > 1:
+        return "vector" if whole and inner % vector == 0 else "each"
+    return "one" if whole and copies % vector == 0 else "two" if copies >= vector else "few"
 
 
 def kernel_spec(policy: SpreadPolicy) -> KernelSpec:

@@ -16,7 +16,7 @@ from ..monoid import choose
 from ..sync.overlap import let_next_start
 from .coordinates import element, quotient, store
 from .plain import PlainKernel
-from .spread import THREADS, VECTOR_BYTES, WORD_BYTES, DensePolicy
+from .spread import THREADS, UNROLL, VECTOR_BYTES, WORD_BYTES, DensePolicy
 from .words import joined
 
 Arguments = namedtuple("Arguments", "x out copies copies_factor copies_shift count inner inner_factor inner_shift")
@@ -41,9 +41,9 @@ class DenseSpread(PlainKernel):
     @cute.jit
     def body(self, a: cutlass.Constexpr):
         let_next_start()
-        first = cute.arch.block_idx()[0] * (THREADS * self.policy.unroll) + cute.arch.thread_idx()[0]
+        first = cute.arch.block_idx()[0] * (THREADS * UNROLL) + cute.arch.thread_idx()[0]
         head = Int32(a.out.toint() // self.policy.size % self.vector)
-        begins = [(first + u * THREADS) * self.vector - head for u in range(self.policy.unroll)]
+        begins = [(first + u * THREADS) * self.vector - head for u in range(UNROLL)]
         if (begins[0] >= 0) & (begins[-1] + self.vector <= a.count):
             loaded = [self.load(a, begin) for begin in begins]
             for begin, registers in zip(begins, loaded):
@@ -70,6 +70,11 @@ class DenseSpread(PlainKernel):
             at = (a.x + (place.slice * a.inner + place.at)).toint()
             source = cute.make_ptr(a.x.value_type, at, cute.AddressSpace.gmem, assumed_align=VECTOR_BYTES)
             cute.autovec_copy(cute.make_tensor(source, cute.make_layout((self.vector,))), registers)
+        elif loads == "few":
+            for i in range(self.vector):
+                registers[i] = element(a.x + place.slice)
+                last = place.copy + 1 == a.copies
+                place = Place(choose(last, place.slice + 1, place.slice), choose(last, Int32(0), place.copy + 1), 0)
         elif loads == "each":
             for i in range(self.vector):
                 registers[i] = element(a.x + (place.slice * a.inner + place.at))

@@ -1,7 +1,5 @@
-"""Flags and differences whose results are one run of memory, where vectors of elements are joined from words, or all
-elements of a slice are equal: they agree with the reference, under schedules too; planted faults are found.
-
-Nothing is read outside of the array that the view is of, as no memory is there."""
+"""Flags and differences whose results are one run of memory, where vectors lie in one slice, or all elements of a slice
+are equal: they agree with the reference, under schedules too; planted faults are found."""
 
 from __future__ import annotations
 
@@ -16,16 +14,14 @@ from cutesync.kernels.flags import plan, strided_policy
 from cutesync.runtime import call as calls
 
 from ..cases import same
-from ..faults import RESULT, Bench, every
+from ..faults import RESULT, Bench, each
 from .cases import keys
 
-# name: shape, view, axis. Slices apart lie backwards, have gaps, begin anywhere.
+# name: shape, view, axis. Slices lie backwards or have gaps; of half a vector each, or begin anywhere.
 VIEWS = {
-    "short slices backwards": ((2, 90, 5, 2), lambda x: x[:, ::-1], 2),
-    "rows with a pitch": ((4, 1300), lambda x: x[:, 3:1201], 1),
-    "long slices": ((5, 3, 1501), lambda x: x[::2], 1),
     "half vectors": ((3, 7, 33, 24), lambda x: x[:, ::-1], 2),
-    "far neighbours": ((9, 62, 3), lambda x: x, 0),
+    "slices backwards": ((2, 4, 103, 5), lambda x: x[:, ::-1], 2),
+    "long slices": ((5, 3, 1501), lambda x: x[::2], 1),
 }
 NAMES = ("flag_heads", "flag_tails", "flag_heads_and_tails", "adjacent_difference")
 
@@ -70,11 +66,8 @@ def test_vectors_of_small_elements(name, dtype, large, on_emulator):
         np.asarray(cs.flag_heads(view(cs.asarray(host)), axis=axis, **given)),
         reference.flag_heads(view(host), axis=axis, **given),
     )
-    policies = [choice.policy for choice in large]
     if name == "half vectors":
-        assert all(policy.piece == 8 and not policy.joined for policy in policies)
-    elif name != "far neighbours":
-        assert all(policy.joined for policy in policies)
+        assert all(choice.policy.piece == 8 for choice in large)
 
 
 @pytest.mark.parametrize("dtype", ["bool", pytest.param("float32", marks=pytest.mark.slow)])
@@ -91,31 +84,31 @@ def test_equal_elements(dtype, large, on_emulator):
     assert any(getattr(choice.policy, "equal", False) and choice.policy.vector > 1 for choice in large)
 
 
-def is_right(name: str, call: str, dtype: str, schedules: int) -> bool:
-    shape, view, axis = VIEWS[name]
+def equal_elements_are_right(schedules: int) -> bool:
+    host = keys((90, 1), "int8")
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=3) as ran:
         vectors_of_large_arrays(patch)
-        found = getattr(cs, call)(view(cs.asarray(keys(shape, dtype))), axis=axis)
+        found = cs.adjacent_difference(cs.asarray(host).broadcast_to((90, 29)))
     assert ran.launches == schedules
-    same(np.asarray(found), getattr(reference, call)(view(keys(shape, dtype)), axis=axis))
+    same(np.asarray(found), reference.adjacent_difference(np.broadcast_to(host, (90, 29))))
     return True
 
 
-@pytest.mark.parametrize("name", ["short slices backwards", "long slices"])
-def test_agrees_under_schedules(name):
-    assert is_right(name, "flag_tails", "int8", 5)
-
-
-FAULTS = {
-    "words as they lie": (every(r"shf\.r\.wrap\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;"), {RESULT}),
-    "elements of the slice before": (every(r"shl\.b32 (\t%r\d+, %r\d+), %r\d+;", r"mov.b32 \1;"), {RESULT}),
-    "before a slice lies itself": (every(r"neg\.s64 ([^,]*), [^;]*;", r"mov.b64 \1, 0;"), {RESULT}),
-}
+def test_equal_elements_agree_under_schedules():
+    assert equal_elements_are_right(5)
 
 
 @functools.cache
 def bench() -> Bench:
-    return Bench(lambda: is_right("short slices backwards", "flag_heads", "int8", 2))
+    return Bench(lambda: equal_elements_are_right(2))
+
+
+FAULTS = {
+    "the element of the slice before": (
+        each(r"selp\.b(16|32)( \t[^,]*), ([^,]*), ([^,]*), ", r"selp.b\1\2, \4, \3, "),
+        {RESULT},
+    ),
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

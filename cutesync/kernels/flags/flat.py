@@ -17,7 +17,6 @@ import cutlass
 from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose
-from ..words import joined
 from . import words
 from .strided import Arguments, StridedKernel
 
@@ -43,7 +42,7 @@ class FlatFlags(StridedKernel):
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
         self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
-        self.joined, self.equal = policy.joined, policy.equal
+        self.equal = policy.equal
         self.place = Int64 if policy.wide else Int32
 
     @cute.jit
@@ -59,65 +58,33 @@ class FlatFlags(StridedKernel):
 
     @cute.jit
     def mark(self, a: Arguments, number):
-        """Flag the results of a thread, one by one where not all count, or not all that would be read exists."""
+        """Flag the results of a thread. In long slices most vectors have no end of a row."""
         first = number * self.vector
         limit = self.place(a.n * a.extents[0])  # places of a slice that count
-        apart = first + self.vector > a.work
-        if cutlass.not_(apart):
+        if first + self.vector > a.work:
+            self.mark_each(a, first, limit)
+        else:
             digits = self.split(a, first)
             places = self.places(a, digits[0], self.vector)
             if self.may_read(a, places[0], limit):
-                apart = self.mark_vector(a, Vector(first, digits, places, limit))
-            else:
-                apart = (places[0] < limit) | (places[-1] < places[0])
-        if apart:
-            self.mark_each(a, first, limit)
+                self.mark_vector(a, Vector(first, digits, places, limit))
+            elif (places[0] < limit) | (places[-1] < places[0]):
+                self.mark_each(a, first, limit)
 
     @cute.jit
     def mark_vector(self, a: cutlass.Constexpr, v: cutlass.Constexpr):
-        """Flag the results of a thread, which all count; return whether they are left, as words around them do not lie
-        in the array. In long slices most vectors have no end of a row."""
-        left = Boolean(False)
+        """Flag the results of a thread, which all count."""
         if cutlass.const_expr(self.long):
             distance, last = self.place(a.extents[0]), v.places[0] + (self.vector - 1)
             starts, ends = v.places[0] < distance, last >= v.limit - distance
             if cutlass.not_(starts | ends):
-                left = self.mark_inside(a, v._replace(limit=None), False)
+                self.flag(a, v._replace(limit=None), False)
             elif (last < self.place(a.counts[0])) & self.all_or_none(a, v.places[0], last, v.limit):
-                left = self.mark_inside(a, v, True)
+                self.flag(a, v, True)
             else:
-                left = self.mark_inside(a, v, False)
+                self.flag(a, v, False)
         else:
-            left = self.mark_inside(a, v, False)
-        return left
-
-    @cute.jit
-    def mark_inside(self, a: cutlass.Constexpr, v: cutlass.Constexpr, alike: cutlass.Constexpr):
-        """Flag results if the words around the elements, and around their neighbours, lie in the array; return whether
-        they do not."""
-        left = Boolean(False)
-        if cutlass.const_expr(self.joined):
-            left = cutlass.not_(self.is_inside(a, v, alike))
-            if cutlass.not_(left):
-                self.flag(a, v, alike)
-        else:
-            self.flag(a, v, alike)
-        return left
-
-    def is_inside(self, a: Arguments, v: Vector, alike: bool):
-        """Whether the words around what is read for a vector lie in the array."""
-        lowest, highest = Int64(0), Int64(a.counts[0])
-        for extent, step in zip(a.extents[1:], a.steps[0][1:]):
-            far = (Int64(extent) - 1) * step
-            lowest, highest = lowest + cutlass.min(far, Int64(0)), highest + cutlass.max(far, Int64(0))
-        low, high = (a.x + lowest).toint() + words.MARGIN, (a.x + highest).toint() - words.MARGIN
-        found = Boolean(True)
-        shifts = [self.shift(a, side, self.edges(a, side, v, alike), alike) for side in self.sides]
-        for start in self.of_ends(a, v, alike):
-            for shift in (Int64(0), *shifts):
-                at = (start + shift).toint()
-                found = found & (at >= low) & (at + self.vector * self.size <= high)
-        return found
+            self.flag(a, v, False)
 
     def all_or_none(self, a: Arguments, first, last, limit):
         """Whether at all places of a slice from the first to the last, or at none, a row begins; and ends."""
@@ -178,13 +145,13 @@ class FlatFlags(StridedKernel):
     def results(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The results, a list for each output."""
         starts, items = [], []
-        if len(v.places) == 1 or not (self.whole or self.joined or self.equal):
+        if len(v.places) == 1 or not (self.whole or self.equal):
             starts = self.starts(a, v, alike)
             items = self.pieces(starts, self.piece if len(v.places) > 1 else 1)
         elif self.equal:
-            items = self.repeated(a, v)
+            items = self.repeated(a, v, alike)
         else:
-            items = self.items(a, v, Int64(0), self.piece, alike)
+            items = self.sequence(a, v.first, len(v.places), self.piece)
         found = []
         for side in self.sides:
             edges = self.edges(a, side, v, alike)
@@ -215,47 +182,26 @@ class FlatFlags(StridedKernel):
         count = len(v.places)
         if self.whole:
             return [a.x + v.first + i for i in range(count)]
-        step = 1 if self.unit else a.steps[0][0]
-        head, *tail = self.of_ends(a, v, alike)
-        if not tail:
+        step, steps = 1 if self.unit else a.steps[0][0], [1, *a.steps[0][1:]]
+        head = a.x + self.offset([v.digits[0] * step, *v.digits[1:]], steps)
+        if count == 1 or alike or v.limit is None or self.piece > 1:
             return [head + step * i for i in range(count)]
+        last = self.split(a, v.first + (count - 1))
+        tail = a.x + self.offset([last[0] * step, *last[1:]], steps) - step * (count - 1)
         found = []
         for i, place in enumerate(v.places):
-            move = choose(place >= v.places[0], head.toint(), tail[0].toint())
+            move = choose(place >= v.places[0], head.toint(), tail.toint())
             start = cute.make_ptr(head.dtype, move, cute.AddressSpace.gmem, assumed_align=self.size)
             found.append(start + step * i)
         return found
 
-    def of_ends(self, a: Arguments, v: Vector, alike: bool) -> list:
-        """The pointer to the first element, and to where it would be in the slice of the last one if that may be
-        another."""
-        step, steps = 1 if self.unit else a.steps[0][0], [1, *a.steps[0][1:]]
-        head, beyond = a.x + self.offset([v.digits[0] * step, *v.digits[1:]], steps), len(v.places) - 1
-        if beyond == 0 or alike or v.limit is None or self.piece > 1:
-            return [head]
-        last = self.split(a, v.first + beyond)
-        return [head, a.x + self.offset([last[0] * step, *last[1:]], steps) - step * beyond]
-
-    def repeated(self, a: Arguments, v: Vector) -> list:
+    def repeated(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The elements of a vector, if those of a slice are equal."""
+        if alike or v.limit is None:
+            return [self.get(a.x + self.offset(v.digits[1:], a.steps[0][1:]), 0)] * len(v.places)
         last = self.split(a, v.first + (len(v.places) - 1))
         ends = [self.get(a.x + self.offset(digits[1:], a.steps[0][1:]), 0) for digits in (v.digits, last)]
         return [choose(place >= v.places[0], *ends) for place in v.places]
-
-    def items(self, a: Arguments, v: Vector, shift, piece: int, alike: bool) -> list:
-        """The elements ``shift`` behind those of a vector, in an array without gaps or joined from words."""
-        if not self.joined:
-            return self.sequence(a, v.first + shift, len(v.places), piece)
-        return self.lifted(words.in_registers(self.joined_words(a, v, shift, alike)), len(v.places))
-
-    def joined_words(self, a: Arguments, v: Vector, shift, alike: bool) -> list:
-        """The words of the elements ``shift`` behind those of a vector."""
-        count = self.vector * self.size // words.BYTES
-        found = [words.shifted(start + shift, count) for start in self.of_ends(a, v, alike)]
-        if len(found) == 1:
-            return found[0]
-        left = cutlass.min(self.place(a.counts[0]) - v.places[0], self.place(self.vector))  # in the slice of the first
-        return joined(*found, Int32(left), self.size)
 
     def neighbours(self, a: Arguments, side: int, v: Vector, known, alike: bool) -> list:
         """The neighbour of each element on a side; anything at an edge. ``known``: pointers to the elements if there
@@ -263,8 +209,8 @@ class FlatFlags(StridedKernel):
         starts, items, edges = known
         if self.equal and len(items) > 1:
             return items
-        if not starts and (self.joined or not self.adjacent):
-            return self.items(a, v, self.shift(a, side, edges, alike), self.near, alike)
+        if not (starts or self.adjacent):
+            return self.sequence(a, v.first + self.shift(a, side, edges, alike), len(items), self.near)
         step = a.steps[0][0] * a.extents[0]
         step = step if side else -step
         shifts = [step if edge is None else choose(edge, Int64(0), step) for edge in edges]
@@ -287,7 +233,10 @@ class FlatFlags(StridedKernel):
         """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or in words if
         those are less than words; anything for those outside of the array."""
         if piece * self.size < words.BYTES <= count * self.size:
-            return self.lifted(words.in_registers(self.sequence_words(a, first, count)), count)
+            vector = cute.make_rmem_tensor((max(2, count * self.size // words.BYTES),), Uint32)
+            for i, word in enumerate(self.sequence_words(a, first, count)):
+                vector[i] = word
+            return self.lifted(vector, count)
         found = []
         for i in range(0, count, piece):
             part = self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece)
@@ -314,17 +263,17 @@ class FlatFlags(StridedKernel):
 
     def word_results(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The results of one-byte types as words, each of four: a list for each output."""
-        keys = self.keys(a, v, Int64(0), self.piece, alike)
+        keys = self.keys(a, v.first, self.piece)
         found = []
         for side in self.sides:
             edges = self.edges(a, side, v, alike)
-            if self.adjacent and not self.joined:
+            if self.adjacent:
                 outer = v.first + self.vector if side else v.first - 1
                 edge = edges[-1 if side else 0]
                 end = self.get(a.x + (outer if edge is None else choose(edge, v.first, outer)), 0)
                 flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
             else:
-                others = self.keys(a, v, self.shift(a, side, edges, alike), self.near, alike)
+                others = self.keys(a, v.first + self.shift(a, side, edges, alike), self.near)
                 flags = [words.results(self.marking.op.name, key, other) for key, other in zip(keys, others)]
             found.append(flags if v.limit is None else self.forced(side, keys, flags, edges, a.ends[side], alike))
         return found
@@ -346,12 +295,9 @@ class FlatFlags(StridedKernel):
         there = [words.flags(self.marking.op.name, key, end) for key in keys]
         return [(flag & ~mask) | (one & mask) for flag, one, mask in zip(flags, there, masks)]
 
-    def keys(self, a: Arguments, v: Vector, shift, piece: int, alike: bool) -> list:
-        """The words of the keys ``shift`` behind those of a vector, loaded ``piece`` at once."""
-        first = v.first + shift
-        if self.joined:
-            found = self.joined_words(a, v, shift, alike)
-        elif piece < words.KEYS:
+    def keys(self, a: Arguments, first, piece: int) -> list:
+        """The words of a vector of keys from number ``first`` on, loaded ``piece`` at once."""
+        if piece < words.KEYS:
             found = self.sequence_words(a, first, self.vector)
         else:
             found = []

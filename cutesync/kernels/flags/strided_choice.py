@@ -99,8 +99,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
     no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
     elements per load, and per load of neighbours, whether keys are compared by words, whether blocks take the rows in
-    turn, as neighbours are ``far``, whether elements of slices that begin anywhere are ``joined`` from words, whether
-    those of a slice are ``equal``; the rest as in TilePolicy."""
+    turn, as neighbours are ``far``, whether elements of a slice are ``equal``; the rest as in TilePolicy."""
 
     digits: int
     vector: int
@@ -115,7 +114,6 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     counted: bool
     wide: bool
     far: bool = False
-    joined: bool = False
     equal: bool = False
     threads: int = THREADS
 

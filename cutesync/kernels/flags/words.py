@@ -77,14 +77,6 @@ def _fill(start: cute.Pointer, found: cute.Tensor, count: cutlass.Constexpr, ins
             found[i] = word
 
 
-def in_registers(found: list):
-    """Words as a register tensor, of two at least: of an extent of one, CuTe repeats elements where it recasts."""
-    registers = cute.make_rmem_tensor((max(2, len(found)),), Uint32)
-    for i, word in enumerate(found):
-        registers[i] = word
-    return registers
-
-
 def shifted(start, count: int) -> list:
     """``count`` words from an address on, wherever that is. The aligned words that hold them are loaded; of two
     vectors and more, the aligned vectors."""
