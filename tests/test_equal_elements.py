@@ -131,10 +131,24 @@ def test_operands_stay_in_order(on_emulator):
             same(np.asarray(cs.scan(ours, bicyclic, **way)), scanned(theirs, bicyclic, **way), f"{shape} {way}")
 
 
-def copies_are_right(shape: tuple[int, ...] = (3, 1, 5), count: int = 300) -> bool:
+def test_equal_elements_that_are_their_own_results(small, on_emulator):
+    """A maximum, or what any of some bools is: results are copies of the elements, unless they begin with others."""
+    for dtype, operator in (("int16", "max"), ("bool", "add"), ("uint8", "and"), ("float32", "min")):
+        ours, theirs = repeated(data((30, 1), "int8").astype(dtype), 23)
+        for way in ({}, {"reverse": True}):
+            same(np.asarray(cs.scan(ours, operator, dtype=dtype, **way)), np.asarray(theirs))
+    copied = len(small)
+    assert copied == 8
+    ours, theirs = repeated(data((30, 1), "int16"), 23)
+    same(np.asarray(cs.scan(ours, "max", init=3)), np.maximum(theirs, np.int16(3)))
+    same(np.asarray(cs.scan(ours, "add")), scanned(theirs, axis=1))
+    assert len(small) == copied
+
+
+def copies_are_right(shape: tuple[int, ...] = (3, 1, 5), count: int = 300, least: int = 16) -> bool:
     ours, theirs = repeated(data(shape, "int8"), count)
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=3, seed=2):
-        for name, value in (("MIN_BYTES", 1), ("MIN_DENSE_BYTES", 1), ("MIN_SLICE_BYTES", 16)):
+        for name, value in (("MIN_BYTES", 1), ("MIN_DENSE_BYTES", 1), ("MIN_SLICE_BYTES", least)):
             patch.setattr(spread, name, value)
         patch.setattr(calls, "_plans", {})
         same(np.asarray(cs.scan(ours, axis=shape.index(1) - 1)), scanned(theirs, axis=shape.index(1) - 1))
@@ -142,8 +156,9 @@ def copies_are_right(shape: tuple[int, ...] = (3, 1, 5), count: int = 300) -> bo
 
 
 def dense_copies_are_right() -> bool:
-    """Of one result each, which lie denser than a vector or not, and of a few."""
-    return all(copies_are_right(*given) for given in (((9, 28, 1), 19), ((9, 60, 1), 5), ((9, 60, 1, 3), 5)))
+    """Of one result each, which lie denser than a vector or not, or in whole vectors, and of a few, also whole ones."""
+    several = ((9, 28, 1), 19), ((9, 120, 1), 5), ((9, 60, 1, 3), 5), ((9, 28, 1), 32), ((9, 12, 1, 16), 5, 256)
+    return all(copies_are_right(*given) for given in several)
 
 
 FAULTS = {
@@ -155,9 +170,13 @@ FAULTS = {
 
 DENSE_FAULTS = {
     "the copies do not wait for the results": TABLE["no wait for the launch before"],
-    "no store": FAULTS["no store"],
-    "elements outside of the results": FAULTS["elements outside of the slices"],
-    "the result of the slice before": (every(r"setp\.lt\.s32 ", "setp.gt.s32 "), {RESULT, "out-of-bounds"}),
+    "no store": (every(op(r"st\.global")), {RESULT, "uninitialised"}),
+    "elements outside of the results": (every(r"setp\.ge\.s32 ", "setp.gt.s32 "), {RESULT, "out-of-bounds", "race"}),
+    "the result of the slice before": (
+        every(r"setp\.gt\.s32 (\t[^;]*, (?:3|7|11|15);)", r"setp.lt.s32 \1"),
+        {RESULT, "out-of-bounds"},
+    ),
+    "no slice ends": (every(r"setp\.eq\.b32 ", "setp.ne.b32 "), {RESULT, "out-of-bounds"}),
 }
 
 
@@ -172,13 +191,13 @@ def test_every_planted_fault_is_found(fault):
 def test_every_planted_fault_of_dense_copies_is_found(fault):
     bench = Bench(dense_copies_are_right)
     bench.texts = [text for text in bench.texts if "cutesync_spread_dense" in text]
-    assert len(bench.texts) == 2
+    assert len(bench.texts) == 5
     bench.check(*DENSE_FAULTS[fault])
 
 
 def test_short_slices_are_loaded_before_they_are_stored(small):
     """A block stores over slices that other threads of it read."""
-    right = functools.partial(copies_are_right, (40, 3, 1), 64)
+    right = functools.partial(copies_are_right, (40, 1, 4), 64)
     bench = Bench(right)
     assert small[-1][0].copies == 64
     bench.texts = [text for text in bench.texts if "cutesync_spread" in text]

@@ -23,11 +23,13 @@ from .policy import Policy
 
 THREADS = 256
 VECTOR_BYTES, WORD_BYTES = 16, 4
+WIDEST = 8  # bytes of an element
 UNROLL = 2  # vectors of a thread
 BLOCK_BYTES = THREADS * UNROLL * VECTOR_BYTES
 # Of a slice whose vectors are joined from words: of shorter ones most warps have some that are not (H200, 101 bytes:
 # 29.8 us, so 33.0 us; 1316 bytes: 138 us, so 68 us).
 MIN_VECTORS = 64
+SECTOR = 32  # bytes that memory takes at once
 # A second launch takes about 1 us, in which an H200 copies 2 MB (int32 (32, 32768) from one row: 5.2 us, so 4.2).
 MIN_COPIES, MIN_BYTES = 4, 1 << 23
 # The same of results from a temporary array (max bool (40, 8, 660, 33) repeated along its last axis: 19.1 us, so 7.1;
@@ -50,10 +52,11 @@ class SpreadPolicy(Policy, kernel=".spread_kernel:Spread"):
 @dataclass(frozen=True)
 class DensePolicy(Policy, kernel=".spread_dense:DenseSpread"):
     """Compile-time choices of the kernel that copies results from an array that has each once: bytes of an element, and
-    whether those of a vector are ``equal`` but for one change."""
+    what a thread loads for a vector: "one" result, of which all are copies, "two", of which the second may follow the
+    first, a "few", each copied more than once, a "vector", or "each" result."""
 
     size: int
-    equal: bool
+    loads: str
 
 
 class Spread(NamedTuple):
@@ -96,11 +99,15 @@ def _along(axis: int, outs: Views, elements: int) -> Spread | None:
     written = max(total * size, elements)
     if inner != pace or written < min(MIN_BYTES, MIN_DENSE_BYTES) or total >= 1 << NUMBER_BITS:
         return None  # the kernels count in 32 bits
+    short = copies * inner * size < MIN_SLICE_BYTES
+    parts = inner * size < SECTOR  # memory is read where less of a sector is written
+    fits = written >= MIN_DENSE_BYTES * len(outs) and total + BLOCK_BYTES < 1 << NUMBER_BITS
+    dense = fits and _is_dense(outs)
+    if dense and (inner == 1 or (short and parts)):
+        return found._replace(dense=True)
     if written >= MIN_BYTES and all(_is_short(found, k, out) for k, out in enumerate(outs)):
         return found
-    short = copies * inner * size < MIN_SLICE_BYTES
-    fits = written >= MIN_DENSE_BYTES * len(outs) and total + BLOCK_BYTES < 1 << NUMBER_BITS
-    if (short or inner == 1) and fits and _is_dense(outs):
+    if dense and short:
         return found._replace(dense=True)
     return None if short or written < MIN_BYTES else found
 
@@ -177,18 +184,29 @@ def _launch(spread: Spread, k: int, out: View, stream: int) -> Launch:
 
 def _dense(spread: Spread, out: View, stream: int) -> Launch:
     """Prepare the launch that stores all results of an output, from an array that has each once."""
-    size, vector = out.dtype.size, VECTOR_BYTES // out.dtype.size
-    policy = DensePolicy(size, spread.inner == 1 and spread.copies >= vector)
-    values = {"count": out.size, "copies": spread.copies, "inner": spread.inner}
-    for name, number in (("copies", spread.copies), ("inner", spread.inner)):
+    beside = math.gcd(spread.inner, WIDEST // out.dtype.size)  # neighbours that are copied as one
+    while out.ptr % (beside * out.dtype.size):
+        beside //= 2
+    size, inner, count = out.dtype.size * beside, spread.inner // beside, out.size // beside
+    vector = VECTOR_BYTES // size
+    policy = DensePolicy(size, _loads(spread.copies, inner, out.ptr % VECTOR_BYTES == 0, vector))
+    values = {"count": count, "copies": spread.copies, "inner": inner}
+    for name, number in (("copies", spread.copies), ("inner", inner)):
         factor, shift = divisor(number)
         values |= {f"{name}_factor": factor, f"{name}_shift": shift}
     kinds = {name: "Uint32" for name in values if name.endswith(("factor", "shift"))}
     numbers = tuple(Scalar(name, kinds.get(name, "Int32")) for name in sorted(values))
     kind = BY_NAME[f"uint{8 * size}"]
     spec = KernelSpec(("spread", policy), (Pointer("x", kind), Pointer("out", kind), *numbers), policy.make)
-    grid = ceil_div(ceil_div(out.size, vector) + 1, THREADS * UNROLL)  # the first and the last vector may be partial
-    return Launch(spec, out.device, grid, values, stream=stream)
+    vectors = ceil_div(count, vector) + 1  # the first and the last may be partial
+    return Launch(spec, out.device, ceil_div(vectors, THREADS * UNROLL), values, stream=stream)
+
+
+def _loads(copies: int, inner: int, whole: bool, vector: int) -> str:
+    """Return what a thread loads for a vector; ``whole``: vectors begin at multiples of their length."""
+    if inner > 1:
+        return "vector" if whole and inner % vector == 0 else "each"
+    return "one" if whole and copies % vector == 0 else "two" if copies >= vector else "few"
 
 
 def kernel_spec(policy: SpreadPolicy) -> KernelSpec:

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections import namedtuple
 
 import cutlass
-from cutlass import Int32, cute
+from cutlass import Int32, Uint32, cute
 
 from ..monoid import choose
 from ..sync.overlap import let_next_start
 from .coordinates import element, quotient, store
 from .plain import PlainKernel
-from .spread import THREADS, UNROLL, VECTOR_BYTES, DensePolicy
+from .spread import THREADS, UNROLL, VECTOR_BYTES, WORD_BYTES, DensePolicy
+from .words import joined
 
 Arguments = namedtuple("Arguments", "x out copies copies_factor copies_shift count inner inner_factor inner_shift")
 # Of a result: the slice of neighbours, the copy of it, and the place in it.
 Place = namedtuple("Place", "slice copy at")
+
+REPEATED = {1: 0x01010101, 2: 0x00010001}  # by which an element of so many bytes fills a word
 
 
 class DenseSpread(PlainKernel):
@@ -62,17 +65,39 @@ class DenseSpread(PlainKernel):
     def load(self, a: Arguments, begin):
         """The results of a vector."""
         registers = cute.make_rmem_tensor((self.vector,), a.x.value_type)
-        place = self.place(a, begin)
-        if self.policy.equal:
-            last = quotient(a.count - 1, a.copies, a.copies_factor, a.copies_shift)
-            values = [element(a.x + at) for at in (place.slice, cutlass.min(place.slice + 1, last))]
+        place, loads = self.place(a, begin), self.policy.loads
+        if loads == "vector":
+            at = (a.x + (place.slice * a.inner + place.at)).toint()
+            source = cute.make_ptr(a.x.value_type, at, cute.AddressSpace.gmem, assumed_align=VECTOR_BYTES)
+            cute.autovec_copy(cute.make_tensor(source, cute.make_layout((self.vector,))), registers)
+        elif loads == "few":
             for i in range(self.vector):
-                registers[i] = choose(place.copy + i < a.copies, *values)
-            return registers
-        for i in range(self.vector):
-            registers[i] = element(a.x + (place.slice * a.inner + place.at))
-            place = self.following(a, place)
+                registers[i] = element(a.x + place.slice)
+                last = place.copy + 1 == a.copies
+                place = Place(choose(last, place.slice + 1, place.slice), choose(last, Int32(0), place.copy + 1), 0)
+        elif loads == "each":
+            for i in range(self.vector):
+                registers[i] = element(a.x + (place.slice * a.inner + place.at))
+                place = self.following(a, place)
+        else:
+            self.repeat(a, place, registers)
         return registers
+
+    def repeat(self, a: Arguments, place: Place, registers) -> None:
+        """Fill a vector with copies of one result, or of two that follow each other."""
+        size, values = self.policy.size, [element(a.x + place.slice)]
+        if self.policy.loads == "two":
+            last = quotient(a.count - 1, a.copies, a.copies_factor, a.copies_shift)
+            values.append(element(a.x + cutlass.min(place.slice + 1, last)))
+        if size >= WORD_BYTES:
+            for i in range(self.vector):
+                registers[i] = choose(place.copy + i < a.copies, values[0], values[-1])
+            return
+        words, count = cute.recast_tensor(registers, Uint32), VECTOR_BYTES // WORD_BYTES
+        first, second = ([Uint32(value) * Uint32(REPEATED[size])] * count for value in (values[0], values[-1]))
+        found = first if self.policy.loads == "one" else joined(first, second, a.copies - place.copy, size)
+        for k, word in enumerate(found):
+            words[k] = word
 
     def following(self, a: Arguments, place: Place) -> Place:
         """The place of the next result."""

@@ -56,6 +56,17 @@ def earlier(words: list, skew, size: int) -> list:
     return [funnel_shift_left(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])] if size < 4 else words[1:]
 
 
+def joined(first: list, second: list, count, size: int) -> list:
+    """Words whose first ``count`` elements of ``size`` bytes, 1 or 2, are those of ``first``, the others of
+    ``second``."""
+    each, found = 4 // size, []
+    for k, (one, other) in enumerate(zip(first, second)):
+        here = cutlass.min(cutlass.max(count - each * k, Int32(0)), Int32(each - 1))
+        mask = Uint32(0xFFFFFFFF) << Uint32(8 * size * here)
+        found.append(choose(count >= each * (k + 1), one, (one & ~mask) | (other & mask)))
+    return found
+
+
 def four_words(address, space):
     """The four words of a vector at an address."""
     return cute.make_tensor(cute.make_ptr(Int32, address, space, assumed_align=VECTOR_BYTES), cute.make_layout((4,)))

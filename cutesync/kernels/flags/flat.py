@@ -11,12 +11,26 @@ The last elements of the array, less than a vector, are flagged one by one. No t
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import cutlass
 from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose
 from . import words
 from .strided import Arguments, StridedKernel
+
+
+class Vector(NamedTuple):
+    """Results side by side, which all count: the number of the first, its digits, and the places of all in their
+    slices, of which there are two at most. ``limit``: the places of a slice that count; None if no row begins or ends
+    at these. What is said of a vector to be ``alike``: it lies in one slice, and rows begin or end at all of its places
+    or at none."""
+
+    first: Any
+    digits: list
+    places: list
+    limit: Any = None
 
 
 class FlatFlags(StridedKernel):
@@ -28,6 +42,7 @@ class FlatFlags(StridedKernel):
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
         self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
+        self.equal = policy.equal
         self.place = Int64 if policy.wide else Int32
 
     @cute.jit
@@ -52,24 +67,24 @@ class FlatFlags(StridedKernel):
             digits = self.split(a, first)
             places = self.places(a, digits[0], self.vector)
             if self.may_read(a, places[0], limit):
-                self.mark_vector(a, first, digits, places, limit)
+                self.mark_vector(a, Vector(first, digits, places, limit))
             elif (places[0] < limit) | (places[-1] < places[0]):
                 self.mark_each(a, first, limit)
 
     @cute.jit
-    def mark_vector(self, a: Arguments, first, digits, places, limit):
+    def mark_vector(self, a: cutlass.Constexpr, v: cutlass.Constexpr):
         """Flag the results of a thread, which all count."""
         if cutlass.const_expr(self.long):
-            distance, last = self.place(a.extents[0]), places[0] + (self.vector - 1)
-            starts, ends = places[0] < distance, last >= limit - distance
+            distance, last = self.place(a.extents[0]), v.places[0] + (self.vector - 1)
+            starts, ends = v.places[0] < distance, last >= v.limit - distance
             if cutlass.not_(starts | ends):
-                self.flag(a, first, digits, places, None)
-            elif (last < self.place(a.counts[0])) & self.all_or_none(a, places[0], last, limit):
-                self.flag(a, first, digits, places, limit, True)
+                self.flag(a, v._replace(limit=None), False)
+            elif (last < self.place(a.counts[0])) & self.all_or_none(a, v.places[0], last, v.limit):
+                self.flag(a, v, True)
             else:
-                self.flag(a, first, digits, places, limit)
+                self.flag(a, v, False)
         else:
-            self.flag(a, first, digits, places, limit)
+            self.flag(a, v, False)
 
     def all_or_none(self, a: Arguments, first, last, limit):
         """Whether at all places of a slice from the first to the last, or at none, a row begins; and ends."""
@@ -85,7 +100,7 @@ class FlatFlags(StridedKernel):
                 digits = self.split(a, first + i)
                 places = self.places(a, digits[0], 1)
                 if places[0] < limit:
-                    self.flag(a, first + i, digits, places, limit)
+                    self.flag(a, Vector(first + i, digits, places, limit), False)
 
     def may_read(self, a: Arguments, place, limit):
         """Whether all that is read for the vector from a place on counts: elements that do not may have no value."""
@@ -99,16 +114,12 @@ class FlatFlags(StridedKernel):
             before, behind = before + words.MARGIN, behind + words.MARGIN
         return (a.n == a.length) | ((place >= before) & (place + (self.vector - 1) < limit - behind))
 
-    def flag(self, a: Arguments, first, digits, places, limit, alike: bool = False) -> None:
-        """Flag the results at these places, which all count. ``limit`` is None if no row begins or ends there.
-        ``alike``: they are in one slice, and rows begin or end at all of them or at none."""
-        packed = self.by_words and len(places) == self.vector
-        if packed:
-            found = self.word_results(a, first, places, limit, alike)
-        else:
-            found = self.results(a, first, digits, places, limit, alike)
+    def flag(self, a: Arguments, v: Vector, alike: bool) -> None:
+        """Flag results."""
+        packed = self.by_words and len(v.places) == self.vector
+        found = self.word_results(a, v, alike) if packed else self.results(a, v, alike)
         for target, values in zip(a.outs, found):
-            self.store(target + first, values, packed)
+            self.store(target + v.first, values, packed)
 
     def places(self, a: Arguments, first, count: int) -> list:
         """The places in their slices of ``count`` results; a slice has as many at least."""
@@ -118,33 +129,35 @@ class FlatFlags(StridedKernel):
             places.append(choose(first + i < length, first + i, first + i - length))
         return places
 
-    def edges(self, a: Arguments, side: int, places, limit, alike: bool) -> list:
+    def edges(self, a: Arguments, side: int, v: Vector, alike: bool) -> list:
         """Whether a row begins (ends) at each place; None if it does not."""
-        if limit is None:
-            return [None] * len(places)
-        distance = self.place(a.extents[0])
-        found = [place >= limit - distance if side else place < distance for place in (places[:1] if alike else places)]
-        return found * len(places) if alike else found
+        if v.limit is None:
+            return [None] * len(v.places)
+        distance, asked = self.place(a.extents[0]), v.places[:1] if alike else v.places
+        found = [place >= v.limit - distance if side else place < distance for place in asked]
+        return found * len(v.places) if alike else found
 
     def shift(self, a: Arguments, side: int, edges, alike: bool):
         """How far away the neighbours of elements on a side are; 0 if none of them has one."""
         step = a.extents[0] if side else -a.extents[0]
         return choose(edges[0], Int64(0), step) if alike else Int64(step)
 
-    def results(self, a: Arguments, first, digits, places, limit, alike: bool) -> list:
+    def results(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The results, a list for each output."""
-        count = len(places)
-        starts = self.starts(a, first, digits, places, alike or limit is None)
-        if self.whole and count > 1:
-            items = self.sequence(a, first, count, self.piece)
+        starts, items = [], []
+        if len(v.places) == 1 or not (self.whole or self.equal):
+            starts = self.starts(a, v, alike)
+            items = self.pieces(starts, self.piece if len(v.places) > 1 else 1)
+        elif self.equal:
+            items = self.repeated(a, v, alike)
         else:
-            items = self.pieces(starts, self.piece if count > 1 else 1)
+            items = self.sequence(a, v.first, len(v.places), self.piece)
         found = []
         for side in self.sides:
-            edges = self.edges(a, side, places, limit, alike)
-            others = self.neighbours(a, side, first, starts, items, edges, alike)
+            edges = self.edges(a, side, v, alike)
+            others = self.neighbours(a, side, v, (starts, items, edges), alike)
             results = []
-            for item, other, edge, place in zip(items, others, edges, places):
+            for item, other, edge, place in zip(items, others, edges, v.places):
                 index = self.index(a, place) + side if self.is_indexed or self.periodic else Int64(0)
                 if self.periodic:
                     rest = Int32((index - side) % a.period)
@@ -164,37 +177,50 @@ class FlatFlags(StridedKernel):
         """The index on the flagged axis of a place in a slice."""
         return Int64(place) if self.adjacent else Int64(place // self.place(a.extents[0]))
 
-    def starts(self, a: Arguments, first, digits, places, one_slice: bool) -> list:
+    def starts(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The pointers to the elements. All are in the slice of the first or in that of the last one."""
-        count = len(places)
+        count = len(v.places)
         if self.whole:
-            return [a.x + first + i for i in range(count)]
-        step = 1 if self.unit else a.steps[0][0]
-        head = a.x + self.offset([digits[0] * step, *digits[1:]], [1, *a.steps[0][1:]])
-        if count == 1 or one_slice or self.piece > 1:
+            return [a.x + v.first + i for i in range(count)]
+        step, steps = 1 if self.unit else a.steps[0][0], [1, *a.steps[0][1:]]
+        head = a.x + self.offset([v.digits[0] * step, *v.digits[1:]], steps)
+        if count == 1 or alike or v.limit is None or self.piece > 1:
             return [head + step * i for i in range(count)]
-        last = self.split(a, first + (count - 1))
-        tail = a.x + self.offset([last[0] * step, *last[1:]], [1, *a.steps[0][1:]]) - step * (count - 1)
+        last = self.split(a, v.first + (count - 1))
+        tail = a.x + self.offset([last[0] * step, *last[1:]], steps) - step * (count - 1)
         found = []
-        for i, place in enumerate(places):
-            move = choose(place >= places[0], head.toint(), tail.toint())
+        for i, place in enumerate(v.places):
+            move = choose(place >= v.places[0], head.toint(), tail.toint())
             start = cute.make_ptr(head.dtype, move, cute.AddressSpace.gmem, assumed_align=self.size)
             found.append(start + step * i)
         return found
 
-    def neighbours(self, a: Arguments, side: int, first, starts, items, edges, alike: bool) -> list:
-        """The neighbour of each element on a side; anything at an edge."""
+    def repeated(self, a: Arguments, v: Vector, alike: bool) -> list:
+        """The elements of a vector, if those of a slice are equal."""
+        if alike or v.limit is None:
+            return [self.get(a.x + self.offset(v.digits[1:], a.steps[0][1:]), 0)] * len(v.places)
+        last = self.split(a, v.first + (len(v.places) - 1))
+        ends = [self.get(a.x + self.offset(digits[1:], a.steps[0][1:]), 0) for digits in (v.digits, last)]
+        return [choose(place >= v.places[0], *ends) for place in v.places]
+
+    def neighbours(self, a: Arguments, side: int, v: Vector, known, alike: bool) -> list:
+        """The neighbour of each element on a side; anything at an edge. ``known``: pointers to the elements if there
+        are any, the elements, and which are at edges."""
+        starts, items, edges = known
+        if self.equal and len(items) > 1:
+            return items
+        if not (starts or self.adjacent):
+            return self.sequence(a, v.first + self.shift(a, side, edges, alike), len(items), self.near)
         step = a.steps[0][0] * a.extents[0]
         step = step if side else -step
         shifts = [step if edge is None else choose(edge, Int64(0), step) for edge in edges]
         if self.adjacent:
             outermost = -1 if side else 0
-            end = self.get(starts[outermost] + shifts[outermost], 0)
+            start = starts[outermost] if starts else a.x + v.first + (len(items) - 1) * side
+            end = self.get(start + shifts[outermost], 0)
             return [*items[1:], end] if side else [end, *items[:-1]]
-        if not self.whole or len(items) == 1:
-            near = self.near if len(items) > 1 else 1
-            return self.pieces([start + shift for start, shift in zip(starts, shifts)], near)
-        return self.sequence(a, first + self.shift(a, side, edges, alike), len(items), self.near)
+        near = self.near if len(items) > 1 else 1
+        return self.pieces([start + shift for start, shift in zip(starts, shifts)], near)
 
     def pieces(self, starts, piece: int) -> list:
         """The elements at ``starts``, loaded ``piece`` at once, as many as are neighbours."""
@@ -235,21 +261,21 @@ class FlatFlags(StridedKernel):
                 found[place // words.BYTES] = found[place // words.BYTES] | (element << (8 * (place % words.BYTES)))
         return found
 
-    def word_results(self, a: Arguments, first, places, limit, alike: bool) -> list:
+    def word_results(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The results of one-byte types as words, each of four: a list for each output."""
-        keys = self.keys(a, first, self.piece)
+        keys = self.keys(a, v.first, self.piece)
         found = []
         for side in self.sides:
-            edges = self.edges(a, side, places, limit, alike)
+            edges = self.edges(a, side, v, alike)
             if self.adjacent:
-                outer = first + self.vector if side else first - 1
+                outer = v.first + self.vector if side else v.first - 1
                 edge = edges[-1 if side else 0]
-                end = self.get(a.x + (outer if edge is None else choose(edge, first, outer)), 0)
+                end = self.get(a.x + (outer if edge is None else choose(edge, v.first, outer)), 0)
                 flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
             else:
-                others = self.keys(a, first + self.shift(a, side, edges, alike), self.near)
+                others = self.keys(a, v.first + self.shift(a, side, edges, alike), self.near)
                 flags = [words.results(self.marking.op.name, key, other) for key, other in zip(keys, others)]
-            found.append(flags if limit is None else self.forced(side, keys, flags, edges, a.ends[side], alike))
+            found.append(flags if v.limit is None else self.forced(side, keys, flags, edges, a.ends[side], alike))
         return found
 
     def forced(self, side: int, keys, flags, edges, given, alike: bool) -> list:

@@ -20,7 +20,9 @@ def pace_out(axis: Axis) -> int:
 def roles_of(form: Form) -> tuple[Axis | None, Axis | None]:
     """Return the axes of a tile's columns and rows; None for one without an axis."""
     if form.bits:
-        return min(form.others, key=pace_in, default=None), form.flagged
+        columns, stored = (min(form.others, key=pace, default=None) for pace in (pace_in, pace_out))
+        repeated = stored is not None and pace_in(stored) == FAR and pace_out(stored) == 1
+        return stored if repeated else columns, form.flagged
     axes = [*form.others, form.flagged]
     columns, stored = min(axes, key=pace_in), min(axes, key=pace_out)
     if pace_in(stored) == FAR:  # its elements repeat: the caches have them

@@ -99,7 +99,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
     no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
     elements per load, and per load of neighbours, whether keys are compared by words, whether blocks take the rows in
-    turn, as neighbours are ``far``; the rest as in TilePolicy."""
+    turn, as neighbours are ``far``, whether elements of a slice are ``equal``; the rest as in TilePolicy."""
 
     digits: int
     vector: int
@@ -114,6 +114,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     counted: bool
     wide: bool
     far: bool = False
+    equal: bool = False
     threads: int = THREADS
 
 

@@ -38,6 +38,10 @@ FEW_ELEMENTS = ONE_VECTOR_THREADS * 3 // 2, ONE_VECTOR_THREADS * 4
 # so 1.3 us; but heads uint16 (60, 2, 5954) along its second, of two: 1.8 and 2.4 us)
 FEW_APART = ONE_VECTOR_THREADS * 6, ONE_VECTOR_THREADS * 9
 WARPS = 4  # of a block that flags runs of rows
+MIN_APART_BYTES, MIN_APART_BYTES_OF_WORDS = 8, 16  # of a vector, shorter than others, that lies in one slice
+# Arrays without gaps of fewer elements of two bytes: a thread loads 16 bytes, not 32 (H200, both float16 (5, 500386)
+# along its first axis: 6.7 us, so 5.0 us; but heads float16 (64, 12692, 93, 2) along its second: 120 and 128 us).
+MAX_HALF = 1 << 23
 LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
@@ -161,22 +165,52 @@ def _stepped(facts: Facts, step: int, most: int) -> int:
     return most if (facts.result, step) == (WORD_BYTES, 2) else min(most, WORD_BYTES // min(facts.result, WORD_BYTES))
 
 
+def _most(facts: Facts, slices: int, total: int, apart: list[Axis]) -> int:
+    """Return the most results of a thread; fewer, but for few in all, if those lie in one of the slices that are
+    ``apart`` (H200, both int16 (538, 4, 99, 24) reversed, along its third axis: 14.7 us, so 8.3 us)."""
+    vector = min(SECTOR // facts.size, VECTOR_BYTES // facts.result)
+    if not apart or slices % vector == 0 or total <= ONE_VECTOR_THREADS * vector:
+        return vector
+    starts = math.gcd(slices, *(axis.steps[0] for axis in apart))
+    least = (MIN_APART_BYTES if facts.size < WORD_BYTES else MIN_APART_BYTES_OF_WORDS) // facts.size
+    return next((count for count in (vector // 2, vector // 4) if count >= least and starts % count == 0), vector)
+
+
+def _piece(facts: Facts, starts: int, apart: bool) -> int:
+    """Return the elements of a load, if slices begin at multiples of ``starts`` (0: anywhere), and lie ``apart``."""
+    piece = VECTOR_BYTES // facts.size
+    while facts.aligned % (piece * facts.size) or starts % piece:
+        piece //= 2
+    return 1 if apart and piece * facts.size < WORD_BYTES else piece
+
+
+def _of_few(facts: Facts, total: int, vector: int, loaded: int, distant: bool) -> int:
+    """Return the results of a thread of an array of few, which loads so many bytes at once. A short way counts there,
+    not the bytes of a load."""
+    if total <= ONE_VECTOR_THREADS and loaded < WORD_BYTES:
+        return 1
+    narrow = VECTOR_BYTES // max(facts.size, facts.result)
+    vector = min(vector, narrow, MAX_SINGLE)
+    few = (FEW_APART if distant else FEW_ELEMENTS)[facts.size == 1]
+    pieces = narrow > 4 or loaded < VECTOR_BYTES
+    while pieces and 1 < vector > WORD_BYTES // facts.size and total <= few:
+        vector //= 2  # (H200, fewer than 2**17 elements: vectors of 8 and 16 1.6 to 2.7 us, of 1 and 4 1.0 to 1.4)
+    return vector
+
+
 def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: bool) -> StridedChoice:
     """Return the launch for slices of so many elements. ``others`` are the axes of slices, the fastest first."""
     total = slices * math.prod(axis.extent for axis in others)
     adjacent = inner.extent == 1
-    vector = min(SECTOR // facts.size, VECTOR_BYTES // facts.result)
-    apart = not whole and inner.steps[0] == 1 and slices % vector == 0  # each vector lies in one slice
+    unit = inner.steps[0] == 1 and not whole
+    vector = _most(facts, slices, total, others if unit else [])
+    if whole and facts.size == 2 and total < MAX_HALF:
+        vector = min(vector, VECTOR_BYTES // facts.size)
+    apart = unit and slices % vector == 0  # each vector lies in one slice
     starts = math.gcd(*(axis.steps[0] for axis in others)) if apart else 0
-    piece = near = VECTOR_BYTES // facts.size if whole or apart else 1
-    while facts.aligned % (piece * facts.size) or starts % piece:
-        piece = near = piece // 2
-    if apart and piece * facts.size < WORD_BYTES:
-        piece = near = 1
-    while inner.extent % near:
-        near //= 2
+    piece = _piece(facts, starts, apart) if whole or apart else 1
+    near = math.gcd(piece, inner.extent)
     by_words = facts.by_words and whole and not facts.periodic
-    narrow = VECTOR_BYTES // max(facts.size, facts.result)
     if inner.steps[0] == 0:  # a slice repeats one element
         vector = VECTOR_BYTES // facts.result
     elif abs(inner.steps[0]) > 1:
@@ -188,18 +222,13 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     crossing = slices % vector != 0 and slices < LONG_SLICE * vector  # many vectors have elements of two slices
     if single and not far and (facts.size > 1 or crossing or slices <= LONG_SLICE):
         vector = min(vector, MAX_SINGLE)
-    if total <= ONE_VECTOR_THREADS and min(piece, near) * facts.size < 4:  # a short way counts, not the bytes of a load
-        vector = 1
-    elif total <= ONE_VECTOR_THREADS * vector:
-        vector = min(vector, narrow, MAX_SINGLE)
+    if total <= ONE_VECTOR_THREADS * vector:
         distant = whole and inner.extent * facts.size >= LINE_BYTES and (slices > 2 * inner.extent or not others)
-        few = (FEW_APART if distant else FEW_ELEMENTS)[facts.size == 1]
-        pieces = narrow > 4 or min(piece, near) * facts.size < VECTOR_BYTES
-        while pieces and 1 < vector > WORD_BYTES // facts.size and total <= few:
-            vector //= 2  # (H200, fewer than 2**17 elements: vectors of 8 and 16 1.6 to 2.7 us, of 1 and 4 1.0 to 1.4)
+        vector = _of_few(facts, total, vector, min(piece, near) * facts.size, distant)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
     by_words = by_words and vector % 4 == 0
+    equal = adjacent and inner.steps[0] == 0 and not (facts.periodic or facts.counted)
     digits = 1 + max(1, len(others))
     policy = FlatPolicy(
         digits,
@@ -215,6 +244,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         facts.counted,
         total > MAX_NARROW,
         far,
+        equal,
     )
     first = Axis(inner.extent, inner.steps)
     blank = Axis(1, (0,) * len(inner.steps))

@@ -183,7 +183,8 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
     while count > 1:
         loads = _fits(1, columns, axes, count, facts.size, facts.aligned, slice(0, 1)) and columns.extent % count == 0
         stores = _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None))
-        if (loads or columns.steps[0] == 0) and (stores or stored_apart):
+        apart = stored_apart and (loads or not form.bits)
+        if (loads or columns.steps[0] == 0) and (stores or apart):
             return count, stores and not down, "repeated" if columns.steps[0] == 0 else "vector"
         count //= 2
     count = WORD_BYTES // facts.result

@@ -39,7 +39,7 @@ _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
 # Copies of a result by a launch of their own; of results of so few positions they have twice as many bytes at least
 # (H200, any float32 (4, 256, 262144) of (4, 256): 118 us, so 21 us; but argmax int16 of two positions: 3.7 and 5.3 us).
-MIN_COPIES, MAX_FEW_COPIED = 64, 4
+MIN_COPIES, MIN_DENSE_COPIES, MAX_FEW_COPIED = 64, 8, 4
 MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 
@@ -146,14 +146,14 @@ def _copied(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> Run | N
     if (
         spec.keepdims
         or outs[0].nbytes < spread.MIN_BYTES
-        or not any(inputs[0].steps[i] == 0 and spec.shape[i] >= MIN_COPIES for i in kept)
+        or not any(inputs[0].steps[i] == 0 and spec.shape[i] >= spread.MIN_COPIES for i in kept)
     ):
         return None
     results = tuple(
         replace(x, shape=outs[0].shape, strides=tuple(x.steps[i] for i in kept), contiguous=False) for x in inputs
     )
     found = spread.find(results, outs, -1)
-    if found is None:
+    if found is None or found.copies < (MIN_DENSE_COPIES if found.dense else MIN_COPIES):
         return None
     firsts = spread.first_slices(inputs, kept[found.axis])
     less = replace(spec, shape=firsts[0].shape)
