@@ -12,6 +12,7 @@ SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every
 LANES, LINE_BYTES = 32, 128
 GROUP = 128  # runs whose results a warp adds up at once
 WINDOW = 32 * LANES  # neighbouring results that a warp stores at once
+SCRATCH_BYTES = 2 * WINDOW  # of a warp that stores results of one or two bytes
 SHARED_BYTES = 226 << 10
 SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 # Of as many results a run, smaller tiles are seldom stored in parts; of as few, and of narrow ones, the time of a tile
@@ -49,14 +50,18 @@ class DecodePolicy(Policy, kernel=".decode:Decode"):
         """Shared memory of a stage; of values of ``size`` bytes and lengths of ``length`` bytes."""
         return self.tile * (size + max(length, 4)) + 4 * (GROUP + LINE_BYTES) + 12 * self.groups + 128
 
-    @property
-    def fixed_bytes(self) -> int:
+    def fixed_bytes(self, size: int) -> int:
         """Shared memory besides."""
-        return self.store_warps * WINDOW + 4 * LINE_BYTES
+        return self.store_warps * scratch_bytes(size) + 4 * LINE_BYTES
 
     def bytes(self, size: int, length: int) -> int:
         """Upper bound of the shared memory."""
-        return self.stages * self.stage_bytes(size, length) + self.fixed_bytes
+        return self.stages * self.stage_bytes(size, length) + self.fixed_bytes(size)
+
+
+def scratch_bytes(size: int) -> int:
+    """Shared memory of a warp that stores results of ``size`` bytes."""
+    return SCRATCH_BYTES if size < 4 else WINDOW
 
 
 class Choice(NamedTuple):
@@ -82,9 +87,9 @@ def choose(runs: int, results: int, size: int, length: int) -> Choice:
         groups = 8
     else:
         groups = 32 if size + max(length, 4) <= 8 and (size < 4 or results < FEW_RESULTS * runs) else 16
-    windows = 1 if runs < SMALL_RUNS or size == 4 else 2
+    windows = 1 if runs < SMALL_RUNS or size <= 4 else 2
     policy = DecodePolicy(groups, min(8, groups), STORE_WARPS, MAX_STAGES, windows)
-    stages = (SHARED_BYTES - policy.fixed_bytes) // policy.stage_bytes(size, length)
+    stages = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
     return launch(replace(policy, stages=min(MAX_STAGES, stages)), runs, results)
 
 
