@@ -24,6 +24,7 @@ from .decode_policy import SCRATCH_BYTES
 from .decode_store import ROWS, Band, Runs, find_run
 
 BYTE_BITS, WORD_BYTES, WORD_BITS = 8, 4, 32
+EDGE = 16  # as many elements as a vector has, or more
 VECTORS = SCRATCH_BYTES // (LANES * VECTOR_BYTES)  # of a lane
 # Of elements of a size, of ``prmt``: a word of the k-th element of a word, for each k; the last elements of two words
 ALL_OF = {1: (0x0000, 0x1111, 0x2222, 0x3333), 2: (0x1010, 0x3232), 4: (0x3210,)}
@@ -66,12 +67,11 @@ class FillStorer:
             count = self.mark(runs, at, run, lane)
             cute.arch.sync_warp()  # all changes are there
             vectors = [self.load(self.address(at, k, lane)) for k in range(VECTORS)]
-            for k, before in enumerate(self.before(vectors, found, lane)):
-                self.put_vector(out, at, self.filled(vectors[k], before), (k * LANES + lane) * self.each)
+            befores = self.before(vectors, found, lane)
+            self.put(out, at, [self.filled(*pair) for pair in zip(vectors, befores)], lane)
             cute.arch.sync_warp()  # the changes have been read
         else:
-            for k in cutlass.range_constexpr(VECTORS):
-                self.put_vector(out, at, [found] * WORD_BYTES, (k * LANES + lane) * self.each)
+            self.put(out, at, [[found] * (VECTOR_BYTES // WORD_BYTES)] * VECTORS, lane)
         return count
 
     def address(self, at: Band, k: int, lane) -> Any:
@@ -108,11 +108,6 @@ class FillStorer:
 
     def element(self, address) -> Any:
         return Uint32(cells(self.kind, address, 1)[0])
-
-    def elements(self, words: list) -> list:
-        """The elements in words."""
-        bits = BYTE_BITS * self.size
-        return [self.kind(word >> shift) for word in words for shift in range(0, WORD_BITS, bits)]
 
     def all_of(self, word, k: int) -> Any:
         """The k-th element of a word, in all its places."""
@@ -156,20 +151,48 @@ class FillStorer:
         return words
 
     @cute.jit
-    def put_vector(self, out, at: Band, words: cutlass.Constexpr, place):
-        """Store a lane's vector at a place of the window, as far as it lies in the tile."""
-        here, space = at.low + place, cute.AddressSpace.gmem
-        if at.vectors & (here >= 0) & (here + self.each <= at.stop):
-            held = cute.make_rmem_tensor((len(words),), Uint32)
-            for i, word in enumerate(words):
-                held[i] = word
-            cute.autovec_copy(
-                held, cells(Uint32, (out + (at.begin + here)).toint(), len(words), space, VECTOR_BYTES)
-            )
+    def put(self, out, at: Band, vectors: cutlass.Constexpr, lane):
+        """Store the lanes' vectors of a window, as far as it lies in the tile."""
+        to = (out + (at.begin + at.low)).toint()
+        if at.vectors & (at.low >= 0) & (at.low + self.window <= at.stop):
+            for k, words in enumerate(vectors):
+                put_words(to + (k * LANES + lane) * VECTOR_BYTES, words, cute.AddressSpace.gmem)
         else:
-            for i, value in enumerate(self.elements(words)):
-                if (here + i >= 0) & (here + i < at.stop):
-                    put(self.kind, (out + (at.begin + here + i)).toint(), value, space)
+            self.put_part(out, at, to, vectors, lane)
+
+    @cute.jit
+    def put_part(self, out, at: Band, to, vectors: cutlass.Constexpr, lane):
+        """The same of a window of which a part lies in the tile: whole vectors, and the elements before and behind."""
+        for k, words in enumerate(vectors):
+            put_words(self.address(at, k, lane), words, cute.AddressSpace.smem)
+        cute.arch.sync_warp()  # the results are there
+        low, high = cutlass.max(-at.low, 0), at.stop - at.low
+        if at.vectors:
+            first = cutlass.min((low + (self.each - 1)) & -self.each, high)
+            last = cutlass.max(high & -self.each, first)
+            for k, words in enumerate(vectors):
+                place = (k * LANES + lane) * self.each
+                if (place >= first) & (place < last):
+                    put_words(to + place * self.size, words, cute.AddressSpace.gmem)
+            here = choose(lane < EDGE, low + lane, last + (lane - EDGE))
+            if here < choose(lane < EDGE, first, high):
+                self.put_one(out, at, here)
+        else:
+            for here in cutlass.range(low + lane, high, LANES, unroll=1):
+                self.put_one(out, at, here)
+        cute.arch.sync_warp()  # the results have been read
+
+    def put_one(self, out, at: Band, place) -> None:
+        value = cells(self.kind, at.flags + place * self.size, 1)[0]
+        put(self.kind, (out + (at.begin + (at.low + place))).toint(), value, cute.AddressSpace.gmem)
+
+
+def put_words(address, words: list, space) -> None:
+    """Store a vector at an address."""
+    held = cute.make_rmem_tensor((len(words),), Uint32)
+    for i, word in enumerate(words):
+        held[i] = word
+    cute.autovec_copy(held, cells(Uint32, address, len(words), space, VECTOR_BYTES))
 
 
 def changed_through_lanes(word, lane) -> Any:
