@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from cutesync.kernels.segments import decode_plan, plan, ranges_plan, reduced_plan
-from cutesync.kernels.segments.decode_policy import WINDOW, Choice as DecodeChoice, DecodePolicy
+from cutesync.kernels.segments.decode_policy import Choice as DecodeChoice, DecodePolicy, window_of
 from cutesync.kernels.segments.policy import Choice, MarkedPolicy, PipelinePolicy, Problem, WavePolicy
 from cutesync.kernels.segments.ranges_policy import RangesPolicy
 from cutesync.kernels.segments.reduced_policy import ReducedPolicy
@@ -90,7 +90,8 @@ def force_decode(monkeypatch, name: str = "three blocks") -> None:
     policy, blocks = DECODE[name]
 
     def choose(runs: int, results: int, size: int, length: int) -> DecodeChoice:
-        return DecodeChoice(policy, max(1, -(-runs // policy.tile)), blocks, 2 * WINDOW, WINDOW + 512)
+        window = window_of(size)
+        return DecodeChoice(policy, max(1, -(-runs // policy.tile)), blocks, 2 * window, window + 512)
 
     monkeypatch.setattr(decode_plan, "choose", choose)
     monkeypatch.setattr(decode_plan, "searches", lambda runs, results, strided: strided)

@@ -261,9 +261,10 @@ class Decode(PlainKernel):
                 ranks[at.stage * groups + lane] = live - (runs & (HAS_EMPTY - 1))
             if lane == LANES - 1:
                 counts[at.stage], lives[at.stage], said[at.stage] = through, live, word
-                if (at.number != TURN) & (shared.parts[at.stage] == WHOLE):
-                    publish(self.board(a, shared), at.number, through, a.cut.limit)
-            shared.summed[at.stage].arrive_once()
+            tile = (at.number != TURN) & (shared.parts[at.stage] == WHOLE)
+            shared.summed[at.stage].arrive_once()  # the stage may be another tile's from here on
+            if tile & (lane == LANES - 1):
+                publish(self.board(a, shared), at.number, through, a.cut.limit)
             at = shared.tiles.next(at)
 
     @cute.jit

@@ -20,7 +20,7 @@ from ..gather import WORDS
 from ..select.chunk import VECTOR_BYTES, cells, put, put_if
 from ..words import permuted
 from .decode_place import BEGIN_BYTES
-from .decode_policy import SCRATCH_BYTES
+from .decode_policy import SCRATCH_BYTES, window_of
 from .decode_store import ROWS, Band, Runs, find_run
 
 BYTE_BITS, WORD_BYTES, WORD_BITS = 8, 4, 32
@@ -39,7 +39,7 @@ class FillStorer:
         self.size, self.kind, self.windows = size, WORDS[size], windows
         self.each = VECTOR_BYTES // size  # results that a lane stores at once
         self.unit = WORD_BYTES // size  # elements of a word
-        self.window = SCRATCH_BYTES // size
+        self.window = window_of(size)
 
     @cute.jit
     def store(self, out, runs: Runs, band: Band, lane):
@@ -55,9 +55,9 @@ class FillStorer:
 
     @cute.jit
     def store_window(self, out, runs: Runs, at: Band, run, lane):
-        """Store a window, of which ``run`` is the run of the first place; return how many begin behind that."""
+        """Store a window. Those behind ``run`` begin in it or behind it; return how many do in it."""
         found = self.all_of(Uint32(cells(self.kind, runs.values + run * self.size, 1)[0]), 0)
-        first, count = cutlass.max(at.low, 0) + 1, Int32(0)
+        first, count = cutlass.max(at.low, 0), Int32(0)
         address = runs.begins + (run + 1 + lane) * BEGIN_BYTES
         begins = Uint32(cells(Int32, address, 1)[0] - first) < Uint32(at.stop - first)
         if cute.arch.vote_any_sync(begins):
@@ -86,7 +86,7 @@ class FillStorer:
     @cute.jit
     def mark(self, runs: Runs, at: Band, run, lane):
         """Store the changes by the runs behind ``run`` that begin in the window; return how many there are."""
-        first = cutlass.max(at.low, 0) + 1
+        first = cutlass.max(at.low, 0)
         span, to, last = Uint32(at.stop - first), at.flags - at.low * self.size, runs.count - 1
         rank, going, own = run + 1 + lane, Int32(1), Int32(0)
         while going != 0:

@@ -59,6 +59,11 @@ class DecodePolicy(Policy, kernel=".decode:Decode"):
         return self.stages * self.stage_bytes(size, length) + self.fixed_bytes(size)
 
 
+def window_of(size: int) -> int:
+    """How many results of ``size`` bytes a warp stores at once."""
+    return SCRATCH_BYTES // size if size < 4 else WINDOW
+
+
 def scratch_bytes(size: int) -> int:
     """Shared memory of a warp that stores results of ``size`` bytes."""
     return SCRATCH_BYTES if size < 4 else WINDOW
