@@ -24,6 +24,7 @@ from .decode_policy import SCRATCH_BYTES, window_of
 from .decode_store import ROWS, Band, Runs, find_run
 
 BYTE_BITS, WORD_BYTES, WORD_BITS = 8, 4, 32
+WORDS_OF_VECTOR = VECTOR_BYTES // WORD_BYTES
 EDGE = 16  # as many elements as a vector has, or more
 VECTORS = SCRATCH_BYTES // (LANES * VECTOR_BYTES)  # of a lane
 # Of elements of a size, of ``prmt``: a word of the k-th element of a word, for each k; the last elements of two words
@@ -60,18 +61,15 @@ class FillStorer:
         first, count = cutlass.max(at.low, 0), Int32(0)
         address = runs.begins + (run + 1 + lane) * BEGIN_BYTES
         begins = Uint32(cells(Int32, address, 1)[0] - first) < Uint32(at.stop - first)
+        words = tuple(found for _ in range(VECTORS * WORDS_OF_VECTOR))
         if cute.arch.vote_any_sync(begins):
             for k in cutlass.range_constexpr(VECTORS):
-                cells(Int32, self.address(at, k, lane), WORD_BYTES, align=VECTOR_BYTES).fill(0)
+                cells(Int32, self.address(at, k, lane), WORDS_OF_VECTOR, align=VECTOR_BYTES).fill(0)
             cute.arch.sync_warp()  # nothing is changed
             count = self.mark(runs, at, run, lane)
             cute.arch.sync_warp()  # all changes are there
-            vectors = [self.load(self.address(at, k, lane)) for k in range(VECTORS)]
-            befores = self.before(vectors, found, lane)
-            self.put(out, at, [self.filled(*pair) for pair in zip(vectors, befores)], lane)
-            cute.arch.sync_warp()  # the changes have been read
-        else:
-            self.put(out, at, [[found] * (VECTOR_BYTES // WORD_BYTES)] * VECTORS, lane)
+            words = self.filled(at, found, lane)
+        self.put(out, at, [words[k : k + WORDS_OF_VECTOR] for k in range(0, len(words), WORDS_OF_VECTOR)], lane)
         return count
 
     def address(self, at: Band, k: int, lane) -> Any:
@@ -79,7 +77,7 @@ class FillStorer:
         return at.flags + (k * LANES + lane) * VECTOR_BYTES
 
     def load(self, address) -> list:
-        held = cute.make_rmem_tensor((VECTOR_BYTES // WORD_BYTES,), Uint32)
+        held = cute.make_rmem_tensor((WORDS_OF_VECTOR,), Uint32)
         cute.autovec_copy(cells(Uint32, address, cute.size(held), align=VECTOR_BYTES), held)
         return [Uint32(held[i]) for i in range(cute.size(held))]
 
@@ -142,13 +140,14 @@ class FillStorer:
         a, b, c, d = vector
         return self.through(a ^ b ^ c ^ d)
 
-    def filled(self, vector: list, before) -> list:
-        """A vector of results."""
-        words = []
-        for word in vector:
-            words.append(self.through(word) ^ before)
-            before = self.all_of(words[-1], self.unit - 1)
-        return words
+    def filled(self, at: Band, found, lane) -> tuple:
+        """The words of a lane's vectors of results; ``found`` is the element before the window."""
+        vectors, words = [self.load(self.address(at, k, lane)) for k in range(VECTORS)], []
+        for vector, before in zip(vectors, self.before(vectors, found, lane)):
+            for word in vector:
+                words.append(self.through(word) ^ before)
+                before = self.all_of(words[-1], self.unit - 1)
+        return tuple(words)
 
     @cute.jit
     def put(self, out, at: Band, vectors: cutlass.Constexpr, lane):
@@ -187,7 +186,7 @@ class FillStorer:
         put(self.kind, (out + (at.begin + (at.low + place))).toint(), value, cute.AddressSpace.gmem)
 
 
-def put_words(address, words: list, space) -> None:
+def put_words(address, words, space) -> None:
     """Store a vector at an address."""
     held = cute.make_rmem_tensor((len(words),), Uint32)
     for i, word in enumerate(words):
