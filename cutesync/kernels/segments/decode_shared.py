@@ -32,9 +32,10 @@ class Control(IntEnum):
 
 
 class Meeting(IntEnum):
-    """Named barriers."""
+    """Named barriers, of squads of place warps: all have read what they overwrite."""
 
-    READ = 1  # of place warps: all have read what they overwrite
+    READ_0 = 1
+    READ_1 = 2
 
 
 @dataclass(frozen=True)
