@@ -49,8 +49,8 @@ from ..select.narrow import through_lanes
 from ..select.window import TileBuffer, as_copy
 from ..tiled import positions
 from .decode_ahead import AHEAD, Before, Board, Cut, add_tiles, exist, find_part, publish
-from .decode_place import BEGIN_BYTES, HAS_EMPTY, HAS_LONG, Placer, of_group
 from .decode_fill import FillStorer
+from .decode_place import BEGIN_BYTES, HAS_EMPTY, HAS_LONG, Placer, of_group
 from .decode_policy import GROUP, DecodePolicy, scratch_bytes
 from .decode_shared import TURN, WHOLE, Arguments, Control, Meeting, Shared
 from .decode_spec import Decoding

@@ -1,6 +1,7 @@
 """Results of one or two bytes of a tile of runs, stored by warps as in ``decode_store``, in words. Device code.
 
-    changes   an element for each place of the window: where a run begins, its element xor that of the run before; else 0
+    changes   an element for each place of the window: where a run begins, its element xor that of the run before it;
+              0 elsewhere
 
 A place has the element of the run of the window's first place, xor the changes up to it. Those of a lane's vectors are
 added up in words; what the lanes before have changed, of several vectors each, is scanned in one word.
@@ -125,7 +126,7 @@ class FillStorer:
             words = [self.total(vector) for vector in vectors[first : first + self.unit]]
             while len(words) > 1:  # the last elements of words side by side
                 chosen = LAST_OF[self.size] if len(words) == self.unit else LOW_HALVES
-                words = [permuted(*words[i : i + 2], Uint32(chosen)) for i in range(0, len(words), 2)]
+                words = [permuted(words[i], words[i + 1], Uint32(chosen)) for i in range(0, len(words), 2)]
             (own,) = words
             through = changed_through_lanes(own, lane)
             totals = self.through(Uint32(cute.arch.shuffle_sync(through, LANES - 1)))
