@@ -45,7 +45,6 @@ def lists_of_lengths() -> list:
 
 
 DECODED = [("int32", "int64", "three blocks"), ("int8", "int32", "two blocks"), ("int8", "uint8", "three blocks")]
-DECODED += [("int32", "int32", "squads")]
 SLOWLY = [("int64", "uint16", "one block"), ("int16", "uint64", "three blocks"), ("float64", "uint32", "two blocks")]
 
 

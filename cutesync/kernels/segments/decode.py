@@ -67,7 +67,7 @@ class Decode(PlainKernel):
         self.decoding, self.policy, self.stages, self.tile = decoding, policy, policy.stages, policy.tile
         self.roles = Roles(
             Role("control", len(Control)),
-            Role("place", policy.squads * policy.place_warps),
+            Role("place", policy.place_warps),
             Role("store", policy.store_warps),
         )
         self.sizes = decoding.dtype.size, decoding.lengths.size
@@ -91,10 +91,9 @@ class Decode(PlainKernel):
     def body(self, a: Arguments):
         shared = Shared.make(self)
         cute.arch.sync_threads()
-        place_warps = self.policy.place_warps
         self.roles.run(
             control=lambda warp: self.control(shared, a, warp),
-            place=lambda warp: self.place(shared, a, warp // place_warps, warp % place_warps),
+            place=lambda warp: self.place(shared, a, warp),
             store=lambda warp: self.store(shared, a, warp),
         )
 
@@ -151,12 +150,6 @@ class Decode(PlainKernel):
         ring.acquire_alone(at)
         if lane == 0:
             self.hand_over(shared, at, Int32(DONE), Int64(WHOLE), [])
-        for _ in cutlass.range_constexpr(self.policy.squads - 1):
-            at = ring.next(at)
-            ring.acquire_alone(at)
-            if lane == 0:
-                self.hand_over(shared, at, Int32(DONE), Int64(WHOLE), [])
-        if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), tiles + parts + blocks)
 
@@ -195,18 +188,17 @@ class Decode(PlainKernel):
         return shared.buffers[k].first(stage, (a.lengths, a.values)[k])
 
     @cute.jit
-    def place(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
-        """A warp of a squad; squads take tiles in turn."""
+    def place(self, shared: cutlass.Constexpr, a: Arguments, warp):
         lane = cute.arch.lane_idx()
-        at = shared.tiles.first(squad)
+        at = shared.tiles.first()
         while at.number != DONE:
             runs = self.existing(a, at.number)
             begins = self.measure(shared, a, at.stage, runs, warp, lane)
             shared.counted[at.stage].arrive_once()
             shared.summed.await_phase(at.stage, at.parity)
-            self.put_runs(shared, a, at.stage, begins, runs, (squad, warp), lane)
+            self.put_runs(shared, a, at.stage, begins, runs, warp, lane)
             shared.ready[at.stage].arrive_once()
-            at = shared.tiles.next(at, self.policy.squads)
+            at = shared.tiles.next(at)
 
     def groups(self, warp) -> tuple:
         """The numbers of a place warp's groups."""
@@ -225,9 +217,8 @@ class Decode(PlainKernel):
         return begins
 
     @cute.jit
-    def put_runs(self, shared: cutlass.Constexpr, a: Arguments, stage, begins: tuple, runs, worker: tuple, lane):
-        """A warp of a squad: where the runs of its groups begin, behind the first result of the part that is stored."""
-        squad, warp = worker
+    def put_runs(self, shared: cutlass.Constexpr, a: Arguments, stage, begins: tuple, runs, warp, lane):
+        """A warp: where the runs of its groups begin, behind the first result of the part that is stored."""
         groups, first = self.groups(warp), stage * self.policy.groups
         part = cutlass.max(Int64(shared.parts[stage]), Int64(0))
         address, said = self.begins(shared, stage), shared.said[stage]
@@ -239,7 +230,7 @@ class Decode(PlainKernel):
             addresses = address, self.address(shared, a, stage, 1)
             lengths = self.placer.lengths(self.address(shared, a, stage, 0), groups, runs, lane)
             values = self.placer.load(self.placer.kind, addresses[1], groups, runs, lane)
-            NamedBarrier(Meeting.READ_0, self.policy.place_warps * LANES, self.policy.squads).sync(squad)
+            NamedBarrier(Meeting.READ, self.policy.place_warps * LANES).sync()
             for k in cutlass.range_constexpr(len(groups)):
                 start, rank = Int64(shared.results[first + groups[k]]) - part, shared.runs[first + groups[k]]
                 own = of_group(lengths, k), of_group(values, k), start, rank, lane

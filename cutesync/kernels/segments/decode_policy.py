@@ -32,17 +32,14 @@ PARTS = 2048  # a tile that has more results than one of so many parts of all is
 
 @dataclass(frozen=True)
 class DecodePolicy(Policy, kernel=".decode:Decode"):
-    """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` of each of
-    ``squads``, which take tiles in turn, find where the runs of a tile begin, and ``store_warps`` store its results,
-    ``windows`` windows in a turn. The stages are a multiple of the squads: else a warp could wait for a parity that the
-    phase two before has, too."""
+    """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` find where the runs
+    of a tile begin, and ``store_warps`` store its results, ``windows`` windows in a turn."""
 
     groups: int
     place_warps: int
     store_warps: int
     stages: int
     windows: int
-    squads: int = 1
 
     @property
     def tile(self) -> int:

@@ -32,10 +32,9 @@ class Control(IntEnum):
 
 
 class Meeting(IntEnum):
-    """Named barriers, of squads of place warps: all have read what they overwrite."""
+    """Named barriers."""
 
-    READ_0 = 1
-    READ_1 = 2
+    READ = 1  # of place warps: all have read what they overwrite
 
 
 @dataclass(frozen=True)
