@@ -94,13 +94,13 @@ def force_decode(monkeypatch, name: str = "three blocks") -> None:
         return DecodeChoice(policy, max(1, -(-runs // policy.tile)), blocks, 2 * window, window + 512)
 
     monkeypatch.setattr(decode_plan, "choose", choose)
-    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, strided: strided)
+    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, size, strided: strided)
     monkeypatch.setattr(call, "_plans", {})
 
 
 def force_searches(monkeypatch) -> None:
     """Decode by searches, and make every warp make three tiles, where there are so many."""
-    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, strided: True)
+    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, size, strided: True)
     monkeypatch.setattr(decode_plan, "MANY_BLOCKS", 1)
     monkeypatch.setattr(decode_plan, "MAX_TURNS", 3)
     monkeypatch.setattr(call, "_plans", {})

@@ -16,8 +16,11 @@ SCRATCH_BYTES = 2 * WINDOW  # of a warp that stores results of one or two bytes
 SHARED_BYTES = 226 << 10
 SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 # Of as many results a run, smaller tiles are seldom stored in parts; of as few, and of narrow ones, the time of a tile
-# hardly depends on its size.
-MANY_RESULTS, FEW_RESULTS = 32, 4
+# hardly depends on its size. Those of 8 bytes, and no more a run than SOME_RESULTS, take 345 us instead of 360 in small
+# tiles and windows (H200, 2**27 int64 of runs of 8). Narrow ones are stored in two windows in a row (2**28 int8, runs
+# of 8: 133 us, of one 140; of runs of 1 630 in one, 743 in two).
+MANY_RESULTS, SOME_RESULTS, FEW_RESULTS = 32, 16, 4
+FEW_GROUPS = 8  # of a small tile
 MAX_STAGES = 8
 STORE_WARPS = 16  # more would leave too few registers
 LONG_RESULTS = 96  # of as many results a run, searches in sums are as fast as one pass (H200; 64 are not)
@@ -79,20 +82,23 @@ class Choice(NamedTuple):
     unit: int
 
 
-def searches(runs: int, results: int, strided: bool) -> bool:
-    """Whether ``runs`` of so many results are decoded by searches in sums of their lengths. Those of strided arrays
-    are, whose elements few warps of a pipeline would have to gather (H200, every second of 2**25 int32: 453 us, in one
-    pass 480)."""
-    return strided or results >= LONG_RESULTS * runs
+def searches(runs: int, results: int, size: int, strided: bool) -> bool:
+    """Whether ``runs`` of so many results of ``size`` bytes are decoded by searches in sums of their lengths. Those of
+    strided arrays are, whose elements few warps of a pipeline would have to gather (H200, every second of 2**25 int32:
+    453 us, in one pass 480). A tile of runs is all that parts need: then bytes are stored faster in one pass (one giant
+    run of 2**28 int8: 80 us, by searches 96)."""
+    return strided or (results >= LONG_RESULTS * runs and (size >= 4 or runs > FEW_GROUPS * GROUP))
 
 
 def choose(runs: int, results: int, size: int, length: int) -> Choice:
     """Return the launch for ``runs`` values of ``size`` bytes and lengths of ``length`` bytes, and ``results``."""
-    if runs < max(SMALL_RUNS, results // MANY_RESULTS):
-        groups = 8
+    small, dense = runs < SMALL_RUNS, results < FEW_RESULTS * runs
+    shallow = size == 8 and results < SOME_RESULTS * runs
+    if small or shallow or runs < results // MANY_RESULTS:
+        groups = FEW_GROUPS
     else:
-        groups = 32 if size + max(length, 4) <= 8 and (size < 4 or results < FEW_RESULTS * runs) else 16
-    windows = 1 if runs < SMALL_RUNS or size <= 4 else 2
+        groups = 32 if length <= 4 and (size < 4 or (size == 4 and dense)) else 16
+    windows = 1 if small or shallow or dense or size == 4 else 2
     policy = DecodePolicy(groups, min(8, groups), STORE_WARPS, MAX_STAGES, windows)
     stages = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
     return launch(replace(policy, stages=min(MAX_STAGES, stages)), runs, results)
