@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from cutesync.kernels.segments import decode_plan, plan, ranges_plan, reduced_plan
-from cutesync.kernels.segments.decode_policy import WINDOW, Choice as DecodeChoice, DecodePolicy
+from cutesync.kernels.segments.decode_policy import Choice as DecodeChoice, DecodePolicy, window_of
 from cutesync.kernels.segments.policy import Choice, MarkedPolicy, PipelinePolicy, Problem, WavePolicy
 from cutesync.kernels.segments.ranges_policy import RangesPolicy
 from cutesync.kernels.segments.reduced_policy import ReducedPolicy
@@ -90,16 +90,17 @@ def force_decode(monkeypatch, name: str = "three blocks") -> None:
     policy, blocks = DECODE[name]
 
     def choose(runs: int, results: int, size: int, length: int) -> DecodeChoice:
-        return DecodeChoice(policy, max(1, -(-runs // policy.tile)), blocks, 2 * WINDOW, WINDOW + 512)
+        window = window_of(size)
+        return DecodeChoice(policy, max(1, -(-runs // policy.tile)), blocks, 2 * window, window + 512)
 
     monkeypatch.setattr(decode_plan, "choose", choose)
-    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, strided: strided)
+    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, size, strided: strided)
     monkeypatch.setattr(call, "_plans", {})
 
 
 def force_searches(monkeypatch) -> None:
     """Decode by searches, and make every warp make three tiles, where there are so many."""
-    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, strided: True)
+    monkeypatch.setattr(decode_plan, "searches", lambda runs, results, size, strided: True)
     monkeypatch.setattr(decode_plan, "MANY_BLOCKS", 1)
     monkeypatch.setattr(decode_plan, "MAX_TURNS", 3)
     monkeypatch.setattr(call, "_plans", {})

@@ -85,6 +85,22 @@ def of_decode() -> faults.Bench:
 
 
 @functools.cache
+def of_filled() -> faults.Bench:
+    """Runs of bytes decoded, some of which begin where windows do, in tiles and in parts."""
+    lengths = np.random.default_rng(5).integers(0, 20, 700)
+    lengths[100:180], lengths[200], lengths[300:330] = 0, 5000, 512
+    x = (np.arange(700) * 7 % 251).astype(np.uint8)
+    wanted = np.append(np.repeat(x, lengths), np.full(30000, 5, np.uint8))[:30000]
+
+    def right() -> bool:
+        arrays = [cs.asarray(np.append(array[:1], array))[1:] for array in (x, lengths)]
+        found = cs.run_length_decode(*arrays, size=30000, fill_value=5)
+        return np.array_equal(found.values, wanted) and int(found.count) == lengths.sum()
+
+    return faults.of_tiles(force_decode, right, schedules=1)
+
+
+@functools.cache
 def of_searched() -> faults.Bench:
     """Runs decoded by searches, some of them empty, and searches; what groups come to is that of launches before."""
     lengths = np.random.default_rng(5).integers(0, 12, 1700)
@@ -135,6 +151,11 @@ OF_DECODE = faults.OF_TILES | {
     ),
     "no end behind the runs": (faults.every(faults.op(r"st\.shared\.b32 \t\[[^;]*\], 1073741824")), WRONG),
 }
+OF_FILLED = {
+    "changes by a lane twice": (faults.first(r"(@%p\d+ )xor\.b32", r"\g<1>or.b32", after=DECODE), WRONG),
+    "an element of the wrong place": (faults.first(r"(prmt.*, 0, )8738;", r"\g<1>4369;", after=DECODE), WRONG),
+    "a head that counts twice": (faults.last(r"redux\.sync\.add\.s32", "redux.sync.max.s32", after=DECODE), WRONG),
+}
 OF_SEARCHED = {
     "no wait for the launch before": faults.TABLE["no wait for the launch before"],
     "no sync_warp": (faults.each(faults.op(r"bar\.warp\.sync"), after=DECODE), {"race", *WRONG}),
@@ -171,6 +192,16 @@ def test_no_mutant_of_decode_survives():
     # all lanes look ahead together; a part's fill is waited for, too
     harmless = ["no sync_warp #4", "a relaxed arrival #0"]
     assert of_decode().survivors(faults.VARIANT, harmless) == harmless
+
+
+def test_no_mutant_of_filled_windows_survives():
+    harmless = ["no sync_warp #4"]  # all lanes look ahead together
+    assert of_filled().survivors({"no sync_warp": faults.TABLE["no sync_warp"]}, harmless) == harmless
+
+
+@pytest.mark.parametrize("fault", OF_FILLED)
+def test_faults_of_filled_windows_are_found(fault):
+    of_filled().check(*OF_FILLED[fault])
 
 
 @pytest.mark.parametrize("fault", OF_DECODE)

@@ -5,7 +5,7 @@ warps with one job.
     place       adds up the lengths of groups of runs, and finds where runs begin in the tile (``decode_place``)
     publish     adds up the groups of a tile, and publishes how many results it has
     look ahead  adds up the published tiles of all blocks: where the results of each of this block's tiles begin
-    store       a warp each stores bands of the tile's results (``decode_store``)
+    store       a warp each stores bands of the tile's results (``decode_store``; ``decode_fill``: of one or two bytes)
 
     barrier          completed by                                      waited for by
     full[stage]      load: 1 arrival and the tile's bytes              all others
@@ -49,8 +49,9 @@ from ..select.narrow import through_lanes
 from ..select.window import TileBuffer, as_copy
 from ..tiled import positions
 from .decode_ahead import AHEAD, Before, Board, Cut, add_tiles, exist, find_part, publish
+from .decode_fill import FillStorer
 from .decode_place import BEGIN_BYTES, HAS_EMPTY, HAS_LONG, Placer, of_group
-from .decode_policy import GROUP, WINDOW, DecodePolicy
+from .decode_policy import GROUP, DecodePolicy, scratch_bytes
 from .decode_shared import TURN, WHOLE, Arguments, Control, Meeting, Shared
 from .decode_spec import Decoding
 from .decode_store import Band, Runs, Storer, lead
@@ -71,11 +72,12 @@ class Decode(PlainKernel):
         )
         self.sizes = decoding.dtype.size, decoding.lengths.size
         smem = policy.bytes(*self.sizes)
+        self.scratch = scratch_bytes(decoding.dtype.size)
         super().__init__(self.roles.threads, smem)
         # where runs begin takes the place of their lengths
         room = self.tile * max(1, BEGIN_BYTES // decoding.lengths.size) + GROUP * BEGIN_BYTES // decoding.lengths.size
         self.buffers = TileBuffer(decoding.lengths, room), TileBuffer(decoding.dtype, self.tile)
-        self.placer, self.storer = Placer(decoding.dtype, decoding.lengths), Storer(decoding.dtype.size)
+        self.placer, self.storer = Placer(decoding.dtype, decoding.lengths), storer(decoding.dtype.size, policy.windows)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
@@ -259,9 +261,10 @@ class Decode(PlainKernel):
                 ranks[at.stage * groups + lane] = live - (runs & (HAS_EMPTY - 1))
             if lane == LANES - 1:
                 counts[at.stage], lives[at.stage], said[at.stage] = through, live, word
-                if (at.number != TURN) & (shared.parts[at.stage] == WHOLE):
-                    publish(self.board(a, shared), at.number, through, a.cut.limit)
-            shared.summed[at.stage].arrive_once()
+            tile = (at.number != TURN) & (shared.parts[at.stage] == WHOLE)
+            shared.summed[at.stage].arrive_once()  # the stage may be another tile's from here on
+            if tile & (lane == LANES - 1):
+                publish(self.board(a, shared), at.number, through, a.cut.limit)
             at = shared.tiles.next(at)
 
     @cute.jit
@@ -338,14 +341,19 @@ class Decode(PlainKernel):
         elif stop > a.cut.limit:
             stop = Int64(0)
         count = Int32(exist(stop, begin, a.cut.size))
-        each = self.policy.windows * WINDOW
+        each = self.policy.windows * self.storer.window
         ahead, vectors = lead(a.out, begin, self.decoding.dtype.size)
         bands = Int32(0)
         if count > 0:
             bands = (count + ahead + (each - 1)) // each
         runs = Runs(self.begins(shared, at.stage), self.address(shared, a, at.stage, 1), shared.lives[at.stage])
-        flags = Int32(shared.flags.toint()) + warp * WINDOW
+        flags = Int32(shared.flags.toint()) + warp * self.scratch
         for band in cutlass.range((warp - turn + warps) % warps, bands, warps, unroll=1):
             low = band * each - ahead
             self.storer.store(a.out, runs, Band(low, cutlass.min(low + each, count), begin, flags, vectors), lane)
         return (turn + bands) % warps
+
+
+def storer(size: int, windows: int) -> Any:
+    """What stores results of ``size`` bytes."""
+    return FillStorer(size, windows) if size < 4 else Storer(size)

@@ -25,7 +25,7 @@ def plan(spec: DecodeSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     decoding = spec.decoding
     if decoding.lengths is None:
         return _search(spec, views, outs, stream), None
-    if not searches(spec.runs, spec.size, spec.strided is not None):
+    if not searches(spec.runs, spec.size, decoding.dtype.size, spec.strided is not None):
         return _decode(spec, views, outs, stream), None
     device, groups = views[0].device, ceil_div(spec.runs, GROUP)
     inputs = _inputs(views)

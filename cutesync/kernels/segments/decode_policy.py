@@ -12,11 +12,18 @@ SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every
 LANES, LINE_BYTES = 32, 128
 GROUP = 128  # runs whose results a warp adds up at once
 WINDOW = 32 * LANES  # neighbouring results that a warp stores at once
+SCRATCH_BYTES = 2 * WINDOW  # of a warp that stores results of one or two bytes
 SHARED_BYTES = 226 << 10
 SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
-# Of as many results a run, smaller tiles are seldom stored in parts; of as few, and of narrow ones, the time of a tile
-# hardly depends on its size.
-MANY_RESULTS, FEW_RESULTS = 32, 4
+# Of MANY_RESULTS a run, smaller tiles are seldom stored in parts (so are tiles of half the size of narrow elements from
+# SOME_RESULTS on: 2**28 int8 in runs of 24 94 us, 97); of FEW_RESULTS, the time of a tile hardly depends on its size.
+# Those of 8 bytes take less in small tiles and windows up to SOME_RESULTS (H200, 2**27 int64 in runs of 8 351 us, 366),
+# but not of FEW_RESULTS (2**26 in runs of 1 592 us, 494). Narrow ones are stored in two windows in a row (2**28 int8 in
+# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630). Below LEAST_RESULTS, there is more to
+# place than to store: with 16 warps for that, and 12 that store, runs of 1 of 2**28 int8, 2**27 int16 and int32 take
+# 615, 335 and 477 us instead of 626, 356 and 488.
+MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, LEAST_RESULTS = 32, 16, 4, 2
+FEW_GROUPS = 8  # of a small tile
 MAX_STAGES = 8
 STORE_WARPS = 16  # more would leave too few registers
 LONG_RESULTS = 96  # of as many results a run, searches in sums are as fast as one pass (H200; 64 are not)
@@ -49,14 +56,23 @@ class DecodePolicy(Policy, kernel=".decode:Decode"):
         """Shared memory of a stage; of values of ``size`` bytes and lengths of ``length`` bytes."""
         return self.tile * (size + max(length, 4)) + 4 * (GROUP + LINE_BYTES) + 12 * self.groups + 128
 
-    @property
-    def fixed_bytes(self) -> int:
+    def fixed_bytes(self, size: int) -> int:
         """Shared memory besides."""
-        return self.store_warps * WINDOW + 4 * LINE_BYTES
+        return self.store_warps * scratch_bytes(size) + 4 * LINE_BYTES
 
     def bytes(self, size: int, length: int) -> int:
         """Upper bound of the shared memory."""
-        return self.stages * self.stage_bytes(size, length) + self.fixed_bytes
+        return self.stages * self.stage_bytes(size, length) + self.fixed_bytes(size)
+
+
+def window_of(size: int) -> int:
+    """How many results of ``size`` bytes a warp stores at once."""
+    return SCRATCH_BYTES // size if size < 4 else WINDOW
+
+
+def scratch_bytes(size: int) -> int:
+    """Shared memory of a warp that stores results of ``size`` bytes."""
+    return SCRATCH_BYTES if size < 4 else WINDOW
 
 
 class Choice(NamedTuple):
@@ -69,22 +85,29 @@ class Choice(NamedTuple):
     unit: int
 
 
-def searches(runs: int, results: int, strided: bool) -> bool:
-    """Whether ``runs`` of so many results are decoded by searches in sums of their lengths. Those of strided arrays
-    are, whose elements few warps of a pipeline would have to gather (H200, every second of 2**25 int32: 453 us, in one
-    pass 480)."""
-    return strided or results >= LONG_RESULTS * runs
+def searches(runs: int, results: int, size: int, strided: bool) -> bool:
+    """Whether ``runs`` of so many results of ``size`` bytes are decoded by searches in sums of their lengths. Those of
+    strided arrays are, whose elements few warps of a pipeline would have to gather (H200, every second of 2**25 int32:
+    453 us, in one pass 480). A tile of runs is all that parts need: then bytes are stored faster in one pass (one giant
+    run of 2**28 int8: 80 us, by searches 96)."""
+    return strided or (results >= LONG_RESULTS * runs and (size >= 4 or runs > FEW_GROUPS * GROUP))
 
 
 def choose(runs: int, results: int, size: int, length: int) -> Choice:
     """Return the launch for ``runs`` values of ``size`` bytes and lengths of ``length`` bytes, and ``results``."""
-    if runs < max(SMALL_RUNS, results // MANY_RESULTS):
-        groups = 8
+    small, dense = runs < SMALL_RUNS, results < FEW_RESULTS * runs
+    shallow = size == 8 and not dense and results < SOME_RESULTS * runs
+    if small or shallow or runs < results // MANY_RESULTS:
+        groups = FEW_GROUPS
     else:
-        groups = 32 if size + max(length, 4) <= 8 and (size < 4 or results < FEW_RESULTS * runs) else 16
-    windows = 1 if runs < SMALL_RUNS or size == 4 else 2
-    policy = DecodePolicy(groups, min(8, groups), STORE_WARPS, MAX_STAGES, windows)
-    stages = (SHARED_BYTES - policy.fixed_bytes) // policy.stage_bytes(size, length)
+        wide = results < SOME_RESULTS * runs if size < 4 else size == 4 and dense
+        groups = 32 if length <= 4 and wide else 16
+    windows = 1 if small or shallow or size == 4 or (size < 4 and dense) else 2
+    place_warps, store_warps = min(8, groups), STORE_WARPS
+    if groups == 32 and results < LEAST_RESULTS * runs:
+        place_warps, store_warps = 16, 12
+    policy = DecodePolicy(groups, place_warps, store_warps, MAX_STAGES, windows)
+    stages = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
     return launch(replace(policy, stages=min(MAX_STAGES, stages)), runs, results)
 
 

@@ -14,7 +14,6 @@ from ...sync.barrier import Barriers
 from ...sync.tiles import TileRing
 from ..select.shared import aligned, tensor
 from .decode_ahead import Before
-from .decode_policy import WINDOW
 
 TURN = -2  # the number of the stage behind the tiles: parts of long ones follow
 WHOLE = -1  # in place of where a part begins in its tile: the tile is stored if it is not long
@@ -79,5 +78,5 @@ class Shared:
             tensor(Int64, stages),
             Before(tensor(Int64, stages), tensor(Int32, stages), tensor(Int32, stages)),
             tensor(Int32, 1),
-            aligned(policy.store_warps * WINDOW),
+            aligned(policy.store_warps * kernel.scratch),
         )

@@ -47,7 +47,9 @@ class Band(NamedTuple):
 
 
 class Storer:
-    """Stores results of ``size`` bytes."""
+    """Stores results of ``size`` bytes, four or more."""
+
+    window = WINDOW
 
     def __init__(self, size: int) -> None:
         self.size, self.kind = size, WORDS[size]
@@ -60,7 +62,7 @@ class Storer:
     @cute.jit
     def store(self, out, runs: Runs, band: Band, lane):
         """Store a band, which has at least one result."""
-        run, low = self.find(runs, cutlass.max(band.low, 0), lane), band.low
+        run, low = find_run(runs, cutlass.max(band.low, 0), lane), band.low
         while low < band.stop:
             for vector in cutlass.range_constexpr(WINDOW // (LANES * VECTOR_BYTES)):
                 to = band.flags + (vector * LANES + lane) * VECTOR_BYTES
@@ -74,15 +76,6 @@ class Storer:
                 last = self.store_rows(out, at, last, step, lane)
             cute.arch.sync_warp()  # the flags have been read
             run, low = (last - runs.values) // self.size, low + WINDOW
-
-    def find(self, runs: Runs, place, lane) -> Any:
-        """The number of the last run that begins at a place or before it."""
-        found, last = Int32(0), runs.count - 1
-        for step in (GROUP, GROUP // LANES, 1):
-            here = found + (lane * step + (step - 1))
-            begin = cells(Int32, runs.begins + cutlass.min(here, last) * BEGIN_BYTES, 1)[0]
-            found = found + popc(cute.arch.vote_ballot_sync((here <= last) & (begin <= place))) * step
-        return cutlass.max(found - 1, 0)
 
     @cute.jit
     def mark(self, runs: Runs, at: Band, run, lane):
@@ -164,6 +157,16 @@ class Storer:
             for i, value in enumerate(values):
                 if (here + i >= 0) & (here + i < at.stop):
                     put(self.kind, (out + (at.begin + here + i)).toint(), value, space)
+
+
+def find_run(runs: Runs, place, lane) -> Any:
+    """The number of the last run that begins at a place or before it."""
+    found, last = Int32(0), runs.count - 1
+    for step in (GROUP, GROUP // LANES, 1):
+        here = found + (lane * step + (step - 1))
+        begin = cells(Int32, runs.begins + cutlass.min(here, last) * BEGIN_BYTES, 1)[0]
+        found = found + popc(cute.arch.vote_ballot_sync((here <= last) & (begin <= place))) * step
+    return cutlass.max(found - 1, 0)
 
 
 def with_byte(word, byte: int, factor: int, more) -> Any:

@@ -1,0 +1,205 @@
+"""Results of one or two bytes of a tile of runs, stored by warps as in ``decode_store``, in words. Device code.
+
+    changes   an element for each place of the window: where a run begins, its element xor that of the run before it;
+              0 elsewhere
+
+A place has the element of the run of the window's first place, xor the changes up to it. Those of a lane's vectors are
+added up in words; what the lanes before have changed, of several vectors each, is scanned in one word.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Uint32
+
+from ...monoid import choose
+from ...warp import LANES
+from ..gather import WORDS
+from ..select.chunk import VECTOR_BYTES, cells, put, put_if
+from ..words import permuted
+from .decode_place import BEGIN_BYTES
+from .decode_policy import SCRATCH_BYTES, window_of
+from .decode_store import ROWS, Band, Runs, find_run
+
+BYTE_BITS, WORD_BYTES, WORD_BITS = 8, 4, 32
+WORDS_OF_VECTOR = VECTOR_BYTES // WORD_BYTES
+EDGE = 16  # as many elements as a vector has, or more
+VECTORS = SCRATCH_BYTES // (LANES * VECTOR_BYTES)  # of a lane
+# Of elements of a size, of ``prmt``: a word of the k-th element of a word, for each k; the last elements of two words
+ALL_OF = {1: (0x0000, 0x1111, 0x2222, 0x3333), 2: (0x1010, 0x3232), 4: (0x3210,)}
+LAST_OF = {1: 0x0073, 2: 0x7632}
+LOW_HALVES = 0x5410
+
+
+class FillStorer:
+    """Stores results of ``size`` bytes."""
+
+    def __init__(self, size: int, windows: int) -> None:
+        self.size, self.kind, self.windows = size, WORDS[size], windows
+        self.each = VECTOR_BYTES // size  # results that a lane stores at once
+        self.unit = WORD_BYTES // size  # elements of a word
+        self.window = window_of(size)
+
+    @cute.jit
+    def store(self, out, runs: Runs, band: Band, lane):
+        """Store a band, which has at least one result."""
+        run = find_run(runs, cutlass.max(band.low, 0), lane)
+        if cutlass.const_expr(self.windows == 1):
+            self.store_window(out, runs, band, run, lane)
+        else:
+            low = band.low
+            while low < band.stop:
+                at = band._replace(low=low, stop=cutlass.min(low + self.window, band.stop))
+                run, low = run + self.store_window(out, runs, at, run, lane), low + self.window
+
+    @cute.jit
+    def store_window(self, out, runs: Runs, at: Band, run, lane):
+        """Store a window. Those behind ``run`` begin in it or behind it; return how many do in it."""
+        found = self.all_of(Uint32(cells(self.kind, runs.values + run * self.size, 1)[0]), 0)
+        first, count = cutlass.max(at.low, 0), Int32(0)
+        address = runs.begins + (run + 1 + lane) * BEGIN_BYTES
+        begins = Uint32(cells(Int32, address, 1)[0] - first) < Uint32(at.stop - first)
+        words = tuple(found for _ in range(VECTORS * WORDS_OF_VECTOR))
+        if cute.arch.vote_any_sync(begins):
+            for k in cutlass.range_constexpr(VECTORS):
+                cells(Int32, self.address(at, k, lane), WORDS_OF_VECTOR, align=VECTOR_BYTES).fill(0)
+            cute.arch.sync_warp()  # nothing is changed
+            count = self.mark(runs, at, run, lane)
+            cute.arch.sync_warp()  # all changes are there
+            words = self.filled(at, found, lane)
+        self.put(out, at, [words[k : k + WORDS_OF_VECTOR] for k in range(0, len(words), WORDS_OF_VECTOR)], lane)
+        return count
+
+    def address(self, at: Band, k: int, lane) -> Any:
+        """The address of a lane's changes of a vector."""
+        return at.flags + (k * LANES + lane) * VECTOR_BYTES
+
+    def load(self, address) -> list:
+        held = cute.make_rmem_tensor((WORDS_OF_VECTOR,), Uint32)
+        cute.autovec_copy(cells(Uint32, address, cute.size(held), align=VECTOR_BYTES), held)
+        return [Uint32(held[i]) for i in range(cute.size(held))]
+
+    @cute.jit
+    def mark(self, runs: Runs, at: Band, run, lane):
+        """Store the changes by the runs behind ``run`` that begin in the window; return how many there are."""
+        first = cutlass.max(at.low, 0)
+        span, to, last = Uint32(at.stop - first), at.flags - at.low * self.size, runs.count - 1
+        rank, going, own = run + 1 + lane, Int32(1), Int32(0)
+        while going != 0:
+            ranks = [rank + row * LANES for row in range(ROWS)]
+            begins = [cells(Int32, runs.begins + there * BEGIN_BYTES, 1)[0] for there in ranks]
+            # those behind the last run begin far away
+            places = [runs.values + cutlass.min(there, last) * self.size for there in ranks]
+            changes = [self.element(place) ^ self.element(place - self.size) for place in places]
+            live = [Uint32(begin - first) < span for begin in begins]
+            for there, begin, change in zip(live, begins, changes):
+                put_if(there, self.kind, to + begin * self.size, self.kind(change))
+                if cutlass.const_expr(self.windows > 1):
+                    own = own + choose(there, Int32(1), Int32(0))
+            going = Int32(cute.arch.shuffle_sync(Int32(live[-1]), LANES - 1))
+            rank = rank + ROWS * LANES
+        if cutlass.const_expr(self.windows > 1):
+            own = Int32(cute.arch.warp_redux_sync(own, "add"))
+        return own
+
+    def element(self, address) -> Any:
+        return Uint32(cells(self.kind, address, 1)[0])
+
+    def all_of(self, word, k: int) -> Any:
+        """The k-th element of a word, in all its places."""
+        return permuted(word, Uint32(0), Uint32(ALL_OF[self.size][k])) if self.unit > 1 else word
+
+    def through(self, word) -> Any:
+        """The changes of a word up to each of its elements."""
+        bits = BYTE_BITS * self.size
+        while bits < WORD_BITS:
+            word, bits = word ^ (word << bits), 2 * bits
+        return word
+
+    def before(self, vectors: list, found, lane) -> list:
+        """The element before each of a lane's vectors, in all places of a word; ``found`` is that before the window."""
+        befores = []
+        for first in range(0, VECTORS, self.unit):
+            words = [self.total(vector) for vector in vectors[first : first + self.unit]]
+            while len(words) > 1:  # the last elements of words side by side
+                chosen = LAST_OF[self.size] if len(words) == self.unit else LOW_HALVES
+                words = [permuted(words[i], words[i + 1], Uint32(chosen)) for i in range(0, len(words), 2)]
+            (own,) = words
+            through = changed_through_lanes(own, lane)
+            totals = self.through(Uint32(cute.arch.shuffle_sync(through, LANES - 1)))
+            ahead = totals << (BYTE_BITS * self.size) if self.unit > 1 else Uint32(0)
+            word = through ^ own ^ ahead ^ found
+            befores += [self.all_of(word, k) for k in range(self.unit)]
+            found = found ^ self.all_of(totals, self.unit - 1)
+        return befores
+
+    def total(self, vector: list) -> Any:
+        """What a vector changes, in the last place of a word."""
+        a, b, c, d = vector
+        return self.through(a ^ b ^ c ^ d)
+
+    def filled(self, at: Band, found, lane) -> tuple:
+        """The words of a lane's vectors of results; ``found`` is the element before the window."""
+        vectors, words = [self.load(self.address(at, k, lane)) for k in range(VECTORS)], []
+        for vector, before in zip(vectors, self.before(vectors, found, lane)):
+            for word in vector:
+                words.append(self.through(word) ^ before)
+                before = self.all_of(words[-1], self.unit - 1)
+        return tuple(words)
+
+    @cute.jit
+    def put(self, out, at: Band, vectors: cutlass.Constexpr, lane):
+        """Store the lanes' vectors of a window, as far as it lies in the tile."""
+        to = (out + (at.begin + at.low)).toint()
+        if at.vectors & (at.low >= 0) & (at.low + self.window <= at.stop):
+            for k, words in enumerate(vectors):
+                put_words(to + (k * LANES + lane) * VECTOR_BYTES, words, cute.AddressSpace.gmem)
+        else:
+            self.put_part(out, at, to, vectors, lane)
+
+    @cute.jit
+    def put_part(self, out, at: Band, to, vectors: cutlass.Constexpr, lane):
+        """The same of a window of which a part lies in the tile: whole vectors, and the elements before and behind."""
+        for k, words in enumerate(vectors):
+            put_words(self.address(at, k, lane), words, cute.AddressSpace.smem)
+        cute.arch.sync_warp()  # the results are there
+        low, high = cutlass.max(-at.low, 0), at.stop - at.low
+        if at.vectors:
+            first = cutlass.min((low + (self.each - 1)) & -self.each, high)
+            last = cutlass.max(high & -self.each, first)
+            for k, words in enumerate(vectors):
+                place = (k * LANES + lane) * self.each
+                if (place >= first) & (place < last):
+                    put_words(to + place * self.size, words, cute.AddressSpace.gmem)
+            here = choose(lane < EDGE, low + lane, last + (lane - EDGE))
+            if here < choose(lane < EDGE, first, high):
+                self.put_one(out, at, here)
+        else:
+            for here in cutlass.range(low + lane, high, LANES, unroll=1):
+                self.put_one(out, at, here)
+        cute.arch.sync_warp()  # the results have been read
+
+    def put_one(self, out, at: Band, place) -> None:
+        value = cells(self.kind, at.flags + place * self.size, 1)[0]
+        put(self.kind, (out + (at.begin + (at.low + place))).toint(), value, cute.AddressSpace.gmem)
+
+
+def put_words(address, words, space) -> None:
+    """Store a vector at an address."""
+    held = cute.make_rmem_tensor((len(words),), Uint32)
+    for i, word in enumerate(words):
+        held[i] = word
+    cute.autovec_copy(held, cells(Uint32, address, len(words), space, VECTOR_BYTES))
+
+
+def changed_through_lanes(word, lane) -> Any:
+    """The changes of the lanes up to this one."""
+    text = "mov.b32 {$w0}, {$r0};\n\t@{$r1} xor.b32 {$w0}, {$w0}, {$r2};"
+    for log in range(LANES.bit_length() - 1):
+        other = Uint32(cute.arch.shuffle_sync_up(word, 1 << log))
+        arguments = [Uint32(word), Boolean(lane >= 1 << log), other]
+        word = cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=arguments)
+    return word
