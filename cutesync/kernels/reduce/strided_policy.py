@@ -50,8 +50,8 @@ MIN_NEAR_LENGTH = 256
 # columns in flight (H200, sum uint8 (262144, 64): 16.6 us, so 11.8 us; but of fewer, max uint64 (16384, 2, 8): 3.5 and
 # 3.7 us; of elements in order, lambda float16 (404003, 139): 55 and 73; of words, sum bool (751403, 259): 108 and 141).
 MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES, "element": 2 * MAX_FEW_BYTES}
-# In large arrays they do so, too, where elements of up to 2 bytes are combined in order (lambda int8 (32000, 8000): 100
-# us, so 88 us; with 512 bytes 99 us).
+# In large arrays they do so, too, where bytes are combined in order (lambda int8 (32000, 8000): 100 us, so 88 us; with
+# 512 bytes 99 us; but of 2 bytes, lambda int16 (4, 262144, 32) along axis 1: 25 and 31 us).
 ORDERED_LINE_BYTES = 256
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
@@ -241,10 +241,11 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
     if problem.inputs > 1 or form.kept[-1].steps[0] != 1:
         return "element", size
     *others, last = [*form.reduced, *form.kept]
-    most = MAX_STATE_WORDS // problem.words  # as many columns as a thread has registers for
-    most = min(most, MAX_MAPPED) if problem.mapped else most
-    if form.length <= SHORT_LENGTH:
+    most, short = MAX_STATE_WORDS // problem.words, form.length <= SHORT_LENGTH  # as many columns as fit registers
+    if short:
         most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
+    widest = most
+    most = min(most, MAX_MAPPED) if problem.mapped else most
     for wide in (16, 8, 4):
         width = wide // size
         if 1 < width <= max(most, 4 // size):
@@ -257,7 +258,7 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
         return "element", size
     width = VECTOR_BYTES // size
     whole = form.length >= MIN_WIDE_LENGTH or _store(problem, width) != "element"
-    wide = whole and width <= most and form.results >= MIN_WIDE_UNITS * width and least >= VECTOR_BYTES
+    wide = whole and width <= (widest if short else most) and form.results >= MIN_WIDE_UNITS * width and least >= VECTOR_BYTES
     return "words", VECTOR_BYTES if wide else 4
 
 
@@ -308,7 +309,7 @@ def _groups(units: int, near: int, length: int, load_bytes: int, problem: Stride
     odd = size >= WORD_BYTES and total > MIN_ODD_FAR_BYTES and units * load_bytes % WHOLE_LINE_BYTES != 0
     far = odd or (length <= MAX_FAR_LENGTH and total >= MIN_FAR_BYTES)
     line = FAR_LINE_BYTES if far and load_bytes == VECTOR_BYTES else line
-    if not problem.in_turn and size <= 2 and load_bytes == VECTOR_BYTES and total >= MIN_FAR_BYTES:
+    if not problem.in_turn and size == 1 and load_bytes == VECTOR_BYTES and total >= MIN_FAR_BYTES:
         line = max(line, ORDERED_LINE_BYTES)
     lanes = min(power_of_two(near), max(8, line // load_bytes))
     most = max(1, FULL_UNITS // units)
