@@ -244,11 +244,10 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
     most, short = MAX_STATE_WORDS // problem.words, form.length <= SHORT_LENGTH  # as many columns as fit registers
     if short:
         most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
-    widest = most
-    most = min(most, MAX_MAPPED) if problem.mapped else most
+    mapped = min(most, MAX_MAPPED) if problem.mapped else most
     for wide in (16, 8, 4):
         width = wide // size
-        if 1 < width <= max(most, 4 // size):
+        if 1 < width <= max(mapped, 4 // size):
             whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
             if whole and problem.begin % wide == 0:
                 return "vector", wide
@@ -258,7 +257,12 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
         return "element", size
     width = VECTOR_BYTES // size
     whole = form.length >= MIN_WIDE_LENGTH or _store(problem, width) != "element"
-    wide = whole and width <= (widest if short else most) and form.results >= MIN_WIDE_UNITS * width and least >= VECTOR_BYTES
+    wide = (
+        whole
+        and width <= (most if short else mapped)
+        and form.results >= MIN_WIDE_UNITS * width
+        and least >= VECTOR_BYTES
+    )
     return "words", VECTOR_BYTES if wide else 4
 
 
