@@ -29,11 +29,11 @@ from cutesync.kernels.matmul.problem import FEW_ROWS, MIXED_K_TILES
 
 WITHOUT = ("float32", "invariant", "int8")  # have candidates of their own, or those of others
 OF = 300
-PRICE = 0.31  # of a kernel, in per cent of the time
+PRICE = 0.4  # of a kernel, in per cent of the time
 CONVEX = 60  # a product that takes 10 % longer counts for seven times as much as that
 TABLES = {"table": "layers", "float8 table": "float8"}  # must lose nothing: kernels that they need are worth it
 WEIGHTS = {"layers": 2} | dict.fromkeys(TABLES, 10)  # of classes; 1 of others
-PRICES = {"float8": 0.08, "any": 1.5} | dict.fromkeys(TABLES, 0)  # of few kernels; for each way to load and to store
+PRICES = {"float8": 0.08, "any": 1.6} | dict.fromkeys(TABLES, 0)  # of few kernels; for each way to load and to store
 USUAL = 48
 SWEEPS = 5  # over all candidates, at most
 
