@@ -19,10 +19,8 @@ SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 # SOME_RESULTS on: 2**28 int8 in runs of 24 94 us, 97); of FEW_RESULTS, the time of a tile hardly depends on its size.
 # Those of 8 bytes take less in small tiles and windows up to SOME_RESULTS (H200, 2**27 int64 in runs of 8 351 us, 366),
 # but not of FEW_RESULTS (2**26 in runs of 1 592 us, 494). Narrow ones are stored in two windows in a row (2**28 int8 in
-# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630). Below LEAST_RESULTS, there is more to
-# place than to store: with 16 warps for that, and 12 that store, runs of 1 of 2**28 int8, 2**27 int16 and int32 take
-# 615, 335 and 477 us instead of 626, 356 and 488.
-MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, LEAST_RESULTS = 32, 16, 4, 2
+# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630).
+MANY_RESULTS, SOME_RESULTS, FEW_RESULTS = 32, 16, 4
 FEW_GROUPS = 8  # of a small tile
 MAX_STAGES = 8
 STORE_WARPS = 16  # more would leave too few registers
@@ -103,10 +101,7 @@ def choose(runs: int, results: int, size: int, length: int) -> Choice:
         wide = results < SOME_RESULTS * runs if size < 4 else size == 4 and dense
         groups = 32 if length <= 4 and wide else 16
     windows = 1 if small or shallow or size == 4 or (size < 4 and dense) else 2
-    place_warps, store_warps = min(8, groups), STORE_WARPS
-    if groups == 32 and results < LEAST_RESULTS * runs:
-        place_warps, store_warps = 16, 12
-    policy = DecodePolicy(groups, place_warps, store_warps, MAX_STAGES, windows)
+    policy = DecodePolicy(groups, min(8, groups), STORE_WARPS, MAX_STAGES, windows)
     stages = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
     return launch(replace(policy, stages=min(MAX_STAGES, stages)), runs, results)
 
