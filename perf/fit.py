@@ -3,7 +3,7 @@
     python perf/sweep.py matmul --cases random --brute --seed 1 --json perf/results/FILE.json      gathers times
     python perf/fit.py perf/results/FILE.json ... [--write]                                        fits
 
-A file that is named three times counts as three. A product with a ``weight`` counts as so many, and its regret is not
+A product of a file that is named three times counts as three, one with a ``weight`` as so many, whose regret is not
 held out: one of the table that must not be lost.
 The correction's trees are grown (see ``boost``); with ``--coefficients`` those of the model are fitted before. They are
 logarithms. First clocks are brought near the times, by least squares; then a random search makes the choice better.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import namedtuple
+from collections import Counter, namedtuple
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from matmul_random import CLASSES, Random
 
 from cutesync.kernels.matmul import coefficients
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED, Coefficients
-from cutesync.kernels.matmul.correction import features
+from cutesync.kernels.matmul.correction import TREES, features
 from cutesync.kernels.matmul.model import (
     Fixed,
     Table,
@@ -38,14 +38,12 @@ from cutesync.kernels.matmul.model import (
     cost,
     fixed,
     is_long,
-    keeps_clocks,
     preferred,
     table,
     vector_instructions,
 )
 from cutesync.kernels.matmul.overlap import lets_next_start
 from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
-from cutesync.kernels.matmul.trees import TREES
 from cutesync.kernels.matmul.workload import Access, Workload
 
 NEAR = 0.2  # configurations that take so much longer than the best, in proportion, count e times less
@@ -103,10 +101,10 @@ def _through_registers(record: dict) -> dict[str, float]:
     return found
 
 
-class Times(namedtuple("Times", "of load starts us groups weight")):
+class Times(namedtuple("Times", "of load starts us groups counts weight")):
     """All configurations of all products in one table: their numbers, the products' fields repeated for each, where a
-    product's begin, the times, the class of each product, and the weights, which sum up to 1 for a product: what is
-    fast, or what the model takes for fast, counts."""
+    product's begin, the times, the class of each product, as how many it counts, and the weights, which sum up to that
+    for a product: what is fast, or what the model takes for fast, counts."""
 
 
 def times(records: list[dict]) -> Times:
@@ -120,8 +118,8 @@ def times(records: list[dict]) -> Times:
     load = Workload(*(column if name == "access" else column[keep] for name, column in data.load._asdict().items()))
     starts = np.cumsum(np.append(0, of_products(np.add, keep.astype(int), data)[0]))[:-1]
     of = Table(*(column[keep] for column in data.of))
-    data = Times(of, load._replace(access=access), starts, data.us[keep], data.groups, weight[keep])
-    return data._replace(weight=data.weight / of_products(np.add, data.weight, data)[1])
+    data = data._replace(of=of, load=load._replace(access=access), starts=starts, us=data.us[keep], weight=weight[keep])
+    return data._replace(weight=data.weight / of_products(np.add, data.weight, data)[1] * repeated(data.counts, data))
 
 
 def _all_times(records: list[dict]) -> Times:
@@ -138,15 +136,20 @@ def _all_times(records: list[dict]) -> Times:
             us.append(taken)
     access = Access(*(np.array(column) for column in zip(*(load.access for load in loads))))
     rest = {name: np.array([getattr(load, name) for load in loads]) for name in Workload._fields if name != "access"}
-    return Times(
-        table(policies, SMS), Workload(**rest, access=access), np.array(starts), np.array(us), groups, np.ones(len(us))
-    )
+    counts = np.array([record.get("count", 1) for record in records])
+    load = Workload(**rest, access=access)
+    return Times(table(policies, SMS), load, np.array(starts), np.array(us), groups, counts, np.ones(len(us)))
 
 
 def of_products(function: np.ufunc, values: np.ndarray, data: Times) -> tuple[np.ndarray, np.ndarray]:
     """A reduction by products, and the same repeated for each configuration."""
     reduced = function.reduceat(values, data.starts)
-    return reduced, np.repeat(reduced, np.diff([*data.starts, len(values)]))
+    return reduced, repeated(reduced, data)
+
+
+def repeated(values: np.ndarray, data: Times) -> np.ndarray:
+    """Those of products, for each configuration."""
+    return np.repeat(values, np.diff([*data.starts, len(data.us)]))
 
 
 class Fitted(NamedTuple):
@@ -159,8 +162,7 @@ class Fitted(NamedTuple):
 def expected(data: Times, of: Fitted) -> np.ndarray:
     """Clocks, as the package compares them."""
     clocks, numbers = clocks_and_features(data, of.by)
-    factors = np.where(keeps_clocks(data.load), 1, np.exp(boost.sums(of.trees, numbers)))
-    return clocks * factors * preferred(data.of, data.load)
+    return clocks * np.exp(boost.sums(of.trees, numbers)) * preferred(data.of, data.load)
 
 
 def modelled(data: Times, by: Coefficients) -> np.ndarray:
@@ -181,11 +183,12 @@ def grown(data: Times, by: Coefficients) -> tuple[boost.Tree, ...]:
     choice nearer to the best: ``CHOICE`` times the time beyond the best of what would be drawn with ``chances``."""
     clocks, numbers = clocks_and_features(data, by)
     target, logarithms, longer = -away(data, by)[0], np.log(clocks), excess(data)
+    choice = CHOICE / SHARPNESS * repeated(data.counts, data)
 
     def drawn(sums: np.ndarray) -> np.ndarray:
         chance = chances(data, logarithms + sums)
         mean = of_products(np.add, chance * longer, data)[1]
-        return data.weight * (target - sums) + CHOICE / SHARPNESS * chance * (longer - mean)
+        return data.weight * (target - sums) + choice * chance * (longer - mean)
 
     return boost.grown(numbers, drawn, data.weight)
 
@@ -213,8 +216,8 @@ def away(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray]:
     """How far the logarithms of clocks and times are apart: each configuration's from its product's mean, and the
     products' means."""
     apart = np.log(modelled(data, by)) - np.log(data.us)
-    means, mean = of_products(np.add, data.weight * apart, data)
-    return apart - mean, means
+    means = of_products(np.add, data.weight * apart, data)[0] / data.counts
+    return apart - repeated(means, data), means
 
 
 def loss(data: Times, by: Coefficients) -> float:
@@ -223,7 +226,7 @@ def loss(data: Times, by: Coefficients) -> float:
     soft = of_products(np.add, chances(data, clocks) * excess(data), data)[0]
     apart, _ = away(data, by)
     spread = of_products(np.add, data.weight * apart**2, data)[0]
-    return float(soft.mean() + WEIGHT * np.sqrt(spread).mean())
+    return float(np.average(soft + WEIGHT * np.sqrt(spread / data.counts), weights=data.counts))
 
 
 def least_squares(data: Times, begin: Coefficients) -> Coefficients:
@@ -234,7 +237,7 @@ def least_squares(data: Times, begin: Coefficients) -> Coefficients:
     def residuals(point: np.ndarray) -> np.ndarray:
         apart, means = away(data, Coefficients(*np.exp(point)))
         absolute = np.clip(ABSOLUTE * (means - math.log(CLOCK)), -ABSOLUTE, ABSOLUTE)
-        return np.concatenate([np.sqrt(data.weight) * apart, absolute, PRIOR * (point - origin)])
+        return np.concatenate([np.sqrt(data.weight) * apart, np.sqrt(data.counts) * absolute, PRIOR * (point - origin)])
 
     at, damping, found = origin, 1.0, residuals(origin)
     for _ in range(STEPS):
@@ -314,7 +317,7 @@ def main(argv=None) -> None:
     parser.add_argument("--no-folds", action="store_true", help="do not fit without each fold in turn")
     chosen = parser.parse_args(argv)
     records = []
-    for path in chosen.json:
+    for path, named in Counter(chosen.json).items():
         with script.reading(path) as report:
             columns = {name: report.get(name, True) for name in ("columns", "parts")}
             known = [record | {"times": _known(record["times"])} for record in report["products"]]
@@ -329,7 +332,7 @@ def main(argv=None) -> None:
                 enough = [record for record in enough if len(record["times"]) > 1]
             if not report.get("lines", True):  # timed before threads stored lines of results that TMA does not store
                 enough = [record for record in enough if stored_by_tma(Random(*record["product"]))]
-            records += [record | columns for record in enough for _ in range(record.get("weight", 1))]
+            records += [record | columns | {"count": named * record.get("weight", 1)} for record in enough]
 
     def fitted(data: Times) -> Fitted:
         by = refined(data, least_squares(data, COEFFICIENTS), chosen.rounds) if chosen.coefficients else COEFFICIENTS

@@ -27,7 +27,7 @@ from cutesync.kernels.matmul import candidates, model
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.problem import FEW_ROWS, MIXED_K_TILES
 
-WITHOUT = ("float32", "invariant", "int8")  # have candidates of their own, or those of others
+WITHOUT = ("float32", "int8")  # have candidates of their own, or those of others
 OF = 300
 PRICE = 0.4  # of a kernel, in per cent of the time
 CONVEX = 60  # a product that takes 10 % longer counts for seven times as much as that
@@ -87,9 +87,8 @@ def ways_of(products: list[Random], numbers: dict[Mark, int]) -> Ways:
 
 def possible(product: Random) -> list[tuple[float, MatmulPolicy]]:
     """Candidates in all ways, best first: with TMA or copies before, and with own loads."""
-    promoted = is_promoted(product)
-    usual = candidates.PROMOTED if promoted else candidates.CANDIDATES
-    own = candidates.PROMOTED_OWN if promoted else candidates.OWN
+    promoted, slices = is_promoted(product), workload(product, MatmulPolicy()).slices
+    usual, own = (candidates.of_kind(promoted, False, loads, slices) for loads in (False, True))
     found = [pair for pair in ranked(product, usual) if not pair[1].own]
     found += [pair for pair in ranked(product, own) if pair[1].own and not mixes_in_vain(product, pair[1])]
     return sorted(found, key=lambda pair: pair[0])

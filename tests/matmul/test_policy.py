@@ -9,7 +9,7 @@ import pytest
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.candidates import CANDIDATES, OWN, PROMOTED, PROMOTED_OWN, rarity
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS
-from cutesync.kernels.matmul.correction import FEATURES, UNIT, factor, features
+from cutesync.kernels.matmul.correction import FEATURES, TREES, UNIT, factor, features
 from cutesync.kernels.matmul.model import (
     LESS_RARE,
     RARE_BY_THREADS,
@@ -24,7 +24,6 @@ from cutesync.kernels.matmul.model import (
     table,
 )
 from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, SMEM_BYTES, SMS, MatmulPolicy
-from cutesync.kernels.matmul.trees import TREES
 from cutesync.kernels.matmul.workload import Access, Workload
 
 from .kernels_order import tiles_in_order
@@ -158,9 +157,7 @@ def test_the_correction_adds_up_the_leaves_that_the_answers_lead_to():
             log += leaves[sum(yes << level for level, yes in enumerate(answers))]
         assert math.isclose(value, math.exp(log / UNIT), rel_tol=1e-5)
     assert np.isfinite(features(of, load._replace(k_tiles=0), clocks, known)).all(), "no K"
-    long = Workload(8192, 8192, 128, 1, 2)
-    assert np.array_equal(corrected(of, long, clocks), clocks), "rows that are cache lines"
-    for some in (load, long._replace(access=Access(True, 16400, 16400))):
+    for some in (load, Workload(8192, 8192, 128, 1, 2)):
         assert np.array_equal(
             corrected(of, some, clocks), clocks * factor(of, some, clocks, fixed(of, some, coefficients_of(some)))
         )

@@ -89,6 +89,7 @@ def parsed(word: str, tile: tuple[int, int], schedule: str, **options: Any) -> M
 
 _levels: dict[tuple, int] = {}  # how rare kernels are, by ``MatmulPolicy.kernel``
 _usual_by_threads: set[tuple] = set()  # ``name`` of those with a star, or a plus
+_made_from: dict[tuple, tuple] = {}  # kernels with a given number of slices, and those of the candidates they come from
 
 
 def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: Any) -> tuple[MatmulPolicy, ...]:
@@ -105,13 +106,13 @@ def _policies(schedule: str, forms: dict[tuple[int, int], str], **options: Any) 
 
 
 def name(config: MatmulPolicy, own: int) -> tuple:
-    """What is marked: a kernel, whose threads load so many operands."""
-    return config.kernel, own
+    """What is marked: a kernel of a candidate, whose threads load so many operands."""
+    return _made_from.get(config.kernel, config.kernel), own
 
 
 def rarity(config: MatmulPolicy) -> int:
     """How many "~" its kernel is behind; own loads are behind none."""
-    return 0 if config.own else _levels.get(config.kernel, 0)
+    return 0 if config.own else _levels.get(name(config, 0)[0], 0)
 
 
 def usual_by_threads(config: MatmulPolicy, own: int) -> bool:
@@ -191,14 +192,16 @@ def of_kind(promoted: bool, parts: bool, own: bool, slices: int) -> tuple[Matmul
     if slices <= 1:
         return of_own if own else PARTS if parts else PROMOTED if promoted else CANDIDATES
     usual = () if own or parts else PROMOTED if promoted else CANDIDATES
-    forms = [replace(config, splits=slices) for config in usual if config.splits > 1]
-    in_turn: list[MatmulPolicy] = []  # the slices one behind the other in a block, for many rows
-    for config in of_own if own else _OF_ANY_ROWS:
-        if config.splits == 1:
-            with contextlib.suppress(ArgumentValueError):  # where the registers do not suffice for further sets
-                forms.append(replace(config, promoted=promoted, parts=parts, splits=slices))
-    for config in () if promoted else usual:
-        if config.splits == 1:
-            with contextlib.suppress(ArgumentValueError):
-                in_turn.append(replace(config, slices=slices))
-    return tuple(dict.fromkeys(forms + in_turn))
+    forms = [(config, {"splits": slices}) for config in usual if config.splits > 1]
+    one_slice = {"promoted": promoted, "parts": parts, "splits": slices}
+    forms += [(config, one_slice) for config in (of_own if own else _OF_ANY_ROWS) if config.splits == 1]
+    if not promoted:  # the slices one behind the other in a block, for many rows
+        forms += [(config, {"slices": slices}) for config in usual if config.splits == 1]
+    found: dict[MatmulPolicy, None] = {}
+    for config, change in forms:
+        with contextlib.suppress(ArgumentValueError):  # where the registers do not suffice for further sets
+            made = replace(config, **change)
+            found.setdefault(made)
+            if made.kernel not in _levels:
+                _made_from.setdefault(made.kernel, config.kernel)
+    return tuple(found)

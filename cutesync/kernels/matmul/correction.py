@@ -1,19 +1,21 @@
 """What times say beyond the model's clocks: a factor, by small trees of questions about a problem and a policy.
 
-Each tree of ``trees.TREES`` asks ``DEPTH`` questions, whether a feature is above a limit; the answers are the bits of
-the number of its leaf. The leaves of all trees add up to the logarithm of the factor. ``python perf/fit.py`` makes
-them, by gradient boosting (Friedman, 2001) with the same question at a level (as in CatBoost).
+Each tree of ``trees.json`` (features, limits, leaves) asks ``DEPTH`` questions, whether a feature is above a limit; the
+answers are the bits of the number of its leaf. The leaves of all trees add up to the logarithm of the factor.
+``python perf/fit.py`` makes them, by gradient boosting (Friedman, 2001) with the same question at a level (as in
+CatBoost).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .policy import SMS
-from .trees import TREES
 
 DEPTH = 4
 _BITS = (1 << np.arange(DEPTH, dtype=np.uint8))[:, None, None]  # of the number of a leaf, one a level
@@ -86,6 +88,8 @@ def arrays(trees: Sequence) -> Trees:
     return Trees(questions.T, limits.T[:, :, None].astype(np.float32), leaves, first)
 
 
+TREES_FILE = Path(__file__).with_name("trees.json")
+TREES = json.loads(TREES_FILE.read_text(encoding="utf-8"))
 _TREES = arrays(TREES)
 
 

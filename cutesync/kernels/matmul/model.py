@@ -151,7 +151,7 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
 
 def corrected(of: Table, load: Workload, clocks: np.ndarray) -> np.ndarray:
     """The clocks with what times of random products say beyond them."""
-    return clocks if keeps_clocks(load) else clocks * factor(of, load, clocks, fixed(of, load, coefficients_of(load)))
+    return clocks * factor(of, load, clocks, fixed(of, load, coefficients_of(load)))
 
 
 def preferred(of: Table, load: Any) -> np.ndarray:
@@ -217,11 +217,6 @@ def coefficients_of(load: Workload) -> Coefficients:
 def is_long(load: Any) -> Any:
     """Whether it is a long product: of a ``Workload``, or one whose fields are arrays."""
     return (load.batch * load.m * load.n * load.k_tiles >= LONG) & (load.promoted == 0)
-
-
-def keeps_clocks(load: Any) -> Any:
-    """Whether no correction suits it: a long product whose rows are cache lines. ``SUSTAINED`` was fitted to such."""
-    return is_long(load) & (load.grain_a == K_TILE_BYTES) & (load.grain_b == K_TILE_BYTES)
 
 
 def vector_instructions(load: str, size: int) -> int:
@@ -320,8 +315,7 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
     clocks = clocks[which]
     taken, each = tuple(map(len, best)), Each(*rows)
     of, load, known = Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), Fixed(*(x[which] for x in known))
-    factors = factor(of, load, clocks, known, of_problem(each).repeat(taken, 1))
-    clocks = clocks * np.where(keeps_clocks(load), 1, factors) * preferences[which]
+    clocks = clocks * factor(of, load, clocks, known, of_problem(each).repeat(taken, 1)) * preferences[which]
     found, first = [], 0
     for least in best:
         of_load = clocks[first : first + len(least)]
