@@ -33,7 +33,7 @@ PRICE = 0.4  # of a kernel, in per cent of the time
 CONVEX = 60  # a product that takes 10 % longer counts for seven times as much as that
 TABLES = {"table": "layers", "float8 table": "float8"}  # must lose nothing: kernels that they need are worth it
 WEIGHTS = {"layers": 2} | dict.fromkeys(TABLES, 10)  # of classes; 1 of others
-PRICES = {"float8": 0.08, "any": 1.6} | dict.fromkeys(TABLES, 0)  # of few kernels; for each way to load and to store
+PRICES = {"float8": 0.08, "any": 1.8, "gelu": 1, "tf32": 0.7, "invariant": 1} | dict.fromkeys(TABLES, 0)
 USUAL = 48
 SWEEPS = 5  # over all candidates, at most
 
@@ -172,7 +172,7 @@ def marked(text: str, of: dict[Mark, int]) -> str:
 def main(argv=None) -> None:
     parser = script.parser(__doc__)
     parser.add_argument("--seed", type=int, default=1101)
-    parser.add_argument("--products", type=int, default=1000, help="of each class")
+    parser.add_argument("--products", type=int, default=1500, help="of each class")
     parser.add_argument("--write", action="store_true", help="mark the candidates")
     chosen = parser.parse_args(argv)
     drawn = {
