@@ -95,7 +95,7 @@ class DenseLoad(OwnLoad):
             for i in cutlass.range_constexpr(WORDS * self.of_thread):
                 words[i, number] = funnel_shift(raw[i], raw[i + 1], shift * 8)
             for i in cutlass.range_constexpr(self.of_thread):
-                if count < (i + 1) * VECTOR:
+                if (count < (i + 1) * VECTOR) & (held > i * VECTOR):  # it ends here
                     for j in cutlass.range_constexpr(i * WORDS, (i + 1) * WORDS):
                         words[j, number] = words[j, number] & mask(count - 4 * j)
         return words
