@@ -70,7 +70,12 @@ def test_tfloat32_is_rounded_as_tma_rounds():
 KERNELS = {
     "dense": (replace(SMALL, stages=4), (330, 71, 37), (False, True), 1),
     "dense beside TMA": (replace(SMALL, stages=3), (136, 72, 45), (False, False), 1),
-    "dense beside vectors": (MatmulPolicy((128, 48), "cooperative", stages=3, **BOTH), (300, 71, 63), (False, False), 1),
+    "dense beside vectors": (
+        MatmulPolicy((128, 48), "cooperative", stages=3, **BOTH),
+        (300, 71, 63),
+        (False, False),
+        1,
+    ),
     "both": (SMALL, (130, 71, 197), (False, True), 1),
     "A beside TMA": (SMALL, (131, 72, 200), (True, True), 1),
     "B beside TMA": (SMALL, (136, 71, 200), (False, False), 2),

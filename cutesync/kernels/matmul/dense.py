@@ -18,7 +18,7 @@ from cutlass import Boolean, Int32, Int64, Uint8, Uint32
 from cutlass.experimental import primitives
 
 from ..words import funnel_shift
-from .own import WARPS, OwnLoad, Spot, nearest_tfloat32
+from .own import OwnLoad, Spot, nearest_tfloat32
 from .pack_rows import VECTOR, WORDS, mask, memory
 from .parameters import Source
 from .policy import K_TILE_BYTES, WARPGROUP

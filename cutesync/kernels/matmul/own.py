@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from typing import TYPE_CHECKING, Any, cast
 
 import cutlass
 import cutlass.cute as cute
@@ -45,6 +46,9 @@ from .parameters import Order, Source
 from .policy import CONSUMERS, K_TILE_BYTES, WARPGROUP, MatmulPolicy
 from .schedule import Named
 from .scheduler import Tile, Work
+
+if TYPE_CHECKING:
+    from .dense import DenseLoad
 
 WARPS = 4
 OWN_IN_FLIGHT = 64  # registers of a thread for what it has in flight
@@ -237,13 +241,13 @@ class OwnProducer:
         self.tx_bytes = sum(config.tile[i] * K_TILE_BYTES for i in self.by_tma)
         self.arrivals = WARPS * config.own + bool(self.by_tma)
         self.copied = any(load and load.copied for load in own)
-        self.dense = [i for i, load in enumerate(own) if load and load.form == "dense"]
+        self.dense = {i: cast("DenseLoad", load) for i, load in enumerate(own) if load and load.form == "dense"}
         most = COPIES_IN_FLIGHT // config.stage_bytes()
         # stages that are not published yet: consumers release one when they have the next
         self.behind = max(0, min(config.stages - 2, max(1, most))) if self.copied or self.dense else 0
 
-    def make_landed(self, allocator: SmemAllocator) -> Landed | None:
-        """The barriers of dense loads; as ``Barriers.make``."""
+    def make_landed(self, allocator: SmemAllocator) -> Any:
+        """``Landed`` if there are dense loads, else None; as ``Barriers.make``."""
         if not self.dense:
             return None
         barriers = Barriers.make(self.config.stages, 1, name="landed")
@@ -257,7 +261,7 @@ class OwnProducer:
         return lies.inner if self.own[0].k_major else lies.outer
 
     @cute.jit
-    def produce(self, operands: tuple, stages: tuple, ring, work: Work, of_dense: Landed | None):
+    def produce(self, operands: tuple, stages: tuple, ring, work: Work, of_dense: Any):
         """Four warps: for each k-tile of each tile wait until a stage is empty, and fill it. ``operands`` has a
         ``Source``, or the atom and the tensor of coordinates, of each."""
         thread = cute.arch.thread_idx()[0] - CONSUMERS * WARPGROUP
@@ -302,7 +306,7 @@ class OwnProducer:
         drain(ring, stage)
 
     @cute.jit
-    def publish(self, operands: tuple, stages: tuple, at: tuple, of_dense: Landed | None, thread: Int32):
+    def publish(self, operands: tuple, stages: tuple, at: tuple, of_dense: Any, thread: Int32):
         """Tell the consumers that a stage is full, the one that was started ``behind`` stages before the last. ``at``
         is (ring, the stage). Returns the next."""
         ring, landed = at
@@ -310,12 +314,12 @@ class OwnProducer:
             await_phase(of_dense.barriers, landed.index, landed.phase ^ 1, "landed")
             places = self.places(stages, landed)
             words = [
-                self.own[i].take(operands[i], of_dense.found[2 * landed.index + i], places[i], thread)
-                for i in self.dense
+                load.take(operands[i], of_dense.found[2 * landed.index + i], places[i], thread)
+                for i, load in self.dense.items()
             ]
             LOADED.sync()
-            for i, of_operand in zip(self.dense, words):
-                self.own[i].put(of_operand, places[i], thread)
+            for (i, load), of_operand in zip(self.dense.items(), words):
+                load.put(of_operand, places[i], thread)
         self.arrive(ring, landed)
         landed.advance()
         return landed
@@ -323,16 +327,17 @@ class OwnProducer:
     def bring(self, operands: tuple, spots: list, stages: tuple, stage, of_dense: Landed) -> None:
         """The first warp: start the copies of dense loads to a stage."""
         barrier, places, lane = of_dense.barriers + stage.index, self.places(stages, stage), cute.arch.lane_idx()
-        for i in self.dense:
-            found = self.own[i].bring(operands[i], spots[i], places[i], barrier, lane)
-            self.note(of_dense.found + (2 * stage.index + i), found, lane)
+        for i, load in self.dense.items():
+            found = load.bring(operands[i], spots[i], places[i], barrier, lane)
+            word = cute.make_tensor(of_dense.found + (2 * stage.index + i), cute.make_layout((1,)))
+            self.note(word, found, lane)
         Barrier(barrier).arrive_once()
 
     @cute.jit
-    def note(self, place: cute.Pointer, found: Int32, lane: Int32):
+    def note(self, words: cute.Tensor, found: Int32, lane: Int32):
         """Leave a word for all threads."""
         if lane == 0:
-            place[0] = found
+            words[0] = found
 
     def arrive(self, ring, landed) -> None:
         """A warp's arrival: the tensor cores may read what its lanes have written."""
