@@ -24,6 +24,7 @@ from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.invariant import slices_of_any_rows
 from cutesync.kernels.matmul.model import Table, coefficients_of, corrected, cost, possible, table, vector_instructions
+from cutesync.kernels.matmul.pack_job import MAX_DENSE_PITCH
 from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, SMS, MatmulPolicy
 from cutesync.kernels.matmul.workload import Access, Workload
 from cutesync.runtime.device_array import transposed
@@ -103,7 +104,8 @@ def _operand(product: Random, k_major: bool, rows: int, load: str | None, packs:
         return Side(True, K_TILE_BYTES, 0, 1, items * rows * (k * size + row))
     if refused:
         by_vectors = k_major or size == 2
-        lines = {4: "words", 8: "pairs"}.get(math.gcd(pitch, 8) if k_major and product.op != "tf32" else 0, "vectors")
+        short = "dense" if k_major and pitch <= MAX_DENSE_PITCH else "vectors"
+        lines = {4: "words", 8: "pairs"}.get(math.gcd(pitch, 8) if k_major and product.op != "tf32" else 0, short)
         return Side(k_major or size != 2, pitch, vector_instructions(lines if by_vectors else "elements", size), 0, 0)
     return Side(k_major, pitch, 0, 0, 0)
 

@@ -68,6 +68,14 @@ def test_tfloat32_is_rounded_as_tma_rounds():
 
 # name: configuration, (M, N, K), which are transposed, blocks that run at a time
 KERNELS = {
+    "dense": (replace(SMALL, stages=4), (330, 71, 37), (False, True), 1),
+    "dense beside TMA": (replace(SMALL, stages=3), (136, 72, 45), (False, False), 1),
+    "dense beside vectors": (
+        MatmulPolicy((128, 48), "cooperative", stages=3, **BOTH),
+        (300, 71, 63),
+        (False, False),
+        1,
+    ),
     "both": (SMALL, (130, 71, 197), (False, True), 1),
     "A beside TMA": (SMALL, (131, 72, 200), (True, True), 1),
     "B beside TMA": (SMALL, (136, 71, 200), (False, False), 2),
@@ -182,9 +190,9 @@ def loads_of(m: int, n: int, k: int, config: MatmulPolicy | None = None, dtype: 
 def test_small_and_thin_products_are_not_packed():
     """A copy costs a launch; the threads' loads cost more than TMA's for every k-tile. Of a short K only the smaller
     operand may be packed."""
-    for shape, load in (((100, 100, 100), "pairs"), ((98, 98, 98), "words"), ((33, 4000, 33), "vectors")):
+    for shape, load in (((100, 100, 100), "pairs"), ((98, 98, 98), "words"), ((33, 4000, 33), "dense")):
         assert loads_of(*shape) == (load, load, False, False)
-    assert loads_of(5695, 333, 39) == ("vectors", "tma", False, True)
+    assert loads_of(5695, 333, 39)[0] == "dense"
     for shape in ((4095, 4095, 4095), (1023, 2047, 4093)):
         assert loads_of(*shape) == ("tma", "tma", True, True)
     assert loads_of(64, 64, 64) == ("tma", "tma", False, False)
@@ -197,18 +205,22 @@ def test_small_and_thin_products_are_not_packed():
 def test_how_an_operand_is_loaded():
     """16 bits: along whichever of K and the rows is contiguous; others along K, or by elements."""
     ways = {
-        (2, 67, 37, (37, 1)): (True, "vectors"),
+        (2, 67, 37, (37, 1)): (True, "dense"),
+        (2, 67, 37, (63, 1)): (True, "dense"),
+        (2, 67, 37, (65, 1)): (True, "vectors"),
+        (2, 67, 37, (35, 1)): (True, "vectors"),
+        (2, 67, 37, (-37, 1)): (True, "vectors"),
         (2, 67, 37, (1, 67)): (False, "vectors"),
         (2, 67, 1, (1, 5)): (False, "vectors"),
         (2, 67, 37, (74, 2)): (True, "elements"),
-        (1, 67, 37, (37, 1)): (True, "vectors"),
+        (1, 67, 37, (37, 1)): (True, "dense"),
         (1, 67, 37, (1, 67)): (True, "elements"),
-        (4, 67, 1, (3, 7)): (True, "vectors"),
+        (4, 67, 1, (3, 7)): (True, "dense"),
     }
     for (size, rows, k, steps), (k_major, load) in ways.items():
         found = PackJob(2, rows, k, (rows * k, *steps), 128 // size).operand(size)
         assert (found.k_major, found.load, found.items) == (k_major, load, 2), (size, steps)
-    for grain, load in ((2, "vectors"), (4, "words"), (8, "pairs")):
+    for grain, load in ((2, "dense"), (4, "words"), (8, "pairs")):
         job = PackJob(1, 67, 36, (0, 36, 1), 64, grain=grain)
         assert (job.operand(2).load, job.operand(4, rounded=True).load) == (load, "vectors")
 
@@ -230,7 +242,7 @@ def test_policies_that_cannot_load():
 
 # --- planted faults ------------------------------------------------------------------------------------------------
 
-BESIDE, BY_THREADS, BY_ELEMENTS, WORDS = "A beside TMA", "both", "both by elements", "words"
+BESIDE, BY_THREADS, BY_ELEMENTS, WORDS, DENSE = "A beside TMA", "both", "both by elements", "words", "dense"
 
 
 def full_count(change: int) -> Edit:
@@ -307,6 +319,31 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         WORDS,
         every(r"(cp\.async\.ca\.shared\.global \[[^,]*, \[[^,]*, 4), %r\d+;", r"\1;"),
         {RESULT, "out-of-bounds"},
+    ),
+    "the copy of the lines not waited for": (
+        DENSE,
+        every(op(r"mbarrier\.expect_tx"), after=PRODUCER, before=CONSUMERS),
+        {"race", "uninitialised", "barrier", "transaction"},
+    ),
+    "written before all have read the lines": (
+        DENSE,
+        every(op(r"barrier\.sync|bar\.sync"), after=PRODUCER, before=CONSUMERS),
+        {"race", RESULT},
+    ),
+    "no proxy fence behind lines that were shifted": (
+        DENSE,
+        every(op(r"fence\.proxy\.async"), after=PRODUCER, before=CONSUMERS),
+        {"proxy"},
+    ),
+    "lines not cut off at the end of K": (
+        DENSE,
+        every(r"bmsk\.clamp\.b32 (%r\d+), 0, %r\d+;", r"mov.b32 \1, -1;"),
+        {RESULT, "uninitialised"},
+    ),
+    "aligned vectors outside the memory copied": (
+        DENSE,
+        every(r"selp\.b32 (\t%r\d+), -16, 0, %p\d+;", r"mov.b32 \1, 0;"),
+        {"out-of-bounds"},
     ),
     "not swizzled": (BY_THREADS, every(r"(and\.b32 \t%r\d+, %r\d+), 112;", r"\1, 96;"), {RESULT, "uninitialised"}),
 }

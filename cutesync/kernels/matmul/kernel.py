@@ -33,11 +33,12 @@ from cutlass.utils import hopper_helpers
 from ...sync.barrier import Barriers
 from ...sync.pipelines import acquire, drain
 from ...sync.wait import bounded, in_role
+from .dense import own_load
 from .epilogue import DeferredStore, DirectStore, Epilogue, Progress
 from .loads import TmaLoad, ask_ahead, partition, start
 from .mainloop import Inputs, Mainloop, PartsMainloop, PromotedMainloop, SlicedMainloop
 from .mma import tiled_mma
-from .own import OWN_IN_FLIGHT, OwnLoad, OwnProducer
+from .own import OWN_IN_FLIGHT, OwnProducer
 from .parameters import Operands, Order, Source, Split
 from .parts import WARPS, split_stage
 from .policy import (
@@ -90,7 +91,7 @@ class Matmul:
         self.mainloop = mainloop(config, mma, types, self.finish)
         registers = OWN_IN_FLIGHT // max(1, 2 - loads.count("tma"))
         own = (
-            OwnLoad(*each, registers) if each[0] != "tma" else None
+            own_load(*each, registers) if each[0] != "tma" else None
             for each in zip(loads, elements, config.tile, majors)
         )
         self.producer = OwnProducer(config, tuple(own))
@@ -225,7 +226,7 @@ class Matmul:
         exchange = self.finish.exchange(allocator, split, stages_a.iterator)  # the barriers before are 16 bytes a stage
         if cutlass.const_expr(self.config.parts):
             small.append(Barriers.make(self.config.stages, WARPS, name="ready"))
-        ring = self.make_ring(barriers)
+        ring, landed = self.make_ring(barriers, allocator)
         if cutlass.const_expr(self.config.cluster_split and self.config.peers == 1):
             # the barriers of the exchange are initialised, seen by the whole cluster
             cute.arch.cluster_arrive_relaxed()
@@ -235,7 +236,7 @@ class Matmul:
         if group == CONSUMERS:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS + 2 * spare)
             if cutlass.const_expr(self.config.own):
-                in_role("producer", self.producer.produce, (a, b), (stages_a, stages_b), ring, work)
+                in_role("producer", self.producer.produce, (a, b), (stages_a, stages_b), ring, work, landed)
             elif thread // 32 == CONSUMERS * 4:
                 (tile_m, tile_n), peers_n, parts_b = self.config.tile, self.config.cluster[1], self.config.parts_of_b
                 of_row, of_column = work.multicasts()
@@ -252,12 +253,14 @@ class Matmul:
             to = Outlet(targets, d.shape, operands, exchange, registers, largest, group, half, index, order.by_columns)
             in_role("consumer", self.consume, Inputs(stages_a, stages_b, ring, split.splits, *small), to, work)
 
-    def make_ring(self, barriers):
-        """The full and empty barriers of all stages, initialised and visible to the whole cluster."""
+    def make_ring(self, barriers, allocator: SmemAllocator) -> tuple:
+        """The full and empty barriers of all stages, and those of dense loads, initialised and visible to the whole
+        cluster."""
+        landed = self.producer.make_landed(allocator)
         peers_m, peers_n = self.config.cluster
         readers = self.schedule.readers * (peers_m + peers_n - 1)
         slices = self.config.splits if self.config.cluster_split and self.config.peers > 1 else 1
-        return pipeline.PipelineTmaAsync.create(
+        ring = pipeline.PipelineTmaAsync.create(
             num_stages=self.config.stages,
             barrier_storage=barriers,
             tx_count=self.producer.tx_bytes,
@@ -265,6 +268,7 @@ class Matmul:
             consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, readers),
             cta_layout_vmnk=cute.make_layout((1, peers_m, peers_n, slices)),
         )
+        return ring, landed
 
     # --- producer --------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ vectors of 16 bytes, swizzled. There are these forms:
 - "vectors": elements of K, or of 16 bits the rows, are contiguous; lines begin anywhere. A vector of the stage lies in
   two aligned vectors of memory, which are shifted into place, first by words, then by bits. Aligned vectors that lie
   outside the operand's memory in part are read by elements. A thread brings them through its registers.
+- "dense": short lines of K that lie side by side and begin anywhere; see ``dense``.
 - "elements": any strides, through registers as well. The lanes of a warp read different rows, element by element.
 
 What lies outside the operand is zero, as TMA writes it, and is not read. If TMA takes the other operand, the first warp
@@ -26,32 +27,46 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from typing import TYPE_CHECKING, Any, cast
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64, TFloat32, Uint8, Uint16, Uint32, pipeline
 from cutlass.experimental import primitives
+from cutlass.memory import SmemAllocator
 
-from ...sync.barrier import Barrier
+from ...sync.barrier import Barrier, Barriers
+from ...sync.named_barrier import NamedBarrier
 from ...sync.pipelines import await_empty, drain
+from ...sync.wait import await_phase
 from ..words import shifted
 from .loads import TmaLoad, partition, start
 from .pack_rows import VECTOR, WORDS, mask, memory
 from .parameters import Order, Source
 from .policy import CONSUMERS, K_TILE_BYTES, WARPGROUP, MatmulPolicy
+from .schedule import Named
 from .scheduler import Tile, Work
+
+if TYPE_CHECKING:
+    from .dense import DenseLoad
 
 WARPS = 4
 OWN_IN_FLIGHT = 64  # registers of a thread for what it has in flight
 COPY_BYTES = {"words": 4, "pairs": 8}  # that a lane copies at a time
 COPIES_IN_FLIGHT = 73728  # bytes of a block, but a stage or more
 COPIES_TOGETHER = 8  # addresses of more, computed beforehand, spill
+LOADED = NamedBarrier(Named.LOADED, WARPGROUP)  # the producer's threads have read the lines of a stage (``dense``)
 _BITS = {8: Uint8, 16: Uint16, 32: Uint32}
 
 
 class Spot(namedtuple("Spot", "address outer inner low high")):
     """The part of an operand that belongs to a stage: where it begins, the lines that there are from there on and the
     bytes of a line (Int32, either may be negative), and the ends of the operand's memory."""
+
+
+class Landed(namedtuple("Landed", "barriers found")):
+    """Of dense loads where the barriers of all stages begin, and the two words of each: what ``DenseLoad.bring``
+    returned."""
 
 
 class Piece(namedtuple("Piece", "address bytes")):
@@ -75,7 +90,7 @@ class OwnLoad:
         self.copied = COPY_BYTES.get(form, 0)
         most = registers // (self.words if form == "vectors" else 8 * self.words)  # elements have addresses, too
         self.batch = max(n for n in range(1, max(most, 1) + 1) if self.vectors % n == 0)
-        self.early = self.batch == self.vectors and not self.copied
+        self.early = self.batch == self.vectors and form in ("vectors", "elements")
 
     def spot(self, source: Source, tile, k, item) -> Spot:
         """The part of the operand for a tile of rows and a k-tile."""
@@ -226,9 +241,17 @@ class OwnProducer:
         self.tx_bytes = sum(config.tile[i] * K_TILE_BYTES for i in self.by_tma)
         self.arrivals = WARPS * config.own + bool(self.by_tma)
         self.copied = any(load and load.copied for load in own)
+        self.dense = {i: cast("DenseLoad", load) for i, load in enumerate(own) if load and load.form == "dense"}
         most = COPIES_IN_FLIGHT // config.stage_bytes()
         # stages that are not published yet: consumers release one when they have the next
-        self.behind = max(0, min(config.stages - 2, max(1, most))) if self.copied else 0
+        self.behind = max(0, min(config.stages - 2, max(1, most))) if self.copied or self.dense else 0
+
+    def make_landed(self, allocator: SmemAllocator) -> Any:
+        """``Landed`` if there are dense loads, else None; as ``Barriers.make``."""
+        if not self.dense:
+            return None
+        barriers = Barriers.make(self.config.stages, 1, name="landed")
+        return Landed(barriers.start, allocator.allocate_array(Int32, 2 * self.config.stages))
 
     def extent_k(self, a: tuple):
         """The elements of K, from what the kernel has of A: a ``Source``, or the atom and the tensor of coordinates."""
@@ -238,7 +261,7 @@ class OwnProducer:
         return lies.inner if self.own[0].k_major else lies.outer
 
     @cute.jit
-    def produce(self, operands: tuple, stages: tuple, ring, work: Work):
+    def produce(self, operands: tuple, stages: tuple, ring, work: Work, of_dense: Any):
         """Four warps: for each k-tile of each tile wait until a stage is empty, and fill it. ``operands`` has a
         ``Source``, or the atom and the tensor of coordinates, of each."""
         thread = cute.arch.thread_idx()[0] - CONSUMERS * WARPGROUP
@@ -263,29 +286,58 @@ class OwnProducer:
                         ring.sync_object_full.arrive(stage.index, None)
                         self.start_tma(loads, copies, (place.tile, k, work.order), stage, full)
                 self.write(operands, spots, stages, (reads, stage), thread)
-                landed = self.published(ring, landed, started)
+                if cutlass.const_expr(len(self.dense) > 0):
+                    if thread < 32:
+                        self.bring(operands, spots, stages, stage, of_dense)
+                if cutlass.const_expr(self.copied):
+                    cute.arch.cp_async_commit_group()
+                    cute.arch.cp_async_wait_group(self.behind)
+                if started >= self.behind:
+                    landed = self.publish(operands, stages, (ring, landed), of_dense, thread)
                 started += 1
                 stage.advance()
             unit += step
             place = work.place(unit, work.rank())
         for j in cutlass.range_constexpr(self.behind):
-            cute.arch.cp_async_wait_group(self.behind - 1 - j)
+            if cutlass.const_expr(self.copied):
+                cute.arch.cp_async_wait_group(self.behind - 1 - j)
             if started + j >= self.behind:
-                self.arrive(ring, landed)
-                landed.advance()
+                landed = self.publish(operands, stages, (ring, landed), of_dense, thread)
         drain(ring, stage)
 
     @cute.jit
-    def published(self, ring, landed, started):
-        """Tell the consumers that the stage is full which was started ``behind`` stages before the last, number
-        ``started``. Returns the next to tell of."""
-        if cutlass.const_expr(self.copied):
-            cute.arch.cp_async_commit_group()
-            cute.arch.cp_async_wait_group(self.behind)
-        if started >= self.behind:
-            self.arrive(ring, landed)
-            landed.advance()
+    def publish(self, operands: tuple, stages: tuple, at: tuple, of_dense: Any, thread: Int32):
+        """Tell the consumers that a stage is full, the one that was started ``behind`` stages before the last. ``at``
+        is (ring, the stage). Returns the next."""
+        ring, landed = at
+        if cutlass.const_expr(len(self.dense) > 0):
+            await_phase(of_dense.barriers, landed.index, landed.phase ^ 1, "landed")
+            places = self.places(stages, landed)
+            words = [
+                load.take(operands[i], of_dense.found[2 * landed.index + i], places[i], thread)
+                for i, load in self.dense.items()
+            ]
+            LOADED.sync()
+            for (i, load), of_operand in zip(self.dense.items(), words):
+                load.put(of_operand, places[i], thread)
+        self.arrive(ring, landed)
+        landed.advance()
         return landed
+
+    def bring(self, operands: tuple, spots: list, stages: tuple, stage, of_dense: Landed) -> None:
+        """The first warp: start the copies of dense loads to a stage."""
+        barrier, places, lane = of_dense.barriers + stage.index, self.places(stages, stage), cute.arch.lane_idx()
+        for i, load in self.dense.items():
+            found = load.bring(operands[i], spots[i], places[i], barrier, lane)
+            word = cute.make_tensor(of_dense.found + (2 * stage.index + i), cute.make_layout((1,)))
+            self.note(word, found, lane)
+        Barrier(barrier).arrive_once()
+
+    @cute.jit
+    def note(self, words: cute.Tensor, found: Int32, lane: Int32):
+        """Leave a word for all threads."""
+        if lane == 0:
+            words[0] = found
 
     def arrive(self, ring, landed) -> None:
         """A warp's arrival: the tensor cores may read what its lanes have written."""
@@ -322,12 +374,16 @@ class OwnProducer:
     def write(self, operands: tuple, spots: list, stages: tuple, at: tuple, thread) -> None:
         """Write all batches to a stage. ``at`` is (what ``read`` returned, the stage)."""
         reads, stage = at
-        there = [x.iterator.toint() + stage.index * (rows * K_TILE_BYTES) for x, rows in zip(stages, self.config.tile)]
+        there = self.places(stages, stage)
         for load, read, source, spot, to in zip(self.own, reads, operands, spots, there):
             if load and load.early:
                 load.write(read, source, spot, Int32(0), to, thread)
         for load, source, spot, to in zip(self.own, operands, spots, there):
             if load and load.copied:
                 load.copy(source, spot, to, thread)
-            elif load and not load.early:
+            elif load and not load.early and load.form != "dense":
                 load.write_all(source, spot, to, thread)
+
+    def places(self, stages: tuple, stage) -> list:
+        """The addresses of a stage of A and of B."""
+        return [x.iterator.toint() + stage.index * (rows * K_TILE_BYTES) for x, rows in zip(stages, self.config.tile)]

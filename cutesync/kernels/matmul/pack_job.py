@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from .plan import Operand
 
+MAX_DENSE_PITCH = 126  # bytes: 16 lines and what is aligned before and behind them fit into as many of 128
+
 
 @dataclass(frozen=True)
 class PackJob:
@@ -49,5 +51,7 @@ class PackJob:
             return Operand(False, k_step, self.items, batch, load="vectors", edges=self.edges)
         lines = k_step == 1 or self.inner == 1
         load = ({4: "words", 8: "pairs"}.get(0 if rounded else self.grain, "vectors")) if lines else "elements"
+        if load == "vectors" and self.inner <= row_step <= MAX_DENSE_PITCH // size:
+            load = "dense"
         k_step = 1 if lines else k_step
         return Operand(True, row_step, self.items, batch, load=load, k_step=k_step, edges=self.edges)

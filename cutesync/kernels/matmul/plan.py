@@ -34,8 +34,8 @@ class Operand:
     """A batch of matrices seen as (rows, K): ``k_major`` says which of the two is contiguous, ``step`` is the stride of
     the other and ``batch`` that of the items, in elements; ``items`` is 1 for an operand that all results share.
     ``rows`` that exist, if not all: the rest are zero. ``load`` is how the kernel loads it: "tma", or by the producer's
-    threads as "vectors" or "elements" (see ``own``). Their strides may be any; K has ``k_step`` then, and ``edges`` are
-    where the memory of all elements begins and ends, counted from the first."""
+    threads as "dense", "vectors" or others (see ``own``). Their strides may be any; K has ``k_step`` then, and
+    ``edges`` are where the memory of all elements begins and ends, counted from the first."""
 
     k_major: bool
     step: int

@@ -340,7 +340,7 @@ class MatmulPolicy:
         split = 4 * CONSUMERS if self.splits > 1 else 0
         if self.cluster_split:
             split = self.exchange_beside(out_bytes) + 8 * (CONSUMERS + self.exchange_in_stages(out_bytes))
-        barriers = (16 + 8 * self.parts) * self.stages
+        barriers = (16 + 8 * self.parts + 16 * self.own) * self.stages
         return self.stages * self.stage_room() + self.buffer_bytes(out_bytes) + barriers + split
 
     def fitting_stages(self, out_bytes: int) -> int:

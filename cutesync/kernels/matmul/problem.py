@@ -104,7 +104,9 @@ class Step:
 
     def least_own(self) -> float:
         """Clocks that these loads take at least."""
-        return least_own(self.problem.load, vector_instructions("vectors", self.problem.elements[0].size))
+        size = self.problem.elements[0].size
+        short = any(job is not None and job.operand(size).load == "dense" for job in self.packs)
+        return least_own(self.problem.load, vector_instructions("dense" if short else "vectors", size))
 
     def with_own_loads(self, which: tuple[bool, bool]) -> Step:
         """The same launch, where the producer's threads load these operands if TMA refuses them."""

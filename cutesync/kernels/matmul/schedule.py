@@ -15,9 +15,9 @@ from .policy import CONSUMERS, WARPGROUP
 
 
 class Named(IntEnum):
-    """The named barriers of a block: each consumer warpgroup has two."""
+    """The named barriers of a block: each consumer warpgroup has two, a producer that loads by itself one."""
 
-    STORED_0, STORED_1, TURN_0, TURN_1 = range(1, 5)
+    STORED_0, STORED_1, TURN_0, TURN_1, LOADED = range(1, 6)
 
 
 # The 128 threads of a warpgroup meet in the epilogue and in the split-K turnstile.
