@@ -57,7 +57,7 @@ WEIGHT = 0.15  # of the distance between clocks and times
 CHOICE = 0.1  # weight of the choice while trees grow, beside that distance
 STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
 
-COPIED = {vector_instructions(load, 2) for load in ("words", "pairs")}
+LATER_LOADS = {"words": ("words", "pairs"), "dense": ("dense",)}  # own loads that some files were gathered before
 _SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?(?: in (\d+))?( T)?(?: own (a?b?))?")
 
 
@@ -91,12 +91,12 @@ def _started_early(product: Random, found: dict[str, float]) -> dict[str, float]
     }
 
 
-def _through_registers(record: dict) -> dict[str, float]:
-    """Those that do not copy words."""
+def _without(record: dict, own: set[int]) -> dict[str, float]:
+    """Those whose threads load nothing in so many instructions."""
     product, found = Random(*record["product"]), {}
     for words, us in record["times"].items():
         access = workload(product, policy_of(words, is_promoted(product))).access
-        if not COPIED & {access.own_a, access.own_b}:
+        if not own & {access.own_a, access.own_b}:
             found[words] = us
     return found
 
@@ -327,8 +327,11 @@ def main(argv=None) -> None:
                     record | {"times": _started_early(Random(*record["product"]), record["times"])} for record in enough
                 ]
                 enough = [record for record in of_now if len(record["times"]) > 1]
-            if not report.get("words", True):  # timed before words of lines were copied
-                enough = [record | {"times": _through_registers(record)} for record in enough]
+            own = {
+                vector_instructions(x, 2) for key, of in LATER_LOADS.items() if not report.get(key, True) for x in of
+            }
+            if own:
+                enough = [record | {"times": _without(record, own)} for record in enough]
                 enough = [record for record in enough if len(record["times"]) > 1]
             if not report.get("lines", True):  # timed before threads stored lines of results that TMA does not store
                 enough = [record for record in enough if stored_by_tma(Random(*record["product"]))]

@@ -221,7 +221,7 @@ def is_long(load: Any) -> Any:
 
 def vector_instructions(load: str, size: int) -> int:
     """Of the producer's threads for 16 bytes of elements of ``size`` (counted in the PTX); 0 for TMA."""
-    return {"tma": 0, "words": 20, "pairs": 14, "dense": 15, "vectors": 45, "elements": 10 + 7 * 16 // size}[load]
+    return {"tma": 0, "words": 20, "pairs": 14, "dense": 25, "vectors": 45, "elements": 10 + 7 * 16 // size}[load]
 
 
 def least_own(load: Workload, instructions: int) -> float:
