@@ -106,6 +106,7 @@ class NarrowScan(NarrowTransfer):
         smem = policy.stages * (self.stage * self.size + 28) + partials + 72
         self.positions = self.tile
         super().__init__(scan, self.roles.threads, smem, 1)
+        self.waits = scan.reads_at_once
 
     def partials(self) -> tuple[int, ...]:
         """How many partials each array of ``Shared`` has."""

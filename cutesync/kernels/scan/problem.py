@@ -43,6 +43,8 @@ class Problem:
     ``gap``: the positions of the only row of the input lie so many elements apart. Its elements are loaded one by one:
     ``xs`` is an address from which vectors begin (in a reverse scan, end) with the row.
 
+    ``whole_vectors``: of a row with gaps, vectors of 16 bytes begin (in a reverse scan, end) with the row in memory.
+
     ``interleaved``: that of the ``Layout`` of a strided array."""
 
     rows: int
@@ -63,6 +65,7 @@ class Problem:
     group: int = 1
     gap: int = 1
     interleaved: bool = False
+    whole_vectors: bool = False
 
     @property
     def several(self) -> bool:
