@@ -35,7 +35,7 @@ def policies(monkeypatch):
 @pytest.fixture
 def pipelines(monkeypatch, policies):
     """The same, in which the pipeline has small tiles, and few blocks."""
-    monkeypatch.setattr(policy, "MIN_PIPELINED_GAPS", 0)
+    monkeypatch.setattr(policy, "MIN_PIPELINED_GAPS", dict.fromkeys(policy.MIN_PIPELINED_GAPS, 0))
     monkeypatch.setattr(policy, "HALF_TILES", replace(policy.HALF_TILES, vectors_per_thread=1, stages=6))
     monkeypatch.setattr(policy, "SMS", 2)
     return policies

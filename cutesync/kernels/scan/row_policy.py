@@ -15,19 +15,21 @@ ROW_WARPS = 8  # per block, unless a row has more
 # 210 us; (16, 8192) uint64 2.9 us, as rows 6.0 us). Ragged rows of small elements are not: each end of a row in a chunk
 # takes longer than a chunk ((1000, 40001) int8 61 us, as rows 39 us).
 MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
-MAX_SMALL_VECTORS = 6
 # Rows of up to 32 KiB that do not fill a tile of the pipeline so far are scanned by one block, too (H200, 23, 26 and 28
 # KB: lambda int16 (16461, 11728) 285 us, so 205 us; max float64 (785, 3219) 32.8 us, so 16.3 us; inclusive uint64
 # (1524, 3579) 42.8 us, so 33.0 us; but max uint32 (3179, 6575) 53.3 us, so 58.0 us).
 TILE_BYTES, FILLED, FILLED_WITH_WORDS = 1 << 15, 0.97, 0.8
 MIN_BYTES = 6 << 20  # of arrays with such rows: smaller ones are tiles of waves
+# Warps of a row and vectors of a lane, so that few lanes idle; the most for states of one value (H200, exclusive int64
+# (804000, 129): by two warps 887 us, by one 471 us; max float64 (100, 37, 317): by four 11.7 us, by two 9.3 us;
+# exclusive bfloat16 (9721, 4656): by eight 64.9 us, by four 54.9 us).
+TEAMS = ((1, 2), *((team, rows) for team in (1, 2, 4, ROW_WARPS) for rows in (4, 6)))
 # Results of at least so many bytes are stored one by one where rows begin at different places of a vector (H200,
 # inclusive int32 (16384, 512), 717 apart: 24.0 us, joined to aligned vectors 37.7 us).
 ELEMENT_BYTES = 4
 # So few rows of so many vectors are tiles of waves (H200, reverse int8 (4, 32768): 5.2 us, so 3.7 us; max int16 (8,
 # 16384): 4.5 and 2.8 us; but lambda int16 (14, 12810): 2.6 and 3.1 us).
 FEW_ROWS, FEW_ROWS_VECTORS = 16, 2048
-LONG_WARPS, MIN_LONG_ROWS = 16, 1024
 # Ragged rows that are not many more than SMs have more warps each (H200, exclusive bool (97, 7223): 3.5 us, so 2.3 us;
 # max int16 (208, 3926): 5.8 and 3.1 us; but max float16 (270, 14078): 7.1 and 8.4 us).
 MOST_VECTORS, FEW_VECTORS = 10, 4
@@ -74,8 +76,7 @@ def rows(problem: Problem) -> Choice | None:
     ragged = problem.ragged or problem.counted  # rows end anywhere
     slow_ends = problem.several or (ragged and problem.wide < 4)
     most_rows = problem.fitted(16) if slow_ends else MAX_ROW_VECTORS
-    long = problem.packs and problem.wide == 1 and problem.rows >= MIN_LONG_ROWS and not problem.counted
-    room = LANES * most_rows * (LONG_WARPS if long else ROW_WARPS)  # vectors that a block has
+    room = LANES * most_rows * ROW_WARPS  # vectors that a block has
     if problem.rows > 1 and vectors > room and items < problem.items and not problem.several:
         ragged = True  # the fewer vectors of 16 bytes
     if ragged:
@@ -91,9 +92,7 @@ def rows(problem: Problem) -> Choice | None:
     if problem.rows <= FEW_ROWS and vectors >= FEW_ROWS_VECTORS:
         return None
     if vectors <= room:
-        team, per_lane = (
-            _ragged_team(vectors, most_rows, problem.rows) if ragged else _team(vectors, items * problem.wide)
-        )
+        team, per_lane = _ragged_team(vectors, most_rows, problem.rows) if ragged else _team(vectors, problem.several)
     elif vectors <= LANES * MAX_ROW_VECTORS * MAX_WARPS_PER_ROW and not _fill_tiles(problem):
         team, per_lane = MAX_WARPS_PER_ROW, ceil_div(vectors, LANES * MAX_WARPS_PER_ROW)
     else:
@@ -114,17 +113,15 @@ def _ragged_team(vectors: int, most_rows: int, rows: int) -> tuple[int, int]:
     """Return the same as ``_team``. Few warps have many vectors each, because each of a row's two ends takes a warp as
     long as many whole vectors."""
     most_warps, each = (MAX_WARPS_PER_ROW, FEW_VECTORS) if rows <= 2 * SMS else (ROW_WARPS, MOST_VECTORS)
-    if vectors > most_rows * most_warps * LANES:
-        return LONG_WARPS, ceil_div(vectors, LONG_WARPS * LANES)
     team = min(power_of_two(ceil_div(vectors, min(most_rows, each) * LANES)), most_warps)
     return team, ceil_div(vectors, team * LANES)
 
 
-def _team(vectors: int, vector_bytes: int) -> tuple[int, int]:
-    """Return the warps per row, and the vectors per lane: as few of both as hold the row."""
-    most = MAX_SMALL_VECTORS if vector_bytes < VECTOR_BYTES else MAX_ROW_VECTORS
-    sizes = [(1, 2), *((team, rows) for team in (1, 2, 4, ROW_WARPS) for rows in range(4, most + 1, 2))]
-    fitting = [(team, rows) for team, rows in sizes if team * rows * LANES >= vectors]
+def _team(vectors: int, several: bool) -> tuple[int, int]:
+    """Return the warps per row, and the vectors per lane: few that hold the row. ``several`` values of a state need
+    more registers."""
+    most = MAX_ROW_VECTORS if several else math.inf
+    fitting = [(team, rows) for team, rows in TEAMS if rows <= most and team * rows * LANES >= vectors]
     if fitting:
         return min(fitting, key=math.prod)
     rows = MAX_ROW_VECTORS
