@@ -7,6 +7,8 @@ which memory may have no more: these are loaded up to the element.
 
 from __future__ import annotations
 
+from typing import Any
+
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Uint32
@@ -15,7 +17,6 @@ from ...dtypes import DType
 from ..words import word_of_range
 from .base import Scan
 from .pipeline import PipelineScan
-from .policy import GappedPolicy
 from .problem import VECTOR_BYTES, WORD_BYTES
 from .tile import WarpScan
 
@@ -33,9 +34,9 @@ class GappedTile(WarpScan):
 
 
 class GappedScan(PipelineScan):
-    """The kernel: positions lie ``policy.gap`` elements apart in the only input."""
+    """The kernel: positions lie as many elements apart in the only input as a ``GappedPolicy`` says."""
 
-    def tile_of(self, scan: Scan, policy: GappedPolicy) -> WarpScan:
+    def tile_of(self, scan: Scan, policy: Any) -> WarpScan:
         return GappedTile(scan, policy.vectors_per_thread, policy.warps_per_squad, policy.shift).apart(policy.gap)
 
     @cute.jit
