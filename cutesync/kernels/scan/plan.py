@@ -223,7 +223,15 @@ def _problem(
         gap,
         layout.interleaved(operation.sources[0].size),
         whole_vectors,
+        _sums(operation),
     )
+
+
+def _sums(operation: Single | States) -> bool:
+    """Return whether the operator is a sum, or one of bools."""
+    if not isinstance(operation, Single) or operation.op.fn is not None:
+        return False
+    return operation.op.name == "add" or operation.accumulate is BOOL
 
 
 def _names(spec: ScanSpec) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ HALF_TILES = replace(PIPELINE, vectors_per_thread=8, stages=12, boundary=VECTOR_
 MAX_HALVED_TILES = {1: 96, 2: 8, 8: 4}  # whole tiles of a row, by the bytes of an element
 # Of the shortest rows of bytes even quarters (int8 (700, 65536) off by one: 60.6 us, so 51.8 us; lambda uint8 (154,
 # 109617): 25.7 us, so 21.1 us; but inclusive int8 (105, 180112): 17.4 us, so 19.4 us; exclusive int8 (1733, 41800):
-# 59.6 us, so 68.4 us; reverse uint8 (2463, 101567): 171 us, so 189 us).
+# 59.6 us, so 68.4 us; reverse uint8 (2463, 101567): 171 us, so 189 us; but its maximum 240 us, so 202 us).
 QUARTER_TILES, MAX_QUARTERED_TILES = replace(HALF_TILES, vectors_per_thread=4, stages=24), 4
 # States of float64 or of several values: four warps reduce tiles more slowly than these are copied (H200, 2**26
 # float64: 281 us, with eight 268 us; a linear recurrence of 2**27 float32: 433 us, with eight 421 us).
@@ -319,9 +319,9 @@ def _has_slow_ends(problem: Problem, items: int) -> bool:
 
 
 def _has_slowest_ends(problem: Problem, tiles: int) -> bool:
-    """Return whether rows of so few tiles have ends that take even longer: operators without word arithmetic, or
-    results that are joined to aligned vectors."""
-    return tiles <= MAX_QUARTERED_TILES and not (problem.packs and problem.shift == 0)
+    """Return whether rows of so few tiles have ends that take even longer: all but sums whose results are not joined to
+    aligned vectors."""
+    return tiles <= MAX_QUARTERED_TILES and not (problem.sums and problem.shift == 0)
 
 
 def _runs(problem: Problem, places: tuple[int, ...]) -> Choice:

@@ -34,7 +34,7 @@ class Problem:
     ``counted``: only the first positions count, as many as the call says when it runs.
 
     ``apart``: the outputs do not lie in the memory of the inputs, so elements beside those of a thread may be read.
-    ``packs``: the operator has word arithmetic (``packed``).
+    ``packs``: the operator has word arithmetic (``packed``). ``sums``: it is a sum, or one of bools.
 
     ``view`` is that of ``base.Scan``. Unless it is None, ``pitches`` are the inputs' strides and the outputs', in
     elements: from group to group, where there are several columns from position to position, and from row to row in a
@@ -66,6 +66,7 @@ class Problem:
     gap: int = 1
     interleaved: bool = False
     whole_vectors: bool = False
+    sums: bool = False
 
     @property
     def several(self) -> bool:
