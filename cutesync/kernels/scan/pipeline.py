@@ -20,8 +20,8 @@ tiles itself, in groups by tile number, so the result depends on lengths alone, 
 tile numbers come from an atomic; of the tiles not yet published the smallest has all its predecessors published, so the
 ring of its block drains until it is reduced.
 
-The method is the decoupled look-ahead of CUB's warp-specialised scan. Bytes: every element is read once and written
-once.
+The method is the decoupled look-ahead of CUB's warp-specialised scan. Before a block waits for the launches before its
+own, it asks the L2 for the tiles with its rank. Bytes: every element is read once and written once.
 """
 
 from __future__ import annotations
