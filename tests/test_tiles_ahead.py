@@ -37,6 +37,17 @@ def test_tiles_are_asked_for_before_the_wait(call, power):
         assert ("prefetch.global.L2" in ptx[: ptx.find("griddepcontrol.wait")]) == asks
 
 
+@pytest.mark.parametrize("shape", [(1 << 17, 8), *(pytest.param((1 << n,), marks=pytest.mark.slow) for n in (20, 23))])
+def test_scans_ask_for_tiles_before_the_wait(shape):
+    """Slabs, a wave, and the pipeline, in the same way."""
+    x, n = dry(shape, "int32"), dry((), "int64", base=1 << 41)
+    for options, asks in (({}, True), ({"n": n}, False)):
+        (spec,) = needed(lambda x, **more: cs.scan(x, axis=0, **more), x, **options)
+        ptx = spec.kernel().ptx
+        assert_overlaps(ptx)
+        assert ("prefetch.global.L2" in ptx[: ptx.find("griddepcontrol.wait")]) == asks
+
+
 @pytest.mark.parametrize("size", ["int8", "int16", "int32", "int64"])
 def test_tiles_lie_in_whole_lines(size):
     """A stage holds a tile that begins anywhere in a line, what comes before it, and, by key, behind it."""

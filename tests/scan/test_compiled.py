@@ -146,6 +146,7 @@ VIEWS = {
     "an axis of one element": ((60_000, 245, 1), (374, 1, 1), 2),
     "runs of positions turned": ((5, 1 << 18, 37), (37 << 18, 1, 1 << 18), 0),
     "columns beside each other": ((4164, 1177, 7), (7, 29148, 1), 1),
+    "a row with gaps": ((1 << 25,), (2,), 0),
 }
 
 
@@ -156,8 +157,8 @@ VIEWS = {
 def test_arrays_that_are_not_contiguous(name, dtype, allocated):
     shape, steps, axis = VIEWS[name]
     x = DeviceArray(1 << 40, shape, element_type(dtype), DRY, None, steps)
-    (spec,) = needed(cs.scan, x, "add", axis=axis, exclusive=dtype != "bool", reverse=dtype != "bool")
-    verify(spec, allocated)
+    for spec in needed(cs.scan, x, "add", axis=axis, exclusive=dtype != "bool", reverse=dtype != "bool"):
+        verify(spec, allocated)
 
 
 def test_recurrences_along_columns(allocated):

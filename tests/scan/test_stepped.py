@@ -1,18 +1,24 @@
-"""Scans of one row whose elements lie a few elements apart: waves that load them one by one."""
+"""Scans of one row whose elements lie a few elements apart: waves that load them one by one, and the pipeline, which
+copies what lies between them, too."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync import emulator
+from cutesync.emulator import EmulationError
 from cutesync.kernels.scan import plan, policy
-from cutesync.kernels.scan.policy import WavePolicy, choose, suits
+from cutesync.kernels.scan.gapped import GappedScan
+from cutesync.kernels.scan.policy import GappedPolicy, WavePolicy, choose, suits
 from cutesync.kernels.scan.problem import Problem
 from cutesync.runtime import call
 
 from ..cases import adjacent, data, same, scanned, segments
-from ..faults import RESULT, Bench, every
+from ..faults import RESULT, Bench, each, every
 
 
 @pytest.fixture
@@ -24,6 +30,15 @@ def policies(monkeypatch):
     monkeypatch.setattr(policy, "_sizes", lambda problem, table, total: (2, 2))
     monkeypatch.setattr(call, "_plans", {})
     return found
+
+
+@pytest.fixture
+def pipelines(monkeypatch, policies):
+    """The same, in which the pipeline has small tiles, and few blocks."""
+    monkeypatch.setattr(policy, "MIN_PIPELINED_GAPS", dict.fromkeys(policy.MIN_PIPELINED_GAPS, 0))
+    monkeypatch.setattr(policy, "HALF_TILES", replace(policy.HALF_TILES, vectors_per_thread=1, stages=6))
+    monkeypatch.setattr(policy, "SMS", 2)
+    return policies
 
 
 def stepped(x: np.ndarray, step: int, first: int):
@@ -90,3 +105,69 @@ def test_where_elements_are_loaded_one_by_one():
         assert suits(problem(length, size, gap)) and choose(problem(length, size, gap)).policy.gap == gap
     for length, size, gap in ((1 << 12, 4, 2), (1 << 20, 2, 4), (1 << 20, 1, 2), (1 << 23, 4, 2)):
         assert not suits(problem(length, size, gap))
+
+
+# name: type, step, length, and whether from the end. The last vector of a row reaches beyond the memory if it is whole.
+ROWS = {
+    "ends in a vector": ("int16", 2, 3283, False),
+    "ends with a tile": ("int16", 2, 3072, False),
+    "ends with a vector": ("int8", 3, 4096 + 48, False),
+    "from the end": ("float32", 3, 1536, True),
+    "bytes from the end": ("int8", 2, 4112, True),
+}
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_the_pipeline(name, on_emulator, pipelines):
+    dtype, step, length, reverse = ROWS[name]
+    x = data((length,), dtype)
+    same(np.asarray(cs.scan(stepped(x, step, 0), reverse=reverse)), scanned(x, axis=0, reverse=reverse))
+    assert [(type(each), each.gap) for each in pipelines] == [(GappedPolicy, step)]
+
+
+def affine(p, q):
+    """The map p, then q; each is (a, b) for a * x + b, of 16 bits each."""
+    a = (p >> 16) * (q >> 16)
+    b = (p & 0xFFFF) * (q >> 16) + (q & 0xFFFF)
+    return ((a & 0xFFFF) << 16) | (b & 0xFFFF)
+
+
+def test_an_operator_that_does_not_commute_in_the_pipeline(on_emulator, pipelines):
+    x = np.random.default_rng(3).integers(0, 1 << 32, 1601, "uint32") | 0x10000
+    options = {"exclusive": True, "init": 5}
+    same(np.asarray(cs.scan(stepped(x, 3, 0), affine, **options)), scanned(x, affine, **options))
+    assert [each.gap for each in pipelines] == [3]
+
+
+def test_copies_that_reach_beyond_the_memory_are_found(pipelines, monkeypatch):
+    monkeypatch.setattr(GappedScan, "load_end", lambda self, targets, sources, count, start, length: count)
+    with cs.emulate(schedules=1), pytest.raises(EmulationError, match="out-of-bounds"):
+        cs.scan(stepped(data((3072,), "uint16"), 2, 0))
+
+
+@pytest.mark.slow
+def test_faults_of_the_last_vector_are_found(pipelines, on_emulator):
+    """From the end it is that of the first tile, and others come into its stage."""
+    x = data((9216,), "int16")
+    wanted = scanned(x, axis=0, reverse=True)
+
+    def right() -> bool:
+        with cs.emulate(), emulator.emulate(schedules=3, seed=3):
+            return np.array_equal(np.asarray(cs.scan(stepped(x, 2, 0), reverse=True)), wanted)
+
+    bench = Bench(right)
+    bench.check(each(r"st\.shared\.b32 \t\[%r\d+\+-\d+\], [^;]*;", ""), {RESULT, "uninitialised"})
+    bench.check(every(r"fence\.proxy\.async[^;]*;", ""), {"proxy", "proxy-read"})
+
+
+def test_where_the_pipeline_copies_gaps():
+    def problem(length: int, size: int, gap: int, **more) -> Problem:
+        pitches = (0, 0), (0, 0)
+        return Problem(1, length, 1, (size,), (size,), (0,), (0,), view="pitched", pitches=pitches, gap=gap, **more)
+
+    for length, size, gap in ((1 << 25, 2, 2), (1 << 26, 1, 3), (1 << 26, 4, 3)):
+        found = problem(length, size, gap, whole_vectors=True)
+        assert suits(found) and choose(found).policy.gap == gap and isinstance(choose(found).policy, GappedPolicy)
+        assert not suits(problem(length, size, gap))
+    assert not suits(problem(1 << 26, 4, 2, whole_vectors=True))

@@ -12,6 +12,7 @@ from cutlass import Int32, Int64
 
 from ...monoid import nonzero
 from ...sync.gather import Notice, enter
+from ...sync.overlap import await_launches
 from ...warp import Maybe
 from ..arrays import together
 from ..plain import PlainKernel
@@ -148,10 +149,15 @@ def counted_length(at: cute.Pointer, n: Int64, length: Int64):
 class ScanKernel(PlainKernel):
     """A compiled scan. A subclass defines ``body``, which gets the ``Arguments``. If it takes tiles of ``positions`` of
     a row from a counter, it gets those alone that hold positions that count; the first tile
-    begins up to ``slack`` positions before the row."""
+    begins up to ``slack`` positions before the row.
+
+    If the subclass ``asks`` and need not wait at once, it asks the L2 for some of its lines (``ask``) before it waits
+    for the launches before."""
 
     name = "scan"
     positions, slack = 0, 0
+    asks = False
+    ask: Any
 
     def __init__(self, scan: Scan, threads: int, smem: int, blocks_per_sm: int) -> None:
         super().__init__(threads, smem, blocks_per_sm)
@@ -175,6 +181,9 @@ class ScanKernel(PlainKernel):
         if cutlass.const_expr(self.scan.view is not None):
             strides = (*layout, *[Int64(0)] * 3) if self.scan.start != "rows" else layout
         a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole, *strides)
+        if cutlass.const_expr(self.asks and not self.waits):
+            self.ask(a)
+            await_launches()
         if cutlass.const_expr(self.scan.counted):
             if length > 0:
                 self.body(a)

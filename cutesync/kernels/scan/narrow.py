@@ -21,7 +21,8 @@ the whole vectors that hold them, and workers store the results, as vectors of t
 
 Look-back: ``groups`` describes it. A tile is reduced and published while those before it in its block are scanned, so
 what a look-back asks for is mostly there. Progress: tile numbers come from an atomic, when a stage is free; whoever
-reduces waits for copies alone, so every tile that has a number is published.
+reduces waits for copies alone, so every tile that has a number is published. Before a block waits for the launches
+before its own, it asks the L2 for the tile with its rank.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class NarrowScan(NarrowTransfer):
         smem = policy.stages * (self.stage * self.size + 28) + partials + 72
         self.positions = self.tile
         super().__init__(scan, self.roles.threads, smem, 1)
+        self.waits = scan.reads_at_once
 
     def partials(self) -> tuple[int, ...]:
         """How many partials each array of ``Shared`` has."""

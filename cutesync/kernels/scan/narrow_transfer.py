@@ -11,6 +11,7 @@ from ...monoid import choose
 from ...sync.gather import enter
 from ...sync.overlap import let_next_start
 from ...sync.tiles import DONE
+from ..tiled import ask_for_elements
 from ..words import VECTOR_BYTES
 from .base import Arguments, ScanKernel
 
@@ -25,6 +26,14 @@ class NarrowTransfer(ScanKernel):
     stages: int
     stage: int
     aligned: bool
+    asks = True
+
+    @cute.jit
+    def ask(self, a: Arguments):
+        """Ask for the tile with this block's rank: some block gets its number."""
+        rank, _, _ = cute.arch.block_idx()
+        place, _, _, elements = self.extent(rank, a)
+        ask_for_elements(a.x + place, self.size, 0, elements, self.threads)
 
     def place(self, number, a: Arguments):
         """``(place, target, count)``: where a tile begins in the input and in the output, and how many rows it has.

@@ -200,6 +200,8 @@ def _problem(
     behind = view == "mirrored"  # the addresses that count are those behind the inputs' last elements in memory
     pitches = form.pitches if form else ((), ())
     gap = form.gap if form else 1
+    row_edge = layout.offsets[0] + (layout.length * gap if spec.reverse else 0)
+    whole_vectors = gap > 1 and (inputs[0].ptr + row_edge * inputs[0].dtype.size) % VECTOR_BYTES == 0
     xs = tuple((x.ptr + (far + behind) * x.dtype.size) % 16 for x, far in zip(inputs, layout.offsets))
     if gap > 1:  # elements are loaded one by one: vectors begin with the row
         xs = ((-layout.length if spec.reverse else 0) * operation.sources[0].size % 16,)
@@ -220,7 +222,16 @@ def _problem(
         form.group if form else 1,
         gap,
         layout.interleaved(operation.sources[0].size),
+        whole_vectors,
+        _sums(operation),
     )
+
+
+def _sums(operation: Single | States) -> bool:
+    """Return whether the operator is a sum, or one of bools."""
+    if not isinstance(operation, Single) or operation.op.fn is not None:
+        return False
+    return operation.op.name == "add" or operation.accumulate is BOOL
 
 
 def _names(spec: ScanSpec) -> tuple[str, ...]:

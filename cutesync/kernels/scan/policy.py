@@ -58,6 +58,12 @@ MAX_STAGES = 12  # an even number
 # second one: 14.1 us, so 11.3 us; but float16 (681646,) every fourth one: 6.9 us, so 8.0 us; int64 (645,): 2.0 us, so
 # 2.4 us).
 MIN_GAPPED_BYTES, MAX_GAPPED_BYTES = 1 << 15, PIPELINE_BYTES
+# By the bytes of an element and the elements from one to the next, the bytes of results from which on the pipeline
+# copies what lies between them, too (H200, inclusive uint8 (100000000,) every second one: 149 us by strided tiles, so
+# 80 us; max bool (51228566,) every third one: 112 and 58 us; lambda float16 (46319557,) every second one: 98 and 75 us;
+# float32 (6000000,) every third one: 36 and 31 us; but float32 (20000000,) every second one: 72 and 76 us; int8
+# (40000000,) every fourth one: 70 and 89 us; max uint16 (2097152,) every second one: 6.8 and 8.4 us).
+MIN_PIPELINED_GAPS = {(1, 2): 4 << 20, (1, 3): 4 << 20, (2, 2): 5 << 20, (4, 3): 16 << 20}
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,8 @@ PIPELINE = PipelinePolicy(reduce_warps=4, scan_squads=2, warps_per_squad=4, vect
 HALF_TILES = replace(PIPELINE, vectors_per_thread=8, stages=12, boundary=VECTOR_BYTES)
 MAX_HALVED_TILES = {1: 96, 2: 8, 8: 4}  # whole tiles of a row, by the bytes of an element
 # Of the shortest rows of bytes even quarters (int8 (700, 65536) off by one: 60.6 us, so 51.8 us; lambda uint8 (154,
-# 109617): 25.7 us, so 21.1 us; but inclusive int8 (105, 180112): 17.4 us, so 19.4 us).
+# 109617): 25.7 us, so 21.1 us; but inclusive int8 (105, 180112): 17.4 us, so 19.4 us; exclusive int8 (1733, 41800):
+# 59.6 us, so 68.4 us; reverse uint8 (2463, 101567): 171 us, so 189 us; but its maximum 240 us, so 202 us).
 QUARTER_TILES, MAX_QUARTERED_TILES = replace(HALF_TILES, vectors_per_thread=4, stages=24), 4
 # States of float64 or of several values: four warps reduce tiles more slowly than these are copied (H200, 2**26
 # float64: 281 us, with eight 268 us; a linear recurrence of 2**27 float32: 433 us, with eight 421 us).
@@ -108,6 +115,13 @@ COSTLY_REDUCE_WARPS = 8
 # In rows of more than a group of tiles, two look-ahead warps hide each other's trips to memory (H200: the recurrence
 # 428 us, with two 397 us; 2**26 float64 272 us and 267 us; 2**28 float32 521 us and 523 us, so one there). In rows of
 # eight tiles one is faster (397 us and 415 us).
+
+
+@dataclass(frozen=True)
+class GappedPolicy(PipelinePolicy, kernel=".gapped:GappedScan"):
+    """The same for positions that lie ``gap`` elements apart, as in ``Problem``: tiles hold what lies between them."""
+
+    gap: int = 1
 
 
 @dataclass(frozen=True)
@@ -125,7 +139,7 @@ def choose(problem: Problem) -> Choice:
 
 def _choice(problem: Problem) -> Choice:
     if problem.gap > 1:
-        return _long_rows(problem)
+        return _with_gaps(problem) if _suits_gaps(problem) else _long_rows(problem)
     few = problem.inner > 1 and _few_columns(problem)
     found = (single(problem) if problem.view is None else None) or (None if few else slices(problem))
     if found is not None:
@@ -147,7 +161,8 @@ def _choice(problem: Problem) -> Choice:
 def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
     if problem.gap > 1:
-        return problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= MAX_GAPPED_BYTES
+        near = problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= MAX_GAPPED_BYTES
+        return near or _suits_gaps(problem)
     if slices(problem) is not None:
         return True
     if problem.inner > 1:
@@ -160,6 +175,12 @@ def suits(problem: Problem) -> bool:
     if problem.ragged:
         return problem.shift is not None and (problem.alike or _suits_unlike(problem))
     return items * problem.source >= 4 or MIN_SHORT_ROW < problem.length <= 2 * LANES
+
+
+def _suits_gaps(problem: Problem) -> bool:
+    """Return whether tiles of the pipeline that hold the gaps of a row, too, are faster than others."""
+    fits = problem.whole_vectors and problem.sources == problem.results and not problem.several
+    return fits and problem.size_of_results >= MIN_PIPELINED_GAPS.get((problem.wide, problem.gap), math.inf)
 
 
 def _suits_unlike(problem: Problem) -> bool:
@@ -229,7 +250,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     if pipelined:
         base = replace(PIPELINE, boundary=boundary)
         if width == 1 and 1 < tiles <= MAX_HALVED_TILES.get(problem.wide, 0) and _has_slow_ends(problem, items):
-            base = QUARTER_TILES if problem.wide == 1 and tiles <= MAX_QUARTERED_TILES else HALF_TILES
+            base = QUARTER_TILES if problem.wide == 1 and _has_slowest_ends(problem, tiles) else HALF_TILES
             tiles = tiles_of(base.warps_per_squad, base.vectors_per_thread, base.boundary)
         rows = fitted(base.vectors_per_thread)
         policy = replace(base, vectors_per_thread=rows, shift=shift, aligned=problem.together)
@@ -260,6 +281,23 @@ def _pipeline(problem: Problem, policy: PipelinePolicy, tiles: int, items: int, 
     return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
 
 
+def _with_gaps(problem: Problem) -> Choice:
+    """Return the policy and the launch of tiles with gaps: as many as fit where half tiles without gaps do."""
+    vectors = HALF_TILES.vectors_per_thread
+    stages = HALF_TILES.stages // problem.gap // 2 * 2
+    policy = GappedPolicy(
+        HALF_TILES.reduce_warps,
+        HALF_TILES.scan_squads,
+        HALF_TILES.warps_per_squad,
+        vectors,
+        stages,
+        problem.shift,
+        gap=problem.gap,
+    )
+    tiles = ceil_div(problem.length, policy.warps_per_squad * vectors * LANES * problem.items)
+    return _pipeline(problem, policy, tiles, problem.items, 1)
+
+
 def _sizes(problem: Problem, table: tuple, total: int) -> tuple[int, int]:
     """Return the warps and the vectors per lane of a wave that reads ``total`` bytes."""
     warps, rows = next((warps, rows) for most, warps, rows in table if total <= most)
@@ -278,6 +316,12 @@ def _has_slow_ends(problem: Problem, items: int) -> bool:
     """Return whether rows of tiles of the pipeline have ends that take long."""
     chunk = PIPELINE.vectors_per_thread * LANES * items
     return not (problem.several or _are_full(problem, chunk))
+
+
+def _has_slowest_ends(problem: Problem, tiles: int) -> bool:
+    """Return whether rows of so few tiles have ends that take even longer: all but sums whose results are not joined to
+    aligned vectors."""
+    return tiles <= MAX_QUARTERED_TILES and not (problem.sums and problem.shift == 0)
 
 
 def _runs(problem: Problem, places: tuple[int, ...]) -> Choice:

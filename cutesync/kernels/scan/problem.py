@@ -34,7 +34,7 @@ class Problem:
     ``counted``: only the first positions count, as many as the call says when it runs.
 
     ``apart``: the outputs do not lie in the memory of the inputs, so elements beside those of a thread may be read.
-    ``packs``: the operator has word arithmetic (``packed``).
+    ``packs``: the operator has word arithmetic (``packed``). ``sums``: it is a sum, or one of bools.
 
     ``view`` is that of ``base.Scan``. Unless it is None, ``pitches`` are the inputs' strides and the outputs', in
     elements: from group to group, where there are several columns from position to position, and from row to row in a
@@ -42,6 +42,8 @@ class Problem:
 
     ``gap``: the positions of the only row of the input lie so many elements apart. Its elements are loaded one by one:
     ``xs`` is an address from which vectors begin (in a reverse scan, end) with the row.
+
+    ``whole_vectors``: of a row with gaps, vectors of 16 bytes begin (in a reverse scan, end) with the row in memory.
 
     ``interleaved``: that of the ``Layout`` of a strided array."""
 
@@ -63,6 +65,8 @@ class Problem:
     group: int = 1
     gap: int = 1
     interleaved: bool = False
+    whole_vectors: bool = False
+    sums: bool = False
 
     @property
     def several(self) -> bool:

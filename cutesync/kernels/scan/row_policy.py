@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ...sizes import ceil_div, power_of_two
@@ -19,6 +20,12 @@ MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
 # (1524, 3579) 42.8 us, so 33.0 us; but max uint32 (3179, 6575) 53.3 us, so 58.0 us).
 TILE_BYTES, FILLED, FILLED_WITH_WORDS = 1 << 15, 0.97, 0.8
 MIN_BYTES = 6 << 20  # of arrays with such rows: smaller ones are tiles of waves
+# Warps of a row and vectors of a lane, so that few lanes idle; the most vectors for many rows whose vectors are not two
+# elements of 8 bytes (H200, exclusive int64 (804000, 129): by two warps 887 us, by one 471 us; max float64 (100, 37,
+# 317): by four 11.7 us, by two 9.3 us; exclusive bfloat16 (9721, 4656): by eight 64.9 us, by four 54.9 us; but max
+# float64 (321, 1446): 4.7 us, by half as many 6.0 us; max uint64 (1936, 1232): 15.7 and 16.5 us).
+MANY_ROWS = 8 * SMS
+TEAMS = ((1, 2), *((team, rows) for team in (1, 2, 4, ROW_WARPS) for rows in (4, 6)))
 # Results of at least so many bytes are stored one by one where rows begin at different places of a vector (H200,
 # inclusive int32 (16384, 512), 717 apart: 24.0 us, joined to aligned vectors 37.7 us).
 ELEMENT_BYTES = 4
@@ -87,7 +94,7 @@ def rows(problem: Problem) -> Choice | None:
     if problem.rows <= FEW_ROWS and vectors >= FEW_ROWS_VECTORS:
         return None
     if vectors <= room:
-        team, per_lane = _ragged_team(vectors, most_rows, problem.rows) if ragged else _team(vectors)
+        team, per_lane = _ragged_team(vectors, most_rows, problem.rows) if ragged else _team(problem, items)
     elif vectors <= LANES * MAX_ROW_VECTORS * MAX_WARPS_PER_ROW and not _fill_tiles(problem):
         team, per_lane = MAX_WARPS_PER_ROW, ceil_div(vectors, LANES * MAX_WARPS_PER_ROW)
     else:
@@ -112,10 +119,15 @@ def _ragged_team(vectors: int, most_rows: int, rows: int) -> tuple[int, int]:
     return team, ceil_div(vectors, team * LANES)
 
 
-def _team(vectors: int) -> tuple[int, int]:
-    """Return the warps per row, and the vectors per lane."""
-    rows = 2 if vectors <= 64 else 4
-    team = min(power_of_two(ceil_div(vectors, rows * LANES)), ROW_WARPS)
-    while team * rows * LANES < vectors:
+def _team(problem: Problem, items: int) -> tuple[int, int]:
+    """Return the warps per row, and the vectors of ``items`` elements per lane: few that hold the row."""
+    vectors = problem.length // items
+    pairs = items > 1 and problem.wide == 8
+    most = MAX_ROW_VECTORS if problem.several or pairs or problem.rows < MANY_ROWS else math.inf
+    fitting = [(team, rows) for team, rows in TEAMS if rows <= most and team * rows * LANES >= vectors]
+    if fitting:
+        return min(fitting, key=math.prod)
+    rows = MAX_ROW_VECTORS
+    while ROW_WARPS * rows * LANES < vectors:
         rows *= 2
-    return team, rows
+    return ROW_WARPS, rows

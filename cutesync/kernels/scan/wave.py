@@ -19,7 +19,7 @@ from cutlass import Int32, Int64
 
 from ...block.reduce import load_partial, partial_array, partial_bytes, reduce_threads, store_partial
 from ...sync.gather import Slots
-from ...sync.overlap import await_launches, let_next_start
+from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe
 from ..arrays import at_index, pointers_of
 from ..tiled import ask_for_elements
@@ -35,6 +35,8 @@ APART = 4
 class WaveScan(ScanKernel):
     """The kernel: tiles of ``warps`` chunks of ``rows`` rows. ``alone``: a row is one tile."""
 
+    asks = True
+
     def __init__(self, scan: Scan, policy: WavePolicy) -> None:
         smem = 2 * partial_bytes(scan.types, policy.warps) + partial_bytes(scan.types, APART) + 8
         super().__init__(scan, policy.warps * LANES, smem, 1)
@@ -48,9 +50,6 @@ class WaveScan(ScanKernel):
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
         partials = partial_array(self.scan.types, self.warps)
-        if cutlass.const_expr(not self.waits):
-            self.prefetch(a)
-            await_launches()
         number, _, _ = cute.arch.block_idx()
         tag = Int32(0)
         if cutlass.const_expr(not self.alone):
@@ -69,8 +68,8 @@ class WaveScan(ScanKernel):
         self.tile.emit(held, row, a.out + target, carry, lane)
 
     @cute.jit
-    def prefetch(self, a: Arguments):
-        """Bring the lines of the tile with this block's rank to the L2: some block gets its number."""
+    def ask(self, a: Arguments):
+        """Ask for the lines of the tile with this block's rank: some block gets its number."""
         number, _, _ = cute.arch.block_idx()
         tile = self.tile.chunk
         begin, _ = self.row_places(a, Int64(number // a.tiles))

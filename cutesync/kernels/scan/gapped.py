@@ -1,0 +1,56 @@
+"""Scan of a long row whose elements lie a few elements apart: the pipeline, whose ring holds what lies between, too.
+
+So memory is read in whole lines by copies, and warps pick the elements out of vectors in registers. The row begins on a
+boundary of 16 bytes, or ends on one if it is scanned from the end. The last element is in the row's last 16 bytes, of
+which memory may have no more: these are loaded up to the element.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Uint32
+
+from ...dtypes import DType
+from ..words import word_of_range
+from .base import Scan
+from .pipeline import PipelineScan
+from .problem import VECTOR_BYTES, WORD_BYTES
+from .tile import WarpScan
+
+
+class GappedTile(WarpScan):
+    """Chunks of elements that are loaded in vectors with what lies between them."""
+
+    def gather(self, pointer, target, dtype: DType) -> None:
+        source = cute.make_ptr(dtype.cutlass, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
+        held = cute.make_rmem_tensor((self.elements * self.gap,), dtype.cutlass)
+        cute.autovec_copy(cute.make_tensor(source, held.layout), held)
+        elements = cute.recast_tensor(target, dtype.cutlass)
+        for i in range(self.elements):
+            elements[i] = held[i * self.gap]
+
+
+class GappedScan(PipelineScan):
+    """The kernel: positions lie as many elements apart in the only input as a ``GappedPolicy`` says."""
+
+    def tile_of(self, scan: Scan, policy: Any) -> WarpScan:
+        return GappedTile(scan, policy.vectors_per_thread, policy.warps_per_squad, policy.shift).apart(policy.gap)
+
+    @cute.jit
+    def load_end(self, targets: tuple, sources: tuple, count, start, length):
+        """The warps that read these words order them before the next copy, as what copies bring (``ring.release``)."""
+        address = (sources[0] + count).toint() - VECTOR_BYTES
+        room = (start + ((length - 1) * self.tile.gap + 1)).toint() - address
+        if (count > 0) & (room < VECTOR_BYTES):
+            count -= VECTOR_BYTES // self.sizes[0]
+            words = cute.make_ptr(
+                Uint32, (targets[0] + count).toint(), cute.AddressSpace.smem, assumed_align=VECTOR_BYTES
+            )
+            held = cute.make_tensor(words, cute.make_layout((VECTOR_BYTES // WORD_BYTES,)))
+            for w in cutlass.range_constexpr(VECTOR_BYTES // WORD_BYTES):
+                before = WORD_BYTES * w
+                held[w] = word_of_range(address + before, Int32(0), Int32(room) - before)
+        return count
