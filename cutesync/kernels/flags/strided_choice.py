@@ -27,6 +27,7 @@ class Facts:
     periodic: bool
     counted: bool
     by_words: bool = False
+    begin: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     far: bool = False
     equal: bool = False
     threads: int = THREADS
+    back: int = 0
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ from .strided_choice import (
 )
 from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECTOR, WORD_BYTES, choose_tiles
 
+BACK = True
+BACK_BYTES = 32
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
 MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an array that is not large
 # Up to so many elements, a short way counts, not the bytes of a load
@@ -198,10 +200,32 @@ def _of_few(facts: Facts, total: int, vector: int, loaded: int, distant: bool) -
     return vector
 
 
+def _backward_rows(facts: Facts, inner: Axis, slices: int, others: list[Axis], total: int) -> StridedChoice | None:
+    """Return the launch for short rows of memory without gaps, each backwards, of which a thread has several."""
+    following = len(others) == 1 and others[0].steps[0] == slices
+    vector = min(BACK_BYTES // facts.size, VECTOR_BYTES // facts.result)
+    if not BACK or (inner.extent, inner.steps[0]) != (1, -1) or not following or facts.periodic or facts.counted:
+        return None
+    while vector >= slices and facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
+        vector //= 2
+    if not 1 < slices <= vector or vector % slices:
+        return None
+    piece = min(vector, VECTOR_BYTES // facts.size)
+    while (facts.begin - (slices - 1) * facts.size) % (piece * facts.size):
+        piece //= 2
+    policy = FlatPolicy(
+        2, vector, False, False, False, True, piece, 1, False, False, False, total > MAX_NARROW, back=slices
+    )
+    return StridedChoice(policy, (inner, others[0]), (slices, others[0].extent))
+
+
 def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: bool) -> StridedChoice:
     """Return the launch for slices of so many elements. ``others`` are the axes of slices, the fastest first."""
     total = slices * math.prod(axis.extent for axis in others)
     adjacent = inner.extent == 1
+    rows = _backward_rows(facts, inner, slices, others, total)
+    if rows is not None:
+        return rows
     unit = inner.steps[0] == 1 and not whole
     vector = _most(facts, slices, total, others if unit else [])
     if whole and facts.size == 2 and total < MAX_HALF:
@@ -209,6 +233,13 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     apart = unit and slices % vector == 0  # each vector lies in one slice
     starts = math.gcd(*(axis.steps[0] for axis in others)) if apart else 0
     piece = _piece(facts, starts, apart) if whole or apart else 1
+    back = BACK and inner.steps[0] == -1 and not facts.counted and (slices % vector == 0 or not others)
+    if back:
+        piece, starts = VECTOR_BYTES // facts.size, math.gcd(*(axis.steps[0] for axis in others))
+        while (facts.begin - (piece - 1) * facts.size) % (piece * facts.size) or starts % piece:
+            piece //= 2
+        piece = 1 if piece * facts.size < WORD_BYTES else piece
+        back = piece > 1
     near = math.gcd(piece, inner.extent)
     by_words = facts.by_words and whole and not facts.periodic
     if inner.steps[0] == 0:  # a slice repeats one element
@@ -245,6 +276,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         total > MAX_NARROW,
         far,
         equal,
+        back=int(back),
     )
     first = Axis(inner.extent, inner.steps)
     blank = Axis(1, (0,) * len(inner.steps))

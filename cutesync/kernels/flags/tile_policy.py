@@ -25,6 +25,10 @@ DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by w
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
 FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128  # up to so many threads have one row each, in smaller blocks
+FEW_BLOCKS = 0
+EQUAL_BYTES, EQUAL_ROWS = 16, 0
+EXACT = False
+BACK = True
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
@@ -145,6 +149,10 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     groups = THREADS // lanes
     tall = max(1, LINE_BYTES // (facts.result * groups))
     tall = min(tall, power_of_two(ceil_div(rows.extent, groups)))
+    apart = math.prod(axis.extent for axis in axes if axis is not columns and axis is not rows)
+    apart *= ceil_div(columns.extent, lanes * wide)
+    while tall > 1 and apart * ceil_div(rows.extent, groups * tall) < FEW_BLOCKS:
+        tall //= 2
     each = WORD_BYTES // facts.result
     whole = each > 1 and tall % each == 0  # a thread has words of its own, so that there are as many as threads
     return lanes, tall, whole and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
@@ -180,6 +188,16 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         return 1, False, "vector"
     if columns.steps[0] == 0 and not stored_apart:
         count = VECTOR_BYTES // facts.result
+    elif form.flagged.steps[0] == 0 and not stored_apart and form.flagged.extent > 1:
+        count = min(EQUAL_BYTES // max(facts.size, facts.result), VECTOR_BYTES // facts.result) or 1
+    back = VECTOR_BYTES // max(facts.size, 1 if stored_apart else facts.result) if columns.steps[0] == -1 and BACK else 1
+    while back > 1 and columns.extent % back == 0 and not form.bits:
+        low = alignment(facts.begin - (back - 1) * facts.size)
+        loads = _fits(-1, columns, axes, back, facts.size, low, slice(0, 1))
+        stores = _fits(1, columns, axes, back, facts.result, facts.result_aligned, slice(1, None))
+        if loads and (stores or stored_apart):
+            return back, stores and not down, "back"
+        back //= 2
     while count > 1:
         loads = _fits(1, columns, axes, count, facts.size, facts.aligned, slice(0, 1)) and columns.extent % count == 0
         stores = _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None))
@@ -206,6 +224,8 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
     if bits:
         return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
     rows = min(MAX_ROWS, max(1, TILE_BYTES // (columns * facts.size)))
+    if EQUAL_ROWS and axes[row].steps[0] == 0:
+        rows = EQUAL_ROWS
     if down:
         rows = min(max(1, DOWN_BYTES // facts.result), down // columns)
     while rows > 1 and rows // 2 >= extent:
@@ -213,6 +233,6 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
     if rows < extent <= rows + rows // 2 and rows < MAX_ROWS and not down:
         rows *= 2  # not a second tile of few rows
     threads = math.prod(axis.extent for axis in axes) // columns
-    while rows > (MIN_DOWN_ROWS if down else 2) and threads // rows < FEW_THREADS:
+    while rows > (MIN_DOWN_ROWS if down else 2) and (threads // extent * ceil_div(extent, rows) if EXACT else threads // rows) < FEW_THREADS:
         rows //= 2
     return 1 if threads <= FEWEST_THREADS and not down else rows

@@ -25,7 +25,7 @@ class StridedReduce(StridedKernel):
     @property
     def each(self) -> int:
         """Elements of a position."""
-        return self.policy.bytes // self.monoid.source.size
+        return self.policy.bytes // self.monoid.source.size // self.policy.pace
 
     def combine_own(self, states, storage, me: Member, count):
         """Combine the states of the block's groups, which share ``count`` positions."""
@@ -53,6 +53,10 @@ class StridedReduce(StridedKernel):
             last = (me.unit >= a.units - 2) & (count > 0) & (at + (count - 1) * step == a.length - 1)
             if last:
                 count -= 1  # its words may reach beyond the array
+        elif cutlass.const_expr(self.policy.pace > 1):
+            last = (me.unit == a.units - 1) & (count > 0) & (at + (count - 1) * step == a.length - 1)
+            if last:
+                count -= 1  # the last vector may reach beyond the array
         nothing = self.nothings(number)
         partial = Maybe(nothing, Boolean(False))
         words = self.registers()
@@ -68,7 +72,7 @@ class StridedReduce(StridedKernel):
                 count -= self.unroll
         if count > 0:
             partial = self.append_rest(a, x, words, partial, (at, step, count), valid)
-        if cutlass.const_expr(self.policy.load == "words"):
+        if cutlass.const_expr(self.policy.load == "words" or self.policy.pace > 1):
             if last:
                 partial = partial.append(self.singly(self.position(a, x, a.length - 1), valid), self.append)
         return tuple(self.monoid.place(state, Int64(0)) for state in partial.state)
@@ -113,7 +117,7 @@ class StridedReduce(StridedKernel):
     def is_packed(self) -> bool:
         """Whether the columns of loaded words are combined without being unpacked."""
         keys = has_keys(self.monoid) and not self.policy.indexed
-        return self.policy.load in ("vector", "words") and (keys or kind_of(self.monoid) != "")
+        return self.policy.load in ("vector", "words") and self.policy.pace == 1 and (keys or kind_of(self.monoid) != "")
 
     @property
     def is_rolled(self) -> bool:
@@ -133,7 +137,7 @@ class StridedReduce(StridedKernel):
         """The states of the columns of one position, of which ``valid`` exist, loaded one by one."""
         (start,), index = position
         columns = [cutlass.min(Int32(c), valid - 1) for c in range(self.width)]
-        return tuple(self.monoid.lift(element(start + column), index) for column in columns)
+        return tuple(self.monoid.lift(element(start + column * self.policy.pace), index) for column in columns)
 
     def nothings(self, number) -> tuple:
         """Registers of the shape of the states of columns, whose indexes, if they have any, are of type ``number``, or
@@ -189,7 +193,12 @@ class StridedReduce(StridedKernel):
     def elements(self, words, u: int):
         """What a thread has of load ``u``, a tensor for each input."""
         rows = [row[(None, u)] for row in words]
-        return [cute.recast_tensor(rows[0], self.monoid.source.cutlass)] if self.policy.load != "element" else rows
+        if self.policy.load == "element":
+            return rows
+        elements = cute.recast_tensor(rows[0], self.monoid.source.cutlass)
+        if self.policy.pace > 1:
+            return [[elements[i] for i in range(0, cute.size(elements), self.policy.pace)]]
+        return [elements]
 
     def lifted(self, words, u: int, index):
         rows = self.elements(words, u)

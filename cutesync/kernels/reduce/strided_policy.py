@@ -26,6 +26,7 @@ from .strided_problem import (
 )
 
 LANES = 32
+PACES = (2, 4)
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 # Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
@@ -108,25 +109,28 @@ def _choose(problem: StridedProblem) -> StridedChoice:
             return found
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
     load, load_bytes = _load(problem) if columns else _load_rows(problem)
+    pace = 1
+    if load == "element" and PACES:
+        load, load_bytes, pace = _load_stepped(problem, columns)
     if load == "element":
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
-    alone = load == "vector" and _is_alone(problem, load_bytes // problem.size)
-    thin = load == "vector" and columns and not alone and _is_small(problem, load_bytes)
+    alone = load == "vector" and pace == 1 and _is_alone(problem, load_bytes // problem.size)
+    thin = load == "vector" and pace == 1 and columns and not alone and _is_small(problem, load_bytes)
     load_bytes = THIN_BYTES if thin else load_bytes
-    width = load_bytes // problem.size if columns else 1
+    width = load_bytes // problem.size // pace if columns else 1
     kept, extent = form.kept, 0
     if width > 1:
         extent, steps = kept[-1]
         last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
         kept = (*kept[:-1], last)
-    units, reduced = math.prod(axis.extent for axis in kept), _positions(form, load_bytes // problem.size, load)
+    units, reduced = math.prod(axis.extent for axis in kept), _positions(form, load_bytes // problem.size // pace, load)
     length = math.prod(axis.extent for axis in reduced)
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     near = _near(kept, reduced, load_bytes) if columns and not alone else 0
-    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, load, load_bytes)
+    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, "element" if pace > 1 else load, load_bytes)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size
@@ -138,7 +142,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if joined:
         splits, groups = ceil_div(splits, 2), 2 * groups
         unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
-    ordered = not columns and not problem.in_turn and groups >= LANES
+    ordered = not columns and (not problem.in_turn or pace > 1) and groups >= LANES
     policy = (OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
         power_of_two(len(form.reduced)),
@@ -154,6 +158,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         store=_store(problem, width) if load in ("vector", "words") else "element",
         repeated=form.repeats > 1,
         indexed=bool(form.weights),
+        pace=pace,
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
     return _short(choice, _results(problem, policy, units, length), units, length)
@@ -184,7 +189,7 @@ def _results(problem: StridedProblem, policy: StridedPolicy, units: int, length:
     max int8 (2, 18, 2944400) along axis 0, which stores a vector: 64 us, with two 44 us)."""
     width = policy.bytes // problem.size if policy.load == "vector" else 1
     alone = policy.groups == 1 and not policy.split and policy.load != "words" and not policy.wide
-    if not alone or problem.inputs > 1 or problem.counted or problem.words > 4 or not 0 < length <= SHORT_LOADS // 2:
+    if not alone or policy.pace > 1 or problem.inputs > 1 or problem.counted or problem.words > 4 or not 0 < length <= SHORT_LOADS // 2:
         return 1
     if width * max(output.size for output in problem.outputs) > VECTOR_BYTES:
         return 1
@@ -233,6 +238,22 @@ def _load_rows(problem: StridedProblem) -> tuple[str, int]:
             if wide > size and form.length * size % wide == 0 and starts and problem.begin % wide == 0:
                 return "row", wide
     return "element", size
+
+
+def _load_stepped(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
+    """Return what a thread loads of elements a few apart: vectors of memory, of which it takes what it needs."""
+    form, size = problem.form, problem.size
+    *others, last = [*form.reduced, *form.kept] if columns else [*form.kept, *form.reduced]
+    pace = last.steps[0]
+    rows = not columns and (len(form.reduced) > 1 or problem.counted or form.weights)
+    if problem.inputs > 1 or pace not in PACES or rows or any(axis.steps[0] <= 0 for axis in others):
+        return "element", size, 1
+    for wide in (16, 8):
+        width = wide // size // pace
+        whole = last.extent % width == 0 if width else False
+        if width > 1 and whole and all(axis.steps[0] * size % wide == 0 for axis in others) and problem.begin % wide == 0:
+            return "vector" if columns else "row", wide, pace
+    return "element", size, 1
 
 
 def _load(problem: StridedProblem) -> tuple[str, int]:

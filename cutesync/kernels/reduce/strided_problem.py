@@ -51,6 +51,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     copied: bool = False
     fill: int = 1
     indexed: bool = False
+    pace: int = 1
 
     @property
     def columns(self) -> int:
