@@ -42,7 +42,7 @@ class FlatFlags(StridedKernel):
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
         self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
-        self.equal, self.back = policy.equal, policy.back
+        self.equal, self.back, self.row = policy.equal, policy.back, policy.row
         self.place = Int64 if policy.wide else Int32
 
     @cute.jit
@@ -63,7 +63,7 @@ class FlatFlags(StridedKernel):
         limit = self.place(a.n * a.extents[0])  # places of a slice that count
         if first + self.vector > a.work:
             self.mark_each(a, first, limit)
-        elif cutlass.const_expr(self.back > 1):
+        elif cutlass.const_expr(self.row > 0):
             self.mark_rows(a, first)
         else:
             digits = self.split(a, first)
@@ -74,12 +74,16 @@ class FlatFlags(StridedKernel):
                 self.mark_each(a, first, limit)
 
     def mark_rows(self, a: Arguments, first) -> None:
-        """Flag whole rows, which run backwards."""
-        row = self.back
-        low = a.x + (first - (row - 1))
-        loaded = [self.loaded(low + i, self.piece, self.piece) for i in range(0, self.vector, self.piece)]
-        items = [item for part in loaded for item in self.lifted(part, self.piece)]
-        items = [items[i - i % row + (row - 1 - i % row)] for i in range(self.vector)]
+        """Flag whole rows, which run backwards, or have equal elements."""
+        row = self.row
+        if self.equal:
+            start, step = a.x + first // row * a.steps[0][1], a.steps[0][1] if self.piece == 1 else 1
+            items = self.pieces([start + i * step for i in range(self.vector // row)], self.piece)
+            items = [item for item in items for _ in range(row)]
+        else:
+            start = a.x + (first - (row - 1))
+            items = self.pieces([start + i for i in range(self.vector)], self.piece)
+            items = [items[i - i % row + (row - 1 - i % row)] for i in range(self.vector)]
         for target, side in zip(a.outs, self.sides):
             values = []
             for i, item in enumerate(items):

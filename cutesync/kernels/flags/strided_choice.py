@@ -117,7 +117,8 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     far: bool = False
     equal: bool = False
     threads: int = THREADS
-    back: int = 0
+    back: bool = False
+    row: int = 0
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECT
 
 BACK = True
 BACK_BYTES = 32
+ROWS = True
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
 MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an array that is not large
 # Up to so many elements, a short way counts, not the bytes of a load
@@ -200,21 +201,29 @@ def _of_few(facts: Facts, total: int, vector: int, loaded: int, distant: bool) -
     return vector
 
 
-def _backward_rows(facts: Facts, inner: Axis, slices: int, others: list[Axis], total: int) -> StridedChoice | None:
-    """Return the launch for short rows of memory without gaps, each backwards, of which a thread has several."""
-    following = len(others) == 1 and others[0].steps[0] == slices
-    vector = min(BACK_BYTES // facts.size, VECTOR_BYTES // facts.result)
-    if not BACK or (inner.extent, inner.steps[0]) != (1, -1) or not following or facts.periodic or facts.counted:
+def _whole_rows(facts: Facts, inner: Axis, slices: int, others: list[Axis], total: int) -> StridedChoice | None:
+    """Return the launch for rows of so few elements that a thread has whole ones: of memory without gaps, each
+    backwards, or of equal elements."""
+    equal = inner.steps[0] == 0
+    turned = (inner.extent, inner.steps[0]) == (1, -1) and len(others) == 1 and others[0].steps[0] == slices
+    if facts.periodic or facts.counted or len(others) != 1 or not (turned and BACK or equal and inner.extent == 1 and ROWS):
         return None
+    vector = VECTOR_BYTES // facts.result
+    if turned:
+        vector = min(BACK_BYTES // facts.size, vector)
     while vector >= slices and facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
-    if not 1 < slices <= vector or vector % slices:
+    if not 1 < slices <= vector // (1 + equal) or vector % slices:
         return None
-    piece = min(vector, VECTOR_BYTES // facts.size)
-    while (facts.begin - (slices - 1) * facts.size) % (piece * facts.size):
+    most, begin = (vector // slices, facts.begin) if equal else (vector, facts.begin - (slices - 1) * facts.size)
+    piece = min(most, VECTOR_BYTES // facts.size)
+    while begin % (piece * facts.size):
         piece //= 2
+    if equal and others[0].steps[0] != 1:
+        piece = 1
+    wide = total > MAX_NARROW
     policy = FlatPolicy(
-        2, vector, False, False, False, True, piece, 1, False, False, False, total > MAX_NARROW, back=slices
+        2, vector, False, False, False, True, piece, 1, False, False, False, wide, equal=equal, back=False, row=slices
     )
     return StridedChoice(policy, (inner, others[0]), (slices, others[0].extent))
 
@@ -223,7 +232,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     """Return the launch for slices of so many elements. ``others`` are the axes of slices, the fastest first."""
     total = slices * math.prod(axis.extent for axis in others)
     adjacent = inner.extent == 1
-    rows = _backward_rows(facts, inner, slices, others, total)
+    rows = _whole_rows(facts, inner, slices, others, total)
     if rows is not None:
         return rows
     unit = inner.steps[0] == 1 and not whole
@@ -276,7 +285,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         total > MAX_NARROW,
         far,
         equal,
-        back=int(back),
+        back=back,
     )
     first = Axis(inner.extent, inner.steps)
     blank = Axis(1, (0,) * len(inner.steps))

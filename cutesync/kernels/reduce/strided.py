@@ -156,7 +156,7 @@ class StridedReduce(StridedKernel):
     def load(self, pointers, words, u: int, valid) -> None:
         """Load what a thread has of one position: a vector as words, or one element of each input."""
         if self.policy.load == "words":
-            read = vector_from if self.policy.bytes == VECTOR_BYTES else word_from
+            read = {4: word_from, 8: pair_from, VECTOR_BYTES: vector_from}[self.policy.bytes]
             found = read(pointers[0], valid * self.monoid.source.size)
             for i, word in enumerate(found):
                 words[0][i, u] = word
@@ -215,6 +215,20 @@ def word_from(pointer, count) -> list:
         for at in (low, high)
     ]
     return [funnel_shift(words[0], words[1], Int32(pointer.toint() & 3) * 8)]
+
+
+def pair_from(pointer, count) -> list:
+    """The two words that begin at a pointer, of which ``count`` bytes are read: the pairs that hold them are."""
+    words = []
+    for at in both_ends(pointer.toint(), count, 8):
+        held = cute.make_rmem_tensor((2,), Int32)
+        start = cute.make_ptr(Int32, at, cute.AddressSpace.gmem, assumed_align=8)
+        cute.autovec_copy(cute.make_tensor(start, cute.make_layout((2,))), held)
+        words += [Uint32(held[i]) for i in range(2)]
+    skew = Int32(pointer.toint() & 7)
+    moved = (skew & 4) != 0
+    words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[1:], words)]
+    return [Int32(funnel_shift(*pair, (skew & 3) * 8)) for pair in zip(words, words[1:])]
 
 
 def vector_from(pointer, count) -> list:

@@ -27,6 +27,7 @@ from .strided_problem import (
 
 LANES = 32
 PACES = (2, 4)
+PAIRS, PAIR_UNROLL = False, 4
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 # Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
@@ -284,6 +285,8 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
         and form.results >= MIN_WIDE_UNITS * width
         and least >= VECTOR_BYTES
     )
+    if not wide and PAIRS and problem.mapped and 8 // size <= mapped and least >= 8:
+        return "words", 8
     return "words", VECTOR_BYTES if wide else 4
 
 
@@ -316,7 +319,7 @@ def _unroll(words: int, load: str, load_bytes: int, length: int) -> int:
     """Return how many positions a thread, which has states of so many words, has in flight: of fewer than 8 words 4, as
     those at the end are read one by one (H200, sum float16 (4, 28536675) along axis 0: with 8 in flight 184 us, with 4
     118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too."""
-    return 4 if words > 16 or (load == "words" and (4 <= length < 8 or load_bytes > 4)) else 8
+    return 4 if words > 16 or (load == "words" and (4 <= length < 8 or load_bytes > 8)) else PAIR_UNROLL if load == "words" and load_bytes == 8 else 8
 
 
 def _blocks(total: int, flight: int) -> int:
