@@ -136,6 +136,8 @@ class StridedReduce(StridedKernel):
     def singly(self, position, valid):
         """The states of the columns of one position, of which ``valid`` exist, loaded one by one."""
         (start,), index = position
+        if self.policy.load == "row":
+            return (self.monoid.run([element(start + i * self.policy.pace) for i in range(self.each)], index * self.each),)
         columns = [cutlass.min(Int32(c), valid - 1) for c in range(self.width)]
         return tuple(self.monoid.lift(element(start + column * self.policy.pace), index) for column in columns)
 
