@@ -14,14 +14,14 @@ from .policy import VECTOR_BYTES
 from .strided_choice import BoxPolicy, Facts, StridedChoice
 
 LINE_BYTES = 128
-MIN_ELEMENTS = 1 << 20  # of an array; with fewer, tiles of threads take less time
+MIN_ELEMENTS = 1 << 18  # of an array; with fewer, tiles of threads take less time
 # A run of so few bytes, whose continuation lies so far away in the other array, takes whole lines from memory, and they
 # are gone when the rest is wanted (H200, both uint16 (236, 327, 696, 2) along its first axis, read in the order of axes
 # 3, 0, 1, 2: tiles 1845 us, boxes 197 us; tails float32 (2355, 26534, 2), in that of 0, 1, 2: 1113 us, 197 us). Threads
 # read short runs together that are one run of so many bytes (difference int8 (8, 8, 4194304), in the order of 0, 1, 2:
 # 178 us, 442 us).
 SHORT_BYTES, FAR_BYTES, THREAD_BYTES = 24, 512, 64
-MIN_FILLED = 0.7  # of a box (heads uint8 (5, 8435824, 2, 3): 0.47, tiles 770 us, boxes 1021 us)
+MIN_FILLED, MIN_FILLED_BYTES = 0.4, 0.7  # of a box (heads uint8 (5, 8435824, 2, 3): 0.47, tiles 770 us, boxes 1021 us)
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
 MOST_AXES = 4
@@ -49,7 +49,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     boxed = [axis for axis in axes if sizes[axis] > 1]
     others = [axis for axis in axes if sizes[axis] == 1]
     filled = math.prod(min(1, axis.extent / sizes[axis]) for axis in boxed)
-    if len(boxed) > MOST_AXES or math.prod(sizes.values()) > 2 * most or filled < MIN_FILLED:
+    if len(boxed) > MOST_AXES or math.prod(sizes.values()) > 2 * most or filled < (MIN_FILLED_BYTES if facts.size == 1 else MIN_FILLED):
         return None
     digits = *boxed, *others
     order = tuple(sorted(range(len(boxed)), key=lambda k: pace_out(boxed[k])))

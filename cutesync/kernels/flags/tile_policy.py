@@ -25,9 +25,9 @@ DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by w
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
 FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128  # up to so many threads have one row each, in smaller blocks
-FEW_BLOCKS = 0
+FEW_BLOCKS, BLOCK_ELEMENTS = 4 * SMS, 2048
 EQUAL_BYTES, EQUAL_ROWS = 16, 0
-EXACT = False
+SMALL_BYTES, SMALL_TILE_BYTES, FIRST_ROWS = 1 << 25, 32, 1
 BACK = True
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
@@ -39,7 +39,7 @@ LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads 
 # are 18 bytes: 127 us, so 19 us; but tails bfloat16 (3, 1014, 136, 3): 5.4 and 8.5 us; heads uint8 (128, 512)
 # transposed, along its first axis: 2.1 and 2.5 us; heads uint8 (65536, 128, 16), read in the order of 0, 2, 1: 96 and
 # 190 us; difference uint64 (256, 64, 8, 2), in pairs: 2.6 and 11 us).
-MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 18, 1 << 15, 1 << 22, 8, 16
+MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 15, 1 << 15, 1 << 22, 8, 16
 # Rows of so few bytes of results are stored in tiles that are this high at most, so that neighbours fill sectors (H200,
 # heads int32 (16777216, 8) reversed: 205 us, so 164 us; tails float16 (3403938, 27), which is wider: 118 and 219 us),
 # but not few rows of single columns (heads uint16 (262144, 32, 4, 2) sliced along its third axis: 132 and 162 us).
@@ -66,7 +66,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     short = loads == "repeated" and columns.extent <= wide
     short |= first and rows is form.flagged
     if short and row == 1 and not form.bits and rows.extent >= LANES:
-        tall = 1  # neighbouring threads have neighbouring rows
+        tall = FIRST_ROWS if equal else 1  # neighbouring threads have neighbouring rows
     if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):
         tall = min(tall, NARROW_ROWS)
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
@@ -151,7 +151,8 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     tall = min(tall, power_of_two(ceil_div(rows.extent, groups)))
     apart = math.prod(axis.extent for axis in axes if axis is not columns and axis is not rows)
     apart *= ceil_div(columns.extent, lanes * wide)
-    while tall > 1 and apart * ceil_div(rows.extent, groups * tall) < FEW_BLOCKS:
+    wanted = min(FEW_BLOCKS, math.prod(axis.extent for axis in axes) // BLOCK_ELEMENTS)
+    while tall > 1 and apart * ceil_div(rows.extent, groups * tall) < wanted:
         tall //= 2
     each = WORD_BYTES // facts.result
     whole = each > 1 and tall % each == 0  # a thread has words of its own, so that there are as many as threads
@@ -223,7 +224,8 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
     extent = axes[row].extent
     if bits:
         return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
-    rows = min(MAX_ROWS, max(1, TILE_BYTES // (columns * facts.size)))
+    small = math.prod(axis.extent for axis in axes) * facts.size < SMALL_BYTES
+    rows = min(MAX_ROWS, max(1, (SMALL_TILE_BYTES if small and not down else TILE_BYTES) // (columns * facts.size)))
     if EQUAL_ROWS and axes[row].steps[0] == 0:
         rows = EQUAL_ROWS
     if down:
@@ -233,6 +235,6 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
     if rows < extent <= rows + rows // 2 and rows < MAX_ROWS and not down:
         rows *= 2  # not a second tile of few rows
     threads = math.prod(axis.extent for axis in axes) // columns
-    while rows > (MIN_DOWN_ROWS if down else 2) and (threads // extent * ceil_div(extent, rows) if EXACT else threads // rows) < FEW_THREADS:
+    while rows > (MIN_DOWN_ROWS if down else 2) and threads // rows < FEW_THREADS:
         rows //= 2
     return 1 if threads <= FEWEST_THREADS and not down else rows

@@ -19,6 +19,7 @@ MIN_BLOCK_BYTES = 1024
 MAX_SIZE = 2  # wider elements are read as fast from global memory
 MAX_COLUMNS_BYTES = 64  # of neighbouring results; more fill whole lines
 MAX_ROW_BYTES = 128  # longer rows are runs
+ORDERED_ROW_BYTES, ORDERED_SIZE = 1024, 2
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,23 @@ class Slices(NamedTuple):
 def choose(problem: StridedProblem) -> StridedChoice | None:
     """Return the choice of slices in shared memory; None if other kernels are faster."""
     axes = slices_of(problem)
-    if axes is None or problem.size > MAX_SIZE:
+    if axes is None or problem.size > (MAX_SIZE if problem.in_turn else ORDERED_SIZE):
         return None
     count = math.prod(axis.extent for axis in (*axes.outer, axes.slices))
     if count < MIN_SLICES or count * axes.span * problem.size < MIN_BYTES:
         return None
     if axes.inner.extent > 1 and axes.inner.extent * problem.size > MAX_COLUMNS_BYTES:
         return None
-    if axes.inner.extent == 1 and axes.span * problem.size > MAX_ROW_BYTES:
+    if axes.inner.extent == 1 and axes.span * problem.size > most_of_row(problem):
         return None
     choice = choice_of(problem, axes)
     enough = choice is not None and choice.extent * axes.pitch * problem.size >= MIN_BLOCK_BYTES
     return choice if enough else None
+
+
+def most_of_row(problem: StridedProblem) -> int:
+    """Return the most bytes of a row that is read in slices."""
+    return MAX_ROW_BYTES if problem.in_turn else ORDERED_ROW_BYTES
 
 
 def slices_of(problem: StridedProblem) -> Slices | None:

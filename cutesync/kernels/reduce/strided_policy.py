@@ -28,6 +28,9 @@ from .strided_problem import (
 LANES = 32
 PACES = (2, 4)
 PAIRS, PAIR_UNROLL = False, 4
+WIDE_MAPPED = True
+ORDERED_RUN_BYTES = 0
+FLOOR = False
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 # Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
@@ -205,7 +208,7 @@ def _of_runs(problem: StridedProblem) -> StridedChoice | None:
     form = problem.form
     run_bytes = form.reduced[-1].extent * problem.size
     few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
-    short = MIN_RUN_BYTES <= run_bytes <= slice_policy.MAX_ROW_BYTES
+    short = MIN_RUN_BYTES <= run_bytes <= slice_policy.most_of_row(problem)
     slices = slice_policy.choose(problem) if short else None
     if slices is None and run_bytes >= _least_run(problem) and not few:
         return _runs(problem)
@@ -216,6 +219,8 @@ def _least_run(problem: StridedProblem) -> int:
     """Return how many bytes a run has, at least, that is not read element by element."""
     if len(problem.form.reduced) > 1:
         return MIN_RUNS_BYTES
+    if not problem.in_turn and ORDERED_RUN_BYTES:
+        return ORDERED_RUN_BYTES
     slow = problem.size == 8 or (problem.size == 4 and not problem.in_turn)  # of such elements, more vectors are needed
     return MIN_SLOW_RUN_BYTES if slow else MIN_RUN_BYTES
 
@@ -247,7 +252,8 @@ def _load_stepped(problem: StridedProblem, columns: bool) -> tuple[str, int, int
     *others, last = [*form.reduced, *form.kept] if columns else [*form.kept, *form.reduced]
     pace = last.steps[0]
     rows = not columns and (len(form.reduced) > 1 or problem.counted or form.weights)
-    if problem.inputs > 1 or pace not in PACES or rows or any(axis.steps[0] <= 0 for axis in others):
+    few = pace not in PACES or pace * size > WORD_BYTES
+    if problem.inputs > 1 or few or rows or any(axis.steps[0] <= 0 for axis in others):
         return "element", size, 1
     for wide in (16, 8):
         width = wide // size // pace
@@ -282,7 +288,7 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
     wide = (
         whole
         and width <= (most if short else mapped)
-        and form.results >= MIN_WIDE_UNITS * width
+        and (form.results >= MIN_WIDE_UNITS * width or (WIDE_MAPPED and problem.mapped))
         and least >= VECTOR_BYTES
     )
     if not wide and PAIRS and problem.mapped and 8 // size <= mapped and least >= 8:
@@ -381,7 +387,7 @@ def _splits(problem: StridedProblem, tiles: int, results: int, most: int, blocks
     multiprocessor."""
     if tiles > GROUPS:
         return 1
-    wanted = blocks * SMS // tiles if tiles <= SMS // 4 else ceil_div(blocks * SMS, tiles)
+    wanted = blocks * SMS // tiles if tiles <= SMS // 4 or (FLOOR and tiles <= SMS) else ceil_div(blocks * SMS, tiles)
     return max(1, min(wanted, most, SLOTS // (problem.words * results)))
 
 
