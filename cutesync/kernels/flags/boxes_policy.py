@@ -21,7 +21,8 @@ MIN_ELEMENTS = 1 << 18  # of an array; with fewer, tiles of threads take less ti
 # read short runs together that are one run of so many bytes (difference int8 (8, 8, 4194304), in the order of 0, 1, 2:
 # 178 us, 442 us).
 SHORT_BYTES, FAR_BYTES, THREAD_BYTES = 24, 512, 64
-MIN_FILLED, MIN_FILLED_BYTES = 0.4, 0.7  # of a box (heads uint8 (5, 8435824, 2, 3): 0.47, tiles 770 us, boxes 1021 us)
+MIN_FILLED, MIN_FILLED_BYTES = 0.25, 0.7  # of a box (heads uint8 (5, 8435824, 2, 3): 0.47, tiles 770 us, boxes 1021 us)
+SHRINK = True
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
 MOST_AXES = 4
@@ -49,6 +50,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     boxed = [axis for axis in axes if sizes[axis] > 1]
     others = [axis for axis in axes if sizes[axis] == 1]
     filled = math.prod(min(1, axis.extent / sizes[axis]) for axis in boxed)
+    shrink(sizes, form.flagged, stored, 2 * most)
     if len(boxed) > MOST_AXES or math.prod(sizes.values()) > 2 * most or filled < (MIN_FILLED_BYTES if facts.size == 1 else MIN_FILLED):
         return None
     digits = *boxed, *others
@@ -65,6 +67,13 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     numbers = math.prod(counts) >= 1 << NUMBER_BITS
     policy = BoxPolicy(len(digits), boxed.index(form.flagged), box, order, repeated, each, vector, numbers)
     return StridedChoice(policy, digits, counts)
+
+
+def shrink(sizes: dict[Axis, int], flagged: Axis, stored: Sequence[Axis], most: int) -> None:
+    """Make the box smaller, if it is too large: along the flagged axis, then along that of the results' runs."""
+    for axis in (flagged, *stored[1:2]) if SHRINK else ():
+        while sizes[axis] > 2 and math.prod(sizes.values()) > most:
+            sizes[axis] //= 2
 
 
 def _short(axes: Sequence[Axis], pace: Callable[[Axis], int], size: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from ...runtime.layout import Axis
@@ -10,7 +9,6 @@ from .form import Form
 from .strided_choice import Facts, StridedChoice, TransposedPolicy
 from .tile_policy import LINE_BYTES, choose_tiles
 
-MIN_SPLIT = 1 << 19
 MAX_COLUMNS = (1 << 31) - 1  # whose numbers are split in 32 bits
 
 
@@ -21,8 +19,6 @@ def choose_split(form: Form, facts: Facts) -> StridedChoice | None:
     32, 64) along its last axis, read in the order of 0, 3, 2, 1: 52 us, so 34 us; difference bfloat16 (13, 3, 110582),
     in that of 1, 2, 0: 70 us, so 12 us)."""
     inner = next((axis for axis in form.others if axis.steps[0] == 1), None)
-    if math.prod((axis.extent for axis in (form.flagged, *form.others))) < MIN_SPLIT:
-        return None
     if inner is None or inner.extent * facts.size >= LINE_BYTES or form.bits or facts.counted or facts.periodic:
         return None
     outer = next((axis for axis in form.others if axis.steps[0] == inner.extent), None)

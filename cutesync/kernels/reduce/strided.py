@@ -117,7 +117,8 @@ class StridedReduce(StridedKernel):
     def is_packed(self) -> bool:
         """Whether the columns of loaded words are combined without being unpacked."""
         keys = has_keys(self.monoid) and not self.policy.indexed
-        return self.policy.load in ("vector", "words") and self.policy.pace == 1 and (keys or kind_of(self.monoid) != "")
+        whole = self.policy.load in ("vector", "words") and self.policy.pace == 1
+        return whole and (keys or kind_of(self.monoid) != "")
 
     @property
     def is_rolled(self) -> bool:
@@ -137,7 +138,8 @@ class StridedReduce(StridedKernel):
         """The states of the columns of one position, of which ``valid`` exist, loaded one by one."""
         (start,), index = position
         if self.policy.load == "row":
-            return (self.monoid.run([element(start + i * self.policy.pace) for i in range(self.each)], index * self.each),)
+            elements = [element(start + i * self.policy.pace) for i in range(self.each)]
+            return (self.monoid.run(elements, index * self.each),)
         columns = [cutlass.min(Int32(c), valid - 1) for c in range(self.width)]
         return tuple(self.monoid.lift(element(start + column * self.policy.pace), index) for column in columns)
 

@@ -15,6 +15,7 @@ from .copies import SECTOR_BYTES, copies
 from .normal import Normal
 from .order_of_results import blocked, smallest_step
 from .policy import SMS, VECTOR_BYTES
+from .strided_loads import MAX_STATE_WORDS, WORD_BYTES, load_apart, load_of_columns, load_of_rows, store_of
 from .strided_problem import (
     THREADS,
     OrderedPolicy,
@@ -26,11 +27,6 @@ from .strided_problem import (
 )
 
 LANES = 32
-PACES = (2, 4)
-PAIRS, PAIR_UNROLL = False, 4
-WIDE_MAPPED = True
-ORDERED_RUN_BYTES = 0
-FLOOR = False
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 # Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
@@ -44,7 +40,7 @@ FAR_LINE_BYTES, MAX_FAR_LENGTH, MIN_FAR_BYTES, MIN_ODD_FAR_BYTES, WHOLE_LINE_BYT
 MIN_ALONE, ALONE_LENGTHS = 32, (1024, 2048)  # units of neighbours; those of fewer have one block each
 # Of so many units of words with fewer positions, a thread has more of these (H200, any uint8 (251, 115686): 26.9 us, so
 # 19.0 us; argmax int16 (31, 73, 2025) along axis 1: 15.5 and 7.7 us; but sum bool (67, 212, 876): 7.2 and 10.8 us).
-WORD_BYTES, MANY_WORDS, LONG_COLUMN = 4, 144 * SMS, 384
+MANY_WORDS, LONG_COLUMN = 144 * SMS, 384
 # Of small arrays, fewer columns of a block make fewer blocks share positions; so do more groups (H200, squares int8
 # (5385, 39): 4.9 us, so 2.8 us; sum bool (16384, 64): 6.0 and 4.3 us; but any int8 (128, 16384): 1.9 and 3.2 us).
 MAX_SECTORS_BYTES, MAX_SMALL_BYTES = 1 << 20, 1 << 21
@@ -61,17 +57,8 @@ ORDERED_LINE_BYTES = 256
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
-# Registers of the states of a thread, and columns of elements that a callable maps (squares uint8 (8, 4096, 4096): with
-# 16 columns 50 us, so 35 us).
-MAX_STATE_WORDS, MAX_MAPPED = 16, 8
-MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
-# Columns that begin anywhere are read as vectors if there are many of these, and they are stored as such, or have
-# many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by vectors).
-MIN_WIDE_UNITS, MIN_WIDE_LENGTH = SMS * THREADS, 32
-MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
-SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
@@ -112,10 +99,10 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         if found is not None:
             return found
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
-    load, load_bytes = _load(problem) if columns else _load_rows(problem)
+    load, load_bytes = load_of_columns(problem) if columns else load_of_rows(problem)
     pace = 1
-    if load == "element" and PACES:
-        load, load_bytes, pace = _load_stepped(problem, columns)
+    if load == "element":
+        load, load_bytes, pace = load_apart(problem, columns)
     if load == "element":
         slices = slice_policy.choose(problem)
         if slices is not None:
@@ -159,7 +146,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         problem.in_turn and load != "row",  # a thread has all elements of its results
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
-        store=_store(problem, width) if load in ("vector", "words") else "element",
+        store=store_of(problem, width) if load in ("vector", "words") else "element",
         repeated=form.repeats > 1,
         indexed=bool(form.weights),
         pace=pace,
@@ -219,10 +206,9 @@ def _least_run(problem: StridedProblem) -> int:
     """Return how many bytes a run has, at least, that is not read element by element."""
     if len(problem.form.reduced) > 1:
         return MIN_RUNS_BYTES
-    if not problem.in_turn and ORDERED_RUN_BYTES:
-        return ORDERED_RUN_BYTES
-    slow = problem.size == 8 or (problem.size == 4 and not problem.in_turn)  # of such elements, more vectors are needed
-    return MIN_SLOW_RUN_BYTES if slow else MIN_RUN_BYTES
+    if not problem.in_turn:
+        return slice_policy.ORDERED_ROW_BYTES + 1
+    return MIN_SLOW_RUN_BYTES if problem.size == 8 else MIN_RUN_BYTES
 
 
 def _is_alone(problem: StridedProblem, width: int) -> bool:
@@ -232,68 +218,6 @@ def _is_alone(problem: StridedProblem, width: int) -> bool:
     near = bool(form.reduced) and 0 < form.reduced[-1].steps[0] * problem.size <= LINE_BYTES
     least, most = (4 * MIN_GROUPS, form.length) if form.results >= MIN_ALONE * width else ALONE_LENGTHS
     return last and near and least <= form.length <= most
-
-
-def _load_rows(problem: StridedProblem) -> tuple[str, int]:
-    """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
-    form, size = problem.form, problem.size
-    rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted and not form.weights
-    if rows and form.results >= MIN_ROWS:
-        for wide in (16, 8, 4):
-            starts = all(axis.steps[0] * size % wide == 0 for axis in form.kept)
-            if wide > size and form.length * size % wide == 0 and starts and problem.begin % wide == 0:
-                return "row", wide
-    return "element", size
-
-
-def _load_stepped(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
-    """Return what a thread loads of elements a few apart: vectors of memory, of which it takes what it needs."""
-    form, size = problem.form, problem.size
-    *others, last = [*form.reduced, *form.kept] if columns else [*form.kept, *form.reduced]
-    pace = last.steps[0]
-    rows = not columns and (len(form.reduced) > 1 or problem.counted or form.weights)
-    few = pace not in PACES or pace * size > WORD_BYTES
-    if problem.inputs > 1 or few or rows or any(axis.steps[0] <= 0 for axis in others):
-        return "element", size, 1
-    for wide in (16, 8):
-        width = wide // size // pace
-        whole = last.extent % width == 0 if width else False
-        if width > 1 and whole and all(axis.steps[0] * size % wide == 0 for axis in others) and problem.begin % wide == 0:
-            return "vector" if columns else "row", wide, pace
-    return "element", size, 1
-
-
-def _load(problem: StridedProblem) -> tuple[str, int]:
-    """Return what a thread loads of neighbouring results, and its bytes."""
-    form, size = problem.form, problem.size
-    if problem.inputs > 1 or form.kept[-1].steps[0] != 1:
-        return "element", size
-    *others, last = [*form.reduced, *form.kept]
-    most, short = MAX_STATE_WORDS // problem.words, form.length <= SHORT_LENGTH  # as many columns as fit registers
-    if short:
-        most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
-    mapped = min(most, MAX_MAPPED) if problem.mapped else most
-    for wide in (16, 8, 4):
-        width = wide // size
-        if 1 < width <= max(mapped, 4 // size):
-            whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
-            if whole and problem.begin % wide == 0:
-                return "vector", wide
-    least = min((axis.steps[0] * size for axis in others), default=VECTOR_BYTES)
-    large = form.results * form.length * size >= MIN_WORDS_BYTES
-    if size > 2 or last.extent < 16 or not large or least < 4:  # words of other rows than the last would reach beyond
-        return "element", size
-    width = VECTOR_BYTES // size
-    whole = form.length >= MIN_WIDE_LENGTH or _store(problem, width) != "element"
-    wide = (
-        whole
-        and width <= (most if short else mapped)
-        and (form.results >= MIN_WIDE_UNITS * width or (WIDE_MAPPED and problem.mapped))
-        and least >= VECTOR_BYTES
-    )
-    if not wide and PAIRS and problem.mapped and 8 // size <= mapped and least >= 8:
-        return "words", 8
-    return "words", VECTOR_BYTES if wide else 4
 
 
 def _is_small(problem: StridedProblem, load_bytes: int) -> bool:
@@ -307,25 +231,11 @@ def _is_small(problem: StridedProblem, load_bytes: int) -> bool:
     return load_bytes > THIN_BYTES > size and form.length >= MIN_THIN and small
 
 
-def _store(problem: StridedProblem, width: int) -> str:
-    """Return how ``width`` neighbouring results are stored: all outputs run the same way."""
-    *others, last = problem.form.kept
-    for store, step, back in (("forward", 1, 0), ("backward", -1, width - 1)):
-        if all(
-            last.steps[problem.inputs + k] == step
-            and all(axis.steps[problem.inputs + k] % width == 0 for axis in others)
-            and (begin - back * size) % min(VECTOR_BYTES, width * size) == 0
-            for k, (size, begin) in enumerate(problem.outputs)
-        ):
-            return store
-    return "element"
-
-
 def _unroll(words: int, load: str, load_bytes: int, length: int) -> int:
     """Return how many positions a thread, which has states of so many words, has in flight: of fewer than 8 words 4, as
     those at the end are read one by one (H200, sum float16 (4, 28536675) along axis 0: with 8 in flight 184 us, with 4
     118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too."""
-    return 4 if words > 16 or (load == "words" and (4 <= length < 8 or load_bytes > 8)) else PAIR_UNROLL if load == "words" and load_bytes == 8 else 8
+    return 4 if words > 16 or (load == "words" and (4 <= length < 8 or load_bytes > 4)) else 8
 
 
 def _blocks(total: int, flight: int) -> int:
@@ -387,7 +297,7 @@ def _splits(problem: StridedProblem, tiles: int, results: int, most: int, blocks
     multiprocessor."""
     if tiles > GROUPS:
         return 1
-    wanted = blocks * SMS // tiles if tiles <= SMS // 4 or (FLOOR and tiles <= SMS) else ceil_div(blocks * SMS, tiles)
+    wanted = blocks * SMS // tiles if tiles <= SMS // 4 else ceil_div(blocks * SMS, tiles)
     return max(1, min(wanted, most, SLOTS // (problem.words * results)))
 
 
