@@ -108,7 +108,8 @@ def test_short_rows_of_equal_elements(step, large, on_emulator):
         host = keys((203 * step,), dtype)
         view = np.broadcast_to(host[::step, None], (203, extent))
         ours = cs.asarray(host)[::step].as_strided((203, extent), (step, 0))
-        for one, other in zip(cs.flag_heads_and_tails(ours, successor=1), reference.flag_heads_and_tails(view, successor=1)):
+        found, wanted = (made.flag_heads_and_tails(x, successor=1) for made, x in ((cs, ours), (reference, view)))
+        for one, other in zip(found, wanted):
             same(np.asarray(one), other, f"{extent} {dtype}")
         same(np.asarray(cs.adjacent_difference(ours)), reference.adjacent_difference(view))
     assert any(getattr(choice.policy, "row", 0) == 4 for choice in large)

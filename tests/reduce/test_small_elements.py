@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import policy, strided_plan, strided_policy
+from cutesync.kernels.reduce import policy, strided_loads, strided_plan, strided_policy
 from cutesync.runtime import call as calls, device
 
 from ..cases import data, same
@@ -45,11 +45,11 @@ def test_the_first_of_the_best(dtype, on_emulator):
 @pytest.mark.parametrize("dtype", types("uint16"))
 def test_the_first_of_the_best_of_odd_columns(dtype, on_emulator, monkeypatch):
     """Columns that begin anywhere, in words and in vectors, of fewer rows than a thread has in flight and of more."""
-    monkeypatch.setattr(strided_policy, "MIN_WORDS_BYTES", 0)
+    monkeypatch.setattr(strided_loads, "MIN_WORDS_BYTES", 0)
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
     for units in (1 << 20, 0):
-        monkeypatch.setattr(strided_policy, "MIN_WIDE_UNITS", units)
+        monkeypatch.setattr(strided_loads, "MIN_WIDE_UNITS", units)
         monkeypatch.setattr(calls, "_plans", {})
         for shape, kind in (((3, 301), "few"), ((9, 303), "ends"), ((70, 261), "few")):
             check(elements(shape, dtype, kind), 0, f"{kind} {shape}")

@@ -1,4 +1,5 @@
-"""Elements a few apart are loaded as vectors of memory, of which a thread takes what it needs; planted faults are found.
+"""Elements a few apart are loaded as vectors of memory, of which a thread takes what it needs; planted faults are
+found.
 
 The memory of each array ends with its last element, so that nothing behind it may be read."""
 

@@ -47,11 +47,12 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     sizes[form.flagged] = max(sizes[form.flagged], min(power_of_two(form.flagged.extent), DEPTH))
     most = min(BOX, BOX_BYTES // facts.size)
     _grow(sizes, axes, most)
+    _shrink(sizes, form.flagged, stored, 2 * most)
     boxed = [axis for axis in axes if sizes[axis] > 1]
     others = [axis for axis in axes if sizes[axis] == 1]
     filled = math.prod(min(1, axis.extent / sizes[axis]) for axis in boxed)
-    shrink(sizes, form.flagged, stored, 2 * most)
-    if len(boxed) > MOST_AXES or math.prod(sizes.values()) > 2 * most or filled < (MIN_FILLED_BYTES if facts.size == 1 else MIN_FILLED):
+    least = MIN_FILLED_BYTES if facts.size == 1 else MIN_FILLED
+    if len(boxed) > MOST_AXES or math.prod(sizes.values()) > 2 * most or filled < least:
         return None
     digits = *boxed, *others
     order = tuple(sorted(range(len(boxed)), key=lambda k: pace_out(boxed[k])))
@@ -69,7 +70,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     return StridedChoice(policy, digits, counts)
 
 
-def shrink(sizes: dict[Axis, int], flagged: Axis, stored: Sequence[Axis], most: int) -> None:
+def _shrink(sizes: dict[Axis, int], flagged: Axis, stored: Sequence[Axis], most: int) -> None:
     """Make the box smaller, if it is too large: along the flagged axis, then along that of the results' runs."""
     for axis in (flagged, *stored[1:2]) if SHRINK else ():
         while sizes[axis] > 2 and math.prod(sizes.values()) > most:

@@ -25,14 +25,20 @@ DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by w
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
 FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128  # up to so many threads have one row each, in smaller blocks
-FEW_BLOCKS, BLOCK_ELEMENTS = 4 * SMS, 2048
-EQUAL_BYTES, EQUAL_ROWS = 64, 8
-SMALL_BYTES, SMALL_TILE_BYTES, FIRST_ROWS = 1 << 25, 32, 4
-BACK = True
+# Arrays of fewer bytes have smaller tiles, if results are stored across the columns (H200, difference uint64 (6,
+# 153666) along its first axis: 6.0 us, so 5.1 us; but both uint64 (256, 2, 4, 16384): 85 and 96 us).
+SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
+# Elements that are equal along the rows are loaded once: bytes of those of a row, and rows (H200, both float64 (65536,
+# 32, 64), repeated along its second axis: 147 us, so 117 us); rows of threads in the order of results.
+EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS = 64, 8, 4
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
+# Blocks that transpose are lower if there are few: of so many, or of so many elements each (H200, heads uint8 (512,
+# 256) transposed: 2.1 us, so 1.5 us; tails uint8 (1638, 1488): 5.4 and 3.9 us; but with more blocks, tails uint32
+# (1024, 4, 64), read in the order of 1, 2, 0: 1.6 and 2.4 us).
+FEW_BLOCKS, BLOCK_ELEMENTS = 4 * SMS, 2048
 # Elements of arrays that blocks transpose, with fewer, threads store what they have: fewer of those whose rows are
 # flagged, more of those whose columns are less than a sector. Columns and rows that are have so many elements at least,
 # and more bytes (H200, both int8 (2048, 32) transposed: 3.0 us, so 1.4 us; tails uint16 (59, 9, 24, 590), whose columns
@@ -191,20 +197,14 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         count = VECTOR_BYTES // facts.result
     elif form.flagged.steps[0] == 0 and not stored_apart and form.flagged.extent > 1:
         count = min(EQUAL_BYTES // max(facts.size, facts.result), VECTOR_BYTES // facts.result) or 1
-    back = VECTOR_BYTES // max(facts.size, 1 if stored_apart else facts.result) if columns.steps[0] == -1 and BACK else 1
-    while back > 1 and columns.extent % back == 0 and not form.bits:
-        low = alignment(facts.begin - (back - 1) * facts.size)
-        loads = _fits(-1, columns, axes, back, facts.size, low, slice(0, 1))
-        stores = _fits(1, columns, axes, back, facts.result, facts.result_aligned, slice(1, None))
-        if loads and (stores or stored_apart):
-            return back, stores and not down, "back"
-        back //= 2
+    unit = -1 if columns.steps[0] == -1 and not form.bits else 1
     while count > 1:
-        loads = _fits(1, columns, axes, count, facts.size, facts.aligned, slice(0, 1)) and columns.extent % count == 0
+        aligned = facts.aligned if unit > 0 else alignment(facts.begin - (count - 1) * facts.size)
+        loads = _fits(unit, columns, axes, count, facts.size, aligned, slice(0, 1)) and columns.extent % count == 0
         stores = _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None))
         apart = stored_apart and (loads or not form.bits)
         if (loads or columns.steps[0] == 0) and (stores or apart):
-            return count, stores and not down, "repeated" if columns.steps[0] == 0 else "vector"
+            return count, stores and not down, {0: "repeated", -1: "back"}.get(columns.steps[0], "vector")
         count //= 2
     count = WORD_BYTES // facts.result
     if (
@@ -226,7 +226,7 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
         return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
     small = math.prod(axis.extent for axis in axes) * facts.size < SMALL_BYTES
     rows = min(MAX_ROWS, max(1, (SMALL_TILE_BYTES if small and not down else TILE_BYTES) // (columns * facts.size)))
-    if EQUAL_ROWS and axes[row].steps[0] == 0:
+    if axes[row].steps[0] == 0:
         rows = EQUAL_ROWS
     if down:
         rows = min(max(1, DOWN_BYTES // facts.result), down // columns)

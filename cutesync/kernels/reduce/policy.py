@@ -36,9 +36,9 @@ MIN_SUM_BYTES, MAX_ODD_HALVES = 1 << 22, 256
 # (2048, 4096, 8): 26 and 34 us).
 NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
 # Rows that begin anywhere: wider elements are read as fast one by one; registers of a lane for the states of all
-# columns; and bytes of an array for each column (H200, any int8 (524288, 32): as vectors of columns 22.9 us, so 10.3
-# us; max int8 (10, 2319, 44): 3.5 and 9.2 us; but sum uint8 (500000, 20), with 40 states: 10.2 and 12.5 us); more of them of indexes beside other values (argmax bfloat16 (80684, 12)
-# off by one: 10.3 us, element by element 8.9 us).
+# columns, where they keep their order and where not; and bytes of an array for each column (H200, max int8 (10, 2319,
+# 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
+# beside other values (argmax bfloat16 (80684, 12) off by one: 10.3 us, element by element 8.9 us).
 MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, (32, 36), 1 << 17, 4
 # Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
 # results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
@@ -113,7 +113,14 @@ def strided_is_faster(problem: Problem) -> bool:
         runs = short and SHORT_ROW_BYTES < row_bytes < MIN_WARP_ROW_BYTES
         if problem.aligned and problem.in_turn and not problem.several and not odd:
             return runs
-        if not problem.in_turn and not problem.several and odd and problem.size <= 2 and row_bytes % 32 and total > SMALL_ROWS_BYTES:
+        if (
+            not problem.in_turn
+            and not problem.several
+            and odd
+            and problem.size <= 2
+            and row_bytes % 32
+            and total > SMALL_ROWS_BYTES
+        ):
             if any(row_bytes in range(*limits) for limits in ORDERED_ROWS):
                 return True
         ragged = odd or (not problem.aligned and problem.length > 1 and row_bytes <= SHORT_ROW_BYTES)

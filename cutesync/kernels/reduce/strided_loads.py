@@ -1,5 +1,5 @@
-"""What a thread of the kernels of strided arrays loads at once, and stores: a pure function of the normal form, types and
-alignment."""
+"""What a thread of the kernels of strided arrays loads at once, and how it stores: a pure function of the normal form,
+types and alignment."""
 
 from __future__ import annotations
 
@@ -24,9 +24,15 @@ SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores 
 PACES, MIN_APART_VECTORS = (2, 4), 4
 
 
-def load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
-    """Return what a thread loads of elements that are a few apart, of neighbouring results (``columns``) or of one, its
-    bytes, and how far apart they are; as single elements, 1."""
+def load_of(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
+    """Return what a thread loads of neighbouring results (``columns``) or of one, its bytes, and how far apart are the
+    elements in it that count."""
+    load, load_bytes = _load_of_columns(problem) if columns else _load_of_rows(problem)
+    return _load_apart(problem, columns) if load == "element" else (load, load_bytes, 1)
+
+
+def _load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
+    """Return the same of elements that are a few apart."""
     form, size = problem.form, problem.size
     *others, last = [*form.reduced, *form.kept] if columns else [*form.kept, *form.reduced]
     pace = last.steps[0]
@@ -43,7 +49,7 @@ def load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
     return "element", size, 1
 
 
-def load_of_rows(problem: StridedProblem) -> tuple[str, int]:
+def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
     form, size = problem.form, problem.size
     rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted and not form.weights
@@ -55,7 +61,7 @@ def load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     return "element", size
 
 
-def load_of_columns(problem: StridedProblem) -> tuple[str, int]:
+def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     """Return what a thread loads of neighbouring results, and its bytes."""
     form, size = problem.form, problem.size
     if problem.inputs > 1 or form.kept[-1].steps[0] != 1:

@@ -15,7 +15,7 @@ from .copies import SECTOR_BYTES, copies
 from .normal import Normal
 from .order_of_results import blocked, smallest_step
 from .policy import SMS, VECTOR_BYTES
-from .strided_loads import MAX_STATE_WORDS, WORD_BYTES, load_apart, load_of_columns, load_of_rows, store_of
+from .strided_loads import WORD_BYTES, load_of, store_of
 from .strided_problem import (
     THREADS,
     OrderedPolicy,
@@ -99,10 +99,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         if found is not None:
             return found
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
-    load, load_bytes = load_of_columns(problem) if columns else load_of_rows(problem)
-    pace = 1
-    if load == "element":
-        load, load_bytes, pace = load_apart(problem, columns)
+    load, load_bytes, pace = load_of(problem, columns)
     if load == "element":
         slices = slice_policy.choose(problem)
         if slices is not None:
@@ -121,7 +118,8 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     near = _near(kept, reduced, load_bytes) if columns and not alone else 0
-    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, "element" if pace > 1 else load, load_bytes)
+    one = "element" if pace > 1 else load
+    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, one, load_bytes)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size
@@ -180,7 +178,8 @@ def _results(problem: StridedProblem, policy: StridedPolicy, units: int, length:
     max int8 (2, 18, 2944400) along axis 0, which stores a vector: 64 us, with two 44 us)."""
     width = policy.bytes // problem.size if policy.load == "vector" else 1
     alone = policy.groups == 1 and not policy.split and policy.load != "words" and not policy.wide
-    if not alone or policy.pace > 1 or problem.inputs > 1 or problem.counted or problem.words > 4 or not 0 < length <= SHORT_LOADS // 2:
+    alone &= policy.pace == 1
+    if not alone or problem.inputs > 1 or problem.counted or problem.words > 4 or not 0 < length <= SHORT_LOADS // 2:
         return 1
     if width * max(output.size for output in problem.outputs) > VECTOR_BYTES:
         return 1
