@@ -133,6 +133,23 @@ def test_slices_of_all_kinds():
             agrees("max" if case % 4 else "argmax", layout, (2 + case % 2,))
 
 
+def test_rows_in_order_are_slices(monkeypatch):
+    """Rows of elements of any size that keep their order, with gaps up to their length, but not on the same banks."""
+    monkeypatch.setattr(calls, "_plans", {})
+    for name in ("MIN_BYTES", "MIN_SLICES", "MIN_BLOCK_BYTES"):
+        monkeypatch.setattr(slice_policy, name, 1)
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    for pitch, first, stop in ((41, 3, 33), (67, 1, 61), (75, 30, 71), (64, 1, 61)):
+        x = brackets((50, pitch))
+        found = cs.reduce(cs.asarray(x)[:, first:stop], bicyclic, axis=1)
+        same(np.asarray(found), fold(bicyclic, x[:, first:stop]))
+    y = data((90, 301), "uint8")
+    found = cs.reduce(cs.asarray(y)[:, 7:], lambda a, b: a + b, axis=1)
+    same(np.asarray(found), y[:, 7:].sum(1, dtype=np.uint8))
+    assert [isinstance(c.policy, slice_policy.SlicePolicy) for c in chosen] == [True, True, True, False, True]
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_results_in_vectors(sign):
     """Neighbouring results of a thread are stored at once, forwards or backwards, also where rows of results have

@@ -53,7 +53,8 @@ class Slices(NamedTuple):
 def choose(problem: StridedProblem) -> StridedChoice | None:
     """Return the choice of slices in shared memory; None if other kernels are faster."""
     axes = slices_of(problem)
-    if axes is None or problem.size > (MAX_SIZE if problem.in_turn else ORDERED_SIZE):
+    rows = not problem.in_turn and axes is not None and axes.inner.extent == 1
+    if axes is None or problem.size > (ORDERED_SIZE if rows else MAX_SIZE):
         return None
     count = math.prod(axis.extent for axis in (*axes.outer, axes.slices))
     if count < MIN_SLICES or count * axes.span * problem.size < MIN_BYTES:
@@ -91,7 +92,7 @@ def slices_of(problem: StridedProblem) -> Slices | None:
             return None
         span += (extent - 1) * steps[0]
     slices = blank
-    far = near if problem.in_turn else max(near, span)
+    far = max(near, span) if inner is blank and not problem.in_turn else near
     if outside and 0 <= outside[-1].steps[0] - span < far:
         slices = outside.pop()
     return Slices(tuple(outside), slices, inner, row, span)
@@ -103,7 +104,8 @@ def choice_of(problem: StridedProblem, axes: Slices) -> StridedChoice | None:
     pad = 0
     if problem.begin == 0 and pitch % 128 == 0 and all(axis.steps[0] * size % VECTOR_BYTES == 0 for axis in axes.outer):
         pad = ceil_div(axes.inner.extent * size, VECTOR_BYTES) * VECTOR_BYTES % 128 or VECTOR_BYTES
-    if not problem.in_turn and axes.inner.extent == 1 and pad == 0 and pitch % BANKS_BYTES == 0:
+    long = axes.inner.extent == 1 and axes.span * size > MAX_ROW_BYTES
+    if long and pad == 0 and pitch % BANKS_BYTES == 0:
         return None
     stage = STAGE_BYTES if pitch + pad <= STAGE_BYTES else 3 * STAGE_BYTES
     if pitch + pad > stage:
