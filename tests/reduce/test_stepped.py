@@ -73,6 +73,8 @@ def test_elements_far_apart_or_wide_are_loaded_one_by_one(chosen):
     for dtype, step in (("int16", 4), ("int16", 3), ("float32", 2), ("uint8", 8)):
         x, elements = stepped((300, 32), step, dtype)
         same(np.asarray(cs.max(x, axis=0)), np.max(elements, 0))
+    once = cs.asarray(np.array([3], np.int16)).broadcast_to((1000,))  # of which one is loaded
+    assert int(np.asarray(cs.sum(once))) == 3000
     assert all(choice.policy.pace == 1 for choice in chosen)
 
 

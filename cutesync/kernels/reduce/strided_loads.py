@@ -34,19 +34,22 @@ def load_of(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
 def _load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
     """Return the same of elements that are a few apart."""
     form, size = problem.form, problem.size
+    single = "element", size, 1
+    if not columns and (len(form.reduced) != 1 or problem.counted or form.weights):
+        return single
     *others, last = [*form.reduced, *form.kept] if columns else [*form.kept, *form.reduced]
     pace = last.steps[0]
-    several = not columns and (len(form.reduced) > 1 or problem.counted or form.weights)
-    single = pace not in PACES or pace * size > WORD_BYTES
-    if problem.inputs > 1 or several or single or any(axis.steps[0] <= 0 for axis in others):
-        return "element", size, 1
+    if pace not in PACES or pace * size > WORD_BYTES:
+        return single
+    if problem.inputs > 1 or any(axis.steps[0] <= 0 for axis in others):
+        return single
     for wide in (16, 8):
         width = wide // size // pace
         starts = problem.begin % wide == 0 and all(axis.steps[0] * size % wide == 0 for axis in others)
         least = MIN_APART_VECTORS * width if columns else width
         if starts and last.extent % width == 0 and last.extent >= least:
             return "vector" if columns else "row", wide, pace
-    return "element", size, 1
+    return single
 
 
 def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
