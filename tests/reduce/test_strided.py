@@ -138,6 +138,7 @@ def test_rows_in_order_are_slices(monkeypatch):
     monkeypatch.setattr(calls, "_plans", {})
     for name in ("MIN_BYTES", "MIN_SLICES", "MIN_BLOCK_BYTES"):
         monkeypatch.setattr(slice_policy, name, 1)
+    monkeypatch.setattr(slice_policy, "MAX_SIZE", 8)
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
     for pitch, first, stop in ((41, 3, 33), (67, 1, 61), (75, 30, 71), (64, 1, 61)):

@@ -14,15 +14,17 @@ from .policy import VECTOR_BYTES
 from .strided_choice import BoxPolicy, Facts, StridedChoice
 
 LINE_BYTES = 128
-MIN_ELEMENTS = 1 << 18  # of an array; with fewer, tiles of threads take less time
+MIN_ELEMENTS = 1 << 17  # of an array; with fewer, tiles of threads take less time
 # A run of so few bytes, whose continuation lies so far away in the other array, takes whole lines from memory, and they
 # are gone when the rest is wanted (H200, both uint16 (236, 327, 696, 2) along its first axis, read in the order of axes
 # 3, 0, 1, 2: tiles 1845 us, boxes 197 us; tails float32 (2355, 26534, 2), in that of 0, 1, 2: 1113 us, 197 us). Threads
 # read short runs together that are one run of so many bytes (difference int8 (8, 8, 4194304), in the order of 0, 1, 2:
 # 178 us, 442 us).
 SHORT_BYTES, FAR_BYTES, THREAD_BYTES = 24, 512, 64
-MIN_FILLED, MIN_FILLED_BYTES = 0.25, 0.7  # of a box (heads uint8 (5, 8435824, 2, 3): 0.47, tiles 770 us, boxes 1021 us)
-SHRINK = True
+# Of a box; of equal elements, which tiles load once (H200, heads uint8 (45, 5000, 9, 3) along its third axis, read in
+# the order of 2, 1, 3, 0: 0.30, tiles 88 us, boxes 29 us; but heads int32 (105489, 35, 20), repeated along its second
+# axis: 0.34, tiles 44 us, boxes 132 us).
+MIN_FILLED, MIN_FILLED_OF_EQUAL = 0.25, 0.7
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
 MOST_AXES = 4
@@ -51,7 +53,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     boxed = [axis for axis in axes if sizes[axis] > 1]
     others = [axis for axis in axes if sizes[axis] == 1]
     filled = math.prod(min(1, axis.extent / sizes[axis]) for axis in boxed)
-    least = MIN_FILLED_BYTES if facts.size == 1 else MIN_FILLED
+    least = MIN_FILLED_OF_EQUAL if form.flagged.steps[0] == 0 else MIN_FILLED
     if len(boxed) > MOST_AXES or math.prod(sizes.values()) > 2 * most or filled < least:
         return None
     digits = *boxed, *others
@@ -72,7 +74,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
 
 def _shrink(sizes: dict[Axis, int], flagged: Axis, stored: Sequence[Axis], most: int) -> None:
     """Make the box smaller, if it is too large: along the flagged axis, then along that of the results' runs."""
-    for axis in (flagged, *stored[1:2]) if SHRINK else ():
+    for axis in (flagged, *stored[1:2]):
         while sizes[axis] > 2 and math.prod(sizes.values()) > most:
             sizes[axis] //= 2
 

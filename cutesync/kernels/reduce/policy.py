@@ -35,6 +35,10 @@ MIN_SUM_BYTES, MAX_ODD_HALVES = 1 << 22, 256
 # (H200, sum bool (1092, 26864, 2): 92 us, so 28 us; but of vectors max uint64 (4096, 1024, 2): 17 and 25 us; sum bool
 # (2048, 4096, 8): 26 and 34 us).
 NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
+# Indexes beside values are read by vectors of columns in an array of so many bytes (H200, argmax float64 (125209, 8):
+# 10.0 us, so 7.5 us; (500000, 2): 11.1 and 6.9 us; but uint32 (32768, 16): 5.0 and 5.6 us; float32 (30, 20000, 8) along
+# its second axis: 10.6 and 14.1 us; int8 (2097152, 4), whose keys are one number: 9.5 and 14.6 us).
+MIN_COSTLY_BYTES = 1 << 22
 # Rows that begin anywhere: wider elements are read as fast one by one; registers of a lane for the states of all
 # columns, where they keep their order and where not; and bytes of an array for each column (H200, max int8 (10, 2319,
 # 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
@@ -67,7 +71,9 @@ MIN_MASKED_ROW, MIN_MASKED_BYTES, MAX_MASKED = 33, 1 << 20, 5
 # Of whole rows in vectors, a lane has as many as have so many bytes of results (sum uint16 (12000000, 3): 89 us, so 42
 # us, with 32 bytes 66 us).
 MAX_ROW_RESULTS = 16
-ORDERED_ROWS = (20, 129), (513, 1025)
+# Rows of elements that keep their order are no runs up to so many bytes; those of two bytes are slices from
+# SHORT_ROW_BYTES on (H200, lambda bfloat16 (20000, 333): 10.8 us, so 8.5 us; but int16 (50000, 101): 5.2 and 7.1 us).
+ORDERED_ROW_BYTES = 1024
 # An array that is reduced along an axis of extent 1, and whose results are no wider than its elements, is read in
 # vectors wherever it begins (any int8 (60000000, 1) off by one: 101 us, so 57 us; but sum int16: 108 and 182 us).
 MIN_COPY_BYTES = 1 << 21
@@ -113,16 +119,9 @@ def strided_is_faster(problem: Problem) -> bool:
         runs = short and SHORT_ROW_BYTES < row_bytes < MIN_WARP_ROW_BYTES
         if problem.aligned and problem.in_turn and not problem.several and not odd:
             return runs
-        if (
-            not problem.in_turn
-            and not problem.several
-            and odd
-            and problem.size <= 2
-            and row_bytes % 32
-            and total > SMALL_ROWS_BYTES
-        ):
-            if any(row_bytes in range(*limits) for limits in ORDERED_ROWS):
-                return True
+        ordered = odd and not problem.in_turn and problem.size == 2 and total > SMALL_ROWS_BYTES
+        if ordered and SHORT_ROW_BYTES < row_bytes <= ORDERED_ROW_BYTES:
+            return True
         ragged = odd or (not problem.aligned and problem.length > 1 and row_bytes <= SHORT_ROW_BYTES)
         masked = problem.packed and total >= MIN_MASKED_BYTES
         if short and problem.size <= 2 and not masked and MIN_ODD_RUN_BYTES <= row_bytes <= SHORT_ROW_BYTES:
@@ -250,9 +249,11 @@ def _short_rows(problem: Problem) -> Choice:
 def _is_narrow(problem: Problem) -> bool:
     """Return whether a lane can load whole rows of few columns."""
     outer_slice = problem.length * problem.inner * problem.size
+    costly = problem.words >= COSTLY_WORDS and not problem.keys and max(problem.inner, problem.size) >= 8
     return (
         problem.aligned
         and not problem.several
+        and not (costly and problem.outer == 1 and outer_slice >= MIN_COSTLY_BYTES)
         and problem.inner <= 16
         and math.lcm(problem.inner * problem.size, VECTOR_BYTES) <= LANE_BYTES
         and (problem.outer == 1 or outer_slice % VECTOR_BYTES == 0)

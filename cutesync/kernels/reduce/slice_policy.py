@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
-from .policy import SMS, VECTOR_BYTES
+from .policy import ORDERED_ROW_BYTES, SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 
 STAGE_BYTES = 16384  # of slices in shared memory: eight blocks a multiprocessor
@@ -19,10 +19,10 @@ MIN_BLOCK_BYTES = 1024
 MAX_SIZE = 2  # wider elements are read as fast from global memory
 MAX_COLUMNS_BYTES = 64  # of neighbouring results; more fill whole lines
 MAX_ROW_BYTES = 128  # longer rows are runs
-# Of elements that keep their order, also longer and wider ones, with gaps as long, unless rows begin on the same banks
-# of shared memory: bytes of a row, and the multiple of bytes between rows (H200, lambda uint8 (200000, 300) with gaps
-# of 40 bytes: 224 us, so 29 us; float32 (30000, 100): 19.2 and 6.6 us; but int8 (8192, 512) off by one: 5.8 and 14 us).
-ORDERED_ROW_BYTES, BANKS_BYTES, ORDERED_SIZE = 1024, 32, 8
+# Of elements that keep their order, also longer ones, with gaps as long, unless rows begin on the same banks of shared
+# memory: the multiple of bytes between rows (H200, lambda uint8 (200000, 300) with gaps of 40 bytes: 224 us, so 29 us;
+# float16 (862787, 49), of 12 elements: 558 and 40 us; but int8 (8192, 512) off by one: 5.8 and 14 us).
+BANKS_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ class Slices(NamedTuple):
 def choose(problem: StridedProblem) -> StridedChoice | None:
     """Return the choice of slices in shared memory; None if other kernels are faster."""
     axes = slices_of(problem)
-    rows = not problem.in_turn and axes is not None and axes.inner.extent == 1
-    if axes is None or problem.size > (ORDERED_SIZE if rows else MAX_SIZE):
+    if axes is None or problem.size > MAX_SIZE:
         return None
     count = math.prod(axis.extent for axis in (*axes.outer, axes.slices))
     if count < MIN_SLICES or count * axes.span * problem.size < MIN_BYTES:

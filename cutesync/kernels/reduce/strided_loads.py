@@ -15,7 +15,9 @@ MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
 # vectors; squares int16 (259281, 101): 35 and 24 us).
 MIN_WIDE_UNITS, MIN_WIDE_LENGTH = SMS * THREADS, 32
-PAIRS, MIN_PAIRS_BYTES = False, 1 << 25
+# Bytes that a callable maps are read in pairs of words in an array of so many (H200, squares uint8 (676030, 194): 73
+# us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
+MIN_PAIRS_BYTES = 1 << 25
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 # Elements so far apart, of which words hold several, are read as vectors of memory; of columns if rows of them have
@@ -92,7 +94,8 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
         and (form.results >= MIN_WIDE_UNITS * width or problem.mapped)
         and least >= VECTOR_BYTES
     )
-    if PAIRS and problem.mapped and size == 1 and least >= 8 and form.results * form.length >= MIN_PAIRS_BYTES:
+    pairs = problem.mapped and size == 1 and mapped >= 8 and least >= 8
+    if pairs and form.results * form.length >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
 

@@ -27,6 +27,7 @@ from .strided_problem import (
 )
 
 LANES = 32
+ORDERED_LENGTH, MIN_ORDERED = 0, 32 * SMS
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 # Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
@@ -120,6 +121,8 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     near = _near(kept, reduced, load_bytes) if columns and not alone else 0
     one = "element" if pace > 1 else load
     groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, one, load_bytes)
+    if not (columns or problem.in_turn) and groups >= LANES and length < ORDERED_LENGTH and units >= MIN_ORDERED:
+        groups = MIN_GROUPS
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size
