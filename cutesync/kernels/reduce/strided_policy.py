@@ -119,10 +119,8 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     near = _near(kept, reduced, load_bytes) if columns and not alone else 0
-    one = "element" if pace > 1 else load
-    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, one, load_bytes)
-    if not (columns or problem.in_turn) and groups >= LANES and length < ORDERED_LENGTH and units >= MIN_ORDERED:
-        groups = MIN_GROUPS
+    one = "element" if pace > 1 else load, load_bytes, problem.in_turn
+    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *one)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size
@@ -273,11 +271,13 @@ def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) ->
     return kept[-1].extent if few else math.prod(axis.extent for axis in kept)
 
 
-def _along(units: int, length: int, load: str, load_bytes: int) -> int:
+def _along(units: int, length: int, load: str, load_bytes: int, in_turn: bool) -> int:
     """Return the groups of a block whose threads are neighbours on positions, or each have all of a result's."""
     if load == "vector":
         return _along_rows(units, length, load_bytes)
-    return 1 if load == "row" else _along_reduced(units, length)
+    groups = 1 if load == "row" else _along_reduced(units, length)
+    short = not in_turn and groups >= LANES and length < ORDERED_LENGTH and units >= MIN_ORDERED
+    return MIN_GROUPS if short else groups
 
 
 def _along_rows(units: int, length: int, load_bytes: int) -> int:
