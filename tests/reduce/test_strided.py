@@ -139,6 +139,7 @@ def test_rows_in_order_are_slices(monkeypatch):
     for name in ("MIN_BYTES", "MIN_SLICES", "MIN_BLOCK_BYTES"):
         monkeypatch.setattr(slice_policy, name, 1)
     monkeypatch.setattr(slice_policy, "MAX_SIZE", 8)
+    monkeypatch.setattr(slice_policy, "MIN_ORDERED_BYTES", 0)
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
     for pitch, first, stop in ((41, 3, 33), (67, 1, 61), (75, 30, 71), (64, 1, 61)):
@@ -148,7 +149,10 @@ def test_rows_in_order_are_slices(monkeypatch):
     y = data((90, 301), "uint8")
     found = cs.reduce(cs.asarray(y)[:, 7:], lambda a, b: a + b, axis=1)
     same(np.asarray(found), y[:, 7:].sum(1, dtype=np.uint8))
-    assert [isinstance(c.policy, slice_policy.SlicePolicy) for c in chosen] == [True, True, True, False, True]
+    z = data((80, 2304), "uint8")  # whole lines, each a slice of its own
+    found = cs.reduce(cs.asarray(z)[:, :1024], lambda a, b: a + b, axis=1)
+    same(np.asarray(found), z[:, :1024].sum(1, dtype=np.uint8))
+    assert [isinstance(c.policy, slice_policy.SlicePolicy) for c in chosen] == [True, True, True, False, True, True]
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -21,10 +21,10 @@ MIN_ELEMENTS = 1 << 17  # of an array; with fewer, tiles of threads take less ti
 # read short runs together that are one run of so many bytes (difference int8 (8, 8, 4194304), in the order of 0, 1, 2:
 # 178 us, 442 us).
 SHORT_BYTES, FAR_BYTES, THREAD_BYTES = 24, 512, 64
-# Of a box; of equal elements, which tiles load once (H200, heads uint8 (45, 5000, 9, 3) along its third axis, read in
-# the order of 2, 1, 3, 0: 0.30, tiles 88 us, boxes 29 us; but heads int32 (105489, 35, 20), repeated along its second
-# axis: 0.34, tiles 44 us, boxes 132 us).
-MIN_FILLED, MIN_FILLED_OF_EQUAL = 0.25, 0.7
+# Of a box (H200, heads float32 (17, 5000, 9, 5) along its third axis, read in the order of 2, 1, 3, 0: 0.19, tiles 51
+# us, boxes 22 us). Tiles load equal elements once (heads int32 (105489, 35, 20), repeated along its second axis: tiles
+# 44 us, boxes 132 us).
+MIN_FILLED = 0.15
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
 MOST_AXES = 4
@@ -36,7 +36,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     axes = sorted((form.flagged, *form.others), key=pace_in)
     stored = sorted(axes, key=pace_out)
     few = len(axes) == 1 or form.flagged.extent == 1 or math.prod(axis.extent for axis in axes) < MIN_ELEMENTS
-    if form.bits or facts.periodic or facts.counted or few:
+    if form.bits or facts.periodic or facts.counted or few or form.flagged.steps[0] == 0:
         return None
     scattered = _short(axes, pace_in, facts.size) and pace_out(axes[1]) * facts.result >= FAR_BYTES
     scattered &= axes[0].extent * axes[1].extent * facts.size > THREAD_BYTES and pace_in(stored[0]) < FAR
@@ -53,8 +53,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     boxed = [axis for axis in axes if sizes[axis] > 1]
     others = [axis for axis in axes if sizes[axis] == 1]
     filled = math.prod(min(1, axis.extent / sizes[axis]) for axis in boxed)
-    least = MIN_FILLED_OF_EQUAL if form.flagged.steps[0] == 0 else MIN_FILLED
-    if len(boxed) > MOST_AXES or math.prod(sizes.values()) > 2 * most or filled < least:
+    if len(boxed) > MOST_AXES or math.prod(sizes.values()) > 2 * most or filled < MIN_FILLED:
         return None
     digits = *boxed, *others
     order = tuple(sorted(range(len(boxed)), key=lambda k: pace_out(boxed[k])))

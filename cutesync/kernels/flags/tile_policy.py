@@ -29,9 +29,9 @@ FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128  # up to so many threads have one ro
 # 153666) along its first axis: 6.0 us, so 5.1 us; but both uint64 (256, 2, 4, 16384): 85 and 96 us).
 SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
 # Elements that are equal along the rows are loaded once: bytes of those of a row, and rows (H200, both float64 (65536,
-# 32, 64), repeated along its second axis: 147 us, so 117 us); rows of threads in the order of results.
-EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS = 64, 8, 4
-ALIGN = True
+# 32, 64), repeated along its second axis: 147 us, so 117 us); rows of threads in the order of results. That is done in
+# large arrays whose rows are near each other (both float32 (1024, 32768): 26 and 33 us).
+EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS, MIN_EQUAL, MAX_EQUAL_ROW = 64, 8, 4, 1 << 20, 4096
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
@@ -73,7 +73,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     short = loads == "repeated" and columns.extent <= wide
     short |= first and rows is form.flagged
     if short and row == 1 and not form.bits and rows.extent >= LANES:
-        tall = FIRST_ROWS if equal else 1  # neighbouring threads have neighbouring rows
+        tall = FIRST_ROWS if _loads_once(axes, row, facts) else 1  # neighbouring threads have neighbouring rows
     if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):
         tall = min(tall, NARROW_ROWS)
     tall = _aligned(rows, axes, tall, facts) if down else tall
@@ -181,13 +181,20 @@ def _fits(unit: int, axis: Axis, axes: Sequence[Axis], count: int, size: int, al
     return all(step % count == 0 for other in others for step in other.steps[arrays])
 
 
+def _loads_once(axes: Sequence[Axis], row: int, facts: Facts) -> bool:
+    """Return whether elements of a large array are equal along the rows of a tile, and these lie close together."""
+    large = math.prod(axis.extent for axis in axes) >= MIN_EQUAL
+    near = axes[0].extent * facts.result <= MAX_EQUAL_ROW
+    return axes[row].steps[0] == 0 and axes[row].extent > 1 and large and near
+
+
 def _aligned(rows: Axis, axes: Sequence[Axis], tall: int, facts: Facts) -> int:
     """Return the most rows of a tile, up to ``tall``, of which a column's results are one aligned vector; all if they
     are no words (H200, both int8 (2, 2, 21, 25996) along its third axis, read in the order of 3, 0, 2, 1: 79 us, so 18
     us)."""
     heights = [tall >> k for k in range(tall.bit_length()) if (tall >> k) * facts.result >= WORD_BYTES]
     fits = (n for n in heights if _fits(1, rows, axes, n, facts.result, facts.result_aligned, slice(1, None)))
-    return next(fits, tall) if ALIGN else tall
+    return next(fits, tall)
 
 
 def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tuple[int, bool, str]:
@@ -206,7 +213,7 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         return 1, False, "vector"
     if columns.steps[0] == 0 and not stored_apart:
         count = VECTOR_BYTES // facts.result
-    elif form.flagged.steps[0] == 0 and not stored_apart and form.flagged.extent > 1:
+    elif not stored_apart and _loads_once(axes, axes.index(form.flagged), facts):
         count = min(EQUAL_BYTES // max(facts.size, facts.result), VECTOR_BYTES // facts.result) or 1
     unit = -1 if columns.steps[0] == -1 and not form.bits else 1
     while count > 1:
@@ -235,9 +242,9 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
     extent = axes[row].extent
     if bits:
         return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
-    small = math.prod(axis.extent for axis in axes) * facts.size < SMALL_BYTES
+    small = math.prod(axis.extent for axis in axes) * facts.size < SMALL_BYTES and abs(axes[0].steps[0]) == 1
     rows = min(MAX_ROWS, max(1, (SMALL_TILE_BYTES if small and not down else TILE_BYTES) // (columns * facts.size)))
-    if axes[row].steps[0] == 0:
+    if _loads_once(axes, row, facts):
         rows = EQUAL_ROWS
     if down:
         rows = min(max(1, DOWN_BYTES // facts.result), down // columns)

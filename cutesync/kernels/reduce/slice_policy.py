@@ -20,9 +20,11 @@ MAX_SIZE = 2  # wider elements are read as fast from global memory
 MAX_COLUMNS_BYTES = 64  # of neighbouring results; more fill whole lines
 MAX_ROW_BYTES = 128  # longer rows are runs
 # Of elements that keep their order, also longer ones, with gaps as long, unless rows begin on the same banks of shared
-# memory: the multiple of bytes between rows (H200, lambda uint8 (200000, 300) with gaps of 40 bytes: 224 us, so 29 us;
-# float16 (862787, 49), of 12 elements: 558 and 40 us; but int8 (8192, 512) off by one: 5.8 and 14 us).
-BANKS_BYTES = 32
+# memory: the multiple of bytes between rows, and bytes of an array (H200, lambda uint8 (200000, 300) with gaps of 40
+# bytes: 224 us, so 29 us; float16 (862787, 49), of 12 elements: 558 and 40 us; but int8 (8192, 512) off by one: 5.8 and
+# 14 us; uint16 (1024, 256): 1.6 and 3.6 us).
+BANKS_BYTES, MIN_ORDERED_BYTES = 32, 1 << 20
+FAR = 1
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Slices(NamedTuple):
     @property
     def pitch(self) -> int:
         """From slice to slice, in elements."""
-        return self.slices.steps[0] if self.slices.extent > 1 else self.span
+        return self.slices.steps[0]
 
 
 def choose(problem: StridedProblem) -> StridedChoice | None:
@@ -69,7 +71,8 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
 
 def most_of_row(problem: StridedProblem) -> int:
     """Return the most bytes of a row that is read in slices."""
-    return MAX_ROW_BYTES if problem.in_turn else ORDERED_ROW_BYTES
+    large = problem.form.results * problem.form.length * problem.size >= MIN_ORDERED_BYTES
+    return ORDERED_ROW_BYTES if large and not problem.in_turn else MAX_ROW_BYTES
 
 
 def slices_of(problem: StridedProblem) -> Slices | None:
@@ -90,8 +93,8 @@ def slices_of(problem: StridedProblem) -> Slices | None:
         if extent > 1 and not 0 <= steps[0] - span < near:
             return None
         span += (extent - 1) * steps[0]
-    slices = blank
-    far = max(near, span) if inner is blank and not problem.in_turn else near
+    slices = Axis(1, (span, *blank.steps[1:]))
+    far = max(near, FAR * span) if inner is blank and not problem.in_turn else near
     if outside and 0 <= outside[-1].steps[0] - span < far:
         slices = outside.pop()
     return Slices(tuple(outside), slices, inner, row, span)

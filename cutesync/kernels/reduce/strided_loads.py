@@ -11,10 +11,10 @@ WORD_BYTES = 4
 # 16 columns 50 us, so 35 us).
 MAX_STATE_WORDS, MAX_MAPPED = 16, 8
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
-# Columns that begin anywhere are read as vectors if there are many of these, or a callable maps them, and they are
-# stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
-# vectors; squares int16 (259281, 101): 35 and 24 us).
-MIN_WIDE_UNITS, MIN_WIDE_LENGTH = SMS * THREADS, 32
+# Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
+# are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
+# vectors; squares int16 (259281, 101): 35 and 24 us; but (8, 512, 256) along axis 1: 3.6 and 5.3 us).
+MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
 # Bytes that a callable maps are read in pairs of words in an array of so many (H200, squares uint8 (676030, 194): 73
 # us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
 MIN_PAIRS_BYTES = 1 << 25
@@ -22,8 +22,9 @@ MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in f
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 # Elements so far apart, of which words hold several, are read as vectors of memory; of columns if rows of them have
 # some (H200, max int8 (1048576, 32), 2 apart: 54 us, so 22 us; lambda float16 (67108864,): 87 and 68 us; but of 4
-# bytes, max uint32 (19, 231982): 11.4 and 12.7 us; max bfloat16 (1048576, 4): 7.8 and 10.2 us).
-PACES, MIN_APART_VECTORS = (2, 4), 4
+# bytes, max uint32 (19, 231982): 11.4 and 12.7 us; max bfloat16 (1048576, 4): 7.8 and 10.2 us; argmax bfloat16 (32,
+# 2048) along its second axis: 1.5 and 2.6 us).
+PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
 
 
 def load_of(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
@@ -41,7 +42,8 @@ def _load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
         return single
     *others, last = [*form.reduced, *form.kept] if columns else [*form.kept, *form.reduced]
     pace = last.steps[0]
-    if pace not in PACES or pace * size > WORD_BYTES:
+    small = form.results * form.length * size < MIN_APART_BYTES or form.length <= SHORT_LENGTH
+    if small or pace not in PACES or pace * size > WORD_BYTES:
         return single
     if problem.inputs > 1 or any(axis.steps[0] <= 0 for axis in others):
         return single
@@ -83,19 +85,21 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
             if whole and problem.begin % wide == 0:
                 return "vector", wide
     least = min((axis.steps[0] * size for axis in others), default=VECTOR_BYTES)
-    large = form.results * form.length * size >= MIN_WORDS_BYTES
-    if size > 2 or last.extent < 16 or not large or least < 4:  # words of other rows than the last would reach beyond
+    total = form.results * form.length * size
+    if (
+        size > 2 or last.extent < 16 or total < MIN_WORDS_BYTES or least < 4
+    ):  # words of other rows than the last would reach beyond
         return "element", size
     width = VECTOR_BYTES // size
     whole = form.length >= MIN_WIDE_LENGTH or store_of(problem, width) != "element"
     wide = (
         whole
         and width <= (most if short else mapped)
-        and (form.results >= MIN_WIDE_UNITS * width or problem.mapped)
+        and (form.results >= MIN_WIDE_UNITS * width or (problem.mapped and total >= MIN_MAPPED_BYTES))
         and least >= VECTOR_BYTES
     )
-    pairs = problem.mapped and size == 1 and mapped >= 8 and least >= 8
-    if pairs and form.results * form.length >= MIN_PAIRS_BYTES:
+    pairs = problem.mapped and size == 1 and mapped >= 8 and least >= 8 and not short
+    if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
 

@@ -27,7 +27,9 @@ from .strided_problem import (
 )
 
 LANES = 32
-ORDERED_LENGTH, MIN_ORDERED = 0, 32 * SMS
+# Rows of fewer elements in order have eight lanes each, not a warp that takes 256 at a time, if they are many (H200,
+# lambda int32 (500000, 128) with gaps: 232 us, so 111 us; int8 (20000, 200): 10.8 and 7.0 us).
+ORDERED_LENGTH, MIN_ORDERED = 513, 32 * SMS
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 # Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
