@@ -84,6 +84,37 @@ def test_equal_elements(dtype, large, on_emulator):
     assert any(getattr(choice.policy, "equal", False) and choice.policy.vector > 1 for choice in large)
 
 
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("dtype", ["int16", *(pytest.param(d, marks=pytest.mark.slow) for d in ("uint8", "float64"))])
+def test_elements_backwards(dtype, large, on_emulator):
+    """Vectors of memory whose elements are taken backwards: of a slice, of a tile, and of several short rows."""
+    given = {"predecessor": 1, "op": lambda a, b, index: (a != b) & (index % 3 != 1)}
+    for shape, axis in (((3, 301, 2), 2), ((40, 7, 8), 2), ((5, 4, 64), 1), ((1008,), 0), ((3, 96), 1), ((3, 99), 1)):
+        host = keys(shape, dtype)
+        view, ours = host[..., ::-1], cs.asarray(host)[..., ::-1]
+        for call in NAMES[2:]:
+            found = getattr(cs, call)(ours, axis=axis)
+            for one, other in zip(as_all(found), as_all(getattr(reference, call)(view, axis=axis))):
+                same(np.asarray(one), other, f"{call} {shape}")
+        same(np.asarray(cs.flag_heads(ours, axis=axis, **given)), reference.flag_heads(view, axis=axis, **given))
+    kinds = [getattr(choice.policy, name, False) for choice in large for name in ("row", "back")]
+    assert kinds.count(2) and kinds.count(True) and any(getattr(c.policy, "loads", "") == "back" for c in large)
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_short_rows_of_equal_elements(step, large, on_emulator):
+    """A thread has several, whose elements it loads as vectors if they are neighbours."""
+    for extent, dtype in ((4, "int32"), (2, "uint8"), (8, "int16"), (2, "float64")):
+        host = keys((203 * step,), dtype)
+        view = np.broadcast_to(host[::step, None], (203, extent))
+        ours = cs.asarray(host)[::step].as_strided((203, extent), (step, 0))
+        found, wanted = (made.flag_heads_and_tails(x, successor=1) for made, x in ((cs, ours), (reference, view)))
+        for one, other in zip(found, wanted):
+            same(np.asarray(one), other, f"{extent} {dtype}")
+        same(np.asarray(cs.adjacent_difference(ours)), reference.adjacent_difference(view))
+    assert any(getattr(choice.policy, "row", 0) == 4 for choice in large)
+
+
 def equal_elements_are_right(schedules: int) -> bool:
     host = keys((90, 1), "int8")
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=3) as ran:

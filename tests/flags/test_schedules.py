@@ -135,6 +135,8 @@ STRIDED = {
     "the first n": ("flag_tails", "int32", lambda x: x((5, 100)), {"n": 77}),
     "votes": ("flag_heads_and_tails", "int16", lambda x: x((3, 400))[:, ::-1], {"dtype": "bits"}),
     "slices apart": ("flag_heads_and_tails", "int16", lambda x: x((5, 3, 10, 8))[::2], {"axis": 2}),
+    "rows backwards": ("flag_heads_and_tails", "int32", lambda x: x((90, 4))[:, ::-1], {}),
+    "columns backwards": ("flag_heads_and_tails", "int16", lambda x: x((9, 64))[:, ::-1], {"axis": 0}),
     "columns apart": ("flag_heads_and_tails", "int16", lambda x: x((9, 80))[:, ::2], {"axis": 0}),
 }
 
@@ -206,6 +208,16 @@ STRIDED_FAULTS = {
         "slices apart",
         every(r"neg\.s64 ([^,]*), [^;]*;", r"mov.b64 \1, 0;"),
         {RESULT},
+    ),
+    "a vector of rows twice": (
+        "rows backwards",
+        every(r"(ld\.global\.v4\.b32 [^;]*)\+4\]", r"\g<1>+-12]"),
+        {RESULT},
+    ),
+    "columns behind those of a tile": (
+        "columns backwards",
+        each(r"(ld\.global\.v4\.b32 [^;]*)\+-14\]", r"\g<1>+-30]"),
+        {RESULT, "out-of-bounds"},
     ),
     "periods as long as a row": (
         "transposed rows as periods",

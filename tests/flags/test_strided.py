@@ -162,6 +162,21 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
         assert isinstance(chosen[-1].policy, tile_policy.TransposedPolicy) and not chosen[-1].policy.in_words
 
 
+def test_results_down_the_rows_are_aligned_vectors(monkeypatch):
+    """As many as fit the distance of columns in the results."""
+    for limit in LIMITS:
+        monkeypatch.setattr(tile_policy, limit, 1 << 40)
+    for name in ("FEW_THREADS", "FEWEST_THREADS"):
+        monkeypatch.setattr(tile_policy, name, 0)
+    monkeypatch.setattr(call, "_plans", {})
+    chosen, choose = [], strided_policy.choose_tiles
+    monkeypatch.setattr(strided_policy, "choose_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
+    for rows, wanted in ((44, 4), (48, 16), (45, 32)):
+        host = keys((rows, 9), "int8")
+        same(np.asarray(cs.flag_tails(cs.asarray(host).T, axis=0)), reference.flag_tails(host.T, axis=0))
+        assert (chosen[-1].policy.rows, chosen[-1].policy.down) == (wanted, wanted < 32)
+
+
 def test_columns_of_two_axes(monkeypatch):
     """They are one axis of the input and two of the results, whose runs have columns and rows, or rows alone."""
     for limit in LIMITS:

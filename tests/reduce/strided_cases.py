@@ -42,6 +42,7 @@ def kernels_of(name: str):
         patch.setattr(calls, "_plans", {})
         patch.setattr(strided_policy, "SMS", 4)
         patch.setattr(strided_policy, "PIECE_BYTES", (512, 2048))
+        patch.setattr(slice_policy, "ORDERED_ROW_BYTES", 0)
         patch.setattr(Normal, "contiguous", lambda form, inputs: None)
         patch.setattr("cutesync.kernels.reduce.strided_plan.choose", chosen)
         yield seen
@@ -78,7 +79,7 @@ def slices():
         patch.setattr(calls, "_plans", {})
         for name, value in (("SMS", 1), ("MAX_SIZE", 8), ("MIN_BYTES", 0), ("MIN_SLICES", 1), ("MIN_BLOCK_BYTES", 0)):
             patch.setattr(slice_policy, name, value)
-        patch.setattr(strided_policy, "_load", lambda problem: ("element", problem.size))
+        patch.setattr(strided_policy, "load_of", lambda problem, columns: ("element", problem.size, 1))
         patch.setattr(slice_policy, "choose", chosen)
         yield
     assert seen and all(isinstance(choice.policy, slice_policy.SlicePolicy) for choice in seen)

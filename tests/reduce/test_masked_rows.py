@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import order_of_results, plan, policy, strided_plan, strided_policy
+from cutesync.kernels.reduce import order_of_results, plan, policy, strided_loads, strided_plan, strided_policy
 from cutesync.kernels.reduce.problem import ShortRowPolicy
 from cutesync.runtime import call as calls, device
 
@@ -21,7 +21,7 @@ def chosen(monkeypatch) -> list:
     found: list = []
     for name in ("MIN_MASKED_BYTES", "SMALL_ROWS_BYTES", "MIN_COPY_BYTES"):
         monkeypatch.setattr(policy, name, 0)
-    monkeypatch.setattr(strided_policy, "MIN_WORDS_BYTES", 0)
+    monkeypatch.setattr(strided_loads, "MIN_WORDS_BYTES", 0)
     monkeypatch.setattr(plan, "choose", lambda problem: found.append(policy.choose(problem)) or found[-1])
     monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
     monkeypatch.setattr(calls, "_plans", {})

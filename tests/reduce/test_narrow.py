@@ -10,10 +10,10 @@ from cutesync.runtime import call as calls
 from ..cases import bicyclic, brackets, data, fold, same
 
 SLOW = [
-    ("argmax", "uint8", 21),
+    ("argmax", "uint8", 12),
     ("any", "bool", 20),
     ("sum", "float16", 2),
-    ("argmax", "uint16", 16),
+    ("argmax", "uint16", 11),
 ]
 ROWS = [("argmax", "int8", 5), ("argmax", "int16", 7), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 FUNCTIONS = {"sum": np.sum, "argmax": np.argmax, "any": np.any}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import policy, strided_plan, strided_policy
+from cutesync.kernels.reduce import policy, strided_loads, strided_plan, strided_policy
 from cutesync.runtime import call as calls, device
 
 from ..cases import data, same
@@ -45,11 +45,11 @@ def test_the_first_of_the_best(dtype, on_emulator):
 @pytest.mark.parametrize("dtype", types("uint16"))
 def test_the_first_of_the_best_of_odd_columns(dtype, on_emulator, monkeypatch):
     """Columns that begin anywhere, in words and in vectors, of fewer rows than a thread has in flight and of more."""
-    monkeypatch.setattr(strided_policy, "MIN_WORDS_BYTES", 0)
+    monkeypatch.setattr(strided_loads, "MIN_WORDS_BYTES", 0)
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
     for units in (1 << 20, 0):
-        monkeypatch.setattr(strided_policy, "MIN_WIDE_UNITS", units)
+        monkeypatch.setattr(strided_loads, "MIN_WIDE_UNITS", units)
         monkeypatch.setattr(calls, "_plans", {})
         for shape, kind in (((3, 301), "few"), ((9, 303), "ends"), ((70, 261), "few")):
             check(elements(shape, dtype, kind), 0, f"{kind} {shape}")
@@ -81,3 +81,23 @@ def test_bools_of_any_byte(on_emulator):
     """What is not 0 counts as 1 in a sum, whatever its byte is."""
     x = np.random.default_rng(1).integers(0, 3, 9001).astype(np.uint8) * 100
     assert int(np.asarray(cs.sum(cs.asarray(x.view(bool))))) == np.count_nonzero(x)
+
+
+def squares_are_right(shape: tuple, chosen: list) -> bool:
+    x = data(shape, "uint8")
+    with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
+        patch.setattr(strided_loads, "MIN_WORDS_BYTES", 0)
+        patch.setattr(strided_loads, "MIN_PAIRS_BYTES", 0)
+        patch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+        patch.setattr(calls, "_plans", {})
+        found = np.asarray(cs.reduce(cs.asarray(x), axis=-2, transform=lambda v: v * v))
+    return np.array_equal(found, (x * x).sum(-2, dtype=np.uint8))
+
+
+def test_bytes_that_a_callable_maps_are_read_in_pairs_of_words():
+    chosen: list = []
+    for shape in ((70, 101), (9, 258), (3, 41, 37)):
+        assert squares_are_right(shape, chosen), f"{shape}"
+    assert {("words", 8)} == {(choice.policy.load, choice.policy.bytes) for choice in chosen}
+    shift = every(r"shf\.r\.wrap", "shf.l.wrap")
+    Bench(lambda: squares_are_right((70, 101), [])).check(shift, {RESULT})

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, slice_policy, strided_plan, strided_policy
+from cutesync.kernels.reduce import plan, slice_policy, strided_loads, strided_plan, strided_policy
 from cutesync.kernels.reduce.normal import normal
 from cutesync.runtime import call as calls
 from cutesync.runtime.arrays import share_memory
@@ -133,6 +133,28 @@ def test_slices_of_all_kinds():
             agrees("max" if case % 4 else "argmax", layout, (2 + case % 2,))
 
 
+def test_rows_in_order_are_slices(monkeypatch):
+    """Rows of elements of any size that keep their order, with gaps up to their length, but not on the same banks."""
+    monkeypatch.setattr(calls, "_plans", {})
+    for name in ("MIN_BYTES", "MIN_SLICES", "MIN_BLOCK_BYTES"):
+        monkeypatch.setattr(slice_policy, name, 1)
+    monkeypatch.setattr(slice_policy, "MAX_SIZE", 8)
+    monkeypatch.setattr(slice_policy, "MIN_ORDERED_BYTES", 0)
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    for pitch, first, stop in ((41, 3, 33), (67, 1, 61), (75, 30, 71), (64, 1, 61)):
+        x = brackets((50, pitch))
+        found = cs.reduce(cs.asarray(x)[:, first:stop], bicyclic, axis=1)
+        same(np.asarray(found), fold(bicyclic, x[:, first:stop]))
+    y = data((90, 301), "uint8")
+    found = cs.reduce(cs.asarray(y)[:, 7:], lambda a, b: a + b, axis=1)
+    same(np.asarray(found), y[:, 7:].sum(1, dtype=np.uint8))
+    z = data((80, 2304), "uint8")  # whole lines, each a slice of its own
+    found = cs.reduce(cs.asarray(z)[:, :1024], lambda a, b: a + b, axis=1)
+    same(np.asarray(found), z[:, :1024].sum(1, dtype=np.uint8))
+    assert [isinstance(c.policy, slice_policy.SlicePolicy) for c in chosen] == [True, True, True, False, True, True]
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_results_in_vectors(sign):
     """Neighbouring results of a thread are stored at once, forwards or backwards, also where rows of results have
@@ -150,7 +172,7 @@ def test_results_in_vectors(sign):
 
 def test_short_rows_in_vectors(monkeypatch):
     """A thread loads the rows of its results as vectors, wherever the rows lie; in order, so for any operator."""
-    monkeypatch.setattr(strided_policy, "MIN_ROWS", 1)
+    monkeypatch.setattr(strided_loads, "MIN_ROWS", 1)
     monkeypatch.setattr(calls, "_plans", {})
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
@@ -277,11 +299,11 @@ PACKED = {"any": "uint8", "all": "int16", "max": "int8", "min": "uint16", "sum":
 def test_few_rows_of_small_elements(name, monkeypatch):
     """Columns of words, or of vectors of words, are combined whole, less than a thread has in flight, too, of any
     pitch."""
-    monkeypatch.setattr(strided_policy, "MIN_WORDS_BYTES", 0)
+    monkeypatch.setattr(strided_loads, "MIN_WORDS_BYTES", 0)
     chosen = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
     for units in (1 << 20, 0):
-        monkeypatch.setattr(strided_policy, "MIN_WIDE_UNITS", units)
+        monkeypatch.setattr(strided_loads, "MIN_WIDE_UNITS", units)
         monkeypatch.setattr(calls, "_plans", {})
         for shape, axis in (((2, 128), 0), ((3, 301), 0), ((9, 303), 0), ((2, 34, 137), 1)):
             x = data(shape, PACKED[name])
@@ -352,7 +374,7 @@ FEW = {
 def test_several_results_of_a_thread(name, what, on_emulator, monkeypatch):
     """Axes of few positions: a thread has several results, the last ones fewer."""
     monkeypatch.setattr(strided_policy, "FULL_UNITS", 30)
-    monkeypatch.setattr(strided_policy, "MIN_ROWS", 8)
+    monkeypatch.setattr(strided_loads, "MIN_ROWS", 8)
     found, launch = [], strided_plan.launch
     monkeypatch.setattr(strided_plan, "launch", lambda choice, *more: found.append(choice) or launch(choice, *more))
     monkeypatch.setattr(calls, "_plans", {})

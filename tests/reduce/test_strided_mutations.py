@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import strided_policy
+from cutesync.kernels.reduce import strided_loads
 from cutesync.runtime import call as calls, device
 
 from ..cases import bicyclic, brackets, data, fold
@@ -104,7 +104,7 @@ def test_every_planted_fault_is_found(fault):
 def wide_words(policies) -> bool:
     """Whether columns that begin anywhere, in vectors, are reduced right."""
     for name, value in (("MIN_WORDS_BYTES", 0), ("MIN_WIDE_UNITS", 0)):
-        policies.setattr(strided_policy, name, value)
+        policies.setattr(strided_loads, name, value)
     policies.setattr(calls, "_plans", {})
     x = data((3, 301), "int8")
     with device.forced("emulator"):

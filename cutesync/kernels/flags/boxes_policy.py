@@ -14,14 +14,17 @@ from .policy import VECTOR_BYTES
 from .strided_choice import BoxPolicy, Facts, StridedChoice
 
 LINE_BYTES = 128
-MIN_ELEMENTS = 1 << 20  # of an array; with fewer, tiles of threads take less time
+MIN_ELEMENTS = 1 << 17  # of an array; with fewer, tiles of threads take less time
 # A run of so few bytes, whose continuation lies so far away in the other array, takes whole lines from memory, and they
 # are gone when the rest is wanted (H200, both uint16 (236, 327, 696, 2) along its first axis, read in the order of axes
 # 3, 0, 1, 2: tiles 1845 us, boxes 197 us; tails float32 (2355, 26534, 2), in that of 0, 1, 2: 1113 us, 197 us). Threads
 # read short runs together that are one run of so many bytes (difference int8 (8, 8, 4194304), in the order of 0, 1, 2:
 # 178 us, 442 us).
 SHORT_BYTES, FAR_BYTES, THREAD_BYTES = 24, 512, 64
-MIN_FILLED = 0.7  # of a box (heads uint8 (5, 8435824, 2, 3): 0.47, tiles 770 us, boxes 1021 us)
+# Of a box (H200, heads float32 (17, 5000, 9, 5) along its third axis, read in the order of 2, 1, 3, 0: 0.19, tiles 51
+# us, boxes 22 us). Tiles load equal elements once (heads int32 (105489, 35, 20), repeated along its second axis: tiles
+# 44 us, boxes 132 us).
+MIN_FILLED = 0.15
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
 MOST_AXES = 4
@@ -33,7 +36,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     axes = sorted((form.flagged, *form.others), key=pace_in)
     stored = sorted(axes, key=pace_out)
     few = len(axes) == 1 or form.flagged.extent == 1 or math.prod(axis.extent for axis in axes) < MIN_ELEMENTS
-    if form.bits or facts.periodic or facts.counted or few:
+    if form.bits or facts.periodic or facts.counted or few or form.flagged.steps[0] == 0:
         return None
     scattered = _short(axes, pace_in, facts.size) and pace_out(axes[1]) * facts.result >= FAR_BYTES
     scattered &= axes[0].extent * axes[1].extent * facts.size > THREAD_BYTES and pace_in(stored[0]) < FAR
@@ -46,6 +49,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     sizes[form.flagged] = max(sizes[form.flagged], min(power_of_two(form.flagged.extent), DEPTH))
     most = min(BOX, BOX_BYTES // facts.size)
     _grow(sizes, axes, most)
+    _shrink(sizes, form.flagged, stored, 2 * most)
     boxed = [axis for axis in axes if sizes[axis] > 1]
     others = [axis for axis in axes if sizes[axis] == 1]
     filled = math.prod(min(1, axis.extent / sizes[axis]) for axis in boxed)
@@ -65,6 +69,13 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     numbers = math.prod(counts) >= 1 << NUMBER_BITS
     policy = BoxPolicy(len(digits), boxed.index(form.flagged), box, order, repeated, each, vector, numbers)
     return StridedChoice(policy, digits, counts)
+
+
+def _shrink(sizes: dict[Axis, int], flagged: Axis, stored: Sequence[Axis], most: int) -> None:
+    """Make the box smaller, if it is too large: along the flagged axis, then along that of the results' runs."""
+    for axis in (flagged, *stored[1:2]):
+        while sizes[axis] > 2 and math.prod(sizes.values()) > most:
+            sizes[axis] //= 2
 
 
 def _short(axes: Sequence[Axis], pace: Callable[[Axis], int], size: int) -> bool:

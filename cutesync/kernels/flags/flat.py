@@ -42,7 +42,7 @@ class FlatFlags(StridedKernel):
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
         self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
-        self.equal = policy.equal
+        self.equal, self.back, self.row = policy.equal, policy.back, policy.row
         self.place = Int64 if policy.wide else Int32
 
     @cute.jit
@@ -63,6 +63,8 @@ class FlatFlags(StridedKernel):
         limit = self.place(a.n * a.extents[0])  # places of a slice that count
         if first + self.vector > a.work:
             self.mark_each(a, first, limit)
+        elif cutlass.const_expr(self.row > 0):
+            self.mark_rows(a, first)
         else:
             digits = self.split(a, first)
             places = self.places(a, digits[0], self.vector)
@@ -70,6 +72,28 @@ class FlatFlags(StridedKernel):
                 self.mark_vector(a, Vector(first, digits, places, limit))
             elif (places[0] < limit) | (places[-1] < places[0]):
                 self.mark_each(a, first, limit)
+
+    def mark_rows(self, a: Arguments, first) -> None:
+        """Flag whole rows, which run backwards, or have equal elements."""
+        row = self.row
+        if self.equal:
+            start, step = a.x + first // row * a.steps[0][1], a.steps[0][1] if self.piece == 1 else 1
+            items = self.pieces([start + i * step for i in range(self.vector // row)], self.piece)
+            items = [item for item in items for _ in range(row)]
+        else:
+            start = a.x + (first - (row - 1))
+            items = self.pieces([start + i for i in range(self.vector)], self.piece)
+            items = [items[i - i % row + (row - 1 - i % row)] for i in range(self.vector)]
+        for target, side in zip(a.outs, self.sides):
+            values = []
+            for i, item in enumerate(items):
+                place = i % row
+                outside = place == (row - 1 if side else 0)
+                other = item if outside else items[i + 1 if side else i - 1]
+                edge = Boolean(True) if outside else None
+                pair = (item, other) if side else (other, item)
+                values.append(self.compared(side, *pair, edge, Int64(place + side), a.ends[side]))
+            self.store(target + first, values, False)
 
     @cute.jit
     def mark_vector(self, a: cutlass.Constexpr, v: cutlass.Constexpr):
@@ -226,6 +250,9 @@ class FlatFlags(StridedKernel):
         """The elements at ``starts``, loaded ``piece`` at once, as many as are neighbours."""
         if piece == 1:
             return [self.get(start, 0) for start in starts]
+        if self.back:
+            loaded = [self.loaded(starts[i + piece - 1], piece, piece) for i in range(0, len(starts), piece)]
+            return [item for part in loaded for item in self.lifted(part, piece)[::-1]]
         loaded = [self.loaded(starts[i], piece, piece) for i in range(0, len(starts), piece)]
         return [item for part in loaded for item in self.lifted(part, piece)]
 

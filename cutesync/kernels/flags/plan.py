@@ -100,6 +100,7 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
         spec.tile is not None and spec.tile < form.flagged.extent,
         spec.counted,
         marking.compares_bytes or marking.subtracts_bytes,
+        x.ptr % 16,
     )
     period = min(spec.tile or form.flagged.extent, form.flagged.extent)
     longer = None if form.flagged.extent % period else in_periods(form, facts)

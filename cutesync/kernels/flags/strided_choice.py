@@ -18,7 +18,8 @@ THREADS = 256
 class Facts:
     """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
     that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
-    given, whether flags or differences can be found by words of four keys."""
+    given, whether flags or differences can be found by words of four keys; and how many bytes behind a 16-byte boundary
+    the input begins."""
 
     size: int
     result: int
@@ -27,6 +28,7 @@ class Facts:
     periodic: bool
     counted: bool
     by_words: bool = False
+    begin: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
     numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
     "repeated", "each" by itself, or as a part of a "run" of memory, which is the tile, in pieces of ``piece`` bytes, 1
-    if it begins anywhere), whether all items of a row are equal."""
+    if it begins anywhere, or as a vector of memory that is taken "back" wards), whether all items of a row are
+    equal."""
 
     digits: int
     along: int
@@ -99,7 +102,9 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
     no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
     elements per load, and per load of neighbours, whether keys are compared by words, whether blocks take the rows in
-    turn, as neighbours are ``far``, whether elements of a slice are ``equal``; the rest as in TilePolicy."""
+    turn, as neighbours are ``far``, whether elements of a slice are ``equal``, whether vectors are taken ``back``
+    wards, how many elements a ``row`` has of which a thread has whole ones (0: it may have parts); the rest as in
+    TilePolicy."""
 
     digits: int
     vector: int
@@ -116,6 +121,8 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     far: bool = False
     equal: bool = False
     threads: int = THREADS
+    back: bool = False
+    row: int = 0
 
 
 @dataclass(frozen=True)

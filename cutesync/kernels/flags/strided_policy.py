@@ -154,7 +154,7 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
     if step > min(paces, default=step) and (large or step * facts.size >= SECTOR):
         return None  # neighbours lie in other lines, or rows in the same lines
     whole = inner.steps[0] == 1 and (not others or [axis.steps[0] for axis in others] == [slices])
-    return _flat(facts, inner, slices, others[::-1], whole)
+    return _whole_rows(facts, inner, slices, others) or _flat(facts, inner, slices, others[::-1], whole)
 
 
 def _stepped(facts: Facts, step: int, most: int) -> int:
@@ -198,6 +198,39 @@ def _of_few(facts: Facts, total: int, vector: int, loaded: int, distant: bool) -
     return vector
 
 
+def _whole_rows(facts: Facts, inner: Axis, slices: int, others: list[Axis]) -> StridedChoice | None:
+    """Return the launch for rows of so few elements that a thread has whole ones, so that it knows where they end: of
+    memory without gaps, each backwards, or of equal elements (H200, tails int32 (8, 13222787, 2) reversed: 501 us, so
+    242 us; int64 (3000000, 2), repeated along its second axis: 15.2 and 2.7 us)."""
+    if inner.extent > 1 or len(others) != 1 or facts.periodic or facts.counted:
+        return None
+    (rows,), equal = others, inner.steps[0] == 0
+    if not equal and (inner.steps[0], rows.steps[0]) != (-1, slices):
+        return None
+    vector = min(VECTOR_BYTES // facts.result, VECTOR_BYTES if equal else SECTOR // facts.size)
+    while vector >= slices and facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
+        vector //= 2
+    if not 1 < slices <= vector // (1 + equal) or vector % slices:
+        return None
+    most, begin = (vector // slices, facts.begin) if equal else (vector, facts.begin - (slices - 1) * facts.size)
+    piece = min(most, VECTOR_BYTES // facts.size)
+    while begin % (piece * facts.size):
+        piece //= 2
+    piece = 1 if equal and rows.steps[0] != 1 else piece
+    wide = slices * rows.extent > MAX_NARROW
+    loads = False, False, False, True, piece, 1, False
+    policy = FlatPolicy(2, vector, *loads, False, False, wide, equal=equal, row=slices)
+    return StridedChoice(policy, (inner, rows), (slices, rows.extent))
+
+
+def _piece_backwards(facts: Facts, starts: int) -> int:
+    """Return the elements of a load that are taken backwards, if slices begin at multiples of ``starts``."""
+    piece = VECTOR_BYTES // facts.size
+    while (facts.begin - (piece - 1) * facts.size) % (piece * facts.size) or starts % piece:
+        piece //= 2
+    return 1 if piece * facts.size < WORD_BYTES else piece
+
+
 def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: bool) -> StridedChoice:
     """Return the launch for slices of so many elements. ``others`` are the axes of slices, the fastest first."""
     total = slices * math.prod(axis.extent for axis in others)
@@ -207,8 +240,11 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     if whole and facts.size == 2 and total < MAX_HALF:
         vector = min(vector, VECTOR_BYTES // facts.size)
     apart = unit and slices % vector == 0  # each vector lies in one slice
-    starts = math.gcd(*(axis.steps[0] for axis in others)) if apart else 0
-    piece = _piece(facts, starts, apart) if whole or apart else 1
+    starts = math.gcd(*(axis.steps[0] for axis in others))
+    piece = _piece(facts, starts if apart else 0, apart) if whole or apart else 1
+    if inner.steps[0] == -1 and not facts.counted and (slices % vector == 0 or not others):
+        piece = _piece_backwards(facts, starts)
+    back = inner.steps[0] == -1 and piece > 1
     near = math.gcd(piece, inner.extent)
     by_words = facts.by_words and whole and not facts.periodic
     if inner.steps[0] == 0:  # a slice repeats one element
@@ -245,6 +281,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         total > MAX_NARROW,
         far,
         equal,
+        back=back,
     )
     first = Axis(inner.extent, inner.steps)
     blank = Axis(1, (0,) * len(inner.steps))

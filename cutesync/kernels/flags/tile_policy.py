@@ -25,17 +25,28 @@ DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by w
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
 FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128  # up to so many threads have one row each, in smaller blocks
+# Arrays of fewer bytes have smaller tiles, if results are stored across the columns (H200, difference uint64 (6,
+# 153666) along its first axis: 6.0 us, so 5.1 us; but both uint64 (256, 2, 4, 16384): 85 and 96 us).
+SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
+# Elements that are equal along the rows are loaded once: bytes of those of a row, and rows (H200, both float64 (65536,
+# 32, 64), repeated along its second axis: 147 us, so 117 us); rows of threads in the order of results. That is done in
+# large arrays whose rows are near each other (both float32 (1024, 32768): 26 and 33 us).
+EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS, MIN_EQUAL, MAX_EQUAL_ROW = 64, 8, 4, 1 << 20, 4096
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
+# Blocks that transpose are lower if there are few: of so many, or of so many elements each (H200, heads uint8 (512,
+# 256) transposed: 2.1 us, so 1.5 us; tails uint8 (1638, 1488): 5.4 and 3.9 us; but with more blocks, tails uint32
+# (1024, 4, 64), read in the order of 1, 2, 0: 1.6 and 2.4 us).
+FEW_BLOCKS, BLOCK_ELEMENTS = 4 * SMS, 2048
 # Elements of arrays that blocks transpose, with fewer, threads store what they have: fewer of those whose rows are
 # flagged, more of those whose columns are less than a sector. Columns and rows that are have so many elements at least,
 # and more bytes (H200, both int8 (2048, 32) transposed: 3.0 us, so 1.4 us; tails uint16 (59, 9, 24, 590), whose columns
 # are 18 bytes: 127 us, so 19 us; but tails bfloat16 (3, 1014, 136, 3): 5.4 and 8.5 us; heads uint8 (128, 512)
 # transposed, along its first axis: 2.1 and 2.5 us; heads uint8 (65536, 128, 16), read in the order of 0, 2, 1: 96 and
 # 190 us; difference uint64 (256, 64, 8, 2), in pairs: 2.6 and 11 us).
-MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 18, 1 << 15, 1 << 22, 8, 16
+MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 15, 1 << 15, 1 << 22, 8, 16
 # Rows of so few bytes of results are stored in tiles that are this high at most, so that neighbours fill sectors (H200,
 # heads int32 (16777216, 8) reversed: 205 us, so 164 us; tails float16 (3403938, 27), which is wider: 118 and 219 us),
 # but not few rows of single columns (heads uint16 (262144, 32, 4, 2) sliced along its third axis: 132 and 162 us).
@@ -62,9 +73,10 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     short = loads == "repeated" and columns.extent <= wide
     short |= first and rows is form.flagged
     if short and row == 1 and not form.bits and rows.extent >= LANES:
-        tall = 1  # neighbouring threads have neighbouring rows
+        tall = FIRST_ROWS if _loads_once(axes, row, facts) else 1  # neighbouring threads have neighbouring rows
     if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):
         tall = min(tall, NARROW_ROWS)
+    tall = _aligned(rows, axes, tall, facts) if down else tall
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
     run = _run(axes, row, facts, wide) if form.bits else None
     piece = 0
@@ -145,6 +157,11 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     groups = THREADS // lanes
     tall = max(1, LINE_BYTES // (facts.result * groups))
     tall = min(tall, power_of_two(ceil_div(rows.extent, groups)))
+    apart = math.prod(axis.extent for axis in axes if axis is not columns and axis is not rows)
+    apart *= ceil_div(columns.extent, lanes * wide)
+    wanted = min(FEW_BLOCKS, math.prod(axis.extent for axis in axes) // BLOCK_ELEMENTS)
+    while tall > 1 and apart * ceil_div(rows.extent, groups * tall) < wanted:
+        tall //= 2
     each = WORD_BYTES // facts.result
     whole = each > 1 and tall % each == 0  # a thread has words of its own, so that there are as many as threads
     return lanes, tall, whole and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
@@ -164,6 +181,22 @@ def _fits(unit: int, axis: Axis, axes: Sequence[Axis], count: int, size: int, al
     return all(step % count == 0 for other in others for step in other.steps[arrays])
 
 
+def _loads_once(axes: Sequence[Axis], row: int, facts: Facts) -> bool:
+    """Return whether elements of a large array are equal along the rows of a tile, and these lie close together."""
+    large = math.prod(axis.extent for axis in axes) >= MIN_EQUAL
+    near = axes[0].extent * facts.result <= MAX_EQUAL_ROW
+    return axes[row].steps[0] == 0 and axes[row].extent > 1 and large and near
+
+
+def _aligned(rows: Axis, axes: Sequence[Axis], tall: int, facts: Facts) -> int:
+    """Return the most rows of a tile, up to ``tall``, of which a column's results are one aligned vector; all if they
+    are no words (H200, both int8 (2, 2, 21, 25996) along its third axis, read in the order of 3, 0, 2, 1: 79 us, so 18
+    us)."""
+    heights = [tall >> k for k in range(tall.bit_length()) if (tall >> k) * facts.result >= WORD_BYTES]
+    fits = (n for n in heights if _fits(1, rows, axes, n, facts.result, facts.result_aligned, slice(1, None)))
+    return next(fits, tall)
+
+
 def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tuple[int, bool, str]:
     """Return the columns of a tile, whether their results are stored as a vector, and how they are loaded."""
     columns = axes[0]
@@ -180,12 +213,16 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         return 1, False, "vector"
     if columns.steps[0] == 0 and not stored_apart:
         count = VECTOR_BYTES // facts.result
+    elif not stored_apart and _loads_once(axes, axes.index(form.flagged), facts):
+        count = min(EQUAL_BYTES // max(facts.size, facts.result), VECTOR_BYTES // facts.result) or 1
+    unit = -1 if columns.steps[0] == -1 and not form.bits else 1
     while count > 1:
-        loads = _fits(1, columns, axes, count, facts.size, facts.aligned, slice(0, 1)) and columns.extent % count == 0
+        aligned = facts.aligned if unit > 0 else alignment(facts.begin - (count - 1) * facts.size)
+        loads = _fits(unit, columns, axes, count, facts.size, aligned, slice(0, 1)) and columns.extent % count == 0
         stores = _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None))
         apart = stored_apart and (loads or not form.bits)
         if (loads or columns.steps[0] == 0) and (stores or apart):
-            return count, stores and not down, "repeated" if columns.steps[0] == 0 else "vector"
+            return count, stores and not down, {0: "repeated", -1: "back"}.get(columns.steps[0], "vector")
         count //= 2
     count = WORD_BYTES // facts.result
     if (
@@ -205,7 +242,10 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
     extent = axes[row].extent
     if bits:
         return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
-    rows = min(MAX_ROWS, max(1, TILE_BYTES // (columns * facts.size)))
+    small = math.prod(axis.extent for axis in axes) * facts.size < SMALL_BYTES and abs(axes[0].steps[0]) == 1
+    rows = min(MAX_ROWS, max(1, (SMALL_TILE_BYTES if small and not down else TILE_BYTES) // (columns * facts.size)))
+    if _loads_once(axes, row, facts):
+        rows = EQUAL_ROWS
     if down:
         rows = min(max(1, DOWN_BYTES // facts.result), down // columns)
     while rows > 1 and rows // 2 >= extent:

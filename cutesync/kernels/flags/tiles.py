@@ -112,6 +112,8 @@ class TileFlags(StridedKernel):
             return [self.get(at, 0)] * columns
         if self.loads == "each":
             return [self.get(at, a.steps[0][0] * i) for i in range(columns)]
+        if self.loads == "back":
+            return self.lifted(self.loaded(at - (columns - 1), columns, columns), columns)[::-1]
         return self.lifted(self.loaded(at, columns, columns), columns)
 
     def neighbours(self, a: Arguments, side: int, x, tile, there, left, place) -> list:

@@ -39,7 +39,11 @@ class OrderedReduce(StridedKernel):
         at = begin + first * self.chunk
         left = cutlass.min(begin + stop * self.chunk, end) - at
         partial = Maybe.none(self.monoid.types)
-        while left >= self.chunk:
+        apart = type(left)(0)
+        if cutlass.const_expr(self.policy.load == "row"):
+            if at + left == a.length:
+                apart = type(left)(1)  # the last vector may reach beyond the array
+        while left >= self.chunk + apart:
             partial = partial.append(self.whole(a, x, at, lane), self.monoid.combine)
             at += self.chunk
             left -= self.chunk
@@ -49,10 +53,28 @@ class OrderedReduce(StridedKernel):
 
     def elements(self, a, x, at) -> tuple:
         """The element of each input at a position."""
-        return tuple(element(pointer) for pointer in moved(x, a.reduced.offsets(at)))
+        pointers = moved(x, a.reduced.offsets(at))
+        if self.policy.load != "row":
+            return tuple(element(pointer) for pointer in pointers)
+        count, size = self.policy.bytes // 4, self.policy.bytes
+        words = cute.make_rmem_tensor((count,), Int32)
+        start = cute.make_ptr(Int32, pointers[0].toint(), cute.AddressSpace.gmem, assumed_align=size)
+        cute.autovec_copy(cute.make_tensor(start, cute.make_layout((count,))), words)
+        elements = cute.recast_tensor(words, self.monoid.source.cutlass)
+        return tuple(elements[i] for i in range(0, cute.size(elements), self.policy.pace))
+
+    def singly(self, a, x, at) -> tuple:
+        """The same, without what lies between."""
+        if self.policy.load != "row":
+            return self.elements(a, x, at)
+        (start,) = moved(x, a.reduced.offsets(at))
+        count = self.policy.bytes // self.monoid.source.size // self.policy.pace
+        return tuple(element(start + i * self.policy.pace) for i in range(count))
 
     def lifted(self, values, at):
         """The state of a position's elements, with an index of 64 bits."""
+        if self.policy.load == "row":
+            return self.monoid.place(self.monoid.run(values, at * len(values)), Int64(0))
         return self.monoid.place(self.monoid.lift(*values, at), Int64(0))
 
     def whole(self, a, x, at, lane):
@@ -65,7 +87,7 @@ class OrderedReduce(StridedKernel):
     def append_rest(self, a, x, partial: Maybe, at, left: Int32, lane) -> Maybe:
         """Append the ``left`` positions from ``at`` on, less than a chunk. Lanes without one read the last one."""
         places = [u * LANES + lane for u in range(self.unroll)]
-        loaded = [self.elements(a, x, at + cutlass.min(place, left - 1)) for place in places]
+        loaded = [self.singly(a, x, at + cutlass.min(place, left - 1)) for place in places]
         rows = [self.packed(values, at + place, place < left) for values, place in zip(loaded, places)]
         total = reduce_rows(rows, lambda a, b: combine_valid(a, b, self.monoid.combine), lane)
         return partial.then(Maybe.unpack(total), self.monoid.combine)

@@ -35,11 +35,15 @@ MIN_SUM_BYTES, MAX_ODD_HALVES = 1 << 22, 256
 # (H200, sum bool (1092, 26864, 2): 92 us, so 28 us; but of vectors max uint64 (4096, 1024, 2): 17 and 25 us; sum bool
 # (2048, 4096, 8): 26 and 34 us).
 NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
+# Indexes beside values are read by vectors of columns in an array of so many bytes (H200, argmax float64 (125209, 8):
+# 10.0 us, so 7.5 us; (500000, 2): 11.1 and 6.9 us; but uint32 (32768, 16): 5.0 and 5.6 us; float32 (30, 20000, 8) along
+# its second axis: 10.6 and 14.1 us; int8 (2097152, 4), whose keys are one number: 9.5 and 14.6 us).
+MIN_COSTLY_BYTES = 1 << 22
 # Rows that begin anywhere: wider elements are read as fast one by one; registers of a lane for the states of all
-# columns; and bytes of an array for each column (H200, any int8 (524288, 32): as vectors of columns 22.9 us, so 10.3
-# us; max int8 (10, 2319, 44): 3.5 and 9.2 us); more of them of indexes beside other values (argmax bfloat16 (80684, 12)
-# off by one: 10.3 us, element by element 8.9 us).
-MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, 64, 1 << 17, 4
+# columns, where they keep their order and where not; and bytes of an array for each column (H200, max int8 (10, 2319,
+# 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
+# beside other values (argmax bfloat16 (80684, 12) off by one: 10.3 us, element by element 8.9 us).
+MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, (32, 36), 1 << 17, 4
 # Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
 # results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
 MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
@@ -67,6 +71,9 @@ MIN_MASKED_ROW, MIN_MASKED_BYTES, MAX_MASKED = 33, 1 << 20, 5
 # Of whole rows in vectors, a lane has as many as have so many bytes of results (sum uint16 (12000000, 3): 89 us, so 42
 # us, with 32 bytes 66 us).
 MAX_ROW_RESULTS = 16
+# Rows of elements that keep their order are no runs up to so many bytes; those of two bytes are slices from
+# SHORT_ROW_BYTES on (H200, lambda bfloat16 (20000, 333): 10.8 us, so 8.5 us; but int16 (50000, 101): 5.2 and 7.1 us).
+ORDERED_ROW_BYTES = 1024
 # An array that is reduced along an axis of extent 1, and whose results are no wider than its elements, is read in
 # vectors wherever it begins (any int8 (60000000, 1) off by one: 101 us, so 57 us; but sum int16: 108 and 182 us).
 MIN_COPY_BYTES = 1 << 21
@@ -112,6 +119,9 @@ def strided_is_faster(problem: Problem) -> bool:
         runs = short and SHORT_ROW_BYTES < row_bytes < MIN_WARP_ROW_BYTES
         if problem.aligned and problem.in_turn and not problem.several and not odd:
             return runs
+        ordered = odd and not problem.in_turn and problem.size == 2 and total > SMALL_ROWS_BYTES
+        if ordered and SHORT_ROW_BYTES < row_bytes <= ORDERED_ROW_BYTES:
+            return True
         ragged = odd or (not problem.aligned and problem.length > 1 and row_bytes <= SHORT_ROW_BYTES)
         masked = problem.packed and total >= MIN_MASKED_BYTES
         if short and problem.size <= 2 and not masked and MIN_ODD_RUN_BYTES <= row_bytes <= SHORT_ROW_BYTES:
@@ -239,9 +249,11 @@ def _short_rows(problem: Problem) -> Choice:
 def _is_narrow(problem: Problem) -> bool:
     """Return whether a lane can load whole rows of few columns."""
     outer_slice = problem.length * problem.inner * problem.size
+    costly = problem.words >= COSTLY_WORDS and not problem.keys and max(problem.inner, problem.size) >= 8
     return (
         problem.aligned
         and not problem.several
+        and not (costly and problem.outer == 1 and outer_slice >= MIN_COSTLY_BYTES)
         and problem.inner <= 16
         and math.lcm(problem.inner * problem.size, VECTOR_BYTES) <= LANE_BYTES
         and (problem.outer == 1 or outer_slice % VECTOR_BYTES == 0)
@@ -252,7 +264,7 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
     """Return whether a lane can load whole rows of few columns that begin on any byte, faster than words of them."""
     row_bytes = problem.inner * problem.size
     shuffled = not problem.in_turn and problem.inner != power_of_two(problem.inner)  # a step combines each column
-    vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0 and problem.outer > 1  # are read as fast
+    vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0  # are read as fast
     uneven = 2 * SMS < problem.outer < 8 * SMS  # slices, which have a block each
     share = problem.inner if problem.in_turn else 4
     share *= SHARE_OF_INDEXES if problem.words >= COSTLY_WORDS and not problem.keys else 1
@@ -260,7 +272,7 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
         not (problem.several or shuffled or vectors or uneven)
         and problem.size <= MAX_ANYWHERE_BYTES
         and row_bytes <= LANE_BYTES
-        and problem.inner * problem.words <= (MAX_LANE_STATES if problem.in_turn else MAX_LANE_STATES // 2)
+        and problem.inner * problem.words <= MAX_LANE_STATES[problem.in_turn]
         and problem.length * row_bytes >= NARROW_BYTES
         and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES * share
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
-from .policy import SMS, VECTOR_BYTES
+from .policy import ORDERED_ROW_BYTES, SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 
 STAGE_BYTES = 16384  # of slices in shared memory: eight blocks a multiprocessor
@@ -19,6 +19,12 @@ MIN_BLOCK_BYTES = 1024
 MAX_SIZE = 2  # wider elements are read as fast from global memory
 MAX_COLUMNS_BYTES = 64  # of neighbouring results; more fill whole lines
 MAX_ROW_BYTES = 128  # longer rows are runs
+# Of elements that keep their order, also longer ones, with gaps as long, unless rows begin on the same banks of shared
+# memory: the multiple of bytes between rows, and bytes of an array (H200, lambda uint8 (200000, 300) with gaps of 40
+# bytes: 224 us, so 29 us; float16 (862787, 49), of 12 elements: 558 and 40 us; but int8 (8192, 512) off by one: 5.8 and
+# 14 us; uint16 (1024, 256): 1.6 and 3.6 us).
+BANKS_BYTES, MIN_ORDERED_BYTES = 32, 1 << 20
+FAR = 1
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Slices(NamedTuple):
     @property
     def pitch(self) -> int:
         """From slice to slice, in elements."""
-        return self.slices.steps[0] if self.slices.extent > 1 else self.span
+        return self.slices.steps[0]
 
 
 def choose(problem: StridedProblem) -> StridedChoice | None:
@@ -56,11 +62,17 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
         return None
     if axes.inner.extent > 1 and axes.inner.extent * problem.size > MAX_COLUMNS_BYTES:
         return None
-    if axes.inner.extent == 1 and axes.span * problem.size > MAX_ROW_BYTES:
+    if axes.inner.extent == 1 and axes.span * problem.size > most_of_row(problem):
         return None
     choice = choice_of(problem, axes)
     enough = choice is not None and choice.extent * axes.pitch * problem.size >= MIN_BLOCK_BYTES
     return choice if enough else None
+
+
+def most_of_row(problem: StridedProblem) -> int:
+    """Return the most bytes of a row that is read in slices."""
+    large = problem.form.results * problem.form.length * problem.size >= MIN_ORDERED_BYTES
+    return ORDERED_ROW_BYTES if large and not problem.in_turn else MAX_ROW_BYTES
 
 
 def slices_of(problem: StridedProblem) -> Slices | None:
@@ -71,17 +83,19 @@ def slices_of(problem: StridedProblem) -> Slices | None:
     blank = Axis(1, (0,) * arrays)
     row = form.reduced[0] if form.reduced else Axis(1, (0,))
     inside = [axis for axis in form.kept if 0 < axis.steps[0] < row.steps[0]] if form.reduced else list(form.kept[-1:])
+    near = LINE_BYTES // problem.size
     outside = list(form.kept[: len(form.kept) - len(inside)])
     if row.extent == 0 or row.steps[0] < 0 or len(inside) > 1:
         return None
     inner = inside[0] if inside else blank
     span = 1
     for extent, steps in (inner, row):
-        if extent > 1 and not 0 <= (steps[0] - span) * problem.size < LINE_BYTES:
+        if extent > 1 and not 0 <= steps[0] - span < near:
             return None
         span += (extent - 1) * steps[0]
-    slices = blank
-    if outside and 0 <= (outside[-1].steps[0] - span) * problem.size < LINE_BYTES:
+    slices = Axis(1, (span, *blank.steps[1:]))
+    far = max(near, FAR * span) if inner is blank and not problem.in_turn else near
+    if outside and 0 <= outside[-1].steps[0] - span < far:
         slices = outside.pop()
     return Slices(tuple(outside), slices, inner, row, span)
 
@@ -92,6 +106,9 @@ def choice_of(problem: StridedProblem, axes: Slices) -> StridedChoice | None:
     pad = 0
     if problem.begin == 0 and pitch % 128 == 0 and all(axis.steps[0] * size % VECTOR_BYTES == 0 for axis in axes.outer):
         pad = ceil_div(axes.inner.extent * size, VECTOR_BYTES) * VECTOR_BYTES % 128 or VECTOR_BYTES
+    long = axes.inner.extent == 1 and axes.span * size > MAX_ROW_BYTES
+    if long and pad == 0 and pitch % BANKS_BYTES == 0:
+        return None
     stage = STAGE_BYTES if pitch + pad <= STAGE_BYTES else 3 * STAGE_BYTES
     if pitch + pad > stage:
         return None

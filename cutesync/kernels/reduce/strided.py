@@ -25,7 +25,7 @@ class StridedReduce(StridedKernel):
     @property
     def each(self) -> int:
         """Elements of a position."""
-        return self.policy.bytes // self.monoid.source.size
+        return self.policy.bytes // self.monoid.source.size // self.policy.pace
 
     def combine_own(self, states, storage, me: Member, count):
         """Combine the states of the block's groups, which share ``count`` positions."""
@@ -53,6 +53,10 @@ class StridedReduce(StridedKernel):
             last = (me.unit >= a.units - 2) & (count > 0) & (at + (count - 1) * step == a.length - 1)
             if last:
                 count -= 1  # its words may reach beyond the array
+        elif cutlass.const_expr(self.policy.pace > 1):
+            last = (me.unit == a.units - 1) & (count > 0) & (at + (count - 1) * step == a.length - 1)
+            if last:
+                count -= 1  # the last vector may reach beyond the array
         nothing = self.nothings(number)
         partial = Maybe(nothing, Boolean(False))
         words = self.registers()
@@ -68,7 +72,7 @@ class StridedReduce(StridedKernel):
                 count -= self.unroll
         if count > 0:
             partial = self.append_rest(a, x, words, partial, (at, step, count), valid)
-        if cutlass.const_expr(self.policy.load == "words"):
+        if cutlass.const_expr(self.policy.load == "words" or self.policy.pace > 1):
             if last:
                 partial = partial.append(self.singly(self.position(a, x, a.length - 1), valid), self.append)
         return tuple(self.monoid.place(state, Int64(0)) for state in partial.state)
@@ -113,7 +117,8 @@ class StridedReduce(StridedKernel):
     def is_packed(self) -> bool:
         """Whether the columns of loaded words are combined without being unpacked."""
         keys = has_keys(self.monoid) and not self.policy.indexed
-        return self.policy.load in ("vector", "words") and (keys or kind_of(self.monoid) != "")
+        whole = self.policy.load in ("vector", "words") and self.policy.pace == 1
+        return whole and (keys or kind_of(self.monoid) != "")
 
     @property
     def is_rolled(self) -> bool:
@@ -132,8 +137,11 @@ class StridedReduce(StridedKernel):
     def singly(self, position, valid):
         """The states of the columns of one position, of which ``valid`` exist, loaded one by one."""
         (start,), index = position
+        if self.policy.load == "row":
+            elements = [element(start + i * self.policy.pace) for i in range(self.each)]
+            return (self.monoid.run(elements, index * self.each),)
         columns = [cutlass.min(Int32(c), valid - 1) for c in range(self.width)]
-        return tuple(self.monoid.lift(element(start + column), index) for column in columns)
+        return tuple(self.monoid.lift(element(start + column * self.policy.pace), index) for column in columns)
 
     def nothings(self, number) -> tuple:
         """Registers of the shape of the states of columns, whose indexes, if they have any, are of type ``number``, or
@@ -152,7 +160,7 @@ class StridedReduce(StridedKernel):
     def load(self, pointers, words, u: int, valid) -> None:
         """Load what a thread has of one position: a vector as words, or one element of each input."""
         if self.policy.load == "words":
-            read = vector_from if self.policy.bytes == VECTOR_BYTES else word_from
+            read = {4: word_from, 8: pair_from, VECTOR_BYTES: vector_from}[self.policy.bytes]
             found = read(pointers[0], valid * self.monoid.source.size)
             for i, word in enumerate(found):
                 words[0][i, u] = word
@@ -189,7 +197,12 @@ class StridedReduce(StridedKernel):
     def elements(self, words, u: int):
         """What a thread has of load ``u``, a tensor for each input."""
         rows = [row[(None, u)] for row in words]
-        return [cute.recast_tensor(rows[0], self.monoid.source.cutlass)] if self.policy.load != "element" else rows
+        if self.policy.load == "element":
+            return rows
+        elements = cute.recast_tensor(rows[0], self.monoid.source.cutlass)
+        if self.policy.pace > 1:
+            return [[elements[i] for i in range(0, cute.size(elements), self.policy.pace)]]
+        return [elements]
 
     def lifted(self, words, u: int, index):
         rows = self.elements(words, u)
@@ -206,6 +219,20 @@ def word_from(pointer, count) -> list:
         for at in (low, high)
     ]
     return [funnel_shift(words[0], words[1], Int32(pointer.toint() & 3) * 8)]
+
+
+def pair_from(pointer, count) -> list:
+    """The two words that begin at a pointer, of which ``count`` bytes are read: the pairs that hold them are."""
+    words = []
+    for at in both_ends(pointer.toint(), count, 8):
+        held = cute.make_rmem_tensor((2,), Int32)
+        start = cute.make_ptr(Int32, at, cute.AddressSpace.gmem, assumed_align=8)
+        cute.autovec_copy(cute.make_tensor(start, cute.make_layout((2,))), held)
+        words += [Uint32(held[i]) for i in range(2)]
+    skew = Int32(pointer.toint() & 7)
+    moved = (skew & 4) != 0
+    words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[1:], words)]
+    return [Int32(funnel_shift(*pair, (skew & 3) * 8)) for pair in zip(words, words[1:])]
 
 
 def vector_from(pointer, count) -> list:

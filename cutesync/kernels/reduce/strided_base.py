@@ -85,7 +85,7 @@ class StridedKernel(ReduceKernel):
 
     def results_of_unit(self, monoid, policy) -> int:
         """How many neighbouring results a thread has at a time."""
-        return 1 if policy.load in ("element", "row") else policy.bytes // monoid.source.size
+        return 1 if policy.load in ("element", "row") else policy.bytes // monoid.source.size // policy.pace
 
     def parts(self, given: tuple) -> tuple:
         """The registers of ``init``, then the number of positions, that of the repeats, and that of the copies with

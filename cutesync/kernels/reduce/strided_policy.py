@@ -15,6 +15,7 @@ from .copies import SECTOR_BYTES, copies
 from .normal import Normal
 from .order_of_results import blocked, smallest_step
 from .policy import SMS, VECTOR_BYTES
+from .strided_loads import WORD_BYTES, load_of, store_of
 from .strided_problem import (
     THREADS,
     OrderedPolicy,
@@ -26,6 +27,9 @@ from .strided_problem import (
 )
 
 LANES = 32
+# Rows of fewer elements in order have eight lanes each, not a warp that takes 256 at a time, if they are many (H200,
+# lambda int32 (500000, 128) with gaps: 232 us, so 111 us; int8 (20000, 200): 10.8 and 7.0 us).
+ORDERED_LENGTH, MIN_ORDERED = 513, 32 * SMS
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 # Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
@@ -39,7 +43,7 @@ FAR_LINE_BYTES, MAX_FAR_LENGTH, MIN_FAR_BYTES, MIN_ODD_FAR_BYTES, WHOLE_LINE_BYT
 MIN_ALONE, ALONE_LENGTHS = 32, (1024, 2048)  # units of neighbours; those of fewer have one block each
 # Of so many units of words with fewer positions, a thread has more of these (H200, any uint8 (251, 115686): 26.9 us, so
 # 19.0 us; argmax int16 (31, 73, 2025) along axis 1: 15.5 and 7.7 us; but sum bool (67, 212, 876): 7.2 and 10.8 us).
-WORD_BYTES, MANY_WORDS, LONG_COLUMN = 4, 144 * SMS, 384
+MANY_WORDS, LONG_COLUMN = 144 * SMS, 384
 # Of small arrays, fewer columns of a block make fewer blocks share positions; so do more groups (H200, squares int8
 # (5385, 39): 4.9 us, so 2.8 us; sum bool (16384, 64): 6.0 and 4.3 us; but any int8 (128, 16384): 1.9 and 3.2 us).
 MAX_SECTORS_BYTES, MAX_SMALL_BYTES = 1 << 20, 1 << 21
@@ -56,17 +60,8 @@ ORDERED_LINE_BYTES = 256
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
-# Registers of the states of a thread, and columns of elements that a callable maps (squares uint8 (8, 4096, 4096): with
-# 16 columns 50 us, so 35 us).
-MAX_STATE_WORDS, MAX_MAPPED = 16, 8
-MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
-# Columns that begin anywhere are read as vectors if there are many of these, and they are stored as such, or have
-# many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by vectors).
-MIN_WIDE_UNITS, MIN_WIDE_LENGTH = SMS * THREADS, 32
-MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
-SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
@@ -107,26 +102,27 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         if found is not None:
             return found
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
-    load, load_bytes = _load(problem) if columns else _load_rows(problem)
+    load, load_bytes, pace = load_of(problem, columns)
     if load == "element":
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
-    alone = load == "vector" and _is_alone(problem, load_bytes // problem.size)
-    thin = load == "vector" and columns and not alone and _is_small(problem, load_bytes)
+    alone = load == "vector" and pace == 1 and _is_alone(problem, load_bytes // problem.size)
+    thin = load == "vector" and pace == 1 and columns and not alone and _is_small(problem, load_bytes)
     load_bytes = THIN_BYTES if thin else load_bytes
-    width = load_bytes // problem.size if columns else 1
+    width = load_bytes // problem.size // pace if columns else 1
     kept, extent = form.kept, 0
     if width > 1:
         extent, steps = kept[-1]
         last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
         kept = (*kept[:-1], last)
-    units, reduced = math.prod(axis.extent for axis in kept), _positions(form, load_bytes // problem.size, load)
+    units, reduced = math.prod(axis.extent for axis in kept), _positions(form, load_bytes // problem.size // pace, load)
     length = math.prod(axis.extent for axis in reduced)
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     near = _near(kept, reduced, load_bytes) if columns and not alone else 0
-    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, load, load_bytes)
+    one = "element" if pace > 1 else load, load_bytes, problem.in_turn
+    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *one)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size
@@ -138,7 +134,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if joined:
         splits, groups = ceil_div(splits, 2), 2 * groups
         unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
-    ordered = not columns and not problem.in_turn and groups >= LANES
+    ordered = not columns and (not problem.in_turn or pace > 1) and groups >= LANES
     policy = (OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
         power_of_two(len(form.reduced)),
@@ -151,9 +147,10 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         problem.in_turn and load != "row",  # a thread has all elements of its results
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
-        store=_store(problem, width) if load in ("vector", "words") else "element",
+        store=store_of(problem, width) if load in ("vector", "words") else "element",
         repeated=form.repeats > 1,
         indexed=bool(form.weights),
+        pace=pace,
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
     return _short(choice, _results(problem, policy, units, length), units, length)
@@ -184,6 +181,7 @@ def _results(problem: StridedProblem, policy: StridedPolicy, units: int, length:
     max int8 (2, 18, 2944400) along axis 0, which stores a vector: 64 us, with two 44 us)."""
     width = policy.bytes // problem.size if policy.load == "vector" else 1
     alone = policy.groups == 1 and not policy.split and policy.load != "words" and not policy.wide
+    alone &= policy.pace == 1
     if not alone or problem.inputs > 1 or problem.counted or problem.words > 4 or not 0 < length <= SHORT_LOADS // 2:
         return 1
     if width * max(output.size for output in problem.outputs) > VECTOR_BYTES:
@@ -199,7 +197,7 @@ def _of_runs(problem: StridedProblem) -> StridedChoice | None:
     form = problem.form
     run_bytes = form.reduced[-1].extent * problem.size
     few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
-    short = MIN_RUN_BYTES <= run_bytes <= slice_policy.MAX_ROW_BYTES
+    short = MIN_RUN_BYTES <= run_bytes <= slice_policy.most_of_row(problem)
     slices = slice_policy.choose(problem) if short else None
     if slices is None and run_bytes >= _least_run(problem) and not few:
         return _runs(problem)
@@ -210,8 +208,9 @@ def _least_run(problem: StridedProblem) -> int:
     """Return how many bytes a run has, at least, that is not read element by element."""
     if len(problem.form.reduced) > 1:
         return MIN_RUNS_BYTES
-    slow = problem.size == 8 or (problem.size == 4 and not problem.in_turn)  # of such elements, more vectors are needed
-    return MIN_SLOW_RUN_BYTES if slow else MIN_RUN_BYTES
+    if not problem.in_turn:
+        return slice_policy.ORDERED_ROW_BYTES + 1
+    return MIN_SLOW_RUN_BYTES if problem.size == 8 else MIN_RUN_BYTES
 
 
 def _is_alone(problem: StridedProblem, width: int) -> bool:
@@ -223,49 +222,6 @@ def _is_alone(problem: StridedProblem, width: int) -> bool:
     return last and near and least <= form.length <= most
 
 
-def _load_rows(problem: StridedProblem) -> tuple[str, int]:
-    """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
-    form, size = problem.form, problem.size
-    rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted and not form.weights
-    if rows and form.results >= MIN_ROWS:
-        for wide in (16, 8, 4):
-            starts = all(axis.steps[0] * size % wide == 0 for axis in form.kept)
-            if wide > size and form.length * size % wide == 0 and starts and problem.begin % wide == 0:
-                return "row", wide
-    return "element", size
-
-
-def _load(problem: StridedProblem) -> tuple[str, int]:
-    """Return what a thread loads of neighbouring results, and its bytes."""
-    form, size = problem.form, problem.size
-    if problem.inputs > 1 or form.kept[-1].steps[0] != 1:
-        return "element", size
-    *others, last = [*form.reduced, *form.kept]
-    most, short = MAX_STATE_WORDS // problem.words, form.length <= SHORT_LENGTH  # as many columns as fit registers
-    if short:
-        most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
-    mapped = min(most, MAX_MAPPED) if problem.mapped else most
-    for wide in (16, 8, 4):
-        width = wide // size
-        if 1 < width <= max(mapped, 4 // size):
-            whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
-            if whole and problem.begin % wide == 0:
-                return "vector", wide
-    least = min((axis.steps[0] * size for axis in others), default=VECTOR_BYTES)
-    large = form.results * form.length * size >= MIN_WORDS_BYTES
-    if size > 2 or last.extent < 16 or not large or least < 4:  # words of other rows than the last would reach beyond
-        return "element", size
-    width = VECTOR_BYTES // size
-    whole = form.length >= MIN_WIDE_LENGTH or _store(problem, width) != "element"
-    wide = (
-        whole
-        and width <= (most if short else mapped)
-        and form.results >= MIN_WIDE_UNITS * width
-        and least >= VECTOR_BYTES
-    )
-    return "words", VECTOR_BYTES if wide else 4
-
-
 def _is_small(problem: StridedProblem, load_bytes: int) -> bool:
     """Return whether threads have few neighbouring columns of small elements: those of an array that is not large, with
     few vectors of columns, are combined by fewer threads then (H200, sum uint16 (512, 1024) along axis 0: with vectors
@@ -275,20 +231,6 @@ def _is_small(problem: StridedProblem, load_bytes: int) -> bool:
     vectors = form.results * size // load_bytes
     small = form.results * form.length * size * size < MAX_FEW_BYTES and vectors <= MAX_THIN
     return load_bytes > THIN_BYTES > size and form.length >= MIN_THIN and small
-
-
-def _store(problem: StridedProblem, width: int) -> str:
-    """Return how ``width`` neighbouring results are stored: all outputs run the same way."""
-    *others, last = problem.form.kept
-    for store, step, back in (("forward", 1, 0), ("backward", -1, width - 1)):
-        if all(
-            last.steps[problem.inputs + k] == step
-            and all(axis.steps[problem.inputs + k] % width == 0 for axis in others)
-            and (begin - back * size) % min(VECTOR_BYTES, width * size) == 0
-            for k, (size, begin) in enumerate(problem.outputs)
-        ):
-            return store
-    return "element"
 
 
 def _unroll(words: int, load: str, load_bytes: int, length: int) -> int:
@@ -331,11 +273,13 @@ def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) ->
     return kept[-1].extent if few else math.prod(axis.extent for axis in kept)
 
 
-def _along(units: int, length: int, load: str, load_bytes: int) -> int:
+def _along(units: int, length: int, load: str, load_bytes: int, in_turn: bool) -> int:
     """Return the groups of a block whose threads are neighbours on positions, or each have all of a result's."""
     if load == "vector":
         return _along_rows(units, length, load_bytes)
-    return 1 if load == "row" else _along_reduced(units, length)
+    groups = 1 if load == "row" else _along_reduced(units, length)
+    short = not in_turn and groups >= LANES and length < ORDERED_LENGTH and units >= MIN_ORDERED
+    return MIN_GROUPS if short else groups
 
 
 def _along_rows(units: int, length: int, load_bytes: int) -> int:

@@ -29,7 +29,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     ``store`` says how a unit's results are stored: each "element", or as a vector, "forward" or "backward" in memory.
     ``indexed``: positions are not numbered as indexes are; the last of their steps are those of the index.
     ``repeated``: each element stands for several equal ones. ``copied``: each result is stored several times, ``fill``
-    of them as a vector."""
+    of them as a vector. ``pace``: elements are so far apart, and the vector or row has what lies between."""
 
     kept: int
     reduced: int
@@ -51,6 +51,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     copied: bool = False
     fill: int = 1
     indexed: bool = False
+    pace: int = 1
 
     @property
     def columns(self) -> int:

@@ -1,0 +1,118 @@
+"""What a thread of the kernels of strided arrays loads at once, and how it stores: a pure function of the normal form,
+types and alignment."""
+
+from __future__ import annotations
+
+from .policy import SMS, VECTOR_BYTES
+from .strided_problem import THREADS, StridedProblem
+
+WORD_BYTES = 4
+# Registers of the states of a thread, and columns of elements that a callable maps (squares uint8 (8, 4096, 4096): with
+# 16 columns 50 us, so 35 us).
+MAX_STATE_WORDS, MAX_MAPPED = 16, 8
+MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
+# Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
+# are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
+# vectors; squares int16 (259281, 101): 35 and 24 us; but (8, 512, 256) along axis 1: 3.6 and 5.3 us).
+MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
+# Bytes that a callable maps are read in pairs of words in an array of so many (H200, squares uint8 (676030, 194): 73
+# us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
+MIN_PAIRS_BYTES = 1 << 25
+MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
+SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
+# Elements so far apart, of which words hold several, are read as vectors of memory; of columns if rows of them have
+# some (H200, max int8 (1048576, 32), 2 apart: 54 us, so 22 us; lambda float16 (67108864,): 87 and 68 us; but of 4
+# bytes, max uint32 (19, 231982): 11.4 and 12.7 us; max bfloat16 (1048576, 4): 7.8 and 10.2 us; argmax bfloat16 (32,
+# 2048) along its second axis: 1.5 and 2.6 us).
+PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
+
+
+def load_of(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
+    """Return what a thread loads of neighbouring results (``columns``) or of one, its bytes, and how far apart are the
+    elements in it that count."""
+    load, load_bytes = _load_of_columns(problem) if columns else _load_of_rows(problem)
+    return _load_apart(problem, columns) if load == "element" else (load, load_bytes, 1)
+
+
+def _load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
+    """Return the same of elements that are a few apart."""
+    form, size = problem.form, problem.size
+    single = "element", size, 1
+    if not columns and (len(form.reduced) != 1 or problem.counted or form.weights):
+        return single
+    *others, last = [*form.reduced, *form.kept] if columns else [*form.kept, *form.reduced]
+    pace = last.steps[0]
+    small = form.results * form.length * size < MIN_APART_BYTES or form.length <= SHORT_LENGTH
+    if small or pace not in PACES or pace * size > WORD_BYTES:
+        return single
+    if problem.inputs > 1 or any(axis.steps[0] <= 0 for axis in others):
+        return single
+    for wide in (16, 8):
+        width = wide // size // pace
+        starts = problem.begin % wide == 0 and all(axis.steps[0] * size % wide == 0 for axis in others)
+        least = MIN_APART_VECTORS * width if columns else width
+        if starts and last.extent % width == 0 and last.extent >= least:
+            return "vector" if columns else "row", wide, pace
+    return single
+
+
+def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
+    """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
+    form, size = problem.form, problem.size
+    rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted and not form.weights
+    if rows and form.results >= MIN_ROWS:
+        for wide in (16, 8, 4):
+            starts = all(axis.steps[0] * size % wide == 0 for axis in form.kept)
+            if wide > size and form.length * size % wide == 0 and starts and problem.begin % wide == 0:
+                return "row", wide
+    return "element", size
+
+
+def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
+    """Return what a thread loads of neighbouring results, and its bytes."""
+    form, size = problem.form, problem.size
+    if problem.inputs > 1 or form.kept[-1].steps[0] != 1:
+        return "element", size
+    *others, last = [*form.reduced, *form.kept]
+    most, short = MAX_STATE_WORDS // problem.words, form.length <= SHORT_LENGTH  # as many columns as fit registers
+    if short:
+        most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
+    mapped = min(most, MAX_MAPPED) if problem.mapped else most
+    for wide in (16, 8, 4):
+        width = wide // size
+        if 1 < width <= max(mapped, 4 // size):
+            whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
+            if whole and problem.begin % wide == 0:
+                return "vector", wide
+    least = min((axis.steps[0] * size for axis in others), default=VECTOR_BYTES)
+    total = form.results * form.length * size
+    if (
+        size > 2 or last.extent < 16 or total < MIN_WORDS_BYTES or least < 4
+    ):  # words of other rows than the last would reach beyond
+        return "element", size
+    width = VECTOR_BYTES // size
+    whole = form.length >= MIN_WIDE_LENGTH or store_of(problem, width) != "element"
+    wide = (
+        whole
+        and width <= (most if short else mapped)
+        and (form.results >= MIN_WIDE_UNITS * width or (problem.mapped and total >= MIN_MAPPED_BYTES))
+        and least >= VECTOR_BYTES
+    )
+    pairs = problem.mapped and size == 1 and mapped >= 8 and least >= 8 and not short
+    if pairs and total >= MIN_PAIRS_BYTES:
+        return "words", 8
+    return "words", VECTOR_BYTES if wide else 4
+
+
+def store_of(problem: StridedProblem, width: int) -> str:
+    """Return how ``width`` neighbouring results are stored: all outputs run the same way."""
+    *others, last = problem.form.kept
+    for store, step, back in (("forward", 1, 0), ("backward", -1, width - 1)):
+        if all(
+            last.steps[problem.inputs + k] == step
+            and all(axis.steps[problem.inputs + k] % width == 0 for axis in others)
+            and (begin - back * size) % min(VECTOR_BYTES, width * size) == 0
+            for k, (size, begin) in enumerate(problem.outputs)
+        ):
+            return store
+    return "element"
