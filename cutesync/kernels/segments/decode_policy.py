@@ -32,6 +32,7 @@ MANY_BLOCKS = 2640  # with fewer, four for each place of a GPU, a warp makes one
 GROUPS = 8 * 8  # groups whose sums a block stores
 TILE_WORDS = 7  # 64-bit words of a tile in the workspace (``decode_ahead.Board``)
 PARTS = 2048  # a tile that has more results than one of so many parts of all is stored by several blocks
+UNIT = 8 * WINDOW  # results of which a block stores its share of those of such tiles
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class DecodePolicy(Policy, kernel=".decode:Decode"):
 
     def stage_bytes(self, size: int, length: int) -> int:
         """Shared memory of a stage; of values of ``size`` bytes and lengths of ``length`` bytes."""
-        return self.tile * (size + max(length, 4)) + 4 * (GROUP + LINE_BYTES) + 12 * self.groups + 128
+        behind = GROUP * (4 + (size if size < 4 else 0))
+        return self.tile * (size + max(length, 4)) + behind + 4 * LINE_BYTES + 12 * self.groups + 128
 
     def fixed_bytes(self, size: int) -> int:
         """Shared memory besides."""
@@ -74,7 +76,8 @@ def scratch_bytes(size: int) -> int:
 
 
 class Choice(NamedTuple):
-    """A policy and its launch. Tiles of more than ``limit`` results are stored in parts of ``unit`` results."""
+    """A policy and its launch. Tiles of more than ``limit`` results are stored in parts, of ``unit`` results or a
+    multiple."""
 
     policy: DecodePolicy
     tiles: int
@@ -110,6 +113,5 @@ def launch(policy: DecodePolicy, runs: int, results: int) -> Choice:
     """Return the launch of a policy."""
     tiles = max(1, ceil_div(runs, policy.tile))
     limit = max(16 * policy.tile, ceil_div(results, PARTS * WINDOW) * WINDOW)
-    unit = limit // 2
-    grid = min(SMS, max(tiles, ceil_div(results, unit)))
-    return Choice(policy, tiles, grid, limit, unit)
+    grid = min(SMS, max(tiles, ceil_div(results, UNIT)))
+    return Choice(policy, tiles, grid, limit, UNIT)
