@@ -16,8 +16,9 @@ warps with one job.
 
 A tile of more than ``limit`` results is not stored at once but listed (``decode_ahead``). When there are no more tiles,
 a stage ``TURN`` without one tells how many parts the listed ones have. Each block has as many neighbouring parts then:
-the tile of a part is loaded again, and only the results of the part are stored. So no block has much more to store than
-others, however long runs are. A ticket for each part would not come in time: with the search for its tile, some 3 us.
+a tile that has some of them is loaded again, and only their results are stored. So no block has much more to store than
+others, however long runs are, and a tile takes one stage of each of them: a stage for each 64 KiB of a giant run of
+2**28 int8 took 80 us, this takes 73 (H200).
 
 A tile is published before its block waits for other tiles: the progress is that of ``scan.pipeline``. An entry of the
 list needs the tiles before it, which are published then.
@@ -55,7 +56,6 @@ from .decode_policy import GROUP, DecodePolicy, scratch_bytes
 from .decode_shared import TURN, WHOLE, Arguments, Control, Meeting, Shared
 from .decode_spec import Decoding
 from .decode_store import Band, Runs, Storer, lead
-
 
 MOST_AT_ONCE = FAR // 2  # results of a tile that are stored at once
 
@@ -182,8 +182,8 @@ class Decode(PlainKernel):
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, part: tuple, lane):
-        """Copy tile ``number`` into a stage. ``part``: the first of its results that is stored, and how many are at most;
-        or ``WHOLE``."""
+        """Copy tile ``number`` into a stage. ``part``: the first of its results that is stored, and how many are at
+        most; or ``WHOLE``."""
         copies = [
             as_copy(self.tile_of(buffer, at.stage).fill(0, array, number, a.runs, lane))
             for buffer, array in zip(shared.buffers, (a.lengths, a.values))
