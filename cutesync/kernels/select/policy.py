@@ -278,10 +278,8 @@ def flow(problem: Problem) -> Choice | None:
     if problem.length < FLOW_LENGTH or not flows(problem):
         return None
     runs, rows = lists_heads(problem), flow_rows(problem)
-    if runs:
-        base = FLOW_OF_RUNS if problem.located else FLOW_OF_HEADS
-    else:
-        base = FLOW_OF_NARROW if problem.narrow else FLOW_OF_MASKS if problem.mask else FLOW
+    of_others = FLOW_OF_NARROW if problem.narrow else FLOW_OF_MASKS if problem.mask else FLOW
+    base = (FLOW_OF_RUNS if problem.located else FLOW_OF_HEADS) if runs else of_others
     tile = base.compact_warps * rows * LANES
     ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * problem.located
     stages = max(2, min(MAX_STAGES, FLOW_RING // (ring * tile)) // base.squads * base.squads)
