@@ -19,6 +19,7 @@ from ...warp import LANES, broadcast, scan_states
 from .warp_search import search_by_warp
 
 AHEAD = 8  # tiles that a lane reads at once
+TOGETHER = 4  # of them, if some are long, whose results it reads at once
 # What is published of a tile: how many results it has, or LONG; of a long one, how many; and its entry
 RESULTS, MORE, ENTRY, FIRST = (Int32,), (Int64,), (Int32, Int64), (Int32,)
 LONG = -1
@@ -85,12 +86,14 @@ def add_tiles(board: cutlass.Constexpr, before: Before, first, stop, cut: cutlas
         counts.append(choose(number < stop, results, Int32(0)))
         long = long | (counts[-1] == LONG)
     if cute.arch.vote_any_sync(long):
-        words = tuple(word for place in places for word in more.read(place))
-        words = more.wait_together(places, words, [count == LONG for count in counts])
-        for k, count in enumerate(counts):
-            (many,) = more.join(words[2 * k : 2 * k + 2])
-            if first + k * LANES < stop:
-                before = add_row(before, choose(count == LONG, many, Int64(count)), cut)
+        for k in cutlass.range_constexpr(0, AHEAD, TOGETHER):
+            some = list(zip(places, counts))[k : k + TOGETHER]
+            words = tuple(word for place, _ in some for word in more.read(place))
+            words = more.wait_together([place for place, _ in some], words, [count == LONG for _, count in some])
+            for j, (_, count) in enumerate(some):
+                (many,) = more.join(words[2 * j : 2 * j + 2])
+                if first + (k + j) * LANES < stop:
+                    before = add_row(before, choose(count == LONG, many, Int64(count)), cut)
     else:
         total = Int32(cute.arch.warp_redux_sync(sum(counts, Int32(0)), "add"))
         before = Before(before.results + total, before.long, before.parts)

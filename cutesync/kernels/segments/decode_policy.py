@@ -20,9 +20,8 @@ SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 # Those of 8 bytes take less in small tiles and windows up to SOME_RESULTS (H200, 2**27 int64 in runs of 8 351 us, 366),
 # but not of FEW_RESULTS (2**26 in runs of 1 592 us, 494). Narrow ones are stored in two windows in a row (2**28 int8 in
 # runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630). Of two bytes, smaller tiles are as good
-# from SOME_RESULTS on (runs of 24 164 us, 171). Of less than ONE_RESULT, or bytes with long lengths, fewer warps
-# that store leave more to the others (2**28 int8 in runs of 1 593 us, with eight that place 602; of 8, lengths of
-# int64, 180, in tiles of half the size with all warps that store 190).
+# from SOME_RESULTS on (runs of 24 164 us, 171). Of less than ONE_RESULT, more warps
+# that place and fewer that store are faster (2**28 int8 in runs of 1 593 us, 602).
 MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, ONE_RESULT = 32, 16, 4, 2
 FEW_GROUPS = 8  # of a small tile
 MAX_STAGES = 8
@@ -115,12 +114,10 @@ def choose(runs: int, results: int, size: int, length: int) -> Choice:
         groups = groups_at_once(runs, results) if many else FEW_GROUPS
     else:
         wide = results < SOME_RESULTS * runs if size < 4 else size == 4 and dense
-        groups = 32 if wide and (length <= 4 or (size == 1 and not dense)) else 16
+        groups = 32 if length <= 4 and wide else 16
     windows = 1 if (small and not many) or shallow or size == 4 or (size < 4 and dense) else 2
-    place, store = min(8, groups), STORE_WARPS
-    if groups > 16 and (length > 4 or results < ONE_RESULT * runs):
-        place, store = place if length > 4 else 16, FEW_STORE_WARPS
-    policy = DecodePolicy(groups, place, store, MAX_STAGES, windows)
+    place, store = (16, FEW_STORE_WARPS) if groups == 32 and results < ONE_RESULT * runs else (8, STORE_WARPS)
+    policy = DecodePolicy(groups, min(place, groups), store, MAX_STAGES, windows)
     stages = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
     return launch(replace(policy, stages=min(MAX_STAGES, stages)), size, runs, results)
 
