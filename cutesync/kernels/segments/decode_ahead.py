@@ -15,10 +15,11 @@ from cutlass import Boolean, Int32, Int64
 
 from ...monoid import choose
 from ...sync.gather import Slots
-from ...warp import LANES, broadcast, reduce_commutative, scan_states
+from ...warp import LANES, broadcast, scan_states
 from .warp_search import search_by_warp
 
 AHEAD = 8  # tiles that a lane reads at once
+TOGETHER = 4  # of them, if some are long, whose results it reads at once
 # What is published of a tile: how many results it has, or LONG; of a long one, how many; and its entry
 RESULTS, MORE, ENTRY, FIRST = (Int32,), (Int64,), (Int32, Int64), (Int32,)
 LONG = -1
@@ -64,6 +65,12 @@ class Cut(NamedTuple):
     unit: Any
     size: Any
 
+    def stored(self, count, first, most) -> Any:
+        """How many results are stored of a tile that has ``count``: none at once of a long one; ``most``, if there are
+        so many, from number ``first`` on of one that comes again."""
+        at_once = choose(count > self.limit, Int64(0), count)
+        return Int32(choose(first < 0, at_once, cutlass.min(count - first, Int64(most))))
+
 
 @cute.jit
 def add_tiles(board: cutlass.Constexpr, before: Before, first, stop, cut: cutlass.Constexpr, lane):
@@ -79,8 +86,14 @@ def add_tiles(board: cutlass.Constexpr, before: Before, first, stop, cut: cutlas
         counts.append(choose(number < stop, results, Int32(0)))
         long = long | (counts[-1] == LONG)
     if cute.arch.vote_any_sync(long):
-        for place, count in zip(places, counts):
-            before = add_long(more, before, place, count, cut, lane)
+        for k in cutlass.range_constexpr(0, AHEAD, TOGETHER):
+            some = list(zip(places, counts))[k : k + TOGETHER]
+            words = tuple(word for place, _ in some for word in more.read(place))
+            words = more.wait_together([place for place, _ in some], words, [count == LONG for _, count in some])
+            for j, (_, count) in enumerate(some):
+                (many,) = more.join(words[2 * j : 2 * j + 2])
+                if first + (k + j) * LANES < stop:
+                    before = add_row(before, choose(count == LONG, many, Int64(count)), cut)
     else:
         total = Int32(cute.arch.warp_redux_sync(sum(counts, Int32(0)), "add"))
         before = Before(before.results + total, before.long, before.parts)
@@ -98,15 +111,12 @@ def publish(board: cutlass.Constexpr, tile, count, limit):
 
 
 @cute.jit
-def add_long(more: cutlass.Constexpr, before: Before, place, known, cut: cutlass.Constexpr, lane):
+def add_row(before: Before, count, cut: cutlass.Constexpr):
     """``before`` and the tiles of all lanes, of which some may be long."""
-    count = Int64(known)
-    if known == LONG:
-        (count,) = more.wait(place, more.read(place))
-    (through,) = scan_states((count,), lambda p, q: (p[0] + q[0],), lane)
-    begin = before.results + through - count
-    parts = choose(count > cut.limit, parts_of(count, begin, cut), Int32(0))
-    long, parts = reduce_commutative((Int32(count > cut.limit), parts), lambda p, q: (p[0] + q[0], p[1] + q[1]))
+    (through,) = scan_states((count,), lambda p, q: (p[0] + q[0],), cute.arch.lane_idx())
+    live = count > cut.limit
+    parts = choose(live, parts_of(count, before.results + through - count, cut), Int32(0))
+    long, parts = (Int32(cute.arch.warp_redux_sync(number, "add")) for number in (Int32(live), parts))
     (total,) = broadcast((through,), LANES - 1)
     return Before(before.results + total, before.long + long, before.parts + parts)
 
@@ -123,15 +133,29 @@ def exist(count, begin, size) -> Any:
 
 
 @cute.jit
-def find_part(board: cutlass.Constexpr, part, long, lane):
-    """``(tile, begin, first)`` of the long tile that a part belongs to, one of ``long``. All lanes call."""
-    firsts, entries = board.firsts, board.entries
+def find_long(board: cutlass.Constexpr, part, long, lane):
+    """The number of the long tile that a part belongs to, one of ``long``. All lanes call."""
 
     def first_of(place) -> Any:
-        place = Int32(place)
-        (found,) = firsts.join(firsts.wait_together([place], firsts.read(place), [Boolean(True)]))
-        return Int64(found)
+        return Int64(first_part(board, Int32(place)))
 
-    place = Int32(search_by_warp(first_of, part, Int32(0), Int32(long), lane)) - 1
+    return Int32(search_by_warp(first_of, Int64(part), Int32(0), Int32(long), lane)) - 1
+
+
+@cute.jit
+def read_long(board: cutlass.Constexpr, place, before: Before):
+    """``(tile, begin, first, stop)`` of long tile ``place``, whose parts are those from ``first`` up to ``stop``;
+    ``before`` is what comes before the end. All lanes call."""
+    entries, stop = board.entries, before.parts
     tile, begin = entries.wait(place, entries.read(place))
-    return tile, begin, Int32(first_of(place))
+    first = first_part(board, place)
+    if place + 1 < before.long:
+        stop = first_part(board, place + 1)
+    return tile, begin, first, stop
+
+
+def first_part(board: Board, place) -> Any:
+    """The number of the first part of a long tile. All lanes call."""
+    firsts = board.firsts
+    (found,) = firsts.join(firsts.wait_together([place], firsts.read(place), [Boolean(True)]))
+    return Int32(found)

@@ -18,7 +18,8 @@ from cutlass import Boolean, Int32, Uint32
 from ...monoid import choose
 from ...warp import LANES
 from ..gather import WORDS
-from ..select.chunk import VECTOR_BYTES, cells, put, put_if
+from ..select.chunk import VECTOR_BYTES, cells, popc, put, put_if
+from ..select.squeeze import add_if
 from ..words import permuted
 from .decode_place import BEGIN_BYTES
 from .decode_policy import SCRATCH_BYTES, window_of
@@ -26,6 +27,7 @@ from .decode_store import ROWS, Band, Runs, find_run
 
 BYTE_BITS, WORD_BYTES, WORD_BITS = 8, 4, 32
 WORDS_OF_VECTOR = VECTOR_BYTES // WORD_BYTES
+FEW = 3  # runs that begin in a window: they change it one by one (2**28 int8 of 1000 92 us, 97 without)
 EDGE = 16  # as many elements as a vector has, or more
 VECTORS = SCRATCH_BYTES // (LANES * VECTOR_BYTES)  # of a lane
 # Of elements of a size, of ``prmt``: a word of the k-th element of a word, for each k; the last elements of two words
@@ -59,19 +61,32 @@ class FillStorer:
     def store_window(self, out, runs: Runs, at: Band, run, lane):
         """Store a window. Those behind ``run`` begin in it or behind it; return how many do in it."""
         found = self.all_of(Uint32(cells(self.kind, runs.values + run * self.size, 1)[0]), 0)
-        first, count = cutlass.max(at.low, 0), Int32(0)
-        address = runs.begins + (run + 1 + lane) * BEGIN_BYTES
-        begins = Uint32(cells(Int32, address, 1)[0] - first) < Uint32(at.stop - first)
-        words = tuple(found for _ in range(VECTORS * WORDS_OF_VECTOR))
-        if cute.arch.vote_any_sync(begins):
+        begin = Int32(cells(Int32, runs.begins + (run + 1 + lane) * BEGIN_BYTES, 1)[0])
+        begins = Uint32(cute.arch.vote_ballot_sync(begin < at.stop))
+        words, count = tuple(found for _ in range(VECTORS * WORDS_OF_VECTOR)), popc(begins)
+        if count > FEW:
             for k in cutlass.range_constexpr(VECTORS):
                 cells(Int32, self.address(at, k, lane), WORDS_OF_VECTOR, align=VECTOR_BYTES).fill(0)
             cute.arch.sync_warp()  # nothing is changed
             count = self.mark(runs, at, run, lane)
             cute.arch.sync_warp()  # all changes are there
             words = self.filled(at, found, lane)
+        elif count > 0:
+            change = self.all_of(self.change(runs.values + (run + 1 + lane) * self.size), 0)
+            for number in cutlass.range(count, unroll=1):
+                place = (Int32(cute.arch.shuffle_sync(begin, number)) - at.low) * self.size
+                words = self.changed_from(words, place, Uint32(cute.arch.shuffle_sync(change, number)), lane)
         self.put(out, at, [words[k : k + WORDS_OF_VECTOR] for k in range(0, len(words), WORDS_OF_VECTOR)], lane)
         return count
+
+    def changed_from(self, words: tuple, place, change, lane) -> tuple:
+        """The words of a lane's vectors, changed from a byte of the window on."""
+        found = []
+        for k, word in enumerate(words):
+            vector, word_of = divmod(k, WORDS_OF_VECTOR)
+            ahead = place - (vector * LANES + lane) * VECTOR_BYTES - word_of * WORD_BYTES
+            found.append(word ^ (change & ones_from(cutlass.max(ahead, 0) * BYTE_BITS)))
+        return tuple(found)
 
     def address(self, at: Band, k: int, lane) -> Any:
         """The address of a lane's changes of a vector."""
@@ -85,25 +100,26 @@ class FillStorer:
     @cute.jit
     def mark(self, runs: Runs, at: Band, run, lane):
         """Store the changes by the runs behind ``run`` that begin in the window; return how many there are."""
-        first = cutlass.max(at.low, 0)
-        span, to, last = Uint32(at.stop - first), at.flags - at.low * self.size, runs.count - 1
-        rank, going, own = run + 1 + lane, Int32(1), Int32(0)
+        rank, going, own = run + 1 + lane, Int32(1), Uint32(0)
+        address, values = runs.begins + rank * BEGIN_BYTES, runs.values + rank * self.size
+        to = at.flags - at.low * self.size
         while going != 0:
-            ranks = [rank + row * LANES for row in range(ROWS)]
-            begins = [cells(Int32, runs.begins + there * BEGIN_BYTES, 1)[0] for there in ranks]
-            # those behind the last run begin far away
-            places = [runs.values + cutlass.min(there, last) * self.size for there in ranks]
-            changes = [self.element(place) ^ self.element(place - self.size) for place in places]
-            live = [Uint32(begin - first) < span for begin in begins]
+            begins = [cells(Int32, address + row * (LANES * BEGIN_BYTES), 1)[0] for row in range(ROWS)]
+            changes = [self.change(values + row * (LANES * self.size)) for row in range(ROWS)]
+            live = [begin < at.stop for begin in begins]
             for there, begin, change in zip(live, begins, changes):
                 put_if(there, self.kind, to + begin * self.size, self.kind(change))
                 if cutlass.const_expr(self.windows > 1):
-                    own = own + choose(there, Int32(1), Int32(0))
+                    own = add_if(there, Uint32(1), own)
             going = Int32(cute.arch.shuffle_sync(Int32(live[-1]), LANES - 1))
-            rank = rank + ROWS * LANES
+            address, values = address + ROWS * LANES * BEGIN_BYTES, values + ROWS * LANES * self.size
         if cutlass.const_expr(self.windows > 1):
-            own = Int32(cute.arch.warp_redux_sync(own, "add"))
-        return own
+            own = cute.arch.warp_redux_sync(own, "add")
+        return Int32(own)
+
+    def change(self, address) -> Any:
+        """What the run changes whose element is at an address."""
+        return self.element(address) ^ self.element(address - self.size)
 
     def element(self, address) -> Any:
         return Uint32(cells(self.kind, address, 1)[0])
@@ -185,6 +201,12 @@ class FillStorer:
     def put_one(self, out, at: Band, place) -> None:
         value = cells(self.kind, at.flags + place * self.size, 1)[0]
         put(self.kind, (out + (at.begin + (at.low + place))).toint(), value, cute.AddressSpace.gmem)
+
+
+def ones_from(bit) -> Any:
+    """A word of ones from a bit on; 0 from 32 on."""
+    text = "shl.b32 {$w0}, {$r0}, {$r1};"
+    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[Uint32(0xFFFFFFFF), Uint32(bit)])
 
 
 def put_words(address, words, space) -> None:

@@ -127,10 +127,14 @@ class Placer:
             put_if(live, self.kind, values_at + rank * (self.kind.width // 8), value)
             begin, rank = begin + length, rank + choose(live, Int32(1), Int32(0))
 
-    def put_end(self, address, runs, lane) -> None:
-        """Behind ``runs`` runs, as many as a group has begin far away."""
+    def put_end(self, addresses: tuple, runs, lane) -> None:
+        """Behind ``runs`` runs, as many as a group has begin far away; of narrow elements, each of them has one."""
+        begins_at, values_at = addresses
         for k in range(EACH):
-            put(Int32, address + (runs + (k * LANES + lane)) * BEGIN_BYTES, Int32(FAR))
+            place = runs + (k * LANES + lane)
+            put(Int32, begins_at + place * BEGIN_BYTES, Int32(FAR))
+            if self.kind.width < 32:
+                put(self.kind, values_at + place * (self.kind.width // 8), self.kind(0))
 
 
 def of_group(numbers: tuple, k: int) -> tuple:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ...sizes import ceil_div
+from ...sizes import ceil_div, power_of_two_below
 from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
@@ -19,19 +19,30 @@ SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 # SOME_RESULTS on: 2**28 int8 in runs of 24 94 us, 97); of FEW_RESULTS, the time of a tile hardly depends on its size.
 # Those of 8 bytes take less in small tiles and windows up to SOME_RESULTS (H200, 2**27 int64 in runs of 8 351 us, 366),
 # but not of FEW_RESULTS (2**26 in runs of 1 592 us, 494). Narrow ones are stored in two windows in a row (2**28 int8 in
-# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630).
-MANY_RESULTS, SOME_RESULTS, FEW_RESULTS = 32, 16, 4
+# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630). Of two bytes, smaller tiles are as good
+# from SOME_RESULTS on (runs of 24 164 us, 171). Of less than ONE_RESULT, more warps
+# that place and fewer that store are faster (2**28 int8 in runs of 1 593 us, 602).
+MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, ONE_RESULT = 32, 16, 4, 2
 FEW_GROUPS = 8  # of a small tile
 MAX_STAGES = 8
-STORE_WARPS = 16  # more would leave too few registers
+STORE_WARPS, FEW_STORE_WARPS = 16, 12  # more would leave too few registers
 LONG_RESULTS = 96  # of as many results a run, searches in sums are as fast as one pass (H200; 64 are not)
+AT_ONCE, MANY_NARROW = (
+    1 << 14,
+    1 << 23,
+)  # narrow results that one pass is better for: up to so many, and from so many on
 # Of kernels that search
 RESULTS = 8 * WINDOW  # of a block
 MAX_TURNS = 8  # tiles that a warp makes of one search
 MANY_BLOCKS = 2640  # with fewer, four for each place of a GPU, a warp makes one
 GROUPS = 8 * 8  # groups whose sums a block stores
 TILE_WORDS = 7  # 64-bit words of a tile in the workspace (``decode_ahead.Board``)
-PARTS = 2048  # a tile that has more results than one of so many parts of all is stored by several blocks
+# A tile that has more results than one of so many parts of all is stored by several blocks. More tiles of bytes are
+# stored at once if there are few parts (2**28 int8 in runs of 200 77 us instead of 108, Zipf lengths 86, 109; but of
+# int32 322, 303).
+PARTS, NARROW_PARTS = 2048, 1024
+LARGE_TILE = 210_000  # results; of longer runs, tiles have fewer groups (2**28 int8 in runs of 1000 75 us, 78)
+UNIT = 8 * WINDOW  # results of which a block stores its share of those of such tiles
 
 
 @dataclass(frozen=True)
@@ -52,7 +63,8 @@ class DecodePolicy(Policy, kernel=".decode:Decode"):
 
     def stage_bytes(self, size: int, length: int) -> int:
         """Shared memory of a stage; of values of ``size`` bytes and lengths of ``length`` bytes."""
-        return self.tile * (size + max(length, 4)) + 4 * (GROUP + LINE_BYTES) + 12 * self.groups + 128
+        behind = GROUP * (4 + (size if size < 4 else 0))
+        return self.tile * (size + max(length, 4)) + behind + 4 * LINE_BYTES + 12 * self.groups + 128
 
     def fixed_bytes(self, size: int) -> int:
         """Shared memory besides."""
@@ -74,7 +86,8 @@ def scratch_bytes(size: int) -> int:
 
 
 class Choice(NamedTuple):
-    """A policy and its launch. Tiles of more than ``limit`` results are stored in parts of ``unit`` results."""
+    """A policy and its launch. Tiles of more than ``limit`` results are stored in parts, of ``unit`` results or a
+    multiple."""
 
     policy: DecodePolicy
     tiles: int
@@ -86,30 +99,40 @@ class Choice(NamedTuple):
 def searches(runs: int, results: int, size: int, strided: bool) -> bool:
     """Whether ``runs`` of so many results of ``size`` bytes are decoded by searches in sums of their lengths. Those of
     strided arrays are, whose elements few warps of a pipeline would have to gather (H200, every second of 2**25 int32:
-    453 us, in one pass 480). A tile of runs is all that parts need: then bytes are stored faster in one pass (one giant
-    run of 2**28 int8: 80 us, by searches 96)."""
-    return strided or (results >= LONG_RESULTS * runs and (size >= 4 or runs > FEW_GROUPS * GROUP))
+    453 us, in one pass 480). Narrow elements are stored faster in one pass, unless it mostly waits (2**28 int8 in runs
+    of 1000 78 us, by searches 103, Zipf lengths 86, 118; 2**22 in runs of 1000 10.4, 8.6)."""
+    narrow = size < 4 and not AT_ONCE < results < MANY_NARROW
+    return strided or (results >= LONG_RESULTS * runs and not narrow)
 
 
 def choose(runs: int, results: int, size: int, length: int) -> Choice:
     """Return the launch for ``runs`` values of ``size`` bytes and lengths of ``length`` bytes, and ``results``."""
     small, dense = runs < SMALL_RUNS, results < FEW_RESULTS * runs
     shallow = size == 8 and not dense and results < SOME_RESULTS * runs
-    if small or shallow or runs < results // MANY_RESULTS:
-        groups = FEW_GROUPS
+    many = size < 4 and results >= MANY_NARROW
+    if small or shallow or runs < results // (SOME_RESULTS if size == 2 else MANY_RESULTS):
+        groups = groups_at_once(runs, results) if many else FEW_GROUPS
     else:
         wide = results < SOME_RESULTS * runs if size < 4 else size == 4 and dense
         groups = 32 if length <= 4 and wide else 16
-    windows = 1 if small or shallow or size == 4 or (size < 4 and dense) else 2
-    policy = DecodePolicy(groups, min(8, groups), STORE_WARPS, MAX_STAGES, windows)
+    windows = 1 if (small and not many) or shallow or size == 4 or (size < 4 and dense) else 2
+    place, store = (16, FEW_STORE_WARPS) if groups == 32 and results < ONE_RESULT * runs else (8, STORE_WARPS)
+    policy = DecodePolicy(groups, min(place, groups), store, MAX_STAGES, windows)
     stages = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
-    return launch(replace(policy, stages=min(MAX_STAGES, stages)), runs, results)
+    return launch(replace(policy, stages=min(MAX_STAGES, stages)), size, runs, results)
 
 
-def launch(policy: DecodePolicy, runs: int, results: int) -> Choice:
-    """Return the launch of a policy."""
+def groups_at_once(runs: int, results: int) -> int:
+    """Return the groups of a small tile of narrow elements: fewer of long runs, if it is stored at once then."""
+    fitting = LARGE_TILE * runs // (GROUP * results)
+    if results < NARROW_PARTS * LARGE_TILE or fitting == 0:
+        return FEW_GROUPS
+    return min(FEW_GROUPS, power_of_two_below(fitting))
+
+
+def launch(policy: DecodePolicy, size: int, runs: int, results: int) -> Choice:
+    """Return the launch of a policy for values of ``size`` bytes."""
     tiles = max(1, ceil_div(runs, policy.tile))
-    limit = max(16 * policy.tile, ceil_div(results, PARTS * WINDOW) * WINDOW)
-    unit = limit // 2
-    grid = min(SMS, max(tiles, ceil_div(results, unit)))
-    return Choice(policy, tiles, grid, limit, unit)
+    limit = max(16 * policy.tile, ceil_div(results, (NARROW_PARTS if size < 4 else PARTS) * WINDOW) * WINDOW)
+    grid = min(SMS, max(tiles, ceil_div(results, UNIT)))
+    return Choice(policy, tiles, grid, limit, UNIT)

@@ -16,7 +16,7 @@ from ..select.shared import aligned, tensor
 from .decode_ahead import Before
 
 TURN = -2  # the number of the stage behind the tiles: parts of long ones follow
-WHOLE = -1  # in place of where a part begins in its tile: the tile is stored if it is not long
+WHOLE = -1, 0  # in place of a part: the tile is stored if it is not long
 
 # A launch's arguments: ``lengths`` has how many results each of ``runs`` runs of ``values`` has; those from the end of
 # all on, up to the size in ``cut``, are ``fill``. ``count`` gets where the last run ends.
@@ -42,7 +42,8 @@ class Shared:
     """Shared memory: the tiles' lengths and elements and their ring, the roles' barriers, of each group how many
     results, then where they begin (``results``), and runs that are not empty (``runs``) there are, and the same of each
     stage (``counts``, ``lives``), and what is ``said`` of its runs; where the part begins in the tile that a stage has
-    (``parts``), what comes before it (``before``), the launch's tag, and the store warps' flags."""
+    (``parts``), how many results of either are stored (``stops``), what comes before them (``before``), the launch's
+    tag, and the store warps' flags."""
 
     buffers: tuple
     tiles: TileRing
@@ -55,6 +56,7 @@ class Shared:
     lives: cute.Tensor
     said: cute.Tensor
     parts: cute.Tensor
+    stops: cute.Tensor
     before: Before
     tag: cute.Tensor
     flags: cute.Pointer
@@ -76,6 +78,7 @@ class Shared:
             tensor(Int32, stages),
             tensor(Int32, stages),
             tensor(Int64, stages),
+            tensor(Int32, stages),
             Before(tensor(Int64, stages), tensor(Int32, stages), tensor(Int32, stages)),
             tensor(Int32, 1),
             aligned(policy.store_warps * kernel.scratch),

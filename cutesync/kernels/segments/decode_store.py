@@ -80,12 +80,11 @@ class Storer:
     @cute.jit
     def mark(self, runs: Runs, at: Band, run, lane):
         """Set the flags of the runs behind ``run`` that begin in the window."""
-        first = cutlass.max(at.low, 0)
-        span, address, to = Uint32(at.stop - first), runs.begins + (run + 1 + lane) * BEGIN_BYTES, at.flags - at.low
+        address, to = runs.begins + (run + 1 + lane) * BEGIN_BYTES, at.flags - at.low
         going = Int32(1)
         while going != 0:
             begins = [cells(Int32, address + row * (LANES * BEGIN_BYTES), 1)[0] for row in range(ROWS)]
-            live = [Uint32(begin - first) < span for begin in begins]
+            live = [begin < at.stop for begin in begins]
             for there, begin in zip(live, begins):
                 put_if(there, Uint8, to + begin, Uint8(1))
             going = Int32(cute.arch.shuffle_sync(Int32(live[-1]), LANES - 1))
