@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
+from cutesync.kernels.select.policy import Problem, choose
+from cutesync.kernels.select.shared import Control
+from cutesync.sync.roles import MOST_WARPS
 
 from .. import faults
 from ..cases import SCHEDULES, data
@@ -155,6 +159,18 @@ def test_runs_that_are_given(small, packed):
     encoded = cs.run_length_encode(x, out=(np.zeros(x.size, np.int16), *lengths))
     check(encoded, cs.run_length_encode(x))
     assert lengths[1] == len(encoded[0])
+
+
+def test_every_length_of_rows_fits_a_block():
+    """The kernels that are chosen for rows of any length, as they are: no more warps than a block has."""
+    for length, strided, heads in itertools.product((1, 128, 129, 513, 2048, 2049, 9000), (False, True), (False, True)):
+        policy = choose(Problem(length, (4,), strided=strided, heads=heads, rows=3)).policy
+        each = len(Control) + policy.compact_warps + policy.store_warps + policy.gather_warps * strided
+        assert policy.teams * each <= MOST_WARPS and policy.stages >= policy.teams
+    with cs.emulate():
+        x = sample((600, 2), "int8")
+        values = cs.select(x, lambda v: v > 1, axis=0).exact()
+        check(tuple(values), tuple(column[column > 1] for column in x.T))
 
 
 @pytest.mark.slow
