@@ -233,6 +233,8 @@ def test_partitions_of_strided_and_several_arrays(small):
     host = np.zeros(1290, np.int32)
     cs.partition(x.ravel(), mask.ravel(), out=host, n=500)
     equal(host[:500], partitioned(x.ravel()[:500], mask.ravel()[:500]))
+    bits = cs.asarray(np.repeat(bits_of(mask.ravel()), 2))[::2]
+    equal(cs.partition(cs.asarray(x), bits).values, partitioned(x, mask.reshape(x.shape)))
 
 
 @pytest.mark.drawn(6)

@@ -49,8 +49,9 @@ class Problem:
 
     @property
     def bytes(self) -> float:
-        """The shared memory for a position."""
-        return sum(self.sizes) + self.mask + PLACE_BYTES * self.located + WORD_BYTES / LANES * self.inverse
+        """The shared memory for a position; where bits are counted it has none, and a bit stands for that."""
+        found = sum(self.sizes) + self.mask + PLACE_BYTES * self.located + WORD_BYTES / LANES * self.inverse
+        return max(found, 1 / 8)
 
     @property
     def padding(self) -> int:
