@@ -1,4 +1,5 @@
-"""The NumPy meaning of every public operation, which tests and measurements compare with. Slow, short and literal.
+"""The NumPy meaning of reductions, scans, flags, products, top-k and counts, which tests and measurements compare with.
+Slow, short and literal.
 
 Sums and products of floats are computed in float64 and rounded once; everything else is NumPy's own reduction in the
 result's type. Where NumPy leaves a conversion undefined (a float beyond an integer's range), these functions define it:

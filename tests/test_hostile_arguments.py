@@ -191,6 +191,7 @@ CASES = {
     "nan of integers": (lambda: cs.reduce(X, init=float("nan")), ArgumentTypeError, "init"),
     "the algorithm of argmin": (lambda: cs.reduce(X, "foo", algorithm="arg"), ArgumentValueError, "op|algorithm"),
     "alpha": (lambda: cs.matmul(A, A, alpha=10**400), ArgumentValueError, "alpha"),
+    "out of a product": (lambda: cs.matmul(A, A, out=np.zeros((4, 4), np.int32)), ArgumentTypeError, "out"),
     "fast": (lambda: cs.matmul(A, A, fast_accumulation="no"), ArgumentTypeError, "fast_accumulation"),
     "no types": (lambda: cs.reduce(X, dtype=()), ArgumentValueError, "dtype"),
     "no types of outputs": (lambda: cs.scan(X, finish=abs, out_dtype=()), ArgumentValueError, "out_dtype"),

@@ -21,7 +21,8 @@ _RENAMED = {
 }
 _REAL = "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan sinh cosh tanh copysign"
 _SAME = (
-    "absolute fabs floor ceil trunc isnan isinf isfinite sign maximum minimum fmax fmin remainder fmod hypot logaddexp"
+    "absolute fabs floor ceil trunc isnan isinf isfinite sign maximum minimum fmax fmin"
+    " floor_divide remainder fmod hypot logaddexp"
 )
 _OPERATORS = {
     "add": "add",
@@ -29,7 +30,6 @@ _OPERATORS = {
     "multiply": "mul",
     "divide": "truediv",
     "true_divide": "truediv",
-    "floor_divide": "floordiv",
     "power": "pow",
     "negative": "neg",
     "bitwise_and": "and_",

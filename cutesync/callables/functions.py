@@ -207,6 +207,20 @@ def remainder(a: Any, b: Any) -> Any:
     return choose((found != 0) & ((found < 0) != (b < 0)), found + b, found)
 
 
+def floor_divide(a: Any, b: Any) -> Any:
+    """``a // b``; of floats by way of the remainder, as in Python and NumPy: the quotient itself is rounded, perhaps up
+    to the next integer."""
+    a, b = same(a, b)
+    if not type(a).is_float:
+        return a // b
+    rest = math.rem(a, b)
+    quotient = (a - rest) / b - choose((rest != 0) & ((rest < 0) != (b < 0)), type(a)(1), type(a)(0))
+    whole = floor(quotient)
+    whole = choose(quotient - whole > 0.5, whole + 1, whole)
+    found = choose(quotient == 0, copysign(type(a)(0), a / b), whole)
+    return choose(b == 0, a / b, found)
+
+
 def fmod(a: Any, b: Any) -> Any:
     """With the sign of the dividend, as in C."""
     a, b = same(a, b)

@@ -19,12 +19,12 @@ _OF_BITS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator
 @contextlib.contextmanager
 def exact_integers() -> Iterator[None]:
     """Raise OverflowError for each Python int that would lose bits in a DSL register inside. A DSL that makes its
-    operators or warns in another way is left unchanged. A difference of two Booleans is an Int32 inside, and signed
-    integers keep their sign beside wider unsigned ones."""
+    operators or warns in another way is left unchanged. A difference of two Booleans is an Int32 inside, signed
+    integers keep their sign beside wider unsigned ones, and ``//`` of floats is exact."""
     from cutlass import Boolean, Int32, Integer
     from cutlass.base_dsl import diagnostics, typing
 
-    from .functions import real
+    from .functions import floor_divide, real
 
     built, warned = getattr(typing, "_binary_op", None), getattr(diagnostics, "report_warning", None)
     if built is None or warned is None:
@@ -43,6 +43,8 @@ def exact_integers() -> Iterator[None]:
                 raise TypeError(f"{op.__name__.strip('_')} of {type(lhs).__name__} and {type(rhs).__name__}")
             if op is operator.truediv and isinstance(lhs, Integer) and isinstance(rhs, (Integer, int)):
                 lhs, rhs = real(lhs, rhs)
+            if op is operator.floordiv and (_is_float(lhs) or _is_float(rhs)):
+                return floor_divide(rhs, lhs) if options.get("flip") else floor_divide(lhs, rhs)
             lhs, rhs = _extended(lhs, rhs), _extended(rhs, lhs)
             if op in _DIVISIONS:
                 lhs, rhs = (_divisor(lhs, rhs), rhs) if options.get("flip") else (lhs, _divisor(rhs, lhs))

@@ -13,6 +13,7 @@ from cutlass import Boolean, Int16, Int32, Int64, cute
 
 from ..dtypes import DType
 from ..kernels.arrays import pointers_of
+from ..kernels.coordinates import store
 from ..kernels.gather import WORDS
 from ..kernels.select.where import Where
 from ..kernels.tiled import element
@@ -72,7 +73,7 @@ class RunSeamKernel(ExchangeKernel):
         if seams.joined:
             self.join(out, seams)
         for pointer, number in zip(pointers_of(out), (own - seams.given_up, seams.before, seams.total)):
-            put(pointer, number)
+            store(pointer, number)
 
     def send(self, x, out, link, at):
         """Send what the others need of this part; return the number of its runs."""
@@ -89,9 +90,9 @@ class RunSeamKernel(ExchangeKernel):
         (keys, values), runs = self.results(out), self.monoid
         whole = runs.own.combine(seams.value, runs.value(values, 0))
         for pointer, result in zip(values, runs.own.results_of(whole)):
-            put(pointer, result)
+            store(pointer, result)
         for pointer, bits, source in zip(keys, seams.head, runs.sources):
-            put(recast(pointer, source), WORDS[source.size](bits))
+            store(recast(pointer, source), WORDS[source.size](bits))
 
     def results(self, out) -> tuple[tuple, tuple]:
         """The pointers to the keys and to the values of states."""
@@ -163,7 +164,3 @@ def value_of(bits, source: DType):
 def recast(pointer, source: DType):
     """A pointer to the bits of elements."""
     return cute.make_ptr(WORDS[source.size], pointer.toint(), cute.AddressSpace.gmem, assumed_align=source.size)
-
-
-def put(pointer, value) -> None:
-    cute.make_tensor(pointer, cute.make_layout((1,)))[0] = value

@@ -121,8 +121,7 @@ def test_ufuncs_of_two_operands(dtype):
     if dtype[0] != "f":
         a, b = a[b != 0], b[b != 0]
         a, b = a[(a != a.min()) | (b != b.max())], b[(a != a.min()) | (b != b.max())]
-    not_compared = "floor_divide" if dtype[0] == "f" else "power"  # the floor of the quotient; powers that wrap
-    names = [name for name in OF_TWO if name != not_compared]
+    names = [name for name in OF_TWO if name != "power" or dtype[0] == "f"]  # those of integers wrap
     rows = apply([getattr(np, name) for name in names], a, b)
     for name, row in zip(names, rows):
         first, second = (a, b) if dtype[0] != "f" and name in whole else (real(a), real(b))
@@ -143,6 +142,8 @@ OTHERS = {
     "atan2": (math.atan2, np.arctan2),
     "copysign": (math.copysign, np.copysign),
     "fmod": (math.fmod, np.fmod),
+    "quotient rounded down": (lambda a, b: a // b, np.floor_divide),
+    "of a number": (lambda a, b: 5 // b + a // 0.1, lambda a, b: np.float32(5) // b + a // np.float32(0.1)),
     "hypot of three": (lambda a, b: math.hypot(a, b, 3), lambda a, b: np.hypot(np.hypot(a, b), np.float32(3))),
     "log to a base": (lambda a, b: math.log(a, 8), lambda a, b: np.log(a) / np.log(np.float32(8))),
     "where": (lambda a, b: np.where(a > b, a, 2), lambda a, b: np.where(a > b, a, np.float32(2))),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import cutesync as cs
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.candidates import CANDIDATES, OWN, PROMOTED, PROMOTED_OWN, rarity
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS
@@ -26,6 +27,7 @@ from cutesync.kernels.matmul.model import (
 from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, SMEM_BYTES, SMS, MatmulPolicy
 from cutesync.kernels.matmul.workload import Access, Workload
 
+from ..compiled import dry, needed
 from .kernels_order import tiles_in_order
 from .support import choose
 
@@ -239,3 +241,16 @@ def test_the_patch_in_flight_is_square():
 
 def test_the_multiprocessors_are_those_of_an_h200():
     assert SMS == 132
+
+
+def test_integers_have_the_columns_that_their_instruction_has():
+    """``wgmma`` of 8-bit integers has 8, 16, 24 or 32 columns, or a multiple of 16."""
+    random = np.random.default_rng(0)
+    for out in ("int8", "float16", "float32") * 50:
+        m, n, k = (int(2 ** (random.random() * 11)) for _ in range(3))
+        operands = dry((m, k), "int8"), dry((n, k), "uint8", base=2 << 40).T
+        for spec in needed(cs.matmul, *operands, out_dtype=out):
+            if spec.key[0] == "matmul":
+                rows, columns = spec.key[1]
+                columns //= 2 if spec.key[2] == "cooperative" and rows % 128 else 1
+                assert columns in (8, 24) or columns % 16 == 0, spec.label

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
+from cutesync.kernels.select.policy import Problem, choose
+from cutesync.kernels.select.shared import Control
+from cutesync.sync.roles import MOST_WARPS
 
 from .. import faults
 from ..cases import SCHEDULES, data
@@ -157,6 +161,18 @@ def test_runs_that_are_given(small, packed):
     assert lengths[1] == len(encoded[0])
 
 
+def test_every_length_of_rows_fits_a_block():
+    """The kernels that are chosen for rows of any length, as they are: no more warps than a block has."""
+    for length, strided, heads in itertools.product((1, 128, 129, 513, 2048, 2049, 9000), (False, True), (False, True)):
+        policy = choose(Problem(length, (4,), strided=strided, heads=heads, rows=3)).policy
+        each = len(Control) + policy.compact_warps + policy.store_warps + policy.gather_warps * strided
+        assert policy.teams * each <= MOST_WARPS and policy.stages >= policy.teams
+    with cs.emulate():
+        x, out = sample((600, 2, 2), "int8"), cs.empty((2, 2, 600), "int8").transpose(1, 0, 2)
+        values = cs.select(cs.asarray(x), lambda v: v > 1, axis=0, out=out).exact()  # rows that are no rows of a matrix
+        check(tuple(values), tuple(column[column > 1] for column in x.reshape(600, 4).T))
+
+
 @pytest.mark.slow
 def test_numpy_arrays_and_segments(small):
     """The offsets of packed rows are those of ``segmented_reduce``."""
@@ -217,6 +233,8 @@ def test_partitions_of_strided_and_several_arrays(small):
     host = np.zeros(1290, np.int32)
     cs.partition(x.ravel(), mask.ravel(), out=host, n=500)
     equal(host[:500], partitioned(x.ravel()[:500], mask.ravel()[:500]))
+    bits = cs.asarray(np.repeat(bits_of(mask.ravel()), 2))[::2]
+    equal(cs.partition(cs.asarray(x), bits).values, partitioned(x, mask.reshape(x.shape)))
 
 
 @pytest.mark.drawn(6)

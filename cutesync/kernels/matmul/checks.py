@@ -49,7 +49,7 @@ def result_types(a: View, wanted, out: View | None, second: bool) -> tuple[DType
             allowed = "a pair of types" if second else "one type; a pair with pre_activation=True"
             raise ArgumentTypeError(explain("out_dtype", shown(wanted), allowed))
         wanted, of_pre = wanted
-    element = result_type(a, out.dtype if out is not None and wanted is None else wanted)
+    element = result_type(a, wanted) if wanted is not None or out is None else result_type(a, out.dtype, "out")
     if not second:
         return element, None
     pre = element if of_pre is None else result_type(a, of_pre)
@@ -59,14 +59,15 @@ def result_types(a: View, wanted, out: View | None, second: bool) -> tuple[DType
     return element, pre
 
 
-def result_type(a: View, wanted) -> DType:
-    """The type of the result. int8 gives int32, float8 bfloat16, others their own, unless told otherwise."""
+def result_type(a: View, wanted, argument: str = "out_dtype") -> DType:
+    """The type of the result. int8 gives int32, float8 bfloat16, others their own, unless told otherwise by an
+    argument."""
     integers = a.dtype.kind in "iu"
     usual = BY_NAME["int32" if integers else "bfloat16" if a.dtype.size == 1 else a.dtype.name]
-    result = usual if wanted is None else parse_dtype(wanted, "out_dtype")
+    result = usual if wanted is None else parse_dtype(wanted, argument)
     allowed = (*RESULTS, *INTEGER_RESULTS) if integers else RESULTS
     if result.name not in allowed:
-        raise ArgumentTypeError(explain("out_dtype", str(result), " or ".join(allowed)))
+        raise ArgumentTypeError(explain(argument, str(result), " or ".join(allowed)))
     return result
 
 

@@ -110,8 +110,10 @@ class Problem:
 
     @property
     def takes_odd(self) -> bool:
-        """Whether ``MatmulPolicy.odd`` tiles suit it: one result of 16 bits without C, and B with K contiguous."""
-        return self.out.size == 2 and self.terms.pre is None and self.terms.c is None and self.b.k_major
+        """Whether ``MatmulPolicy.odd`` tiles suit it: one result of 16 bits of floats, without C, and B with K
+        contiguous. (The tensor cores have no instruction for integers of 40, 56, ... columns.)"""
+        alone = self.terms.pre is None and self.terms.c is None
+        return self.out.size == 2 and alone and self.b.k_major and self.elements[0].kind == "f"
 
     def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
         """What the model chooses, best first."""
@@ -131,7 +133,7 @@ class Problem:
             allowed = f"at most {policy.MAX_SPLIT_ACCUMULATORS} accumulators a thread"
             raise ArgumentValueError(explain("config.tile", came, allowed))
         if config.odd and not self.takes_odd:
-            allowed = "a multiple of 16 columns; of 8 for one result of 16 bits without C, and B with K contiguous"
+            allowed = "a multiple of 16 columns; of 8 for one result of 16 bits of floats without C, K contiguous in B"
             raise ArgumentValueError(explain("config.tile", config.tile, allowed))
         loads = ("tma" if x.load == "tma" else "own" for x in (self.a, self.b))
         splits, slices = config.splits, config.slices

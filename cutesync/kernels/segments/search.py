@@ -67,7 +67,8 @@ def searchsorted(
     a : array of one axis, of any stride, in ascending order, NaN last.
     v : array of the same library and type, of any shape and strides.
     side : "left": the lowest such index; "right": the highest one.
-    sorter : None, or an array of int64 of the size of ``a``: ``a[sorter]`` is in ascending order.
+    sorter : None, or an array of int64 of the size of ``a``: ``a[sorter]`` is in ascending order. Its elements are
+        places in ``a``, which is checked for NumPy arrays only.
     n : only the first ``n`` elements of ``a`` (with ``sorter``, of that) count: an int, or a 0-d array of int64 on the
         device.
     out : array of int64 of the shape of ``v``, of any strides, that is written and returned.

@@ -51,10 +51,10 @@ def segmented_reduce(
         elements from ``offsets[k]`` up to ``offsets[k + 1]``. Offsets do not decrease; elements before the first or
         from the last one on belong to no segment. Or a tuple ``(begins, ends)`` of two arrays of these types and one
         length: segment k has the elements from ``begins[k]`` up to ``ends[k]``. These may come in any order, leave
-        elements out and overlap; a segment that ends where it begins or before is empty, and places outside ``x`` count
-        as its first or last one. ``lengths``, an array of integers: the length of each segment, the
-        first one beginning at element 0. ``heads``, an array of bool, uint8 or int8 of the size of ``x``: where
-        segments begin; the first element does. ``keys``: as for ``reduce_by_key``.
+        elements out and overlap; a segment that ends where it begins or before is empty. In each form, places outside
+        ``x`` count as its first or last one. ``lengths``, an array of integers, none of which is negative: the length
+        of each segment, the first one beginning at element 0. ``heads``, an array of bool, uint8 or int8 of the size of
+        ``x``: where segments begin; the first element does. ``keys``: as for ``reduce_by_key``.
     init : None, or a state that comes before the first element of each segment: a number, or a tuple of them. It is the
         result of an empty segment, which is else that of ``identity``, or of the operator's identity.
     out : an array of one axis and any stride, or a tuple of them, that is written instead of a new one. With offsets

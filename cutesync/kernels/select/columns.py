@@ -112,9 +112,6 @@ class ColumnCounts(SelectKernel):
                 found = found + Int32(self.selects(values, first + place) & (place < there))
         return found
 
-    def arrays(self, a: Arguments) -> tuple:
-        return (*a.x, *((a.where,) if self.selection.kind == "mask" else ()))
-
     def load(self, columns: Columns, bases: list, place) -> list:
         """The byte of the mask at a place of a chunk, or its elements."""
         kinds, steps = [t.cutlass for t in self.selection.sources], columns.steps

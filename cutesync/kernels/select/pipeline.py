@@ -198,7 +198,8 @@ class PipelineSelect(AsksEarly, SelectKernel):
             tile = Tile(first, cutlass.min(first + self.tile, a.count), a.count, self.base(a, at.number), False)
             firsts = [buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(a))]
             store = functools.partial(self.put, firsts)
-            self.gather.fill(self.arrays(a), sizes, store, tile, -1 if self.heads else 0, warp, warps)
+            if cutlass.const_expr(sizes):  # bits alone, when they are counted, are read where they are
+                self.gather.fill(self.arrays(a), sizes, store, tile, -1 if self.heads else 0, warp, warps)
             shared.gathered[at.stage].arrive_once()
             at = shared.tiles.next(at, self.teams)
 

@@ -49,8 +49,9 @@ class Problem:
 
     @property
     def bytes(self) -> float:
-        """The shared memory for a position."""
-        return sum(self.sizes) + self.mask + PLACE_BYTES * self.located + WORD_BYTES / LANES * self.inverse
+        """The shared memory for a position; where bits are counted it has none, and a bit stands for that."""
+        found = sum(self.sizes) + self.mask + PLACE_BYTES * self.located + WORD_BYTES / LANES * self.inverse
+        return max(found, 1 / 8)
 
     @property
     def padding(self) -> int:
@@ -143,7 +144,8 @@ PIPELINE = PipelinePolicy(teams=2, compact_warps=4, store_warps=4, chunks=8, row
 ONE_TEAM = replace(PIPELINE, teams=1, compact_warps=8, store_warps=8)
 RUNS_BYTES = 56 << 10  # of a tile where runs are all that is asked for: 354 us with one team instead of 390
 # Strided arrays: one team, as most of the warps bring elements.
-GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=8)
+GATHER_WARPS = 8  # of a block
+GATHERED = replace(PIPELINE, teams=1, compact_warps=8, gather_warps=GATHER_WARPS)
 # Elements in words: a warp compacts a chunk in some 250 instructions, most of which wait for the one before, and stores
 # it in 100 (H200, half of 2**28 int8 by a callable: 145 us, by rows of 32 elements 246 us).
 NARROW = replace(PIPELINE, compact_warps=8)
@@ -244,7 +246,9 @@ def choose(problem: Problem) -> Choice:
     spread = max(problem.length // SMS, 1)  # a tile for each multiprocessor
     if problem.rows is not None:
         base = next((policy for length, policy in SHORT_ROWS if problem.length <= length), base)
-        base = replace(base, gather_warps=2) if problem.strided and base is not GATHERED else base
+        if problem.strided and base is not GATHERED:
+            teams = power_of_two_below(base.teams)
+            base = replace(base, teams=teams, gather_warps=GATHER_WARPS // teams)
         spread = problem.length * 2 - 1  # as a power of two below: a tile for each row
     most = min(power_of_two_below(int(stage / problem.bytes)), MAX_TILE)
     spread = power_of_two_below(spread)

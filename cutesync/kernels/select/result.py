@@ -71,11 +71,11 @@ class Selected:
 
     def _rows(self) -> Any:
         """Return ``exact()`` of a selection by rows: a list of the rows in place of an array."""
-        counts = _host(self.count).ravel()
+        counts = _host(self.count)
 
         def cut(array: Any) -> list:
-            rows = array.reshape(len(counts), array.shape[-1])
-            return [rows[i] if array is self.inverse else rows[i, : int(n)] for i, n in enumerate(counts)]
+            ends = (None if array is self.inverse else int(n) for n in counts.flat)
+            return [array[(*row, slice(end))] for row, end in zip(np.ndindex(counts.shape), ends)]
 
         values = tuple(map(cut, self.values)) if type(self.values) is tuple else cut(self.values)
         more = tuple(map(cut, self.more))

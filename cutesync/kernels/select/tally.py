@@ -17,7 +17,6 @@ from ...monoid import choose
 from ...sync.gather import Slots
 from ...warp import LANES, scan_states, select, shift_up, zeros
 
-MAX_POSITIONS = 1 << 15
 TYPES = (Int32,)  # of what a tile publishes: its tally
 AHEAD = 8  # tiles that a lane reads at once
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64, Uint8, Uint32, Uint64
+from cutlass import Boolean, Int32, Int64, Uint8, Uint32
 from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
@@ -307,7 +307,7 @@ class HeldTopK(TopKKernel):
         high = self.pools.greatest(pool, top, Int32(0), thread)
         number, turn = row.length, Int32(1)
         while (number > self.policy.capacity) & (low < high):
-            middle = self.between(low, high)
+            middle = self.order.between(low, high)
             reached = self.pools.sum(pool, self.number(row, middle, thread), turn, thread)
             turn += 1
             if reached >= wanted:
@@ -354,9 +354,3 @@ class HeldTopK(TopKKernel):
             wanted -= broadcast((through,), LANES - 1)[0]
             begin += LANES
             busy = Boolean((wanted > 0) & (begin < row.vectors))
-
-    def between(self, low, high):
-        """A key in the middle above ``low`` and not above ``high``."""
-        unsigned = Uint64 if self.order.type.width == 64 else Uint32
-        span = unsigned(high) - unsigned(low)
-        return low + self.order.type(span >> unsigned(1)) + self.order.type(span & unsigned(1))

@@ -10,7 +10,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64
+from cutlass import Float32, Int32, Int64, Uint32, Uint64
 
 from ...dtypes import DType
 from ...monoid import choose
@@ -70,6 +70,12 @@ class Order:
         if not self.floats:
             return held >= floor
         return cutlass.not_(held < floor) if self.largest else cutlass.not_(held > floor)
+
+    def between(self, low, high) -> Any:
+        """The key in the middle above ``low`` and not above ``high``."""
+        unsigned = Uint64 if self.type.width == 64 else Uint32
+        span = unsigned(high) - unsigned(low)
+        return low + self.type(span >> unsigned(1)) + self.type(span & unsigned(1))
 
     def of(self, element) -> Any:
         """The key of a loaded element."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int16, Int32, Int64, Uint32, Uint64
+from cutlass import Boolean, Int16, Int32, Int64
 
 from ...block.reduce import get, put, state_array
 from ...monoid import choose, tree
@@ -180,7 +180,7 @@ class ShortTopK(TopKKernel):
         last = Int32(Int32.max)
         count = self.number(held, exists, low, last)
         while (count > LANES) & (low < high):
-            middle = self.between(low, high)
+            middle = self.order.between(low, high)
             number = self.number(held, exists, middle, last)
             if number >= wanted:
                 low, count = middle, number
@@ -196,9 +196,3 @@ class ShortTopK(TopKKernel):
                 else:
                     first = middle_index + 1
         return Limit(low, index)
-
-    def between(self, low, high):
-        """A key in the middle above ``low`` and not above ``high``."""
-        unsigned = Uint64 if self.order.type.width == 64 else Uint32
-        span = unsigned(high) - unsigned(low)
-        return low + self.order.type(span >> unsigned(1)) + self.order.type(span & unsigned(1))
