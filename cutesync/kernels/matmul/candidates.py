@@ -192,8 +192,9 @@ def of_kind(promoted: bool, parts: bool, own: bool, slices: int) -> tuple[Matmul
     if slices <= 1:
         return of_own if own else PARTS if parts else PROMOTED if promoted else CANDIDATES
     usual = () if own or parts else PROMOTED if promoted else CANDIDATES
+    forms: list[tuple[MatmulPolicy, dict[str, Any]]]
     forms = [(config, {"splits": slices}) for config in usual if config.splits > 1]
-    one_slice = {"promoted": promoted, "parts": parts, "splits": slices}
+    one_slice: dict[str, Any] = {"promoted": promoted, "parts": parts, "splits": slices}
     forms += [(config, one_slice) for config in (of_own if own else _OF_ANY_ROWS) if config.splits == 1]
     if not promoted:  # the slices one behind the other in a block, for many rows
         forms += [(config, {"slices": slices}) for config in usual if config.splits == 1]
