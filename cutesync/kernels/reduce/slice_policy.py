@@ -24,7 +24,6 @@ MAX_ROW_BYTES = 128  # longer rows are runs
 # bytes: 224 us, so 29 us; float16 (862787, 49), of 12 elements: 558 and 40 us; but int8 (8192, 512) off by one: 5.8 and
 # 14 us; uint16 (1024, 256): 1.6 and 3.6 us).
 BANKS_BYTES, MIN_ORDERED_BYTES = 32, 1 << 20
-FAR = 1
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def slices_of(problem: StridedProblem) -> Slices | None:
             return None
         span += (extent - 1) * steps[0]
     slices = Axis(1, (span, *blank.steps[1:]))
-    far = max(near, FAR * span) if inner is blank and not problem.in_turn else near
+    far = max(near, span) if inner is blank and not problem.in_turn else near
     if outside and 0 <= outside[-1].steps[0] - span < far:
         slices = outside.pop()
     return Slices(tuple(outside), slices, inner, row, span)
