@@ -98,7 +98,6 @@ def test_the_same_bits_for_any_number_of_rows():
         ((16, 4096), False, True),
         ((16, 4096), True, True),
         ((4096, 16), True, False),
-        ((4096, 4096), False, False),
     ],
 )
 def test_which_results_are_computed_as_transposes(shape, by_columns, swapped):
