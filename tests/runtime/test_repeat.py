@@ -28,13 +28,15 @@ class Stub:
 
     def __init__(self) -> None:
         self.launches, self.again, self.addresses, self.free = [], 0, itertools.count(1 << 40, 1 << 24), None
+        self.lock = threading.Lock()
 
     def launcher(self, kernel, ordinal, grid, make_block, claim):
         block = make_block()
 
         def run(addresses, stream):
-            block.put(addresses, None)
-            self.launches.append((kernel.ptx, grid, block.packed(), stream))
+            with self.lock:  # as launchers do: threads share the block
+                block.put(addresses, None)
+                self.launches.append((kernel.ptx, grid, block.packed(), stream))
 
         return run
 
