@@ -141,7 +141,7 @@ def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[
     can be allocated, it is scratch memory that the graph keeps. A step may itself be such a run: its temporaries then
     lie behind those of the run around it.
     """
-    if len(steps) == 1 and not temporaries:
+    if len(steps) == 1 and not temporaries and list(steps[0][1]) == list(range(len(steps[0][1]))):
         return steps[0][0]
     kind = BY_NAME["uint8"]
     ends = list(itertools.accumulate((-(-size // 256) * 256 for size in temporaries), initial=0))

@@ -34,6 +34,17 @@ def check(x: np.ndarray, axis, what: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", types("int8"))
+def test_arrays_without_axes(dtype, on_emulator):
+    """A single element, wherever it lies."""
+    for at in (0, 3):
+        whole = elements((4,), dtype, "all")
+        x, there = whole[at], cs.asarray(whole)[at : at + 1].reshape(())
+        found = {"argmin": 0, "sum": x.sum(), "any": x.any()}
+        assert {name: int(np.asarray(getattr(cs, name)(there))) for name in found} == found
+        same(np.asarray(cs.reduce(there, "or", transform=lambda v: v | v)), x, f"{dtype} at {at}")
+
+
+@pytest.mark.parametrize("dtype", types("int8"))
 def test_the_first_of_the_best(dtype, on_emulator):
     """Of rows, of columns in vectors, and along a whole array, misaligned ones too."""
     for kind in ("few", "ends"):

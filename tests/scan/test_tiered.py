@@ -59,10 +59,11 @@ def test_in_place_and_views_that_begin_anywhere(place, small_tiles):
 
 
 def test_the_first_operand_may_lie_on_the_device(place, small_tiles):
-    x, options = data(500, "int32"), {"init": 9, "exclusive": True}
-    for init in (9, 10):  # read when the kernel runs
-        got = cs.scan(cs.asarray(x), algorithm="tiered", **options | {"init": cs.asarray(np.full(1, init, np.int32))})
-        same(got, scanned(x, **options | {"init": init}), str(init))
+    for length in (500, 61):  # in two tiers, and in one launch
+        x, options = data(length, "int32"), {"init": 9, "exclusive": True}
+        for init in (9, 10):  # read when the kernel runs
+            there = options | {"init": cs.asarray(np.full(1, init, np.int32))}
+            same(cs.scan(cs.asarray(x), algorithm="tiered", **there), scanned(x, **options | {"init": init}), str(init))
 
 
 @everywhere("dtype", ["bool", "int8", "float16", "float32", "float64"], emulator=lambda dtype: dtype == "float32")

@@ -12,7 +12,7 @@ from ...runtime import workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run
-from ...runtime.layout import axes_of
+from ...runtime.layout import Axis, axes_of
 from ..axes import numbers, parameters
 from ..named import Named
 from ..states import States, numbered, parameter_groups, start_of
@@ -43,7 +43,8 @@ def form_of(spec: ReduceSpec, views: Views, outs: Views) -> Normal:
         steps.append([0 if i in spec.axes else own[i] for i in range(len(spec.shape))])
     all_count, indexed = spec.n is None, getattr(spec.reduction, "takes_index", False)
     commutes = all_count and order_of(spec.reduction)[0]
-    axes, places = axes_of(spec.shape, *steps), all_count and isinstance(spec.reduction.op, str)
+    axes = axes_of(spec.shape, *steps) or [Axis(1, (0,) * len(steps))]  # of a single element
+    places = all_count and isinstance(spec.reduction.op, str)
     form = normal(axes, spec.axes, len(views), commutes, all_count and not indexed, places)
     return form._replace(repeats=1) if spec.reduction.name in IDEMPOTENT and commutes else form
 
