@@ -141,6 +141,7 @@ def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[
     can be allocated, it is scratch memory that the graph keeps. A step may itself be such a run: its temporaries then
     lie behind those of the run around it.
     """
+    # one launch that takes the call's own arrays as they come
     if len(steps) == 1 and not temporaries and list(steps[0][1]) == list(range(len(steps[0][1]))):
         return steps[0][0]
     kind = BY_NAME["uint8"]
