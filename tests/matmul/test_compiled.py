@@ -80,10 +80,12 @@ def verify(
     assert kernel.smem == config.smem(terms.widest(result)) <= 227 * 1024
     allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
     in_stages = config.exchange_in_stages(terms.widest(result))
-    # behind the barriers: the words of the turnstile, and the barrier of stages that have been read
+    # behind the barriers: the words of the turnstile, and the barrier of stages that have been read; room for a barrier
+    # and two words a stage of dense loads, whether there are any
     words = 8 * (in_stages and not config.parts) if config.cluster_split else 8 * (config.splits > 1)
+    words += 8 * config.own * config.stages * (1 if "dense" in loads else 2)
     exchanged = config.cluster_split * (2 + in_stages)
-    assert ptx.count("mbarrier.init") == (2 + config.parts) * config.stages + exchanged
+    assert ptx.count("mbarrier.init") == (2 + config.parts + ("dense" in loads)) * config.stages + exchanged
     assert max(allocated) + 8 + words == kernel.smem
     registers, frame = cubin_figures(kernel.cubin)
     assert frame == 0, f"{config}: {frame} bytes of stack a thread"
@@ -171,7 +173,10 @@ OTHERS = {
 }
 
 
-LOADS = [("vectors", "words"), ("elements", "elements"), ("vectors", "tma"), ("tma", "elements"), ("pairs", "pairs")]
+LOADS = [
+    *(("vectors", "words"), ("elements", "elements"), ("vectors", "tma"), ("tma", "elements"), ("pairs", "pairs")),
+    *(("dense", "dense"), ("dense", "elements")),
+]
 TYPES = {"bfloat16": "bfloat16", "int8": "int32", "tfloat32": "float32", "float8_e4m3fn": "bfloat16"}
 
 
