@@ -154,10 +154,32 @@ class BallotPolicy(Policy, kernel=".ballots:BallotFlags"):
 
 
 @dataclass(frozen=True)
+class ShortPolicy(Policy, kernel=".short:ShortFlags"):
+    """Compile-time choices of the kernel: the digits of a thread's number, the elements of a row, the rows of a thread,
+    elements per load; the rest as in TilePolicy."""
+
+    digits: int
+    length: int
+    rows: int
+    piece: int
+    by_words: bool
+    wide: bool
+    threads: int = THREADS
+
+    @property
+    def periodic(self) -> bool:
+        return False
+
+    @property
+    def counted(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | BoxPolicy | FlatPolicy | RowPolicy | BallotPolicy
+    policy: TilePolicy | BoxPolicy | FlatPolicy | RowPolicy | BallotPolicy | ShortPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
