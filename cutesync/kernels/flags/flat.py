@@ -4,7 +4,8 @@ A slice is a row of the flagged axis, or where a short axis lies behind it (``in
 neighbours are ``distance`` places apart: 1, or ``inner``. Each thread has ``vector`` results that lie side by side and
 are stored at once, also where a slice ends among them. The input of a slice lies evenly spaced, one slice may lie
 anywhere. If the input has no gaps either (``whole``), or none inside slices that are whole vectors, its elements are
-loaded in pieces as large as their alignment allows, and so are their neighbours, which come from the cache.
+loaded in pieces as large as their alignment allows, and so are their neighbours, which come from the cache. So are
+elements that lie ``pace`` apart, with what lies between.
 
 The last elements of the array, less than a vector, are flagged one by one. No thread waits for another.
 """
@@ -42,7 +43,7 @@ class FlatFlags(StridedKernel):
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
         self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
-        self.equal, self.back, self.row = policy.equal, policy.back, policy.row
+        self.equal, self.back, self.row, self.pace = policy.equal, policy.back, policy.row, policy.pace
         self.place = Int64 if policy.wide else Int32
 
     @cute.jit
@@ -176,18 +177,15 @@ class FlatFlags(StridedKernel):
             items = self.repeated(a, v, alike)
         else:
             items = self.sequence(a, v.first, len(v.places), self.piece)
-        found = []
+        found, rests = [], self.rests(a, v)
         for side in self.sides:
             edges = self.edges(a, side, v, alike)
             others = self.neighbours(a, side, v, (starts, items, edges), alike)
+            if self.periodic:
+                edges = [edge | self.ends_period(a, side, rest) for edge, rest in zip(edges, rests)]
             results = []
-            for item, other, edge, place in zip(items, others, edges, v.places):
-                index = self.index(a, place) + side if self.is_indexed or self.periodic else Int64(0)
-                if self.periodic:
-                    rest = Int32((index - side) % a.period)
-                    ends = (rest + 1 == Int32(a.period)) if side else (rest == 0)
-                    edge = edge | ends
-                    index = Int64(rest) + side
+            for item, other, edge, place in zip(items, others, edges, rests if self.periodic else v.places):
+                index = self.index(a, place) + side if self.is_indexed else Int64(0)
                 pair = (item, other) if side else (other, item)
                 results.append(self.compared(side, *pair, edge, index, a.ends[side]))
             found.append(results)
@@ -200,6 +198,26 @@ class FlatFlags(StridedKernel):
     def index(self, a: Arguments, place):
         """The index on the flagged axis of a place in a slice."""
         return Int64(place) if self.adjacent else Int64(place // self.place(a.extents[0]))
+
+    def period(self, a: Arguments):
+        """Places from the begin of a period to that of the next one."""
+        return self.place(a.period) * self.place(a.extents[0])
+
+    def rests(self, a: Arguments, v: Vector) -> list:
+        """The places of a vector's results in their periods; with periods."""
+        if not self.periodic:
+            return []
+        period = self.period(a)
+        found = [v.places[0] % period]
+        for place in v.places[1:]:
+            following = found[-1] + 1
+            found.append(choose((following == period) | (place == 0), self.place(0), following))
+        return found
+
+    def ends_period(self, a: Arguments, side: int, rest):
+        """Whether a row of a period begins (ends) at a place in it."""
+        distance = self.place(a.extents[0])
+        return rest >= self.period(a) - distance if side else rest < distance
 
     def starts(self, a: Arguments, v: Vector, alike: bool) -> list:
         """The pointers to the elements. All are in the slice of the first or in that of the last one."""
@@ -253,8 +271,9 @@ class FlatFlags(StridedKernel):
         if self.back:
             loaded = [self.loaded(starts[i + piece - 1], piece, piece) for i in range(0, len(starts), piece)]
             return [item for part in loaded for item in self.lifted(part, piece)[::-1]]
-        loaded = [self.loaded(starts[i], piece, piece) for i in range(0, len(starts), piece)]
-        return [item for part in loaded for item in self.lifted(part, piece)]
+        count = piece * self.pace  # elements of memory
+        loaded = [self.loaded(starts[i], count, count) for i in range(0, len(starts), piece)]
+        return [item for part in loaded for item in self.lifted(part, count)[:: self.pace]]
 
     def sequence(self, a: Arguments, first, count: int, piece: int) -> list:
         """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or in words if

@@ -103,8 +103,8 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
     elements per load, and per load of neighbours, whether keys are compared by words, whether blocks take the rows in
     turn, as neighbours are ``far``, whether elements of a slice are ``equal``, whether vectors are taken ``back``
-    wards, how many elements a ``row`` has of which a thread has whole ones (0: it may have parts); the rest as in
-    TilePolicy."""
+    wards, how many elements a ``row`` has of which a thread has whole ones (0: it may have parts), how far apart are
+    the elements that are loaded as vectors of memory; the rest as in TilePolicy."""
 
     digits: int
     vector: int
@@ -123,6 +123,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     threads: int = THREADS
     back: bool = False
     row: int = 0
+    pace: int = 1
 
 
 @dataclass(frozen=True)

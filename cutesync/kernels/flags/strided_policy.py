@@ -55,6 +55,8 @@ MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter ro
 MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
 WIDE_BYTES = 128  # of a row of columns
 MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all rows that lie in a line are done
+# Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
+PACES, MIN_APART_WIDTH = (2, 4), 8
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
 # Blocks that move less than MIN_BYTES_PER_BLOCK are wider, if so many are left (H200: a grid of n blocks of 128 or 256
 # threads takes n / 0.81 ns at least; the times of twelve such cases are within 2 % of that).
@@ -256,6 +258,23 @@ def _piece_backwards(facts: Facts, starts: int) -> int:
     return 1 if piece * facts.size < WORD_BYTES else piece
 
 
+def _apart(facts: Facts, inner: Axis, slices: int, others: list[Axis]) -> tuple[int, int]:
+    """Return the results of a thread, and the elements of a load, where these lie a few apart and are read as vectors
+    of memory that have what lies between; 1 and 1 if they are not."""
+    pace = inner.steps[0]
+    if pace not in PACES or pace * facts.size > WORD_BYTES or facts.counted:
+        return 1, 1
+    vector = min(VECTOR_BYTES // facts.result, SECTOR // (pace * facts.size))
+    while vector > 1 and ((others and slices % vector) or slices < vector):
+        vector //= 2
+    piece = min(vector, VECTOR_BYTES // (pace * facts.size))
+    starts = math.gcd(*(axis.steps[0] for axis in others)) * facts.size
+    width = piece * pace * facts.size
+    if width < MIN_APART_WIDTH or facts.aligned % width or starts % width:
+        return 1, 1
+    return vector, piece
+
+
 def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: bool) -> StridedChoice:
     """Return the launch for slices of so many elements. ``others`` are the axes of slices, the fastest first."""
     total = slices * math.prod(axis.extent for axis in others)
@@ -270,10 +289,14 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     if inner.steps[0] == -1 and not facts.counted and (slices % vector == 0 or not others):
         piece = _piece_backwards(facts, starts)
     back = inner.steps[0] == -1 and piece > 1
+    spread, loaded = _apart(facts, inner, slices, others)
+    piece = max(piece, loaded)
     near = math.gcd(piece, inner.extent)
     by_words = facts.by_words and whole and not facts.periodic
     if inner.steps[0] == 0:  # a slice repeats one element
         vector = VECTOR_BYTES // facts.result
+    elif spread > 1:
+        vector = spread
     elif abs(inner.steps[0]) > 1:
         vector = _stepped(facts, abs(inner.steps[0]), vector)
     elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
@@ -307,6 +330,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         far,
         equal,
         back=back,
+        pace=inner.steps[0] if spread > 1 else 1,
     )
     first = Axis(inner.extent, inner.steps)
     blank = Axis(1, (0,) * len(inner.steps))
