@@ -25,8 +25,8 @@ from .strided import Arguments, StridedKernel
 class Vector(NamedTuple):
     """Results side by side, which all count: the number of the first, its digits, and the places of all in their
     slices, of which there are two at most. ``limit``: the places of a slice that count; None if no row begins or ends
-    at these. What is said of a vector to be ``alike``: it lies in one slice, and rows begin or end at all of its places
-    or at none."""
+    at these, on a side that matters. What is said of a vector to be ``alike``: it lies in one slice, and rows begin or
+    end at all of its places or at none; at all if one side alone matters."""
 
     first: Any
     digits: list
@@ -45,6 +45,7 @@ class FlatFlags(StridedKernel):
         self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
         self.equal, self.back, self.row, self.pace = policy.equal, policy.back, policy.row, policy.pace
         self.place = Int64 if policy.wide else Int32
+        self.single = len(self.sides) == 1
 
     @cute.jit
     def body(self, a: Arguments):
@@ -100,9 +101,8 @@ class FlatFlags(StridedKernel):
     def mark_vector(self, a: cutlass.Constexpr, v: cutlass.Constexpr):
         """Flag the results of a thread, which all count."""
         if cutlass.const_expr(self.long):
-            distance, last = self.place(a.extents[0]), v.places[0] + (self.vector - 1)
-            starts, ends = v.places[0] < distance, last >= v.limit - distance
-            if cutlass.not_(starts | ends):
+            last = v.places[0] + (self.vector - 1)
+            if cutlass.not_(self.has_edges(a, v, last)):
                 self.flag(a, v._replace(limit=None), False)
             elif (last < self.place(a.counts[0])) & self.all_or_none(a, v.places[0], last, v.limit):
                 self.flag(a, v, True)
@@ -111,11 +111,23 @@ class FlatFlags(StridedKernel):
         else:
             self.flag(a, v, False)
 
+    def has_edges(self, a: Arguments, v: Vector, last):
+        """Whether rows may begin (end) at places of a vector, if that matters; or it lies in two slices."""
+        distance = self.place(a.extents[0])
+        found = last >= (v.limit - distance if self.looks[1] else self.place(a.counts[0]))
+        return found | (v.places[0] < distance) if self.looks[0] else found
+
     def all_or_none(self, a: Arguments, first, last, limit):
-        """Whether at all places of a slice from the first to the last, or at none, a row begins; and ends."""
+        """Whether at all places of a slice from the first to the last, or at none, a row begins; and ends. Of a vector
+        that has edges on the only side that is looked at: whether all places are."""
         distance = self.place(a.extents[0])
         ends = limit - distance
-        return ((last < distance) | (first >= distance)) & ((last < ends) | (first >= ends))
+        found = Boolean(True)
+        if self.looks[0]:
+            found = found & ((last < distance) | (first >= distance))
+        if self.looks[1]:
+            found = found & ((last < ends) | (first >= ends))
+        return found
 
     @cute.jit
     def mark_each(self, a: Arguments, first, limit):
@@ -141,8 +153,11 @@ class FlatFlags(StridedKernel):
 
     def flag(self, a: Arguments, v: Vector, alike: bool) -> None:
         """Flag results."""
-        packed = self.by_words and len(v.places) == self.vector
-        found = self.word_results(a, v, alike) if packed else self.results(a, v, alike)
+        packed, count = self.by_words and len(v.places) == self.vector, len(v.places)
+        if alike and self.single and self.marking.is_flag and not self.given[self.sides[0]]:  # no element decides
+            found = [[Uint32(words.ONES)] * (count // words.KEYS) if packed else [Int32(1)] * count]
+        else:
+            found = self.word_results(a, v, alike) if packed else self.results(a, v, alike)
         for target, values in zip(a.outs, found):
             self.store(target + v.first, values, packed)
 
@@ -158,6 +173,8 @@ class FlatFlags(StridedKernel):
         """Whether a row begins (ends) at each place; None if it does not."""
         if v.limit is None:
             return [None] * len(v.places)
+        if alike and self.single:
+            return [Boolean(True)] * len(v.places)
         distance, asked = self.place(a.extents[0]), v.places[:1] if alike else v.places
         found = [place >= v.limit - distance if side else place < distance for place in asked]
         return found * len(v.places) if alike else found
@@ -249,7 +266,7 @@ class FlatFlags(StridedKernel):
         """The neighbour of each element on a side; anything at an edge. ``known``: pointers to the elements if there
         are any, the elements, and which are at edges."""
         starts, items, edges = known
-        if self.equal and len(items) > 1:
+        if (self.equal and len(items) > 1) or (alike and self.single):
             return items
         if not (starts or self.adjacent):
             return self.sequence(a, v.first + self.shift(a, side, edges, alike), len(items), self.near)
@@ -313,7 +330,9 @@ class FlatFlags(StridedKernel):
         found = []
         for side in self.sides:
             edges = self.edges(a, side, v, alike)
-            if self.adjacent:
+            if alike and self.single:
+                flags = [Uint32(0)] * len(keys)
+            elif self.adjacent:
                 outer = v.first + self.vector if side else v.first - 1
                 edge = edges[-1 if side else 0]
                 end = self.get(a.x + (outer if edge is None else choose(edge, v.first, outer)), 0)
