@@ -13,7 +13,6 @@ from .form import Form
 from .order import FAR, pace_in
 from .policy import (
     LANES,
-    MIN_BYTES_PER_BLOCK,
     ONE_VECTOR_THREADS,
     VECTOR_BYTES,
     FlagPolicy,
@@ -58,9 +57,10 @@ MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all 
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
 PACES, MIN_APART_WIDTH = (2, 4), 8
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
-# Blocks that move less than MIN_BYTES_PER_BLOCK are wider, if so many are left (H200: a grid of n blocks of 128 or 256
-# threads takes n / 0.81 ns at least; the times of twelve such cases are within 2 % of that).
-MAX_THREADS, MIN_BLOCKS = 512, 2048
+# Blocks that move less than so many bytes have more threads, if so many blocks are left (H200: a grid of n blocks of 128
+# or 256 threads takes n / 0.81 ns at least, in which a copy moves 5.1 KB a block; the times of eight cases of less are
+# within 6 % of that).
+MIN_MOVED, MAX_THREADS, MIN_BLOCKS = 6000, 512, 2048
 
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
@@ -80,7 +80,7 @@ def _widened(choice: StridedChoice, form: Form, facts: Facts) -> StridedChoice:
     read = math.prod(axis.extent for axis in (form.flagged, *form.others) if axis.steps[0]) * facts.size
     results = form.rows * (ceil_div(form.flagged.extent, ROWS_OF_BITS) if form.bits else form.flagged.extent)
     moved = read + results * facts.result * (len(form.flagged.steps) - 1)
-    while choice.policy.threads < MAX_THREADS and moved < choice.grid * MIN_BYTES_PER_BLOCK:
+    while choice.policy.threads < MAX_THREADS and moved < choice.grid * MIN_MOVED:
         if choice.grid < 2 * MIN_BLOCKS:
             break
         choice = replace(choice, policy=replace(choice.policy, threads=2 * choice.policy.threads))
@@ -104,8 +104,11 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
 
 
 def _loads_more(rows: StridedChoice, flat: StridedChoice, facts: Facts) -> bool:
-    """Return whether vectors of rows are whole, and those of a flat array would be loaded in pieces."""
+    """Return whether vectors of rows are whole, and those of a flat array would be loaded in pieces. Of rows that are
+    cut into periods, a thread of a flat array has fewer divisions for a result."""
     if not isinstance(rows.policy, RowPolicy) or not isinstance(flat.policy, FlatPolicy) or flat.policy.whole:
+        return False
+    if facts.periodic and flat.policy.piece * facts.size >= VECTOR_BYTES:
         return False
     run = rows.policy.run
     return run.piece * max(facts.size, facts.result) >= VECTOR_BYTES
