@@ -100,7 +100,8 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
     distance, pace = flat.axes[0].extent, pace_in(flat.axes[0])
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
     wide = columns * max(facts.size, facts.result) >= 8 or SECTOR <= pace * facts.size < FAR
-    return tiles if wide and distance * facts.size >= WIDE_BYTES else flat
+    vectors = isinstance(flat.policy, FlatPolicy) and flat.policy.pace > 1
+    return tiles if wide and not vectors and distance * facts.size >= WIDE_BYTES else flat
 
 
 def _loads_more(rows: StridedChoice, flat: StridedChoice, facts: Facts) -> bool:
