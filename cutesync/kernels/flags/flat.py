@@ -70,7 +70,7 @@ class FlatFlags(StridedKernel):
         else:
             digits = self.split(a, first)
             places = self.places(a, digits[0], self.vector)
-            if self.may_read(a, places[0], limit):
+            if self.may_read(a, digits, limit):
                 self.mark_vector(a, Vector(first, digits, places, limit))
             elif (places[0] < limit) | (places[-1] < places[0]):
                 self.mark_each(a, first, limit)
@@ -139,10 +139,14 @@ class FlatFlags(StridedKernel):
                 if places[0] < limit:
                     self.flag(a, Vector(first + i, digits, places, limit), False)
 
-    def may_read(self, a: Arguments, place, limit):
-        """Whether all that is read for the vector from a place on counts: elements that do not may have no value."""
+    def may_read(self, a: Arguments, digits, limit):
+        """Whether all that is read for the vector from a place on counts, as elements that do not may have no value;
+        and nothing is read that lies behind the array."""
+        if self.pace > 1:
+            return cutlass.not_(self.has_last(a, digits))
         if not self.counted:
             return Boolean(True)
+        place = self.place(digits[0])
         before = behind = self.place(0)
         if self.whole and not self.adjacent:
             distance = self.place(a.extents[0])
@@ -150,6 +154,15 @@ class FlatFlags(StridedKernel):
         if self.whole and min(self.piece, self.near) * self.size < words.BYTES:  # words are read that hold them
             before, behind = before + words.MARGIN, behind + words.MARGIN
         return (a.n == a.length) | ((place >= before) & (place + (self.vector - 1) < limit - behind))
+
+    def has_last(self, a: Arguments, digits):
+        """Whether the last element of a vector, or of its neighbours, is the last one of the array in memory."""
+        step, steps = a.steps[0][0], a.steps[0][1:]
+        ends = [cutlass.max((extent - 1) * each, Int64(0)) for extent, each in zip(a.extents[1:], steps)]
+        top, last = sum(ends, (a.counts[0] - 1) * step), digits[0] + (self.vector - 1)
+        behind = top - self.offset([last, *digits[1:]], [step, *steps])
+        found = behind == 0
+        return found | (behind == a.extents[0] * step) if self.looks[1] and not self.adjacent else found
 
     def flag(self, a: Arguments, v: Vector, alike: bool) -> None:
         """Flag results."""

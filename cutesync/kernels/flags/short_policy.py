@@ -7,7 +7,7 @@ import math
 from ...sizes import ceil_div
 from ..axes import NUMBER_BITS
 from .form import Form
-from .policy import VECTOR_BYTES, alignment
+from .policy import alignment
 from .strided_choice import Facts, ShortPolicy, StridedChoice
 
 MAX_LENGTH = 32  # items whose flags are a word

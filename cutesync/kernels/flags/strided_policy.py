@@ -57,9 +57,9 @@ MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all 
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
 PACES, MIN_APART_WIDTH = (2, 4), 8
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
-# Blocks that move less than so many bytes have more threads, if so many blocks are left (H200: a grid of n blocks of 128
-# or 256 threads takes n / 0.81 ns at least, in which a copy moves 5.1 KB a block; the times of eight cases of less are
-# within 6 % of that).
+# Blocks that move less than so many bytes have more threads, if so many blocks are left (H200: a grid of n blocks of
+# 128 or 256 threads takes n / 0.81 ns at least, in which a copy moves 5.1 KB a block; the times of eight cases of less
+# are within 6 % of that).
 MIN_MOVED, MAX_THREADS, MIN_BLOCKS = 6000, 512, 2048
 
 
