@@ -45,7 +45,7 @@ class FlatFlags(StridedKernel):
         self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
         self.equal, self.back, self.row, self.pace = policy.equal, policy.back, policy.row, policy.pace
         self.place = Int64 if policy.wide else Int32
-        self.single = len(self.sides) == 1
+        self.single, self.even = len(self.sides) == 1, policy.even
 
     @cute.jit
     def body(self, a: Arguments):
@@ -210,9 +210,10 @@ class FlatFlags(StridedKernel):
         found, rests = [], self.rests(a, v)
         for side in self.sides:
             edges = self.edges(a, side, v, alike)
-            others = self.neighbours(a, side, v, (starts, items, edges), alike)
             if self.periodic:
-                edges = [edge | self.ends_period(a, side, rest) for edge, rest in zip(edges, rests)]
+                ends = [self.ends_period(a, side, rest) for rest in rests]
+                edges = ends if self.even else [edge | end for edge, end in zip(edges, ends)]
+            others = self.neighbours(a, side, v, (starts, items, edges), alike)
             results = []
             for item, other, edge, place in zip(items, others, edges, rests if self.periodic else v.places):
                 index = self.index(a, place) + side if self.is_indexed else Int64(0)
@@ -241,7 +242,8 @@ class FlatFlags(StridedKernel):
         found = [v.places[0] % period]
         for place in v.places[1:]:
             following = found[-1] + 1
-            found.append(choose((following == period) | (place == 0), self.place(0), following))
+            begins = following == period
+            found.append(choose(begins if self.even else begins | (place == 0), self.place(0), following))
         return found
 
     def ends_period(self, a: Arguments, side: int, rest):

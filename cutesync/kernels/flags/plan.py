@@ -92,6 +92,7 @@ def _contiguous(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: i
 
 def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int) -> Launch:
     x, marking = views[0], spec.marking
+    period = min(spec.tile or form.flagged.extent, form.flagged.extent)
     facts = Facts(
         x.dtype.size,
         marking.result.size,
@@ -101,9 +102,9 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
         spec.counted,
         marking.compares_bytes or marking.subtracts_bytes,
         x.ptr % 16,
+        form.flagged.extent % period == 0,
     )
-    period = min(spec.tile or form.flagged.extent, form.flagged.extent)
-    longer = None if form.flagged.extent % period else in_periods(form, facts)
+    longer = in_periods(form, facts) if facts.even else None
     if longer is not None:
         form, facts = longer, replace(facts, periodic=True)
     choice = choose_strided(form, facts)

@@ -18,8 +18,8 @@ THREADS = 256
 class Facts:
     """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
     that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
-    given, whether flags or differences can be found by words of four keys; and how many bytes behind a 16-byte boundary
-    the input begins."""
+    given, whether flags or differences can be found by words of four keys; how many bytes behind a 16-byte boundary the
+    input begins; and whether the last period of a row is as long as the others."""
 
     size: int
     result: int
@@ -29,6 +29,7 @@ class Facts:
     counted: bool
     by_words: bool = False
     begin: int = 0
+    even: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     elements per load, and per load of neighbours, whether keys are compared by words, whether blocks take the rows in
     turn, as neighbours are ``far``, whether elements of a slice are ``equal``, whether vectors are taken ``back``
     wards, how many elements a ``row`` has of which a thread has whole ones (0: it may have parts), how far apart are
-    the elements that are loaded as vectors of memory; the rest as in TilePolicy."""
+    the elements that are loaded as vectors of memory, whether all periods are as long; the rest as in TilePolicy."""
 
     digits: int
     vector: int
@@ -124,6 +125,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     back: bool = False
     row: int = 0
     pace: int = 1
+    even: bool = False
 
 
 @dataclass(frozen=True)

@@ -335,6 +335,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         equal,
         back=back,
         pace=inner.steps[0] if spread > 1 else 1,
+        even=facts.periodic and facts.even and not facts.counted,
     )
     first = Axis(inner.extent, inner.steps)
     blank = Axis(1, (0,) * len(inner.steps))
