@@ -190,7 +190,10 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
 
 def _stepped(facts: Facts, step: int, most: int) -> int:
     """Return a thread's results if elements lie ``step`` apart: few lines a load, or one in sectors of their own (H200,
-    heads int8, 32 apart: in fours 520 us, so 424 us; difference float32, 2 apart: singly 1268 us, in fours 736 us)."""
+    heads int8, 32 apart: in fours 520 us, so 424 us; difference float32, 2 apart: singly 1268 us, in fours 736 us); as
+    many as a vector has if a slice repeats one element."""
+    if step == 0:
+        return VECTOR_BYTES // facts.result
     if step * facts.size >= SECTOR:
         return 1
     return most if (facts.result, step) == (WORD_BYTES, 2) else min(most, WORD_BYTES // min(facts.result, WORD_BYTES))
@@ -297,12 +300,8 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     piece = max(piece, loaded)
     near = math.gcd(piece, inner.extent)
     by_words = facts.by_words and whole and not facts.periodic
-    if inner.steps[0] == 0:  # a slice repeats one element
-        vector = VECTOR_BYTES // facts.result
-    elif spread > 1:
-        vector = spread
-    elif abs(inner.steps[0]) > 1:
-        vector = _stepped(facts, abs(inner.steps[0]), vector)
+    if abs(inner.steps[0]) != 1:
+        vector = spread if spread > 1 else _stepped(facts, abs(inner.steps[0]), vector)
     elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
         vector = min(vector, 4)
     far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
@@ -334,7 +333,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         far,
         equal,
         back=back,
-        pace=inner.steps[0] if spread > 1 else 1,
+        pace=inner.steps[0] if min(loaded, vector) > 1 else 1,
         even=facts.periodic and facts.even and not facts.counted,
     )
     first = Axis(inner.extent, inner.steps)
