@@ -177,7 +177,7 @@ STRIDED_FAULTS = {
         every(r"and\.pred( \t%p\d+), %p\d+, (%p\d+);(?=(?:\s*\.loc[^\n]*)*\s*vote)", r"mov.pred\1, \2;"),
         {RESULT},
     ),
-    "a neighbour too far": ("votes", every(r"(add\.s64 [^;]*), -1;", r"\1, -2;"), {RESULT}),
+    "a neighbour too far": ("votes", every(r"(add\.s32 [^;]*), -1;", r"\1, -2;"), {RESULT}),
     "bytes of a tile in the wrong order": ("stored down", each(r"(prmt\.b32 [^;]*, )29538;", r"\g<1>29522;"), {RESULT}),
     "the row behind a tile, one too near": (
         "columns",

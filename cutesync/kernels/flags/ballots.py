@@ -20,13 +20,14 @@ class BallotFlags(StridedKernel):
     def __init__(self, marking, policy) -> None:
         super().__init__(marking, policy)
         self.unroll = policy.unroll
+        self.place = Int64 if policy.wide else Int32
 
     @cute.jit
     def mark(self, a: Arguments, number):
         """Flag a run; its warp's threads have 32 numbers."""
         digits, lane = self.split(a, number // LANES), Int32(number % LANES)
-        begin = digits[0] * (LANES * self.unroll)
-        if begin < a.n:
+        begin = self.place(digits[0]) * (LANES * self.unroll)
+        if begin < self.place(a.n):
             x = a.x + self.offset(digits[1:], a.steps[0][1:])
             rows = [out + self.offset(digits[1:], steps[1:]) for out, steps in zip(a.outs, a.steps[1:])]
             if self.is_inner(a, begin):
@@ -39,12 +40,12 @@ class BallotFlags(StridedKernel):
 
     def is_inner(self, a: Arguments, begin):
         """Whether all items of a run have both neighbours in their row."""
-        return Boolean(False) if self.periodic else (begin > 0) & (begin + LANES * self.unroll < a.n)
+        return Boolean(False) if self.periodic else (begin > 0) & (begin + LANES * self.unroll < self.place(a.n))
 
     def inner_flags(self, a: Arguments, x, place) -> list:
         """The flags of such a run on each side; those of a lane are 32 items apart."""
-        step = a.steps[0][0]
-        starts = [x + place * step + step * shift for shift in (-1, 0, 1)]
+        step = self.step(a)
+        starts = [x + Int64(place) * step + step * shift for shift in (-1, 0, 1)]
         wanted = self.looks[0], True, self.looks[1]
         before, items, behind = (
             [self.get(start, step * (u * LANES)) for u in range(self.unroll)] if needed else []
@@ -53,7 +54,7 @@ class BallotFlags(StridedKernel):
         found = []
         for side in self.sides:
             pairs = zip(items, behind) if side else zip(before, items)
-            indexes = [place + (u * LANES + side) for u in range(self.unroll)]
+            indexes = [Int64(place + (u * LANES + side)) for u in range(self.unroll)]
             given = a.ends[side]
             found.append([self.compared(side, *pair, None, i, given) for pair, i in zip(pairs, indexes)])
         return found
@@ -66,27 +67,32 @@ class BallotFlags(StridedKernel):
             mine = votes[0]
             for u in cutlass.range_constexpr(1, self.unroll):
                 mine = choose(lane == u, votes[u], mine)
-            if (lane < self.unroll) & (begin + lane * LANES < a.n):
-                self.put(rows[k], (begin // LANES + lane) * a.steps[1 + k][0], mine)
+            if (lane < self.unroll) & (begin + lane * LANES < self.place(a.n)):
+                self.put(rows[k], Int64(begin // LANES + lane) * a.steps[1 + k][0], mine)
 
     def items(self, a: Arguments, x, place) -> list:
         """The item at a place, between its neighbours; the last item in place of what is not there."""
-        last, step = a.n - 1, a.steps[0][0]
+        last, step = self.place(a.n) - 1, self.step(a)
         wanted = self.looks[0], True, self.looks[1]
         found = []
         for at, needed in zip((place - 1, place, place + 1), wanted):
-            inside = cutlass.max(cutlass.min(at, last), Int64(0))
-            found.append(self.get(x, inside * step) if needed else None)
+            inside = cutlass.max(cutlass.min(at, last), self.place(0))
+            found.append(self.get(x, Int64(inside) * step) if needed else None)
         return found
+
+    def step(self, a: Arguments):
+        """The distance of neighbours, which is less than a line: of 32 bits, unless numbers need more."""
+        return Int64(self.place(a.steps[0][0]))
 
     def flag(self, a: Arguments, side: int, place, items):
         """The flag of the item at a place; 0 where there is none."""
-        rest = Int64(place % a.period) if self.periodic else place
+        n, period = self.place(a.n), self.place(a.period)
+        rest = place % period if self.periodic else place
         edge = rest == 0
         if side:
-            edge = place + 1 >= a.n
-            edge = edge | (rest + 1 == a.period) if self.periodic else edge
+            edge = place + 1 >= n
+            edge = edge | (rest + 1 == period) if self.periodic else edge
         pair = (items[1], items[2]) if side else (items[0], items[1])
-        outside = place >= a.n
-        flag = self.guarded(outside if self.called else None, side, pair, (edge, rest + side, a.ends[side]))
+        outside = place >= n
+        flag = self.guarded(outside if self.called else None, side, pair, (edge, Int64(rest + side), a.ends[side]))
         return choose(outside, Int32(0), Int32(flag))

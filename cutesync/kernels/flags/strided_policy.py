@@ -154,7 +154,7 @@ def choose_ballots(form: Form, facts: Facts) -> StridedChoice | None:
     while unroll > 1 and (unroll > words or form.rows * ceil_div(words, unroll) * LANES < FEW_THREADS):
         unroll //= 2
     runs = ceil_div(words, unroll)
-    wide = runs * form.rows * LANES > MAX_NARROW
+    wide = runs * form.rows * LANES * unroll > MAX_NARROW
     policy = BallotPolicy(1 + len(others), unroll, facts.periodic, facts.counted, wide)
     axes = (form.flagged, *others[::-1])
     return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
