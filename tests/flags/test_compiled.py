@@ -145,3 +145,17 @@ def test_strided_kernels(layout, source, flag, allocated):
     compiled(allocated, BOTH, x, dtype=flag, most=224, **options)
     compiled(allocated, "adjacent_difference", x, most=224, **options)
     compiled(allocated, BOTH, x, lambda a, b, i: (a != b) & (i > 3), dtype=flag, tile=1000, most=224, **options)
+
+
+VECTORS = {
+    "short rows": ("flag_heads", lambda x: x((1 << 22, 4)), {"dtype": "bits"}, "st.global.v4.b32"),
+    "elements apart": (BOTH, lambda x: x((1 << 24,))[::2], {}, "ld.global.v4.b32"),
+    "periods": (BOTH, lambda x: x((64, 512, 128, 3))[:, ::-1], {}, "ld.global.v4.b32"),
+}
+
+
+@pytest.mark.parametrize("source", ["int8", "float16"])
+@pytest.mark.parametrize("layout", VECTORS)
+def test_short_rows_and_elements_apart_are_vectors(layout, source, allocated):
+    call, view, options, access = VECTORS[layout]
+    assert access in compiled(allocated, call, view(lambda shape: dry(shape, source)), most=80, **options)
