@@ -1,5 +1,5 @@
 """Arrays whose elements are loaded as vectors although rows are short or elements lie a few apart, vectors of edges
-alone, and blocks with more threads: they agree with the reference, under schedules too; planted faults are found."""
+alone, and large blocks: they agree with the reference, under schedules too; planted faults are found."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from cutesync.kernels.flags import periods, plan, short_policy, strided_policy
 from ..cases import same
 from ..compiled import dry, needed
 from ..faults import RESULT, Bench, each, every
+from ..views import broadcast_to
 from .cases import keys
 from .test_flat import NAMES, as_all, vectors_of_large_arrays
 
@@ -28,6 +29,7 @@ def as_large(patch) -> list:
     patch.setattr(short_policy, "MIN_GROUPS", 0)
     patch.setattr(periods, "MIN_VECTORS", 0)
     patch.setattr(strided_policy, "MIN_FAR_BYTES", 1000)
+    patch.setattr(strided_policy, "MIN_LARGE", 0)
     found, choose = [], plan.choose_strided
     patch.setattr(plan, "choose_strided", lambda *given: found.append(choose(*given)) or found[-1])
     return found
@@ -143,19 +145,35 @@ def test_vectors_of_edges(dtype, large, on_emulator):
     assert any(choice.policy.long and not choice.policy.adjacent for choice in large)
 
 
-WIDE = {
-    "rows": (lambda: dry((1 << 17, 64), "int64")[:, :54], {}, 512),
-    "few bytes": (lambda: dry((4, (1 << 24) + 1), "uint16"), {"axis": 0, "dtype": "bits"}, 512),
-    "enough bytes": (lambda: dry((1 << 14, 1 << 12), "int32"), {"axis": 0}, 256),
-    "few blocks": (lambda: dry((4, (1 << 18) + 1), "uint16"), {"axis": 0, "dtype": "bits"}, 256),
+# name: array, options, threads of a block
+BLOCKS = {
+    "rows": (lambda: dry((1 << 17, 64), "int64")[:, :54], {}, 256),
+    "few bytes": (lambda: dry((4, (1 << 24) + 1), "uint16"), {"axis": 0, "dtype": "bits"}, 256),
+    "equal elements": (lambda: repeated((1 << 14, 1 << 12), "int32"), {}, 512),
+    "columns of equal elements": (lambda: repeated((1 << 20, 32), "float32"), {"dtype": "bits"}, 512),
+    "few equal elements": (lambda: repeated((1 << 10, 1 << 12), "int32"), {}, 256),
+    "single bytes": (lambda: dry((1 << 23, 1), "bool"), {"dtype": "bits"}, 512),
+    "pairs of bytes": (lambda: dry((1 << 23, 2), "bool"), {"dtype": "bits"}, 256),
 }
 
 
-@pytest.mark.parametrize("name", WIDE)
-def test_blocks_that_move_little_have_more_threads(name):
-    x, options, threads = WIDE[name]
+def repeated(shape, dtype: str):
+    return broadcast_to(dry((shape[0], 1), dtype), shape)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_that_load_next_to_nothing_have_more_threads(name):
+    x, options, threads = BLOCKS[name]
     (spec,) = needed(cs.flag_tails, x(), **options)
     assert spec.key[1].threads == threads
+
+
+def test_large_blocks(large, on_emulator):
+    host = keys((1700, 1), "int16")
+    check(host, lambda x: x, 1, NAMES[1:3], dtype="bits")
+    check(host[:90], lambda x: broadcast_to(x, (90, 40)), 1)
+    check(host[:90].view("int8"), lambda x: x.reshape(180, 1), 1, NAMES[1:3], dtype="bits")
+    assert [choice.policy.threads for choice in large] == [256] * 2 + [512] * (len(large) - 2)
 
 
 # name: call, shape, type, view, axis, options

@@ -11,17 +11,19 @@ from .policy import alignment
 from .strided_choice import Facts, ShortPolicy, StridedChoice
 
 MAX_LENGTH = 32  # items whose flags are a word
+MAX_BYTES = 32  # of a row (H200, bits uint32 (8, 1048576, 16): in threads with one row 134 us, with two 163 us)
 ROWS = 4, 2  # of a thread, which stores their words at once
 MIN_GROUPS = 1 << 16  # of rows: with fewer, threads have one row each
 WORD_BYTES, KEYS = 4, 4
-MAX_BYTES = 128  # of input that a thread has
 MAX_LOADS = 8  # of a thread: each of a warp's touches as many lines as all threads have of memory
 
 
 def choose_short(form: Form, facts: Facts) -> StridedChoice | None:
     """Return the launch with whole rows that lie side by side, as their words do; None for others."""
     length, columns = form.flagged.extent, form.others[-1] if form.others else None
-    if not form.bits or columns is None or facts.counted or facts.periodic or length > MAX_LENGTH:
+    if not form.bits or columns is None or facts.counted or facts.periodic:
+        return None
+    if length > MAX_LENGTH or length * facts.size > MAX_BYTES:
         return None
     if form.flagged.steps[0] != 1 or columns.steps[0] != length or set(columns.steps[1:]) != {1}:
         return None
@@ -32,7 +34,7 @@ def choose_short(form: Form, facts: Facts) -> StridedChoice | None:
         piece = min(facts.aligned, alignment(starts))
         stores = facts.result_aligned % (rows * facts.result) == 0
         stores &= all(step % rows == 0 for axis in others for step in axis.steps[1:])
-        if piece < max(WORD_BYTES, facts.size) or not stores or size > min(MAX_BYTES, MAX_LOADS * piece):
+        if piece < max(WORD_BYTES, facts.size) or not stores or size > MAX_LOADS * piece:
             continue
         counts = ceil_div(columns.extent, rows), *(axis.extent for axis in others[::-1])
         if math.prod(counts) < MIN_GROUPS:

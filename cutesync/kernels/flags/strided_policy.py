@@ -24,13 +24,12 @@ from .short_policy import choose_short
 from .split_policy import choose_split
 from .strided_choice import (
     BallotPolicy,
-    BoxPolicy,
     Facts,
     FlatPolicy,
     RowPolicy,
+    ShortPolicy,
     StridedChoice,
     TilePolicy,
-    TransposedPolicy,
 )
 from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECTOR, WORD_BYTES, choose_tiles
 
@@ -41,7 +40,8 @@ FEW_ELEMENTS = ONE_VECTOR_THREADS * 3 // 2, ONE_VECTOR_THREADS * 4
 # More where neighbours along the axis lie in other lines (H200, tails int16 (83, 1593, 2) along its first axis: 1.8 us,
 # so 1.3 us; but heads uint16 (60, 2, 5954) along its second, of two: 1.8 and 2.4 us)
 FEW_APART = ONE_VECTOR_THREADS * 6, ONE_VECTOR_THREADS * 9
-WARPS = 4  # of a block that flags runs of rows
+# Of a block that flags runs of rows (H200, tails float16 (4096, 4, 8, 512) stepped: of 4 warps 81 us, so 54 us)
+WARPS = 8
 MIN_APART_BYTES, MIN_APART_BYTES_OF_WORDS = 8, 16  # of a vector, shorter than others, that lies in one slice
 # Arrays without gaps of fewer elements of two bytes: a thread loads 16 bytes, not 32 (H200, both float16 (5, 500386)
 # along its first axis: 6.7 us, so 5.0 us; but heads float16 (64, 12692, 93, 2) along its second: 120 and 128 us).
@@ -57,34 +57,28 @@ MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all 
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
 PACES, MIN_APART_WIDTH = (2, 4), 8
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
-# Blocks that move less than so many bytes have more threads, if so many blocks are left (H200: a grid of n blocks of
-# 128 or 256 threads takes n / 0.81 ns at least, in which a copy moves 5.1 KB a block; the times of eight cases of less
-# are within 6 % of that).
-MIN_MOVED, MAX_THREADS, MIN_BLOCKS = 6000, 512, 2048
+# The GPU starts 0.81 blocks a ns, of 128 or 256 threads: those that load next to nothing have more, if so many blocks
+# are left (H200, bits int8 (1, 134217728, 1): 161 us, so 118 us; bool (15541, 487, 3), repeated along its last axis:
+# 36.6 us, so 18.6 us). Others gain nothing (difference float16, 4 apart: 335 and 353 us).
+LARGE, MIN_LARGE = 512, 2048
 
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     """Return the policy and the launch of a problem."""
-    short = choose_short(form, facts)
-    if short is not None:
-        return _widened(short, form, facts)
-    choice = _choose(form, facts)
+    choice = choose_short(form, facts) or _choose(form, facts)
     split = choose_split(form, facts) if isinstance(choice.policy, TilePolicy) else None
-    return split or _widened(choice, form, facts)
+    return split or _enlarged(choice, form, facts)
 
 
-def _widened(choice: StridedChoice, form: Form, facts: Facts) -> StridedChoice:
-    """Return the choice with blocks that move enough, as the GPU starts no more of them than it does."""
-    if isinstance(choice.policy, (TransposedPolicy, BoxPolicy)):
+def _enlarged(choice: StridedChoice, form: Form, facts: Facts) -> StridedChoice:
+    """Return the choice with large blocks if elements repeat, or if each bit of single bytes takes a word."""
+    policy = choice.policy
+    repeated = any(axis.steps[0] == 0 and axis.extent > 1 for axis in (form.flagged, *form.others))
+    single = isinstance(policy, ShortPolicy) and policy.length * facts.size == 1
+    if not (single or (repeated and type(policy) in (TilePolicy, FlatPolicy))):
         return choice
-    read = math.prod(axis.extent for axis in (form.flagged, *form.others) if axis.steps[0]) * facts.size
-    results = form.rows * (ceil_div(form.flagged.extent, ROWS_OF_BITS) if form.bits else form.flagged.extent)
-    moved = read + results * facts.result * (len(form.flagged.steps) - 1)
-    while choice.policy.threads < MAX_THREADS and moved < choice.grid * MIN_MOVED:
-        if choice.grid < 2 * MIN_BLOCKS:
-            break
-        choice = replace(choice, policy=replace(choice.policy, threads=2 * choice.policy.threads))
-    return choice
+    larger = replace(choice, policy=replace(policy, threads=LARGE))
+    return larger if larger.grid >= MIN_LARGE else choice
 
 
 def _choose(form: Form, facts: Facts) -> StridedChoice:
