@@ -57,10 +57,10 @@ SHORT = [
     ((1, 130, 1), "bool"),
     ((31, 12), "bool"),
     ((23, 14), "int8"),
-    ((9, 32), "uint8"),
+    ((9, 16), "uint8"),
     ((29, 5), "float16"),
     ((31, 2), "float32"),
-    ((7, 4), "float64"),
+    ((7, 2), "float64"),
 ]
 
 
@@ -83,6 +83,7 @@ def test_bits_of_short_rows_anywhere(large, on_emulator):
     )
     host = keys((6, 41, 8), "int16")
     check(host, lambda x: x[..., :4], 2, NAMES[:1], dtype="bits")
+    check(host.view("int64"), lambda x: x.reshape(82, 6), 1, NAMES[:1], dtype="bits")
     check(host[..., 0, :], lambda x: x, 1, NAMES[:1], dtype="bits", n=7)
     assert not any(hasattr(choice.policy, "length") for choice in large)
     check(host, lambda x: x[::2, :40], 2, NAMES[:2], dtype="bits")
@@ -118,6 +119,12 @@ def test_elements_a_few_apart(name, large, on_emulator):
     assert all(choice.policy.pace > 1 and choice.policy.piece > 1 for choice in large)
 
 
+def test_neighbours_at_odd_distances_are_no_vectors(large, on_emulator):
+    host = keys((4, 162), "int16")
+    check(host, lambda x: x[:, ::2], 0, NAMES[2:3])
+    assert all(choice.policy.pace == 1 for choice in large)
+
+
 PERIODS = {
     "rows of three": ((5, 7, 16, 3), "int16", lambda x: x[:, ::-1], 3),
     "rows of three columns": ((4, 3, 16, 3, 5), "int8", lambda x: x[:, ::-1], 3),
@@ -151,6 +158,11 @@ BLOCKS = {
     "few bytes": (lambda: dry((4, (1 << 24) + 1), "uint16"), {"axis": 0, "dtype": "bits"}, 256),
     "equal elements": (lambda: repeated((1 << 14, 1 << 12), "int32"), {}, 512),
     "columns of equal elements": (lambda: repeated((1 << 20, 32), "float32"), {"dtype": "bits"}, 512),
+    "words beside equal ones": (
+        lambda: broadcast_to(dry((64, 1, 1 << 18), "uint32"), (64, 3, 1 << 18)),
+        {"axis": 1, "dtype": "bits"},
+        256,
+    ),
     "few equal elements": (lambda: repeated((1 << 10, 1 << 12), "int32"), {}, 256),
     "single bytes": (lambda: dry((1 << 23, 1), "bool"), {"dtype": "bits"}, 512),
     "pairs of bytes": (lambda: dry((1 << 23, 2), "bool"), {"dtype": "bits"}, 256),
@@ -169,11 +181,11 @@ def test_blocks_that_load_next_to_nothing_have_more_threads(name):
 
 
 def test_large_blocks(large, on_emulator):
-    host = keys((1700, 1), "int16")
-    check(host, lambda x: x, 1, NAMES[1:3], dtype="bits")
-    check(host[:90], lambda x: broadcast_to(x, (90, 40)), 1)
-    check(host[:90].view("int8"), lambda x: x.reshape(180, 1), 1, NAMES[1:3], dtype="bits")
-    assert [choice.policy.threads for choice in large] == [256] * 2 + [512] * (len(large) - 2)
+    host = keys((2500, 1), "int8")
+    check(host, lambda x: x, 1, NAMES[1:2], dtype="bits")
+    check(host[:90], lambda x: broadcast_to(x, (90, 80)), 1, NAMES[1:2])
+    check(host[:90], lambda x: broadcast_to(x, (90, 80)), 1, NAMES[1:2], dtype="bits")
+    assert [choice.policy.threads for choice in large] == [512] * 3
 
 
 # name: call, shape, type, view, axis, options

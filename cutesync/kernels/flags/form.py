@@ -26,12 +26,16 @@ class Form:
         return count
 
     @property
+    def results(self) -> int:
+        """Of a row, in an output."""
+        return ceil_div(self.flagged.extent, 32) if self.bits else self.flagged.extent
+
+    @property
     def is_contiguous(self) -> bool:
         """Whether every array is C-contiguous with the flagged axis as its last."""
         length, outputs = self.flagged.extent, len(self.flagged.steps) - 1
-        results = ceil_div(length, 32) if self.bits else length
         rows = [axis.steps for axis in self.others]
-        return set(self.flagged.steps) == {1} and rows in ([], [(length, *[results] * outputs)])
+        return set(self.flagged.steps) == {1} and rows in ([], [(length, *[self.results] * outputs)])
 
     def in_periods(self) -> Form | None:
         """Return the form in which the rows along another axis, each right behind the one before in all arrays, are

@@ -57,10 +57,11 @@ MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all 
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
 PACES, MIN_APART_WIDTH = (2, 4), 8
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
-# The GPU starts 0.81 blocks a ns, of 128 or 256 threads: those that load next to nothing have more, if so many blocks
-# are left (H200, bits int8 (1, 134217728, 1): 161 us, so 118 us; bool (15541, 487, 3), repeated along its last axis:
-# 36.6 us, so 18.6 us). Others gain nothing (difference float16, 4 apart: 335 and 353 us).
-LARGE, MIN_LARGE = 512, 2048
+# The GPU starts 0.81 blocks a ns, of 128 or 256 threads, in which a copy moves 5.1 KB a block: those of less that load
+# next to nothing have more threads, if so many blocks are left (H200, bits int8 (1, 134217728, 1): 161 us, so 117 us;
+# bool (15541, 487, 3), repeated along its last axis: 36.6 us, so 18.6 us). Others gain nothing (difference float16,
+# 4 apart: 335 and 353 us).
+MAX_MOVED, LARGE, MIN_LARGE = 6000, 512, 2048
 
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
@@ -71,14 +72,15 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
 
 
 def _enlarged(choice: StridedChoice, form: Form, facts: Facts) -> StridedChoice:
-    """Return the choice with large blocks if elements repeat, or if each bit of single bytes takes a word."""
-    policy = choice.policy
-    repeated = any(axis.steps[0] == 0 and axis.extent > 1 for axis in (form.flagged, *form.others))
-    single = isinstance(policy, ShortPolicy) and policy.length * facts.size == 1
-    if not (single or (repeated and type(policy) in (TilePolicy, FlatPolicy))):
+    """Return the choice with large blocks if others move little, as elements repeat or rows are single bytes."""
+    policy, axes = choice.policy, (form.flagged, *form.others)
+    repeated = any(axis.steps[0] == 0 and axis.extent > 1 for axis in axes)
+    if not (isinstance(policy, ShortPolicy) or (repeated and type(policy) in (TilePolicy, FlatPolicy))):
         return choice
+    read = math.prod(axis.extent for axis in axes if axis.steps[0]) * facts.size
+    moved = read + form.rows * form.results * facts.result * (len(form.flagged.steps) - 1)
     larger = replace(choice, policy=replace(policy, threads=LARGE))
-    return larger if larger.grid >= MIN_LARGE else choice
+    return larger if moved < choice.grid * MAX_MOVED and larger.grid >= MIN_LARGE else choice
 
 
 def _choose(form: Form, facts: Facts) -> StridedChoice:
@@ -272,6 +274,8 @@ def _apart(facts: Facts, inner: Axis, slices: int, others: list[Axis]) -> tuple[
     starts = math.gcd(*(axis.steps[0] for axis in others)) * facts.size
     width = piece * pace * facts.size
     if width < MIN_APART_WIDTH or facts.aligned % width or starts % width:
+        return 1, 1
+    if inner.extent > 1 and math.gcd(piece, inner.extent) == 1:  # neighbours would be loaded one by one
         return 1, 1
     return vector, piece
 
