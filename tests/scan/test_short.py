@@ -124,3 +124,50 @@ def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
         same(np.asarray(out), scanned(x, axis=axis, **ways), f"{name} {first} {ways}")
         assert (np.delete(np.asarray(around), slice(first % 5, first % 5 + x.size)) == 7).all()
     assert set(map(type, policies)) == {ShortTurnPolicy}
+
+
+ALL, UP, PART = slice(None), slice(None, None, -1), slice(1, 10)
+# Shape, axis, and the slices of an array that give its elements; whether neighbours are loaded along the axis, how many
+# at once of two bytes, how far apart they are, and which axes run backwards
+APART = {
+    "second columns": ((30, 2, 16), 1, (..., slice(0, 32, 2)), (False, 4, 2, (False, False))),
+    "odd columns": ((30, 3, 16), 1, (..., slice(1, 32, 2)), (False, 2, 2, (False, False))),
+    "fourth columns": ((30, 2, 16), 1, (..., slice(0, 64, 4)), (False, 2, 4, (False, False))),
+    "second columns backwards": ((30, 2, 16), 1, (UP, ..., slice(31, None, -2)), (False, 4, 2, (False, True))),
+    "columns backwards": ((30, 3, 16), 1, (..., UP), (False, 2, 1, (False, True))),
+    "runs of rows apart": ((5, 9, 16, 3), 3, (ALL, UP), (True, 8, 1, (False, False))),
+    "rows backwards": ((5, 9, 16, 3), 3, (ALL, UP, ALL, UP), (True, 8, 1, (True, False))),
+    "rows from the last": ((5, 9, 16, 4), 3, (ALL, PART, UP), (True, 8, 1, (False, True))),
+    "all backwards": ((5, 9, 16, 2), 3, (ALL, PART, UP, UP), (True, 8, 1, (True, True))),
+}
+
+
+def taken(name: str, dtype: str):
+    """An array of device memory that ends with the last element of a view of it, and the view's values."""
+    shape, _, of, _ = APART[name]
+    step = max((abs(part.step or 1) for part in of if isinstance(part, slice)), default=1)
+    whole = (*shape[:-1], shape[-1] * step) if step > 1 else shape
+    whole = tuple(n + (isinstance(part, slice) and part.stop == 10) for n, part in zip(whole, (*of, None, None)))
+    memory = np.arange(np.prod(whole)).astype(dtype) % 7
+    view = memory.reshape(whole)[of]
+    ends = [max(0, (n - 1) * pace) for n, pace in zip(view.shape, view.strides)]
+    lowest = view.ctypes.data - memory.ctypes.data
+    end = (lowest + sum(ends)) // memory.itemsize + 1
+    steps = tuple(pace // memory.itemsize for pace in view.strides)
+    return cs.asarray(memory[:end].copy()).as_strided(view.shape, steps, lowest // memory.itemsize), view
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("name", APART)
+def test_elements_apart_and_backwards(name, on_emulator, policies):
+    _, axis, _, wanted = APART[name]
+    for dtype in ("int16", "uint8", "float64"):
+        x, values = taken(name, dtype)
+        for ways in ({}, {"reverse": True, "init": 3}) if dtype == "int16" else ({"exclusive": True},):
+            around = cs.asarray(np.full(values.size + 16, 7, dtype))
+            cs.scan(x, axis=axis, out=around[8 : 8 + values.size].reshape(values.shape), **ways)
+            found = np.asarray(around)
+            same(found[8:-8].reshape(values.shape), scanned(values, axis=axis, **ways), f"{name} {dtype} {ways}")
+            assert (found[:8] == 7).all() and (found[-8:] == 7).all()
+    first = policies[0]
+    assert (first.along, first.load, first.gap, first.backward) == wanted
