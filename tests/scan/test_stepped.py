@@ -15,6 +15,7 @@ from cutesync.kernels.scan import plan, policy
 from cutesync.kernels.scan.gapped import GappedScan
 from cutesync.kernels.scan.policy import GappedPolicy, WavePolicy, choose, suits
 from cutesync.kernels.scan.problem import Problem
+from cutesync.kernels.scan.row_policy import RowPolicy, ShortRowPolicy
 from cutesync.runtime import call
 
 from ..cases import adjacent, data, same, scanned, segments
@@ -124,6 +125,57 @@ def test_rows_of_the_pipeline(name, on_emulator, pipelines):
     x = data((length,), dtype)
     same(np.asarray(cs.scan(stepped(x, step, 0), reverse=reverse)), scanned(x, axis=0, reverse=reverse))
     assert [(type(each), each.gap) for each in pipelines] == [(GappedPolicy, step)]
+
+
+# Rows whose elements lie apart: type, shape, step, elements from row to row; whether vectors of memory are loaded, and
+# the options. The memory ends with the last element.
+SEVERAL = {
+    "several rows of a warp": ("int16", (70, 16), 2, 32, True, {}),
+    "bytes, three apart": ("uint8", (9, 64), 3, 208, True, {"exclusive": True, "init": 5}),
+    "bytes, four apart": ("uint8", (9, 160), 4, 640, True, {"reverse": True}),
+    "several warps of a row": ("int16", (3, 3000), 2, 6000, True, {"reverse": True, "init": 3}),
+    "one warp of a row": ("int16", (11, 520), 2, 1048, True, {}),
+    "rows that begin anywhere": ("int16", (11, 520), 2, 1045, False, {}),
+    "words": ("float32", (11, 200), 2, 403, False, {"exclusive": True}),
+    "numbers of eight bytes": ("int64", (5, 37), 2, 74, False, {"reverse": True}),
+}
+
+
+def rows_apart(x: np.ndarray, step: int, pitch: int, backward: bool = False):
+    """An array of the values of ``x``, whose rows are ``pitch`` elements apart; the last element ends the memory."""
+    memory = np.full((len(x) - 1) * pitch + (x.shape[1] - 1) * step + 1, 77, x.dtype)
+    size = x.itemsize
+    np.lib.stride_tricks.as_strided(memory, x.shape, (pitch * size, step * size))[...] = x[::-1] if backward else x
+    whole = cs.asarray(memory)
+    return (
+        whole.as_strided(x.shape, (-pitch, step), (len(x) - 1) * pitch)
+        if backward
+        else whole.as_strided(x.shape, (pitch, step))
+    )
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_rows(name, on_emulator, policies):
+    dtype, shape, step, pitch, whole, ways = SEVERAL[name]
+    x = data(shape, dtype)
+    for backward in (False, True):
+        around = cs.asarray(np.full(x.size + 16, 7, dtype))
+        cs.scan(rows_apart(x, step, pitch, backward), axis=1, out=around[8 : 8 + x.size].reshape(shape), **ways)
+        found = np.asarray(around)
+        same(found[8:-8].reshape(shape), scanned(x, axis=1, **ways), f"{name} {backward}")
+        assert (found[:8] == 7).all() and (found[-8:] == 7).all()
+    assert {(type(each), each.gap, each.whole) for each in policies} <= {
+        (kind, step, whole) for kind in (RowPolicy, ShortRowPolicy)
+    }
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize(("dtype", "length"), [("int16", 8200), ("float32", 4101)])
+def test_tiles_of_several_rows(dtype, length, on_emulator, policies):
+    x = data((3, length), dtype)
+    same(np.asarray(cs.scan(rows_apart(x, 2, 2 * length + 5), axis=1)), scanned(x, axis=1))
+    assert {(type(each), each.gap) for each in policies} == {(WavePolicy, 2)}
 
 
 def affine(p, q):

@@ -1,8 +1,9 @@
-"""Scan of a long row whose elements lie a few elements apart: the pipeline, whose ring holds what lies between, too.
+"""Scan of rows whose elements lie a few elements apart. Memory is read in whole vectors, what lies between the elements
+too, and warps pick the elements out of these in registers.
 
-So memory is read in whole lines by copies, and warps pick the elements out of vectors in registers. The row begins on a
-boundary of 16 bytes, or ends on one if it is scanned from the end. The last element is in the row's last 16 bytes, of
-which memory may have no more: these are loaded up to the element.
+A long row takes the pipeline, whose ring holds what is copied. The row begins on a boundary of 16 bytes, or ends on one
+if it is scanned from the end. The last element is in the row's last 16 bytes, of which memory may have no more: these
+are loaded up to the element.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Uint32
 
 from ...dtypes import DType
+from ..arrays import pointers_of
 from ..words import word_of_range
 from .base import Scan
 from .pipeline import PipelineScan
@@ -28,9 +30,22 @@ class GappedTile(WarpScan):
         source = cute.make_ptr(dtype.cutlass, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
         held = cute.make_rmem_tensor((self.elements * self.gap,), dtype.cutlass)
         cute.autovec_copy(cute.make_tensor(source, held.layout), held)
-        elements = cute.recast_tensor(target, dtype.cutlass)
+        elements = cute.recast_tensor(target, dtype.cutlass) if self.packed(dtype) else target
         for i in range(self.elements):
             elements[i] = held[i * self.gap]
+
+
+class GappedRowTile(GappedTile):
+    """The same in global memory. Of a vector that reaches beyond the array, elements are loaded one by one."""
+
+    @cute.jit
+    def load_vector(self, start, elements, u: cutlass.Constexpr, exists, end=None):
+        dtype, pointer, target = self.monoid.sources[0], pointers_of(start)[0], elements[0][(None, u)]
+        if exists:
+            if pointer.toint() + self.elements * self.gap * dtype.size <= end:
+                self.gather(pointer, target, dtype)
+            else:
+                WarpScan.gather(self, pointer, target, dtype)
 
 
 class GappedScan(PipelineScan):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...sizes import ceil_div
 from ..policy import Policy
@@ -58,6 +59,7 @@ MAX_STAGES = 12  # an even number
 # second one: 14.1 us, so 11.3 us; but float16 (681646,) every fourth one: 6.9 us, so 8.0 us; int64 (645,): 2.0 us, so
 # 2.4 us).
 MIN_GAPPED_BYTES, MAX_GAPPED_BYTES = 1 << 15, PIPELINE_BYTES
+MIN_ROWS_WITH_GAPS, MIN_LONG_ROW_BYTES = SMS // 2, 1 << 14  # fewer longer rows with gaps are tiles of waves
 # By the bytes of an element and the elements from one to the next, the bytes of results from which on the pipeline
 # copies what lies between them, too (H200, inclusive uint8 (100000000,) every second one: 149 us by strided tiles, so
 # 80 us; max bool (51228566,) every third one: 112 and 58 us; lambda float16 (46319557,) every second one: 98 and 75 us;
@@ -139,7 +141,10 @@ def choose(problem: Problem) -> Choice:
 
 def _choice(problem: Problem) -> Choice:
     if problem.gap > 1:
-        return _with_gaps(problem) if _suits_gaps(problem) else _long_rows(problem)
+        if _suits_gaps(problem):
+            return _with_gaps(problem)
+        several = problem.rows > 1 and not _has_few_long_rows(problem)
+        return (rows(problem) if several else None) or _long_rows(problem)
     few = problem.inner > 1 and _few_columns(problem)
     found = (single(problem) if problem.view is None else None) or (None if few else slices(problem))
     if found is not None:
@@ -162,7 +167,8 @@ def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
     if problem.gap > 1:
         near = problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= MAX_GAPPED_BYTES
-        return near or _suits_gaps(problem)
+        near &= problem.rows == 1 or (_has_few_long_rows(problem) and (problem.alike or problem.wide >= 4))
+        return near or _suits_gaps(problem) or _suits_rows_with_gaps(problem)
     if slices(problem) is not None:
         return True
     if problem.inner > 1:
@@ -180,7 +186,25 @@ def suits(problem: Problem) -> bool:
 def _suits_gaps(problem: Problem) -> bool:
     """Return whether tiles of the pipeline that hold the gaps of a row, too, are faster than others."""
     fits = problem.whole_vectors and problem.sources == problem.results and not problem.several
+    fits &= problem.rows == 1
     return fits and problem.size_of_results >= MIN_PIPELINED_GAPS.get((problem.wide, problem.gap), math.inf)
+
+
+def _has_few_long_rows(problem: Problem) -> bool:
+    """Return whether rows with gaps are tiles of waves."""
+    return problem.rows < MIN_ROWS_WITH_GAPS and problem.length * problem.wide >= MIN_LONG_ROW_BYTES
+
+
+def _suits_rows_with_gaps(problem: Problem) -> bool:
+    """Return whether blocks or warps that have rows with gaps in registers are faster than strided tiles."""
+    if problem.rows == 1 or problem.several or _has_few_long_rows(problem):
+        return False
+    found = rows(problem)
+    if found is None:
+        return False
+    policy: Any = found.policy
+    words = problem.gap <= problem.source and policy.items * problem.source >= MIN_VECTOR_BYTES
+    return policy.whole or (words and not problem.ragged)
 
 
 def _suits_unlike(problem: Problem) -> bool:
