@@ -16,11 +16,12 @@ from cutlass import Int32, Uint32
 
 from ...dtypes import DType
 from ..arrays import pointers_of
+from ..coordinates import element
 from ..words import word_of_range
 from .base import Scan
 from .pipeline import PipelineScan
 from .problem import VECTOR_BYTES, WORD_BYTES
-from .tile import WarpScan
+from .tile import Chunk, WarpScan
 
 
 class GappedTile(WarpScan):
@@ -30,22 +31,37 @@ class GappedTile(WarpScan):
         source = cute.make_ptr(dtype.cutlass, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
         held = cute.make_rmem_tensor((self.elements * self.gap,), dtype.cutlass)
         cute.autovec_copy(cute.make_tensor(source, held.layout), held)
-        elements = cute.recast_tensor(target, dtype.cutlass) if self.packed(dtype) else target
+        elements = cute.recast_tensor(target, dtype.cutlass)
         for i in range(self.elements):
             elements[i] = held[i * self.gap]
 
 
-class GappedRowTile(GappedTile):
-    """The same in global memory. Of a vector that reaches beyond the array, elements are loaded one by one."""
+class GappedRowTile(WarpScan):
+    """Chunks of vectors in global memory that are loaded with what lies between their elements. Of one that reaches
+    beyond the array, elements are loaded one by one."""
+
+    def loading(self, chunk: Chunk) -> tuple:
+        each = VECTOR_BYTES // WORD_BYTES * self.gap
+        return (cute.make_rmem_tensor(cute.make_layout((each, self.rows), stride=(1, each)), Int32),)
 
     @cute.jit
     def load_vector(self, start, elements, u: cutlass.Constexpr, exists, end=None):
-        dtype, pointer, target = self.monoid.sources[0], pointers_of(start)[0], elements[0][(None, u)]
+        dtype, pointer, words = self.monoid.sources[0], pointers_of(start)[0], elements[0][(None, u)]
         if exists:
-            if pointer.toint() + self.elements * self.gap * dtype.size <= end:
-                self.gather(pointer, target, dtype)
+            if pointer.toint() + VECTOR_BYTES * self.gap <= end:
+                source = cute.make_ptr(Int32, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
+                cute.autovec_copy(cute.make_tensor(source, words.layout), words)
             else:
-                WarpScan.gather(self, pointer, target, dtype)
+                held = cute.recast_tensor(words, dtype.cutlass)
+                for i in cutlass.range_constexpr(self.elements):
+                    held[i * self.gap] = element(pointer + i * self.gap)
+
+    def loaded(self, held, chunk: Chunk, starts: list) -> None:
+        dtype = self.monoid.sources[0].cutlass
+        for u in range(self.rows):
+            found, target = (cute.recast_tensor(words[(None, u)], dtype) for words in (held[0], chunk.elements[0]))
+            for i in range(self.elements):
+                target[i] = found[i * self.gap]
 
 
 class GappedScan(PipelineScan):
