@@ -101,7 +101,10 @@ TURNED = {
     "a run of each position": ((0, 2, 1), (3, 75, 7), 0),
     "parts of a run of each position": ((2, 0, 1), (3, 40, 203), 0),
     "neighbours along the axis": ((2, 0, 1), (70, 2, 4), 1),
+    "units of a position": ((3, 2, 0, 1), (10, 36, 2, 32), 2),
+    "units of columns": ((2, 1, 0), (75, 64, 3), 2),
 }
+UNITS = ("units of a position", "units of columns", "parts of a run of each position")  # of which results are words
 
 
 @pytest.mark.drawn(3)
@@ -124,6 +127,7 @@ def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
         same(np.asarray(out), scanned(x, axis=axis, **ways), f"{name} {first} {ways}")
         assert (np.delete(np.asarray(around), slice(first % 5, first % 5 + x.size)) == 7).all()
     assert set(map(type, policies)) == {ShortTurnPolicy}
+    assert dtype != "uint8" or {policy.unit for policy in policies} == {4 if name in UNITS else 1}
 
 
 ALL, UP, PART = slice(None), slice(None, None, -1), slice(1, 10)
