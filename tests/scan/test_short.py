@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ import cutesync as cs
 from cutesync.kernels.scan import plan, short_policy, short_turn_policy
 from cutesync.kernels.scan.short_policy import ShortPolicy
 from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy
-from cutesync.runtime import call
+from cutesync.runtime import call, device
 
+from .. import faults
 from ..cases import STAND_FOR_ALL, adjacent, data, same, scanned, segments
 
 # Order of the axes in memory, shape, axis, elements added to a row of memory; then whether neighbours are loaded along
@@ -175,3 +178,31 @@ def test_elements_apart_and_backwards(name, on_emulator, policies):
             assert (found[:8] == 7).all() and (found[-8:] == 7).all()
     first = policies[0]
     assert (first.along, first.load, first.gap, first.backward) == wanted
+
+
+@functools.cache
+def bench_apart() -> faults.Bench:
+    """A scan of elements that lie two apart."""
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=1):
+            patch.setattr(short_policy, "SMS", 0)
+            patch.setattr(call, "_plans", {})
+            x, values = taken("second columns", "int16")
+            return np.array_equal(np.asarray(cs.scan(x, axis=1)), scanned(values, axis=1))
+
+    return faults.Bench(right)
+
+
+OF_ELEMENTS_APART = {
+    "what lies between": (faults.every(r"mov\.b32( \t)\{(%rs\d+), _\}", r"mov.b32\1{_, \2}"), {faults.RESULT}),
+    "the last vector is loaded whole": (
+        faults.every(r"setp\.ne\.b64( \t%p\d+), (%rd\d+), %rd\d+;", r"setp.ne.b64\1, \2, -1;"),
+        {"out-of-bounds"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", OF_ELEMENTS_APART)
+def test_faults_of_elements_apart_are_found(fault):
+    bench_apart().check(*OF_ELEMENTS_APART[fault])

@@ -170,6 +170,26 @@ def test_several_rows(name, on_emulator, policies):
     }
 
 
+OF_ROWS = {
+    "what lies between": (every(r"mov\.b32( \t)\{(%rs\d+), _\}", r"mov.b32\1{_, \2}"), {RESULT}),
+    "the last vector is loaded whole": (
+        every(r"setp\.gt\.s64( \t%p\d+), (%rd\d+), %rd\d+;", r"setp.lt.s64\1, \2, 0;"),
+        {"out-of-bounds"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", OF_ROWS)
+def test_faults_of_rows_are_found(fault, policies, on_emulator):
+    x = data((9, 16), "int16")
+
+    def right() -> bool:
+        with cs.emulate(schedules=1):
+            return np.array_equal(np.asarray(cs.scan(rows_apart(x, 2, 32), axis=1)), scanned(x, axis=1))
+
+    Bench(right).check(*OF_ROWS[fault])
+
+
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize(("dtype", "length"), [("int16", 8200), ("float32", 4101)])
 def test_tiles_of_several_rows(dtype, length, on_emulator, policies):
