@@ -47,13 +47,16 @@ class ShortScan(ScanKernel):
         """Load a thread's elements, ``count`` neighbours at once."""
         x_step, x_next, *_ = a.layout
         gap, phase = (self.policy.gap, self.policy.phase) if count > 1 else (1, 0)
-        dtype = self.scan.monoid.sources[0]
-        for first in range(0, self.length * self.width, count):
-            places = self.places(first, count)
+        dtype, step = self.scan.monoid.sources[0], count
+        if self.policy.gap == 0:
+            gap, step = 0, self.width
+        span = max(1, count * gap)  # elements of memory
+        for first in range(0, self.length * self.width, step):
+            places = self.places(first, step)
             position, column = places[0]
             far = Int64(position) * x_step + Int64(column) * x_next - phase
-            elements = cute.make_rmem_tensor((count * gap,), dtype.cutlass)
-            cute.autovec_copy(vector(x + far, count * gap, dtype), elements)
+            elements = cute.make_rmem_tensor((span,), dtype.cutlass)
+            cute.autovec_copy(vector(x + far, span, dtype), elements)
             for i, place in enumerate(places):
                 held[self.index(place)] = elements[phase + i * gap]
 

@@ -38,7 +38,8 @@ class ShortPolicy(Policy, kernel=".short:ShortScan"):
 
     ``backward``: whether elements run backwards along positions, and along columns. Columns whose elements lie ``gap``
     elements apart are loaded with what lies between them, from ``phase`` elements before the lowest on; the thread with
-    number ``edge``, whose vectors would reach beyond the array, loads its elements one by one."""
+    number ``edge``, whose vectors would reach beyond the array, loads its elements one by one. ``gap`` 0: a thread's
+    columns are the same, of which it loads one."""
 
     rank: int
     length: int
@@ -64,7 +65,7 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
     along = abs(x_next) != 1 and near
     if length > MAX_LENGTH or each > MAX_BYTES or not (dense or out_next == 1):
         return None
-    if not (along or 0 < abs(x_next) <= MAX_PACE):
+    if not along and abs(x_next) > MAX_PACE:
         return None
     run = length * extent * size  # a slice, if it is one
     apart = (x_step, x_next) == (extent, 1) and others and abs(others[-1].steps[0]) * size >= 2 * run
@@ -75,6 +76,8 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
     width = power_of_two_below(max(1, VECTOR_BYTES // each, WORD_BYTES // problem.wide))
     if one_run and whole * each <= MAX_BYTES:
         width = max(width, whole)
+    elif x_next == 0:
+        width = VECTOR_BYTES // problem.results[0]
     width = math.gcd(width, extent)
     while width > 1 and layout.count // width < SMS * THREADS:
         width //= 2
@@ -87,7 +90,7 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
         least = min(found.load * size, store * problem.results[0])
         if not one_run or least < MIN_RUN_BYTES:
             return None
-    fresh = any(found.backward) or not (along or abs(x_next) == 1)
+    fresh = any(found.backward) or not (along or abs(x_next) < 2)
     if fresh and found.load * size < WORD_BYTES:
         return None
     count = layout.count // width
@@ -115,6 +118,8 @@ def _loads(problem: Problem, layout: Layout, width: int, along: bool) -> ShortPo
             return replace(policy, load=_vector(size, low, width * length, steps))
         return replace(policy, load=_vector(size, low, length, [*steps, x_next]))
     gap, steps = abs(x_next), [*steps, x_step]
+    if gap == 0:
+        return replace(policy, gap=0)
     if gap == 1:
         return replace(policy, load=_vector(size, low, width, steps))
     phase = low % gap
