@@ -61,8 +61,7 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     """Return the policy and the launch; None for other arrays."""
     if problem.several or problem.counted or layout.firsts or len(layout.scanned) != 1:
         return None
-    length, (x_step, out_step) = layout.scanned[0]
-    columns = list(layout.columns)
+    (length, (x_step, out_step)), columns = layout.scanned[0], list(layout.columns)
     most = MAX_LENGTH if problem.wide > 1 else MAX_BYTES_LENGTH
     if length > most or length * problem.wide > MAX_BYTES or not columns:
         return None
@@ -111,13 +110,16 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
         return None
     if added and (tile < min(MIN_TILE, layout.count * length) or (tile > MAX_OF_FEW and grid < FEW_TILES)):
         return None
-    unit = word // math.gcd(word, size if outside else size * length)  # of which results are words
-    groups = THREADS * width // across  # of threads, along the second axis
-    if inner % unit or inner < groups * unit or unit * length * width > MAX_HELD:
-        unit = 1
-    rank = power_of_two(len(axes))
+    rank, each = power_of_two(len(axes)), size if outside else size * length
+    unit = _unit(word // math.gcd(word, each), inner, THREADS * width // across, length * width)
     policy = ShortTurnPolicy(rank, length, across, inner, width, store, pitch, word, runs, outside, unit)
-    names = [*(Scalar(name, "Int64") for name in STEPS), *parameters("axis", policy.rank, 4, False)]
+    names = [*(Scalar(name, "Int64") for name in STEPS), *parameters("axis", rank, 4, False)]
     given = x_step, second.steps[0], first.steps[1], second.extent, first.extent, out_step, first.steps[0]
-    values = [*given, *numbers(axes, policy.rank, 4, False)]
+    values = [*given, *numbers(axes, rank, 4, False)]
     return Choice(policy, 1, grid, layout=dict(zip(names, values, strict=True)))
+
+
+def _unit(words: int, inner: int, groups: int, held: int) -> int:
+    """Return how many of ``inner`` neighbours a thread puts in shared memory at once: so many as make words, if each of
+    ``groups`` threads has some, and registers hold the results, ``held`` of each; else 1."""
+    return words if inner % words == 0 and inner >= groups * words and words * held <= MAX_HELD else 1
