@@ -90,8 +90,9 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
         least = min(found.load * size, store * problem.results[0])
         if not one_run or least < MIN_RUN_BYTES:
             return None
-    fresh = any(found.backward) or not (along or abs(x_next) < 2)
-    if fresh and found.load * size < WORD_BYTES:
+    fresh = any(found.backward) or not (along or abs(x_next) == 1)
+    moved = store * problem.results[0] if x_next == 0 else found.load * size
+    if fresh and moved < WORD_BYTES:
         return None
     count = layout.count // width
     if count + THREADS >= 1 << NUMBER_BITS:
