@@ -198,6 +198,16 @@ def test_tiles_of_several_rows(dtype, length, on_emulator, policies):
     assert {(type(each), each.gap) for each in policies} == {(WavePolicy, 2)}
 
 
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize(("dtype", "step", "reverse"), [("int16", 2, False), ("uint8", 3, True)])
+def test_tiles_of_several_rows_in_the_pipeline(dtype, step, reverse, on_emulator, pipelines, monkeypatch):
+    monkeypatch.setattr(policy, "rows", lambda problem: None)
+    x = data((3, 4128), dtype)
+    found = np.asarray(cs.scan(rows_apart(x, step, 4128 * step + 48), axis=1, reverse=reverse))
+    same(found, scanned(x, axis=1, reverse=reverse))
+    assert [(type(each), each.gap) for each in pipelines] == [(GappedPolicy, step)]
+
+
 def affine(p, q):
     """The map p, then q; each is (a, b) for a * x + b, of 16 bits each."""
     a = (p >> 16) * (q >> 16)

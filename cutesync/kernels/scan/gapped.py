@@ -1,9 +1,9 @@
 """Scan of rows whose elements lie a few elements apart. Memory is read in whole vectors, what lies between the elements
 too, and warps pick the elements out of these in registers.
 
-A long row takes the pipeline, whose ring holds what is copied. The row begins on a boundary of 16 bytes, or ends on one
-if it is scanned from the end. The last element is in the row's last 16 bytes, of which memory may have no more: these
-are loaded up to the element.
+Long rows take the pipeline, whose ring holds what is copied. A row begins on a boundary of 16 bytes, or ends on one if
+it is scanned from the end. The last element is in the row's last 16 bytes, of which memory may have no more: these are
+loaded up to the element.
 """
 
 from __future__ import annotations

@@ -184,9 +184,10 @@ def suits(problem: Problem) -> bool:
 
 
 def _suits_gaps(problem: Problem) -> bool:
-    """Return whether tiles of the pipeline that hold the gaps of a row, too, are faster than others."""
+    """Return whether tiles of the pipeline that hold the gaps of a row, too, are faster than others: of several rows,
+    if no block holds one in registers."""
     fits = problem.whole_vectors and problem.sources == problem.results and not problem.several
-    fits &= problem.rows == 1
+    fits &= problem.rows == 1 or rows(problem) is None
     return fits and problem.size_of_results >= MIN_PIPELINED_GAPS.get((problem.wide, problem.gap), math.inf)
 
 
