@@ -151,6 +151,7 @@ VIEWS = {
     "short rows in backward order": ((90_000, 128, 3), (-384, 3, 1), 2),
     "short rows with gaps": ((1 << 18, 64), (128, 2), 1),
     "rows with gaps": ((9000, 3000), (6000, 2), 1),
+    "long columns apart": ((300, 20_000, 32), (1_280_000, 64, 2), 1),
     "units of columns turned": ((4096, 32, 2, 32), (32, 1, 1 << 17, 1 << 18), 2),
 }
 

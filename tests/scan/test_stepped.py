@@ -16,6 +16,7 @@ from cutesync.kernels.scan.gapped import GappedScan
 from cutesync.kernels.scan.policy import GappedPolicy, WavePolicy, choose, suits
 from cutesync.kernels.scan.problem import Problem
 from cutesync.kernels.scan.row_policy import RowPolicy, ShortRowPolicy
+from cutesync.kernels.scan.strided_policy import StridedPolicy
 from cutesync.runtime import call
 
 from ..cases import adjacent, data, same, scanned, segments
@@ -180,14 +181,16 @@ OF_ROWS = {
 
 
 @pytest.mark.parametrize("fault", OF_ROWS)
-def test_faults_of_rows_are_found(fault, policies, on_emulator):
-    x = data((9, 16), "int16")
+@pytest.mark.parametrize("axis", [pytest.param(0, id="long columns"), pytest.param(1, id="rows")])
+def test_faults_of_vectors_of_memory_are_found(axis, fault, policies, on_emulator):
+    x = data((9, 16) if axis else (70, 16), "int16")
 
     def right() -> bool:
         with cs.emulate(schedules=1):
-            return np.array_equal(np.asarray(cs.scan(rows_apart(x, 2, 32), axis=1)), scanned(x, axis=1))
+            return np.array_equal(np.asarray(cs.scan(rows_apart(x, 2, 32), axis=axis)), scanned(x, axis=axis))
 
     Bench(right).check(*OF_ROWS[fault])
+    assert {type(policy) for policy in policies} == {ShortRowPolicy if axis else StridedPolicy}
 
 
 @pytest.mark.drawn(1)
