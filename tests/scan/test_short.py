@@ -151,8 +151,8 @@ APART = {
     "fourth columns": ((30, 2, 16), 1, (..., slice(0, 64, 4)), (False, 2, 4, (False, False))),
     "second columns backwards": ((30, 2, 16), 1, (UP, ..., slice(31, None, -2)), (False, 4, 2, (False, True))),
     "columns backwards": ((30, 3, 16), 1, (..., UP), (False, 2, 1, (False, True))),
-    "runs of rows apart": ((5, 9, 16, 3), 3, (ALL, UP), (True, 8, 1, (False, False))),
-    "rows backwards": ((5, 9, 16, 3), 3, (ALL, UP, ALL, UP), (True, 8, 1, (True, False))),
+    "runs of rows apart": ((5, 9, 16, 3), 3, (ALL, UP), (True, 2, 1, (False, False))),
+    "rows backwards": ((5, 9, 16, 3), 3, (ALL, UP, ALL, UP), (True, 2, 1, (True, False))),
     "rows from the last": ((5, 9, 16, 4), 3, (ALL, PART, UP), (True, 8, 1, (False, True))),
     "all backwards": ((5, 9, 16, 2), 3, (ALL, PART, UP, UP), (True, 8, 1, (True, True))),
 }

@@ -1,5 +1,5 @@
-"""Scans of one row whose elements lie a few elements apart: waves that load them one by one, and the pipeline, which
-copies what lies between them, too."""
+"""Scans of rows whose elements lie a few elements apart: waves and rows in registers that load them one by one, and the
+pipeline and rows of bytes, which load what lies between them, too."""
 
 from __future__ import annotations
 
@@ -128,18 +128,23 @@ def test_rows_of_the_pipeline(name, on_emulator, pipelines):
     assert [(type(each), each.gap) for each in pipelines] == [(GappedPolicy, step)]
 
 
-# Rows whose elements lie apart: type, shape, step, elements from row to row; whether vectors of memory are loaded, and
-# the options. The memory ends with the last element.
+# Rows whose elements lie apart: type, shape, step, elements from row to row, and the options. Of bytes, vectors of
+# memory are loaded. The memory ends with the last element.
 SEVERAL = {
-    "several rows of a warp": ("int16", (70, 16), 2, 32, True, {}),
-    "bytes, three apart": ("uint8", (9, 64), 3, 208, True, {"exclusive": True, "init": 5}),
-    "bytes, four apart": ("uint8", (9, 160), 4, 640, True, {"reverse": True}),
-    "several warps of a row": ("int16", (3, 3000), 2, 6000, True, {"reverse": True, "init": 3}),
-    "one warp of a row": ("int16", (11, 520), 2, 1048, True, {}),
-    "rows that begin anywhere": ("int16", (11, 520), 2, 1045, False, {}),
-    "words": ("float32", (11, 200), 2, 403, False, {"exclusive": True}),
-    "numbers of eight bytes": ("int64", (5, 37), 2, 74, False, {"reverse": True}),
+    "several rows of a warp": ("int8", (70, 32), 2, 64, {}),
+    "bytes, three apart": ("uint8", (9, 64), 3, 208, {"exclusive": True, "init": 5}),
+    "bytes, four apart": ("uint8", (9, 160), 4, 640, {"reverse": True}),
+    "several warps of a row": ("uint8", (3, 6000), 2, 12000, {"reverse": True, "init": 3}),
+    "one warp of a row": ("uint8", (11, 1040), 2, 2096, {}),
+    "words": ("float32", (11, 200), 2, 403, {"exclusive": True}),
+    "numbers of eight bytes": ("int64", (5, 37), 2, 74, {"reverse": True}),
 }
+
+
+@pytest.fixture
+def few_blocks(monkeypatch):
+    """Small arrays take the kernels of large ones."""
+    monkeypatch.setattr(policy, "MIN_BLOCKS_WITH_GAPS", 0)
 
 
 def rows_apart(x: np.ndarray, step: int, pitch: int, backward: bool = False):
@@ -157,8 +162,8 @@ def rows_apart(x: np.ndarray, step: int, pitch: int, backward: bool = False):
 
 @pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", SEVERAL)
-def test_several_rows(name, on_emulator, policies):
-    dtype, shape, step, pitch, whole, ways = SEVERAL[name]
+def test_several_rows(name, on_emulator, few_blocks, policies):
+    dtype, shape, step, pitch, ways = SEVERAL[name]
     x = data(shape, dtype)
     for backward in (False, True):
         around = cs.asarray(np.full(x.size + 16, 7, dtype))
@@ -166,13 +171,19 @@ def test_several_rows(name, on_emulator, policies):
         found = np.asarray(around)
         same(found[8:-8].reshape(shape), scanned(x, axis=1, **ways), f"{name} {backward}")
         assert (found[:8] == 7).all() and (found[-8:] == 7).all()
-    assert {(type(each), each.gap, each.whole) for each in policies} <= {
-        (kind, step, whole) for kind in (RowPolicy, ShortRowPolicy)
-    }
+    assert {(each.gap, each.whole) for each in policies} == {(step, x.itemsize == 1)}
+    assert set(map(type, policies)) <= {RowPolicy, ShortRowPolicy}
+
+
+def test_rows_of_other_elements_are_tiles(on_emulator, policies):
+    for dtype, shape, pitch in (("int16", (200, 520), 1048), ("uint8", (200, 528), 1057)):
+        x = data(shape, dtype)
+        same(np.asarray(cs.scan(rows_apart(x, 2, pitch), axis=1)), scanned(x, axis=1))
+    assert set(map(type, policies)) == {StridedPolicy}
 
 
 OF_ROWS = {
-    "what lies between": (every(r"mov\.b32( \t)\{(%rs\d+), _\}", r"mov.b32\1{_, \2}"), {RESULT}),
+    "what lies between": (every(r"0x7772U", "0x7773U"), {RESULT}),
     "the last vector is loaded whole": (
         every(r"setp\.gt\.s64( \t%p\d+), (%rd\d+), %rd\d+;", r"setp.lt.s64\1, \2, 0;"),
         {"out-of-bounds"},
@@ -181,20 +192,19 @@ OF_ROWS = {
 
 
 @pytest.mark.parametrize("fault", OF_ROWS)
-@pytest.mark.parametrize("axis", [pytest.param(0, id="long columns"), pytest.param(1, id="rows")])
-def test_faults_of_vectors_of_memory_are_found(axis, fault, policies, on_emulator):
-    x = data((9, 16) if axis else (70, 16), "int16")
+def test_faults_of_vectors_of_memory_are_found(fault, few_blocks, policies, on_emulator):
+    x = data((9, 32), "uint8")
 
     def right() -> bool:
         with cs.emulate(schedules=1):
-            return np.array_equal(np.asarray(cs.scan(rows_apart(x, 2, 32), axis=axis)), scanned(x, axis=axis))
+            return np.array_equal(np.asarray(cs.scan(rows_apart(x, 2, 64), axis=1)), scanned(x, axis=1))
 
     Bench(right).check(*OF_ROWS[fault])
-    assert {type(policy) for policy in policies} == {ShortRowPolicy if axis else StridedPolicy}
+    assert {type(policy) for policy in policies} == {ShortRowPolicy}
 
 
 @pytest.mark.drawn(1)
-@pytest.mark.parametrize(("dtype", "length"), [("int16", 8200), ("float32", 4101)])
+@pytest.mark.parametrize(("dtype", "length"), [("int64", 2053), ("float32", 4101)])
 def test_tiles_of_several_rows(dtype, length, on_emulator, policies):
     x = data((3, length), dtype)
     same(np.asarray(cs.scan(rows_apart(x, 2, 2 * length + 5), axis=1)), scanned(x, axis=1))

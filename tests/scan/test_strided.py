@@ -282,7 +282,7 @@ def test_columns_that_run_backwards(dtype, reverse, on_emulator, chosen):
         view = memory[index][..., :16]
         found = cs.scan(cs.asarray(memory)[index][..., :16], axis=1, reverse=reverse)
         same(np.asarray(found), scanned(view, axis=1, reverse=reverse), f"{view.strides}")
-        assert chosen.pop().policy.paces == (-1, 1)
+        assert chosen.pop().policy.backward == (True, False)
 
 
 def test_results_that_are_neighbours_along_the_axis(on_emulator, chosen):

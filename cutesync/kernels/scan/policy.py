@@ -18,7 +18,7 @@ from . import column_policy
 from .cluster_policy import clusters
 from .column_policy import LINE_BYTES, columns
 from .narrow_policy import dense, narrow, starts
-from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
+from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 from .ragged_column_policy import ragged_columns
 from .row_policy import rows
 from .slice_policy import FEW_COLUMNS, single, slices
@@ -60,6 +60,7 @@ MAX_STAGES = 12  # an even number
 # 2.4 us).
 MIN_GAPPED_BYTES, MAX_GAPPED_BYTES = 1 << 15, PIPELINE_BYTES
 MIN_ROWS_WITH_GAPS, MIN_LONG_ROW_BYTES = SMS // 2, 1 << 14  # fewer longer rows with gaps are tiles of waves
+MIN_BLOCKS_WITH_GAPS = SMS * 3 // 4  # of rows of bytes with gaps
 # By the bytes of an element and the elements from one to the next, the bytes of results from which on the pipeline
 # copies what lies between them, too (H200, inclusive uint8 (100000000,) every second one: 149 us by strided tiles, so
 # 80 us; max bool (51228566,) every third one: 112 and 58 us; lambda float16 (46319557,) every second one: 98 and 75 us;
@@ -168,7 +169,7 @@ def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
     if problem.gap > 1:
         near = problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= MAX_GAPPED_BYTES
-        near &= problem.rows == 1 or (_has_few_long_rows(problem) and (problem.alike or problem.wide >= 4))
+        near &= problem.rows == 1 or _has_few_long_rows(problem)
         return near or _suits_gaps(problem) or _suits_rows_with_gaps(problem)
     if slices(problem) is not None:
         return True
@@ -193,20 +194,24 @@ def _suits_gaps(problem: Problem) -> bool:
 
 
 def _has_few_long_rows(problem: Problem) -> bool:
-    """Return whether rows with gaps are tiles of waves."""
-    return problem.rows < MIN_ROWS_WITH_GAPS and problem.length * problem.wide >= MIN_LONG_ROW_BYTES
+    """Return whether rows of words with gaps are tiles of waves."""
+    few = problem.rows < MIN_ROWS_WITH_GAPS and problem.source >= WORD_BYTES
+    return few and problem.length * problem.wide >= MIN_LONG_ROW_BYTES
 
 
 def _suits_rows_with_gaps(problem: Problem) -> bool:
-    """Return whether blocks or warps that have rows with gaps in registers are faster than strided tiles."""
+    """Return whether blocks or warps that have rows with gaps in registers are faster than strided tiles: rows of bytes
+    by vectors of memory, and of words."""
     if problem.rows == 1 or problem.several or _has_few_long_rows(problem):
         return False
     found = rows(problem)
     if found is None:
         return False
     policy: Any = found.policy
-    words = problem.gap <= problem.source and policy.items * problem.source >= MIN_VECTOR_BYTES
-    return policy.whole or (words and not problem.ragged)
+    if policy.whole:
+        return found.grid >= MIN_BLOCKS_WITH_GAPS
+    wide = problem.source >= WORD_BYTES and policy.items * problem.source >= MIN_VECTOR_BYTES
+    return wide and not problem.ragged
 
 
 def _suits_unlike(problem: Problem) -> bool:

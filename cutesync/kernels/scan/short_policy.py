@@ -21,9 +21,8 @@ MAX_PACE = 4
 MAX_LENGTH, MAX_BYTES = 16, 64  # of a column
 WORD_BYTES = 4  # a thread has a word of neighbouring columns, and a vector of elements if these are not more
 # Runs of results that are no words, in arrays that caches do not hold, are left to the kernel that turns tiles (H200,
-# float16 (26153272, 7), transposed: 432 us, so 301 us).
+# float16 (26153272, 7), transposed: 432 us, so 301 us); not columns that are one run of memory in both arrays.
 ODD_BYTES = 1 << 25
-MIN_RUN_BYTES = 8  # loaded and stored at once of columns that are one run of memory: those are not left to it
 MIN_APART_BYTES = 1 << 23  # slices with large gaps are read as tiles, in runs of their rows (``column_policy.suits``)
 SECTOR_BYTES = 32  # neighbouring threads load parts of the same sectors if their elements lie no further apart
 STEPS = ("x_step", "x_next", "out_step", "edge")
@@ -71,12 +70,11 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
     apart = (x_step, x_next) == (extent, 1) and others and abs(others[-1].steps[0]) * size >= 2 * run
     if apart and extent * size < SECTOR_BYTES and layout.count * each >= MIN_APART_BYTES:
         return None
-    one_run = along and dense and abs(x_next) == length  # columns, in both arrays
-    whole = VECTOR_BYTES // math.gcd(VECTOR_BYTES, each)  # columns that are vectors
+    one_run = along and dense and abs(x_next) == length
+    if dense and each % WORD_BYTES and layout.count * each > ODD_BYTES and not one_run:
+        return None
     width = power_of_two_below(max(1, VECTOR_BYTES // each, WORD_BYTES // problem.wide))
-    if one_run and whole * each <= MAX_BYTES:
-        width = max(width, whole)
-    elif x_next == 0:
+    if x_next == 0 and not dense:
         width = VECTOR_BYTES // problem.results[0]
     width = math.gcd(width, extent)
     while width > 1 and layout.count // width < SMS * THREADS:
@@ -86,10 +84,6 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
         problem.results[0], problem.outs[0] // problem.results[0], width * length if dense else width, out_steps
     )
     found = _loads(problem, layout, width, along)
-    if dense and each % WORD_BYTES and layout.count * each > ODD_BYTES:
-        least = min(found.load * size, store * problem.results[0])
-        if not one_run or least < MIN_RUN_BYTES:
-            return None
     fresh = any(found.backward) or not (along or abs(x_next) == 1)
     moved = store * problem.results[0] if x_next == 0 else found.load * size
     if fresh and moved < WORD_BYTES:

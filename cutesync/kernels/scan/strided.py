@@ -32,7 +32,6 @@ from .column_copies import WORD_BYTES, Member
 from .column_policy import MAX_UNIT
 from .column_tiles import UNROLL_BYTES, ColumnTileScan
 from .strided_policy import THREADS, StridedPolicy, slot_sizes, strides_of_slots
-from .strided_units import element, put_element, some_words, turned_word, unit_at, word_at, words_apart
 
 BATCH = 8  # elements of a thread that are in registers on their way to or from shared memory
 
@@ -55,7 +54,7 @@ class StridedScan(ColumnTileScan):
         self.gaps = policy.lanes // policy.turn[1] if policy.turned else 0
         self.along, self.units, self.log = policy.along, policy.units, policy.height.bit_length() - 1
         self.beside = policy.beside or (1,) * len(policy.along)
-        self.paces = policy.paces or (1,) * len(policy.along)
+        self.backward = policy.backward or (False,) * len(policy.along)
         self.slots_of = slot_sizes([d.size for d in sources], [d.size for d in results])
         self.steps_of = [strides_of_slots(policy.lanes, policy.height, size, self.gaps) for size in self.slots_of]
         self.stage_bytes = [-(-run * policy.groups // 16) * 16 for _, run in self.steps_of]
@@ -133,9 +132,8 @@ class StridedScan(ColumnTileScan):
         return 0, j * (elements // self.tile)
 
     def batches(self, k: int) -> list:
-        """The numbers, in batches: of as many words of memory, if elements are apart or backwards."""
-        pace = self.paces[k]
-        numbers, count = self.numbers(k), max(1, BATCH // (self.units[k] if pace == 1 else abs(pace)))
+        """The numbers, in batches."""
+        numbers, count = self.numbers(k), max(1, BATCH // self.units[k])
         return [numbers[first : first + count] for first in range(0, len(numbers), count)]
 
     def offsets(self, k: int, a: Arguments, part: Any, me: Member, full: bool) -> Callable[[int], Any]:
@@ -233,38 +231,51 @@ class StridedScan(ColumnTileScan):
         source, dtype = pointers_of(a.x)[k], self.scan.monoid.sources[k]
         offsets = self.offsets(k, a, part, me, full)
         slots = self.slots_at(shared, k, stage, me, k, dtype)
-        unit, pace = self.units[k], self.paces[k]
-        end = self.behind(k, a) if pace > 1 else None
+        unit = self.units[k]
         for batch in self.batches(k):
             if dtype.size >= WORD_BYTES:
                 for j in batch:
                     primitives.cp_async_shared_global(slots[j], source + offsets(j), dtype.size, "ca")
-            elif pace != 1:
-                if pace < 0:
-                    words = [turned_word(source + (offsets(j) - (unit - 1)), unit) for j in batch]
-                else:
-                    words = words_apart([source + offsets(j) for j in batch], unit, pace, end)
+            elif self.backward[k]:
+                words = [self.turned_word(source + (offsets(j) - (unit - 1)), unit) for j in batch]
                 for j, word in zip(batch, words):
-                    put_element(word_at(slots[j]), word)
+                    put_element(self.word(slots[j]), word)
             elif unit > 1 and not self.along[k]:
                 for j in batch:
-                    target, at = word_at(slots[j]), word_at(source + offsets(j))
+                    target, at = self.word(slots[j]), self.word(source + offsets(j))
                     primitives.cp_async_shared_global(target, at, WORD_BYTES, "ca")
             else:
-                values = [unit_at(source + offsets(j), unit) for j in batch]
+                values = [self.unit_at(source + offsets(j), unit) for j in batch]
                 for j, elements in zip(batch, values):
                     for i, slot in enumerate(self.slots_of_unit(slots[j], k, unit)):
                         put_element(slot, elements[self.scan.flip(i, unit)])
 
-    def behind(self, k: int, a: Arguments):
-        """The address behind the last element of an input."""
-        steps = [(extent, steps[k]) for axes in self.axes(a) for extent, _, _, *steps in axes.axes]
-        far = sum((cutlass.max(Int64(extent - 1) * step, Int64(0)) for extent, step in steps), Int64(1))
-        return (pointers_of(a.x)[k] + far).toint()
-
     def slots_of_unit(self, first, k: int, unit: int) -> list:
         """Where the positions of a unit lie in shared memory, in scan order."""
         return [first + i * (self.steps_of[k][0] * 8 // first.value_type.width) for i in range(unit)]
+
+    def word(self, pointer):
+        return cute.make_ptr(Int32, pointer.toint(), pointer.memspace, assumed_align=WORD_BYTES)
+
+    def a_word(self):
+        """A register. The stride is stated: a mode of one element would get stride 0, which recasting spreads."""
+        return cute.make_rmem_tensor(cute.make_layout((1,), stride=(1,)), Int32)
+
+    def unit_at(self, pointer, unit: int):
+        """The elements of a unit in memory."""
+        if unit == 1:
+            return element(pointer)
+        words = self.a_word()
+        words[0] = element(self.word(pointer))[0]
+        return cute.recast_tensor(words, pointer.value_type)
+
+    def turned_word(self, pointer, unit: int):
+        """The elements of a word in memory, from the last one to the first."""
+        elements, turned = self.unit_at(pointer, unit), self.a_word()
+        backward = cute.recast_tensor(turned, pointer.value_type)
+        for i in range(unit):
+            backward[i] = elements[unit - 1 - i]
+        return turned[0]
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
@@ -289,7 +300,7 @@ class StridedScan(ColumnTileScan):
                 if not columns:
                     exists = exists & self.column_exists(a, part.base + (column + right))
                 at = out + offsets(j)
-                at = at if self.units[array] == 1 else word_at(at)
+                at = at if self.units[array] == 1 else self.word(at)
                 self.store_one(exists, at, value)
 
     def unit_of_slots(self, slot, k: int, array: int):
@@ -298,8 +309,8 @@ class StridedScan(ColumnTileScan):
         if unit == 1:
             return element(slot)[0]
         if not self.along[array]:
-            return element(word_at(slot))[0]
-        words = some_words()
+            return element(self.word(slot))[0]
+        words = self.a_word()
         elements = cute.recast_tensor(words, slot.value_type)
         for i, place in enumerate(self.slots_of_unit(slot, k, unit)):
             elements[self.scan.flip(i, unit)] = element(place)[0]
@@ -366,3 +377,11 @@ class StridedScan(ColumnTileScan):
         """Put the results of a thread's position ``u`` in the places of its elements."""
         for k, (result, dtype) in enumerate(zip(self.scan.monoid.results_of(states[0]), self.scan.monoid.results)):
             element(self.pointer(self.slot(shared, k, stage, me.group, u, me.lane), dtype))[0] = result
+
+
+def element(pointer):
+    return cute.make_tensor(pointer, cute.make_layout((1,)))
+
+
+def put_element(pointer, value) -> None:
+    element(pointer)[0] = value

@@ -42,7 +42,6 @@ LINE_COST = 11.0
 MIN_ACROSS_BYTES = 1 << 25
 WARP_LANES, LINE_BYTES = 32, 128
 WORD_BYTES = 4
-PACES = (2,)  # columns whose elements lie so far apart are loaded with what lies between; of 4, registers spill
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
 # The same of axes that these do not divide; smaller ones where the last would be half empty. Not of bytes, of which
 # they are no sector (H200, lambda uint8 (17, 13990, 59) transposed: 43.6 us, so 52.1 us).
@@ -60,7 +59,6 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     thread accesses at once. ``wide``: positions or columns need 64 bits.
 
     Of an array that is accessed along positions, ``beside`` columns lie beside each other before the next position.
-    ``paces``: the elements of a unit lie so far apart, backwards where it is negative.
 
     Arrays that are ``turned`` have their neighbours along the columns' axis before the last. ``turn`` are the extents
     of the last two axes then, powers of two."""
@@ -76,7 +74,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedScan"):
     wide: bool
     turned: tuple[bool, ...] = ()
     turn: tuple[int, int] = (1, 1)
-    paces: tuple[int, ...] = ()
+    backward: tuple[bool, ...] = ()
     beside: tuple[int, ...] = ()
 
     @property
@@ -140,13 +138,7 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     )
     held += 2 * THREADS * 4 * problem.words + (2 << 10)
     blocks = min(MAX_BLOCKS, SMEM_BYTES // held)
-    units = units_of(problem, layout, along, lanes, height)
-    pairs = zip(units, along)
-    paces = tuple(layout.columns[-1].steps[k] if unit > 1 and not runs else 1 for k, (unit, runs) in enumerate(pairs))
-    if set(paces) == {1}:
-        paces = ()
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS) + bool(layout.padded)
-    blocks -= max(paces, default=1) > 1
     blocks = max(1, blocks)
     tile_bytes = THREADS * height * problem.position_bytes
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(GROUP_BYTES // (chains * tile_bytes))))
@@ -154,8 +146,13 @@ def strided(problem: Problem, layout: Layout) -> Choice:
         group = MAX_TILE_GROUP
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
     wide = max(layout.length, layout.count) + TILE_BYTES >= 1 << NUMBER_BITS
+    units = units_of(problem, layout, along, lanes, height)
+    pairs = zip(units, along)
+    backward = tuple(unit > 1 and not runs and layout.columns[-1].steps[k] < 0 for k, (unit, runs) in enumerate(pairs))
+    if not any(backward):
+        backward = ()
     kind = PaddedPolicy if layout.padded else StridedPolicy
-    policy = kind(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn, paces, beside)
+    policy = kind(lanes, height, group, blocks, alone, ranks, along, units, wide, turned, turn, backward, beside)
     if alone:
         return Choice(policy, 1, chains, layout=described(policy, layout))
     slots = group_slots(tiles, group) * layout.count
@@ -227,18 +224,14 @@ def units_of(problem: Problem, layout: Layout, along: Sequence[bool], lanes: int
         axes, others, most = layout.columns, layout.scanned, lanes
         if along[k]:
             axes, others, most = layout.scanned, layout.columns, height
-        step, pace = axes[-1].steps[k] if axes else 0, 1
+        step = axes[-1].steps[k] if axes else 0
         if step == -1 and not along[k]:
             address += size  # the first unit ends there
-        elif step in PACES and not along[k] and k < len(problem.sources):
-            pace = step
         elif step != 1:
             unit = 1
         fits = bool(axes) and axes[-1].extent % unit == 0
-        fits &= (
-            slot == size and min(most, height) >= unit and address % (WORD_BYTES * pace) == 0 and not problem.counted
-        )
-        fits &= not (any(axis.steps[k] % (unit * pace) for axis in (*axes[:-1], *others)) or layout.padded)
+        fits &= slot == size and min(most, height) >= unit and address % WORD_BYTES == 0 and not problem.counted
+        fits &= not (any(axis.steps[k] % unit for axis in (*axes[:-1], *others)) or layout.padded)
         found.append(unit if fits else 1)
     return tuple(found)
 
