@@ -39,6 +39,7 @@ def test_rows_with_gaps_have_a_form_for_one_input():
     x, out = (60, 12, 2), (30, 6, 1)
     assert layout_of((4, 5, 6), 2, [x, out]).form(1) == Form((20, 6, 1), "pitched", (12, 2, 6, 1))
     assert layout_of((4, 5, 6), 2, [x, x, out]).form(2) is None
+    assert layout_of((2, 5, 6), 2, [(1, 12, 2), out]).form(1) is None  # other rows lie between
 
 
 GAPS = [

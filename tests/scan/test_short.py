@@ -87,6 +87,10 @@ def test_equal_columns_are_loaded_once(on_emulator, policies):
         found = np.asarray(cs.scan(view, axis=1, reverse=dtype == "int16"))
         same(found, scanned(np.broadcast_to(x[..., None], found.shape), axis=1, reverse=dtype == "int16"), dtype)
     assert [(policy.gap, policy.width, policy.load) for policy in policies] == [(0, 16, 1), (0, 2, 1), (0, 2, 1)]
+    x = data((7, 1, 3), "uint8")
+    found = np.asarray(cs.scan(cs.asarray(x).broadcast_to((7, 12, 3)), axis=2))
+    same(found, scanned(np.broadcast_to(x, found.shape), axis=2), "rows of equal columns")
+    assert (policies[-1].gap, policies[-1].width, policies[-1].dense) == (0, 4, True)
 
 
 def test_order_of_operands_and_scans_in_place(on_emulator, policies):
@@ -158,6 +162,12 @@ APART = {
 }
 
 
+def steps_of(view: np.ndarray) -> tuple[tuple[int, ...], int]:
+    """The strides of a view, and where it begins in its base, in elements."""
+    first = view.__array_interface__["data"][0] - view.base.__array_interface__["data"][0]
+    return tuple(step // view.itemsize for step in view.strides), first // view.itemsize
+
+
 def taken(name: str, dtype: str):
     """An array of device memory that ends with the last element of a view of it, and the view's values."""
     shape, _, of, _ = APART[name]
@@ -187,6 +197,15 @@ def test_elements_apart_and_backwards(name, on_emulator, policies):
             assert (found[:8] == 7).all() and (found[-8:] == 7).all()
     first = policies[0]
     assert (first.along, first.load, first.gap, first.backward) == wanted
+
+
+def test_what_is_left_to_tiles(on_emulator, policies, monkeypatch):
+    """Results that are not beside enough others, and short runs that are no words, in large arrays."""
+    monkeypatch.setattr(short_policy, "ODD_BYTES", 0)
+    wide, runs = np.zeros((5, 4, 8, 32), "int16"), np.zeros((5, 9, 64, 3), "uint8")
+    for view, axis in ((wide[..., :16:2], 2), (wide[..., :4:2], 2), (runs[:, ::-1], 3), (runs[:, ::-1, :40], 3)):
+        cs.scan(cs.asarray(view.base).as_strided(view.shape, *steps_of(view)), axis=axis)
+    assert [isinstance(policy, ShortPolicy) for policy in policies] == [True, False, True, False]
 
 
 @functools.cache

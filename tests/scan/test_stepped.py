@@ -128,14 +128,14 @@ def test_rows_of_the_pipeline(name, on_emulator, pipelines):
     assert [(type(each), each.gap) for each in pipelines] == [(GappedPolicy, step)]
 
 
-# Rows whose elements lie apart: type, shape, step, elements from row to row, and the options. Of bytes, vectors of
+# Rows whose elements lie apart: type, shape, step, elements from row to row, and the options. Of small ones, vectors of
 # memory are loaded. The memory ends with the last element.
 SEVERAL = {
     "several rows of a warp": ("int8", (70, 32), 2, 64, {}),
     "bytes, three apart": ("uint8", (9, 64), 3, 208, {"exclusive": True, "init": 5}),
     "bytes, four apart": ("uint8", (9, 160), 4, 640, {"reverse": True}),
     "several warps of a row": ("uint8", (3, 6000), 2, 12000, {"reverse": True, "init": 3}),
-    "one warp of a row": ("uint8", (11, 1040), 2, 2096, {}),
+    "one warp of a row": ("int16", (11, 520), 2, 1048, {"reverse": True}),
     "words": ("float32", (11, 200), 2, 403, {"exclusive": True}),
     "numbers of eight bytes": ("int64", (5, 37), 2, 74, {"reverse": True}),
 }
@@ -144,7 +144,8 @@ SEVERAL = {
 @pytest.fixture
 def few_blocks(monkeypatch):
     """Small arrays take the kernels of large ones."""
-    monkeypatch.setattr(policy, "MIN_BLOCKS_WITH_GAPS", 0)
+    monkeypatch.setattr(policy, "MIN_ROW_BLOCKS", 0)
+    monkeypatch.setattr(policy, "MIN_ROW_BYTES", 0)
 
 
 def rows_apart(x: np.ndarray, step: int, pitch: int, backward: bool = False):
@@ -171,14 +172,19 @@ def test_several_rows(name, on_emulator, few_blocks, policies):
         found = np.asarray(around)
         same(found[8:-8].reshape(shape), scanned(x, axis=1, **ways), f"{name} {backward}")
         assert (found[:8] == 7).all() and (found[-8:] == 7).all()
-    assert {(each.gap, each.whole) for each in policies} == {(step, x.itemsize == 1)}
+    assert {(each.gap, each.whole) for each in policies} == {(step, x.itemsize < 4)}
     assert set(map(type, policies)) <= {RowPolicy, ShortRowPolicy}
 
 
-def test_rows_of_other_elements_are_tiles(on_emulator, policies):
-    for dtype, shape, pitch in (("int16", (200, 520), 1048), ("uint8", (200, 528), 1057)):
+# What is no row in registers: rows of a block or several of a warp, and such that do not begin with vectors
+TILES = [("int16", (20, 48), 2, 96), ("int16", (3, 3000), 2, 6000), ("uint8", (3, 6000), 3, 18000)]
+TILES += [("uint8", (9, 528), 2, 1057), ("int16", (9, 520), 2, 1044)]
+
+
+def test_rows_of_others_are_tiles(on_emulator, few_blocks, policies):
+    for dtype, shape, step, pitch in TILES:
         x = data(shape, dtype)
-        same(np.asarray(cs.scan(rows_apart(x, 2, pitch), axis=1)), scanned(x, axis=1))
+        same(np.asarray(cs.scan(rows_apart(x, step, pitch), axis=1)), scanned(x, axis=1))
     assert set(map(type, policies)) == {StridedPolicy}
 
 

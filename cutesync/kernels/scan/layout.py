@@ -152,7 +152,8 @@ class Layout:
         if any(len(set(each)) > 1 for each in steps):
             return None
         x_row, out_row, x_step, out_step, x_next, out_next = (each[0] for each in steps)
-        gapped = inner == 1 and inputs == 1 and 1 < x_step <= MAX_GAP
+        between = any(0 < abs(step) < x_step for step in (x_row, x_next))  # elements of other rows
+        gapped = inner == 1 and inputs == 1 and 1 < x_step <= MAX_GAP and not between
         if inner == 1 and not (out_step == 1 and (abs(x_step) == 1 or gapped)):
             return None
         view = "mirrored" if inner == 1 and x_step < 0 else "pitched"

@@ -59,8 +59,14 @@ MAX_STAGES = 12  # an even number
 # second one: 14.1 us, so 11.3 us; but float16 (681646,) every fourth one: 6.9 us, so 8.0 us; int64 (645,): 2.0 us, so
 # 2.4 us).
 MIN_GAPPED_BYTES, MAX_GAPPED_BYTES = 1 << 15, PIPELINE_BYTES
-MIN_ROWS_WITH_GAPS, MIN_LONG_ROW_BYTES = SMS // 2, 1 << 14  # fewer longer rows with gaps are tiles of waves
-MIN_BLOCKS_WITH_GAPS = SMS * 3 // 4  # of rows of bytes with gaps
+# Fewer longer rows of words with gaps are tiles of waves, too, in smaller arrays (H200, lambda uint64 (8, 100000) every
+# second one: 9.8 us, so 8.8 us; max float64 (16, 8192): 5.1 and 3.5 us; but max uint32 (64, 60000) every fourth one:
+# 25.4 and 29.4 us; inclusive bfloat16 (50, 40000) every second one: 8.2 and 10.7 us).
+MIN_ROWS_WITH_GAPS, MIN_LONG_ROW_BYTES, MAX_FEW_ROWS_BYTES = SMS // 2, 1 << 14, 1 << 23
+# Others are in registers from so many bytes on, small elements in so many blocks (H200, lambda float32 (500, 1000)
+# every third one: 4.7 us, so 3.9 us; max int32 (200, 64) every second one: 1.6 and 1.8 us; inclusive uint8 (1000, 1024)
+# every second one: 2.9 us, so 2.5 us; reverse int8 (3000, 128), in 47 blocks: 2.0 and 2.4 us).
+MIN_ROW_BYTES, MIN_ROW_BLOCKS = 1 << 16, SMS * 3 // 4
 # By the bytes of an element and the elements from one to the next, the bytes of results from which on the pipeline
 # copies what lies between them, too (H200, inclusive uint8 (100000000,) every second one: 149 us by strided tiles, so
 # 80 us; max bool (51228566,) every third one: 112 and 58 us; lambda float16 (46319557,) every second one: 98 and 75 us;
@@ -168,7 +174,8 @@ def _choice(problem: Problem) -> Choice:
 def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
     if problem.gap > 1:
-        near = problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= MAX_GAPPED_BYTES
+        most = MAX_GAPPED_BYTES if problem.rows == 1 else MAX_FEW_ROWS_BYTES
+        near = problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= most
         near &= problem.rows == 1 or _has_few_long_rows(problem)
         return near or _suits_gaps(problem) or _suits_rows_with_gaps(problem)
     if slices(problem) is not None:
@@ -200,16 +207,20 @@ def _has_few_long_rows(problem: Problem) -> bool:
 
 
 def _suits_rows_with_gaps(problem: Problem) -> bool:
-    """Return whether blocks or warps that have rows with gaps in registers are faster than strided tiles: rows of bytes
-    by vectors of memory, and of words."""
+    """Return whether blocks or warps that have rows with gaps in registers are faster than strided tiles: of words; of
+    small elements as vectors of memory if a warp has one row, or several of bytes, or a block has one of bytes that are
+    two apart (H200, exclusive float16 (16000, 768) every second one: 26.8 us, so 22.1 us; lambda int8 (1500, 16384)
+    every second one: 37.2 and 30.3 us; but inclusive int16 (500000, 32) every second one: 25.4 and 27.3 us; max uint8
+    (3000, 8192) every third one: 29.1 and 42.0 us; max int16 (2000, 8192) every second one: 26.2 and 33.8 us)."""
     if problem.rows == 1 or problem.several or _has_few_long_rows(problem):
         return False
     found = rows(problem)
-    if found is None:
+    if found is None or problem.size_of_results < MIN_ROW_BYTES:
         return False
     policy: Any = found.policy
     if policy.whole:
-        return found.grid >= MIN_BLOCKS_WITH_GAPS
+        team = getattr(policy, "team", 0)
+        return found.grid >= MIN_ROW_BLOCKS and (team == 1 or (problem.wide == 1 and (team == 0 or problem.gap == 2)))
     wide = problem.source >= WORD_BYTES and policy.items * problem.source >= MIN_VECTOR_BYTES
     return wide and not problem.ragged
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
-from .problem import LANES, SMS, VECTOR_BYTES, Choice, Problem
+from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 ROW_WARPS = 8  # per block, unless a row has more
 # One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles
@@ -75,8 +75,8 @@ def rows(problem: Problem) -> Choice | None:
     if found is None or problem.gap == 1:
         return found
     policy: Any = found.policy  # of rows
-    vectors = policy.items == problem.items and not getattr(policy, "ragged", False)
-    whole = problem.wide == 1 and problem.whole_vectors and vectors
+    small = problem.sources == problem.results and problem.source < WORD_BYTES
+    whole = small and problem.whole_vectors and policy.items == problem.items and not getattr(policy, "ragged", False)
     return replace(found, policy=replace(policy, gap=problem.gap, whole=whole))
 
 

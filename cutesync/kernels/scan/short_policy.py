@@ -21,9 +21,14 @@ MAX_PACE = 4
 MAX_LENGTH, MAX_BYTES = 16, 64  # of a column
 WORD_BYTES = 4  # a thread has a word of neighbouring columns, and a vector of elements if these are not more
 # Runs of results that are no words, in arrays that caches do not hold, are left to the kernel that turns tiles (H200,
-# float16 (26153272, 7), transposed: 432 us, so 301 us); not columns that are one run of memory in both arrays.
-ODD_BYTES = 1 << 25
+# float16 (26153272, 7), transposed: 432 us, so 301 us); not columns that are one run of so many bytes in both arrays
+# (max int16 (3000, 40, 127, 5), the third axis backwards: 427 us, so 96 us; but exclusive uint16 (979690, 2, 9), runs
+# of 36 bytes: 77 and 90 us).
+ODD_BYTES, MIN_ONE_RUN_BYTES = 1 << 25, 128
 MIN_APART_BYTES = 1 << 23  # slices with large gaps are read as tiles, in runs of their rows (``column_policy.suits``)
+# Columns that are loaded backwards or with what lies between: bytes of a position's results that are neighbours (H200,
+# reverse int16 (256, 2048, 8, 2) along its third axis, columns two apart: 23.8 us by strided tiles, so 34.5 us).
+MIN_BESIDE_BYTES = 16
 SECTOR_BYTES = 32  # neighbouring threads load parts of the same sectors if their elements lie no further apart
 STEPS = ("x_step", "x_next", "out_step", "edge")
 
@@ -70,7 +75,7 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
     apart = (x_step, x_next) == (extent, 1) and others and abs(others[-1].steps[0]) * size >= 2 * run
     if apart and extent * size < SECTOR_BYTES and layout.count * each >= MIN_APART_BYTES:
         return None
-    one_run = along and dense and abs(x_next) == length
+    one_run = along and dense and abs(x_next) == length and extent * each >= MIN_ONE_RUN_BYTES
     if dense and each % WORD_BYTES and layout.count * each > ODD_BYTES and not one_run:
         return None
     width = power_of_two_below(max(1, VECTOR_BYTES // each, WORD_BYTES // problem.wide))
@@ -86,7 +91,8 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
     found = _loads(problem, layout, width, along)
     fresh = any(found.backward) or not (along or abs(x_next) == 1)
     moved = store * problem.results[0] if x_next == 0 else found.load * size
-    if fresh and moved < WORD_BYTES:
+    together = dense or bool(others and others[-1].steps[1] == extent)  # with results of other columns
+    if fresh and (moved < WORD_BYTES or not (together or extent * problem.results[0] >= MIN_BESIDE_BYTES)):
         return None
     count = layout.count // width
     if count + THREADS >= 1 << NUMBER_BITS:
