@@ -120,7 +120,7 @@ TURNED = {
     "units of a position": ((3, 2, 0, 1), (10, 36, 2, 32), 2),
     "units of columns": ((2, 1, 0), (75, 64, 3), 2),
 }
-UNITS = ("units of a position", "units of columns", "parts of a run of each position")  # of which results are words
+UNITS = ("units of a position", "units of columns")  # of which results are words
 
 
 @pytest.mark.drawn(3)
@@ -202,8 +202,8 @@ def test_elements_apart_and_backwards(name, on_emulator, policies):
 def test_what_is_left_to_tiles(on_emulator, policies, monkeypatch):
     """Results that are not beside enough others, and short runs that are no words, in large arrays."""
     monkeypatch.setattr(short_policy, "ODD_BYTES", 0)
-    wide, runs = np.zeros((5, 4, 8, 32), "int16"), np.zeros((5, 9, 64, 3), "uint8")
-    for view, axis in ((wide[..., :16:2], 2), (wide[..., :4:2], 2), (runs[:, ::-1], 3), (runs[:, ::-1, :40], 3)):
+    wide, runs = np.zeros((5, 4, 8, 64), "int16"), np.zeros((5, 9, 64, 3), "uint8")
+    for view, axis in ((wide[..., :32:2], 2), (wide[..., :4:2], 2), (runs[:, ::-1], 3), (runs[:, ::-1, :40], 3)):
         cs.scan(cs.asarray(view.base).as_strided(view.shape, *steps_of(view)), axis=axis)
     assert [isinstance(policy, ShortPolicy) for policy in policies] == [True, False, True, False]
 

@@ -134,8 +134,8 @@ SEVERAL = {
     "several rows of a warp": ("int8", (70, 32), 2, 64, {}),
     "bytes, three apart": ("uint8", (9, 64), 3, 208, {"exclusive": True, "init": 5}),
     "bytes, four apart": ("uint8", (9, 160), 4, 640, {"reverse": True}),
-    "several warps of a row": ("uint8", (3, 6000), 2, 12000, {"reverse": True, "init": 3}),
-    "one warp of a row": ("int16", (11, 520), 2, 1048, {"reverse": True}),
+    "several vectors of a lane": ("uint8", (3, 2000), 2, 4000, {"reverse": True, "init": 3}),
+    "one warp of a row": ("int16", (11, 504), 2, 1016, {"reverse": True}),
     "words": ("float32", (11, 200), 2, 403, {"exclusive": True}),
     "numbers of eight bytes": ("int64", (5, 37), 2, 74, {"reverse": True}),
 }
@@ -145,7 +145,6 @@ SEVERAL = {
 def few_blocks(monkeypatch):
     """Small arrays take the kernels of large ones."""
     monkeypatch.setattr(policy, "MIN_ROW_BLOCKS", 0)
-    monkeypatch.setattr(policy, "MIN_ROW_BYTES", 0)
 
 
 def rows_apart(x: np.ndarray, step: int, pitch: int, backward: bool = False):
@@ -176,8 +175,10 @@ def test_several_rows(name, on_emulator, few_blocks, policies):
     assert set(map(type, policies)) <= {RowPolicy, ShortRowPolicy}
 
 
-# What is no row in registers: rows of a block or several of a warp, and such that do not begin with vectors
-TILES = [("int16", (20, 48), 2, 96), ("int16", (3, 3000), 2, 6000), ("uint8", (3, 6000), 3, 18000)]
+# What is no row in registers: rows of a block, several of a warp, more than two vectors a lane, but for bytes, and rows
+# that do not begin with vectors
+TILES = [("int16", (20, 48), 2, 96), ("int16", (5, 1000), 2, 2000), ("uint8", (3, 6000), 2, 12000)]
+TILES += [("uint8", (5, 2000), 3, 6000)]
 TILES += [("uint8", (9, 528), 2, 1057), ("int16", (9, 520), 2, 1044)]
 
 

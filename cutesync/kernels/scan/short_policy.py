@@ -26,10 +26,11 @@ WORD_BYTES = 4  # a thread has a word of neighbouring columns, and a vector of e
 # of 36 bytes: 77 and 90 us).
 ODD_BYTES, MIN_ONE_RUN_BYTES = 1 << 25, 128
 MIN_APART_BYTES = 1 << 23  # slices with large gaps are read as tiles, in runs of their rows (``column_policy.suits``)
-# Columns that are loaded backwards or with what lies between: bytes of a position's results that are neighbours (H200,
-# reverse int16 (256, 2048, 8, 2) along its third axis, columns two apart: 23.8 us by strided tiles, so 34.5 us).
-MIN_BESIDE_BYTES = 16
 SECTOR_BYTES = 32  # neighbouring threads load parts of the same sectors if their elements lie no further apart
+# Columns that are loaded backwards or with what lies between, of more positions: results of a position that are
+# neighbours are a sector (H200, reverse int16 (256, 2048, 8, 2) along its third axis, columns two apart: 23.8 us by
+# strided tiles, so 34.5 us; but (200000, 4, 4) along its second: 11.3 us, so 6.2 us).
+MAX_APART_LENGTH = 4
 STEPS = ("x_step", "x_next", "out_step", "edge")
 
 
@@ -92,7 +93,8 @@ def short(problem: Problem, layout: Layout) -> Choice | None:
     fresh = any(found.backward) or not (along or abs(x_next) == 1)
     moved = store * problem.results[0] if x_next == 0 else found.load * size
     together = dense or bool(others and others[-1].steps[1] == extent)  # with results of other columns
-    if fresh and (moved < WORD_BYTES or not (together or extent * problem.results[0] >= MIN_BESIDE_BYTES)):
+    beside = together or length <= MAX_APART_LENGTH or extent * problem.results[0] >= SECTOR_BYTES
+    if fresh and (moved < WORD_BYTES or not beside):
         return None
     count = layout.count // width
     if count + THREADS >= 1 << NUMBER_BITS:

@@ -121,5 +121,5 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
 
 def _unit(words: int, inner: int, groups: int, held: int) -> int:
     """Return how many of ``inner`` neighbours a thread puts in shared memory at once: so many as make words, if each of
-    ``groups`` threads has some, and registers hold the results, ``held`` of each; else 1."""
-    return words if inner % words == 0 and inner >= groups * words and words * held <= MAX_HELD else 1
+    ``groups`` threads has as many, and registers hold the results, ``held`` of each; else 1."""
+    return words if inner % (groups * words) == 0 and words * held <= MAX_HELD else 1
