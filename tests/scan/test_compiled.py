@@ -147,6 +147,11 @@ VIEWS = {
     "runs of positions turned": ((5, 1 << 18, 37), (37 << 18, 1, 1 << 18), 0),
     "columns beside each other": ((4164, 1177, 7), (7, 29148, 1), 1),
     "a row with gaps": ((1 << 25,), (2,), 0),
+    "short rows with gaps": ((1 << 18, 64), (128, 2), 1),
+    "every second column": ((1 << 18, 5, 16), (256, 32, 2), 1),
+    "short rows in backward order": ((90_000, 128, 3), (-384, 3, 1), 2),
+    "rows with gaps": ((9000, 3008), (6016, 2), 1),
+    "units of columns turned": ((4096, 32, 2, 32), (32, 1, 1 << 17, 1 << 18), 2),
 }
 
 

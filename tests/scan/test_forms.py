@@ -23,7 +23,7 @@ FORMS = [
     ((30, 6, -1), (30, 6, -1), 2, None),
     ((50, 12, 1), (30, 6, 1), 2, Form((20, 6, 1), "pitched", (50, 1, 30, 1), 5, (12, 6))),
     ((6, 24, -1), (30, 6, 1), 2, Form((20, 6, 1), "mirrored", (6, -1, 30, 1), 5, (24, 6))),
-    ((30, 6, 2), (30, 6, 1), 2, None),
+    ((150, 30, 5), (30, 6, 1), 2, None),
     ((1, 4, 20), (30, 6, 1), 0, None),
     ((30, 6, 1), (60, 12, 1), None, None),
 ]
@@ -33,6 +33,13 @@ FORMS = [
 def test_which_arrays_the_kernels_of_contiguous_ones_scan(x, out, axis, wanted):
     assert layout_of((4, 5, 6), axis, [x, out]).form(1) == wanted
     assert layout_of((4, 5, 6), axis, [x, x, out]).form(2) == wanted
+
+
+def test_rows_with_gaps_have_a_form_for_one_input():
+    x, out = (60, 12, 2), (30, 6, 1)
+    assert layout_of((4, 5, 6), 2, [x, out]).form(1) == Form((20, 6, 1), "pitched", (12, 2, 6, 1))
+    assert layout_of((4, 5, 6), 2, [x, x, out]).form(2) is None
+    assert layout_of((2, 5, 6), 2, [(1, 12, 2), out]).form(1) is None  # other rows lie between
 
 
 GAPS = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ import cutesync as cs
 from cutesync.kernels.scan import plan, short_policy, short_turn_policy
 from cutesync.kernels.scan.short_policy import ShortPolicy
 from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy
-from cutesync.runtime import call
+from cutesync.runtime import call, device
 
+from .. import faults
 from ..cases import STAND_FOR_ALL, adjacent, data, same, scanned, segments
 
 # Order of the axes in memory, shape, axis, elements added to a row of memory; then whether neighbours are loaded along
@@ -77,6 +80,19 @@ def test_numbers_of_columns_and_types(length, on_emulator, policies):
     assert ShortPolicy in map(type, policies)
 
 
+def test_equal_columns_are_loaded_once(on_emulator, policies):
+    for dtype, columns in (("uint8", 48), ("int16", 34), ("float64", 6)):
+        x = data((7, 5), dtype)
+        view = cs.asarray(x).reshape(7, 5, 1).broadcast_to((7, 5, columns))
+        found = np.asarray(cs.scan(view, axis=1, reverse=dtype == "int16"))
+        same(found, scanned(np.broadcast_to(x[..., None], found.shape), axis=1, reverse=dtype == "int16"), dtype)
+    assert [(policy.gap, policy.width, policy.load) for policy in policies] == [(0, 16, 1), (0, 2, 1), (0, 2, 1)]
+    x = data((7, 1, 3), "uint8")
+    found = np.asarray(cs.scan(cs.asarray(x).broadcast_to((7, 12, 3)), axis=2))
+    same(found, scanned(np.broadcast_to(x, found.shape), axis=2), "rows of equal columns")
+    assert (policies[-1].gap, policies[-1].width, policies[-1].dense) == (0, 4, True)
+
+
 def test_order_of_operands_and_scans_in_place(on_emulator, policies):
     x = segments((64, 8), 1)
     for reverse in (False, True):
@@ -101,7 +117,10 @@ TURNED = {
     "a run of each position": ((0, 2, 1), (3, 75, 7), 0),
     "parts of a run of each position": ((2, 0, 1), (3, 40, 203), 0),
     "neighbours along the axis": ((2, 0, 1), (70, 2, 4), 1),
+    "units of a position": ((3, 2, 0, 1), (10, 36, 2, 32), 2),
+    "units of columns": ((2, 1, 0), (75, 64, 3), 2),
 }
+UNITS = ("units of a position", "units of columns")  # of which results are words
 
 
 @pytest.mark.drawn(3)
@@ -124,3 +143,94 @@ def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
         same(np.asarray(out), scanned(x, axis=axis, **ways), f"{name} {first} {ways}")
         assert (np.delete(np.asarray(around), slice(first % 5, first % 5 + x.size)) == 7).all()
     assert set(map(type, policies)) == {ShortTurnPolicy}
+    assert dtype != "uint8" or {policy.unit for policy in policies} == {4 if name in UNITS else 1}
+
+
+ALL, UP, PART = slice(None), slice(None, None, -1), slice(1, 10)
+# Shape, axis, and the slices of an array that give its elements; whether neighbours are loaded along the axis, how many
+# at once of two bytes, how far apart they are, and which axes run backwards
+APART = {
+    "second columns": ((30, 2, 16), 1, (..., slice(0, 32, 2)), (False, 4, 2, (False, False))),
+    "odd columns": ((30, 3, 16), 1, (..., slice(1, 32, 2)), (False, 2, 2, (False, False))),
+    "fourth columns": ((30, 2, 16), 1, (..., slice(0, 64, 4)), (False, 2, 4, (False, False))),
+    "second columns backwards": ((30, 2, 16), 1, (UP, ..., slice(31, None, -2)), (False, 4, 2, (False, True))),
+    "columns backwards": ((30, 3, 16), 1, (..., UP), (False, 2, 1, (False, True))),
+    "runs of rows apart": ((5, 9, 16, 3), 3, (ALL, UP), (True, 2, 1, (False, False))),
+    "rows backwards": ((5, 9, 16, 3), 3, (ALL, UP, ALL, UP), (True, 2, 1, (True, False))),
+    "rows from the last": ((5, 9, 16, 4), 3, (ALL, PART, UP), (True, 8, 1, (False, True))),
+    "all backwards": ((5, 9, 16, 2), 3, (ALL, PART, UP, UP), (True, 8, 1, (True, True))),
+}
+
+
+def steps_of(view: np.ndarray) -> tuple[tuple[int, ...], int]:
+    """The strides of a view, and where it begins in its base, in elements."""
+    first = view.__array_interface__["data"][0] - view.base.__array_interface__["data"][0]
+    return tuple(step // view.itemsize for step in view.strides), first // view.itemsize
+
+
+def taken(name: str, dtype: str):
+    """An array of device memory that ends with the last element of a view of it, and the view's values."""
+    shape, _, of, _ = APART[name]
+    step = max((abs(part.step or 1) for part in of if isinstance(part, slice)), default=1)
+    whole = (*shape[:-1], shape[-1] * step) if step > 1 else shape
+    whole = tuple(n + (isinstance(part, slice) and part.stop == 10) for n, part in zip(whole, (*of, None, None)))
+    memory = np.arange(np.prod(whole)).astype(dtype) % 7
+    view = memory.reshape(whole)[of]
+    ends = [max(0, (n - 1) * pace) for n, pace in zip(view.shape, view.strides)]
+    lowest = view.ctypes.data - memory.ctypes.data
+    end = (lowest + sum(ends)) // memory.itemsize + 1
+    steps = tuple(pace // memory.itemsize for pace in view.strides)
+    return cs.asarray(memory[:end].copy()).as_strided(view.shape, steps, lowest // memory.itemsize), view
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("name", APART)
+def test_elements_apart_and_backwards(name, on_emulator, policies):
+    _, axis, _, wanted = APART[name]
+    for dtype in ("int16", "uint8", "float64"):
+        x, values = taken(name, dtype)
+        for ways in ({}, {"reverse": True, "init": 3}) if dtype == "int16" else ({"exclusive": True},):
+            around = cs.asarray(np.full(values.size + 16, 7, dtype))
+            cs.scan(x, axis=axis, out=around[8 : 8 + values.size].reshape(values.shape), **ways)
+            found = np.asarray(around)
+            same(found[8:-8].reshape(values.shape), scanned(values, axis=axis, **ways), f"{name} {dtype} {ways}")
+            assert (found[:8] == 7).all() and (found[-8:] == 7).all()
+    first = policies[0]
+    assert (first.along, first.load, first.gap, first.backward) == wanted
+
+
+def test_what_is_left_to_tiles(on_emulator, policies, monkeypatch):
+    """Results that are not beside enough others, and short runs that are no words, in large arrays."""
+    monkeypatch.setattr(short_policy, "ODD_BYTES", 0)
+    wide, runs = np.zeros((5, 4, 8, 64), "int16"), np.zeros((5, 9, 64, 3), "uint8")
+    for view, axis in ((wide[..., :32:2], 2), (wide[..., :4:2], 2), (runs[:, ::-1], 3), (runs[:, ::-1, :40], 3)):
+        cs.scan(cs.asarray(view.base).as_strided(view.shape, *steps_of(view)), axis=axis)
+    assert [isinstance(policy, ShortPolicy) for policy in policies] == [True, False, True, False]
+
+
+@functools.cache
+def bench_apart() -> faults.Bench:
+    """A scan of elements that lie two apart."""
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=1):
+            patch.setattr(short_policy, "SMS", 0)
+            patch.setattr(call, "_plans", {})
+            x, values = taken("second columns", "int16")
+            return np.array_equal(np.asarray(cs.scan(x, axis=1)), scanned(values, axis=1))
+
+    return faults.Bench(right)
+
+
+OF_ELEMENTS_APART = {
+    "what lies between": (faults.every(r"mov\.b32( \t)\{(%rs\d+), _\}", r"mov.b32\1{_, \2}"), {faults.RESULT}),
+    "the last vector is loaded whole": (
+        faults.every(r"setp\.ne\.b64( \t%p\d+), (%rd\d+), %rd\d+;", r"setp.ne.b64\1, \2, -1;"),
+        {"out-of-bounds"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", OF_ELEMENTS_APART)
+def test_faults_of_elements_apart_are_found(fault):
+    bench_apart().check(*OF_ELEMENTS_APART[fault])

@@ -1,5 +1,5 @@
-"""Scans of one row whose elements lie a few elements apart: waves that load them one by one, and the pipeline, which
-copies what lies between them, too."""
+"""Scans of rows whose elements lie a few elements apart: waves and rows in registers that load them one by one, and the
+pipeline and rows of bytes, which load what lies between them, too."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from cutesync.kernels.scan import plan, policy
 from cutesync.kernels.scan.gapped import GappedScan
 from cutesync.kernels.scan.policy import GappedPolicy, WavePolicy, choose, suits
 from cutesync.kernels.scan.problem import Problem
+from cutesync.kernels.scan.row_policy import RowPolicy, ShortRowPolicy
+from cutesync.kernels.scan.strided_policy import StridedPolicy
 from cutesync.runtime import call
 
 from ..cases import adjacent, data, same, scanned, segments
@@ -123,6 +125,106 @@ def test_rows_of_the_pipeline(name, on_emulator, pipelines):
     dtype, step, length, reverse = ROWS[name]
     x = data((length,), dtype)
     same(np.asarray(cs.scan(stepped(x, step, 0), reverse=reverse)), scanned(x, axis=0, reverse=reverse))
+    assert [(type(each), each.gap) for each in pipelines] == [(GappedPolicy, step)]
+
+
+# Rows whose elements lie apart: type, shape, step, elements from row to row, and the options. Of small ones, vectors of
+# memory are loaded. The memory ends with the last element.
+SEVERAL = {
+    "several rows of a warp": ("int8", (70, 32), 2, 64, {}),
+    "bytes, three apart": ("uint8", (9, 64), 3, 208, {"exclusive": True, "init": 5}),
+    "bytes, four apart": ("uint8", (9, 160), 4, 640, {"reverse": True}),
+    "several vectors of a lane": ("uint8", (3, 2000), 2, 4000, {"reverse": True, "init": 3}),
+    "one warp of a row": ("int16", (11, 504), 2, 1016, {"reverse": True}),
+    "words": ("float32", (11, 200), 2, 403, {"exclusive": True}),
+    "numbers of eight bytes": ("int64", (5, 37), 2, 74, {"reverse": True}),
+}
+
+
+@pytest.fixture
+def few_blocks(monkeypatch):
+    """Small arrays take the kernels of large ones."""
+    monkeypatch.setattr(policy, "MIN_ROW_BLOCKS", 0)
+
+
+def rows_apart(x: np.ndarray, step: int, pitch: int, backward: bool = False):
+    """An array of the values of ``x``, whose rows are ``pitch`` elements apart; the last element ends the memory."""
+    memory = np.full((len(x) - 1) * pitch + (x.shape[1] - 1) * step + 1, 77, x.dtype)
+    size = x.itemsize
+    np.lib.stride_tricks.as_strided(memory, x.shape, (pitch * size, step * size))[...] = x[::-1] if backward else x
+    whole = cs.asarray(memory)
+    return (
+        whole.as_strided(x.shape, (-pitch, step), (len(x) - 1) * pitch)
+        if backward
+        else whole.as_strided(x.shape, (pitch, step))
+    )
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_rows(name, on_emulator, few_blocks, policies):
+    dtype, shape, step, pitch, ways = SEVERAL[name]
+    x = data(shape, dtype)
+    for backward in (False, True):
+        around = cs.asarray(np.full(x.size + 16, 7, dtype))
+        cs.scan(rows_apart(x, step, pitch, backward), axis=1, out=around[8 : 8 + x.size].reshape(shape), **ways)
+        found = np.asarray(around)
+        same(found[8:-8].reshape(shape), scanned(x, axis=1, **ways), f"{name} {backward}")
+        assert (found[:8] == 7).all() and (found[-8:] == 7).all()
+    assert {(each.gap, each.whole) for each in policies} == {(step, x.itemsize < 4)}
+    assert set(map(type, policies)) <= {RowPolicy, ShortRowPolicy}
+
+
+# What is no row in registers: rows of a block, several of a warp, more than two vectors a lane, but for bytes, and rows
+# that do not begin with vectors
+TILES = [("int16", (20, 48), 2, 96), ("int16", (5, 1000), 2, 2000), ("uint8", (3, 6000), 2, 12000)]
+TILES += [("uint8", (5, 2000), 3, 6000)]
+TILES += [("uint8", (9, 528), 2, 1057), ("int16", (9, 520), 2, 1044)]
+
+
+def test_rows_of_others_are_tiles(on_emulator, few_blocks, policies):
+    for dtype, shape, step, pitch in TILES:
+        x = data(shape, dtype)
+        same(np.asarray(cs.scan(rows_apart(x, step, pitch), axis=1)), scanned(x, axis=1))
+    assert set(map(type, policies)) == {StridedPolicy}
+
+
+OF_ROWS = {
+    "what lies between": (every(r"0x7772U", "0x7773U"), {RESULT}),
+    "the last vector is loaded whole": (
+        every(r"setp\.gt\.s64( \t%p\d+), (%rd\d+), %rd\d+;", r"setp.lt.s64\1, \2, 0;"),
+        {"out-of-bounds"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", OF_ROWS)
+def test_faults_of_vectors_of_memory_are_found(fault, few_blocks, policies, on_emulator):
+    x = data((9, 32), "uint8")
+
+    def right() -> bool:
+        with cs.emulate(schedules=1):
+            return np.array_equal(np.asarray(cs.scan(rows_apart(x, 2, 64), axis=1)), scanned(x, axis=1))
+
+    Bench(right).check(*OF_ROWS[fault])
+    assert {type(policy) for policy in policies} == {ShortRowPolicy}
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize(("dtype", "length"), [("int64", 2053), ("float32", 4101)])
+def test_tiles_of_several_rows(dtype, length, on_emulator, policies):
+    x = data((3, length), dtype)
+    same(np.asarray(cs.scan(rows_apart(x, 2, 2 * length + 5), axis=1)), scanned(x, axis=1))
+    assert {(type(each), each.gap) for each in policies} == {(WavePolicy, 2)}
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize(("dtype", "step", "reverse"), [("int16", 2, False), ("uint8", 3, True)])
+def test_tiles_of_several_rows_in_the_pipeline(dtype, step, reverse, on_emulator, pipelines, monkeypatch):
+    monkeypatch.setattr(policy, "rows", lambda problem: None)
+    x = data((3, 4128), dtype)
+    found = np.asarray(cs.scan(rows_apart(x, step, 4128 * step + 48), axis=1, reverse=reverse))
+    same(found, scanned(x, axis=1, reverse=reverse))
     assert [(type(each), each.gap) for each in pipelines] == [(GappedPolicy, step)]
 
 

@@ -27,7 +27,7 @@ class Form(NamedTuple):
     """Arrays seen as (rows, length, inner): ``length`` positions are scanned for each of rows * inner. ``view`` is that
     of ``base.Scan``. Rows are in groups of ``group``. ``steps`` are the strides from group to group and from position
     to position, those of the inputs, then those of the outputs; ``next`` are those from row to row. ``gap`` is the
-    stride from position to position of the only input where a form has one row, and its results are neighbours."""
+    stride from position to position of the only input where a form has one column, and its results are neighbours."""
 
     extents: tuple[int, int, int]
     view: str | None = None
@@ -152,7 +152,8 @@ class Layout:
         if any(len(set(each)) > 1 for each in steps):
             return None
         x_row, out_row, x_step, out_step, x_next, out_next = (each[0] for each in steps)
-        gapped = rows == 1 and inner == 1 and inputs == 1 and 1 < x_step <= MAX_GAP
+        between = any(0 < abs(step) < x_step for step in (x_row, x_next))  # elements of other rows
+        gapped = inner == 1 and inputs == 1 and 1 < x_step <= MAX_GAP and not between
         if inner == 1 and not (out_step == 1 and (abs(x_step) == 1 or gapped)):
             return None
         view = "mirrored" if inner == 1 and x_step < 0 else "pitched"

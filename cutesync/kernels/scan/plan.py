@@ -201,10 +201,13 @@ def _problem(
     pitches = form.pitches if form else ((), ())
     gap = form.gap if form else 1
     row_edge = layout.offsets[0] + (layout.length * gap if spec.reverse else 0)
-    whole_vectors = gap > 1 and (inputs[0].ptr + row_edge * inputs[0].dtype.size) % VECTOR_BYTES == 0
+    size = inputs[0].dtype.size
+    edges = inputs[0].ptr + row_edge * size, *(pitch * size for pitch in pitches[0])
+    whole_vectors = gap > 1 and not any(edge % VECTOR_BYTES for edge in edges)
     xs = tuple((x.ptr + (far + behind) * x.dtype.size) % 16 for x, far in zip(inputs, layout.offsets))
     if gap > 1:  # elements are loaded one by one: vectors begin with the row
         xs = ((-layout.length if spec.reverse else 0) * operation.sources[0].size % 16,)
+        pitches = (0, 0), pitches[1]
     return Problem(
         *spec.extents,
         tuple(source.size for source in operation.sources),

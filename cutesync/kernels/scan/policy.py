@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...sizes import ceil_div
 from ..policy import Policy
@@ -17,7 +18,7 @@ from . import column_policy
 from .cluster_policy import clusters
 from .column_policy import LINE_BYTES, columns
 from .narrow_policy import dense, narrow, starts
-from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
+from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 from .ragged_column_policy import ragged_columns
 from .row_policy import rows
 from .slice_policy import FEW_COLUMNS, single, slices
@@ -58,6 +59,15 @@ MAX_STAGES = 12  # an even number
 # second one: 14.1 us, so 11.3 us; but float16 (681646,) every fourth one: 6.9 us, so 8.0 us; int64 (645,): 2.0 us, so
 # 2.4 us).
 MIN_GAPPED_BYTES, MAX_GAPPED_BYTES = 1 << 15, PIPELINE_BYTES
+# Fewer longer rows of words with gaps are tiles of waves, too, in smaller arrays, if elements have more bytes than they
+# lie elements apart (H200, lambda uint64 (8, 100000) every second one: 9.8 us, so 8.8 us; max float64 (16, 8192): 5.1
+# and 3.5 us; but inclusive float32 (40, 60000): 12.4 and 15.5 us; max uint32 (30, 50000) every fourth one: 12.4 and
+# 14.1 us; inclusive bfloat16 (50, 40000) every second one: 8.2 and 10.7 us).
+MIN_ROWS_WITH_GAPS, MIN_LONG_ROW_BYTES, MAX_FEW_ROWS_BYTES = SMS // 2, 1 << 14, 1 << 23
+# Others are in registers, of small elements and short ones in so many blocks (H200, every second element: inclusive
+# uint8 (1000, 1024): 2.9 us, so 2.5 us; reverse int64 (60, 100): 1.8 and 1.2 us; but reverse int8 (3000, 128), in 47
+# blocks: 2.0 and 2.4 us; max int32 (300, 64), in 5: 1.4 and 1.8 us).
+MIN_ROW_BLOCKS = SMS * 3 // 4
 # By the bytes of an element and the elements from one to the next, the bytes of results from which on the pipeline
 # copies what lies between them, too (H200, inclusive uint8 (100000000,) every second one: 149 us by strided tiles, so
 # 80 us; max bool (51228566,) every third one: 112 and 58 us; lambda float16 (46319557,) every second one: 98 and 75 us;
@@ -140,7 +150,10 @@ def choose(problem: Problem) -> Choice:
 
 def _choice(problem: Problem) -> Choice:
     if problem.gap > 1:
-        return _with_gaps(problem) if _suits_gaps(problem) else _long_rows(problem)
+        if _suits_gaps(problem):
+            return _with_gaps(problem)
+        several = problem.rows > 1 and not _has_few_long_rows(problem)
+        return (rows(problem) if several else None) or _long_rows(problem)
     few = problem.inner > 1 and _few_columns(problem)
     found = (single(problem) if problem.view is None else None) or (None if few else slices(problem))
     if found is not None:
@@ -162,8 +175,10 @@ def _choice(problem: Problem) -> Choice:
 def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
     if problem.gap > 1:
-        near = problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= MAX_GAPPED_BYTES
-        return near or _suits_gaps(problem)
+        most = MAX_GAPPED_BYTES if problem.rows == 1 else MAX_FEW_ROWS_BYTES
+        near = problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= most
+        near &= problem.rows == 1 or (_has_few_long_rows(problem) and problem.gap < problem.source)
+        return near or _suits_gaps(problem) or _suits_rows_with_gaps(problem)
     if slices(problem) is not None:
         return True
     if problem.inner > 1:
@@ -179,9 +194,39 @@ def suits(problem: Problem) -> bool:
 
 
 def _suits_gaps(problem: Problem) -> bool:
-    """Return whether tiles of the pipeline that hold the gaps of a row, too, are faster than others."""
+    """Return whether tiles of the pipeline that hold the gaps of a row, too, are faster than others: of several rows,
+    if no block holds one in registers."""
     fits = problem.whole_vectors and problem.sources == problem.results and not problem.several
+    fits &= problem.rows == 1 or rows(problem) is None
     return fits and problem.size_of_results >= MIN_PIPELINED_GAPS.get((problem.wide, problem.gap), math.inf)
+
+
+def _has_few_long_rows(problem: Problem) -> bool:
+    """Return whether rows of words with gaps are tiles of waves."""
+    few = problem.rows < MIN_ROWS_WITH_GAPS and problem.source >= WORD_BYTES
+    return few and problem.length * problem.wide >= MIN_LONG_ROW_BYTES
+
+
+def _suits_rows_with_gaps(problem: Problem) -> bool:
+    """Return whether blocks or warps that have rows with gaps in registers are faster than strided tiles: of words; of
+    small elements as vectors of memory if a lane has one or two of a row, two of 2 bytes, or more of bytes that are two
+    apart, and a warp has the row (H200, every second element: max int16 (100000, 264): 54.5 us, so 47.7 us; reverse
+    uint8 (9000, 3008): 42.2 and 34.9 us; but inclusive int16 (500000, 32): 25.4 and 27.3 us; reverse int16 (30000,
+    1400): 78 and 100 us; max uint8 (700, 6000): 8.6 and 10.3 us; every third one: max uint8 (2000, 2048): 7.6 and 8.1
+    us)."""
+    if problem.rows == 1 or problem.several or _has_few_long_rows(problem):
+        return False
+    found = rows(problem)
+    if found is None or problem.size_of_results < MIN_GAPPED_BYTES:
+        return False
+    policy: Any = found.policy
+    team, enough = getattr(policy, "team", 0), found.grid >= MIN_ROW_BLOCKS
+    if not policy.whole:
+        wide = problem.source >= WORD_BYTES and policy.items * problem.source >= MIN_VECTOR_BYTES
+        return wide and not problem.ragged and (enough or team > 0)
+    if team == 0:
+        return enough and problem.wide == 1
+    return enough and team == 1 and (policy.rows == 2 or (problem.wide == 1 and problem.gap == 2))
 
 
 def _suits_unlike(problem: Problem) -> bool:

@@ -41,10 +41,10 @@ class Problem:
     elements: from group to group, where there are several columns from position to position, and from row to row in a
     group of ``group`` rows. Addresses of "mirrored" inputs are those behind their last elements in memory.
 
-    ``gap``: the positions of the only row of the input lie so many elements apart. Its elements are loaded one by one:
-    ``xs`` is an address from which vectors begin (in a reverse scan, end) with the row.
+    ``gap``: the positions of rows of the only input lie so many elements apart. Elements are loaded one by one: ``xs``
+    is an address from which vectors begin (in a reverse scan, end) with a row, and the input's ``pitches`` are 0.
 
-    ``whole_vectors``: of a row with gaps, vectors of 16 bytes begin (in a reverse scan, end) with the row in memory.
+    ``whole_vectors``: of rows with gaps, vectors of 16 bytes begin (in a reverse scan, end) with each row in memory.
 
     ``interleaved``: that of the ``Layout`` of a strided array."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
-from .problem import LANES, SMS, VECTOR_BYTES, Choice, Problem
+from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 ROW_WARPS = 8  # per block, unless a row has more
 # One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles
@@ -40,7 +41,7 @@ MOST_VECTORS, FEW_VECTORS = 10, 4
 @dataclass(frozen=True)
 class ShortRowPolicy(Policy, kernel=".rows:ShortRowScan"):
     """Several rows per warp: ``group`` lanes scan a row, each one vector of ``items`` elements. ``skewed``: vectors of
-    the input are joined from aligned ones."""
+    the input are joined from aligned ones. ``gap`` as in ``Problem``; ``whole``: what lies between is loaded, too."""
 
     items: int
     group: int
@@ -48,6 +49,8 @@ class ShortRowPolicy(Policy, kernel=".rows:ShortRowScan"):
     shift: int | None
     aligned: bool = True
     skewed: bool = False
+    gap: int = 1
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,22 @@ class RowPolicy(Policy, kernel=".rows:RowScan"):
     ragged: bool
     aligned: bool = True
     skewed: bool = False
+    gap: int = 1
+    whole: bool = False
 
 
 def rows(problem: Problem) -> Choice | None:
     """Return the policy and the launch of a scan of rows; None if they are too long."""
+    found = _rows(problem)
+    if found is None or problem.gap == 1:
+        return found
+    policy: Any = found.policy  # of rows
+    small = problem.sources == problem.results and problem.source < WORD_BYTES
+    whole = small and problem.whole_vectors and policy.items == problem.items and not getattr(policy, "ragged", False)
+    return replace(found, policy=replace(policy, gap=problem.gap, whole=whole))
+
+
+def _rows(problem: Problem) -> Choice | None:
     items, shift = (problem.items, 0) if problem.skewed else problem.vector(problem.length)
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES and not (problem.counted or problem.ragged):

@@ -3,7 +3,8 @@
 Blocks exchange nothing. Where a vector of some size divides the rows, every vector lies inside one row and no row has a
 ragged end. *Ragged* rows begin and end anywhere: their vectors are found from where they lie in memory, and of the
 first and the last only some elements are the row's. A warp does not touch what its registers hold beyond its row. Of
-*skewed* rows the vectors are whole in the output, and lie in two aligned vectors each in the input.
+*skewed* rows the vectors are whole in the output, and lie in two aligned vectors each in the input. Elements of rows
+with a *gap* lie a few apart: vectors of memory that begin with a row are loaded with what lies between (``gapped``).
 """
 
 from __future__ import annotations
@@ -18,11 +19,20 @@ from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, shift_up
 from ..arrays import at_index
 from .base import Arguments, Scan, ScanKernel
+from .gapped import GappedRowTile
 from .ragged import RaggedScan
 from .row_policy import RowPolicy, ShortRowPolicy
 from .tile import Chunk, Span, WarpScan
 
 WARPS = 8
+
+
+def tile_of(scan: Scan, policy: RowPolicy | ShortRowPolicy, rows: int, warps: int) -> WarpScan:
+    """What scans the chunks of ``warps`` warps."""
+    kind = GappedRowTile if policy.whole else WarpScan
+    tile = kind(scan, rows, warps, policy.shift, policy.items, aligned=policy.aligned).apart(policy.gap)
+    tile.skewed = policy.skewed
+    return tile
 
 
 class RowScan(ScanKernel):
@@ -32,9 +42,9 @@ class RowScan(ScanKernel):
     def __init__(self, scan: Scan, policy: RowPolicy) -> None:
         self.team, self.warps = policy.team, max(policy.team, WARPS)
         super().__init__(scan, self.warps * LANES, partial_bytes(scan.types, self.warps) if policy.team > 1 else 0, 1)
-        self.tile = WarpScan(scan, policy.rows, policy.team, policy.shift, policy.items, aligned=policy.aligned)
-        self.tile.skewed = policy.skewed
+        self.tile = tile_of(scan, policy, policy.rows, policy.team)
         self.ragged, self.is_ragged = RaggedScan(self.tile, policy.rows), policy.ragged
+        self.bounded = policy.skewed or policy.whole
 
     @cute.jit
     def body(self, a: Arguments):
@@ -57,7 +67,7 @@ class RowScan(ScanKernel):
         source, target = at_index(a.x + source, 0) + offset, a.out + out + target
         chunk = self.tile.registers()
         if cutlass.const_expr(not self.is_ragged):
-            partial = self.reduce(source, end, chunk, lane, self.end_of(a) if self.tile.skewed else None)
+            partial = self.reduce(source, end, chunk, lane, self.end_of(a) if self.bounded else None)
         else:
             partial = self.ragged.reduce_piece(source, source, span, chunk, lane)
         carry = self.scan.carry_in(a, cutlass.min(row, a.rows - 1))
@@ -80,7 +90,7 @@ class RowScan(ScanKernel):
         position = part * self.tile.chunk
         up, down = Int64(position), length - position - self.tile.chunk
         offset, target = (down if from_end else up for from_end in (self.tile.from_end, self.scan.reverse))
-        return Span(offset, Int32(0), Int32(length) - position, target)
+        return Span(offset * self.tile.unit, Int32(0), Int32(length) - position, target)
 
     @cute.jit
     def reduce(self, source, end, chunk: Chunk, lane, limit):
@@ -110,8 +120,7 @@ class ShortRowScan(ScanKernel):
     def __init__(self, scan: Scan, policy: ShortRowPolicy) -> None:
         super().__init__(scan, WARPS * LANES, 0, 1)
         self.group, self.unroll = policy.group, policy.unroll
-        self.tile = WarpScan(scan, policy.unroll, 1, policy.shift, policy.items, aligned=policy.aligned)
-        self.tile.skewed = policy.skewed
+        self.tile, self.bounded = tile_of(scan, policy, policy.unroll, 1), policy.skewed or policy.whole
 
     @cute.jit
     def body(self, a: Arguments):
@@ -126,11 +135,11 @@ class ShortRowScan(ScanKernel):
         step = LANES // self.group
         chunk = self.tile.registers()
         vectors, loading = [], self.tile.loading(chunk)
-        limit = self.end_of(a) if self.tile.skewed else None
+        limit = self.end_of(a) if self.bounded else None
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
             source, _ = self.row_places(a, row + u * step)
-            vectors.append(at_index(a.x + source + inside, inside))
+            vectors.append(at_index(a.x + source + inside * self.tile.gap, inside))
             self.tile.load_vector(vectors[u], loading, u, exists, limit)
         self.tile.loaded(loading, chunk, vectors)
         for u in cutlass.range_constexpr(self.unroll):

@@ -1,13 +1,15 @@
 """Scan along short axes of strided arrays: a thread has all positions of some columns in registers.
 
 Nothing is exchanged. What neighbouring threads load and store lies side by side, although elements may be neighbours
-along the columns and results along the axis: a thread's registers turn from one to the other.
+along the columns and results along the axis: a thread's registers turn from one to the other. Elements that run
+backwards, and such that lie a few elements apart, are loaded as vectors of memory, too.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import cutlass
 import cutlass.cute as cute
 from cutlass import Int64
 
@@ -31,23 +33,51 @@ class ShortScan(ScanKernel):
         number = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
         if number < a.tiles:
             x, out = Axes(a.layout[len(STEPS) :], self.policy.rank, 2).offsets(number)
-            self.store(a, a.out + out, self.scanned(a, self.load(a, a.x + x)))
-
-    def load(self, a: Arguments, x) -> dict[tuple[int, int], Any]:
-        """A thread's elements by position and column."""
-        count, (x_step, x_next, _) = self.policy.load, a.layout[: len(STEPS)]
-        found: dict[tuple[int, int], Any] = {}
-        for first in range(0, self.length * self.width, count):
-            if self.policy.along:
-                places = [((first + i) % self.length, first // self.length) for i in range(count)]
+            held = cute.make_rmem_tensor((self.length * self.width,), self.scan.monoid.sources[0].cutlass)
+            if cutlass.const_expr(self.policy.gap > 1):
+                if number == a.layout[STEPS.index("edge")]:
+                    self.load(a, a.x + x, held, 1)
+                else:
+                    self.load(a, a.x + x, held, self.policy.load)
             else:
-                places = [(first // self.width, (first + i) % self.width) for i in range(count)]
+                self.load(a, a.x + x, held, self.policy.load)
+            self.store(a, a.out + out, self.scanned(a, self.by_place(held)))
+
+    def load(self, a: Arguments, x, held, count: int) -> None:
+        """Load a thread's elements, ``count`` neighbours at once."""
+        x_step, x_next, *_ = a.layout
+        gap, phase = (self.policy.gap, self.policy.phase) if count > 1 else (1, 0)
+        dtype, step = self.scan.monoid.sources[0], count
+        if self.policy.gap == 0:
+            gap, step = 0, self.width
+        span = max(1, count * gap)  # elements of memory
+        for first in range(0, self.length * self.width, step):
+            places = self.places(first, step)
             position, column = places[0]
-            far = Int64(position) * x_step + Int64(column) * x_next
-            elements = cute.make_rmem_tensor((count,), self.scan.monoid.sources[0].cutlass)
-            cute.autovec_copy(vector(x + far, count, self.scan.monoid.sources[0]), elements)
-            found |= {place: elements[i] for i, place in enumerate(places)}
-        return found
+            far = Int64(position) * x_step + Int64(column) * x_next - phase
+            elements = cute.make_rmem_tensor((span,), dtype.cutlass)
+            cute.autovec_copy(vector(x + far, span, dtype), elements)
+            for i, place in enumerate(places):
+                held[self.index(place)] = elements[phase + i * gap]
+
+    def places(self, first: int, count: int) -> list[tuple[int, int]]:
+        """The positions and columns of ``count`` elements from number ``first`` on, in the order of their addresses."""
+        numbers = range(first, first + count)
+        if self.policy.along:
+            found = [(n % self.length, n // self.length) for n in numbers]
+        else:
+            found = [(n // self.width, n % self.width) for n in numbers]
+        turned, backward = self.policy.backward
+        if turned:
+            found = [(self.length - 1 - position, column) for position, column in found]
+        return [(position, self.width - 1 - column) for position, column in found] if backward else found
+
+    def index(self, place: tuple[int, int]) -> int:
+        return place[0] * self.width + place[1]
+
+    def by_place(self, held) -> dict[tuple[int, int], Any]:
+        """A thread's elements by position and column."""
+        return {place: held[self.index(place)] for place in self.places(0, self.length * self.width)}
 
     def scanned(self, a: Arguments, elements: dict[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
         """The results by position and column."""

@@ -48,13 +48,15 @@ class ShortTurnScan(ShortScan):
         left, right = Int32(inner - first_inner), Int32(across - first)  # columns that exist, along either axis
         lane, group = thread % self.lanes * self.width, thread // self.lanes
         at = a.x + (x + Int64(cutlass.min(lane, right - self.width)) * x_first)
-        numbers = range(-(-self.turn.inner // self.groups))  # of columns along the second axis
-        count = max(1, LOADS // self.length)
+        unit = self.turn.unit  # neighbouring columns along the second axis, of which a thread has some units
+        numbers = range(-(-self.turn.inner // (self.groups * unit)))
+        count = max(1, LOADS // (self.length * unit))
         for begin in numbers[::count]:
-            batch = [group + number * self.groups for number in numbers[begin : begin + count]]
-            loaded = [self.load_columns(a, at + Int64(cutlass.min(n, left - 1)) * x_next) for n in batch]
-            for n, elements in zip(batch, loaded):
-                self.put(buffer, lane, n, self.scanned(a, elements))
+            batch = [(group + number * self.groups) * unit for number in numbers[begin : begin + count]]
+            every = [n + i for n in batch for i in range(unit)]
+            loaded = [self.load_columns(a, at + Int64(cutlass.min(n, left - 1)) * x_next) for n in every]
+            for k, n in enumerate(batch):
+                self.put(buffer, lane, n, [self.scanned(a, each) for each in loaded[k * unit : (k + 1) * unit]])
         cute.arch.sync_threads()
         run = cutlass.min(left * (self.length // self.turn.runs), self.run)
         for number in range(self.turn.runs):
@@ -73,21 +75,27 @@ class ShortTurnScan(ShortScan):
 
     @cute.jit
     def put(self, buffer, lane, number, results: cutlass.Constexpr):
-        """Put the results of a thread's columns, number ``number`` along the second axis, in shared memory."""
+        """Put the results of a unit of a thread's columns, from ``number`` along the second axis on, in shared
+        memory."""
         if number < self.turn.inner:
             for column in cutlass.range_constexpr(self.width):
-                found = [results[position, column] for position in range(self.length)]
+                found = [[each[position, column] for each in results] for position in range(self.length)]
                 self.put_column(buffer + (lane + column) * self.turn.pitch, number, found)
 
     def put_column(self, start, number, results: list) -> None:
+        """Put the results of each position of a unit."""
         if self.turn.outside:
-            for position, result in enumerate(results):
-                self.cells(start + (position * self.turn.inner + number) * self.kind.size, 1)[0] = result
-            return
-        held = cute.make_rmem_tensor((self.length,), self.kind.cutlass)
-        for position, result in enumerate(results):
-            held[position] = result
-        cute.autovec_copy(held, self.cells(start + number * (self.length * self.kind.size), self.length))
+            for position, found in enumerate(results):
+                self.put_run(start + (position * self.turn.inner + number) * self.kind.size, found)
+        else:
+            of_columns = [result for column in zip(*results) for result in column]
+            self.put_run(start + number * (self.length * self.kind.size), of_columns)
+
+    def put_run(self, start, results: list) -> None:
+        held = cute.make_rmem_tensor((len(results),), self.kind.cutlass)
+        for i, result in enumerate(results):
+            held[i] = result
+        cute.autovec_copy(held, self.cells(start, len(results)))
 
     def cells(self, pointer, count: int):
         """``count`` results in shared memory, of which words are aligned if they hold them whole."""

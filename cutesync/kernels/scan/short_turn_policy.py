@@ -29,6 +29,7 @@ MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
 # int32 (3, 159726, 16, 3) along its first axis: 79 us in strided tiles, in tiles of 144 elements 242 us; max int8 (669,
 # 90, 2) with equal elements along its second one: 1.5 us, in 12 blocks 2.6 us).
 MIN_TILE, MAX_OF_FEW, FEW_TILES = 1024, 4096, SMS * 3 // 8
+MAX_HELD = 64  # results of a thread that are put in shared memory as words
 SHORT = 16  # positions; results of longer columns are stored as words (uint16 (5236568, 23): 176 us, one by one 307 us)
 NEAR_BYTES = 16  # positions of a column that are neighbours: neighbouring threads load parts of the same sectors
 STEPS = ("x_step", "x_next", "out_next", "second_extent", "first_extent", "out_step", "x_first")
@@ -40,7 +41,8 @@ class ShortTurnPolicy(Policy, kernel=".short_turn:ShortTurnScan"):
     times ``inner`` along the next. Results of a column along the first axis lie ``pitch`` bytes apart in shared memory;
     ``store`` are stored at once, from words of ``word`` bytes. ``rank`` axes of tiles. ``runs``: the results of a
     column of the first axis are so many runs in the output: 1 or, where each position has its own, ``length``.
-    ``outside``: results of a position are neighbours along the second axis, not those of positions."""
+    ``outside``: results of a position are neighbours along the second axis, not those of positions. A thread puts the
+    results of ``unit`` neighbours along the second axis in shared memory at once."""
 
     rank: int
     length: int
@@ -52,14 +54,14 @@ class ShortTurnPolicy(Policy, kernel=".short_turn:ShortTurnScan"):
     word: int
     runs: int = 1
     outside: bool = False
+    unit: int = 1
 
 
 def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     """Return the policy and the launch; None for other arrays."""
     if problem.several or problem.counted or layout.firsts or len(layout.scanned) != 1:
         return None
-    length, (x_step, out_step) = layout.scanned[0]
-    columns = list(layout.columns)
+    (length, (x_step, out_step)), columns = layout.scanned[0], list(layout.columns)
     most = MAX_LENGTH if problem.wide > 1 else MAX_BYTES_LENGTH
     if length > most or length * problem.wide > MAX_BYTES or not columns:
         return None
@@ -108,8 +110,16 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
         return None
     if added and (tile < min(MIN_TILE, layout.count * length) or (tile > MAX_OF_FEW and grid < FEW_TILES)):
         return None
-    policy = ShortTurnPolicy(power_of_two(len(axes)), length, across, inner, width, store, pitch, word, runs, outside)
-    names = [*(Scalar(name, "Int64") for name in STEPS), *parameters("axis", policy.rank, 4, False)]
+    rank, each = power_of_two(len(axes)), size if outside else size * length
+    unit = _unit(word // math.gcd(word, each), inner, THREADS * width // across, length * width)
+    policy = ShortTurnPolicy(rank, length, across, inner, width, store, pitch, word, runs, outside, unit)
+    names = [*(Scalar(name, "Int64") for name in STEPS), *parameters("axis", rank, 4, False)]
     given = x_step, second.steps[0], first.steps[1], second.extent, first.extent, out_step, first.steps[0]
-    values = [*given, *numbers(axes, policy.rank, 4, False)]
+    values = [*given, *numbers(axes, rank, 4, False)]
     return Choice(policy, 1, grid, layout=dict(zip(names, values, strict=True)))
+
+
+def _unit(words: int, inner: int, groups: int, held: int) -> int:
+    """Return how many of ``inner`` neighbours a thread puts in shared memory at once: so many as make words, if each of
+    ``groups`` threads has as many, and registers hold the results, ``held`` of each; else 1."""
+    return words if inner % (groups * words) == 0 and words * held <= MAX_HELD else 1
