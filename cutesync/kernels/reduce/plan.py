@@ -33,6 +33,7 @@ from .policy import (
 )
 from .problem import Choice, FillPolicy, Problem
 from .spec import ReduceSpec, Reduction
+from .strided_loads import runs_are_vectors
 from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
@@ -103,6 +104,8 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     once = order_of(reduction)[1] or getattr(reduction, "takes_index", False) or views[0].nbytes < MIN_BYTES_OF_PASSES
     once |= math.prod(spec.shape[i] for i in spec.axes) <= MAX_FEW_POSITIONS
+    if len(passes) > 1 and contiguous and _runs_are_vectors(spec, spec.groups()[-1], views[0]):
+        return strided(spec, form_of(spec, views[:count], outs), views, outs, stream), None
     if apart and contiguous and isinstance(reduction, Reduction) and order_of(reduction)[0]:
         place = axes_of_first_launch(spec.groups(), reduction.source.size, reduction.between.size)
         if place is not None:
@@ -159,6 +162,14 @@ def _copied(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> Run | N
     less = replace(spec, shape=firsts[0].shape)
     run, _ = plan(less, (*firsts, *arguments), spread.results_once(outs, found), stream)
     return spread.then_copied(run, found, views, outs, stream)
+
+
+def _runs_are_vectors(spec: ReduceSpec, group: tuple[int, bool], x: View) -> bool:
+    """Return whether a launch reads the runs of results that have several, of the last ``group`` of axes, in
+    vectors."""
+    results = math.prod(extent for i, extent in enumerate(spec.shape) if i not in spec.axes)
+    fits = group[1] and order_of(spec.reduction)[1] and len(spec.reduction.sources) == 1
+    return fits and runs_are_vectors(group[0], results, x.dtype.size, x.ptr)
 
 
 def _forwards(spec: ReduceSpec, form: Normal) -> tuple[ReduceSpec, Normal]:
@@ -238,6 +249,9 @@ def _runs_first(spec: ReduceSpec, form: Normal, views: Views, outs: Views, strea
     if not isinstance(reduction, Reduction) or not order_of(reduction)[0]:
         return None
     run, count = form.runs()
+    begin = views[0].ptr + form.starts[0] * reduction.source.size
+    if runs_are_vectors(run, form.results, reduction.source.size, begin):
+        return None
     if not runs_first_is_faster(run, count, reduction.source.size, reduction.between.size):
         return None
     (x,) = behind(views, form.starts)

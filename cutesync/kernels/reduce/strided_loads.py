@@ -10,6 +10,7 @@ WORD_BYTES = 4
 # Registers of the states of a thread, and columns of elements that a callable maps (squares uint8 (8, 4096, 4096): with
 # 16 columns 50 us, so 35 us).
 MAX_STATE_WORDS, MAX_MAPPED = 16, 8
+RUN_UNIT, MAX_VECTORS_BYTES = 4, 512  # of runs of which a result has several
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
 # are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
@@ -25,6 +26,12 @@ SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores 
 # bytes, max uint32 (19, 231982): 11.4 and 12.7 us; max bfloat16 (1048576, 4): 7.8 and 10.2 us; argmax bfloat16 (32,
 # 2048) along its second axis: 1.5 and 2.6 us).
 PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
+
+
+def runs_are_vectors(run: int, results: int, size: int, begin: int) -> bool:
+    """Return whether short runs of elements, of which a result has several, are read in vectors by threads that have
+    all of a result's, or share them: one launch is enough then."""
+    return results >= MIN_ROWS and 0 < run * size < MAX_VECTORS_BYTES and not (run * size | begin) % max(RUN_UNIT, 2 * size)
 
 
 def load_of(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
@@ -59,11 +66,12 @@ def _load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
 def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
     form, size = problem.form, problem.size
-    rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted and not form.weights
+    rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted and not form.weights
     if rows and form.results >= MIN_ROWS:
+        *others, run = [*form.kept, *form.reduced]
         for wide in (16, 8, 4):
-            starts = all(axis.steps[0] * size % wide == 0 for axis in form.kept)
-            if wide > size and form.length * size % wide == 0 and starts and problem.begin % wide == 0:
+            starts = all(axis.steps[0] * size % wide == 0 for axis in others)
+            if wide > size and run.extent * size % wide == 0 and starts and problem.begin % wide == 0:
                 return "row", wide
     return "element", size
 

@@ -57,6 +57,8 @@ MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES
 # In large arrays they do so, too, where bytes are combined in order (lambda int8 (32000, 8000): 100 us, so 88 us; with
 # 512 bytes 99 us; but of 2 bytes, lambda int16 (4, 262144, 32) along axis 1: 25 and 31 us).
 ORDERED_LINE_BYTES = 256
+# So many threads share one of the runs of a result; of shorter runs, neighbouring threads have neighbouring results.
+MIN_RUN_VECTORS = 4
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
@@ -120,9 +122,12 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     length = math.prod(axis.extent for axis in reduced)
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
-    near = _near(kept, reduced, load_bytes) if columns and not alone else 0
-    one = "element" if pace > 1 else load, load_bytes, problem.in_turn
-    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *one)
+    runs = load == "row" and len(reduced) > 1  # of which a result has several
+    across = (columns and not alone) or (runs and reduced[-1].extent < MIN_RUN_VECTORS)
+    near = _near(kept, reduced, load_bytes) if across else 0
+    one = "element" if pace > 1 else "vector" if runs else load
+    along = units, length, one, load_bytes, problem.in_turn
+    groups = _groups(units, near, length, load_bytes, problem) if near else _along(*along)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size
@@ -134,17 +139,18 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if joined:
         splits, groups = ceil_div(splits, 2), 2 * groups
         unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
-    ordered = not columns and (not problem.in_turn or pace > 1) and groups >= LANES
+    splits = _even(splits, tiles) if columns else splits
+    ordered = not columns and not across and (not problem.in_turn or pace > 1) and groups >= LANES
     policy = (OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
         power_of_two(len(form.reduced)),
-        columns and not alone,
+        across,
         load,
         load_bytes,
         (1 + joined) * THREADS // groups,
         groups,
         unroll,
-        problem.in_turn and load != "row",  # a thread has all elements of its results
+        problem.in_turn and (load != "row" or (runs and groups > 1)),  # else a thread has all of a result
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
         store=store_of(problem, width) if load in ("vector", "words") else "element",
@@ -160,7 +166,8 @@ def _positions(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
     """Return the axes of positions, of which each has so many elements of a row, with the steps of indexes if these are
     not in their order."""
     if load == "row":
-        return (Axis(form.length // each, tuple(step * each for step in form.reduced[0].steps)),)
+        *others, (extent, steps) = form.reduced
+        return (*others, Axis(extent // each, tuple(step * each for step in steps)))
     if form.weights:
         return tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(form.reduced, form.weights))
     return form.reduced
@@ -303,6 +310,13 @@ def _splits(problem: StridedProblem, tiles: int, results: int, most: int, blocks
         return 1
     wanted = blocks * SMS // tiles if tiles <= SMS // 4 else ceil_div(blocks * SMS, tiles)
     return max(1, min(wanted, most, SLOTS // (problem.words * results)))
+
+
+def _even(splits: int, tiles: int) -> int:
+    """Return how many blocks share a tile so that multiprocessors have equally many, at most ``splits`` and no fewer
+    than two in three of them."""
+    counts = range(splits, splits * 2 // 3, -1)
+    return min(counts, key=lambda count: ceil_div(count * tiles, SMS) / (count * tiles))
 
 
 def _runs(problem: StridedProblem) -> StridedChoice:
