@@ -93,7 +93,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
             raise ArgumentValueError(explain("algorithm", came, "contiguous arrays", "use algorithm='auto'"))
         rungs = importlib.import_module("cutesync.patterns.reduce_rungs")
         return getattr(rungs, spec.algorithm)(spec, views[0], stream), None
-    if spec.n is not None:
+    if spec.n is not None or (contiguous and _runs_are_vectors(spec, views[0])):
         return strided(spec, form_of(spec, views[:count], outs), views, outs, stream), None
     if isinstance(reduction.op, str) and _is_first(spec, views[0]):
         return _zeros(spec, views, outs, stream), None
@@ -104,8 +104,6 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     once = order_of(reduction)[1] or getattr(reduction, "takes_index", False) or views[0].nbytes < MIN_BYTES_OF_PASSES
     once |= math.prod(spec.shape[i] for i in spec.axes) <= MAX_FEW_POSITIONS
-    if len(passes) > 1 and contiguous and _runs_are_vectors(spec, spec.groups()[-1], views[0]):
-        return strided(spec, form_of(spec, views[:count], outs), views, outs, stream), None
     if apart and contiguous and isinstance(reduction, Reduction) and order_of(reduction)[0]:
         place = axes_of_first_launch(spec.groups(), reduction.source.size, reduction.between.size)
         if place is not None:
@@ -164,12 +162,14 @@ def _copied(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> Run | N
     return spread.then_copied(run, found, views, outs, stream)
 
 
-def _runs_are_vectors(spec: ReduceSpec, group: tuple[int, bool], x: View) -> bool:
-    """Return whether a launch reads the runs of results that have several, of the last ``group`` of axes, in
-    vectors."""
-    results = math.prod(extent for i, extent in enumerate(spec.shape) if i not in spec.axes)
-    fits = group[1] and order_of(spec.reduction)[1] and len(spec.reduction.sources) == 1
-    return fits and runs_are_vectors(group[0], results, x.dtype.size, x.ptr)
+def _runs_are_vectors(spec: ReduceSpec, x: View) -> bool:
+    """Return whether a launch reads the runs of a contiguous array, of which results have several, in vectors."""
+    groups = spec.groups()
+    if sum(reduced for _, reduced in groups) < 2 or not groups[-1][1]:
+        return False
+    results = math.prod(extent for extent, reduced in groups if not reduced)
+    fits = order_of(spec.reduction)[1] and len(spec.reduction.sources) == 1
+    return fits and runs_are_vectors(groups[-1][0], results, x.dtype.size, x.ptr)
 
 
 def _forwards(spec: ReduceSpec, form: Normal) -> tuple[ReduceSpec, Normal]:

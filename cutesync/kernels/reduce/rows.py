@@ -1,8 +1,8 @@
 """Reduction of many short rows (up to 512 bytes): a few neighbouring lanes reduce a row, with several rows in flight.
 
-With ``vectors`` the rows start on 16-byte boundaries and a lane loads some vectors of its row, side by side; otherwise a
-lane reduces a run of single elements. Lanes of a row are neighbours and hold its elements in order, so any associative
-operator works.
+With ``vectors`` the rows start on 16-byte boundaries and a lane loads some vectors of its row, side by side; otherwise
+a lane reduces a run of single elements. Lanes of a row are neighbours and hold its elements in order, so any
+associative operator works.
 """
 
 from __future__ import annotations

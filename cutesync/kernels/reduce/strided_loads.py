@@ -3,6 +3,8 @@ types and alignment."""
 
 from __future__ import annotations
 
+from ...runtime.layout import Axis
+from .normal import Normal
 from .policy import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedProblem
 
@@ -31,7 +33,11 @@ PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
 def runs_are_vectors(run: int, results: int, size: int, begin: int) -> bool:
     """Return whether short runs of elements, of which a result has several, are read in vectors by threads that have
     all of a result's, or share them: one launch is enough then."""
-    return results >= MIN_ROWS and 0 < run * size < MAX_VECTORS_BYTES and not (run * size | begin) % max(RUN_UNIT, 2 * size)
+    return (
+        results >= MIN_ROWS
+        and 0 < run * size < MAX_VECTORS_BYTES
+        and not (run * size | begin) % max(RUN_UNIT, 2 * size)
+    )
 
 
 def load_of(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
@@ -110,6 +116,17 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
+
+
+def positions_of(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
+    """Return the axes of positions, of which each has so many elements of a row, with the steps of indexes if these are
+    not in their order."""
+    if load == "row":
+        *others, (extent, steps) = form.reduced
+        return (*others, Axis(extent // each, tuple(step * each for step in steps)))
+    if form.weights:
+        return tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(form.reduced, form.weights))
+    return form.reduced
 
 
 def store_of(problem: StridedProblem, width: int) -> str:

@@ -10,12 +10,11 @@ from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
-from . import slice_policy
+from . import slice_policy, turned_policy
 from .copies import SECTOR_BYTES, copies
-from .normal import Normal
 from .order_of_results import blocked, smallest_step
 from .policy import SMS, VECTOR_BYTES
-from .strided_loads import WORD_BYTES, load_of, store_of
+from .strided_loads import WORD_BYTES, load_of, positions_of, store_of
 from .strided_problem import (
     THREADS,
     OrderedPolicy,
@@ -79,7 +78,7 @@ def choose(problem: StridedProblem) -> StridedChoice:
     repeated = [i for i, axis in enumerate(kept) if not any(axis.steps[:inputs])]
     repeated.sort(key=lambda i: set(kept[i].steps[inputs:]) != {1})
     found = copies(problem, repeated[0]) if repeated else None
-    return _choose(blocked(problem)) if found is None else _copied(problem, repeated[0], *found)
+    return _choose(problem) if found is None else _copied(problem, repeated[0], *found)
 
 
 def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> StridedChoice:
@@ -98,6 +97,10 @@ def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> Strid
 
 
 def _choose(problem: StridedProblem) -> StridedChoice:
+    turned = turned_policy.choose(problem)
+    if turned is not None:
+        return turned
+    problem = blocked(problem)
     form = problem.form
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         found = _of_runs(problem)
@@ -109,6 +112,12 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
+    return _of_loads(problem, columns, load, load_bytes, pace)
+
+
+def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int, pace: int) -> StridedChoice:
+    """Return the choice of threads that load so much at once of neighbouring results (``columns``), or of one."""
+    form = problem.form
     alone = load == "vector" and pace == 1 and _is_alone(problem, load_bytes // problem.size)
     thin = load == "vector" and pace == 1 and columns and not alone and _is_small(problem, load_bytes)
     load_bytes = THIN_BYTES if thin else load_bytes
@@ -118,16 +127,15 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         extent, steps = kept[-1]
         last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
         kept = (*kept[:-1], last)
-    units, reduced = math.prod(axis.extent for axis in kept), _positions(form, load_bytes // problem.size // pace, load)
-    length = math.prod(axis.extent for axis in reduced)
+    reduced = positions_of(form, load_bytes // problem.size // pace, load)
+    units, length = (math.prod(axis.extent for axis in axes) for axes in (kept, reduced))
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     runs = load == "row" and len(reduced) > 1  # of which a result has several
     across = (columns and not alone) or (runs and reduced[-1].extent < MIN_RUN_VECTORS)
     near = _near(kept, reduced, load_bytes) if across else 0
-    one = "element" if pace > 1 else "vector" if runs else load
-    along = units, length, one, load_bytes, problem.in_turn
-    groups = _groups(units, near, length, load_bytes, problem) if near else _along(*along)
+    one = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem.in_turn
+    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *one)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size
@@ -160,17 +168,6 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
     return _short(choice, _results(problem, policy, units, length), units, length)
-
-
-def _positions(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
-    """Return the axes of positions, of which each has so many elements of a row, with the steps of indexes if these are
-    not in their order."""
-    if load == "row":
-        *others, (extent, steps) = form.reduced
-        return (*others, Axis(extent // each, tuple(step * each for step in steps)))
-    if form.weights:
-        return tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(form.reduced, form.weights))
-    return form.reduced
 
 
 def _short(choice: StridedChoice, results: int, units: int, length: int) -> StridedChoice:

@@ -1,0 +1,201 @@
+"""Results that have several short runs of memory, which threads read in vectors; rows of which a lane has several
+vectors; and indexes of few columns, which lanes keep until all rows are read."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.reduce import plan, policy, strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce.problem import NarrowPolicy, ShortRowPolicy
+from cutesync.runtime import call as calls, device
+from cutesync.sizes import ceil_div
+
+from ..cases import bicyclic, brackets, data, fold, same
+from ..faults import RESULT, Bench, every, first, op
+
+
+def force(patch) -> list:
+    """The choices that calls make, for which no array is too small."""
+    found: list = []
+    patch.setattr(strided_loads, "MIN_ROWS", 1)
+    patch.setattr(strided_policy, "SMS", 4)
+    for name in ("MIN_SIDE_BYTES", "MIN_WHOLE_ROWS_BYTES", "NARROW_BYTES"):
+        patch.setattr(policy, name, 0)
+    patch.setattr(plan, "choose", lambda problem: found.append(policy.choose(problem)) or found[-1])
+    patch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
+    patch.setattr(calls, "_plans", {})
+    return found
+
+
+@pytest.fixture
+def chosen(monkeypatch) -> list:
+    return force(monkeypatch)
+
+
+def rows(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """The elements that belong to a result, along the last axis, in C order."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    return np.transpose(x, [*kept, *axes]).reshape([x.shape[i] for i in kept] + [-1])
+
+
+CALLS = {
+    "sum": (cs.sum, lambda r: r.sum(-1)),
+    "max": (cs.max, lambda r: r.max(-1)),
+    "any": (cs.any, lambda r: r.any(-1)),
+    "argmax": (cs.argmax, lambda r: r.argmax(-1)),
+    "var": (lambda x, axis: cs.var(x.astype("float64") if isinstance(x, np.ndarray) else x, axis=axis), None),
+}
+# what: (shape, axes, bytes of a vector, threads that share a result)
+RUNS = {
+    "a thread has all": ((3, 40, 16), (0, 2), 16, 1),
+    "neighbours have other results": ((70, 40, 32), (0, 2), 16, 32),
+    "threads share runs": ((3, 300, 96), (0, 2), 16, 8),
+    "blocks share runs": ((900, 9, 48), (0, 2), 16, 32),
+    "narrow vectors": ((5, 2, 40, 12), (0, 1, 3), 4, 4),
+    "three groups of axes": ((3, 5, 4, 7, 8), (0, 2, 4), 8, 1),
+}
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("dtype, name", [("int8", "argmax"), ("uint8", "sum"), ("bool", "argmax"), ("int8", "max")])
+@pytest.mark.parametrize("what", RUNS)
+def test_runs_of_bytes(what, dtype, name, on_emulator, chosen):
+    shape, axes, size, groups = RUNS[what]
+    call, expected = CALLS[name]
+    x = data(shape, dtype)
+    found = np.asarray(call(cs.asarray(x), axis=axes))
+    same(found, expected(rows(x, axes)).astype(found.dtype))
+    (choice,) = chosen
+    assert (choice.policy.load, choice.policy.bytes) == ("row", size)
+    assert (choice.policy.groups > 1) == (groups > 1)
+    assert (choice.splits > 1) == (what == "blocks share runs")
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize(
+    "dtype, name", [("int16", "argmax"), ("float32", "sum"), ("float16", "max"), ("uint64", "any")]
+)
+def test_runs_of_other_arrays(dtype, name, on_emulator, chosen):
+    """With gaps, axes that run backwards and in another order; and others, which are read element by element."""
+    call, expected = CALLS[name]
+    x = data((6, 7, 5, 24), dtype)
+    views = {
+        "backwards": (x[::-1, :, ::2, :16], (0, 3)),
+        "transposed": (x.transpose(2, 1, 0, 3), (2, 3)),
+        "off by one": (x[..., 1:], (0, 3)),
+    }
+    for what, (view, axes) in views.items():
+        own = cs.asarray(x)
+        own = {
+            "backwards": own[::-1, :, ::2, :16],
+            "transposed": own.transpose(2, 1, 0, 3),
+            "off by one": own[..., 1:],
+        }[what]
+        found = np.asarray(call(own, axis=axes))
+        same(found, expected(rows(view, axes)).astype(found.dtype), what)
+    if name != "argmax":  # its positions have another order there
+        assert [choice.policy.load for choice in chosen] == ["row", "row", "element"]
+
+
+def test_runs_keep_the_order_of_operands(on_emulator, chosen):
+    for shape, groups in (((2, 40, 8), 1), ((3, 5, 32), 8), ((40, 3, 48), 32)):
+        x = brackets(shape)
+        found = cs.reduce(cs.asarray(x)[:, ::-1], bicyclic, axis=(0, 2))
+        same(np.asarray(found), fold(bicyclic, rows(x[:, ::-1], (0, 2))), f"{shape} {groups}")
+    assert "row" in {choice.policy.load for choice in chosen if hasattr(choice.policy, "load")}
+
+
+def test_runs_with_an_operand_that_comes_first_and_a_transform(on_emulator, chosen):
+    x = data((30, 40, 16), "int32")
+    found = cs.reduce(cs.asarray(x), axis=(0, 2), init=7, transform=lambda v: v * v)
+    same(np.asarray(found), (x * x).sum((0, 2), dtype=np.int32) + 7)
+    found = np.asarray(cs.var(cs.asarray(x % 100), axis=(0, 2)))
+    np.testing.assert_allclose(found, (x % 100).var((0, 2)), rtol=1e-6)
+    assert {choice.policy.load for choice in chosen} == {"row"}
+
+
+def with_ties(shape, dtype: str) -> np.ndarray:
+    """Few values, NaNs among those of floats, so that many elements are the largest."""
+    x = np.random.default_rng(7).integers(0, 3, shape).astype(dtype)
+    if x.dtype.kind == "f":
+        x[::5] = np.where(np.random.default_rng(8).random(x[::5].shape) < 0.05, np.nan, x[::5])
+    return x
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "int64"])
+def test_indexes_of_rows_of_which_a_lane_has_several_vectors(dtype, on_emulator, chosen):
+    size = np.dtype(dtype).itemsize
+    for row_bytes, each in ((512, 4), (96, 2), (320, 4), (176, 1)):
+        x = with_ties((37, row_bytes // size), dtype)
+        x[3] = 0
+        for name in ("argmax", "argmin"):
+            same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=1)), getattr(np, name)(x, axis=1), f"{row_bytes}")
+        assert isinstance(chosen[-1].policy, ShortRowPolicy) and chosen[-1].policy.each == each
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize(
+    "dtype, columns", [("float32", 6), ("int64", 4), ("float64", 3), ("int32", 12), ("float16", 6)]
+)
+def test_indexes_of_few_columns(dtype, columns, on_emulator, chosen):
+    for shape in ((3, 2304, columns), (1, 4800, columns)):
+        x = with_ties(shape, dtype)
+        for name in ("argmax", "argmin"):
+            same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=1)), getattr(np, name)(x, axis=1), f"{name} {shape}")
+    assert all(isinstance(choice.policy, NarrowPolicy) and choice.policy.in_turn for choice in chosen)
+
+
+def test_blocks_that_share_tiles_fill_multiprocessors():
+    for tiles in (1, 7, 33, 64, 100, 131, 132, 133, 500):
+        for splits in (1, 2, 3, 5, 15, 29, 264):
+            found = strided_policy._even(splits, tiles)
+            most = ceil_div(splits * tiles, strided_policy.SMS) / (splits * tiles)
+            assert max(1, splits * 2 // 3) <= found <= splits
+            assert ceil_div(found * tiles, strided_policy.SMS) / (found * tiles) <= most
+    assert strided_policy._even(5, 64) == 4 and strided_policy._even(15, 9) == 14
+
+
+CASES = {  # name: (function, shape, axes, type)
+    "rows": (cs.argmax, (9, 128), (1,), "float32"),
+    "shared runs": (cs.sum, (30, 9, 96), (0, 2), "int32"),
+    "neighbours": (cs.sum, (90, 9, 8), (0, 2), "int32"),
+}
+
+
+@functools.cache
+def bench(name: str) -> Bench:
+    call, shape, axes, dtype = CASES[name]
+    x = data(shape, dtype, "max") if dtype == "float32" else np.arange(np.prod(shape), dtype=dtype).reshape(shape)
+    wanted = rows(x, axes).argmax(-1) if call is cs.argmax else x.sum(axes)
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=5, seed=3):
+            force(patch)
+            return np.array_equal(np.asarray(call(cs.asarray(x), axis=axes)), wanted)
+
+    return Bench(right)
+
+
+FAULTS = {
+    "lanes of a row that look the wrong way": ("rows", every(r"shfl\.sync\.bfly\.b32", "shfl.sync.up.b32"), {RESULT}),
+    "lanes of runs that look the wrong way": (
+        "shared runs",
+        every(r"shfl\.sync\.bfly\.b32", "shfl.sync.up.b32"),
+        {RESULT},
+    ),
+    "no barrier between groups of runs": (
+        "neighbours",
+        first(op(r"bar\.sync"), after=r"st\.shared"),
+        {"race", "uninitialised"},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_found(fault):
+    name, edit, kinds = FAULTS[fault]
+    bench(name).check(edit, kinds)
