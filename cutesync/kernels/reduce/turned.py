@@ -15,6 +15,7 @@ from cutlass.memory import SmemAllocator
 from ...sync.overlap import let_next_start
 from ..coordinates import Axes, element, moved, store
 from .short import ShortReduce
+from .strided_base import Arguments
 from .strided_problem import THREADS
 from .turned_policy import DOWN
 
@@ -46,20 +47,27 @@ class TurnedReduce(ShortReduce):
         cute.arch.sync_threads()
         self.store_tile(a, units, rows, (unit, row), tile)
 
-    def reduce_tile(self, a, units: Axes, rows: Axes, corner, tile) -> None:
+    @cute.jit
+    def reduce_tile(self, a: cutlass.Constexpr, units: cutlass.Constexpr, rows, corner: cutlass.Constexpr, tile):
         """Put the results of the tile at ``corner``, a unit and a row, into shared memory."""
         thread = cute.arch.thread_idx()[0]
         lane, group = thread % self.across, thread // self.across
         x = moved(a.x, units.offsets(cutlass.min(corner[0] + lane, units.size - 1)))
-        own = [group + r * self.down for r in range(self.policy.results)]
-        starts = [moved(x, rows.offsets(cutlass.min(corner[1] + row, rows.size - 1))) for row in own]
+        for turn in cutlass.range(self.policy.turns, unroll=1):
+            first = group + turn * (self.policy.results * self.down)
+            self.reduce_some(a, x, rows, corner[1], first, tile + lane * (self.width * self.pitch))
+        let_next_start()
+
+    def reduce_some(self, a: Arguments, x, rows: Axes, corner, first, column) -> None:
+        """Put the results of a thread in rows of the tile from ``first`` on into a column of shared memory."""
+        own = [first + r * self.down for r in range(self.policy.results)]
+        starts = [moved(x, rows.offsets(cutlass.min(corner + row, rows.size - 1))) for row in own]
         words = self.registers()
         self.load_all_of(a, starts, words)
-        let_next_start()
         for r, row in enumerate(own):
             for c, state in enumerate(self.states_of(a, starts[r], words, r)):
                 (result,) = self.monoid.results_of(self.total(a, state))
-                store(tile + ((lane * self.width + c) * self.pitch + row), result)
+                store(column + (c * self.pitch + row), result)
 
     @cute.jit
     def store_tile(self, a: cutlass.Constexpr, units, rows, corner: cutlass.Constexpr, tile):

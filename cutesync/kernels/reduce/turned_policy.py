@@ -11,23 +11,23 @@ from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
 from .copies import SECTOR_BYTES
 from .order_of_results import smallest_step
-from .policy import VECTOR_BYTES
 from .strided_loads import load_of, positions_of
 from .strided_problem import THREADS, ShortPolicy, StridedChoice, StridedProblem
 
 DOWN = 64  # results of a tile that are neighbours in the output
 LINE_BYTES = 128  # that neighbouring threads read
 MAX_LENGTH, MAX_WORDS = 8, 4  # positions, and words of a state
-FLIGHT_BYTES = 256  # of a thread, at most
+FLIGHT_BYTES, TILE_BYTES = 128, 1 << 15  # of a thread's loads in flight, and of a block's results, at most
 MIN_BYTES, MIN_SIDE = 1 << 22, 32  # of an array; neighbours in the input, and in the output
 
 
 @dataclass(frozen=True)
 class TurnedPolicy(ShortPolicy, kernel=".turned:TurnedReduce"):
     """A block has a tile of results: ``across`` units side by side in the input, times ``DOWN`` neighbours in the
-    output, of which a thread has ``results``."""
+    output. A thread has ``results`` of them at once, so many ``turns``."""
 
     across: int = 0
+    turns: int = 1
 
 
 def choose(problem: StridedProblem) -> StridedChoice | None:
@@ -50,11 +50,11 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
     rows = others.pop(down)
     kept = (*others, Axis(last.extent // width, tuple(step * width for step in last.steps)), rows)
     units, length = form.results // width // rows.extent, math.prod(axis.extent for axis in reduced)
-    across = LINE_BYTES // min(max(load_bytes, 4), VECTOR_BYTES)
-    results, positions = DOWN * across // THREADS, power_of_two(length)
-    flight = results * positions * max(load_bytes, 4)
-    if min(units * width, rows.extent) < MIN_SIDE or flight > FLIGHT_BYTES or form.results >= 1 << NUMBER_BITS:
+    if min(units * width, rows.extent) < MIN_SIDE or form.results >= 1 << NUMBER_BITS:
         return None
+    across = min(LINE_BYTES // max(load_bytes, 4), TILE_BYTES // (DOWN * width * problem.outputs[0].size))
+    own, positions = DOWN * across // THREADS, power_of_two(length)
+    results = min(own, max(1, FLIGHT_BYTES // (positions * max(load_bytes, 4))))
     policy = TurnedPolicy(
         power_of_two(len(kept)),
         power_of_two(len(form.reduced)),
@@ -71,6 +71,7 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
         indexed=bool(form.weights),
         results=results,
         across=across,
+        turns=own // results,
     )
     tiles = ceil_div(units, across) * ceil_div(rows.extent, DOWN)
     return StridedChoice(policy, 1, tiles, kept, reduced, repeats=form.repeats)
