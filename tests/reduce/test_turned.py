@@ -11,6 +11,7 @@ from cutesync.kernels.reduce.turned_policy import TurnedPolicy
 from cutesync.runtime import call as calls, device
 
 from ..cases import bicyclic, brackets, data, fold, same
+from ..compiled import dry, needed, verify
 from ..faults import RESULT, Bench, every, first, op
 
 
@@ -90,6 +91,17 @@ def test_others_are_left_to_other_kernels(on_emulator, monkeypatch):
     monkeypatch.setattr(turned_policy, "MIN_BYTES", 1 << 20)
     cs.max(cs.asarray(data((70, 2, 64), "int32")).transpose(2, 1, 0), axis=1)
     assert not any(isinstance(choice.policy, TurnedPolicy) for choice in chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("dtype, name", [("float32", "sum"), ("uint8", "sum"), ("float64", "argmax")])
+def test_compiled_kernels_keep_nothing_in_memory(dtype, name, allocated):
+    result = {"float32": "float32", "uint8": "uint64", "float64": "int64"}[dtype]
+    x, out = dry((4096, 3, 1280), dtype), dry((1280, 4096), result, 0, 1 << 60)
+    (spec,) = needed(getattr(cs, name), x.transpose(2, 1, 0), axis=1, out=out)
+    assert isinstance(spec.key[1], TurnedPolicy)
+    verify(spec, allocated)
 
 
 @functools.cache
