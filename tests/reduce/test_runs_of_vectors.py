@@ -124,7 +124,7 @@ def with_ties(shape, dtype: str) -> np.ndarray:
     return x
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "int64"])
 def test_indexes_of_rows_of_which_a_lane_has_several_vectors(dtype, on_emulator, chosen):
     size = np.dtype(dtype).itemsize
@@ -136,12 +136,12 @@ def test_indexes_of_rows_of_which_a_lane_has_several_vectors(dtype, on_emulator,
         assert isinstance(chosen[-1].policy, ShortRowPolicy) and chosen[-1].policy.each == each
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "dtype, columns", [("float32", 6), ("int64", 4), ("float64", 3), ("int32", 12), ("float16", 6)]
 )
 def test_indexes_of_few_columns(dtype, columns, on_emulator, chosen):
-    for shape in ((3, 2304, columns), (1, 4800, columns)):
+    for shape in ((2, 1300, columns), (1, 2600, columns)):
         x = with_ties(shape, dtype)
         for name in ("argmax", "argmin"):
             same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=1)), getattr(np, name)(x, axis=1), f"{name} {shape}")

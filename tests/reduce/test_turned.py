@@ -118,7 +118,10 @@ def bench() -> Bench:
 
 FAULTS = {
     "no barrier before results are stored": (first(op(r"bar\.sync"), after=r"st\.shared"), {"race", "uninitialised"}),
-    "a side that is not checked": (every(r"setp\.lt\.s32", "setp.ne.s32"), {RESULT, "out-of-bounds"}),
+    "reads beyond the last unit and row": (
+        every(r"min\.s32 ([^,]*), ([^,]*), [^;]*;", r"mov.b32 \1, \2;"),
+        {RESULT, "out-of-bounds"},
+    ),
 }
 
 
