@@ -134,8 +134,8 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     runs = load == "row" and len(reduced) > 1  # of which a result has several
     across = (columns and not alone) or (runs and reduced[-1].extent < MIN_RUN_VECTORS)
     near = _near(kept, reduced, load_bytes) if across else 0
-    one = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem.in_turn
-    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *one)
+    loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem.in_turn
+    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size

@@ -20,17 +20,14 @@ SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 # Those of 8 bytes take less in small tiles and windows up to SOME_RESULTS (H200, 2**27 int64 in runs of 8 351 us, 366),
 # but not of FEW_RESULTS (2**26 in runs of 1 592 us, 494). Narrow ones are stored in two windows in a row (2**28 int8 in
 # runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630). Of two bytes, smaller tiles are as good
-# from SOME_RESULTS on (runs of 24 164 us, 171). Of less than ONE_RESULT, more warps
-# that place and fewer that store are faster (2**28 int8 in runs of 1 593 us, 602).
+# from SOME_RESULTS on (runs of 24 164 us, 171). Of less than ONE_RESULT, more warps that place and fewer that store are
+# faster (2**28 int8 in runs of 1 593 us, 602).
 MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, ONE_RESULT = 32, 16, 4, 2
 FEW_GROUPS = 8  # of a small tile
 MAX_STAGES = 8
 STORE_WARPS, FEW_STORE_WARPS = 16, 12  # more would leave too few registers
 LONG_RESULTS = 96  # of as many results a run, searches in sums are as fast as one pass (H200; 64 are not)
-AT_ONCE, MANY_NARROW = (
-    1 << 14,
-    1 << 23,
-)  # narrow results that one pass is better for: up to so many, and from so many on
+AT_ONCE, MANY_NARROW = 1 << 14, 1 << 23  # up to so many narrow results, and from so many on, one pass is better
 # Of kernels that search
 RESULTS = 8 * WINDOW  # of a block
 MAX_TURNS = 8  # tiles that a warp makes of one search
