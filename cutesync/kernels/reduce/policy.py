@@ -39,6 +39,10 @@ NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
 # 10.0 us, so 7.5 us; (500000, 2): 11.1 and 6.9 us; but uint32 (32768, 16): 5.0 and 5.6 us; float32 (30, 20000, 8) along
 # its second axis: 10.6 and 14.1 us; int8 (2097152, 4), whose keys are one number: 9.5 and 14.6 us).
 MIN_COSTLY_BYTES = 1 << 22
+# Each lane keeps states of its own if a warp has so many steps (H200, argmax float32 (5, 1675370, 3, 2) along axis 1:
+# 104.9 us, so 52.7 us; sum float32 (5, 800000, 6) along its second axis: 27.1 and 25.9 us; but of two steps, argmax
+# int64 (8, 16384, 4): 6.1 and 6.5 us).
+MIN_TURNS = 4
 # Rows that begin anywhere: wider elements are read as fast one by one; registers of a lane for the states of all
 # columns, where they keep their order and where not; and bytes of an array for each column (H200, max int8 (10, 2319,
 # 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
@@ -71,8 +75,10 @@ MIN_MASKED_ROW, MIN_MASKED_BYTES, MAX_MASKED = 33, 1 << 20, 5
 # Of whole rows in vectors, a lane has as many as have so many bytes of results (sum uint16 (12000000, 3): 89 us, so 42
 # us, with 32 bytes 66 us).
 MAX_ROW_RESULTS = 16
-# Of rows of vectors whose states are costly to combine, a lane has up to so many, in arrays of so many bytes.
-MAX_SIDE, MIN_SIDE_BYTES = 4, 1 << 23
+# Of rows of vectors whose states are costly to combine, a lane has up to so many, in arrays of so many bytes (H200,
+# argmax int8 (200000, 512): 69.5 us, so 26.5 us; argmax float32 (300000, 96): 55.1 and 29.6 us; argmax uint8 (4096,
+# 512): 2.70 and 1.82 us).
+MAX_SIDE, MIN_SIDE_BYTES = 4, 1 << 20
 # Rows of elements that keep their order are no runs up to so many bytes; those of two bytes are slices from
 # SHORT_ROW_BYTES on (H200, lambda bfloat16 (20000, 333): 10.8 us, so 8.5 us; but int16 (50000, 101): 5.2 and 7.1 us).
 ORDERED_ROW_BYTES = 1024
@@ -320,6 +326,7 @@ def _narrow_columns(problem: Problem, lane_bytes: int, anywhere: bool = False) -
     if problem.outer > GROUPS:
         splits = 1
     unroll = 2 if lane_bytes >= (LANE_BYTES // 2 if anywhere else LANE_BYTES) else 4
-    in_turn = problem.in_turn and (anywhere or (problem.words >= COSTLY_WORDS and not problem.keys))
+    turns = problem.length // (step_rows * warps * splits)  # of a warp
+    in_turn = problem.in_turn and (anywhere or (turns >= MIN_TURNS and not problem.keys))
     policy = NarrowPolicy(problem.inner, lane_bytes, unroll, warps, splits > 1, anywhere, in_turn)
     return Choice(policy, splits, 1, problem.outer * splits)

@@ -56,12 +56,16 @@ MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES
 # In large arrays they do so, too, where bytes are combined in order (lambda int8 (32000, 8000): 100 us, so 88 us; with
 # 512 bytes 99 us; but of 2 bytes, lambda int16 (4, 262144, 32) along axis 1: 25 and 31 us).
 ORDERED_LINE_BYTES = 256
-# So many threads share one of the runs of a result; of shorter runs, neighbouring threads have neighbouring results.
+# So many threads share one of the runs of a result; of shorter runs, neighbouring threads have neighbouring results. So
+# they have of few results, whose runs are no whole lines (H200, sum int32 (447, 1068, 20) along axes 0 and 2: 14.0 us,
+# so 12.3 us; but max int8 (300, 2000, 128): 25.5 and 30.2 us; squares float32 (64, 30000, 24): 43 and 46 us).
 MIN_RUN_VECTORS = 4
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
-SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
+# Of a thread in flight, where results have few positions, and of the threads that are left then (H200, max uint32 (26, 2,
+# 9647, 1) along its last axis, transposed: with twice as many 5.9 us, with these 3.3 us).
+SHORT_LOADS, SHORT_BYTES, LEFT_UNITS = 8, 64, 4 * SMS * THREADS
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
@@ -132,7 +136,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     runs = load == "row" and len(reduced) > 1  # of which a result has several
-    across = (columns and not alone) or (runs and reduced[-1].extent < MIN_RUN_VECTORS)
+    across = (columns and not alone) or (runs and _are_apart(units, reduced[-1].extent, load_bytes))
     near = _near(kept, reduced, load_bytes) if across else 0
     loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem.in_turn
     groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
@@ -191,7 +195,7 @@ def _results(problem: StridedProblem, policy: StridedPolicy, units: int, length:
     if width * max(output.size for output in problem.outputs) > VECTOR_BYTES:
         return 1
     results = SHORT_LOADS // power_of_two(length)
-    while results > 1 and units < results * FULL_UNITS:
+    while results > 1 and units < results * LEFT_UNITS:
         results //= 2
     return min(results, max(1, SHORT_BYTES // (power_of_two(length) * policy.bytes)))
 
@@ -263,10 +267,17 @@ def _groups(units: int, near: int, length: int, load_bytes: int, problem: Stride
         line = max(line, ORDERED_LINE_BYTES)
     lanes = min(power_of_two(near), max(8, line // load_bytes))
     most = max(1, FULL_UNITS // units)
-    many = load_bytes == WORD_BYTES and units >= MANY_WORDS and length < LONG_COLUMN
-    counts = (16, 8, 4) if total <= MAX_SMALL_BYTES else (4,) if many else (16, 4)
+    short = load_bytes == WORD_BYTES and length < LONG_COLUMN
+    counts = (4,) if short and units >= MANY_WORDS else (8, 4) if short and size < WORD_BYTES else (16, 4)
+    counts = (16, 8, 4) if total <= MAX_SMALL_BYTES else counts
     fits = (g for g in (128, 64, 32, *counts) if 4 * g <= length and g * lanes <= THREADS and g <= 2 * most)
     return next(fits, 1)
+
+
+def _are_apart(results: int, vectors: int, load_bytes: int) -> bool:
+    """Return whether neighbouring threads have neighbouring results, each of runs of so many vectors."""
+    few = MIN_GROUPS * results < FULL_UNITS // 4
+    return vectors < MIN_RUN_VECTORS or (few and vectors * load_bytes < WHOLE_LINE_BYTES)
 
 
 def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) -> int:

@@ -16,7 +16,7 @@ from .strided_problem import THREADS, ShortPolicy, StridedChoice, StridedProblem
 
 DOWN = 64  # results of a tile that are neighbours in the output
 LINE_BYTES = 128  # that neighbouring threads read
-MAX_LENGTH, MAX_WORDS = 8, 4  # positions, and words of a state
+MAX_LENGTH, MAX_WORDS = 16, 4  # positions, and words of a state
 FLIGHT_BYTES, TILE_BYTES = 128, 1 << 15  # of a thread's loads in flight, and of a block's results, at most
 MIN_BYTES, MIN_SIDE = 1 << 22, 32  # of an array; neighbours in the input, and in the output
 
