@@ -63,8 +63,8 @@ MIN_RUN_VECTORS = 4
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
-# Of a thread in flight, where results have few positions, and of the threads that are left then (H200, max uint32 (26, 2,
-# 9647, 1) along its last axis, transposed: with twice as many 5.9 us, with these 3.3 us).
+# Of a thread in flight, where results have few positions, and of the threads that are left then (H200, max uint32 (26,
+# 2, 9647, 1) along its last axis, transposed: with twice as many 5.9 us, with these 3.3 us).
 SHORT_LOADS, SHORT_BYTES, LEFT_UNITS = 8, 64, 4 * SMS * THREADS
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
