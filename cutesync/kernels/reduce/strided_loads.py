@@ -13,8 +13,8 @@ WORD_BYTES = 4
 # 16 columns 50 us, so 35 us).
 MAX_STATE_WORDS, MAX_MAPPED = 16, 8
 # Runs of which a result has several are read in vectors of so many bytes, and more, by one launch if they are short
-# (H200, sum float32 (512, 64, 64, 2) along axes 0 and 3: 8.0 us, so 6.0 us; sum uint16 (40, 50000, 12) along 0 and 2: 18.8 and
-# 14.3 us; but any bfloat16 (32, 1048576, 2) along 0 and 2, by words: 34.7 and 40.1 us).
+# (H200, sum float32 (512, 64, 64, 2) along axes 0 and 3: 8.0 us, so 6.0 us; sum uint16 (40, 50000, 12) along 0 and 2:
+# 18.8 and 14.3 us; but any bfloat16 (32, 1048576, 2) along 0 and 2, by words: 34.7 and 40.1 us).
 RUN_UNIT, MAX_VECTORS_BYTES = 8, 512
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
