@@ -1,14 +1,15 @@
 """Results that have several short runs of memory, which threads read in vectors; rows of which a lane has several
-vectors; and indexes of few columns, which lanes keep until all rows are read."""
+vectors; and few columns, whose states lanes keep until all rows are read."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import cutesync as cs
 from cutesync.kernels.reduce import plan, policy, strided_loads, strided_plan, strided_policy
-from cutesync.kernels.reduce.problem import NarrowPolicy, ShortRowPolicy
+from cutesync.kernels.reduce.problem import NarrowPolicy, Problem, ShortRowPolicy
 from cutesync.runtime import call as calls, device
 from cutesync.sizes import ceil_div
 
@@ -21,7 +22,7 @@ def force(patch) -> list:
     found: list = []
     patch.setattr(strided_loads, "MIN_ROWS", 1)
     patch.setattr(strided_policy, "SMS", 4)
-    for name in ("MIN_SIDE_BYTES", "MIN_WHOLE_ROWS_BYTES", "NARROW_BYTES"):
+    for name in ("MIN_SIDE_BYTES", "MIN_WHOLE_ROWS_BYTES", "NARROW_BYTES", "MIN_TURNS"):
         patch.setattr(policy, name, 0)
     patch.setattr(plan, "choose", lambda problem: found.append(policy.choose(problem)) or found[-1])
     patch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
@@ -51,8 +52,9 @@ CALLS = {
 RUNS = {
     "a thread has all": ((3, 40, 16), (0, 2), 16, 1),
     "neighbours have other results": ((70, 40, 32), (0, 2), 16, 32),
-    "threads share runs": ((3, 300, 96), (0, 2), 16, 8),
-    "blocks share runs": ((900, 9, 48), (0, 2), 16, 32),
+    "threads share runs": ((3, 300, 128), (0, 2), 16, 8),
+    "blocks share runs": ((900, 3, 128), (0, 2), 16, 256),
+    "blocks share runs of parts of lines": ((90, 30, 96), (0, 2), 16, 32),
     "narrow vectors": ((5, 2, 40, 12), (0, 1, 3), 4, 4),
     "three groups of axes": ((3, 5, 4, 7, 8), (0, 2, 4), 8, 1),
 }
@@ -69,8 +71,7 @@ def test_runs_of_bytes(what, dtype, name, on_emulator, chosen):
     same(found, expected(rows(x, axes)).astype(found.dtype))
     (choice,) = chosen
     assert (choice.policy.load, choice.policy.bytes) == ("row", size)
-    assert (choice.policy.groups > 1) == (groups > 1)
-    assert (choice.splits > 1) == (what == "blocks share runs")
+    assert choice.policy.groups == groups and (choice.splits > 1) == what.startswith("blocks")
 
 
 @pytest.mark.drawn(3)
@@ -100,7 +101,7 @@ def test_runs_of_other_arrays(dtype, name, on_emulator, chosen):
 
 
 def test_runs_keep_the_order_of_operands(on_emulator, chosen):
-    for shape, groups in (((2, 40, 8), 1), ((3, 5, 32), 8), ((40, 3, 48), 32)):
+    for shape, groups in (((2, 40, 8), 1), ((3, 5, 64), 8), ((40, 3, 48), 32)):
         x = brackets(shape)
         found = cs.reduce(cs.asarray(x)[:, ::-1], bicyclic, axis=(0, 2))
         same(np.asarray(found), fold(bicyclic, rows(x[:, ::-1], (0, 2))), f"{shape} {groups}")
@@ -146,6 +147,25 @@ def test_indexes_of_few_columns(dtype, columns, on_emulator, chosen):
         for name in ("argmax", "argmin"):
             same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=1)), getattr(np, name)(x, axis=1), f"{name} {shape}")
     assert all(isinstance(choice.policy, NarrowPolicy) and choice.policy.in_turn for choice in chosen)
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize(
+    "dtype, columns, name",
+    [("int32", 6, "sum"), ("float64", 4, "max"), ("uint8", 3, "sum"), ("int8", 8, "min"), ("bool", 16, "sum")],
+)
+def test_states_of_few_columns(dtype, columns, name, on_emulator, chosen):
+    for shape in ((2, 1360, columns), (1, 2603, columns)):
+        x = data(shape, dtype)
+        found = np.asarray(getattr(cs, name)(cs.asarray(x), axis=1))
+        same(found, getattr(np, name)(x, axis=1).astype(found.dtype), f"{shape}")
+    assert all(isinstance(choice.policy, NarrowPolicy) and choice.policy.in_turn for choice in chosen)
+
+
+def test_lanes_keep_states_over_some_turns():
+    problem = Problem(8, 16384, 4, 8, 4, True, True, in_turn=True)
+    assert not policy.choose(problem).policy.in_turn
+    assert policy.choose(replace(problem, length=8 * problem.length)).policy.in_turn
 
 
 def test_blocks_that_share_tiles_fill_multiprocessors():

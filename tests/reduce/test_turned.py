@@ -40,6 +40,7 @@ CASES = {
     "elements": ((77, 3, 18, 5), (2, 1, 3, 0), 1, "uint64", "any", "vector", 16),
     "rows": ((37, 90, 4), (1, 0, 2), 2, "int16", "max", "row", 8),
     "rows of elements": ((65, 9, 3), (1, 0, 2), 2, "float64", "argmin", "element", 8),
+    "sixteen positions": ((65, 16, 40), (2, 1, 0), 1, "float16", "argmax", "vector", 8),
     "one position": ((40, 1, 72), (2, 1, 0), 1, "uint16", "sum", "vector", 8),
     "whole tiles": ((128, 8, 64), (2, 1, 0), 1, "bool", "any", "vector", 16),
 }
@@ -84,7 +85,7 @@ def test_results_that_are_copied_and_elements_that_repeat(on_emulator, chosen):
 
 def test_others_are_left_to_other_kernels(on_emulator, monkeypatch):
     chosen = force(monkeypatch)
-    x = cs.asarray(data((70, 9, 64), "int32"))
+    x = cs.asarray(data((70, 17, 64), "int32"))
     cs.sum(x, axis=1)  # in the order of elements
     cs.sum(x.transpose(2, 1, 0), axis=1)  # too many positions
     cs.sum(cs.asarray(data((70, 2, 64), "int32")).transpose(2, 1, 0), axis=1, n=1)
