@@ -169,7 +169,7 @@ def _runs_are_vectors(spec: ReduceSpec, x: View) -> bool:
         return False
     results = math.prod(extent for extent, reduced in groups if not reduced)
     fits = order_of(spec.reduction)[1] and len(spec.reduction.sources) == 1
-    return fits and runs_are_vectors(groups[-1][0], results, x.dtype.size, x.ptr)
+    return fits and runs_are_vectors(groups[-1][0], results, x.nbytes, x.dtype.size, x.ptr)
 
 
 def _forwards(spec: ReduceSpec, form: Normal) -> tuple[ReduceSpec, Normal]:
@@ -249,10 +249,10 @@ def _runs_first(spec: ReduceSpec, form: Normal, views: Views, outs: Views, strea
     if not isinstance(reduction, Reduction) or not order_of(reduction)[0]:
         return None
     run, count = form.runs()
-    begin = views[0].ptr + form.starts[0] * reduction.source.size
-    if runs_are_vectors(run, form.results, reduction.source.size, begin):
+    size = reduction.source.size
+    if runs_are_vectors(run, form.results, run * count * size, size, views[0].ptr + form.starts[0] * size):
         return None
-    if not runs_first_is_faster(run, count, reduction.source.size, reduction.between.size):
+    if not runs_first_is_faster(run, count, size, reduction.between.size):
         return None
     (x,) = behind(views, form.starts)
     x = replace(x, shape=(count, run), contiguous=True, strides=None)

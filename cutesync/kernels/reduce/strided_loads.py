@@ -12,10 +12,13 @@ WORD_BYTES = 4
 # Registers of the states of a thread, and columns of elements that a callable maps (squares uint8 (8, 4096, 4096): with
 # 16 columns 50 us, so 35 us).
 MAX_STATE_WORDS, MAX_MAPPED = 16, 8
-# Runs of which a result has several are read in vectors of so many bytes, and more, by one launch if they are short
-# (H200, sum float32 (512, 64, 64, 2) along axes 0 and 3: 8.0 us, so 6.0 us; sum uint16 (40, 50000, 12) along 0 and 2:
-# 18.8 and 14.3 us; but any bfloat16 (32, 1048576, 2) along 0 and 2, by words: 34.7 and 40.1 us).
-RUN_UNIT, MAX_VECTORS_BYTES = 8, 512
+# Runs of which a result has several: of so many bytes, each whole units by the size of an element, many results of them
+# are read by one launch (H200, sum float32 (512, 64, 64, 2) along axes 0 and 3: 8.0 us, so 6.0 us; sum uint8 (40,
+# 20000, 20) along 0 and 2: 9.9 and 7.8 us; but any bfloat16 (32, 1048576, 2): 34.7 and 40.1 us; sum int16 (600, 2000,
+# 10): 10.7 and 12.2 us; sum float32 (2000, 600, 16): 20.5 and 21.5 us); and in vectors, if arrays are not small (max
+# float32 (2, 15, 426, 2) along 1 and 3: 1.4 and 1.8 us).
+MIN_RUN, MAX_RUN, RUN_UNITS = 8, 512, {1: 4, 2: 8, 4: 8, 8: 16}
+MIN_RUN_RESULTS, MIN_RUN_ARRAY = 6 * SMS, 1 << 18
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
 # are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
@@ -33,14 +36,11 @@ SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores 
 PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
 
 
-def runs_are_vectors(run: int, results: int, size: int, begin: int) -> bool:
-    """Return whether short runs of elements, of which a result has several, are read in vectors by threads that have
-    all of a result's, or share them: one launch is enough then."""
-    return (
-        results >= MIN_ROWS
-        and 0 < run * size < MAX_VECTORS_BYTES
-        and not (run * size | begin) % max(RUN_UNIT, 2 * size)
-    )
+def runs_are_vectors(run: int, results: int, total: int, size: int, begin: int) -> bool:
+    """Return whether short runs of elements, of which a result has several, in an array of ``total`` bytes, are read in
+    vectors by threads that have all of a result's, or share them: one launch is enough then."""
+    many = results >= MIN_RUN_RESULTS and total >= MIN_RUN_ARRAY
+    return many and MIN_RUN <= run * size < MAX_RUN and not (run * size | begin) % RUN_UNITS[size]
 
 
 def load_of(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
@@ -76,7 +76,8 @@ def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
     form, size = problem.form, problem.size
     rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted and not form.weights
-    if rows and form.results >= MIN_ROWS:
+    several = len(form.reduced) > 1  # runs of a result
+    if rows and form.results >= MIN_ROWS and not (several and form.results * form.length * size < MIN_RUN_ARRAY):
         *others, run = [*form.kept, *form.reduced]
         for wide in (16, 8, 4):
             starts = all(axis.steps[0] * size % wide == 0 for axis in others)
