@@ -43,8 +43,9 @@ MIN_ALONE, ALONE_LENGTHS = 32, (1024, 2048)  # units of neighbours; those of few
 # Of so many units of words with fewer positions, a thread has more of these (H200, any uint8 (251, 115686): 26.9 us, so
 # 19.0 us; argmax int16 (31, 73, 2025) along axis 1: 15.5 and 7.7 us; but sum bool (67, 212, 876): 7.2 and 10.8 us).
 MANY_WORDS, LONG_COLUMN = 144 * SMS, 384
-# A thread has so many positions of several columns, all that it has in flight, where arrays are not small (H200, sum
-# bool (2, 2, 85, 8458) along axis 2: with four 6.1 us, with eight 3.6 us; max int16 (16, 200, 4096): 9.4 and 8.4 us).
+# Threads of several columns are half as many where each would have fewer positions than it has in flight, unless there
+# are few (H200, sum bool (2, 2, 85, 8458) along axis 2: 6.1 us, so 3.6 us; max int16 (16, 200, 4096) along axis 1: 9.4
+# and 8.4 us).
 MIN_COLUMNS_LENGTH = 8
 # Of small arrays, fewer columns of a block make fewer blocks share positions; so do more groups (H200, squares int8
 # (5385, 39): 4.9 us, so 2.8 us; sum bool (16384, 64): 6.0 and 4.3 us; but any int8 (128, 16384): 1.9 and 3.2 us).
@@ -66,10 +67,11 @@ MIN_RUN_VECTORS = 4
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
-# Of a thread in flight, where results have few positions, and of the threads that are left then (H200, max uint32 (26,
-# 2, 9647, 1) along its last axis, transposed: with four times as many 5.8 us, with these 3.5 us; max uint8 (464, 2,
-# 1130) along its second axis: 4.6 and 2.0 us).
-SHORT_LOADS, SHORT_BYTES, LEFT_UNITS = 8, 64, 2 * SMS * THREADS
+SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
+# So many threads are left where each has more results, or positions (H200, max uint32 (26, 2, 9647, 1) along its last
+# axis, transposed: with four times as many 5.8 us, with these 3.5 us; max uint8 (464, 2, 1130) along its second axis:
+# 4.6 and 2.0 us).
+LEFT_UNITS = FULL_UNITS // 4
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
@@ -271,13 +273,13 @@ def _groups(units: int, near: int, length: int, load_bytes: int, problem: Stride
         line = max(line, ORDERED_LINE_BYTES)
     lanes = min(power_of_two(near), max(8, line // load_bytes))
     most = max(1, FULL_UNITS // units)
+    many = load_bytes == WORD_BYTES and units >= MANY_WORDS and length < LONG_COLUMN
     small = total <= MAX_SMALL_BYTES
-    many = not small and load_bytes == WORD_BYTES and units >= MANY_WORDS and length < LONG_COLUMN
-    several = load_bytes > size and not small and not many
-    counts = (4,) if many else (16, 8, 4) if small or several else (16, 4)
-    least = MIN_COLUMNS_LENGTH if several else 4  # positions of a thread
-    fits = (g for g in (128, 64, 32, *counts) if least * g <= length and g * lanes <= THREADS and g <= 2 * most)
-    return next(fits, 1)
+    counts = (16, 8, 4) if small else (4,) if many else (16, 4)
+    fits = (g for g in (128, 64, 32, *counts) if 4 * g <= length and g * lanes <= THREADS and g <= 2 * most)
+    found = next(fits, 1)
+    short = not small and load_bytes > size and length < MIN_COLUMNS_LENGTH * found
+    return found // 2 if short and found > 4 and found * units >= LEFT_UNITS else found
 
 
 def _are_apart(results: int, vectors: int, load_bytes: int) -> bool:
