@@ -14,6 +14,7 @@ from cutesync.runtime import call as calls, device
 from cutesync.sizes import ceil_div
 
 from ..cases import bicyclic, brackets, data, fold, same
+from ..compiled import dry, needed
 from ..faults import RESULT, Bench, every, first, op
 
 
@@ -167,6 +168,26 @@ def test_lanes_keep_states_over_some_turns():
     problem = Problem(8, 16384, 4, 8, 4, True, True, in_turn=True)
     assert not policy.choose(problem).policy.in_turn
     assert policy.choose(replace(problem, length=8 * problem.length)).policy.in_turn
+
+
+def test_which_runs_are_read_in_vectors():
+    results, total = 6 * strided_policy.SMS, 1 << 18
+    runs = {1: (8, 12, 508), 2: (4, 8, 252), 4: (2, 4, 126), 8: (2, 4, 62)}
+    others = {1: (4, 6, 512), 2: (2, 6, 256), 4: (1, 3, 128), 8: (1, 3, 64)}
+    for fits, each in ((True, runs), (False, others)):
+        for size, lengths in each.items():
+            for run in lengths:
+                assert strided_loads.runs_are_vectors(run, results, total, size, 0) == fits, (run, size)
+    assert not strided_loads.runs_are_vectors(8, results - 1, total, 1, 0)
+    assert not strided_loads.runs_are_vectors(8, results, total - 1, 1, 0)
+    assert not strided_loads.runs_are_vectors(8, results, total, 1, 2)
+
+
+def test_threads_of_several_columns_have_all_positions_in_flight():
+    out = dry((3, 4, 8448), "uint8", 0, 1 << 60)
+    for length, groups in ((96, 8), (64, 8), (60, 4), (128, 16)):
+        (spec,) = needed(cs.max, dry((3, 4, length, 8448), "uint8"), axis=2, out=out)
+        assert spec.key[1].groups == groups, length
 
 
 def test_blocks_that_share_tiles_fill_multiprocessors():
