@@ -349,13 +349,13 @@ class ArgMonoid(Runs):
 
     def _first_of(self, words, index):
         """The state of a vector of bools: the first that is true, or for the least false; else the first of all."""
-        place, found = Int32(0), Boolean(False)
+        base, first = Int32(0), Uint32(0)
         for k in reversed(range(cute.size(words))):
-            marks = true_bytes(words[k])
-            marks = marks if self.largest else marks ^ 0x80808080
-            lowest = Int32(cute.arch.clz(cute.arch.brev(marks)))
-            here = marks != 0
-            place, found = choose(here, (lowest >> 3) + 4 * k, place), found | here
+            marks = Uint32(true_bytes(words[k]))
+            marks = marks if self.largest else marks ^ Uint32(0x80808080)
+            base, first = choose(marks != 0, Int32(4 * k), base), choose(marks != 0, marks, first)
+        found = first != 0
+        place = choose(found, (Int32(cute.arch.clz(cute.arch.brev(first))) >> 3) + base, Int32(0))
         value = choose(found, Int32(1), Int32(0)) if self.largest else choose(found, Int32(0), Int32(1))
         return (self.types[0](value), index + place)
 

@@ -373,7 +373,7 @@ FEW = {
 @pytest.mark.parametrize("what", ["max", *(pytest.param(each, marks=pytest.mark.slow) for each in ("order", "argmax"))])
 def test_several_results_of_a_thread(name, what, on_emulator, monkeypatch):
     """Axes of few positions: a thread has several results, the last ones fewer."""
-    monkeypatch.setattr(strided_policy, "FULL_UNITS", 30)
+    monkeypatch.setattr(strided_policy, "LEFT_UNITS", 30)
     monkeypatch.setattr(strided_loads, "MIN_ROWS", 8)
     found, launch = [], strided_plan.launch
     monkeypatch.setattr(strided_plan, "launch", lambda choice, *more: found.append(choice) or launch(choice, *more))

@@ -13,7 +13,7 @@ from cutlass import Int32, Int64, cute
 from ...monoid import ArgMonoid, tree
 from ...warp import LANES, Maybe, broadcast, combine_valid, reduce_commutative, reduce_rows, reduce_states, reduce_valid
 from ..arrays import pointers_of
-from .packed import first_of_vector, has_keys
+from .packed import of_vector
 
 VECTOR_BYTES = 16
 WORDS = VECTOR_BYTES // 4
@@ -109,9 +109,7 @@ class ChunkReduce:
     def vector_state(self, chunk, u: int, index):
         """The aggregate of vector ``u`` of a lane, whose first element is at ``index``."""
         if len(chunk) == 1 and self.aligned:
-            if has_keys(self.monoid) and self.monoid.source.kind != "b":
-                return first_of_vector(self.monoid, chunk[0][(None, u)], index)
-            return self.monoid.fold(chunk[0][(None, u)], index)
+            return of_vector(self.monoid, chunk[0][(None, u)], index)
         rows = [words[(None, u)] for words in chunk]
         rows = [
             cute.recast_tensor(row, dtype.cutlass) if self.packed(dtype) else row

@@ -86,8 +86,15 @@ def first_of_columns(monoid, rows: list) -> list:
     return found
 
 
-def first_of_vector(monoid, words, index):
+def of_vector(monoid, words, index):
     """The state of consecutive elements in words, the first of which has ``index``."""
+    if has_keys(monoid) and monoid.source.kind != "b":
+        return first_of_vector(monoid, words, index)
+    return monoid.fold(words, index)
+
+
+def first_of_vector(monoid, words, index):
+    """The same, of an argmin or argmax that has keys; at most as many elements as a key has codes for."""
     each = 4 // monoid.source.size
     keys: list[Any] = []
     for w in range(cute.size(words)):

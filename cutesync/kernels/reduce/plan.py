@@ -33,6 +33,7 @@ from .policy import (
 )
 from .problem import Choice, FillPolicy, Problem
 from .spec import ReduceSpec, Reduction
+from .strided_loads import runs_are_vectors
 from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
@@ -92,7 +93,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
             raise ArgumentValueError(explain("algorithm", came, "contiguous arrays", "use algorithm='auto'"))
         rungs = importlib.import_module("cutesync.patterns.reduce_rungs")
         return getattr(rungs, spec.algorithm)(spec, views[0], stream), None
-    if spec.n is not None:
+    if spec.n is not None or (contiguous and _runs_are_vectors(spec, views[0])):
         return strided(spec, form_of(spec, views[:count], outs), views, outs, stream), None
     if isinstance(reduction.op, str) and _is_first(spec, views[0]):
         return _zeros(spec, views, outs, stream), None
@@ -159,6 +160,16 @@ def _copied(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> Run | N
     less = replace(spec, shape=firsts[0].shape)
     run, _ = plan(less, (*firsts, *arguments), spread.results_once(outs, found), stream)
     return spread.then_copied(run, found, views, outs, stream)
+
+
+def _runs_are_vectors(spec: ReduceSpec, x: View) -> bool:
+    """Return whether a launch reads the runs of a contiguous array, of which results have several, in vectors."""
+    groups = spec.groups()
+    if sum(reduced for _, reduced in groups) < 2 or not groups[-1][1]:
+        return False
+    results = math.prod(extent for extent, reduced in groups if not reduced)
+    fits = order_of(spec.reduction)[1] and len(spec.reduction.sources) == 1
+    return fits and runs_are_vectors(groups[-1][0], results, x.nbytes, x.dtype.size, x.ptr)
 
 
 def _forwards(spec: ReduceSpec, form: Normal) -> tuple[ReduceSpec, Normal]:
@@ -238,7 +249,10 @@ def _runs_first(spec: ReduceSpec, form: Normal, views: Views, outs: Views, strea
     if not isinstance(reduction, Reduction) or not order_of(reduction)[0]:
         return None
     run, count = form.runs()
-    if not runs_first_is_faster(run, count, reduction.source.size, reduction.between.size):
+    size = reduction.source.size
+    if runs_are_vectors(run, form.results, run * count * size, size, views[0].ptr + form.starts[0] * size):
+        return None
+    if not runs_first_is_faster(run, count, size, reduction.between.size):
         return None
     (x,) = behind(views, form.starts)
     x = replace(x, shape=(count, run), contiguous=True, strides=None)

@@ -39,6 +39,10 @@ NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
 # 10.0 us, so 7.5 us; (500000, 2): 11.1 and 6.9 us; but uint32 (32768, 16): 5.0 and 5.6 us; float32 (30, 20000, 8) along
 # its second axis: 10.6 and 14.1 us; int8 (2097152, 4), whose keys are one number: 9.5 and 14.6 us).
 MIN_COSTLY_BYTES = 1 << 22
+# Each lane keeps states of its own if a warp has so many steps (H200, argmax float32 (5, 1675370, 3, 2) along axis 1:
+# 104.9 us, so 52.7 us; sum float32 (5, 800000, 6) along its second axis: 27.1 and 25.9 us; but of two steps, argmax
+# int64 (8, 16384, 4): 6.1 and 6.5 us).
+MIN_TURNS = 4
 # Rows that begin anywhere: wider elements are read as fast one by one; registers of a lane for the states of all
 # columns, where they keep their order and where not; and bytes of an array for each column (H200, max int8 (10, 2319,
 # 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
@@ -71,6 +75,10 @@ MIN_MASKED_ROW, MIN_MASKED_BYTES, MAX_MASKED = 33, 1 << 20, 5
 # Of whole rows in vectors, a lane has as many as have so many bytes of results (sum uint16 (12000000, 3): 89 us, so 42
 # us, with 32 bytes 66 us).
 MAX_ROW_RESULTS = 16
+# Of rows of vectors whose states are costly to combine, a lane has up to so many, in arrays of so many bytes (H200,
+# argmax int8 (200000, 512): 69.5 us, so 26.5 us; argmax float32 (300000, 96): 55.1 and 29.6 us; argmax uint8 (4096,
+# 512): 2.70 and 1.82 us).
+MAX_SIDE, MIN_SIDE_BYTES = 4, 1 << 20
 # Rows of elements that keep their order are no runs up to so many bytes; those of two bytes are slices from
 # SHORT_ROW_BYTES on (H200, lambda bfloat16 (20000, 333): 10.8 us, so 8.5 us; but int16 (50000, 101): 5.2 and 7.1 us).
 ORDERED_ROW_BYTES = 1024
@@ -221,7 +229,7 @@ def _short_rows(problem: Problem) -> Choice:
     small = odd and problem.outer * row_bytes >= MIN_SMALL_ROWS_BYTES
     each = VECTOR_BYTES // problem.size if vectors else 16 if small else 8  # elements of a lane
     group = min(power_of_two(ceil_div(problem.length, each)), 16 if small else 32)
-    unroll, warps = 4, 8
+    unroll, warps, side = 4, 8, 1
     whole = math.lcm(row_bytes, VECTOR_BYTES)
     many = whole <= 2 * VECTOR_BYTES or problem.outer * row_bytes >= MIN_WHOLE_ROWS_BYTES or not vectors
     if problem.aligned and whole <= LANE_BYTES and problem.inputs == 1 and many:
@@ -237,13 +245,17 @@ def _short_rows(problem: Problem) -> Choice:
             1,
             ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * lane_unroll),
         )
+    large = problem.outer * row_bytes >= MIN_SIDE_BYTES
+    if vectors and large and problem.words >= COSTLY_WORDS and not problem.several:
+        side = math.gcd(row_bytes // VECTOR_BYTES, MAX_SIDE)
+        group, unroll = power_of_two(row_bytes // (VECTOR_BYTES * side)), max(2, unroll // side)
     masked = 0
     if problem.packed and not vectors and row_bytes >= MIN_MASKED_ROW and problem.outer * row_bytes >= MIN_MASKED_BYTES:
         most = (row_bytes + VECTOR_BYTES - 2) // VECTOR_BYTES + 1  # vectors that hold a row
         group = power_of_two(ceil_div(most, MAX_MASKED))
         masked, unroll = ceil_div(most, group), 1
     rows = warps * (32 // group) * unroll
-    return Choice(ShortRowPolicy(vectors, group, unroll, warps, masked), 1, 1, ceil_div(problem.outer, rows))
+    return Choice(ShortRowPolicy(vectors, group, unroll, warps, masked, side), 1, 1, ceil_div(problem.outer, rows))
 
 
 def _is_narrow(problem: Problem) -> bool:
@@ -314,6 +326,7 @@ def _narrow_columns(problem: Problem, lane_bytes: int, anywhere: bool = False) -
     if problem.outer > GROUPS:
         splits = 1
     unroll = 2 if lane_bytes >= (LANE_BYTES // 2 if anywhere else LANE_BYTES) else 4
-    in_turn = anywhere and problem.in_turn
+    turns = problem.length // (step_rows * warps * splits)  # of a warp
+    in_turn = problem.in_turn and (anywhere or (turns >= MIN_TURNS and not problem.keys))
     policy = NarrowPolicy(problem.inner, lane_bytes, unroll, warps, splits > 1, anywhere, in_turn)
     return Choice(policy, splits, 1, problem.outer * splits)

@@ -59,14 +59,15 @@ class SegmentPolicy(Policy, kernel=".segments:SegmentReduce"):
 
 @dataclass(frozen=True)
 class ShortRowPolicy(Policy, kernel=".rows:ShortRowReduce"):
-    """Rows of up to 512 bytes: ``group`` lanes per row, which load 16-byte ``vectors`` or single elements; with
-    ``masked`` each so many vectors, which may hold elements of other rows."""
+    """Rows of up to 512 bytes: ``group`` lanes per row, which load 16-byte ``vectors``, ``each`` side by side, or
+    single elements; with ``masked`` each so many vectors, which may hold elements of other rows."""
 
     vectors: bool
     group: int
     unroll: int
     warps: int
     masked: int = 0
+    each: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Reduction of many short rows (up to 512 bytes): a few neighbouring lanes reduce a row, with several rows in flight.
 
-With ``vectors`` the rows start on 16-byte boundaries and a lane loads one vector of its row; otherwise a lane reduces a
-run of ``each`` single elements. Lanes of a row are neighbours and hold its elements in order, so any associative
-operator works.
+With ``vectors`` the rows start on 16-byte boundaries and a lane loads some vectors of its row, side by side; otherwise
+a lane reduces a run of single elements. Lanes of a row are neighbours and hold its elements in order, so any
+associative operator works.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..arrays import pointers_of
 from ..words import four_words, word_of_range
 from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
-from .packed import of_vectors, without_effect
+from .packed import of_vector, of_vectors, without_effect
 from .problem import ShortRowPolicy, WholeRowPolicy
 
 
@@ -37,7 +37,7 @@ class ShortRowReduce(ContiguousKernel):
     def __init__(self, monoid, has_init: bool, policy: ShortRowPolicy) -> None:
         super().__init__(monoid, has_init, policy.warps * LANES, 0, 1)
         self.vectors, self.group, self.unroll, self.warps = policy.vectors, policy.group, policy.unroll, policy.warps
-        self.masked = policy.masked
+        self.masked, self.each = policy.masked, policy.each
 
     @property
     def rows_per_block(self) -> int:
@@ -64,18 +64,18 @@ class ShortRowReduce(ContiguousKernel):
     def fold_vectors(self, a: Arguments, first, lane):
         length = Int32(a.length)
         member = lane % self.group
-        size = VECTOR_BYTES // self.monoid.source.size
+        size = self.each * VECTOR_BYTES // self.monoid.source.size
         count = length // size
-        words = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
+        words = cute.make_rmem_tensor((self.each * WORDS, self.unroll), Int32)
         step = LANES // self.group
         for u in cutlass.range_constexpr(self.unroll):
             if (first + u * step < a.outer) & (member < count):
                 at = aligned_words(a.x + (first + u * step) * length + member * size)
-                cute.autovec_copy(cute.make_tensor(at, cute.make_layout((WORDS,))), words[(None, u)])
+                cute.autovec_copy(cute.make_tensor(at, cute.make_layout((self.each * WORDS,))), words[(None, u)])
         for u in cutlass.range_constexpr(self.unroll):
             state = self.monoid.nothing()
             if member < count:
-                state = self.monoid.fold(words[(None, u)], member * size)
+                state = of_vector(self.monoid, words[(None, u)], member * size)
             total = reduce_valid(state, count, self.monoid.combine, lane, self.group)
             self.store(a, first + u * step, total, member)
 

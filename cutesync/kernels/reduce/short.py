@@ -25,15 +25,22 @@ class ShortReduce(StridedReduce):
         first = number(block) * (self.lanes * self.policy.results) + thread
         units = [first + r * self.lanes for r in range(self.policy.results)]
         starts = [moved(a.x, a.kept.offsets(cutlass.min(unit, a.units - 1))) for unit in units]
-        for r, x in enumerate(starts):
-            for u in cutlass.range_constexpr(self.positions):
-                if u < a.length:
-                    self.load(self.position(a, x, number(u))[0], words, r * self.positions + u, Int32(self.width))
+        self.load_all_of(a, starts, words)
         let_next_start()
         for r in cutlass.range_constexpr(self.policy.results):
             states = self.states_of(a, starts[r], words, r)
             if units[r] < a.units:
                 self.store(a, units[r], states)
+
+    @cute.jit
+    def load_all_of(self, a: cutlass.Constexpr, starts: cutlass.Constexpr, words: cutlass.Constexpr):
+        """Load all positions of a thread's units, which begin at ``starts``."""
+        number = type(a.length)
+        for r in cutlass.range_constexpr(len(starts)):
+            for u in cutlass.range_constexpr(self.positions):
+                if u < a.length:
+                    x = self.position(a, starts[r], number(u))[0]
+                    self.load(x, words, r * self.positions + u, Int32(self.width))
 
     @cute.jit
     def states_of(self, a: cutlass.Constexpr, x: cutlass.Constexpr, words: cutlass.Constexpr, r: cutlass.Constexpr):

@@ -13,7 +13,7 @@ from ...monoid import ArgMonoid, tree
 from ...warp import Maybe
 from ..coordinates import element, moved
 from ..words import VECTOR_BYTES, four_words, funnel_shift, shifted
-from .packed import columns, first_of_columns, has_keys, kind_of
+from .packed import columns, first_of_columns, has_keys, kind_of, of_vector, of_vectors
 from .strided_base import Arguments, Member, StridedKernel
 
 
@@ -176,8 +176,7 @@ class StridedReduce(StridedKernel):
         """The aggregate of each column over ``unroll`` loaded positions."""
         index = indexes[0]
         if self.policy.load == "row":
-            elements = [row[i] for u in range(self.unroll) for row in self.elements(words, u) for i in range(self.each)]
-            return (self.monoid.run(elements, index * self.each),)
+            return self.of_rows(words, index, step)
         if self.policy.indexed:
             return tree([self.lifted(words, u, index) for u, index in enumerate(indexes)], self.append)
         if self.is_packed:
@@ -206,9 +205,20 @@ class StridedReduce(StridedKernel):
 
     def lifted(self, words, u: int, index):
         rows = self.elements(words, u)
+        if self.policy.load == "row" and self.policy.pace == 1:
+            return (of_vector(self.monoid, words[0][(None, u)], index * self.each),)
         if self.policy.load == "row":
             return (self.monoid.run([rows[0][i] for i in range(self.each)], index * self.each),)
         return tuple(self.monoid.lift(*(row[c] for row in rows), index) for c in range(self.width))
+
+    def of_rows(self, words, index, step: int) -> tuple:
+        """The state of ``unroll`` loaded vectors of rows, the first of which has position ``index``."""
+        if self.policy.pace == 1 and kind_of(self.monoid):
+            return (of_vectors(self.monoid, [words[0][(None, u)] for u in range(self.unroll)]),)
+        if step > 1 or isinstance(self.monoid, ArgMonoid):
+            return tree([self.lifted(words, u, index + u * step) for u in range(self.unroll)], self.append)
+        elements = [row[i] for u in range(self.unroll) for row in self.elements(words, u) for i in range(self.each)]
+        return (self.monoid.run(elements, index * self.each),)
 
 
 def word_from(pointer, count) -> list:

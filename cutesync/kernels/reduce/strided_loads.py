@@ -3,6 +3,8 @@ types and alignment."""
 
 from __future__ import annotations
 
+from ...runtime.layout import Axis
+from .normal import Normal
 from .policy import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedProblem
 
@@ -10,6 +12,13 @@ WORD_BYTES = 4
 # Registers of the states of a thread, and columns of elements that a callable maps (squares uint8 (8, 4096, 4096): with
 # 16 columns 50 us, so 35 us).
 MAX_STATE_WORDS, MAX_MAPPED = 16, 8
+# Runs of which a result has several: of so many bytes, each whole units by the size of an element, many results of them
+# are read by one launch (H200, sum float32 (512, 64, 64, 2) along axes 0 and 3: 8.0 us, so 6.0 us; sum uint8 (40,
+# 20000, 20) along 0 and 2: 9.9 and 7.8 us; but any bfloat16 (32, 1048576, 2): 34.7 and 40.1 us; sum int16 (600, 2000,
+# 10): 10.7 and 12.2 us; sum float32 (2000, 600, 16): 20.5 and 21.5 us); and in vectors, if arrays are not small (max
+# float32 (2, 15, 426, 2) along 1 and 3: 1.4 and 1.8 us).
+MIN_RUN, MAX_RUN, RUN_UNITS = 8, 512, {1: 4, 2: 8, 4: 8, 8: 16}
+MIN_RUN_RESULTS, MIN_RUN_ARRAY = 6 * SMS, 1 << 18
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
 # are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
@@ -25,6 +34,13 @@ SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores 
 # bytes, max uint32 (19, 231982): 11.4 and 12.7 us; max bfloat16 (1048576, 4): 7.8 and 10.2 us; argmax bfloat16 (32,
 # 2048) along its second axis: 1.5 and 2.6 us).
 PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
+
+
+def runs_are_vectors(run: int, results: int, total: int, size: int, begin: int) -> bool:
+    """Return whether short runs of elements, of which a result has several, in an array of ``total`` bytes, are read in
+    vectors by threads that have all of a result's, or share them: one launch is enough then."""
+    many = results >= MIN_RUN_RESULTS and total >= MIN_RUN_ARRAY
+    return many and MIN_RUN <= run * size < MAX_RUN and not (run * size | begin) % RUN_UNITS[size]
 
 
 def load_of(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
@@ -59,11 +75,13 @@ def _load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
 def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
     form, size = problem.form, problem.size
-    rows = len(form.reduced) == 1 and form.reduced[0].steps == (1,) and not problem.counted and not form.weights
-    if rows and form.results >= MIN_ROWS:
+    rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted and not form.weights
+    several = len(form.reduced) > 1  # runs of a result
+    if rows and form.results >= MIN_ROWS and not (several and form.results * form.length * size < MIN_RUN_ARRAY):
+        *others, run = [*form.kept, *form.reduced]
         for wide in (16, 8, 4):
-            starts = all(axis.steps[0] * size % wide == 0 for axis in form.kept)
-            if wide > size and form.length * size % wide == 0 and starts and problem.begin % wide == 0:
+            starts = all(axis.steps[0] * size % wide == 0 for axis in others)
+            if wide > size and run.extent * size % wide == 0 and starts and problem.begin % wide == 0:
                 return "row", wide
     return "element", size
 
@@ -101,6 +119,17 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
+
+
+def positions_of(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
+    """Return the axes of positions, of which each has so many elements of a row, with the steps of indexes if these are
+    not in their order."""
+    if load == "row":
+        *others, (extent, steps) = form.reduced
+        return (*others, Axis(extent // each, tuple(step * each for step in steps)))
+    if form.weights:
+        return tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(form.reduced, form.weights))
+    return form.reduced
 
 
 def store_of(problem: StridedProblem, width: int) -> str:

@@ -10,12 +10,11 @@ from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
-from . import slice_policy
+from . import slice_policy, turned_policy
 from .copies import SECTOR_BYTES, copies
-from .normal import Normal
 from .order_of_results import blocked, smallest_step
 from .policy import SMS, VECTOR_BYTES
-from .strided_loads import WORD_BYTES, load_of, store_of
+from .strided_loads import WORD_BYTES, load_of, positions_of, store_of
 from .strided_problem import (
     THREADS,
     OrderedPolicy,
@@ -44,6 +43,10 @@ MIN_ALONE, ALONE_LENGTHS = 32, (1024, 2048)  # units of neighbours; those of few
 # Of so many units of words with fewer positions, a thread has more of these (H200, any uint8 (251, 115686): 26.9 us, so
 # 19.0 us; argmax int16 (31, 73, 2025) along axis 1: 15.5 and 7.7 us; but sum bool (67, 212, 876): 7.2 and 10.8 us).
 MANY_WORDS, LONG_COLUMN = 144 * SMS, 384
+# Threads of several columns are half as many where each would have fewer positions than it has in flight, unless there
+# are few (H200, sum bool (2, 2, 85, 8458) along axis 2: 6.1 us, so 3.6 us; max int16 (16, 200, 4096) along axis 1: 9.4
+# and 8.4 us).
+MIN_COLUMNS_LENGTH = 8
 # Of small arrays, fewer columns of a block make fewer blocks share positions; so do more groups (H200, squares int8
 # (5385, 39): 4.9 us, so 2.8 us; sum bool (16384, 64): 6.0 and 4.3 us; but any int8 (128, 16384): 1.9 and 3.2 us).
 MAX_SECTORS_BYTES, MAX_SMALL_BYTES = 1 << 20, 1 << 21
@@ -57,10 +60,18 @@ MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES
 # In large arrays they do so, too, where bytes are combined in order (lambda int8 (32000, 8000): 100 us, so 88 us; with
 # 512 bytes 99 us; but of 2 bytes, lambda int16 (4, 262144, 32) along axis 1: 25 and 31 us).
 ORDERED_LINE_BYTES = 256
+# So many threads share one of the runs of a result; of shorter runs, neighbouring threads have neighbouring results. So
+# they have of few results, whose runs are no whole lines (H200, sum int32 (447, 1068, 20) along axes 0 and 2: 14.0 us,
+# so 12.3 us; but max int8 (300, 2000, 128): 25.5 and 30.2 us; squares float32 (64, 30000, 24): 43 and 46 us).
+MIN_RUN_VECTORS = 4
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
 SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
+# So many threads are left where each has more results, or positions (H200, max uint32 (26, 2, 9647, 1) along its last
+# axis, transposed: with four times as many 5.8 us, with these 3.5 us; max uint8 (464, 2, 1130) along its second axis:
+# 4.6 and 2.0 us).
+LEFT_UNITS = FULL_UNITS // 4
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
@@ -77,7 +88,7 @@ def choose(problem: StridedProblem) -> StridedChoice:
     repeated = [i for i, axis in enumerate(kept) if not any(axis.steps[:inputs])]
     repeated.sort(key=lambda i: set(kept[i].steps[inputs:]) != {1})
     found = copies(problem, repeated[0]) if repeated else None
-    return _choose(blocked(problem)) if found is None else _copied(problem, repeated[0], *found)
+    return _choose(problem) if found is None else _copied(problem, repeated[0], *found)
 
 
 def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> StridedChoice:
@@ -96,6 +107,10 @@ def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> Strid
 
 
 def _choose(problem: StridedProblem) -> StridedChoice:
+    turned = turned_policy.choose(problem)
+    if turned is not None:
+        return turned
+    problem = blocked(problem)
     form = problem.form
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         found = _of_runs(problem)
@@ -107,6 +122,12 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
+    return _of_loads(problem, columns, load, load_bytes, pace)
+
+
+def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int, pace: int) -> StridedChoice:
+    """Return the choice of threads that load so much at once of neighbouring results (``columns``), or of one."""
+    form = problem.form
     alone = load == "vector" and pace == 1 and _is_alone(problem, load_bytes // problem.size)
     thin = load == "vector" and pace == 1 and columns and not alone and _is_small(problem, load_bytes)
     load_bytes = THIN_BYTES if thin else load_bytes
@@ -116,12 +137,14 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         extent, steps = kept[-1]
         last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
         kept = (*kept[:-1], last)
-    units, reduced = math.prod(axis.extent for axis in kept), _positions(form, load_bytes // problem.size // pace, load)
-    length = math.prod(axis.extent for axis in reduced)
+    reduced = positions_of(form, load_bytes // problem.size // pace, load)
+    units, length = (math.prod(axis.extent for axis in axes) for axes in (kept, reduced))
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
-    near = _near(kept, reduced, load_bytes) if columns and not alone else 0
-    loads = "element" if pace > 1 else load, load_bytes, problem.in_turn
+    runs = load == "row" and len(reduced) > 1  # of which a result has several
+    across = (columns and not alone) or (runs and _are_apart(units, reduced[-1].extent, load_bytes))
+    near = _near(kept, reduced, load_bytes) if across else 0
+    loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem.in_turn
     groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
@@ -134,17 +157,18 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if joined:
         splits, groups = ceil_div(splits, 2), 2 * groups
         unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
-    ordered = not columns and (not problem.in_turn or pace > 1) and groups >= LANES
+    splits = _even(splits, tiles) if columns else splits
+    ordered = not columns and not across and (not problem.in_turn or pace > 1) and groups >= LANES
     policy = (OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
         power_of_two(len(form.reduced)),
-        columns and not alone,
+        across,
         load,
         load_bytes,
         (1 + joined) * THREADS // groups,
         groups,
         unroll,
-        problem.in_turn and load != "row",  # a thread has all elements of its results
+        problem.in_turn and (load != "row" or (runs and groups > 1)),  # else a thread has all of a result
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
         store=store_of(problem, width) if load in ("vector", "words") else "element",
@@ -154,16 +178,6 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
     return _short(choice, _results(problem, policy, units, length), units, length)
-
-
-def _positions(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
-    """Return the axes of positions, of which each has so many elements of a row, with the steps of indexes if these are
-    not in their order."""
-    if load == "row":
-        return (Axis(form.length // each, tuple(step * each for step in form.reduced[0].steps)),)
-    if form.weights:
-        return tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(form.reduced, form.weights))
-    return form.reduced
 
 
 def _short(choice: StridedChoice, results: int, units: int, length: int) -> StridedChoice:
@@ -187,7 +201,7 @@ def _results(problem: StridedProblem, policy: StridedPolicy, units: int, length:
     if width * max(output.size for output in problem.outputs) > VECTOR_BYTES:
         return 1
     results = SHORT_LOADS // power_of_two(length)
-    while results > 1 and units < results * FULL_UNITS:
+    while results > 1 and units < results * LEFT_UNITS:
         results //= 2
     return min(results, max(1, SHORT_BYTES // (power_of_two(length) * policy.bytes)))
 
@@ -260,9 +274,18 @@ def _groups(units: int, near: int, length: int, load_bytes: int, problem: Stride
     lanes = min(power_of_two(near), max(8, line // load_bytes))
     most = max(1, FULL_UNITS // units)
     many = load_bytes == WORD_BYTES and units >= MANY_WORDS and length < LONG_COLUMN
-    counts = (16, 8, 4) if total <= MAX_SMALL_BYTES else (4,) if many else (16, 4)
+    small = total <= MAX_SMALL_BYTES
+    counts = (16, 8, 4) if small else (4,) if many else (16, 4)
     fits = (g for g in (128, 64, 32, *counts) if 4 * g <= length and g * lanes <= THREADS and g <= 2 * most)
-    return next(fits, 1)
+    found = next(fits, 1)
+    short = not small and load_bytes > size and length < MIN_COLUMNS_LENGTH * found
+    return found // 2 if short and found > 4 and found * units >= LEFT_UNITS else found
+
+
+def _are_apart(results: int, vectors: int, load_bytes: int) -> bool:
+    """Return whether neighbouring threads have neighbouring results, each of runs of so many vectors."""
+    few = MIN_GROUPS * results < FULL_UNITS // 4
+    return vectors < MIN_RUN_VECTORS or (few and vectors * load_bytes < WHOLE_LINE_BYTES)
 
 
 def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) -> int:
@@ -303,6 +326,14 @@ def _splits(problem: StridedProblem, tiles: int, results: int, most: int, blocks
         return 1
     wanted = blocks * SMS // tiles if tiles <= SMS // 4 else ceil_div(blocks * SMS, tiles)
     return max(1, min(wanted, most, SLOTS // (problem.words * results)))
+
+
+def _even(splits: int, tiles: int) -> int:
+    """Return how many blocks share a tile so that multiprocessors have equally many, at most ``splits`` and hardly
+    fewer (H200, sum uint8 (12101, 574): with 15 blocks 11.2 us, with 14 9.4 us; but argmax bfloat16 (2, 56, 5474, 18)
+    along axis 2: with 5 blocks 11.8 us, with 4 12.9 us)."""
+    counts = range(splits, splits * 9 // 10, -1)
+    return min(counts, key=lambda count: ceil_div(count * tiles, SMS) / (count * tiles))
 
 
 def _runs(problem: StridedProblem) -> StridedChoice:
