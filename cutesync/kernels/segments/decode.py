@@ -31,7 +31,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint32
+from cutlass import Boolean, Int32, Int64, Uint32
 
 from ...monoid import choose
 from ...sync.gather import Entry, enter
@@ -45,17 +45,18 @@ from ...warp import LANES, scan_states
 from ..coordinates import store
 from ..gather import Stepped
 from ..plain import PlainKernel
+from ..select.chunk import VECTOR_BYTES
 from ..select.fill import fill_result
 from ..select.narrow import through_lanes
 from ..select.window import TileBuffer, as_copy
 from ..tiled import positions
 from .decode_ahead import AHEAD, Before, Board, Cut, add_tiles, exist, find_long, publish, read_long
 from .decode_fill import FillStorer
-from .decode_place import BEGIN_BYTES, FAR, HAS_EMPTY, HAS_LONG, Placer, of_group
-from .decode_policy import GROUP, DecodePolicy, scratch_bytes
+from .decode_place import BEGIN_BYTES, EACH, FAR, HAS_EMPTY, HAS_LONG, Placer, of_group
+from .decode_policy import GROUP, LINE_BYTES, DecodePolicy, scratch_bytes
 from .decode_shared import TURN, WHOLE, Arguments, Control, Meeting, Shared
 from .decode_spec import Decoding
-from .decode_store import Band, Runs, Storer, lead
+from .decode_store import Band, Runs, Storer, lead, load_words
 
 MOST_AT_ONCE = FAR // 2  # results of a tile that are stored at once
 
@@ -81,7 +82,7 @@ class Decode(PlainKernel):
         room = self.tile * max(1, BEGIN_BYTES // decoding.lengths.size) + GROUP * BEGIN_BYTES // decoding.lengths.size
         values = self.tile + (GROUP if decoding.dtype.size < 4 else 0)
         self.buffers = TileBuffer(decoding.lengths, room), TileBuffer(decoding.dtype, values)
-        self.placer, self.storer = Placer(decoding.dtype, decoding.lengths), storer(decoding.dtype.size, policy.windows)
+        self.placer, self.storer = Placer(decoding.dtype, decoding.lengths), storer(decoding.dtype.size, policy)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
@@ -166,7 +167,6 @@ class Decode(PlainKernel):
             shared.tiles.ring.acquire_alone(at)
             if lane == 0:
                 begins[at.stage] = begin + offset
-                shared.ready[at.stage].arrive()  # instead of the warp that looks ahead
             self.bring(shared, a, at, tile, (offset, count * a.cut.unit), lane)
             part += count
         return at
@@ -208,16 +208,27 @@ class Decode(PlainKernel):
 
     @cute.jit
     def place(self, shared: cutlass.Constexpr, a: Arguments, warp):
-        lane = cute.arch.lane_idx()
-        at = shared.tiles.first()
-        while at.number != DONE:
-            runs = self.existing(a, at.number)
-            begins = self.measure(shared, a, at.stage, runs, warp, lane)
-            shared.counted[at.stage].arrive_once()
-            shared.summed.await_phase(at.stage, at.parity)
-            self.put_runs(shared, a, at.stage, begins, runs, warp, lane)
-            shared.ready[at.stage].arrive_once()
-            at = shared.tiles.next(at)
+        """A warp: its groups of each tile. It measures those of the next tile, if that is there, while what it has
+        measured waits for the sums of groups."""
+        lane, ring, going, held = cute.arch.lane_idx(), shared.tiles.ring, Boolean(True), Boolean(False)
+        at, last, begins = ring.start_consumer(), ring.start_consumer(), (Int32(0),) * (EACH * len(self.groups(warp)))
+        while going | held:
+            come, found = going, begins
+            if held:
+                come = (going & ring.is_there(at)) if self.policy.ahead else Boolean(False)
+            if come:
+                number = shared.tiles.visit(at).number
+                going = number != DONE
+                if going:
+                    found = self.measure(shared, a, at.stage, self.existing(a, number), warp, lane)
+                    shared.counted[at.stage].arrive_once()
+            if held:
+                shared.summed.await_phase(last.stage, last.parity)
+                self.put_runs(shared, a, last.stage, begins, warp, lane)
+                shared.ready[last.stage].arrive_once()
+            last, begins, held = at, found, come & going
+            if held:
+                at = ring.next(at)
 
     def groups(self, warp) -> tuple:
         """The numbers of a place warp's groups."""
@@ -236,7 +247,7 @@ class Decode(PlainKernel):
         return begins
 
     @cute.jit
-    def put_runs(self, shared: cutlass.Constexpr, a: Arguments, stage, begins: tuple, runs, warp, lane):
+    def put_runs(self, shared: cutlass.Constexpr, a: Arguments, stage, begins: tuple, warp, lane):
         """A warp: where the runs of its groups begin, behind the first result of the part that is stored."""
         groups, first = self.groups(warp), stage * self.policy.groups
         part = cutlass.max(Int64(shared.parts[stage]), Int64(0))
@@ -247,6 +258,7 @@ class Decode(PlainKernel):
                 self.placer.put_all(address, groups[k], start, of_group(begins, k), lane)
         else:
             addresses = address, self.address(shared, a, stage, 1)
+            runs = self.existing(a, shared.tiles.numbers[stage])
             lengths = self.placer.lengths(self.address(shared, a, stage, 0), groups, runs, lane)
             values = self.placer.load(self.placer.kind, addresses[1], groups, runs, lane)
             NamedBarrier(Meeting.READ, self.policy.place_warps * LANES).sync()
@@ -305,39 +317,63 @@ class Decode(PlainKernel):
 
     @cute.jit
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
-        """What comes before each tile, and at last before the parts of long tiles."""
-        before, known, going = Before(Int64(0), Int32(0), Int32(0)), Int32(0), Int32(1)
+        """What comes before each tile, and at last before the parts of long tiles; which warps store which bands."""
+        before, known, turn = Before(Int64(0), Int32(0), Int32(0)), Int32(0), Int32(0)
         results, long, parts = shared.before
         at = shared.tiles.first()
-        while going != 0:
-            stop = at.number
-            if stop == TURN:
-                stop, going = self.tiles(a), Int32(0)
-            board = self.board(a, shared)
-            while known < stop:
-                before = add_tiles(board, before, known, stop, a.cut, lane)
-                known = cutlass.min(known + AHEAD * LANES, stop)
+        while at.number != DONE:
+            begin = before.results
+            if shared.parts[at.stage] < 0:
+                stop, board = choose(at.number == TURN, self.tiles(a), at.number), self.board(a, shared)
+                while known < stop:
+                    before = add_tiles(board, before, known, stop, a.cut, lane)
+                    known = cutlass.min(known + AHEAD * LANES, stop)
+                begin = before.results
+                if lane == 0:
+                    results[at.stage], long[at.stage], parts[at.stage] = before
+            else:
+                begin = Int64(results[at.stage])  # of a part
+            shared.summed.await_phase(at.stage, at.parity)
             if lane == 0:
-                results[at.stage], long[at.stage], parts[at.stage] = before
+                self.list_long(shared, a, at, begin)
+            turn = self.share_out(shared, a, at.stage, begin, turn, lane)
             shared.ready[at.stage].arrive_once()
-            if going != 0:
-                at = shared.tiles.next(at)
+            at = shared.tiles.next(at)
         if (cute.arch.block_idx()[0] == 0) & (lane == 0):
             store(a.count, cutlass.max(before.results, Int64(0)))
 
     @cute.jit
+    def list_long(self, shared: cutlass.Constexpr, a: Arguments, at, begin):
+        """One lane: list the tile if it is long."""
+        if (shared.parts[at.stage] < 0) & (shared.counts[at.stage] > a.cut.limit):
+            place, board = shared.before.long[at.stage], self.board(a, shared)
+            board.firsts.publish(place, (shared.before.parts[at.stage],))
+            board.entries.publish(place, (at.number, begin))
+
+    @cute.jit
+    def share_out(self, shared: cutlass.Constexpr, a: Arguments, stage, begin, turn, lane):
+        """One warp: how many bands a tile has, or a part of it, whose results begin at index ``begin``. Warp ``turn``
+        stores the first of them; return which one comes after the last."""
+        each, held = self.policy.windows * self.storer.window, shared.bands
+        count = Int32(exist(Int64(shared.stops[stage]), begin, a.cut.size))
+        ahead, vectors = lead(a.out, begin, self.decoding.dtype.size)
+        bands = choose(count > 0, Uint32(count + ahead + (each - 1)) // each, Uint32(0))
+        if lane == 0:
+            words = turn, Int32(bands), count, ahead + choose(vectors, Int32(LINE_BYTES), Int32(0))
+            for k, word in enumerate(words):
+                held[4 * stage + k] = word
+        return Int32((Uint32(turn) + bands) % self.policy.store_warps)
+
+    @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, warp):
-        """A warp: its bands of each tile; ``bands`` are those of the tiles before."""
-        lane, warps, bands, total = cute.arch.lane_idx(), self.policy.store_warps, Uint32(0), Int64(0)
+        """A warp: its bands of each tile."""
+        lane, warps, total = cute.arch.lane_idx(), self.policy.store_warps, Int64(0)
         at = shared.tiles.first()
         while at.number != DONE:
             shared.ready.await_phase(at.stage, at.parity)
-            begin = Int64(shared.before.results[at.stage])
             if at.number == TURN:
-                total = begin
-            elif warp == 0:
-                self.list_long(shared, a, at, begin, lane)
-            bands = bands + self.store_tile(shared, a, at, begin, (warp, bands), lane)
+                total = Int64(shared.before.results[at.stage])
+            self.store_tile(shared, a, at.stage, warp, lane)
             shared.tiles.ring.release(at)
             at = shared.tiles.next(at)
         blocks, _, _ = cute.arch.grid_dim()
@@ -346,31 +382,23 @@ class Decode(PlainKernel):
         fill_result(a.out, a.fill, first, a.cut.size, Int64(blocks * warps) * LANES)
 
     @cute.jit
-    def list_long(self, shared: cutlass.Constexpr, a: Arguments, at, begin, lane):
-        """A warp: list the tile if it is long."""
-        if (lane == 0) & (shared.parts[at.stage] < 0) & (shared.counts[at.stage] > a.cut.limit):
-            place, board = shared.before.long[at.stage], self.board(a, shared)
-            board.firsts.publish(place, (shared.before.parts[at.stage],))
-            board.entries.publish(place, (at.number, begin))
-
-    @cute.jit
-    def store_tile(self, shared: cutlass.Constexpr, a: Arguments, at, begin, worker: tuple, lane):
-        """Store a warp's bands of a tile, or of a part of it, behind so many bands of others: ``worker``; return how
-        many bands there are."""
-        warps, each = self.policy.store_warps, self.policy.windows * self.storer.window
-        count, (warp, before) = Int32(exist(Int64(shared.stops[at.stage]), begin, a.cut.size)), worker
-        ahead, vectors = lead(a.out, begin, self.decoding.dtype.size)
-        bands = choose(count > 0, Uint32(count + ahead + (each - 1)) // each, Uint32(0))
-        first = Int32((Uint32(warp + warps) - before % warps) % warps)
-        if first < Int32(bands):
-            runs = Runs(self.begins(shared, at.stage), self.address(shared, a, at.stage, 1), shared.lives[at.stage])
+    def store_tile(self, shared: cutlass.Constexpr, a: Arguments, stage, warp, lane):
+        """Store a warp's bands of a tile, or of a part of it."""
+        warps, each, held = self.policy.store_warps, self.policy.windows * self.storer.window, shared.bands.iterator
+        turn, bands, count, skew = load_words(held.toint() + stage * VECTOR_BYTES)
+        first = warp - turn
+        if first < 0:
+            first += warps
+        if first < bands:
+            begin, ahead = Int64(shared.before.results[stage]), skew & (LINE_BYTES - 1)
+            runs = Runs(self.begins(shared, stage), self.address(shared, a, stage, 1), shared.lives[stage])
             flags = Int32(shared.flags.toint()) + warp * self.scratch
-            for band in cutlass.range(first, Int32(bands), warps, unroll=1):
+            for band in cutlass.range(first, bands, warps, unroll=1):
                 low = band * each - ahead
-                self.storer.store(a.out, runs, Band(low, cutlass.min(low + each, count), begin, flags, vectors), lane)
-        return bands
+                at = Band(low, cutlass.min(low + each, count), begin, flags, skew >= LINE_BYTES)
+                self.storer.store(a.out, runs, at, lane)
 
 
-def storer(size: int, windows: int) -> Any:
+def storer(size: int, policy: DecodePolicy) -> Any:
     """What stores results of ``size`` bytes."""
-    return FillStorer(size, windows) if size < 4 else Storer(size)
+    return FillStorer(size, policy.windows, policy.dense) if size < 4 else Storer(size)

@@ -11,6 +11,8 @@ elements of the others are moved side by side.
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import cutlass
@@ -28,7 +30,7 @@ from .decode_policy import GROUP
 EACH = GROUP // LANES
 LONG = 1 << 18  # where runs of tiles without longer ones begin are numbers of 32 bits
 FAR = 1 << 30  # places that lie further behind the first result are not told apart
-BEGIN_BYTES = 4
+BEGIN_BYTES, WORD_BITS = 4, 32
 # What is said of a group beside the number of its runs that are not empty: some are, and some are long
 HAS_EMPTY, HAS_LONG = 1 << 16, 1 << 17
 
@@ -47,14 +49,12 @@ class Placer:
         """Of each of a warp's ``groups`` of a tile, whose lengths lie at an address and of which ``exist`` runs exist:
         how many results it has, how many runs that are not empty, and what is said of it. Then where each of the
         lane's runs begins in its group, if none is empty or long."""
-        lengths = self.lengths(address, groups, exist, lane)
-        least, most = lengths[0], lengths[0]
-        for length in lengths[1:]:
-            least, most = cutlass.min(least, length), cutlass.max(most, length)
-        begins = tuple(Int32(0) for _ in lengths)
+        found = self.load(self.length, address, groups, exist, lane)
+        begins = tuple(Int32(0) for _ in found)
         results, runs = tuple(Int64(0) for _ in groups), tuple(Int32(GROUP) for _ in groups)
-        if cute.arch.vote_any_sync((least <= 0) | (most >= LONG)):
-            words = Int32(HAS_EMPTY)
+        if cute.arch.vote_any_sync(self.odd(found)):
+            words, lengths = Int32(HAS_EMPTY), self.counts(found)
+            most = functools.reduce(cutlass.max, lengths)
             if cute.arch.vote_any_sync(most >= LONG):
                 words = Int32(HAS_EMPTY | HAS_LONG)
             sums = [sum(map(Int64, of_group(lengths, k)), Int64(0)) for k in range(len(groups))]
@@ -62,10 +62,19 @@ class Placer:
             lives = [count_live(of_group(lengths, k)) for k in range(len(groups))]
             runs = tuple(words + Int32(cute.arch.warp_redux_sync(live, "add")) for live in lives)
         else:
-            found = [self.begins(of_group(lengths, k), lane) for k in range(len(groups))]
-            begins = tuple(begin for own, _ in found for begin in own)
-            results = tuple(total for _, total in found)
+            own = [self.begins(of_group(found, k), lane) for k in range(len(groups))]
+            begins = tuple(begin for some, _ in own for begin in some)
+            results = tuple(total for _, total in own)
         return results, runs, begins
+
+    def odd(self, lengths: tuple) -> Any:
+        """Whether a length is 0, below, or more than ``LONG``: looked at in words, as most are none of these."""
+        lows = [Uint32(length) if self.length.width >= WORD_BITS else Uint32(Int32(length)) for length in lengths]
+        bits = functools.reduce(operator.or_, [low - 1 for low in lows])
+        if self.length.width > WORD_BITS:
+            highs = [Uint32(length >> WORD_BITS) for length in lengths]
+            bits = bits | choose(functools.reduce(operator.or_, highs) != 0, Uint32(LONG), Uint32(0))
+        return bits >= LONG
 
     def begins(self, lengths: tuple, lane) -> tuple:
         """Where a lane's runs of a group begin in it, and how many results the group has."""
@@ -76,8 +85,10 @@ class Placer:
 
     def lengths(self, address, groups: tuple, exist, lane) -> tuple:
         """The lengths of a lane's runs, of group after group. Those below 0 are 0."""
-        found = self.load(self.length, address, groups, exist, lane)
-        return tuple(cutlass.max(self.number(length), self.number(0)) for length in found)
+        return self.counts(self.load(self.length, address, groups, exist, lane))
+
+    def counts(self, lengths: tuple) -> tuple:
+        return tuple(cutlass.max(self.number(length), self.number(0)) for length in lengths)
 
     @cute.jit
     def load(self, kind: cutlass.Constexpr, address, groups: tuple, exist, lane):

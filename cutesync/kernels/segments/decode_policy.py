@@ -48,13 +48,16 @@ UNIT = 8 * WINDOW  # results of which a block stores its share of those of such 
 @dataclass(frozen=True)
 class DecodePolicy(Policy, kernel=".decode:Decode"):
     """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` find where the runs
-    of a tile begin, and ``store_warps`` store its results, ``windows`` windows in a turn."""
+    of a tile begin, and ``store_warps`` store its results, ``windows`` windows in a turn. ``ahead``: a tile is
+    measured while the one before waits for its sums. ``dense``: windows of narrow results have many runs."""
 
     groups: int
     place_warps: int
     store_warps: int
     stages: int
     windows: int
+    ahead: bool = True
+    dense: bool = False
 
     @property
     def tile(self) -> int:

@@ -158,6 +158,13 @@ class Storer:
                     put(self.kind, (out + (at.begin + here + i)).toint(), value, space)
 
 
+def load_words(address, kind=Int32) -> list:
+    """The four words of a vector in shared memory."""
+    held = cute.make_rmem_tensor((VECTOR_BYTES // WORD_BYTES,), kind)
+    cute.autovec_copy(cells(kind, address, cute.size(held), align=VECTOR_BYTES), held)
+    return [kind(held[k]) for k in range(cute.size(held))]
+
+
 def find_run(runs: Runs, place, lane) -> Any:
     """The number of the last run that begins at a place or before it."""
     found, last = Int32(0), runs.count - 1
