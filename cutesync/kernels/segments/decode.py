@@ -136,7 +136,7 @@ class Decode(PlainKernel):
             ring.acquire_alone(at)
             entry = self.draw(a, lane)
         if lane == 0:
-            self.hand_over(shared, at, Int32(TURN), WHOLE, [])
+            self.hand_over(shared, at, Int32(TURN), (WHOLE[0] - tiles, WHOLE[1]), [])  # how many there are
         shared.ready.await_phase(at.stage, at.parity ^ 1)
         at = self.load_parts(shared, a, at, lane)
         let_next_start()
@@ -210,25 +210,25 @@ class Decode(PlainKernel):
     def place(self, shared: cutlass.Constexpr, a: Arguments, warp):
         """A warp: its groups of each tile. It measures those of the next tile, if that is there, while what it has
         measured waits for the sums of groups."""
-        lane, ring, going, held = cute.arch.lane_idx(), shared.tiles.ring, Boolean(True), Boolean(False)
-        at, last, begins = ring.start_consumer(), ring.start_consumer(), (Int32(0),) * (EACH * len(self.groups(warp)))
+        lane, ring, begins = cute.arch.lane_idx(), shared.tiles.ring, (Int32(0),) * (EACH * len(self.groups(warp)))
+        at, going, held = Cursor(Int32(self.stages - 1), Int32(1)), Boolean(True), Boolean(False)
         while going | held:
-            come, found = going, begins
+            to, come, found = ring.next(at), going, begins
             if held:
-                come = (going & ring.is_there(at)) if self.policy.ahead else Boolean(False)
+                come = going & ring.is_there(to)
             if come:
-                number = shared.tiles.visit(at).number
+                number = shared.tiles.visit(to).number
                 going = number != DONE
                 if going:
-                    found = self.measure(shared, a, at.stage, self.existing(a, number), warp, lane)
-                    shared.counted[at.stage].arrive_once()
+                    found = self.measure(shared, a, to.stage, self.existing(a, number), warp, lane)
+                    shared.counted[to.stage].arrive_once()
             if held:
-                shared.summed.await_phase(last.stage, last.parity)
-                self.put_runs(shared, a, last.stage, begins, warp, lane)
-                shared.ready[last.stage].arrive_once()
-            last, begins, held = at, found, come & going
+                shared.summed.await_phase(at.stage, at.parity)
+                self.put_runs(shared, a, at.stage, begins, warp, lane)
+                shared.ready[at.stage].arrive_once()
+            begins, held = found, come & going
             if held:
-                at = ring.next(at)
+                at = to
 
     def groups(self, warp) -> tuple:
         """The numbers of a place warp's groups."""
@@ -324,7 +324,9 @@ class Decode(PlainKernel):
         while at.number != DONE:
             begin = before.results
             if shared.parts[at.stage] < 0:
-                stop, board = choose(at.number == TURN, self.tiles(a), at.number), self.board(a, shared)
+                stop, board = at.number, self.board(a, shared)
+                if stop == TURN:
+                    stop = Int32(WHOLE[0] - shared.parts[at.stage])
                 while known < stop:
                     before = add_tiles(board, before, known, stop, a.cut, lane)
                     known = cutlass.min(known + AHEAD * LANES, stop)
