@@ -154,3 +154,19 @@ def of_group(numbers: tuple, k: int) -> tuple:
 
 def count_live(lengths: tuple) -> Any:
     return sum((choose(length > 0, Int32(1), Int32(0)) for length in lengths), Int32(0))
+
+
+@cute.jit
+def sum_groups(results, runs, tile: cutlass.Constexpr, lane):
+    """The results and the runs of a tile's groups up to this lane's, and what is said of all: ``tile`` runs at most."""
+    through, live, word = results, Int32(GROUP) * (lane + 1), Int32(0)
+    if cute.arch.vote_any_sync(runs >= HAS_EMPTY):
+        word = Int32(HAS_EMPTY)
+        if cute.arch.vote_any_sync(runs >= HAS_LONG):
+            word = Int32(HAS_LONG)
+        state = results, runs & (HAS_EMPTY - 1)
+        through, live = scan_states(state, lambda p, q: (p[0] + q[0], p[1] + q[1]), lane)
+    else:
+        through = Int64(Int32(through_lanes(Uint32(Int32(results)), lane)))
+        live = cutlass.min(live, tile)
+    return through, live, word
