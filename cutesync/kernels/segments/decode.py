@@ -5,7 +5,7 @@ warps with one job.
     place       adds up the lengths of groups of runs, and finds where runs begin in the tile (``decode_place``)
     publish     adds up the groups of a tile, and publishes how many results it has
     look ahead  adds up the published tiles of all blocks: where the results of each of this block's tiles begin, and
-                which warp stores which band of them (each warp by itself took 1100 of 4000 instructions of a dense tile)
+                which warp stores which band of them (found by each warp, 1100 of 4000 instructions of a dense tile)
     store       a warp each stores bands of the tile's results (``decode_store``; ``decode_fill``: of one or two bytes)
 
     barrier          completed by                                      waited for by
