@@ -174,10 +174,6 @@ class Barrier:
         """``try_wait`` for the phase of a parity (Int32, 0 or 1)."""
         return self._look("try_wait.parity", Int32(parity))
 
-    def test_parity(self, parity):
-        """Whether the last phase of ``parity`` (Int32, 0 or 1) is over (Boolean), now."""
-        return self._look("test_wait.parity", Int32(parity))
-
     def wait_parity(self, parity) -> None:
         """Wait until the last phase of ``parity`` (Int32, 0 or 1) is over."""
         until(lambda: self.try_wait_parity(parity), of_barrier(self.name), self.stage, parity)

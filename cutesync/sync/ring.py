@@ -155,10 +155,6 @@ class Ring:
         else:
             self.full[self.stage(k)].wait_parity(self._parity(k))
 
-    def is_there(self, cursor):
-        """Whether a fill is there now, the same in all lanes. ``wait`` for it must follow before it is read."""
-        return cute.arch.vote_all_sync(self.full[cursor.stage].test_parity(cursor.parity))
-
     def release(self, k) -> None:
         """This warp is done with fill ``k``: its lanes have read it, and so have copies and tensor cores that read it
         for them."""

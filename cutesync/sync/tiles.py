@@ -55,14 +55,13 @@ class TileRing:
 
     def first(self, stage=0) -> Visit:
         """Wait for a role's first tile, fill number ``stage`` < ``stages``."""
-        return self.visit(self.ring.start_consumer(stage))
+        return self._visit(self.ring.start_consumer(stage))
 
     def next(self, visit: Visit, step: int = 1) -> Visit:
         """Wait for the tile ``step`` <= ``stages`` fills further on."""
-        return self.visit(self.ring.next(visit, step))
+        return self._visit(self.ring.next(visit, step))
 
-    def visit(self, cursor: Cursor) -> Visit:
-        """Wait for the tile that a cursor of the ring stands at."""
+    def _visit(self, cursor: Cursor) -> Visit:
         self.ring.wait(cursor)
         return Visit(*cursor, self.numbers[cursor.stage])
 

@@ -2,7 +2,8 @@
 warps with one job.
 
     load        takes tile numbers from an atomic and copies tiles of lengths and elements into a ring of ``stages``
-    place       adds up the lengths of groups of runs, and finds where runs begin in the tile (``decode_place``)
+    place       adds up the lengths of groups of runs, and finds where runs begin in the tile (``decode_place``). One
+                squad measures a tile while another one waits for the sums of its groups
     publish     adds up the groups of a tile, and publishes how many results it has
     look ahead  adds up the published tiles of all blocks: where the results of each of this block's tiles begin, and
                 which warp stores which band of them (found by each warp, 1100 of 4000 instructions of a dense tile)
@@ -10,9 +11,9 @@ warps with one job.
 
     barrier          completed by                                      waited for by
     full[stage]      load: 1 arrival and the tile's bytes              all others
-    counted[stage]   one lane of each place warp                       publish
+    counted[stage]   one lane of each place warp of a squad            publish
     summed[stage]    publish                                           place, look ahead
-    ready[stage]     one lane of each place warp, of look ahead        store, load
+    ready[stage]     the same, and one lane of look ahead              store, load
     empty[stage]     one lane of each store warp                       load
 
 A tile of more than ``limit`` results is not stored at once but listed (``decode_ahead``). When there are no more tiles,
@@ -32,8 +33,9 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64, Uint32
+from cutlass import Int32, Int64, Uint32
 
+from ...errors import ArgumentValueError, explain
 from ...monoid import choose
 from ...sync.gather import Entry, enter
 from ...sync.named_barrier import NamedBarrier
@@ -52,7 +54,7 @@ from ..select.window import TileBuffer, as_copy
 from ..tiled import positions
 from .decode_ahead import AHEAD, Before, Board, Cut, add_tiles, exist, find_long, publish, read_long
 from .decode_fill import FillStorer
-from .decode_place import BEGIN_BYTES, EACH, FAR, HAS_EMPTY, HAS_LONG, Placer, of_group, sum_groups
+from .decode_place import BEGIN_BYTES, FAR, HAS_EMPTY, HAS_LONG, Placer, of_group, sum_groups
 from .decode_policy import GROUP, LINE_BYTES, DecodePolicy, scratch_bytes
 from .decode_shared import TURN, WHOLE, Arguments, Control, Meeting, Shared
 from .decode_spec import Decoding
@@ -68,10 +70,14 @@ class Decode(PlainKernel):
 
     def __init__(self, decoding: Decoding, policy: DecodePolicy) -> None:
         assert decoding.lengths is not None
+        if policy.stages % policy.squads:
+            # else a warp could wait for a parity that the phase two before has, too
+            came = f"{policy.stages} stages"
+            raise ArgumentValueError(explain("policy", came, f"multiples of {policy.squads}"))
         self.decoding, self.policy, self.stages, self.tile = decoding, policy, policy.stages, policy.tile
         self.roles = Roles(
             Role("control", len(Control)),
-            Role("place", policy.place_warps),
+            Role("place", policy.squads * policy.place_warps),
             Role("store", policy.store_warps),
         )
         self.sizes = decoding.dtype.size, decoding.lengths.size
@@ -140,10 +146,12 @@ class Decode(PlainKernel):
         shared.ready.await_phase(at.stage, at.parity ^ 1)
         at = self.load_parts(shared, a, at, lane)
         let_next_start()
-        at = ring.next(at)
-        ring.acquire_alone(at)
+        for _ in cutlass.range_constexpr(self.policy.squads):
+            at = ring.next(at)
+            ring.acquire_alone(at)
+            if lane == 0:
+                self.hand_over(shared, at, Int32(DONE), WHOLE, [])
         if lane == 0:
-            self.hand_over(shared, at, Int32(DONE), WHOLE, [])
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), tiles + blocks)
 
@@ -208,27 +216,18 @@ class Decode(PlainKernel):
 
     @cute.jit
     def place(self, shared: cutlass.Constexpr, a: Arguments, warp):
-        """A warp: its groups of each tile. It measures those of the next tile, if that is there, while what it has
-        measured waits for the sums of groups."""
-        lane, ring, begins = cute.arch.lane_idx(), shared.tiles.ring, (Int32(0),) * (EACH * len(self.groups(warp)))
-        at, going, held = Cursor(Int32(self.stages - 1), Int32(1)), Boolean(True), Boolean(False)
-        while going | held:
-            to, come, found = ring.next(at), going, begins
-            if held:
-                come = going & ring.is_there(to)
-            if come:
-                number = shared.tiles.visit(to).number
-                going = number != DONE
-                if going:
-                    found = self.measure(shared, a, to.stage, self.existing(a, number), warp, lane)
-                    shared.counted[to.stage].arrive_once()
-            if held:
-                shared.summed.await_phase(at.stage, at.parity)
-                self.put_runs(shared, a, at.stage, begins, warp, lane)
-                shared.ready[at.stage].arrive_once()
-            begins, held = found, come & going
-            if held:
-                at = to
+        """A warp of a squad: its groups of each tile of the squad."""
+        lane, squads, each = cute.arch.lane_idx(), self.policy.squads, self.policy.place_warps
+        squad, warp = warp // each, warp % each
+        at = shared.tiles.first(squad)
+        while at.number != DONE:
+            runs = self.existing(a, at.number)
+            begins = self.measure(shared, a, at.stage, runs, warp, lane)
+            shared.counted[at.stage].arrive_once()
+            shared.summed.await_phase(at.stage, at.parity)
+            self.put_runs(shared, a, at.stage, begins, runs, (squad, warp), lane)
+            shared.ready[at.stage].arrive_once()
+            at = shared.tiles.next(at, squads)
 
     def groups(self, warp) -> tuple:
         """The numbers of a place warp's groups."""
@@ -247,10 +246,10 @@ class Decode(PlainKernel):
         return begins
 
     @cute.jit
-    def put_runs(self, shared: cutlass.Constexpr, a: Arguments, stage, begins: tuple, warp, lane):
-        """A warp: where the runs of its groups begin, behind the first result of the part that is stored."""
-        groups, first = self.groups(warp), stage * self.policy.groups
-        part = cutlass.max(Int64(shared.parts[stage]), Int64(0))
+    def put_runs(self, shared: cutlass.Constexpr, a: Arguments, stage, begins: tuple, runs, worker: tuple, lane):
+        """A squad's warp: where the runs of its groups begin, behind the first result of the part that is stored."""
+        (squad, warp), first = worker, stage * self.policy.groups
+        groups, part = self.groups(warp), cutlass.max(Int64(shared.parts[stage]), Int64(0))
         address, said = self.begins(shared, stage), shared.said[stage]
         if said == 0:
             starts = [Int32(shared.results[first + group]) - Int32(part) for group in groups]
@@ -258,13 +257,14 @@ class Decode(PlainKernel):
                 self.placer.put_all(address, groups[k], start, of_group(begins, k), lane)
         else:
             addresses = address, self.address(shared, a, stage, 1)
-            runs = self.existing(a, shared.tiles.numbers[stage])
             lengths = self.placer.lengths(self.address(shared, a, stage, 0), groups, runs, lane)
-            values = self.placer.load(self.placer.kind, addresses[1], groups, runs, lane)
-            NamedBarrier(Meeting.READ, self.policy.place_warps * LANES).sync()
+            values = [self.placer.packed(addresses[1], group, runs, lane) for group in groups]
+            for k, meeting in zip(range(self.policy.squads), Meeting):
+                if squad == k:
+                    NamedBarrier(meeting, self.policy.place_warps * LANES).sync()
             for k in cutlass.range_constexpr(len(groups)):
                 start, rank = Int64(shared.results[first + groups[k]]) - part, shared.runs[first + groups[k]]
-                own = of_group(lengths, k), of_group(values, k), start, rank, lane
+                own = of_group(lengths, k), values[k], start, rank, lane
                 if said >= HAS_LONG:
                     self.placer.put_live(Int64, addresses, *own)
                 else:

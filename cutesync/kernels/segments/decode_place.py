@@ -40,6 +40,7 @@ class Placer:
 
     def __init__(self, values: DType, lengths: DType) -> None:
         self.kind: Any = WORDS[values.size]
+        self.each = max(BEGIN_BYTES // values.size, 1)  # elements that lie side by side in a register
         self.length: Any = lengths.cutlass
         narrow = lengths.size < BEGIN_BYTES or (lengths.size == BEGIN_BYTES and self.length.signed)
         self.number: Any = Int32 if narrow else Int64  # of a length in a register
@@ -116,6 +117,24 @@ class Placer:
             found = kind(cells(kind, address + place * (kind.width // 8), 1)[0])
         return found
 
+    def packed(self, address, group, exist, lane) -> list:
+        """A lane's elements of a group; narrow ones side by side in words, into whose move the compiler does not look,
+        as there would be too few registers for one each."""
+        found = self.load(self.kind, address, (group,), exist, lane)
+        if self.each == 1:
+            return list(found)
+        words = []
+        for k in range(0, EACH, self.each):
+            word = sum(Uint32(found[k + i]) << (self.kind.width * i) for i in range(self.each))
+            words.append(
+                cute.arch.inline_ptx("mov.b32 {$w0}, {$r0};", write_only_types=[Uint32], read_only_args=[word])
+            )
+        return words
+
+    def unpacked(self, words: list, i: int) -> Any:
+        """The lane's element number ``i`` of a group."""
+        return self.kind(words[i // self.each] >> (self.kind.width * (i % self.each))) if self.each > 1 else words[i]
+
     def put_all(self, address, group, start, begins: tuple, lane) -> None:
         """Store where the runs of a group begin that begins at ``start``; none of the tile is empty or long."""
         some = cute.make_rmem_tensor((EACH,), Int32)
@@ -124,7 +143,7 @@ class Placer:
         to = address + (group * GROUP + lane * EACH) * BEGIN_BYTES
         cute.autovec_copy(some, cells(Int32, to, EACH, align=VECTOR_BYTES))
 
-    def put_live(self, number, addresses: tuple, lengths: tuple, values: tuple, start, rank, lane) -> None:
+    def put_live(self, number, addresses: tuple, lengths: tuple, values: list, start, rank, lane) -> None:
         """Store where those runs of a group begin that are not empty, and their elements, from place ``rank`` on. The
         group begins at ``start``; places are numbers of a type."""
         lengths = tuple(number(length) for length in lengths)
@@ -132,10 +151,10 @@ class Placer:
         rank = rank + Int32(through_lanes(Uint32(own), lane)) - own
         (begin,) = scan_states((sum(lengths, number(0)),), lambda p, q: (p[0] + q[0],), lane)
         begin = number(start) + begin - sum(lengths, number(0))
-        for length, value in zip(lengths, values):
+        for i, length in enumerate(lengths):
             live, place = length > 0, Int32(cutlass.max(cutlass.min(begin, number(FAR)), number(-1)))
             put_if(live, Int32, begins_at + rank * BEGIN_BYTES, place)
-            put_if(live, self.kind, values_at + rank * (self.kind.width // 8), value)
+            put_if(live, self.kind, values_at + rank * (self.kind.width // 8), self.unpacked(values, i))
             begin, rank = begin + length, rank + choose(live, Int32(1), Int32(0))
 
     def put_end(self, addresses: tuple, runs, lane) -> None:

@@ -24,10 +24,11 @@ SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 MANY_RESULTS, SOME_RESULTS, FEW_RESULTS = 32, 16, 4
 FEW_GROUPS = 8  # of a small tile
 MAX_STAGES, NARROW_STAGES = 8, 12
-# Warps of a block: a warp that places has one or two groups of large tiles, or there would be too few registers. 16 of
-# them and 12 that store are faster than 8 and 16 where runs are many (2**28 int8 in runs of 1 593 us, 602, in runs of 8
-# with lengths of int64 181 us, 190).
-PLACE_WARPS, MANY_PLACE_WARPS, STORE_WARPS, FEW_STORE_WARPS = 8, 16, 16, 12
+# Warps of a block. A tile takes as long to be placed as a trip through two barriers, however small it is, and each warp
+# that visits it some 100 instructions: two squads of eight warps place narrow elements of large tiles, 16 warps the
+# wide ones of dense tiles (2**27 int32 in runs of 1 469 us, eight 476).
+PLACE_WARPS, MANY_PLACE_WARPS, ONE_RESULT = 8, 16, 2
+STORE_WARPS, FEW_STORE_WARPS = 16, 12  # more would leave too few registers
 # Of as many results a run, searches in sums are as fast as one pass (H200; 64 are not). Of more than MANY_WIDE wide
 # results, smaller tiles are stored at once (2**28 int32 in runs of 200 284 us, by searches 292, of 130 295, 312, Zipf
 # lengths 306, 309; 2**27 int64 in runs of 100 280, 306, but of 130 and Zipf lengths 312 to 315, 302).
@@ -51,15 +52,16 @@ UNIT = 8 * WINDOW  # results of which a block stores its share of those of such 
 
 @dataclass(frozen=True)
 class DecodePolicy(Policy, kernel=".decode:Decode"):
-    """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` find where the runs
-    of a tile begin, and ``store_warps`` store its results, ``windows`` windows in a turn. ``dense``:
-    windows of narrow results have many runs."""
+    """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` of each of one or
+    two ``squads``, which take tiles in turn, find where the runs of a tile begin, and ``store_warps`` store its
+    results, ``windows`` windows in a turn. ``dense``: windows of narrow results have many runs."""
 
     groups: int
     place_warps: int
     store_warps: int
     stages: int
     windows: int
+    squads: int = 1
     dense: bool = False
 
     @property
@@ -123,13 +125,15 @@ def choose(runs: int, results: int, size: int, length: int) -> Choice:
         wide = results < SOME_RESULTS * runs if narrow else size == 4 and dense
         groups = 32 if length <= 4 and wide else 16
     windows = 1 if (small and not (narrow and many)) or shallow or size == 4 or (narrow and dense) else 2
-    place, store = min(groups, PLACE_WARPS), STORE_WARPS
-    if groups == 32 or (narrow and length > 4 and groups == 16):
+    place, squads, store = min(groups, PLACE_WARPS), 1, STORE_WARPS
+    if narrow and (groups == 32 or (length > 4 and groups == 16)):
+        squads, store = 2, FEW_STORE_WARPS
+    elif groups == 32 and results < ONE_RESULT * runs:
         place, store = MANY_PLACE_WARPS, FEW_STORE_WARPS
-    policy = DecodePolicy(groups, place, store, 1, windows, dense=narrow and dense)
+    policy = DecodePolicy(groups, place, store, squads, windows, squads, narrow and dense)
     fitting = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
     stages = min(NARROW_STAGES if narrow and not small else MAX_STAGES, fitting)
-    return launch(replace(policy, stages=stages), size, runs, results)
+    return launch(replace(policy, stages=stages // squads * squads), size, runs, results)
 
 
 def groups_at_once(runs: int, results: int, size: int) -> int:

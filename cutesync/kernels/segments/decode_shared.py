@@ -33,9 +33,10 @@ class Control(IntEnum):
 
 
 class Meeting(IntEnum):
-    """Named barriers."""
+    """Named barriers of place warps, of each squad: all have read what they overwrite."""
 
-    READ = 1  # of place warps: all have read what they overwrite
+    READ = 1
+    READ_BY_SECOND = 2
 
 
 @dataclass(frozen=True)
