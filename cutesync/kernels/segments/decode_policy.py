@@ -31,7 +31,7 @@ PLACE_WARPS, MANY_PLACE_WARPS, ONE_RESULT = 8, 16, 2
 STORE_WARPS, FEW_STORE_WARPS = 16, 12  # more would leave too few registers
 # Of as many results a run, searches in sums are as fast as one pass (H200; 64 are not). Of more than MANY_WIDE wide
 # results, smaller tiles are stored at once (2**28 int32 in runs of 200 284 us, by searches 292, of 130 295, 312, Zipf
-# lengths 306, 309; 2**27 int64 in runs of 100 280, 306, but of 130 and Zipf lengths 312 to 315, 302).
+# lengths 306, 309; 2**27 int64 in runs of 100 280, 306, but Zipf lengths 308 to 315, 302).
 LONG_RESULTS, LONG_WIDE, MANY_WIDE = 96, {4: 250, 8: 120}, 1 << 27
 # narrow results that one pass is better for: up to so many, and from so many on
 AT_ONCE, MANY_NARROW = 1 << 14, 1 << 23

@@ -20,7 +20,7 @@ from ...monoid import choose
 from ...warp import LANES
 from ..gather import WORDS
 from ..words import funnel_shift, funnel_shift_left, permuted
-from .chunk import Chunk, cells, popc, put
+from .chunk import VECTOR_BYTES, Chunk, cells, popc, put
 from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, WORD_BYTES, FlowCompactor, last_bit, total_of
 from .narrow import listed, nonzero_bytes, through_lanes
 from .tally import pack
@@ -191,15 +191,20 @@ class ByteHeadFinder(HeadFinder):
         if shifted:
             return self.whole(super().flags_of_words(at, shifted, lane), lane)
         (begin, *_), flags = at.begins, []
+        # Each second four lanes read the second half of their neighbours first: eight of a vector each, 32 bytes apart,
+        # would be in one another's banks.
+        second, skew = (lane & PARTS) != 0, (lane & PARTS) * (VECTOR_BYTES // PARTS)
+        halves = choose(second, Uint32(0x1032), Uint32(0x3210))  # of a word of bits, as ``prmt`` takes them
         ahead = Uint32(Int32(cells(self.dtype.cutlass, begin - 1, 1)[0])) << (WORD_BITS - PART_BITS)
         for start in range(0, self.chunk, PLACES):
-            words = words_at(begin + start + lane * LANES, LANES // WORD_BYTES, False)
-            last = choose(lane == LANES - 1, ahead, words[-1])
-            earlier = Uint32(cute.arch.shuffle_sync(last, (lane + (LANES - 1)) & (LANES - 1)))
-            ahead = words[-1]
-            befores = [earlier, *words[:-1]]
-            changed = [word ^ funnel_shift_left(last, word, Uint32(PART_BITS)) for last, word in zip(befores, words)]
-            flags.append(nonzero_bytes(changed))
+            place = begin + start + lane * LANES
+            a, b = words_at(place + skew, PARTS, False), words_at(place + VECTOR_BYTES - skew, PARTS, False)
+            last = choose(second, a[-1], b[-1])
+            given = choose(lane == LANES - 1, ahead, last)
+            earlier = Uint32(cute.arch.shuffle_sync(given, (lane + (LANES - 1)) & (LANES - 1)))
+            ahead, befores = last, [choose(second, b[-1], earlier), *a[:-1], choose(second, earlier, a[-1]), *b[:-1]]
+            changed = [word ^ funnel_shift_left(one, word, Uint32(PART_BITS)) for one, word in zip(befores, a + b)]
+            flags.append(permuted(nonzero_bytes(changed), Uint32(0), halves))
         head = self.where.begins((flags[0] & 1) != 0, at.position + lane == 0)
         return (flags[0] & ~1) | choose(head, Uint32(1), Uint32(0)), *flags[1:]
 
