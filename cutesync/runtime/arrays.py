@@ -113,7 +113,9 @@ class _Protocol:
 
     def view(self, x: Any) -> View:
         if not hasattr(x, "__dlpack__"):
-            return _cuda_array_interface(getattr(x, "__cuda_array_interface__", None))
+            if not hasattr(x, "__cuda_array_interface__"):  # another object of its type had one
+                raise ArgumentTypeError(explain("array", described(x), _ARRAYS, _OF_SEQUENCES))
+            return _cuda_array_interface(x.__cuda_array_interface__)
         device.import_core()
         from cuda.core.utils import StridedMemoryView
 
@@ -255,6 +257,7 @@ def beside(x: object, argument: str) -> Any:
 
 
 _ARRAYS = "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)"
+_OF_SEQUENCES = "use np.asarray for sequences"
 
 
 def _new_adapter(x: object, argument: str) -> Any:
@@ -273,9 +276,10 @@ def _new_adapter(x: object, argument: str) -> Any:
     if isinstance(x, np.ndarray):
         device_array.require_plain(x, argument)
         return NUMPY
-    if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
+    exports = hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__")
+    if exports and not isinstance(x, type):  # a class has the attributes of its objects
         return _Protocol()
-    raise ArgumentTypeError(explain(argument, described(x), _ARRAYS, "use np.asarray for sequences"))
+    raise ArgumentTypeError(explain(argument, described(x), _ARRAYS, _OF_SEQUENCES))
 
 
 def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False, float8: bool = False) -> View:

@@ -81,7 +81,7 @@ def verify(
     allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
     in_stages = config.exchange_in_stages(terms.widest(result))
     # behind the barriers: the words of the turnstile, and the barrier of stages that have been read; room for a barrier
-    # and two words a stage of dense loads, whether there are any
+    # and two words a stage of dense loads, which is there without them, too
     words = 8 * (in_stages and not config.parts) if config.cluster_split else 8 * (config.splits > 1)
     words += 8 * config.own * config.stages * (1 if "dense" in loads else 2)
     exchanged = config.cluster_split * (2 + in_stages)

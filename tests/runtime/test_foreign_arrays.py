@@ -109,6 +109,17 @@ def test_a_cuda_array_interface_that_is_sound(monkeypatch):
     assert view(Interface(PLAIN | {"strides": (-16,), "data": (1 << 20, True)})).strides == (-2,)
 
 
+def test_what_one_object_has_says_nothing_of_another(monkeypatch):
+    """Adapters are kept by type: a class has what its objects have, and an object may lack what another one has."""
+    monkeypatch.setattr(arrays, "ADAPTERS", dict(arrays.ADAPTERS))
+    for x in (np.ndarray, Export, np.int32):
+        with pytest.raises(ArgumentTypeError, match=r"^x: got a type; needs an array"):
+            cs.nonzero(x)
+    arrays.adapter(SimpleNamespace(__cuda_array_interface__=PLAIN))
+    with pytest.raises(ArgumentTypeError, match=r": got a SimpleNamespace; needs an array"):
+        cs.nonzero(SimpleNamespace())
+
+
 def test_cupy_strides_that_are_no_multiple_of_the_element():
     x = SimpleNamespace(
         dtype=np.dtype("f8"),

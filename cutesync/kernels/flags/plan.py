@@ -12,7 +12,7 @@ from .. import spread
 from ..states import numbered
 from .form import Form, form_of
 from .periods import in_periods
-from .policy import FlagPolicy, Problem, alignment, choose
+from .policy import VECTOR_BYTES, FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
 from .strided_choice import Facts, StridedChoice
 from .strided_policy import SHORT_OF_BITS, choose_strided
@@ -95,12 +95,11 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
     facts = Facts(
         x.dtype.size,
         marking.result.size,
-        alignment(x.ptr),
+        x.ptr % VECTOR_BYTES,
         min(alignment(out.ptr) for out in outs),
         spec.tile is not None and spec.tile < form.flagged.extent,
         spec.counted,
         marking.compares_bytes or marking.subtracts_bytes,
-        x.ptr % 16,
     )
     period = min(spec.tile or form.flagged.extent, form.flagged.extent)
     longer = None if form.flagged.extent % period else in_periods(form, facts)

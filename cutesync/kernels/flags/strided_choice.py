@@ -9,26 +9,29 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div
 from ..axes import divisor
 from ..policy import Policy
-from .policy import LANES, FlagPolicy
+from .policy import LANES, FlagPolicy, alignment
 
 THREADS = 256
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
-    that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
-    given, whether flags or differences can be found by words of four keys; and how many bytes behind a 16-byte boundary
-    the input begins."""
+    """What a policy depends on besides the axes: the sizes of elements and results in bytes, how many bytes behind a
+    16-byte boundary the input begins, the power of two up to 16 that divides the addresses of all outputs, whether rows
+    are cut into periods, whether ``n`` is given, whether flags or differences can be found by words of four keys."""
 
     size: int
     result: int
-    aligned: int
+    begin: int
     result_aligned: int
     periodic: bool
     counted: bool
     by_words: bool = False
-    begin: int = 0
+
+    @property
+    def aligned(self) -> int:
+        """The power of two up to 16 that divides the address of the input."""
+        return alignment(self.begin)
 
 
 @dataclass(frozen=True)

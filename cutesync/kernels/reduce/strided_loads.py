@@ -86,9 +86,8 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
                 return "vector", wide
     least = min((axis.steps[0] * size for axis in others), default=VECTOR_BYTES)
     total = form.results * form.length * size
-    if (
-        size > 2 or last.extent < 16 or total < MIN_WORDS_BYTES or least < 4
-    ):  # words of other rows than the last would reach beyond
+    reaches = least < WORD_BYTES  # words of other rows than the last would reach beyond the array
+    if size > 2 or last.extent < 16 or total < MIN_WORDS_BYTES or reaches:
         return "element", size
     width = VECTOR_BYTES // size
     whole = form.length >= MIN_WIDE_LENGTH or store_of(problem, width) != "element"

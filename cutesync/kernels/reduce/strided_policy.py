@@ -121,8 +121,8 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     near = _near(kept, reduced, load_bytes) if columns and not alone else 0
-    one = "element" if pace > 1 else load, load_bytes, problem.in_turn
-    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *one)
+    loads = "element" if pace > 1 else load, load_bytes, problem.in_turn
+    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size

@@ -134,7 +134,8 @@ class RunPolicy(PipelinePolicy, kernel=".runs:RunScan"):
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
-    return replace(_choice(problem), view=problem.view)
+    found = _choice(problem)
+    return found if problem.view is None else replace(found, view=problem.view)
 
 
 def _choice(problem: Problem) -> Choice:

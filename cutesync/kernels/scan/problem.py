@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -68,18 +69,18 @@ class Problem:
     whole_vectors: bool = False
     sums: bool = False
 
-    @property
+    @functools.cached_property
     def several(self) -> bool:
         """Whether there are several inputs, several outputs, indexes, or states of more words than the widest
         number."""
         return len(self.sources) > 1 or len(self.results) > 1 or self.words > 2 or self.indexed
 
-    @property
+    @functools.cached_property
     def source(self) -> int:
         """The smallest element of an input."""
         return min(self.sources)
 
-    @property
+    @functools.cached_property
     def wide(self) -> int:
         return max(*self.sources, *self.results)
 
@@ -88,7 +89,7 @@ class Problem:
         """Bytes that are read or written of each position, whichever is more."""
         return max(sum(self.sources), sum(self.results))
 
-    @property
+    @functools.cached_property
     def items(self) -> int:
         """Elements of a vector of 16 bytes of the widest type."""
         return VECTOR_BYTES // self.wide
@@ -100,12 +101,12 @@ class Problem:
         lead = self.sources.index(self.source)
         return self.xs[lead] // self.source
 
-    @property
+    @functools.cached_property
     def together(self) -> bool:
         """Whether all inputs are on a boundary of 16 bytes where the one of the smallest elements is."""
         return all((x // size - self.first) % (VECTOR_BYTES // size) == 0 for x, size in zip(self.xs, self.sources))
 
-    @property
+    @functools.cached_property
     def shift(self) -> int | None:
         """How many elements past a vector boundary of the output the aligned vectors of the input are stored:
         ``ANYWHERE`` if rows differ. None if vectors of the output are narrower than a word, if several outputs differ,
@@ -117,7 +118,7 @@ class Problem:
             return None
         return shifts.pop() if self.alike else ANYWHERE
 
-    @property
+    @functools.cached_property
     def alike(self) -> bool:
         """Whether vectors are stored as far past a boundary in every row."""
         return self.rows == 1 or not any((out + self._sign * x) % self.items for x, out in zip(*self.pitches))
@@ -141,14 +142,8 @@ class Problem:
     def vector(self, extent: int) -> tuple[int, int | None]:
         """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in the inputs; ``shift``
         is 0 if it is aligned in the outputs, too, else None."""
-        items = self.items
-
-        def narrower(items: int) -> bool:
-            steps = (extent, *self.pitches[0])
-            return any(n % items for n in steps) or any(x % (items * n) for x, n in zip(self.xs, self.sources))
-
-        while narrower(items):
-            items //= 2
+        starts = [x // size for x, size in zip(self.xs, self.sources)]
+        items = math.gcd(self.items, extent, *self.pitches[0], *starts)
         return items, self.aligned(items)
 
     def aligned(self, items: int) -> int | None:
@@ -177,12 +172,12 @@ class Problem:
         fits = self.length <= MAX_JOINED_VECTORS * self.items
         return fits and not few and self.vector(self.length)[0] * self.wide < MIN_VECTOR_BYTES
 
-    @property
+    @functools.cached_property
     def size_of_results(self) -> int:
         """Bytes of the widest results."""
         return self.rows * self.length * self.inner * max(self.results)
 
-    @property
+    @functools.cached_property
     def whole(self) -> bool:
         """Whether rows begin and end on boundaries of 16 bytes."""
         return self.source == self.wide and not self.counted and self.vector(self.length)[0] == self.items
