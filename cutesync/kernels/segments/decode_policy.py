@@ -116,21 +116,21 @@ def searches(runs: int, results: int, size: int, strided: bool) -> bool:
 
 def choose(runs: int, results: int, size: int, length: int) -> Choice:
     """Return the launch for ``runs`` values of ``size`` bytes and lengths of ``length`` bytes, and ``results``."""
-    small, dense = runs < SMALL_RUNS, results < FEW_RESULTS * runs
-    shallow = size == 8 and not dense and results < SOME_RESULTS * runs
+    small, few = runs < SMALL_RUNS, results < FEW_RESULTS * runs
+    shallow = size == 8 and not few and results < SOME_RESULTS * runs
     narrow, many = size < 4, results >= (MANY_NARROW if size < 4 else MANY_WIDE)
     if small or shallow or runs < results // (SOME_RESULTS if size == 2 else MANY_RESULTS):
         groups = groups_at_once(runs, results, size) if many else FEW_GROUPS
     else:
-        wide = results < SOME_RESULTS * runs if narrow else size == 4 and dense
+        wide = results < SOME_RESULTS * runs if size == 1 else size < 8 and few
         groups = 32 if length <= 4 and wide else 16
-    windows = 1 if (small and not (narrow and many)) or shallow or size == 4 or (narrow and dense) else 2
+    windows = 1 if (small and not (narrow and many)) or shallow or size == 4 or (narrow and few) else 2
     place, squads, store = min(groups, PLACE_WARPS), 1, STORE_WARPS
-    if narrow and (groups == 32 or (length > 4 and groups == 16)):
+    if (size == 1 and groups == 32) or (narrow and length > 4 and groups == 16):
         squads, store = 2, FEW_STORE_WARPS
     elif groups == 32 and results < ONE_RESULT * runs:
         place, store = MANY_PLACE_WARPS, FEW_STORE_WARPS
-    policy = DecodePolicy(groups, place, store, squads, windows, squads, narrow and dense)
+    policy = DecodePolicy(groups, place, store, squads, windows, squads, size == 1 and results < ONE_RESULT * runs)
     fitting = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
     stages = min(NARROW_STAGES if narrow and not small else MAX_STAGES, fitting)
     return launch(replace(policy, stages=stages // squads * squads), size, runs, results)
