@@ -48,8 +48,8 @@ class Placer:
     @cute.jit
     def measure(self, address, groups: tuple, exist, lane):
         """Of each of a warp's ``groups`` of a tile, whose lengths lie at an address and of which ``exist`` runs exist:
-        how many results it has, how many runs that are not empty, and what is said of it. Then where each of the
-        lane's runs begins in its group, if none is empty or long."""
+        how many results it has, how many runs that are not empty, and what is said of it. Then where the lane's
+        runs begin in their groups, as ``begins`` says, if none is empty or long."""
         found = self.load(self.length, address, groups, exist, lane)
         begins = tuple(Int32(0) for _ in found)
         results, runs = tuple(Int64(0) for _ in groups), tuple(Int32(GROUP) for _ in groups)
@@ -78,11 +78,13 @@ class Placer:
         return bits >= LONG
 
     def begins(self, lengths: tuple, lane) -> tuple:
-        """Where a lane's runs of a group begin in it, and how many results the group has."""
+        """Where a lane's first run of a group begins in it, and the lengths of all but the last one; and how many
+        results the group has."""
         own = [Int32(length) for length in lengths]
-        through = Int32(through_lanes(Uint32(sum(own, Int32(0))), lane))
+        results = sum(own, Int32(0))
+        through = Int32(through_lanes(Uint32(results), lane))
         total = Int64(Int32(cute.arch.shuffle_sync(through, LANES - 1)))
-        return [through - sum(own[i:], Int32(0)) for i in range(EACH)], total
+        return [through - results, *own[:-1]], total
 
     def lengths(self, address, groups: tuple, exist, lane) -> tuple:
         """The lengths of a lane's runs, of group after group. Those below 0 are 0."""
@@ -139,7 +141,7 @@ class Placer:
         """Store where the runs of a group begin that begins at ``start``; none of the tile is empty or long."""
         some = cute.make_rmem_tensor((EACH,), Int32)
         for k in range(EACH):
-            some[k] = start + begins[k]
+            some[k] = start + sum(begins[: k + 1], Int32(0))
         to = address + (group * GROUP + lane * EACH) * BEGIN_BYTES
         cute.autovec_copy(some, cells(Int32, to, EACH, align=VECTOR_BYTES))
 
