@@ -173,9 +173,10 @@ OF_DECODE = faults.OF_TILES | {
 OF_FILLED = {
     "changes by a lane twice": (faults.first(r"(@%p\d+ )xor\.b32", r"\g<1>or.b32", after=DECODE), WRONG),
     "an element of the wrong place": (faults.first(r"(prmt.*, 0, )8738;", r"\g<1>4369;", after=DECODE), WRONG),
-    "a head that counts twice": (
-        faults.last(r"redux\.sync\.add\.s32", "redux.sync.max.s32", after=DECODE),
-        {*WRONG, "race"},  # its change lies before the window, where another warp's may be
+    "a head that does not count": (faults.last(r"(add\.s32 \t(%r\d+), \2, )128;", r"\g<1>127;", after=DECODE), WRONG),
+    "rows of which some begin behind the window": (
+        faults.last(r"(shfl\.sync\.idx\.b32 \t%r\d+, %r\d+, )31(, 31, -1;[^;]*setp\.ge)", r"\g<1>0\2", after=DECODE),
+        {*WRONG, "race"},  # behind it may be another warp's
     ),
 }
 OF_DENSE = {

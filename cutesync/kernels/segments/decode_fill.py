@@ -113,13 +113,10 @@ class FillStorer:
         return last - run
 
     def changes(self, address) -> list:
-        """What the ``EACH`` neighbours change of which the first has its element at an address; one is before it."""
-        words = [Uint32(cells(Uint32, address + at, 1)[0]) for at in range(-WORD_BYTES, EACH * self.size, WORD_BYTES)]
-        bits, changes = BYTE_BITS * self.size, []
-        for earlier, word in zip(words, words[1:]):
-            change = word ^ funnel_shift_left(earlier, word, Uint32(bits))
-            changes += [change >> (bits * k) for k in range(self.unit)]
-        return changes
+        """What the neighbours change whose elements, a byte each, are the word at an address."""
+        earlier, word = (Uint32(cells(Uint32, address + at, 1)[0]) for at in (-WORD_BYTES, 0))
+        change = word ^ funnel_shift_left(earlier, word, Uint32(BYTE_BITS))
+        return [change >> (BYTE_BITS * k) for k in range(WORD_BYTES)]
 
     @cute.jit
     def mark(self, runs: Runs, at: Band, first, lane):

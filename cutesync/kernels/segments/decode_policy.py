@@ -19,16 +19,31 @@ SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 # SOME_RESULTS on: 2**28 int8 in runs of 24 94 us, 97); of FEW_RESULTS, the time of a tile hardly depends on its size.
 # Those of 8 bytes take less in small tiles and windows up to SOME_RESULTS (H200, 2**27 int64 in runs of 8 351 us, 366),
 # but not of FEW_RESULTS (2**26 in runs of 1 592 us, 494). Narrow ones are stored in two windows in a row (2**28 int8 in
-# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630). Of two bytes, smaller tiles are as good
-# from SOME_RESULTS on (runs of 24 164 us, 171).
-MANY_RESULTS, SOME_RESULTS, FEW_RESULTS = 32, 16, 4
+# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630).
+MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, ONE_RESULT = 32, 16, 4, 2
 FEW_GROUPS = 8  # of a small tile
 MAX_STAGES, NARROW_STAGES = 8, 12
-# Warps of a block. A tile takes as long to be placed as a trip through two barriers, however small it is, and each warp
-# that visits it some 100 instructions: two squads of eight warps place narrow elements of large tiles, 16 warps the
-# wide ones of dense tiles (2**27 int32 in runs of 1 469 us, eight 476).
-PLACE_WARPS, MANY_PLACE_WARPS, ONE_RESULT = 8, 16, 2
-STORE_WARPS, FEW_STORE_WARPS = 16, 12  # more would leave too few registers
+
+
+class Block(NamedTuple):
+    """Groups of a tile, and warps of a block: those of a squad that find where runs begin, those that store; squads."""
+
+    groups: int
+    place: int
+    store: int
+    squads: int
+
+
+# A tile takes as long to be placed as a trip through two barriers, however small it is: two squads place narrow
+# elements of short runs, tiles in turn (2**28 int8 in runs of 1 459 us, one squad 553). Where there is more to store
+# than to place, 16 warps do that; more would leave too few registers (of int8 in runs of 8 121 us, 12 124, but of 1
+# 546, 459; int16 of 1 303, 352).
+TWO_SQUADS, OF_SHORTEST_BYTES, OF_LONG_LENGTHS = Block(24, 6, 16, 2), Block(32, 8, 12, 2), Block(16, 8, 12, 2)
+TWO_SQUADS_UP_TO = {1: SOME_RESULTS, 2: 8}  # results a run of elements of a size
+# Of the shortest runs of wide elements, twice as many warps place two groups each (2**27 int32 in runs of 1 469 us,
+# 476).
+ONE_SQUAD, DENSE = Block(16, 8, 16, 1), Block(32, 8, 16, 1)
+SHORTEST, SHORTEST_WIDE = Block(32, 16, 12, 1), Block(16, 8, 12, 1)
 # Of as many results a run, searches in sums are as fast as one pass (H200; 64 are not). Of more than MANY_WIDE wide
 # results, smaller tiles are stored at once (2**28 int32 in runs of 200 284 us, by searches 292, of 130 295, 312, Zipf
 # lengths 306, 309; 2**27 int64 in runs of 100 280, 306, but Zipf lengths 308 to 315, 302).
@@ -45,8 +60,9 @@ TILE_WORDS = 7  # 64-bit words of a tile in the workspace (``decode_ahead.Board`
 # stored at once if there are few parts (2**28 int8 in runs of 200 77 us instead of 108, Zipf lengths 86, 109; but of
 # int32 322, 303).
 PARTS, FEW_PARTS = 2048, 1024
-# Results; of longer runs, tiles have fewer groups (2**28 int8 in runs of 1000 75 us, 78).
-LARGE_TILE, LARGE_WIDE_TILE = 210_000, 105_000
+# Results; of longer runs, tiles have fewer groups (2**28 int8 in runs of 1000 75 us, 78; int16 in runs of 64 146 us in
+# tiles of 131072 results, 157 in half of them).
+LARGE_TILE, LARGE_WIDE_TILE = 160_000, 105_000
 UNIT = 8 * WINDOW  # results of which a block stores its share of those of such tiles
 
 
@@ -54,7 +70,8 @@ UNIT = 8 * WINDOW  # results of which a block stores its share of those of such 
 class DecodePolicy(Policy, kernel=".decode:Decode"):
     """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` of each of one or
     two ``squads``, which take tiles in turn, find where the runs of a tile begin, and ``store_warps`` store its
-    results, ``windows`` windows in a turn. ``dense``: windows of narrow results have many runs."""
+    results, ``windows`` windows in a turn. ``dense``: most results, a byte each, begin runs, whose marks are made of
+    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227)."""
 
     groups: int
     place_warps: int
@@ -116,33 +133,43 @@ def searches(runs: int, results: int, size: int, strided: bool) -> bool:
 
 def choose(runs: int, results: int, size: int, length: int) -> Choice:
     """Return the launch for ``runs`` values of ``size`` bytes and lengths of ``length`` bytes, and ``results``."""
-    small, few = runs < SMALL_RUNS, results < FEW_RESULTS * runs
+    small, few, shortest = runs < SMALL_RUNS, results < FEW_RESULTS * runs, results < ONE_RESULT * runs
     shallow = size == 8 and not few and results < SOME_RESULTS * runs
     narrow, many = size < 4, results >= (MANY_NARROW if size < 4 else MANY_WIDE)
     if small or shallow or runs < results // (SOME_RESULTS if size == 2 else MANY_RESULTS):
         groups = groups_at_once(runs, results, size) if many else FEW_GROUPS
+        block = ONE_SQUAD._replace(groups=groups, place=min(groups, ONE_SQUAD.place))
+    elif narrow:
+        block = block_of_narrow(runs, results, size, length)
+    elif size == 4 and length <= 4 and few:
+        block = SHORTEST if shortest else DENSE
     else:
-        wide = results < SOME_RESULTS * runs if size == 1 else size < 8 and few
-        groups = 32 if length <= 4 and wide else 16
+        block = SHORTEST_WIDE if size == 8 and shortest else ONE_SQUAD
     windows = 1 if (small and not (narrow and many)) or shallow or size == 4 or (narrow and few) else 2
-    place, squads, store = min(groups, PLACE_WARPS), 1, STORE_WARPS
-    if (size == 1 and groups == 32) or (narrow and length > 4 and groups == 16):
-        squads, store = 2, FEW_STORE_WARPS
-    elif groups == 32 and results < ONE_RESULT * runs:
-        place, store = MANY_PLACE_WARPS, FEW_STORE_WARPS
-    policy = DecodePolicy(groups, place, store, squads, windows, squads, size == 1 and results < ONE_RESULT * runs)
+    dense = size == 1 and shortest
+    policy = DecodePolicy(block.groups, block.place, block.store, block.squads, windows, block.squads, dense)
     fitting = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
-    stages = min(NARROW_STAGES if narrow and not small else MAX_STAGES, fitting)
-    return launch(replace(policy, stages=stages // squads * squads), size, runs, results)
+    # blocks that have all of their tiles at once are not balanced (2**28 int16 in runs of 200 142 us, 154)
+    most = NARROW_STAGES if narrow and runs >= NARROW_STAGES * SMS * policy.tile else MAX_STAGES
+    return launch(replace(policy, stages=min(most, fitting) // block.squads * block.squads), size, runs, results)
+
+
+def block_of_narrow(runs: int, results: int, size: int, length: int) -> Block:
+    """Return the warps of a block for many short runs of narrow elements."""
+    if length > 4:
+        return OF_LONG_LENGTHS if results < SOME_RESULTS * runs else ONE_SQUAD
+    if size == 1 and results < ONE_RESULT * runs:
+        return OF_SHORTEST_BYTES
+    return TWO_SQUADS if results < TWO_SQUADS_UP_TO[size] * runs else ONE_SQUAD
 
 
 def groups_at_once(runs: int, results: int, size: int) -> int:
     """Return the groups of a small tile: fewer of long runs, if it is stored at once then."""
-    large = LARGE_TILE if size < 4 else LARGE_WIDE_TILE
+    large, most = (LARGE_TILE, 2 * FEW_GROUPS) if size < 4 else (LARGE_WIDE_TILE, FEW_GROUPS)
     fitting = large * runs // (GROUP * results)
-    if results < parts_of(size) * large or fitting == 0:
+    if results < parts_of(size) * large or fitting == 0 or results < MANY_RESULTS * runs:
         return FEW_GROUPS
-    return min(FEW_GROUPS, power_of_two_below(fitting))
+    return min(most, power_of_two_below(fitting))
 
 
 def parts_of(size: int) -> int:
