@@ -87,9 +87,9 @@ def of_decode() -> faults.Bench:
 @functools.cache
 def of_filled() -> faults.Bench:
     """Runs of bytes decoded, some of which begin where windows do, in tiles and in parts."""
-    lengths = np.random.default_rng(5).integers(0, 20, 700)
+    lengths = np.random.default_rng(5).integers(0, 20, 800)
     lengths[100:180], lengths[200], lengths[300:330] = 0, 5000, 512
-    x = (np.arange(700) * 7 % 251).astype(np.uint8)
+    x = (np.arange(800) * 7 % 251).astype(np.uint8)
     wanted = np.append(np.repeat(x, lengths), np.full(30000, 5, np.uint8))[:30000]
 
     def right() -> bool:
