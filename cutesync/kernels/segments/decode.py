@@ -303,10 +303,8 @@ class Decode(PlainKernel):
     @cute.jit
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
         """What comes before each tile, and at last before the parts of long tiles; which warps store which bands."""
-        before, known = Before(Int64(0), Int32(0), Int32(0)), Int32(0)
-        (results, long, parts), turn = shared.before, shared.turn
-        if lane == 0:
-            turn[0] = Int32(0)
+        before, known, turn = Before(Int64(0), Int32(0), Int32(0)), Int32(0), Int32(0)
+        results, long, parts = shared.before
         at = shared.tiles.first()
         while at.number != DONE:
             begin = before.results
@@ -325,7 +323,7 @@ class Decode(PlainKernel):
             shared.summed.await_phase(at.stage, at.parity)
             if lane == 0:
                 self.list_long(shared, a, at, begin)
-            self.share_out(shared, a, at.stage, begin, lane)
+            turn = self.share_out(shared, a, at.stage, begin, turn, lane)
             shared.ready[at.stage].arrive_once()
             at = shared.tiles.next(at)
         if (cute.arch.block_idx()[0] == 0) & (lane == 0):
@@ -340,18 +338,18 @@ class Decode(PlainKernel):
             board.entries.publish(place, (at.number, begin))
 
     @cute.jit
-    def share_out(self, shared: cutlass.Constexpr, a: Arguments, stage, begin, lane):
-        """One lane: how many bands a tile has, or a part of it, whose results begin at index ``begin``; and which warp
-        stores the first of them, whose ``turn`` it is."""
-        each, held, turn = self.policy.windows * self.storer.window, shared.bands, shared.turn
+    def share_out(self, shared: cutlass.Constexpr, a: Arguments, stage, begin, turn, lane):
+        """One warp: how many bands a tile has, or a part of it, whose results begin at index ``begin``. Warp ``turn``
+        stores the first of them; return which one comes after the last."""
+        each, held = self.policy.windows * self.storer.window, shared.bands
         count = Int32(exist(Int64(shared.stops[stage]), begin, a.cut.size))
         ahead, vectors = lead(a.out, begin, self.decoding.dtype.size)
         bands = choose(count > 0, Uint32(count + ahead + (each - 1)) // each, Uint32(0))
         if lane == 0:
-            words = Int32(turn[0]), Int32(bands), count, ahead + choose(vectors, Int32(LINE_BYTES), Int32(0))
+            words = turn, Int32(bands), count, ahead + choose(vectors, Int32(LINE_BYTES), Int32(0))
             for k, word in enumerate(words):
                 held[4 * stage + k] = word
-            turn[0] = Int32((Uint32(words[0]) + bands) % self.policy.store_warps)
+        return Int32((Uint32(turn) + bands) % self.policy.store_warps)
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, warp):

@@ -13,16 +13,17 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64, Uint32
+from cutlass import Boolean, Int32, Uint32
 
 from ...monoid import choose
 from ...warp import LANES
 from ..gather import WORDS
 from ..select.chunk import VECTOR_BYTES, cells, popc, put, put_if
+from ..select.squeeze import add_if
 from ..words import funnel_shift_left, permuted
 from .decode_place import BEGIN_BYTES, EACH
 from .decode_policy import GROUP, SCRATCH_BYTES, window_of
-from .decode_store import ROWS, Band, Runs, all_begin, find_run, load_begins, load_words
+from .decode_store import ROWS, Band, Runs, find_run, load_begins, load_words
 
 BYTE_BITS, WORD_BYTES, WORD_BITS = 8, 4, 32
 WORDS_OF_VECTOR = VECTOR_BYTES // WORD_BYTES
@@ -121,24 +122,22 @@ class FillStorer:
     @cute.jit
     def mark(self, runs: Runs, at: Band, first, lane):
         """Store the changes by the runs from one on that begin in the window; return how many there are."""
-        rank, count = first + lane, Int32(0)
+        rank, going, own = first + lane, Int32(1), Uint32(0)
         address, values = runs.begins + rank * BEGIN_BYTES, runs.values + rank * self.size
-        to, begins = at.flags - at.low * self.size, load_begins(address)
-        while all_begin(begins, at):
-            for row, begin in enumerate(begins):
-                put(self.kind, to + begin * self.size, self.changed(values, row))
+        to = at.flags - at.low * self.size
+        while going != 0:
+            begins = load_begins(address)
+            changes = [self.change(values + row * (LANES * self.size)) for row in range(ROWS)]
+            live = [begin < at.stop for begin in begins]
+            for there, begin, change in zip(live, begins, changes):
+                put_if(there, self.kind, to + begin * self.size, self.kind(change))
+                if cutlass.const_expr(self.windows > 1):
+                    own = add_if(there, Uint32(1), own)
+            going = Int32(cute.arch.shuffle_sync(Int32(live[-1]), LANES - 1))
             address, values = address + ROWS * LANES * BEGIN_BYTES, values + ROWS * LANES * self.size
-            begins, count = load_begins(address), count + ROWS * LANES
-        for row, begin in enumerate(begins):
-            live = begin < at.stop
-            put_if(live, self.kind, to + begin * self.size, self.changed(values, row))
-            if cutlass.const_expr(self.windows > 1):
-                count = count + popc(cute.arch.vote_ballot_sync(live))
-        return count
-
-    def changed(self, values, row: int) -> Any:
-        """What a lane's run of a row changes; the element of that of the first row is at an address."""
-        return self.kind(self.change(values + row * (LANES * self.size)))
+        if cutlass.const_expr(self.windows > 1):
+            own = cute.arch.warp_redux_sync(own, "add")
+        return Int32(own)
 
     def change(self, address) -> Any:
         """What the run changes whose element is at an address."""
@@ -192,7 +191,7 @@ class FillStorer:
     @cute.jit
     def put(self, out, at: Band, vectors: cutlass.Constexpr, lane):
         """Store the lanes' vectors of a window, as far as it lies in the tile."""
-        to = (out + at.begin).toint() + Int64(at.low) * self.size  # of results side by side
+        to = (out + (at.begin + at.low)).toint()
         if at.vectors & (at.low >= 0) & (at.low + self.window <= at.stop):
             for k, words in enumerate(vectors):
                 put_words(to + (k * LANES + lane) * VECTOR_BYTES, words, cute.AddressSpace.gmem)

@@ -60,9 +60,10 @@ TILE_WORDS = 7  # 64-bit words of a tile in the workspace (``decode_ahead.Board`
 # stored at once if there are few parts (2**28 int8 in runs of 200 77 us instead of 108, Zipf lengths 86, 109; but of
 # int32 322, 303).
 PARTS, FEW_PARTS = 2048, 1024
-# Results; of longer runs, tiles have fewer groups (2**28 int8 in runs of 1000 75 us, 78; int16 in runs of 64 146 us in
-# tiles of 131072 results, 157 in half of them).
-LARGE_TILE, LARGE_WIDE_TILE = 160_000, 105_000
+# Results; of longer runs, tiles have fewer groups (2**28 int8 in runs of 1000 75 us, 78, of 200 in tiles of eight
+# groups 77, of four 80). Those of narrow elements have more, up to LONG_RESULTS a run (int16 in runs of 64 in sixteen
+# groups 147 us, eight 159, but of 100 152, 148).
+LARGE_TILE, LARGE_WIDE_TILE = 210_000, 105_000
 UNIT = 8 * WINDOW  # results of which a block stores its share of those of such tiles
 
 
@@ -149,8 +150,9 @@ def choose(runs: int, results: int, size: int, length: int) -> Choice:
     dense = size == 1 and shortest
     policy = DecodePolicy(block.groups, block.place, block.store, block.squads, windows, block.squads, dense)
     fitting = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
-    # blocks that have all of their tiles at once are not balanced (2**28 int16 in runs of 200 142 us, 154)
-    most = NARROW_STAGES if narrow and runs >= NARROW_STAGES * SMS * policy.tile else MAX_STAGES
+    # of fewer tiles a block, some would draw more than their share at first (2**28 int16 in runs of 200 154 us, 142)
+    share = runs // (SMS * policy.tile)
+    most = max(MAX_STAGES, min(NARROW_STAGES, share)) if narrow else MAX_STAGES
     return launch(replace(policy, stages=min(most, fitting) // block.squads * block.squads), size, runs, results)
 
 
@@ -165,11 +167,12 @@ def block_of_narrow(runs: int, results: int, size: int, length: int) -> Block:
 
 def groups_at_once(runs: int, results: int, size: int) -> int:
     """Return the groups of a small tile: fewer of long runs, if it is stored at once then."""
-    large, most = (LARGE_TILE, 2 * FEW_GROUPS) if size < 4 else (LARGE_WIDE_TILE, FEW_GROUPS)
+    large = LARGE_TILE if size < 4 else LARGE_WIDE_TILE
     fitting = large * runs // (GROUP * results)
-    if results < parts_of(size) * large or fitting == 0 or results < MANY_RESULTS * runs:
+    if results < parts_of(size) * large or fitting == 0:
         return FEW_GROUPS
-    return min(most, power_of_two_below(fitting))
+    medium = size < 4 and MANY_RESULTS * runs <= results < LONG_RESULTS * runs
+    return min(2 * FEW_GROUPS if medium else FEW_GROUPS, power_of_two_below(fitting))
 
 
 def parts_of(size: int) -> int:

@@ -45,7 +45,7 @@ class Shared:
     results, then where they begin (``results``), and runs that are not empty (``runs``) there are, and the same of each
     stage (``counts``, ``lives``), and what is ``said`` of its runs; where the part begins in the tile that a stage has
     (``parts``), how many results of either are stored (``stops``), in which ``bands`` (``Decode.share_out``), what
-    comes before them (``before``), the launch's tag, whose ``turn`` it is to store, and the store warps' flags."""
+    comes before them (``before``), the launch's tag, and the store warps' flags."""
 
     buffers: tuple
     tiles: TileRing
@@ -62,7 +62,6 @@ class Shared:
     bands: cute.Tensor
     before: Before
     tag: cute.Tensor
-    turn: cute.Tensor
     flags: cute.Pointer
 
     @staticmethod
@@ -85,7 +84,6 @@ class Shared:
             tensor(Int32, stages),
             cute.make_tensor(SmemAllocator().allocate_array(Int32, 4 * stages, byte_alignment=16), (4 * stages,)),
             Before(tensor(Int64, stages), tensor(Int32, stages), tensor(Int32, stages)),
-            tensor(Int32, 1),
             tensor(Int32, 1),
             aligned(policy.store_warps * kernel.scratch),
         )

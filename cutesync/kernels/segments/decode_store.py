@@ -82,7 +82,7 @@ class Storer:
         """Set the flags of the runs behind ``run`` that begin in the window."""
         address, to = runs.begins + (run + 1 + lane) * BEGIN_BYTES, at.flags - at.low
         begins = load_begins(address)
-        while all_begin(begins, at):
+        while Int32(cute.arch.shuffle_sync(begins[-1], LANES - 1)) < at.stop:  # then all of the rows do
             for begin in begins:
                 put(Uint8, to + begin, Uint8(1))
             address = address + ROWS * LANES * BEGIN_BYTES
@@ -168,11 +168,6 @@ def load_words(address, kind=Int32) -> list:
 def load_begins(address) -> tuple:
     """Where the runs of ``ROWS`` rows begin, of which a lane's first one has its begin at an address."""
     return tuple(Int32(cells(Int32, address + row * (LANES * BEGIN_BYTES), 1)[0]) for row in range(ROWS))
-
-
-def all_begin(begins: tuple, at: Band) -> Any:
-    """Whether the runs of all rows begin in a window, up to that of the last lane."""
-    return Int32(cute.arch.shuffle_sync(begins[-1], LANES - 1)) < at.stop
 
 
 def find_run(runs: Runs, place, lane) -> Any:
