@@ -168,9 +168,9 @@ OF_DECODE = faults.OF_TILES | {
         faults.first(r"div\.u32 \t(%r\d+, %r\d+), %r\d+;", r"mov.b32 \t\g<1>;", after=DECODE),
         WRONG,
     ),
-    "rows of which some begin behind the window": (
-        faults.last(r"(shfl\.sync\.idx\.b32 \t%r\d+, %r\d+, )31(, 31, -1;[^;]*setp\.ge)", r"\g<1>0\2", after=DECODE),
-        {*WRONG, "race"},  # behind it may be another warp's
+    "a row of runs without marks": (
+        faults.first(r"(st\.shared\.b8 \t\[%r\d+\], )1;", r"\g<1>0;", after=DECODE),
+        WRONG,
     ),
     "no end behind the runs": (faults.every(faults.op(r"st\.shared\.b32 \t\[[^;]*\], 1073741824")), WRONG),
 }
