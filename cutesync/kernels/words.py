@@ -35,6 +35,12 @@ def permuted(low, high, chosen):
     return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[low, high, chosen])
 
 
+def dot(bytes_of, factors: int, more):
+    """``more``, plus each byte of a word times a byte of ``factors``."""
+    text = "dp4a.u32.u32 {$w0}, {$r0}, {$r1}, {$r2};"
+    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[bytes_of, Uint32(factors), more])
+
+
 def shifted(words: list, skew) -> list:
     """The words, 4 fewer than those of the given vectors, that begin ``skew`` (its lowest 4 bits) bytes behind the
     first."""

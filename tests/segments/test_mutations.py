@@ -101,6 +101,21 @@ def of_filled() -> faults.Bench:
 
 
 @functools.cache
+def of_dense() -> faults.Bench:
+    """Runs of few bytes, and in one place of many, whose windows have many runs."""
+    lengths = np.random.default_rng(5).integers(1, 4, 2900)
+    lengths[1500] = 3000
+    x = (np.arange(2900) * 7 % 251).astype(np.uint8)
+    wanted = np.repeat(x, lengths)
+
+    def right() -> bool:
+        found = cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), size=len(wanted))
+        return np.array_equal(found.values, wanted) and int(found.count) == len(wanted)
+
+    return faults.of_tiles(functools.partial(force_decode, name="two blocks"), right, schedules=1)
+
+
+@functools.cache
 def of_searched() -> faults.Bench:
     """Runs decoded by searches, some of them empty, and searches; what groups come to is that of launches before."""
     lengths = np.random.default_rng(5).integers(0, 12, 1700)
@@ -153,6 +168,10 @@ OF_DECODE = faults.OF_TILES | {
         faults.first(r"div\.u32 \t(%r\d+, %r\d+), %r\d+;", r"mov.b32 \t\g<1>;", after=DECODE),
         WRONG,
     ),
+    "a row of runs without marks": (
+        faults.first(r"(st\.shared\.b8 \t\[%r\d+\], )1;", r"\g<1>0;", after=DECODE),
+        WRONG,
+    ),
     "no end behind the runs": (faults.every(faults.op(r"st\.shared\.b32 \t\[[^;]*\], 1073741824")), WRONG),
 }
 OF_FILLED = {
@@ -161,6 +180,24 @@ OF_FILLED = {
     "a head that counts twice": (
         faults.last(r"redux\.sync\.add\.s32", "redux.sync.max.s32", after=DECODE),
         {*WRONG, "race"},  # its change lies before the window, where another warp's may be
+    ),
+}
+OF_DENSE = {
+    "changes by elements two places apart": (
+        faults.every(r"(shf\.l\.wrap\.b32 %r\d+, %r\d+, %r\d+, )8;", r"\g<1>16;"),
+        WRONG,
+    ),
+    "a tile without bands": (
+        faults.first(r"(st\.shared\.v4\.b32 \t\[[^]]*\], {%r\d+, )%r\d+", r"\g<1>0", after=DECODE),
+        WRONG,
+    ),
+    "bands by another warp than the tile before says": (
+        faults.first(
+            r"(mul\.hi\.u32 \t[^;]*, -1431655765;\s+shr\.u32 [^;]*;\s+mul\.lo\.s32 [^;]*, )3;",
+            r"\g<1>-3;",
+            after=DECODE,
+        ),
+        WRONG,
     ),
 }
 OF_SEARCHED = {
@@ -196,8 +233,8 @@ def test_own_faults_of_waves_are_found(fault):
 
 
 def test_no_mutant_of_decode_survives():
-    # all lanes look ahead together; a part's fill is waited for, too
-    harmless = ["no sync_warp #4", "a relaxed arrival #0"]
+    # all lanes look ahead together
+    harmless = ["no sync_warp #4"]
     assert of_decode().survivors(faults.VARIANT, harmless) == harmless
 
 
@@ -205,6 +242,11 @@ def test_no_mutant_of_filled_windows_survives():
     harmless = ["no sync_warp #4"]  # all lanes look ahead together
     edit, kinds = faults.TABLE["no sync_warp"]  # copies overwrite what is put behind the elements, too
     assert of_filled().survivors({"no sync_warp": (edit, {*kinds, "proxy"})}, harmless) == harmless
+
+
+@pytest.mark.parametrize("fault", OF_DENSE)
+def test_faults_of_dense_windows_are_found(fault):
+    of_dense().check(*OF_DENSE[fault])
 
 
 @pytest.mark.parametrize("fault", OF_FILLED)

@@ -107,7 +107,12 @@ def test_arrays_that_begin_anywhere(monkeypatch, name, dtype):
 
 @pytest.mark.parametrize(
     ("name", "dtype", "begin"),
-    [("runs of bytes", "int8", 3), slow("runs of bytes", "uint8", 18), slow("runs", "int16", 1)],
+    [
+        ("runs of bytes", "int8", 3),
+        ("runs of bytes", "uint8", 16),
+        slow("runs of bytes", "uint8", 18),
+        slow("runs", "int16", 1),
+    ],
 )
 def test_runs_that_begin_anywhere(monkeypatch, name, dtype, begin):
     """Words of chunks that do not begin on vectors are put together; those at the ends of the array are not."""
@@ -224,8 +229,22 @@ OF_RUNS |= {
 def test_no_mutant_of_runs_survives():
     """The warps that compact leave a stage behind the one that publishes, one lane of which writes all of a tile of one
     chunk; of two arrivals in a row, the second one has its warp together."""
-    harmless = ["no look at the barrier #0", "a relaxed arrival #0", *(f"no sync_warp #{k}" for k in (1, 3, 7))]
+    harmless = ["no look at the barrier #0", "a relaxed arrival #0", *(f"no sync_warp #{k}" for k in (1, 3, 6))]
     assert bench_of_runs().survivors(OF_RUNS, harmless) == harmless
+
+
+# Heads of bytes: their bits, and the parts of bits that lanes give each other where there are many heads
+OWN_OF_RUNS = {
+    "a head that is another byte's": faults.every(r"(dp4a\.u32\.u32 %r\d+, %r\d+, )134480385,", r"\g<1>134480898,"),
+    "a byte of the wrong lane's heads": faults.every(r"(prmt\.b32 %r\d+, %r\d+, %r\d+, )21520;", r"\g<1>4180;"),
+    "the first of several heads twice": faults.every(r"(lop3\.b32 [^;]*, )0x40;", r"\g<1>0xC0;"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", OWN_OF_RUNS)
+def test_own_faults_of_runs_are_found(fault):
+    bench_of_runs().check(OWN_OF_RUNS[fault], {faults.RESULT, "race", "out-of-bounds", "uninitialised", "deadlock"})
 
 
 WRAPS = r"(setp\.gt\.s32 \t(%p\d+), %r\d+, 512;[^@]*?selp\.b32 \t(%r\d+), %r\d+, 0, \2;)"

@@ -2,16 +2,18 @@
 warps with one job.
 
     load        takes tile numbers from an atomic and copies tiles of lengths and elements into a ring of ``stages``
-    place       adds up the lengths of groups of runs, and finds where runs begin in the tile (``decode_place``)
+    place       adds up the lengths of groups of runs, and finds where runs begin in the tile (``decode_place``). One
+                squad measures a tile while another one waits for the sums of its groups
     publish     adds up the groups of a tile, and publishes how many results it has
-    look ahead  adds up the published tiles of all blocks: where the results of each of this block's tiles begin
+    look ahead  adds up the published tiles of all blocks: where the results of each of this block's tiles begin, and
+                which warp stores which band of them (found by each warp, 1100 of 4000 instructions of a dense tile)
     store       a warp each stores bands of the tile's results (``decode_store``; ``decode_fill``: of one or two bytes)
 
     barrier          completed by                                      waited for by
     full[stage]      load: 1 arrival and the tile's bytes              all others
-    counted[stage]   one lane of each place warp                       publish
-    summed[stage]    publish                                           place
-    ready[stage]     one lane of each place warp, of look ahead        store, load
+    counted[stage]   one lane of each place warp of a squad            publish
+    summed[stage]    publish                                           place, look ahead
+    ready[stage]     the same, and one lane of look ahead              store, load
     empty[stage]     one lane of each store warp                       load
 
 A tile of more than ``limit`` results is not stored at once but listed (``decode_ahead``). When there are no more tiles,
@@ -33,6 +35,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 
+from ...errors import ArgumentValueError, explain
 from ...monoid import choose
 from ...sync.gather import Entry, enter
 from ...sync.named_barrier import NamedBarrier
@@ -41,21 +44,21 @@ from ...sync.ring import Cursor
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE
 from ...sync.wait import in_role
-from ...warp import LANES, scan_states
+from ...warp import LANES
 from ..coordinates import store
 from ..gather import Stepped
 from ..plain import PlainKernel
+from ..select.chunk import VECTOR_BYTES
 from ..select.fill import fill_result
-from ..select.narrow import through_lanes
 from ..select.window import TileBuffer, as_copy
 from ..tiled import positions
 from .decode_ahead import AHEAD, Before, Board, Cut, add_tiles, exist, find_long, publish, read_long
 from .decode_fill import FillStorer
-from .decode_place import BEGIN_BYTES, FAR, HAS_EMPTY, HAS_LONG, Placer, of_group
-from .decode_policy import GROUP, DecodePolicy, scratch_bytes
+from .decode_place import BEGIN_BYTES, FAR, HAS_EMPTY, HAS_LONG, Placer, of_group, sum_groups
+from .decode_policy import GROUP, LINE_BYTES, DecodePolicy, scratch_bytes
 from .decode_shared import TURN, WHOLE, Arguments, Control, Meeting, Shared
 from .decode_spec import Decoding
-from .decode_store import Band, Runs, Storer, lead
+from .decode_store import Band, Runs, Storer, lead, load_words
 
 MOST_AT_ONCE = FAR // 2  # results of a tile that are stored at once
 
@@ -67,10 +70,14 @@ class Decode(PlainKernel):
 
     def __init__(self, decoding: Decoding, policy: DecodePolicy) -> None:
         assert decoding.lengths is not None
+        if policy.stages % policy.squads:
+            # else a warp could wait for a parity that the phase two before has, too
+            came = f"{policy.stages} stages"
+            raise ArgumentValueError(explain("policy", came, f"multiples of {policy.squads}"))
         self.decoding, self.policy, self.stages, self.tile = decoding, policy, policy.stages, policy.tile
         self.roles = Roles(
             Role("control", len(Control)),
-            Role("place", policy.place_warps),
+            Role("place", policy.squads * policy.place_warps),
             Role("store", policy.store_warps),
         )
         self.sizes = decoding.dtype.size, decoding.lengths.size
@@ -81,7 +88,7 @@ class Decode(PlainKernel):
         room = self.tile * max(1, BEGIN_BYTES // decoding.lengths.size) + GROUP * BEGIN_BYTES // decoding.lengths.size
         values = self.tile + (GROUP if decoding.dtype.size < 4 else 0)
         self.buffers = TileBuffer(decoding.lengths, room), TileBuffer(decoding.dtype, values)
-        self.placer, self.storer = Placer(decoding.dtype, decoding.lengths), storer(decoding.dtype.size, policy.windows)
+        self.placer, self.storer = Placer(decoding.dtype, decoding.lengths), storer(decoding.dtype.size, policy)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
@@ -135,14 +142,16 @@ class Decode(PlainKernel):
             ring.acquire_alone(at)
             entry = self.draw(a, lane)
         if lane == 0:
-            self.hand_over(shared, at, Int32(TURN), WHOLE, [])
+            self.hand_over(shared, at, Int32(TURN), (WHOLE[0] - tiles, WHOLE[1]), [])  # how many there are
         shared.ready.await_phase(at.stage, at.parity ^ 1)
         at = self.load_parts(shared, a, at, lane)
         let_next_start()
-        at = ring.next(at)
-        ring.acquire_alone(at)
+        for _ in cutlass.range_constexpr(self.policy.squads):
+            at = ring.next(at)
+            ring.acquire_alone(at)
+            if lane == 0:
+                self.hand_over(shared, at, Int32(DONE), WHOLE, [])
         if lane == 0:
-            self.hand_over(shared, at, Int32(DONE), WHOLE, [])
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), tiles + blocks)
 
@@ -166,7 +175,6 @@ class Decode(PlainKernel):
             shared.tiles.ring.acquire_alone(at)
             if lane == 0:
                 begins[at.stage] = begin + offset
-                shared.ready[at.stage].arrive()  # instead of the warp that looks ahead
             self.bring(shared, a, at, tile, (offset, count * a.cut.unit), lane)
             part += count
         return at
@@ -208,16 +216,18 @@ class Decode(PlainKernel):
 
     @cute.jit
     def place(self, shared: cutlass.Constexpr, a: Arguments, warp):
-        lane = cute.arch.lane_idx()
-        at = shared.tiles.first()
+        """A warp of a squad: its groups of each tile of the squad."""
+        lane, squads, each = cute.arch.lane_idx(), self.policy.squads, self.policy.place_warps
+        squad, warp = warp // each, warp % each
+        at = shared.tiles.first(squad)
         while at.number != DONE:
             runs = self.existing(a, at.number)
             begins = self.measure(shared, a, at.stage, runs, warp, lane)
             shared.counted[at.stage].arrive_once()
             shared.summed.await_phase(at.stage, at.parity)
-            self.put_runs(shared, a, at.stage, begins, runs, warp, lane)
+            self.put_runs(shared, a, at.stage, begins, runs, (squad, warp), lane)
             shared.ready[at.stage].arrive_once()
-            at = shared.tiles.next(at)
+            at = shared.tiles.next(at, squads)
 
     def groups(self, warp) -> tuple:
         """The numbers of a place warp's groups."""
@@ -236,10 +246,10 @@ class Decode(PlainKernel):
         return begins
 
     @cute.jit
-    def put_runs(self, shared: cutlass.Constexpr, a: Arguments, stage, begins: tuple, runs, warp, lane):
-        """A warp: where the runs of its groups begin, behind the first result of the part that is stored."""
-        groups, first = self.groups(warp), stage * self.policy.groups
-        part = cutlass.max(Int64(shared.parts[stage]), Int64(0))
+    def put_runs(self, shared: cutlass.Constexpr, a: Arguments, stage, begins: tuple, runs, worker: tuple, lane):
+        """A squad's warp: where the runs of its groups begin, behind the first result of the part that is stored."""
+        (squad, warp), first = worker, stage * self.policy.groups
+        groups, part = self.groups(warp), cutlass.max(Int64(shared.parts[stage]), Int64(0))
         address, said = self.begins(shared, stage), shared.said[stage]
         if said == 0:
             starts = [Int32(shared.results[first + group]) - Int32(part) for group in groups]
@@ -248,11 +258,13 @@ class Decode(PlainKernel):
         else:
             addresses = address, self.address(shared, a, stage, 1)
             lengths = self.placer.lengths(self.address(shared, a, stage, 0), groups, runs, lane)
-            values = self.placer.load(self.placer.kind, addresses[1], groups, runs, lane)
-            NamedBarrier(Meeting.READ, self.policy.place_warps * LANES).sync()
+            values = [self.placer.packed(addresses[1], group, runs, lane) for group in groups]
+            for k, meeting in zip(range(self.policy.squads), Meeting):
+                if squad == k:
+                    NamedBarrier(meeting, self.policy.place_warps * LANES).sync()
             for k in cutlass.range_constexpr(len(groups)):
                 start, rank = Int64(shared.results[first + groups[k]]) - part, shared.runs[first + groups[k]]
-                own = of_group(lengths, k), of_group(values, k), start, rank, lane
+                own = of_group(lengths, k), values[k], start, rank, lane
                 if said >= HAS_LONG:
                     self.placer.put_live(Int64, addresses, *own)
                 else:
@@ -274,7 +286,7 @@ class Decode(PlainKernel):
             results, runs = Int64(0), Int32(0)
             if lane < groups:
                 results, runs = starts[at.stage * groups + lane], ranks[at.stage * groups + lane]
-            through, live, word = self.sums(results, runs, lane)
+            through, live, word = sum_groups(results, runs, self.tile, lane)
             if lane < groups:
                 starts[at.stage * groups + lane] = through - results
                 ranks[at.stage * groups + lane] = live - (runs & (HAS_EMPTY - 1))
@@ -289,55 +301,66 @@ class Decode(PlainKernel):
             at = shared.tiles.next(at)
 
     @cute.jit
-    def sums(self, results, runs, lane):
-        """The results and the runs of the groups up to this lane's, and what is said of all."""
-        through, live, word = results, Int32(GROUP) * (lane + 1), Int32(0)
-        if cute.arch.vote_any_sync(runs >= HAS_EMPTY):
-            word = Int32(HAS_EMPTY)
-            if cute.arch.vote_any_sync(runs >= HAS_LONG):
-                word = Int32(HAS_LONG)
-            state = results, runs & (HAS_EMPTY - 1)
-            through, live = scan_states(state, lambda p, q: (p[0] + q[0], p[1] + q[1]), lane)
-        else:
-            through = Int64(Int32(through_lanes(Uint32(Int32(results)), lane)))
-            live = cutlass.min(live, self.tile)
-        return through, live, word
-
-    @cute.jit
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
-        """What comes before each tile, and at last before the parts of long tiles."""
-        before, known, going = Before(Int64(0), Int32(0), Int32(0)), Int32(0), Int32(1)
+        """What comes before each tile, and at last before the parts of long tiles; which warps store which bands."""
+        before, known, turn = Before(Int64(0), Int32(0), Int32(0)), Int32(0), Int32(0)
         results, long, parts = shared.before
         at = shared.tiles.first()
-        while going != 0:
-            stop = at.number
-            if stop == TURN:
-                stop, going = self.tiles(a), Int32(0)
-            board = self.board(a, shared)
-            while known < stop:
-                before = add_tiles(board, before, known, stop, a.cut, lane)
-                known = cutlass.min(known + AHEAD * LANES, stop)
+        while at.number != DONE:
+            begin = before.results
+            if shared.parts[at.stage] < 0:
+                stop, board = at.number, self.board(a, shared)
+                if stop == TURN:
+                    stop = Int32(WHOLE[0] - shared.parts[at.stage])
+                while known < stop:
+                    before = add_tiles(board, before, known, stop, a.cut, lane)
+                    known = cutlass.min(known + AHEAD * LANES, stop)
+                begin = before.results
+                if lane == 0:
+                    results[at.stage], long[at.stage], parts[at.stage] = before
+            else:
+                begin = Int64(results[at.stage])  # of a part
+            shared.summed.await_phase(at.stage, at.parity)
             if lane == 0:
-                results[at.stage], long[at.stage], parts[at.stage] = before
+                self.list_long(shared, a, at, begin)
+            turn = self.share_out(shared, a, at.stage, begin, turn, lane)
             shared.ready[at.stage].arrive_once()
-            if going != 0:
-                at = shared.tiles.next(at)
+            at = shared.tiles.next(at)
         if (cute.arch.block_idx()[0] == 0) & (lane == 0):
             store(a.count, cutlass.max(before.results, Int64(0)))
 
     @cute.jit
+    def list_long(self, shared: cutlass.Constexpr, a: Arguments, at, begin):
+        """One lane: list the tile if it is long."""
+        if (shared.parts[at.stage] < 0) & (shared.counts[at.stage] > a.cut.limit):
+            place, board = shared.before.long[at.stage], self.board(a, shared)
+            board.firsts.publish(place, (shared.before.parts[at.stage],))
+            board.entries.publish(place, (at.number, begin))
+
+    @cute.jit
+    def share_out(self, shared: cutlass.Constexpr, a: Arguments, stage, begin, turn, lane):
+        """One warp: how many bands a tile has, or a part of it, whose results begin at index ``begin``. Warp ``turn``
+        stores the first of them; return which one comes after the last."""
+        each, held = self.policy.windows * self.storer.window, shared.bands
+        count = Int32(exist(Int64(shared.stops[stage]), begin, a.cut.size))
+        ahead, vectors = lead(a.out, begin, self.decoding.dtype.size)
+        bands = choose(count > 0, Uint32(count + ahead + (each - 1)) // each, Uint32(0))
+        if lane == 0:
+            words = turn, Int32(bands), count, ahead + choose(vectors, Int32(LINE_BYTES), Int32(0))
+            for k, word in enumerate(words):
+                held[4 * stage + k] = word
+        return Int32((Uint32(turn) + bands) % self.policy.store_warps)
+
+    @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, warp):
-        """A warp: its bands of each tile; ``bands`` are those of the tiles before."""
-        lane, warps, bands, total = cute.arch.lane_idx(), self.policy.store_warps, Uint32(0), Int64(0)
+        """A warp: its bands of each tile."""
+        lane, warps, total = cute.arch.lane_idx(), self.policy.store_warps, Int64(0)
         at = shared.tiles.first()
         while at.number != DONE:
             shared.ready.await_phase(at.stage, at.parity)
-            begin = Int64(shared.before.results[at.stage])
             if at.number == TURN:
-                total = begin
-            elif warp == 0:
-                self.list_long(shared, a, at, begin, lane)
-            bands = bands + self.store_tile(shared, a, at, begin, (warp, bands), lane)
+                total = Int64(shared.before.results[at.stage])
+            self.store_tile(shared, a, at.stage, warp, lane)
             shared.tiles.ring.release(at)
             at = shared.tiles.next(at)
         blocks, _, _ = cute.arch.grid_dim()
@@ -346,31 +369,23 @@ class Decode(PlainKernel):
         fill_result(a.out, a.fill, first, a.cut.size, Int64(blocks * warps) * LANES)
 
     @cute.jit
-    def list_long(self, shared: cutlass.Constexpr, a: Arguments, at, begin, lane):
-        """A warp: list the tile if it is long."""
-        if (lane == 0) & (shared.parts[at.stage] < 0) & (shared.counts[at.stage] > a.cut.limit):
-            place, board = shared.before.long[at.stage], self.board(a, shared)
-            board.firsts.publish(place, (shared.before.parts[at.stage],))
-            board.entries.publish(place, (at.number, begin))
-
-    @cute.jit
-    def store_tile(self, shared: cutlass.Constexpr, a: Arguments, at, begin, worker: tuple, lane):
-        """Store a warp's bands of a tile, or of a part of it, behind so many bands of others: ``worker``; return how
-        many bands there are."""
-        warps, each = self.policy.store_warps, self.policy.windows * self.storer.window
-        count, (warp, before) = Int32(exist(Int64(shared.stops[at.stage]), begin, a.cut.size)), worker
-        ahead, vectors = lead(a.out, begin, self.decoding.dtype.size)
-        bands = choose(count > 0, Uint32(count + ahead + (each - 1)) // each, Uint32(0))
-        first = Int32((Uint32(warp + warps) - before % warps) % warps)
-        if first < Int32(bands):
-            runs = Runs(self.begins(shared, at.stage), self.address(shared, a, at.stage, 1), shared.lives[at.stage])
+    def store_tile(self, shared: cutlass.Constexpr, a: Arguments, stage, warp, lane):
+        """Store a warp's bands of a tile, or of a part of it."""
+        warps, each, held = self.policy.store_warps, self.policy.windows * self.storer.window, shared.bands.iterator
+        turn, bands, count, skew = load_words(held.toint() + stage * VECTOR_BYTES)
+        first = warp - turn
+        if first < 0:
+            first += warps
+        if first < bands:
+            begin, ahead = Int64(shared.before.results[stage]), skew & (LINE_BYTES - 1)
+            runs = Runs(self.begins(shared, stage), self.address(shared, a, stage, 1), shared.lives[stage])
             flags = Int32(shared.flags.toint()) + warp * self.scratch
-            for band in cutlass.range(first, Int32(bands), warps, unroll=1):
+            for band in cutlass.range(first, bands, warps, unroll=1):
                 low = band * each - ahead
-                self.storer.store(a.out, runs, Band(low, cutlass.min(low + each, count), begin, flags, vectors), lane)
-        return bands
+                at = Band(low, cutlass.min(low + each, count), begin, flags, skew >= LINE_BYTES)
+                self.storer.store(a.out, runs, at, lane)
 
 
-def storer(size: int, windows: int) -> Any:
+def storer(size: int, policy: DecodePolicy) -> Any:
     """What stores results of ``size`` bytes."""
-    return FillStorer(size, windows) if size < 4 else Storer(size)
+    return FillStorer(size, policy.windows, policy.dense) if size < 4 else Storer(size)

@@ -20,14 +20,15 @@ from ...warp import LANES
 from ..gather import WORDS
 from ..select.chunk import VECTOR_BYTES, cells, popc, put, put_if
 from ..select.squeeze import add_if
-from ..words import permuted
-from .decode_place import BEGIN_BYTES
-from .decode_policy import SCRATCH_BYTES, window_of
-from .decode_store import ROWS, Band, Runs, find_run
+from ..words import funnel_shift_left, permuted
+from .decode_place import BEGIN_BYTES, EACH
+from .decode_policy import GROUP, SCRATCH_BYTES, window_of
+from .decode_store import ROWS, Band, Runs, find_run, load_begins, load_words
 
 BYTE_BITS, WORD_BYTES, WORD_BITS = 8, 4, 32
 WORDS_OF_VECTOR = VECTOR_BYTES // WORD_BYTES
 FEW = 3  # runs that begin in a window: they change it one by one (2**28 int8 of 1000 92 us, 97 without)
+ROWS_OF_VECTORS = 2  # that are looked at together
 EDGE = 16  # as many elements as a vector has, or more
 VECTORS = SCRATCH_BYTES // (LANES * VECTOR_BYTES)  # of a lane
 # Of elements of a size, of ``prmt``: a word of the k-th element of a word, for each k; the last elements of two words
@@ -39,8 +40,8 @@ LOW_HALVES = 0x5410
 class FillStorer:
     """Stores results of ``size`` bytes."""
 
-    def __init__(self, size: int, windows: int) -> None:
-        self.size, self.kind, self.windows = size, WORDS[size], windows
+    def __init__(self, size: int, windows: int, dense: bool) -> None:
+        self.size, self.kind, self.windows, self.dense = size, WORDS[size], windows, dense
         self.each = VECTOR_BYTES // size  # results that a lane stores at once
         self.unit = WORD_BYTES // size  # elements of a word
         self.window = window_of(size)
@@ -68,7 +69,7 @@ class FillStorer:
             for k in cutlass.range_constexpr(VECTORS):
                 cells(Int32, self.address(at, k, lane), WORDS_OF_VECTOR, align=VECTOR_BYTES).fill(0)
             cute.arch.sync_warp()  # nothing is changed
-            count = self.mark(runs, at, run, lane)
+            count = self.mark_dense(runs, at, run, lane) if self.dense else self.mark(runs, at, run + 1, lane)
             cute.arch.sync_warp()  # all changes are there
             words = self.filled(at, found, lane)
         elif count > 0:
@@ -92,19 +93,40 @@ class FillStorer:
         """The address of a lane's changes of a vector."""
         return at.flags + (k * LANES + lane) * VECTOR_BYTES
 
-    def load(self, address) -> list:
-        held = cute.make_rmem_tensor((WORDS_OF_VECTOR,), Uint32)
-        cute.autovec_copy(cells(Uint32, address, cute.size(held), align=VECTOR_BYTES), held)
-        return [Uint32(held[i]) for i in range(cute.size(held))]
+    @cute.jit
+    def mark_dense(self, runs: Runs, at: Band, run, lane):
+        """As ``mark``, of the runs behind ``run``, many of which begin in the window: whole vectors of neighbours."""
+        last, first = find_run(runs, at.stop - 1, lane), run + 1
+        start = (first + (EACH - 1)) & -EACH
+        rows = cutlass.max(last + 1 - start, 0) // GROUP
+        if (runs.values & (WORD_BYTES - 1)) != 0:
+            rows = Int32(0)
+        to, rank = at.flags - at.low * self.size, start + lane * EACH
+        for _ in cutlass.range(rows, unroll=ROWS_OF_VECTORS):
+            begins = load_words(runs.begins + rank * BEGIN_BYTES)
+            for begin, change in zip(begins, self.changes(runs.values + rank * self.size)):
+                put(self.kind, to + begin * self.size, self.kind(change))
+            rank = rank + GROUP
+        begin = Int32(cells(Int32, runs.begins + (first + lane) * BEGIN_BYTES, 1)[0])
+        change = self.change(runs.values + (first + lane) * self.size)
+        put_if((lane < start - first) & (begin < at.stop), self.kind, to + begin * self.size, self.kind(change))
+        self.mark(runs, at, start + rows * GROUP, lane)
+        return last - run
+
+    def changes(self, address) -> list:
+        """What the neighbours change whose elements, a byte each, are the word at an address."""
+        earlier, word = (Uint32(cells(Uint32, address + at, 1)[0]) for at in (-WORD_BYTES, 0))
+        change = word ^ funnel_shift_left(earlier, word, Uint32(BYTE_BITS))
+        return [change >> (BYTE_BITS * k) for k in range(WORD_BYTES)]
 
     @cute.jit
-    def mark(self, runs: Runs, at: Band, run, lane):
-        """Store the changes by the runs behind ``run`` that begin in the window; return how many there are."""
-        rank, going, own = run + 1 + lane, Int32(1), Uint32(0)
+    def mark(self, runs: Runs, at: Band, first, lane):
+        """Store the changes by the runs from one on that begin in the window; return how many there are."""
+        rank, going, own = first + lane, Int32(1), Uint32(0)
         address, values = runs.begins + rank * BEGIN_BYTES, runs.values + rank * self.size
         to = at.flags - at.low * self.size
         while going != 0:
-            begins = [cells(Int32, address + row * (LANES * BEGIN_BYTES), 1)[0] for row in range(ROWS)]
+            begins = load_begins(address)
             changes = [self.change(values + row * (LANES * self.size)) for row in range(ROWS)]
             live = [begin < at.stop for begin in begins]
             for there, begin, change in zip(live, begins, changes):
@@ -159,7 +181,7 @@ class FillStorer:
 
     def filled(self, at: Band, found, lane) -> tuple:
         """The words of a lane's vectors of results; ``found`` is the element before the window."""
-        vectors, words = [self.load(self.address(at, k, lane)) for k in range(VECTORS)], []
+        vectors, words = [load_words(self.address(at, k, lane), Uint32) for k in range(VECTORS)], []
         for vector, before in zip(vectors, self.before(vectors, found, lane)):
             for word in vector:
                 words.append(self.through(word) ^ before)

@@ -11,6 +11,8 @@ elements of the others are moved side by side.
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import cutlass
@@ -28,7 +30,7 @@ from .decode_policy import GROUP
 EACH = GROUP // LANES
 LONG = 1 << 18  # where runs of tiles without longer ones begin are numbers of 32 bits
 FAR = 1 << 30  # places that lie further behind the first result are not told apart
-BEGIN_BYTES = 4
+BEGIN_BYTES, WORD_BITS = 4, 32
 # What is said of a group beside the number of its runs that are not empty: some are, and some are long
 HAS_EMPTY, HAS_LONG = 1 << 16, 1 << 17
 
@@ -38,6 +40,7 @@ class Placer:
 
     def __init__(self, values: DType, lengths: DType) -> None:
         self.kind: Any = WORDS[values.size]
+        self.each = max(BEGIN_BYTES // values.size, 1)  # elements that lie side by side in a register
         self.length: Any = lengths.cutlass
         narrow = lengths.size < BEGIN_BYTES or (lengths.size == BEGIN_BYTES and self.length.signed)
         self.number: Any = Int32 if narrow else Int64  # of a length in a register
@@ -45,16 +48,14 @@ class Placer:
     @cute.jit
     def measure(self, address, groups: tuple, exist, lane):
         """Of each of a warp's ``groups`` of a tile, whose lengths lie at an address and of which ``exist`` runs exist:
-        how many results it has, how many runs that are not empty, and what is said of it. Then where each of the
-        lane's runs begins in its group, if none is empty or long."""
-        lengths = self.lengths(address, groups, exist, lane)
-        least, most = lengths[0], lengths[0]
-        for length in lengths[1:]:
-            least, most = cutlass.min(least, length), cutlass.max(most, length)
-        begins = tuple(Int32(0) for _ in lengths)
+        how many results it has, how many runs that are not empty, and what is said of it. Then where the lane's
+        runs begin in their groups, as ``begins`` says, if none is empty or long."""
+        found = self.load(self.length, address, groups, exist, lane)
+        begins = tuple(Int32(0) for _ in found)
         results, runs = tuple(Int64(0) for _ in groups), tuple(Int32(GROUP) for _ in groups)
-        if cute.arch.vote_any_sync((least <= 0) | (most >= LONG)):
-            words = Int32(HAS_EMPTY)
+        if cute.arch.vote_any_sync(self.odd(found)):
+            words, lengths = Int32(HAS_EMPTY), self.counts(found)
+            most = functools.reduce(cutlass.max, lengths)
             if cute.arch.vote_any_sync(most >= LONG):
                 words = Int32(HAS_EMPTY | HAS_LONG)
             sums = [sum(map(Int64, of_group(lengths, k)), Int64(0)) for k in range(len(groups))]
@@ -62,22 +63,35 @@ class Placer:
             lives = [count_live(of_group(lengths, k)) for k in range(len(groups))]
             runs = tuple(words + Int32(cute.arch.warp_redux_sync(live, "add")) for live in lives)
         else:
-            found = [self.begins(of_group(lengths, k), lane) for k in range(len(groups))]
-            begins = tuple(begin for own, _ in found for begin in own)
-            results = tuple(total for _, total in found)
+            own = [self.begins(of_group(found, k), lane) for k in range(len(groups))]
+            begins = tuple(begin for some, _ in own for begin in some)
+            results = tuple(total for _, total in own)
         return results, runs, begins
 
+    def odd(self, lengths: tuple) -> Any:
+        """Whether a length is 0, below, or more than ``LONG``: looked at in words, as most are none of these."""
+        lows = [Uint32(length) if self.length.width >= WORD_BITS else Uint32(Int32(length)) for length in lengths]
+        bits = functools.reduce(operator.or_, [low - 1 for low in lows])
+        if self.length.width > WORD_BITS:
+            highs = [Uint32(length >> WORD_BITS) for length in lengths]
+            bits = bits | choose(functools.reduce(operator.or_, highs) != 0, Uint32(LONG), Uint32(0))
+        return bits >= LONG
+
     def begins(self, lengths: tuple, lane) -> tuple:
-        """Where a lane's runs of a group begin in it, and how many results the group has."""
+        """Where a lane's first run of a group begins in it, and the lengths of all but the last one; and how many
+        results the group has."""
         own = [Int32(length) for length in lengths]
-        through = Int32(through_lanes(Uint32(sum(own, Int32(0))), lane))
+        results = sum(own, Int32(0))
+        through = Int32(through_lanes(Uint32(results), lane))
         total = Int64(Int32(cute.arch.shuffle_sync(through, LANES - 1)))
-        return [through - sum(own[i:], Int32(0)) for i in range(EACH)], total
+        return [through - results, *own[:-1]], total
 
     def lengths(self, address, groups: tuple, exist, lane) -> tuple:
         """The lengths of a lane's runs, of group after group. Those below 0 are 0."""
-        found = self.load(self.length, address, groups, exist, lane)
-        return tuple(cutlass.max(self.number(length), self.number(0)) for length in found)
+        return self.counts(self.load(self.length, address, groups, exist, lane))
+
+    def counts(self, lengths: tuple) -> tuple:
+        return tuple(cutlass.max(self.number(length), self.number(0)) for length in lengths)
 
     @cute.jit
     def load(self, kind: cutlass.Constexpr, address, groups: tuple, exist, lane):
@@ -105,15 +119,33 @@ class Placer:
             found = kind(cells(kind, address + place * (kind.width // 8), 1)[0])
         return found
 
+    def packed(self, address, group, exist, lane) -> list:
+        """A lane's elements of a group; narrow ones side by side in words, into whose move the compiler does not look,
+        as there would be too few registers for one each."""
+        found = self.load(self.kind, address, (group,), exist, lane)
+        if self.each == 1:
+            return list(found)
+        words = []
+        for k in range(0, EACH, self.each):
+            word = sum(Uint32(found[k + i]) << (self.kind.width * i) for i in range(self.each))
+            words.append(
+                cute.arch.inline_ptx("mov.b32 {$w0}, {$r0};", write_only_types=[Uint32], read_only_args=[word])
+            )
+        return words
+
+    def unpacked(self, words: list, i: int) -> Any:
+        """The lane's element number ``i`` of a group."""
+        return self.kind(words[i // self.each] >> (self.kind.width * (i % self.each))) if self.each > 1 else words[i]
+
     def put_all(self, address, group, start, begins: tuple, lane) -> None:
         """Store where the runs of a group begin that begins at ``start``; none of the tile is empty or long."""
         some = cute.make_rmem_tensor((EACH,), Int32)
         for k in range(EACH):
-            some[k] = start + begins[k]
+            some[k] = start + sum(begins[: k + 1], Int32(0))
         to = address + (group * GROUP + lane * EACH) * BEGIN_BYTES
         cute.autovec_copy(some, cells(Int32, to, EACH, align=VECTOR_BYTES))
 
-    def put_live(self, number, addresses: tuple, lengths: tuple, values: tuple, start, rank, lane) -> None:
+    def put_live(self, number, addresses: tuple, lengths: tuple, values: list, start, rank, lane) -> None:
         """Store where those runs of a group begin that are not empty, and their elements, from place ``rank`` on. The
         group begins at ``start``; places are numbers of a type."""
         lengths = tuple(number(length) for length in lengths)
@@ -121,10 +153,10 @@ class Placer:
         rank = rank + Int32(through_lanes(Uint32(own), lane)) - own
         (begin,) = scan_states((sum(lengths, number(0)),), lambda p, q: (p[0] + q[0],), lane)
         begin = number(start) + begin - sum(lengths, number(0))
-        for length, value in zip(lengths, values):
+        for i, length in enumerate(lengths):
             live, place = length > 0, Int32(cutlass.max(cutlass.min(begin, number(FAR)), number(-1)))
             put_if(live, Int32, begins_at + rank * BEGIN_BYTES, place)
-            put_if(live, self.kind, values_at + rank * (self.kind.width // 8), value)
+            put_if(live, self.kind, values_at + rank * (self.kind.width // 8), self.unpacked(values, i))
             begin, rank = begin + length, rank + choose(live, Int32(1), Int32(0))
 
     def put_end(self, addresses: tuple, runs, lane) -> None:
@@ -143,3 +175,19 @@ def of_group(numbers: tuple, k: int) -> tuple:
 
 def count_live(lengths: tuple) -> Any:
     return sum((choose(length > 0, Int32(1), Int32(0)) for length in lengths), Int32(0))
+
+
+@cute.jit
+def sum_groups(results, runs, tile: cutlass.Constexpr, lane):
+    """The results and the runs of a tile's groups up to this lane's, and what is said of all: ``tile`` runs at most."""
+    through, live, word = results, Int32(GROUP) * (lane + 1), Int32(0)
+    if cute.arch.vote_any_sync(runs >= HAS_EMPTY):
+        word = Int32(HAS_EMPTY)
+        if cute.arch.vote_any_sync(runs >= HAS_LONG):
+            word = Int32(HAS_LONG)
+        state = results, runs & (HAS_EMPTY - 1)
+        through, live = scan_states(state, lambda p, q: (p[0] + q[0], p[1] + q[1]), lane)
+    else:
+        through = Int64(Int32(through_lanes(Uint32(Int32(results)), lane)))
+        live = cutlass.min(live, tile)
+    return through, live, word

@@ -19,15 +19,37 @@ SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 # SOME_RESULTS on: 2**28 int8 in runs of 24 94 us, 97); of FEW_RESULTS, the time of a tile hardly depends on its size.
 # Those of 8 bytes take less in small tiles and windows up to SOME_RESULTS (H200, 2**27 int64 in runs of 8 351 us, 366),
 # but not of FEW_RESULTS (2**26 in runs of 1 592 us, 494). Narrow ones are stored in two windows in a row (2**28 int8 in
-# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630). Of two bytes, smaller tiles are as good
-# from SOME_RESULTS on (runs of 24 164 us, 171). Of less than ONE_RESULT, more warps that place and fewer that store are
-# faster (2**28 int8 in runs of 1 593 us, 602).
+# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630).
 MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, ONE_RESULT = 32, 16, 4, 2
 FEW_GROUPS = 8  # of a small tile
-MAX_STAGES = 8
-STORE_WARPS, FEW_STORE_WARPS = 16, 12  # more would leave too few registers
-LONG_RESULTS = 96  # of as many results a run, searches in sums are as fast as one pass (H200; 64 are not)
-AT_ONCE, MANY_NARROW = 1 << 14, 1 << 23  # up to so many narrow results, and from so many on, one pass is better
+MAX_STAGES, NARROW_STAGES = 8, 12
+
+
+class Block(NamedTuple):
+    """Groups of a tile, and warps of a block: those of a squad that find where runs begin, those that store; squads."""
+
+    groups: int
+    place: int
+    store: int
+    squads: int
+
+
+# A tile takes as long to be placed as a trip through two barriers, however small it is: two squads place narrow
+# elements of short runs, tiles in turn (2**28 int8 in runs of 1 459 us, one squad 553). Where there is more to store
+# than to place, 16 warps do that; more would leave too few registers (of int8 in runs of 8 121 us, 12 124, but of 1
+# 546, 459; int16 of 1 303, 352).
+TWO_SQUADS, OF_SHORTEST_BYTES, OF_LONG_LENGTHS = Block(24, 6, 16, 2), Block(32, 8, 12, 2), Block(16, 8, 12, 2)
+TWO_SQUADS_UP_TO = {1: SOME_RESULTS, 2: 8}  # results a run of elements of a size
+# Of the shortest runs of wide elements, twice as many warps place two groups each (2**27 int32 in runs of 1 469 us,
+# 476).
+ONE_SQUAD, DENSE = Block(16, 8, 16, 1), Block(32, 8, 16, 1)
+SHORTEST, SHORTEST_WIDE = Block(32, 16, 12, 1), Block(16, 8, 12, 1)
+# Of as many results a run, searches in sums are as fast as one pass (H200; 64 are not). Of more than MANY_WIDE wide
+# results, smaller tiles are stored at once (2**28 int32 in runs of 200 284 us, by searches 292, of 130 295, 312, Zipf
+# lengths 306, 309; 2**27 int64 in runs of 100 280, 306, but Zipf lengths 308 to 315, 302).
+LONG_RESULTS, LONG_WIDE, MANY_WIDE = 96, {4: 250, 8: 120}, 1 << 27
+# narrow results that one pass is better for: up to so many, and from so many on
+AT_ONCE, MANY_NARROW = 1 << 14, 1 << 23
 # Of kernels that search
 RESULTS = 8 * WINDOW  # of a block
 MAX_TURNS = 8  # tiles that a warp makes of one search
@@ -37,21 +59,28 @@ TILE_WORDS = 7  # 64-bit words of a tile in the workspace (``decode_ahead.Board`
 # A tile that has more results than one of so many parts of all is stored by several blocks. More tiles of bytes are
 # stored at once if there are few parts (2**28 int8 in runs of 200 77 us instead of 108, Zipf lengths 86, 109; but of
 # int32 322, 303).
-PARTS, NARROW_PARTS = 2048, 1024
-LARGE_TILE = 210_000  # results; of longer runs, tiles have fewer groups (2**28 int8 in runs of 1000 75 us, 78)
+PARTS, FEW_PARTS = 2048, 1024
+# Results; of longer runs, tiles have fewer groups (2**28 int8 in runs of 1000 75 us, 78, of 200 in tiles of eight
+# groups 77, of four 80). Those of narrow elements have more, up to LONG_RESULTS a run (int16 in runs of 64 in sixteen
+# groups 147 us, eight 159, but of 100 152, 148).
+LARGE_TILE, LARGE_WIDE_TILE = 210_000, 105_000
 UNIT = 8 * WINDOW  # results of which a block stores its share of those of such tiles
 
 
 @dataclass(frozen=True)
 class DecodePolicy(Policy, kernel=".decode:Decode"):
-    """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` find where the runs
-    of a tile begin, and ``store_warps`` store its results, ``windows`` windows in a turn."""
+    """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` of each of one or
+    two ``squads``, which take tiles in turn, find where the runs of a tile begin, and ``store_warps`` store its
+    results, ``windows`` windows in a turn. ``dense``: most results, a byte each, begin runs, whose marks are made of
+    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227)."""
 
     groups: int
     place_warps: int
     store_warps: int
     stages: int
     windows: int
+    squads: int = 1
+    dense: bool = False
 
     @property
     def tile(self) -> int:
@@ -99,37 +128,61 @@ def searches(runs: int, results: int, size: int, strided: bool) -> bool:
     453 us, in one pass 480). Narrow elements are stored faster in one pass, unless it mostly waits (2**28 int8 in runs
     of 1000 78 us, by searches 103, Zipf lengths 86, 118; 2**22 in runs of 1000 10.4, 8.6)."""
     narrow = size < 4 and not AT_ONCE < results < MANY_NARROW
-    return strided or (results >= LONG_RESULTS * runs and not narrow)
+    long = LONG_WIDE.get(size, LONG_RESULTS) if results >= MANY_WIDE else LONG_RESULTS
+    return strided or (results >= long * runs and not narrow)
 
 
 def choose(runs: int, results: int, size: int, length: int) -> Choice:
     """Return the launch for ``runs`` values of ``size`` bytes and lengths of ``length`` bytes, and ``results``."""
-    small, dense = runs < SMALL_RUNS, results < FEW_RESULTS * runs
-    shallow = size == 8 and not dense and results < SOME_RESULTS * runs
-    many = size < 4 and results >= MANY_NARROW
+    small, few, shortest = runs < SMALL_RUNS, results < FEW_RESULTS * runs, results < ONE_RESULT * runs
+    shallow = size == 8 and not few and results < SOME_RESULTS * runs
+    narrow, many = size < 4, results >= (MANY_NARROW if size < 4 else MANY_WIDE)
     if small or shallow or runs < results // (SOME_RESULTS if size == 2 else MANY_RESULTS):
-        groups = groups_at_once(runs, results) if many else FEW_GROUPS
+        groups = groups_at_once(runs, results, size) if many else FEW_GROUPS
+        block = ONE_SQUAD._replace(groups=groups, place=min(groups, ONE_SQUAD.place))
+    elif narrow:
+        block = block_of_narrow(runs, results, size, length)
+    elif size == 4 and length <= 4 and few:
+        block = SHORTEST if shortest else DENSE
     else:
-        wide = results < SOME_RESULTS * runs if size < 4 else size == 4 and dense
-        groups = 32 if length <= 4 and wide else 16
-    windows = 1 if (small and not many) or shallow or size == 4 or (size < 4 and dense) else 2
-    place, store = (16, FEW_STORE_WARPS) if groups == 32 and results < ONE_RESULT * runs else (8, STORE_WARPS)
-    policy = DecodePolicy(groups, min(place, groups), store, MAX_STAGES, windows)
-    stages = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
-    return launch(replace(policy, stages=min(MAX_STAGES, stages)), size, runs, results)
+        block = SHORTEST_WIDE if size == 8 and shortest else ONE_SQUAD
+    windows = 1 if (small and not (narrow and many)) or shallow or size == 4 or (narrow and few) else 2
+    dense = size == 1 and shortest
+    policy = DecodePolicy(block.groups, block.place, block.store, block.squads, windows, block.squads, dense)
+    fitting = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
+    # of fewer tiles a block, some would draw more than their share at first (2**28 int16 in runs of 200 154 us, 142)
+    share = runs // (SMS * policy.tile)
+    most = max(MAX_STAGES, min(NARROW_STAGES, share)) if narrow else MAX_STAGES
+    return launch(replace(policy, stages=min(most, fitting) // block.squads * block.squads), size, runs, results)
 
 
-def groups_at_once(runs: int, results: int) -> int:
-    """Return the groups of a small tile of narrow elements: fewer of long runs, if it is stored at once then."""
-    fitting = LARGE_TILE * runs // (GROUP * results)
-    if results < NARROW_PARTS * LARGE_TILE or fitting == 0:
+def block_of_narrow(runs: int, results: int, size: int, length: int) -> Block:
+    """Return the warps of a block for many short runs of narrow elements."""
+    if length > 4:
+        return OF_LONG_LENGTHS if results < SOME_RESULTS * runs else ONE_SQUAD
+    if size == 1 and results < ONE_RESULT * runs:
+        return OF_SHORTEST_BYTES
+    return TWO_SQUADS if results < TWO_SQUADS_UP_TO[size] * runs else ONE_SQUAD
+
+
+def groups_at_once(runs: int, results: int, size: int) -> int:
+    """Return the groups of a small tile: fewer of long runs, if it is stored at once then."""
+    large = LARGE_TILE if size < 4 else LARGE_WIDE_TILE
+    fitting = large * runs // (GROUP * results)
+    if results < parts_of(size) * large or fitting == 0:
         return FEW_GROUPS
-    return min(FEW_GROUPS, power_of_two_below(fitting))
+    medium = size < 4 and MANY_RESULTS * runs <= results < LONG_RESULTS * runs
+    return min(2 * FEW_GROUPS if medium else FEW_GROUPS, power_of_two_below(fitting))
+
+
+def parts_of(size: int) -> int:
+    """Return of how many parts of all results a tile has one at most, if it is stored at once."""
+    return PARTS if size == 4 else FEW_PARTS
 
 
 def launch(policy: DecodePolicy, size: int, runs: int, results: int) -> Choice:
     """Return the launch of a policy for values of ``size`` bytes."""
     tiles = max(1, ceil_div(runs, policy.tile))
-    limit = max(16 * policy.tile, ceil_div(results, (NARROW_PARTS if size < 4 else PARTS) * WINDOW) * WINDOW)
+    limit = max(16 * policy.tile, ceil_div(results, parts_of(size) * WINDOW) * WINDOW)
     grid = min(SMS, max(tiles, ceil_div(results, UNIT)))
     return Choice(policy, tiles, grid, limit, UNIT)

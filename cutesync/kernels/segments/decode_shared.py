@@ -9,6 +9,7 @@ from typing import Any
 
 import cutlass.cute as cute
 from cutlass import Int32, Int64
+from cutlass.memory import SmemAllocator
 
 from ...sync.barrier import Barriers
 from ...sync.tiles import TileRing
@@ -32,9 +33,10 @@ class Control(IntEnum):
 
 
 class Meeting(IntEnum):
-    """Named barriers."""
+    """Named barriers of place warps, of each squad: all have read what they overwrite."""
 
-    READ = 1  # of place warps: all have read what they overwrite
+    READ = 1
+    READ_BY_SECOND = 2
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class Shared:
     """Shared memory: the tiles' lengths and elements and their ring, the roles' barriers, of each group how many
     results, then where they begin (``results``), and runs that are not empty (``runs``) there are, and the same of each
     stage (``counts``, ``lives``), and what is ``said`` of its runs; where the part begins in the tile that a stage has
-    (``parts``), how many results of either are stored (``stops``), what comes before them (``before``), the launch's
-    tag, and the store warps' flags."""
+    (``parts``), how many results of either are stored (``stops``), in which ``bands`` (``Decode.share_out``), what
+    comes before them (``before``), the launch's tag, and the store warps' flags."""
 
     buffers: tuple
     tiles: TileRing
@@ -57,6 +59,7 @@ class Shared:
     said: cute.Tensor
     parts: cute.Tensor
     stops: cute.Tensor
+    bands: cute.Tensor
     before: Before
     tag: cute.Tensor
     flags: cute.Pointer
@@ -79,6 +82,7 @@ class Shared:
             tensor(Int32, stages),
             tensor(Int64, stages),
             tensor(Int32, stages),
+            cute.make_tensor(SmemAllocator().allocate_array(Int32, 4 * stages, byte_alignment=16), (4 * stages,)),
             Before(tensor(Int64, stages), tensor(Int32, stages), tensor(Int32, stages)),
             tensor(Int32, 1),
             aligned(policy.store_warps * kernel.scratch),

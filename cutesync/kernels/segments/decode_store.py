@@ -81,14 +81,14 @@ class Storer:
     def mark(self, runs: Runs, at: Band, run, lane):
         """Set the flags of the runs behind ``run`` that begin in the window."""
         address, to = runs.begins + (run + 1 + lane) * BEGIN_BYTES, at.flags - at.low
-        going = Int32(1)
-        while going != 0:
-            begins = [cells(Int32, address + row * (LANES * BEGIN_BYTES), 1)[0] for row in range(ROWS)]
-            live = [begin < at.stop for begin in begins]
-            for there, begin in zip(live, begins):
-                put_if(there, Uint8, to + begin, Uint8(1))
-            going = Int32(cute.arch.shuffle_sync(Int32(live[-1]), LANES - 1))
+        begins = load_begins(address)
+        while Int32(cute.arch.shuffle_sync(begins[-1], LANES - 1)) < at.stop:  # then all of the rows do
+            for begin in begins:
+                put(Uint8, to + begin, Uint8(1))
             address = address + ROWS * LANES * BEGIN_BYTES
+            begins = load_begins(address)
+        for begin in begins:
+            put_if(begin < at.stop, Uint8, to + begin, Uint8(1))
 
     @cute.jit
     def store_rows(self, out, at: Band, last, first: cutlass.Constexpr, lane):
@@ -156,6 +156,18 @@ class Storer:
             for i, value in enumerate(values):
                 if (here + i >= 0) & (here + i < at.stop):
                     put(self.kind, (out + (at.begin + here + i)).toint(), value, space)
+
+
+def load_words(address, kind=Int32) -> list:
+    """The four words of a vector in shared memory."""
+    held = cute.make_rmem_tensor((VECTOR_BYTES // WORD_BYTES,), kind)
+    cute.autovec_copy(cells(kind, address, cute.size(held), align=VECTOR_BYTES), held)
+    return [kind(held[k]) for k in range(cute.size(held))]
+
+
+def load_begins(address) -> tuple:
+    """Where the runs of ``ROWS`` rows begin, of which a lane's first one has its begin at an address."""
+    return tuple(Int32(cells(Int32, address + row * (LANES * BEGIN_BYTES), 1)[0]) for row in range(ROWS))
 
 
 def find_run(runs: Runs, place, lane) -> Any:

@@ -57,8 +57,7 @@ from .window import TileBuffer
 class Shared:
     """Shared memory: the tiles' bytes and their ring, the chunks' tallies of each stage; and of tiles that were sent
     where they are (``sent``), what comes before each chunk in its tile, and at last the tile's tally (``inside``), and
-    what comes before the tile. The ``room`` has an area for each array, and for places. ``words`` are those that a
-    subclass's warps keep of their chunks."""
+    what comes before the tile. The ``room`` has an area for each array, and for places."""
 
     buffers: tuple
     tiles: TileRing
@@ -70,7 +69,6 @@ class Shared:
     before: Before
     room: tuple
     tags: cute.Tensor
-    words: cute.Tensor
 
 
 class FlowSelect(PipelineSelect):
@@ -92,7 +90,7 @@ class FlowSelect(PipelineSelect):
         self.roles = self.warp_roles(selection)
         smem = self.stages * (sum(buffer.stage_bytes for buffer in self.buffers) + 28 + 4 * self.chunks)
         smem += self.entries * (52 + 4 * (self.chunks + 1)) + policy.room * sum(self.areas)
-        smem += 128 * (len(self.buffers) + len(self.areas) + 1) + self.more_bytes
+        smem += 128 * (len(self.buffers) + len(self.areas) + 1)
         SelectKernel.__init__(self, selection, self.roles.threads, smem)
         self.compactor = FlowCompactor(self.where, policy.rows)
 
@@ -119,7 +117,6 @@ class FlowSelect(PipelineSelect):
             Before(tensor(Int64, entries), tensor(Int64, entries)),
             tuple(aligned(policy.room * size) for size in self.areas),
             tensor(Int32, 1),
-            tensor(Int32, max(self.more_bytes // 4, 1)),
         )
 
     @cute.jit

@@ -2,9 +2,8 @@
 
     find    which positions are heads, in words as in ``flow_chunk``. Integers of one or two bytes are compared in
             words, wherever they begin. The chunk's tally takes two reductions of the warp, no scan
-    words   the bits in the order of positions: a word for each 32 of them
-    bring   lane k takes word k of each 32 words: a scan of the words' counts says where its heads go, which are found
-            bit by bit
+    bring   lane k takes the bits of the k-th 32 positions of each 1024: a scan of the lanes' counts says where its
+            heads go, which are found bit by bit
 
 If there are many heads, all elements are read again, and put where they go if they are heads.
 """
@@ -15,20 +14,20 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Uint8, Uint16, Uint32
+from cutlass import Int32, Uint16, Uint32
 
 from ...monoid import choose
 from ...warp import LANES
 from ..gather import WORDS
-from ..words import funnel_shift, funnel_shift_left
-from .chunk import Chunk, cells, popc, put
+from ..words import funnel_shift, funnel_shift_left, permuted
+from .chunk import VECTOR_BYTES, Chunk, cells, popc, put
 from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, WORD_BYTES, FlowCompactor, last_bit, total_of
 from .narrow import listed, nonzero_bytes, through_lanes
 from .tally import pack
 from .where import Where
 
 PLACES = LANES * LANES  # of 32 words
-COUNT_BITS = 16  # of the heads of 32 words
+COUNT_BITS, WORD_BITS = 16, 32  # of the heads of 32 words; of a word
 
 
 class HeadFinder(FlowCompactor):
@@ -106,22 +105,27 @@ class HeadFinder(FlowCompactor):
         count, last = Int32(cute.arch.warp_redux_sync(sum(map(popc, flags)), "add")), Int32(0)
         if self.selection.lengths is not None:
             for w, word in enumerate(flags):
-                top = last_bit(word)
-                place = (w * PARTS + top // PART_BITS) * (LANES * self.each) + lane * self.each + top % PART_BITS
-                last = choose(word != 0, place + 1, last)
+                last = choose(word != 0, w * PLACES + self.place_of(last_bit(word), lane) + 1, last)
             last = Int32(cute.arch.warp_redux_sync(last, "max"))
         return pack(count, last)
 
-    def put_words(self, words, flags: tuple, lane) -> None:
-        """Store the bits in the order of positions, at address ``words`` and on."""
-        for r in range(self.parts):
-            part = flags[r // PARTS] >> (PART_BITS * (r % PARTS))
-            put(Uint8, words + (r * LANES + lane), Uint8(part & 0xFF))
+    def place_of(self, bit, lane) -> Any:
+        """The place of a bit of the lane's word among those of 32 rows."""
+        return (bit // PART_BITS) * (LANES * self.each) + lane * self.each + bit % PART_BITS
 
-    def bring(self, at: Chunk, words, areas: list, first, begin: int, lane) -> None:
+    def neighbours(self, word, lane) -> Any:
+        """The bits of 32 neighbours, of lanes that have parts of them."""
+        words = [cute.arch.shuffle_sync(word, (lane * PARTS + k) & (LANES - 1)) for k in range(PARTS)]
+        return bytes_of(words, lane // PART_BITS)
+
+    def by_parts(self, word, lane) -> Any:
+        """The bits of a lane's word as parts have them."""
+        return word
+
+    def bring(self, at: Chunk, areas: list, first, begin: int, flags: tuple, lane) -> None:
         """Put the heads of a chunk at index ``first`` of the areas and on; the chunk begins at place ``begin`` of its
-        tile. Their bits are at address ``words`` and on."""
-        rests = [Uint32(cells(Uint32, words + (w * LANES + lane) * WORD_BYTES, 1)[0]) for w in range(self.words)]
+        tile."""
+        rests = [self.neighbours(word, lane) for word in flags]
         counts = sum(popc(rest) << (COUNT_BITS * w) for w, rest in enumerate(rests))
         through = Int32(through_lanes(counts, lane))
         totals = Int32(cute.arch.shuffle_sync(through, LANES - 1))
@@ -140,15 +144,15 @@ class HeadFinder(FlowCompactor):
         last_to, first_to = areas[0] + (behind - 1) * size, areas[0] + (behind - count) * size
         last_listing, first_listing = areas[-1] + (behind - 1) * PLACE_BYTES, areas[-1] + (behind - count) * PLACE_BYTES
         while rest != 0:
-            low = rest & (~rest + 1)
-            top, bottom = last_bit(rest), last_bit(low)
+            others = rest - 1  # of whose bits the first one is not
+            top, bottom = last_bit(rest), last_bit(both_but(rest, rest, others))
             last, other = (cells(kind, source + k * size, 1)[0] for k in (top, bottom))
             put(kind, last_to, last)
             put(kind, first_to, other)
             if cutlass.const_expr(self.selection.located):
                 put(Uint16, last_listing, Uint16(first + top))
                 put(Uint16, first_listing, Uint16(first + bottom))
-            rest = rest & ~(low | (Uint32(1) << Uint32(top)))
+            rest = both_but(rest, others, Uint32(1) << Uint32(top))
             last_to, first_to = last_to - size, first_to + size
             if cutlass.const_expr(self.selection.located):
                 last_listing, first_listing = last_listing - PLACE_BYTES, first_listing + PLACE_BYTES
@@ -163,7 +167,7 @@ class HeadFinder(FlowCompactor):
             part = at._replace(begins=(at.begins[0] + start * self.dtype.size,), position=at.position + start)
             rows, each = self.block.reread(part, lane), self.each
             elements = [[list(rows[r * each : (r + 1) * each])] for r in range(PARTS)]
-            selected = self.counted(word, lane)
+            selected = self.counted(self.by_parts(word, lane), lane)
             self.block.put(areas, first, begin + start, elements, [selected], lane)
             first = first + sum(total_of(selected, r) for r in range(PARTS))
 
@@ -177,6 +181,69 @@ class HeadFinder(FlowCompactor):
             stop = Int32(cutlass.min(at.length - at.position, self.chunk))
             held = tuple(value for (row,) in self.rows_of(at, stop, lane) for value in row)
         return held
+
+
+class ByteHeadFinder(HeadFinder):
+    """The same of integers of one byte: a lane has 32 neighbours of each 32 rows, so most bits are where they are
+    wanted, and few elements are another lane's."""
+
+    def flags_of_words(self, at: Chunk, shifted: bool, lane) -> tuple:
+        if shifted:
+            return self.whole(super().flags_of_words(at, shifted, lane), lane)
+        (begin, *_), flags = at.begins, []
+        # Each second four lanes read the second half of their neighbours first: eight of a vector each, 32 bytes apart,
+        # would be in one another's banks.
+        second, skew = (lane & PARTS) != 0, (lane & PARTS) * (VECTOR_BYTES // PARTS)
+        halves = choose(second, Uint32(0x1032), Uint32(0x3210))  # of a word of bits, as ``prmt`` takes them
+        ahead = Uint32(Int32(cells(self.dtype.cutlass, begin - 1, 1)[0])) << (WORD_BITS - PART_BITS)
+        for start in range(0, self.chunk, PLACES):
+            place = begin + start + lane * LANES
+            a, b = words_at(place + skew, PARTS, False), words_at(place + VECTOR_BYTES - skew, PARTS, False)
+            last = choose(second, a[-1], b[-1])
+            given = choose(lane == LANES - 1, ahead, last)
+            earlier = Uint32(cute.arch.shuffle_sync(given, (lane + (LANES - 1)) & (LANES - 1)))
+            ahead, befores = last, [choose(second, b[-1], earlier), *a[:-1], choose(second, earlier, a[-1]), *b[:-1]]
+            changed = [word ^ funnel_shift_left(one, word, Uint32(PART_BITS)) for one, word in zip(befores, a + b)]
+            flags.append(permuted(nonzero_bytes(changed), Uint32(0), halves))
+        head = self.where.begins((flags[0] & 1) != 0, at.position + lane == 0)
+        return (flags[0] & ~1) | choose(head, Uint32(1), Uint32(0)), *flags[1:]
+
+    def flags(self, at: Chunk, stop, lane) -> tuple:
+        return self.whole(super().flags(at, stop, lane), lane)
+
+    def whole(self, flags: tuple, lane) -> tuple:
+        """Words of 32 neighbours, of words that have parts of them."""
+        return tuple(super(ByteHeadFinder, self).neighbours(word, lane) for word in flags)
+
+    def place_of(self, bit, lane) -> Any:
+        return lane * LANES + bit
+
+    def neighbours(self, word, lane) -> Any:
+        return word
+
+    def by_parts(self, word, lane) -> Any:
+        words = [cute.arch.shuffle_sync(word, k * PART_BITS + lane // PARTS) for k in range(PARTS)]
+        return bytes_of(words, lane % PARTS)
+
+
+def head_finder(where: Where, rows: int) -> HeadFinder:
+    """What finds the heads of chunks of so many rows."""
+    (dtype,) = where.selection.sources
+    of_bytes = where.selection.fn is None and dtype.kind in "iu" and dtype.size == 1
+    return (ByteHeadFinder if of_bytes else HeadFinder)(where, rows)
+
+
+def bytes_of(words: list, k) -> Any:
+    """The k-th bytes of four words."""
+    a, b, c, d = (Uint32(word) for word in words)
+    pair = Uint32(0x40) + Uint32(k) * 0x11
+    return permuted(permuted(a, b, pair), permuted(c, d, pair), Uint32(0x5410))
+
+
+def both_but(a, b, c) -> Any:
+    """The bits that ``a`` and ``b`` have, but not those of ``c``: one instruction (the compiler makes three)."""
+    text = "lop3.b32 {$w0}, {$r0}, {$r1}, {$r2}, 0x40;"
+    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[a, b, c])
 
 
 def words_at(address, count: int, shifted: bool) -> list:

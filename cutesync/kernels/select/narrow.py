@@ -18,7 +18,7 @@ from cutlass import Boolean, Int32, Uint16, Uint32
 from ...dtypes import BY_NAME, DType
 from ...monoid import choose, tree
 from ...warp import LANES
-from ..words import funnel_shift_left
+from ..words import dot, funnel_shift_left
 from .chunk import NEAR, NEAR_BITS, VECTOR_BYTES, Chunk, ChunkCompactor, cells, nears_of, popc, put, put_if
 from .squeeze import WORD_BYTES, Part, Stream, add_if, squeeze
 from .where import Where, word_of_bits
@@ -28,6 +28,7 @@ HALVES = {16: Uint16, 32: Uint32}  # of a row's word, by the positions of a lane
 CHAINS = 4  # of additions that do not wait for each other
 WORDS = LANES // WORD_BYTES  # that have bytes for the bits of one
 LOW_BITS = 0x7F7F7F7F  # of bytes
+WEIGHTS = 0x08040201, 0x80402010  # bits of the bytes of a word, and of the next one
 
 
 class NarrowCompactor:
@@ -161,13 +162,18 @@ def flags_of_bytes(words: list) -> list:
 
 
 def nonzero_bytes(words: list) -> Any:
-    """A bit for each byte of words, which says whether it is not 0."""
-    found = Uint32(0)
-    for word in reversed(words):
-        # A byte's top bit gets a carry unless its lower bits are 0. The product has that of byte k at bit 28 + k.
-        tops = (((word & LOW_BITS) + LOW_BITS) | word) & ~Uint32(LOW_BITS)
-        found = funnel_shift_left(tops * 0x00204081, found, Uint32(4))
-    return found
+    """A bit for each byte of up to eight words, which says whether it is not 0. Products take no part of the units that
+    comparisons, shifts and logic share."""
+    sums = []  # of each pair of words, 128 times its bits
+    for k in range(0, len(words), len(WEIGHTS)):
+        total = Uint32(0)
+        for word, weights in zip(words[k:], WEIGHTS):
+            # A byte's top bit gets a carry unless its lower bits are 0.
+            tops = (((word & LOW_BITS) + LOW_BITS) | word) & ~Uint32(LOW_BITS)
+            total = dot(tops, weights, total)
+        sums.append(total)
+    pairs = [sum(more << 8 for more in sums[k + 1 : k + 2]) + sums[k] for k in range(0, len(sums), 2)]
+    return sum((high << 9 for high in pairs[1:]), pairs[0] >> 7)
 
 
 def changes(words: list, before) -> list:

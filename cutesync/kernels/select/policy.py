@@ -287,8 +287,7 @@ def flow(problem: Problem) -> Choice | None:
     tile = base.compact_warps * rows * LANES
     ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * problem.located
     stages = max(2, min(MAX_STAGES, FLOW_RING // (ring * tile)) // base.squads * base.squads)
-    words = WORD_BYTES // 2 * base.squads * base.compact_warps * rows if runs else 0  # bits of chunks
-    room = (FLOW_BYTES - words - stages * (ring * tile + problem.padding)) // max(kept, 1)
+    room = (FLOW_BYTES - stages * (ring * tile + problem.padding)) // max(kept, 1)
     if room < tile:
         return None
     room = min(room, base.entries * tile) // LANES * LANES

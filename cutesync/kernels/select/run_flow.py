@@ -17,8 +17,7 @@ from ...sync.tiles import DONE
 from .base import Arguments
 from .chunk import Chunk
 from .flow import FlowSelect
-from .flow_chunk import WORD_BYTES
-from .heads import HeadFinder
+from .heads import head_finder
 from .policy import RunPolicy
 from .spec import Selection
 from .tally import count_of
@@ -30,16 +29,13 @@ class RunFlow(FlowSelect):
     """The kernel, with the sizes of a policy."""
 
     def __init__(self, selection: Selection, policy: RunPolicy) -> None:
-        self.word_bytes = policy.rows * WORD_BYTES  # of a warp's chunk
-        self.more_bytes = policy.squads * policy.chunks * self.word_bytes
         super().__init__(selection, policy)
-        self.compactor = HeadFinder(self.where, policy.rows)
+        self.compactor = head_finder(self.where, policy.rows)
 
     @cute.jit
     def compact(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
         """A squad's warp: chunk ``warp`` of each tile of the squad."""
         lane, tallies, sent = cute.arch.lane_idx(), shared.tallies, shared.sent.tiles.ring
-        words = Int32(shared.words.iterator.toint()) + (squad * self.chunks + warp) * self.word_bytes
         at, to = shared.tiles.first(squad), sent.start_consumer(squad)
         while at.number != DONE:
             position, length = self.extent(a, at.number, warp)
@@ -54,9 +50,7 @@ class RunFlow(FlowSelect):
             first = shared.sent.begin(to.stage) + count_of(shared.inside[to.stage * (self.chunks + 1) + warp])
             areas = [Int32(area.toint()) for area in shared.room]
             if count_of(tally) <= self.chunk // SPARSE:
-                self.compactor.put_words(words, flags, lane)
-                cute.arch.sync_warp()  # all words are there
-                self.compactor.bring(chunk, words, areas, first, warp * self.chunk, lane)
+                self.compactor.bring(chunk, areas, first, warp * self.chunk, flags, lane)
             else:
                 self.compactor.put_found(chunk, areas, first, warp * self.chunk, flags, lane)
             shared.tiles.ring.release(at)
