@@ -18,7 +18,6 @@ import math
 import re
 from collections import Counter, namedtuple
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,12 +57,12 @@ CHOICE = 0.1  # weight of the choice while trees grow, beside that distance
 STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
 
 LATER_LOADS = {"words": ("words", "pairs"), "dense": ("dense",)}  # own loads that some files were gathered before
-_SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?(?: in (\d+))?( T)?(?: own (a?b?))?")
+_SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?(?: in (\d+))?( T)?(?: own (a?b?))?( parts)?")
 
 
 def policy_of(words: str, promoted: bool) -> MatmulPolicy:
     """The configuration that ``matmul_sweep.short`` wrote."""
-    m, n, schedule, peers_m, peers_n, splits, slices, swapped, own = _SHORT.fullmatch(words).groups()
+    m, n, schedule, peers_m, peers_n, splits, slices, swapped, own, parts = _SHORT.fullmatch(words).groups()
     schedule = "cooperative" if schedule == "c" else "pingpong"
     return MatmulPolicy(
         (int(m), int(n)),
@@ -75,6 +74,7 @@ def policy_of(words: str, promoted: bool) -> MatmulPolicy:
         swap_ab=bool(swapped),
         load_a="own" if "a" in (own or "") else "tma",
         load_b="own" if "b" in (own or "") else "tma",
+        parts=bool(parts),
     )
 
 
@@ -126,11 +126,10 @@ def _all_times(records: list[dict]) -> Times:
     policies, loads, starts, us, groups = [], [], [], [], []
     for record in records:
         product, columns = Random(*record["product"]), record.get("columns", True)
-        parts = is_full(product) and record.get("parts", True)
         starts.append(len(us))
         groups.append(product.group)
         for words, taken in record["times"].items():
-            config = replace(policy_of(words, is_promoted(product)), parts=parts)
+            config = policy_of(words, is_promoted(product))
             policies.append(config)
             loads.append(workload(product, config, columns))
             us.append(taken)
@@ -319,7 +318,7 @@ def main(argv=None) -> None:
     records = []
     for path, named in Counter(chosen.json).items():
         with script.reading(path) as report:
-            columns = {name: report.get(name, True) for name in ("columns", "parts")}
+            columns = {"columns": report.get("columns", True)}
             known = [record | {"times": _known(record["times"])} for record in report["products"]]
             enough = [record for record in known if len(record["times"]) > 1]
             if not report.get("launches", True):  # timed when all launches let the next one start at once
