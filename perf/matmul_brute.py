@@ -23,7 +23,7 @@ from cutesync.cli.warm import _FAR, _dry_array
 from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.invariant import slices_of_any_rows
-from cutesync.kernels.matmul.model import Table, coefficients_of, corrected, cost, possible, table, vector_instructions
+from cutesync.kernels.matmul.model import Table, corrected, possible, table, vector_instructions
 from cutesync.kernels.matmul.pack_job import MAX_DENSE_PITCH
 from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, SMS, MatmulPolicy
 from cutesync.kernels.matmul.workload import Access, Workload
@@ -150,11 +150,12 @@ def ranked(product: Random, policies: tuple[MatmulPolicy, ...] | None = None) ->
         given = policies or all_forms(load.promoted)
         if parts:
             given = tuple(replace(config, parts=True) for config in given if config.splits_parts())
+        elif is_full(product):
+            given = tuple(config for config in given if not config.parts)
         if load.own:
             given = tuple(config for config in given if config.can_load_own())
         of = _table(given)
-        clocks = corrected(of, load, cost(of, load, coefficients_of(load)))
-        clocks = np.where(possible(of, load), clocks, np.inf)
+        clocks = np.where(possible(of, load), corrected(of, load), np.inf)
         found += [
             (float(of_one), replace(config, swap_ab=swapped, load_a=load_a, load_b=load_b))
             for of_one, config in zip(clocks, given)
