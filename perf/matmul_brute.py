@@ -152,6 +152,8 @@ def ranked(product: Random, policies: tuple[MatmulPolicy, ...] | None = None) ->
             given = tuple(replace(config, parts=True) for config in given if config.splits_parts())
         elif is_full(product):
             given = tuple(config for config in given if not config.parts)
+        if not given:
+            continue
         if load.own:
             given = tuple(config for config in given if config.can_load_own())
         of = _table(given)
