@@ -18,14 +18,13 @@ import math
 import re
 from collections import Counter, namedtuple
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import boost
 import numpy as np
 import script
-from matmul_brute import is_full, is_promoted, stored_by_tma, workload
+from matmul_brute import is_promoted, stored_by_tma, workload
 from matmul_random import CLASSES, Random
 
 from cutesync.kernels.matmul import coefficients
@@ -58,12 +57,12 @@ CHOICE = 0.1  # weight of the choice while trees grow, beside that distance
 STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
 
 LATER_LOADS = {"words": ("words", "pairs"), "dense": ("dense",)}  # own loads that some files were gathered before
-_SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?(?: in (\d+))?( T)?(?: own (a?b?))?")
+_SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?(?: in (\d+))?( T)?(?: own (a?b?))?( parts)?")
 
 
 def policy_of(words: str, promoted: bool) -> MatmulPolicy:
     """The configuration that ``matmul_sweep.short`` wrote."""
-    m, n, schedule, peers_m, peers_n, splits, slices, swapped, own = _SHORT.fullmatch(words).groups()
+    m, n, schedule, peers_m, peers_n, splits, slices, swapped, own, parts = _SHORT.fullmatch(words).groups()
     schedule = "cooperative" if schedule == "c" else "pingpong"
     return MatmulPolicy(
         (int(m), int(n)),
@@ -75,6 +74,7 @@ def policy_of(words: str, promoted: bool) -> MatmulPolicy:
         swap_ab=bool(swapped),
         load_a="own" if "a" in (own or "") else "tma",
         load_b="own" if "b" in (own or "") else "tma",
+        parts=bool(parts),
     )
 
 
@@ -126,11 +126,10 @@ def _all_times(records: list[dict]) -> Times:
     policies, loads, starts, us, groups = [], [], [], [], []
     for record in records:
         product, columns = Random(*record["product"]), record.get("columns", True)
-        parts = is_full(product) and record.get("parts", True)
         starts.append(len(us))
         groups.append(product.group)
         for words, taken in record["times"].items():
-            config = replace(policy_of(words, is_promoted(product)), parts=parts)
+            config = policy_of(words, is_promoted(product))
             policies.append(config)
             loads.append(workload(product, config, columns))
             us.append(taken)
@@ -162,33 +161,47 @@ class Fitted(NamedTuple):
 def expected(data: Times, of: Fitted) -> np.ndarray:
     """Clocks, as the package compares them."""
     clocks, numbers = clocks_and_features(data, of.by)
-    return clocks * np.exp(boost.sums(of.trees, numbers)) * preferred(data.of, data.load)
+    return clocks * np.exp(boost.sums(of.trees, numbers)) * preferred(data.of, data.load) + copied(data, of.by)
 
 
 def modelled(data: Times, by: Coefficients) -> np.ndarray:
-    """Clocks without the correction; long products have coefficients of their own."""
+    """Clocks without the correction."""
+    return of_products_alone(data, by) + copied(data, by)
+
+
+def of_products_alone(data: Times, by: Coefficients) -> np.ndarray:
+    """Without the copies of operands before; long products have coefficients of their own."""
     return np.where(is_long(data.load), cost(data.of, data.load, SUSTAINED), cost(data.of, data.load, by))
 
 
+def copied(data: Times, by: Coefficients) -> np.ndarray:
+    """Clocks of the copies before, which the trees do not correct."""
+    return copy_cost(data.load.copies, data.load.copied, by)
+
+
 def clocks_and_features(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray]:
-    """Of each configuration; the copies of operands before are no part of what the features know."""
-    clocks, long = modelled(data, by), is_long(data.load)
+    """Of each configuration, without copies."""
+    clocks, long = of_products_alone(data, by), is_long(data.load)
     both = (fixed(data.of, data.load, numbers) for numbers in (SUSTAINED, by))
     known = Fixed(*(np.where(long, of_long, of_others) for of_long, of_others in zip(*both)))
-    return clocks, features(data.of, data.load, clocks - copy_cost(data.load.copies, data.load.copied, by), known)
+    return clocks, features(data.of, data.load, clocks, known)
 
 
 def grown(data: Times, by: Coefficients) -> tuple[boost.Tree, ...]:
     """The trees that bring the clocks nearer to the times, in proportion to each other within a product, and the
     choice nearer to the best: ``CHOICE`` times the time beyond the best of what would be drawn with ``chances``."""
     clocks, numbers = clocks_and_features(data, by)
-    target, logarithms, longer = -away(data, by)[0], np.log(clocks), excess(data)
+    copies, longer = copied(data, by), excess(data)
+    target = np.log(clocks + copies) - away(data, by)[0]
     choice = CHOICE / SHARPNESS * repeated(data.counts, data)
 
     def drawn(sums: np.ndarray) -> np.ndarray:
-        chance = chances(data, logarithms + sums)
+        corrected = clocks * np.exp(sums)
+        logarithms = np.log(corrected + copies)
+        chance = chances(data, logarithms)
         mean = of_products(np.add, chance * longer, data)[1]
-        return data.weight * (target - sums) + choice * chance * (longer - mean)
+        pull = data.weight * (target - logarithms) + choice * chance * (longer - mean)
+        return pull * corrected / (corrected + copies)
 
     return boost.grown(numbers, drawn, data.weight)
 
@@ -319,7 +332,7 @@ def main(argv=None) -> None:
     records = []
     for path, named in Counter(chosen.json).items():
         with script.reading(path) as report:
-            columns = {name: report.get(name, True) for name in ("columns", "parts")}
+            columns = {"columns": report.get("columns", True)}
             known = [record | {"times": _known(record["times"])} for record in report["products"]]
             enough = [record for record in known if len(record["times"]) > 1]
             if not report.get("launches", True):  # timed when all launches let the next one start at once

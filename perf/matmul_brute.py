@@ -23,7 +23,7 @@ from cutesync.cli.warm import _FAR, _dry_array
 from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.invariant import slices_of_any_rows
-from cutesync.kernels.matmul.model import Table, coefficients_of, corrected, cost, possible, table, vector_instructions
+from cutesync.kernels.matmul.model import Table, corrected, possible, table, vector_instructions
 from cutesync.kernels.matmul.pack_job import MAX_DENSE_PITCH
 from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, SMS, MatmulPolicy
 from cutesync.kernels.matmul.workload import Access, Workload
@@ -139,23 +139,27 @@ def all_forms(promoted: bool) -> tuple[MatmulPolicy, ...]:
 def ranked(product: Random, policies: tuple[MatmulPolicy, ...] | None = None) -> list[tuple[float, MatmulPolicy]]:
     """``(modelled clocks, configuration)`` of all configurations that are possible, best first."""
     found = []
-    parts, both = is_full(product), (("tma", "tma"), ("tma", "own"), ("own", "tma"), ("own", "own"))
-    for swapped, loads in itertools.product((False, True), both[: 1 if parts else 4]):
-        form = MatmulPolicy((64, 64), "pingpong", parts=parts, swap_ab=swapped, load_a=loads[0], load_b=loads[1])
+    ways = (("tma", "tma"), ("tma", "own"), ("own", "tma"), ("own", "own"))
+    ways = [(*loads, False) for loads in ways] if not is_full(product) else [(*ways[0], False), (*ways[0], True)]
+    for swapped, (load_a, load_b, parts) in itertools.product((False, True), ways):
+        form = MatmulPolicy((64, 64), "pingpong", parts=parts, swap_ab=swapped, load_a=load_a, load_b=load_b)
         load = workload(product, form)
         own = (load.access.own_a > 0, load.access.own_b > 0)
-        if own != tuple(way == "own" for way in loads):
+        if own != (load_a == "own", load_b == "own"):
             continue  # TMA takes it as it lies
         given = policies or all_forms(load.promoted)
         if parts:
             given = tuple(replace(config, parts=True) for config in given if config.splits_parts())
+        elif is_full(product):
+            given = tuple(config for config in given if not config.parts)
+        if not given:
+            continue
         if load.own:
             given = tuple(config for config in given if config.can_load_own())
         of = _table(given)
-        clocks = corrected(of, load, cost(of, load, coefficients_of(load)))
-        clocks = np.where(possible(of, load), clocks, np.inf)
+        clocks = np.where(possible(of, load), corrected(of, load), np.inf)
         found += [
-            (float(of_one), replace(config, swap_ab=swapped, load_a=loads[0], load_b=loads[1]))
+            (float(of_one), replace(config, swap_ab=swapped, load_a=load_a, load_b=load_b))
             for of_one, config in zip(clocks, given)
             if of_one < np.inf
         ]
@@ -174,7 +178,7 @@ def configurations(product: Random, count: int) -> list[MatmulPolicy]:
     chosen = dict.fromkeys(order[: count // 2])
     of_form: dict[tuple, list[MatmulPolicy]] = {}
     for config in order:
-        of_form.setdefault((config.tile, config.schedule, config.swap_ab, config.own), []).append(config)
+        of_form.setdefault((config.tile, config.schedule, config.swap_ab, config.own, config.parts), []).append(config)
     groups = list(of_form.values())
     chosen |= dict.fromkeys(config for group in groups[:3] for config in group[:SAME_FORM])
     chosen |= dict.fromkeys(group[0] for group in groups)

@@ -39,12 +39,13 @@ def products(seed: int, groups: Iterable[str], rounds: int) -> list[Random]:
 
 def short(config: MatmulPolicy) -> str:
     """A configuration as text: "128x256c 2x1 /3 T own ab" is cooperative, a cluster of 2 along M, K in 3 slices
-    ("in 3": one behind the other), swap_ab, both operands loaded by the kernel's threads if TMA refuses them."""
+    ("in 3": one behind the other), swap_ab, both operands loaded by the kernel's threads if TMA refuses them,
+    float32 split into its parts in the kernel ("parts")."""
     (m, n), (peers_m, peers_n) = config.tile, config.cluster
     split = f" /{config.splits}" if config.splits > 1 else f" in {config.slices}" if config.slices > 1 else ""
     own = "".join(name for name, load in (("a", config.load_a), ("b", config.load_b)) if load == "own")
     swapped, loads = " T" if config.swap_ab else "", f" own {own}" if own else ""
-    return f"{m}x{n}{config.schedule[0]} {peers_m}x{peers_n}{split}{swapped}{loads}"
+    return f"{m}x{n}{config.schedule[0]} {peers_m}x{peers_n}{split}{swapped}{loads}{' parts' if config.parts else ''}"
 
 
 def race(one: Race, product: Random, configs: list[MatmulPolicy]) -> dict:

@@ -20,21 +20,21 @@ from typing import NamedTuple
 import numpy as np
 import script
 from matmul import CUBES, LAYERS, OTHERS, SKINNY
-from matmul_brute import is_promoted, ranked, workload
+from matmul_brute import is_full, is_promoted, ranked, workload
 from matmul_random import CLASSES, SIZES, Random, draw
 
 from cutesync.kernels.matmul import candidates, model
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.problem import FEW_ROWS, MIXED_K_TILES
 
-WITHOUT = ("float32", "int8")  # have candidates of their own, or those of others
+WITHOUT = ("int8",)  # has the candidates of others
 OF = 300
 PRICE = 0.4  # of a kernel, in per cent of the time
 CONVEX = 60  # a product that takes 10 % longer counts for seven times as much as that
 TABLES = {"table": "layers", "float8 table": "float8"}  # must lose nothing: kernels that they need are worth it
 WEIGHTS = {"layers": 2} | dict.fromkeys(TABLES, 10)  # of classes; 1 of others
 # of a kernel of some classes: float8 has few; any extents pay for each way to load and to store
-PRICES = {"float8": 0.08, "any": 1.8, "gelu": 1, "tf32": 0.7, "invariant": 1} | dict.fromkeys(TABLES, 0)
+PRICES = {"float8": 0.04, "any": 1.8, "gelu": 0.8, "tf32": 0.7, "invariant": 1.2, "float32": 0.8} | dict.fromkeys(TABLES, 0)
 USUAL = 48
 SWEEPS = 5  # over all candidates, at most
 
@@ -77,7 +77,7 @@ def ways_of(products: list[Random], numbers: dict[Mark, int]) -> Ways:
             if longer <= max(*model.RARE_COSTS, model.RARE_BY_THREADS):
                 load = workload(product, config)
                 mark = (candidates.name(config, int(load.owned)), bool(model.is_by_threads(load)))
-                mark = () if load.promoted and load.own else mark
+                mark = () if load.parts or (load.promoted and load.own) else mark
                 kernel = (config.kernel, load.access.own_a, load.access.own_b, load.by_tma)
                 numbered = [of.setdefault(one, len(of)) for of, one in ((numbers, mark), (kernels, kernel))]
                 of_kernel = 1 - model.copy_cost(load.copies, load.copied) / clocks
@@ -90,7 +90,9 @@ def possible(product: Random) -> list[tuple[float, MatmulPolicy]]:
     """Candidates in all ways, best first: with TMA or copies before, and with own loads."""
     promoted, slices = is_promoted(product), workload(product, MatmulPolicy()).slices
     usual, own = (candidates.of_kind(promoted, False, loads, slices) for loads in (False, True))
-    found = [pair for pair in ranked(product, usual) if not pair[1].own]
+    found = [pair for pair in ranked(product, usual) if not (pair[1].own or pair[1].parts)]
+    if is_full(product):
+        found += [pair for pair in ranked(product, candidates.PARTS) if pair[1].parts]
     found += [pair for pair in ranked(product, own) if pair[1].own and not mixes_in_vain(product, pair[1])]
     return sorted(found, key=lambda pair: pair[0])
 

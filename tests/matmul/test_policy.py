@@ -17,6 +17,7 @@ from cutesync.kernels.matmul.model import (
     RARE_COSTS,
     SHORT_K_TILES,
     coefficients_of,
+    copy_cost,
     corrected,
     cost,
     fixed,
@@ -159,10 +160,11 @@ def test_the_correction_adds_up_the_leaves_that_the_answers_lead_to():
             log += leaves[sum(yes << level for level, yes in enumerate(answers))]
         assert math.isclose(value, math.exp(log / UNIT), rel_tol=1e-5)
     assert np.isfinite(features(of, load._replace(k_tiles=0), clocks, known)).all(), "no K"
-    for some in (load, Workload(8192, 8192, 128, 1, 2)):
-        assert np.array_equal(
-            corrected(of, some, clocks), clocks * factor(of, some, clocks, fixed(of, some, coefficients_of(some)))
-        )
+    for some in (load, Workload(8192, 8192, 128, 1, 2), load._replace(copies=1, copied=10**6)):
+        known = fixed(of, some, coefficients_of(some))
+        clocks = cost(of, some, coefficients_of(some))
+        expected = clocks * factor(of, some, clocks, known) + copy_cost(some.copies, some.copied)
+        assert np.array_equal(corrected(of, some), expected), some
 
 
 def test_rarity_is_that_of_the_kernel():

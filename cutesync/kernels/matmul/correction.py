@@ -67,6 +67,7 @@ OF_PROBLEM = (
     "activation",
     "promoted",
     "own",
+    "parts",
 )
 FEATURES = OF_POLICY + OF_BOTH + OF_PROBLEM
 
@@ -120,7 +121,7 @@ def of_problem(load: Any) -> np.ndarray:
     """(``OF_PROBLEM``, 1), or a column for each element of fields that are arrays."""
     extents = np.log2((load.m, load.n, load.batch * load.m * load.n, load.batch, np.maximum(load.k_tiles, 1)))
     operands = (load.grain_a, load.grain_b, load.b_k_major, load.out_bytes)
-    rest = (*operands, load.by_tma, load.by_columns, load.activation, load.promoted, load.instructions)
+    rest = (*operands, load.by_tma, load.by_columns, load.activation, load.promoted, load.instructions, load.parts)
     return np.concatenate((extents, np.array(rest))).reshape(len(OF_PROBLEM), -1)
 
 

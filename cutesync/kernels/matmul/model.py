@@ -145,13 +145,15 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
     memory_bound = memory + (by.l2_share / by.dram_rate) * blocks * k_tiles * known.loaded
     found = np.maximum(work, memory_bound) + by.unhidden_memory * np.minimum(work, memory)
     crowded = active > of.sure
-    found = found + known.store + known.start + by.crowded * crowded * mainloop
-    return found + copy_cost(load.copies, load.copied, by)
+    return found + known.store + known.start + by.crowded * crowded * mainloop
 
 
-def corrected(of: Table, load: Workload, clocks: np.ndarray) -> np.ndarray:
-    """The clocks with what times of random products say beyond them."""
-    return clocks * factor(of, load, clocks, fixed(of, load, coefficients_of(load)))
+def corrected(of: Table, load: Workload) -> np.ndarray:
+    """The clocks with what times of random products say beyond them, and those of the copies before."""
+    by = coefficients_of(load)
+    known = fixed(of, load, by)
+    clocks = cost(of, load, by, known)
+    return clocks * factor(of, load, clocks, known) + copy_cost(load.copies, load.copied)
 
 
 def preferred(of: Table, load: Any) -> np.ndarray:
@@ -316,6 +318,7 @@ def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
     taken, each = tuple(map(len, best)), Each(*rows)
     of, load, known = Table(*numbers.take(which, 1)), Each(*rows.repeat(taken, 1)), Fixed(*(x[which] for x in known))
     clocks = clocks * factor(of, load, clocks, known, of_problem(each).repeat(taken, 1)) * preferences[which]
+    clocks = clocks + copy_cost(load.copies, load.copied)
     found, first = [], 0
     for least in best:
         of_load = clocks[first : first + len(least)]

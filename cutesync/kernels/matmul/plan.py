@@ -18,7 +18,7 @@ from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from ..states import numbered
 from . import policy
-from .model import coefficients_of, corrected, cost, raster, shortlist, table, vector_instructions
+from .model import corrected, raster, shortlist, table, vector_instructions
 from .overlap import lets_next_start, streaming
 from .parameters import COLUMN_MAPS, MAPS, PRE_MAPS, SOURCE, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
@@ -124,7 +124,7 @@ class Problem:
         if config is None:
             return shortlist(self.load, 1)[0][0]  # the key that the choice itself looks up
         load, of = self.load, table([self.settled(config)], policy.SMS)
-        return float(corrected(of, load, cost(of, load, coefficients_of(load)))[0])
+        return float(corrected(of, load)[0])
 
     def settled(self, config: MatmulPolicy) -> MatmulPolicy:
         """The configuration with what the operands decide."""

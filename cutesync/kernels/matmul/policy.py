@@ -176,7 +176,8 @@ class MatmulPolicy:
     def splits_parts(self) -> bool:
         """Whether float32 operands can be split into parts in the kernel: no blocks share loads, as the DSL's ring
         releases a peer's stage at block scope, which does not publish what was written into it."""
-        return self.peers == 1 and self.accumulators <= MAX_PARTS_ACCUMULATORS
+        fits = self.accumulators <= MAX_PARTS_ACCUMULATORS and self.slices == 1
+        return fits and self.peers == 1 and not (self.odd or self.own)
 
     @property
     def own(self) -> bool:

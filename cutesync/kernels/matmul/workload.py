@@ -82,7 +82,7 @@ class Each(
     namedtuple(
         "Each",
         "m n k_tiles batch out_bytes moved accumulators slices copies copied by_tma by_columns activation promoted "
-        "b_k_major grain_a grain_b instructions owned odd",
+        "parts b_k_major grain_a grain_b instructions owned odd",
     )
 ):
     """Of several workloads what ``cost``, ``possible`` and the correction ask, an array each."""
