@@ -34,7 +34,8 @@ CONVEX = 60  # a product that takes 10 % longer counts for seven times as much a
 TABLES = {"table": "layers", "float8 table": "float8"}  # must lose nothing: kernels that they need are worth it
 WEIGHTS = {"layers": 2} | dict.fromkeys(TABLES, 10)  # of classes; 1 of others
 # of a kernel of some classes: float8 has few; any extents pay for each way to load and to store
-PRICES = {"float8": 0.04, "any": 1.8, "gelu": 0.8, "tf32": 0.7, "invariant": 1.2, "float32": 0.8} | dict.fromkeys(TABLES, 0)
+PRICES = {"float8": 0.04, "any": 1.8, "gelu": 0.8, "tf32": 0.7, "invariant": 1.2, "float32": 0.8}
+PRICES |= dict.fromkeys(TABLES, 0)
 USUAL = 48
 SWEEPS = 5  # over all candidates, at most
 
