@@ -76,8 +76,14 @@ class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
     split: str = ""
 
 
+class WholeRows:
+    """What is said of policies whose kernels have neither periods nor a number of items that only the device knows."""
+
+    periodic = counted = False
+
+
 @dataclass(frozen=True)
-class BoxPolicy(Policy, kernel=".boxes:BoxFlags"):
+class BoxPolicy(WholeRows, Policy, kernel=".boxes:BoxFlags"):
     """Compile-time choices of the kernel: the digits of a block's number, of which the first are the axes of its box;
     which of them is flagged; the extents of the box, powers of two; its axes in the order of results, the fastest
     first; along which axes elements repeat; neighbouring results of a thread, and whether they are stored as a vector;
@@ -92,14 +98,6 @@ class BoxPolicy(Policy, kernel=".boxes:BoxFlags"):
     vector: bool
     wide: bool
     threads: int = THREADS
-
-    @property
-    def periodic(self) -> bool:
-        return False
-
-    @property
-    def counted(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ class BallotPolicy(Policy, kernel=".ballots:BallotFlags"):
 
 
 @dataclass(frozen=True)
-class ShortPolicy(Policy, kernel=".short:ShortFlags"):
+class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
     """Compile-time choices of the kernel: the digits of a thread's number, the elements of a row, the rows of a thread,
     elements per load; the rest as in TilePolicy."""
 
@@ -172,14 +170,6 @@ class ShortPolicy(Policy, kernel=".short:ShortFlags"):
     by_words: bool
     wide: bool
     threads: int = THREADS
-
-    @property
-    def periodic(self) -> bool:
-        return False
-
-    @property
-    def counted(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Nothing is exchanged. What neighbouring threads load and store lies side by side, although elements may be neighbours
 along the columns and results along the axis: a thread's registers turn from one to the other. Elements that run
-backwards, and such that lie a few elements apart, are loaded as vectors of memory, too.
+backwards, or lie a few apart, are loaded as vectors of memory, too.
 """
 
 from __future__ import annotations
