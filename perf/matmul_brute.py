@@ -67,6 +67,7 @@ def workload(product: Random, config: MatmulPolicy, columns: bool = True) -> Wor
     a, b = sides[::-1] if swapped else sides
     stored = SIZES.get(product.out, 4)
     m, n = (product.n, product.m) if swapped else (product.m, product.n)
+    own = a.instructions + b.instructions > 0
     return Workload(
         m=m,
         n=n,
@@ -78,7 +79,7 @@ def workload(product: Random, config: MatmulPolicy, columns: bool = True) -> Wor
         if product.op == "invariant"
         else 0,
         access=Access(b.k_major, a.pitch, b.pitch, a.instructions, b.instructions),
-        by_tma=stored_by_tma(product) and (not swapped or (columns and stored == 2)),
+        by_tma=not own and stored_by_tma(product) and (not swapped or (columns and stored == 2)),
         parts=is_full(product) and config.parts,
         copies=a.copies + b.copies,
         copied=a.copied + b.copied,

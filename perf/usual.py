@@ -27,17 +27,26 @@ from cutesync.kernels.matmul import candidates, model
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.problem import FEW_ROWS, MIXED_K_TILES
 
-WITHOUT = ("int8",)  # has the candidates of others
 OF = 300
-PRICE = 0.4  # of a kernel, in per cent of the time
+PRICE = 0.5  # of a kernel, in per cent of the time
 CONVEX = 60  # a product that takes 10 % longer counts for seven times as much as that
 TABLES = {"table": "layers", "float8 table": "float8"}  # must lose nothing: kernels that they need are worth it
 WEIGHTS = {"layers": 2} | dict.fromkeys(TABLES, 10)  # of classes; 1 of others
-# of a kernel of some classes: float8 has few; any extents pay for each way to load and to store
-PRICES = {"float8": 0.04, "any": 1.8, "gelu": 0.8, "tf32": 0.7, "invariant": 1.2, "float32": 0.8}
+# of a kernel of some classes: float8 has few; any extents pay for each way to load
+PRICES = {
+    "float8": 0.04,
+    "any": 1.2,
+    "gelu": 2.0,
+    "tf32": 1.4,
+    "invariant": 1.2,
+    "float32": 1.4,
+    "layers": 0.7,
+    "int8": 0.8,
+}
 PRICES |= dict.fromkeys(TABLES, 0)
 USUAL = 48
 SWEEPS = 5  # over all candidates, at most
+WORDS, PAIRS = (model.vector_instructions(load, 2) for load in ("words", "pairs"))  # one kernel copies both
 
 Mark = tuple  # ``candidates.name``, and whether threads load or store; (): never rare
 
@@ -79,7 +88,8 @@ def ways_of(products: list[Random], numbers: dict[Mark, int]) -> Ways:
                 load = workload(product, config)
                 mark = (candidates.name(config, int(load.owned)), bool(model.is_by_threads(load)))
                 mark = () if load.parts or (load.promoted and load.own) else mark
-                kernel = (config.kernel, load.access.own_a, load.access.own_b, load.by_tma)
+                loads = (WORDS if own == PAIRS else own for own in (load.access.own_a, load.access.own_b))
+                kernel = (config.kernel, *loads, load.by_tma)
                 numbered = [of.setdefault(one, len(of)) for of, one in ((numbers, mark), (kernels, kernel))]
                 of_kernel = 1 - model.copy_cost(load.copies, load.copied) / clocks
                 rows.append((longer, float(model.paid(load)) * of_kernel, *numbered))
@@ -179,11 +189,7 @@ def main(argv=None) -> None:
     parser.add_argument("--products", type=int, default=1500, help="of each class")
     parser.add_argument("--write", action="store_true", help="mark the candidates")
     chosen = parser.parse_args(argv)
-    drawn = {
-        group: list(itertools.islice(draw(group, chosen.seed), chosen.products))
-        for group in CLASSES
-        if group not in WITHOUT
-    }
+    drawn = {group: list(itertools.islice(draw(group, chosen.seed), chosen.products)) for group in CLASSES}
     of_table = (*((n, n, n) for n in CUBES), *OTHERS, *SKINNY, *LAYERS)
     for name, group in TABLES.items():
         like = drawn[group][0]

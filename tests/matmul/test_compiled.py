@@ -174,7 +174,7 @@ OTHERS = {
 
 
 LOADS = [
-    *(("vectors", "words"), ("elements", "elements"), ("vectors", "tma"), ("tma", "elements"), ("pairs", "pairs")),
+    *(("vectors", "words"), ("elements", "elements"), ("vectors", "tma"), ("tma", "elements"), ("words", "words")),
     *(("dense", "dense"), ("dense", "elements")),
 ]
 TYPES = {"bfloat16": "bfloat16", "int8": "int32", "tfloat32": "float32", "float8_e4m3fn": "bfloat16"}

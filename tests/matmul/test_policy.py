@@ -13,8 +13,10 @@ from cutesync.kernels.matmul.coefficients import COEFFICIENTS
 from cutesync.kernels.matmul.correction import FEATURES, TREES, UNIT, factor, features
 from cutesync.kernels.matmul.model import (
     LESS_RARE,
+    LESS_RARE_IN_BATCHES,
     RARE_BY_THREADS,
     RARE_COSTS,
+    RARER,
     SHORT_K_TILES,
     coefficients_of,
     copy_cost,
@@ -189,12 +191,34 @@ def test_what_is_rare_where_threads_load_or_store():
         "stores": (packed, load._replace(by_tma=False), packed.rare_by_threads),
         "one operand": (owned, load._replace(access=Access(own_a=20)), owned.rare_one_own),
         "both": (owned, load._replace(access=Access(own_a=20, own_b=20)), owned.rare_by_threads),
-        "slices": (packed, load._replace(by_tma=False, slices=2), packed.rare),
+        "slices": (packed, load._replace(by_tma=False, slices=2), RARER * packed.rare),
+        "activation": (packed, load._replace(activation=True), RARER * packed.rare),
+        "batches": (packed, load._replace(batch=2), LESS_RARE_IN_BATCHES * packed.rare),
+        "batches stored by threads": (packed, load._replace(batch=2, by_tma=False), packed.rare_by_threads),
     }
     for name, (of, one, rare) in costs.items():
         assert np.array_equal(preferred(of, one), 1 + rare), name
     short = load._replace(by_tma=False, k_tiles=SHORT_K_TILES)
     assert np.array_equal(preferred(packed, short), 1 + LESS_RARE * packed.rare_by_threads)
+
+
+def test_products_that_share_a_kernel():
+    """Rows of words and of pairs of them; where threads load, results that TMA could store and others; one tile a block
+    and several, but with an activation, which takes longer where the only tile of a block is deferred."""
+
+    def kernel(m: int, n: int, k: int, config: MatmulPolicy, offset: int = 0, **more) -> tuple:
+        places = (((m, k), 0), ((k, n), 0), ((m, n), offset))
+        a, b, out = (dry(shape, "float16", at, i << 40) for i, (shape, at) in enumerate(places, 1))
+        (spec,) = needed(cs.matmul, a, b, out=out, config=config, **more)
+        return spec.key
+
+    own = MatmulPolicy((64, 64), "pingpong", load_a="own", load_b="tma", swap_ab=False)
+    assert kernel(70, 72, 100, own) == kernel(70, 72, 98, own) == kernel(70, 72, 100, own, 2)
+    assert kernel(70, 72, 97, own) != kernel(70, 72, 98, own), "lines that begin anywhere"
+    several = MatmulPolicy((128, 64), "cooperative", swap_ab=False)
+    one, many = (128, 64, 64), (128 * 20, 64 * 20, 64)
+    assert kernel(*one, several) == kernel(*many, several)
+    assert kernel(*one, several, activation="gelu") != kernel(*many, several, activation="gelu")
 
 
 def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group: int):

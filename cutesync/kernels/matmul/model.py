@@ -30,10 +30,12 @@ SPLIT_CLOCKS, SPLIT_RATE = 200, 16  # of a stage that is split into parts: clock
 MOST_RANKINGS = 4096  # that are kept
 BEST = 16  # policies of the least clocks that the correction chooses among
 FEW_STAGES = 8  # more take time at the start
-RARE_COSTS = 0.0, 0.06, 0.15  # what a policy must gain, by ``candidates.rarity``
+RARE_COSTS = 0.0, 0.04, 0.1  # what a policy must gain, by ``candidates.rarity``
 RARE_BY_THREADS = 0.4  # those that are not ``candidates.usual_by_threads``, where threads load or store
 LESS_RARE = 0.4  # of that for long products, whose clocks are more certain, and by threads for a short K,
-SHORT_K_TILES = 2  # where others take little longer
+SHORT_K_TILES = 2  # where others take little longer;
+LESS_RARE_IN_BATCHES = 0.2  # of batches, which need few kernels anyway,
+RARER = 1.3  # of those that need most: slices for any number of rows, activations, two sets of accumulators
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 IN_TURN_COST = 0.06  # of slices of K that a block has one behind the other: the pipeline runs dry between them
 
@@ -165,8 +167,10 @@ def preferred(of: Table, load: Any) -> np.ndarray:
 
 def paid(load: Any) -> Any:
     """The part of what rare policies cost."""
-    short = is_by_threads(load) & (load.k_tiles <= SHORT_K_TILES)
-    return np.where(is_long(load) | short, LESS_RARE, 1)
+    by_threads = is_by_threads(load)
+    part = np.where(is_long(load) | (by_threads & (load.k_tiles <= SHORT_K_TILES)), LESS_RARE, 1)
+    part = part * np.where(load.slices + load.activation + load.promoted > 0, RARER, 1)
+    return part * np.where((load.batch > 1) & np.logical_not(by_threads), LESS_RARE_IN_BATCHES, 1)
 
 
 def is_by_threads(load: Any) -> Any:

@@ -3,9 +3,9 @@
 All four warps of the producer's warpgroup load. The stages are those that TMA would write: lines of up to 128 bytes, in
 vectors of 16 bytes, swizzled. There are these forms:
 
-- "words", "pairs": lines of K whose elements lie side by side, and that begin at multiples of 4 or 8 bytes. cp.async
-  copies so many bytes a lane, and pads them with zeros. Several stages are in flight; the oldest is waited for (see
-  ``published``).
+- "words": lines of K whose elements lie side by side, and that begin at multiples of 4 bytes, or of 8. cp.async copies
+  so many bytes a lane, and pads them with zeros. Several stages are in flight; the oldest is waited for (see
+  ``publish``).
 - "vectors": elements of K, or of 16 bits the rows, are contiguous; lines begin anywhere. A vector of the stage lies in
   two aligned vectors of memory, which are shifted into place, first by words, then by bits. Aligned vectors that lie
   outside the operand's memory in part are read by elements. A thread brings them through its registers.
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 WARPS = 4
 OWN_IN_FLIGHT = 64  # registers of a thread for what it has in flight
-COPY_BYTES = {"words": 4, "pairs": 8}  # that a lane copies at a time
+WORD, PAIR = 4, 8  # bytes that a lane copies at a time
 COPIES_IN_FLIGHT = 73728  # bytes of a block, but a stage or more
 COPIES_TOGETHER = 8  # addresses of more, computed beforehand, spill
 LOADED = NamedBarrier(Named.LOADED, WARPGROUP)  # the producer's threads have read the lines of a stage (``dense``)
@@ -87,7 +87,7 @@ class OwnLoad:
         self.swizzle = math.gcd(self.line, K_TILE_BYTES)
         self.vectors = rows * K_TILE_BYTES // (VECTOR * WARPS * 32)  # of a stage for each thread
         self.words = 2 * WORDS if form == "vectors" else VECTOR // self.size  # of 32 bits, or elements
-        self.copied = COPY_BYTES.get(form, 0)
+        self.copied = form == "words"
         most = registers // (self.words if form == "vectors" else 8 * self.words)  # elements have addresses, too
         self.batch = max(n for n in range(1, max(most, 1) + 1) if self.vectors % n == 0)
         self.early = self.batch == self.vectors and form in ("vectors", "elements")
@@ -182,8 +182,15 @@ class OwnLoad:
 
     @cute.jit
     def copy(self, source: Source, spot: Spot, stage, thread: Int32):
-        """Start the copies of all words to the stage at address ``stage``. A lane has the same bytes of every line."""
-        size = self.copied
+        """Start the copies of all words, or pairs of them, to the stage at address ``stage``."""
+        if (source.pointer.toint() | source.outer_step | source.batch_step) % PAIR == 0:
+            self.copy_by(PAIR, source, spot, stage, thread)
+        else:
+            self.copy_by(WORD, source, spot, stage, thread)
+
+    @cute.jit
+    def copy_by(self, size: cutlass.Constexpr, source: Source, spot: Spot, stage, thread: Int32):
+        """A lane copies ``size`` bytes at a time, the same of every line."""
         start = thread % (K_TILE_BYTES // size) * size
         lines = WARPS * 32 * size // K_TILE_BYTES  # at a time
         left = cutlass.max(cutlass.min(spot.inner - start, Int32(size)), Int32(0))

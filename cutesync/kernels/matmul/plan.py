@@ -46,6 +46,11 @@ class Operand:
     k_step: int = 1
     edges: tuple[int, int] = (0, 0)
 
+    @property
+    def form(self) -> str:
+        """``load`` as a kernel is made for it: one copies words or pairs of them."""
+        return "words" if self.load == "pairs" else self.load
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -260,7 +265,7 @@ def make_launch(
     "amax"."""
     ordinal = problem.ordinal
     config = decided(problem, config)
-    majors, loads = (problem.a.k_major, problem.b.k_major), (problem.a.load, problem.b.load)
+    majors, loads = (problem.a.k_major, problem.b.k_major), (problem.a.form, problem.b.form)
     spec = kernel_spec(config, problem.elements, problem.out, majors, problem.terms.of_kernel, loads)
     along_n, group = raster(config, problem.m, problem.n)
     k_tiles = -(-problem.k // problem.k_elements)
@@ -303,6 +308,7 @@ def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
             raise ArgumentValueError(explain("config.deferred", came, "None or False: registers hold one result"))
         config = replace(config, deferred=False)
     several = math.prod(config.tiles(problem.m, problem.n)) * problem.items > config.slots(problem.multiprocessors)
+    several = several or problem.terms.activation is None  # one kernel for both: as fast but with an activation (H200)
     return config.decided(problem.terms.widest(problem.out), several)
 
 

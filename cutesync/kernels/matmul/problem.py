@@ -109,14 +109,19 @@ class Step:
         return least_own(self.problem.load, vector_instructions("dense" if short else "vectors", size))
 
     def with_own_loads(self, which: tuple[bool, bool]) -> Step:
-        """The same launch, where the producer's threads load these operands if TMA refuses them."""
+        """The same launch, where the producer's threads load these operands if TMA refuses them. Threads store the
+        result then, also where TMA could: few have such operands and such a result, and each needs kernels of its own.
+        """
         problem, size = self.problem, self.problem.elements[0].size
         a, b = (
             job.operand(size, problem.elements[0] is TFLOAT32) if own and job else operand
             for job, operand, own in zip(self.packs, (problem.a, problem.b), which)
         )
         pack_a, pack_b = (None if own else job for job, own in zip(self.packs, which))
-        return replace(self, problem=replace(problem, a=a, b=b), packs=(pack_a, pack_b)) if any(which) else self
+        if not any(which):
+            return self
+        terms = replace(problem.terms, by_tma=False)
+        return replace(self, problem=replace(problem, a=a, b=b, terms=terms), packs=(pack_a, pack_b))
 
 
 def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[Step]]:
