@@ -32,12 +32,12 @@ class Normal(NamedTuple):
 
     @property
     def results(self) -> int:
-        return math.prod(axis.extent for axis in self.kept)
+        return math.prod([axis.extent for axis in self.kept])
 
     @property
     def length(self) -> int:
         """How many elements are reduced for a result."""
-        return math.prod(axis.extent for axis in self.reduced)
+        return math.prod([axis.extent for axis in self.reduced])
 
     def contiguous(self, inputs: int) -> tuple[int, int, int] | None:
         """Return (outer, length, inner) if all arrays are contiguous arrays of these three axes, the outputs without

@@ -6,6 +6,7 @@ The thresholds were measured on an H200. As they do not depend on the GPU, neith
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -165,7 +166,7 @@ def memory_order_is_faster(problem: Problem, run: int) -> bool:
     return fits and (_is_short(problem, run) or not strided_is_faster(problem))
 
 
-def axes_of_first_launch(groups: list[tuple[int, bool]], size: int, between: int) -> int | None:
+def axes_of_first_launch(groups: Sequence[tuple[int, bool]], size: int, between: int) -> int | None:
     """Return which group of a reduction along axes that are not neighbours a launch of its own reduces, to elements of
     ``between`` bytes, before another one reduces the others; None if one launch takes less time, as it does not read
     short runs, or elements between are many. ``groups`` are the extents of neighbouring axes that are all reduced, or

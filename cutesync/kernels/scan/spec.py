@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,7 +65,7 @@ class ScanSpec(Spec):
         """Whether only the first positions count."""
         return self.n is not None or self.n_in_memory
 
-    @property
+    @functools.cached_property
     def words(self) -> int:
         """32-bit words of a state."""
         return words_of(self.operation.registers)
