@@ -26,6 +26,11 @@ MAX_ROW_BYTES = 128  # longer rows are runs
 BANKS_BYTES, MIN_ORDERED_BYTES = 32, 1 << 20
 
 
+# Rows that lie further apart, each copied by neighbouring threads: bytes of a row, and of the boundaries on which all
+# begin and end; others are read in vectors of their own.
+LANES_OF_ROW, MIN_APART_BYTES, APART_BOUNDARY = 8, 64, 8
+
+
 @dataclass(frozen=True)
 class SlicePolicy(StridedPolicy, kernel=".slices:SliceReduce"):
     """The last two kept axes are that of slices and that of the results of a slice. A block holds up to ``stage`` bytes
@@ -33,6 +38,11 @@ class SlicePolicy(StridedPolicy, kernel=".slices:SliceReduce"):
 
     stage: int = 0
     pad: int = 0
+
+
+@dataclass(frozen=True)
+class RowsApartPolicy(SlicePolicy, kernel=".rows_apart:RowsApartReduce"):
+    """Slices are rows that lie far apart: what lies between is not copied."""
 
 
 class Slices(NamedTuple):
@@ -56,6 +66,8 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
     axes = slices_of(problem)
     if axes is None or problem.size > MAX_SIZE:
         return None
+    if _are_apart(problem, axes):
+        return _rows_apart(problem, axes)
     count = math.prod(axis.extent for axis in (*axes.outer, axes.slices))
     if count < MIN_SLICES or count * axes.span * problem.size < MIN_BYTES:
         return None
@@ -66,6 +78,49 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
     choice = choice_of(problem, axes)
     enough = choice is not None and choice.extent * axes.pitch * problem.size >= MIN_BLOCK_BYTES
     return choice if enough else None
+
+
+def vectors_apart(row_bytes):
+    """Return how many vectors of shared memory a row has that begins anywhere: an odd number."""
+    return (row_bytes + 2 * (VECTOR_BYTES - 1)) // VECTOR_BYTES | 1
+
+
+def _are_apart(problem: StridedProblem, axes: Slices) -> bool:
+    """Return whether axes are those of rows of elements in order which lie far apart, and begin or end anywhere."""
+    row_bytes = axes.span * problem.size
+    if problem.in_turn or axes.slices.extent > 1 or axes.inner.extent > 1 or axes.row.steps != (1,) or not axes.outer:
+        return False
+    edges = problem.begin, row_bytes, *(axis.steps[0] * problem.size for axis in axes.outer)
+    anywhere = math.gcd(*edges) % APART_BOUNDARY != 0
+    fits = MIN_APART_BYTES <= row_bytes <= ORDERED_ROW_BYTES and axes.outer[-1].extent >= THREADS // LANES_OF_ROW
+    return anywhere and fits and problem.form.results * row_bytes >= MIN_ORDERED_BYTES
+
+
+def _rows_apart(problem: StridedProblem, axes: Slices) -> StridedChoice:
+    """Return the choice of rows that lie far apart, each of which several threads copy."""
+    *outer, rows = axes.outer
+    others = math.prod(axis.extent for axis in outer)
+    most = STAGE_BYTES // (vectors_apart(axes.span * problem.size) * VECTOR_BYTES)
+    each = min(most, ceil_div(rows.extent * others, 4 * SMS), THREADS // LANES_OF_ROW)
+    groups = next(g for g in (64, 32, 16, 8, 1) if g == 1 or (g * each <= THREADS and 4 * g <= axes.row.extent))
+    kept = (*outer, rows, axes.inner)
+    policy = RowsApartPolicy(
+        power_of_two(len(kept)),
+        1,
+        True,
+        "element",
+        problem.size,
+        THREADS // groups,
+        groups,
+        8,
+        False,
+        False,
+        False,
+        repeated=problem.form.repeats > 1,
+        stage=STAGE_BYTES,
+    )
+    tiles = others * ceil_div(rows.extent, each)
+    return StridedChoice(policy, 1, tiles, kept, (axes.row,), extent=each, repeats=problem.form.repeats)
 
 
 def most_of_row(problem: StridedProblem) -> int:
