@@ -1,4 +1,4 @@
-"""Rows of small elements that lie far apart and begin anywhere, reduced in order: of what lies between little is read."""
+"""Rows of small elements that lie apart and begin anywhere, reduced in order: little of what lies between is read."""
 
 import functools
 

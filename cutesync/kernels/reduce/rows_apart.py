@@ -20,6 +20,10 @@ from .strided_problem import THREADS
 class RowsApartReduce(SliceReduce):
     """The kernel."""
 
+    def __init__(self, monoid, has_init: bool, policy) -> None:
+        super().__init__(monoid, has_init, policy)
+        self.blocks_per_sm = policy.blocks_per_sm
+
     def pace(self, step):
         return Int64(step)
 

@@ -29,6 +29,7 @@ BANKS_BYTES, MIN_ORDERED_BYTES = 32, 1 << 20
 # Rows that lie further apart, each copied by neighbouring threads: bytes of a row, and of the boundaries on which all
 # begin and end; others are read in vectors of their own.
 LANES_OF_ROW, MIN_APART_BYTES, APART_BOUNDARY = 8, 64, 8
+BLOCKS_APART = 4  # of a multiprocessor, which have 64 registers a thread
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class SlicePolicy(StridedPolicy, kernel=".slices:SliceReduce"):
 
 @dataclass(frozen=True)
 class RowsApartPolicy(SlicePolicy, kernel=".rows_apart:RowsApartReduce"):
-    """Slices are rows that lie far apart: what lies between is not copied."""
+    """Slices are rows that lie far apart: what lies between is not copied. So many blocks fit a multiprocessor."""
+
+    blocks_per_sm: int = 1
 
 
 class Slices(NamedTuple):
@@ -118,6 +121,7 @@ def _rows_apart(problem: StridedProblem, axes: Slices) -> StridedChoice:
         False,
         repeated=problem.form.repeats > 1,
         stage=STAGE_BYTES,
+        blocks_per_sm=BLOCKS_APART,
     )
     tiles = others * ceil_div(rows.extent, each)
     return StridedChoice(policy, 1, tiles, kept, (axes.row,), extent=each, repeats=problem.form.repeats)

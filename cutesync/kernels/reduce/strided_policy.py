@@ -65,6 +65,9 @@ ORDERED_LINE_BYTES = 256
 # so 12.3 us; but max int8 (300, 2000, 128): 25.5 and 30.2 us; squares float32 (64, 30000, 24): 43 and 46 us).
 MIN_RUN_VECTORS = 4
 MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
+# More of them do where each would have so many positions at least, half as many in small arrays, so that fewer blocks
+# share these.
+MIN_SHARED, MAX_SHORT_BYTES = 8, 1 << 20
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
 SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
@@ -308,7 +311,8 @@ def _along(units: int, length: int, load: str, load_bytes: int, in_turn: bool) -
 def _along_rows(units: int, length: int, load_bytes: int) -> int:
     """Return the groups of a block whose threads are neighbours on positions of vectors: they read whole lines, and
     there are enough of them."""
-    counts = [g for g in (MIN_GROUPS, LANES, THREADS) if g == MIN_GROUPS or 8 * g <= length or units < MIN_ALONE]
+    least = MIN_SHARED // (2 if units * length * load_bytes <= MAX_SHORT_BYTES else 1)
+    counts = [g for g in (MIN_GROUPS, LANES, THREADS) if g == MIN_GROUPS or least * g <= length or units < MIN_ALONE]
     return next((g for g in counts if g * load_bytes >= LINE_BYTES and g * units >= FULL_UNITS // 4), counts[-1])
 
 
