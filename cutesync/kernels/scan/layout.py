@@ -176,7 +176,8 @@ def layout_of(shape: Sequence[int], axis: int | None, steps: Sequence[Sequence[i
         if column.extent > 1 and column.steps[last] < 0:
             columns[i], start = _reversed(column)
             offsets = [a + b for a, b in zip(offsets, start)]
-    columns.sort(key=lambda column: [-abs(step) for step in column.steps[last::-1]])
+    if len(columns) > 1:
+        columns.sort(key=lambda column: [-abs(step) for step in column.steps[last::-1]])
     return Layout(tuple(merged(scanned)), tuple(merged(columns)), tuple(offsets), firsts)
 
 
