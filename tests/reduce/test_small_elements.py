@@ -112,3 +112,26 @@ def test_bytes_that_a_callable_maps_are_read_in_pairs_of_words():
     assert {("words", 8)} == {(choice.policy.load, choice.policy.bytes) for choice in chosen}
     shift = every(r"shf\.r\.wrap", "shf.l.wrap")
     Bench(lambda: squares_are_right((70, 101), [])).check(shift, {RESULT})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "bool"])
+def test_bytes_of_which_sums_are_taken_are_read_in_pairs_of_words(dtype, on_emulator, monkeypatch):
+    chosen: list = []
+    for name in ("MIN_WORDS_BYTES", "MIN_PAIRS_OF_SUMS_BYTES"):
+        monkeypatch.setattr(strided_loads, name, 0)
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    for shape, begin in (((130, 37), 0), ((67, 45), 1), ((9, 301), 5)):
+        x = elements((shape[0] * shape[1] + begin,), dtype, "all")
+        found = np.asarray(cs.sum(cs.asarray(x)[begin:].reshape(shape), axis=0))
+        same(found, x[begin:].reshape(shape).sum(0), f"{dtype} {shape} {begin}")
+    assert all((choice.policy.load, choice.policy.bytes) == ("words", 8) for choice in chosen)
+
+
+def test_vectors_of_few_results_of_small_arrays_are_shared_by_more_threads(on_emulator, monkeypatch):
+    chosen: list = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    x = data((47, 142, 8), "bool")
+    same(np.asarray(cs.sum(cs.asarray(x), axis=1)), x.sum(1), "sum")
+    assert [(choice.policy.groups, choice.splits) for choice in chosen] == [(32, 1)]
