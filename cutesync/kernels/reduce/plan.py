@@ -26,9 +26,9 @@ from .normal import Normal, normal
 from .policy import (
     MAX_FEW_POSITIONS,
     MIN_BYTES_OF_PASSES,
-    MIN_PAIRS_IN_ORDER,
     axes_of_first_launch,
     choose,
+    is_small_in_order,
     memory_order_is_faster,
     runs_first_is_faster,
     strided_is_faster,
@@ -220,7 +220,7 @@ def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: View
     output: one reduces them in the order of memory, the other brings the few results into their order. None if others
     are as fast."""
     reduction, count = spec.reduction, len(spec.reduction.sources)
-    if len(outs) > 1 or views[0].nbytes < MIN_PAIRS_IN_ORDER:
+    if len(outs) > 1 or is_small_in_order(views[0].size * max(source.size for source in reduction.sources)):
         return None
     extents = form.in_order_of(count).contiguous(count)
     if extents is None:

@@ -154,6 +154,11 @@ def strided_is_faster(problem: Problem) -> bool:
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
 
 
+def is_small_in_order(total: int) -> bool:
+    """Return whether ``memory_order_is_faster`` is false of every array of so many bytes."""
+    return total < min(MIN_PAIRS_IN_ORDER, MIN_BYTES_IN_ORDER)
+
+
 def memory_order_is_faster(problem: Problem, run: int) -> bool:
     """Return whether it is faster to reduce in the order of memory, and to bring the results into another order, than
     to have a kernel of strided arrays store them there, which have ``run`` neighbours in both."""
