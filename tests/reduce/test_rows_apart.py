@@ -13,6 +13,9 @@ from ..cases import data, fold, matrix, same
 from ..faults import Bench, first, op
 
 
+SMALL = {"MIN_ORDERED_BYTES": 0, "MIN_APART_BYTES": {1: 64, 2: 64}, "SMS": 1}  # limits by which no array is too small
+
+
 def add(a, b):
     return a + b
 
@@ -29,8 +32,8 @@ def matrices(shape) -> np.ndarray:
 def chosen(monkeypatch) -> list:
     """The choices; no array is too small."""
     found: list = []
-    for module, name, value in ((slice_policy, "MIN_ORDERED_BYTES", 0), (slice_policy, "SMS", 1)):
-        monkeypatch.setattr(module, name, value)
+    for name, value in SMALL.items():
+        monkeypatch.setattr(slice_policy, name, value)
     monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
     monkeypatch.setattr(calls, "_plans", {})
     return found
@@ -73,6 +76,20 @@ def test_rows_near_each_other_or_on_boundaries_are_not_apart(chosen):
     assert not any(isinstance(choice.policy, slice_policy.RowsApartPolicy) for choice in chosen)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "blocks"),
+    [((9000, 131), "int8", 4), ((90000, 131), "int8", 6), ((90000, 131), "int16", 6), ((90000, 67), "int16", None)],
+)
+def test_blocks_of_a_multiprocessor(shape, dtype, blocks, monkeypatch):
+    """Few have more registers; short rows of two bytes are read element by element."""
+    found: list = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    with device.forced("dry"):
+        cs.reduce(cs.empty((shape[0], 5 * shape[1]), dtype)[:, 1 : shape[1] + 1], add, axis=1)
+    assert getattr(found[0].policy, "blocks_per_sm", None) == blocks
+
+
 @functools.cache
 def bench() -> Bench:
     x = matrices((70, 211))[:, 9:110]
@@ -80,8 +97,8 @@ def bench() -> Bench:
 
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=9, seed=3):
-            patch.setattr(slice_policy, "MIN_ORDERED_BYTES", 0)
-            patch.setattr(slice_policy, "SMS", 1)
+            for name, value in SMALL.items():
+                patch.setattr(slice_policy, name, value)
             patch.setattr(calls, "_plans", {})
             view = cs.asarray(matrices((70, 211)))[::2, 9:110]
             return np.array_equal([np.asarray(cs.reduce(view, matrix, axis=1)) for _ in range(2)][-1], wanted)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import policy, strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce import plan, policy, strided_loads, strided_plan, strided_policy
 from cutesync.runtime import call as calls, device
 
 from ..cases import data, same
@@ -81,7 +81,8 @@ def test_elements_that_are_compared_the_wrong_way_are_found():
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("columns", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 8, 12, 16))])
 def test_few_columns(columns, on_emulator, monkeypatch):
-    monkeypatch.setattr(policy, "NARROW_BYTES", 0)
+    for name in ("NARROW_BYTES", "MIN_ANYWHERE_SLICE"):
+        monkeypatch.setattr(policy, name, 0)
     monkeypatch.setattr(calls, "_plans", {})
     for name, dtype in (("sum", "bool"), ("sum", "int8"), ("max", "uint16"), ("any", "uint8"), ("argmax", "int8")):
         x = data((2100, columns), dtype)
@@ -114,20 +115,6 @@ def test_bytes_that_a_callable_maps_are_read_in_pairs_of_words():
     Bench(lambda: squares_are_right((70, 101), [])).check(shift, {RESULT})
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "bool"])
-def test_bytes_of_which_sums_are_taken_are_read_in_pairs_of_words(dtype, on_emulator, monkeypatch):
-    chosen: list = []
-    for name in ("MIN_WORDS_BYTES", "MIN_PAIRS_OF_SUMS_BYTES"):
-        monkeypatch.setattr(strided_loads, name, 0)
-    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
-    monkeypatch.setattr(calls, "_plans", {})
-    for shape, begin in (((130, 37), 0), ((67, 45), 1), ((9, 301), 5)):
-        x = elements((shape[0] * shape[1] + begin,), dtype, "all")
-        found = np.asarray(cs.sum(cs.asarray(x)[begin:].reshape(shape), axis=0))
-        same(found, x[begin:].reshape(shape).sum(0), f"{dtype} {shape} {begin}")
-    assert all((choice.policy.load, choice.policy.bytes) == ("words", 8) for choice in chosen)
-
-
 def test_vectors_of_few_results_of_small_arrays_are_shared_by_more_threads(on_emulator, monkeypatch):
     chosen: list = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
@@ -135,3 +122,28 @@ def test_vectors_of_few_results_of_small_arrays_are_shared_by_more_threads(on_em
     x = data((47, 142, 8), "bool")
     same(np.asarray(cs.sum(cs.asarray(x), axis=1)), x.sum(1), "sum")
     assert [(choice.policy.groups, choice.splits) for choice in chosen] == [(32, 1)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "groups"), [((540, 33, 4), "bool", 4), ((300, 41, 4), "uint16", 4), ((270, 37, 8), "int16", 8)]
+)
+def test_small_vectors_of_few_positions_are_shared_by_fewer_threads(shape, dtype, groups, on_emulator, monkeypatch):
+    chosen: list = []
+    monkeypatch.setattr(strided_policy, "MAX_SHORT_BYTES", 0)
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    x = data(shape, dtype)
+    same(np.asarray(cs.sum(cs.asarray(x), axis=1)), x.sum(1), "sum")
+    assert [(choice.policy.groups, choice.policy.bytes) for choice in chosen] == [
+        (groups, min(16, x.itemsize * shape[2]))
+    ]
+
+
+@pytest.mark.parametrize(("length", "narrow"), [(8000, False), (40000, True)])
+def test_small_slices_of_few_columns_are_read_by_the_kernels_of_strided_arrays(length, narrow, monkeypatch):
+    chosen: list = []
+    monkeypatch.setattr(plan, "choose", lambda problem: chosen.append(policy.choose(problem)) or chosen[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    with device.forced("dry"):
+        cs.sum(cs.empty((length, 8), "int16"), axis=0)
+    assert [isinstance(choice.policy, policy.NarrowPolicy) for choice in chosen] == [True] * narrow

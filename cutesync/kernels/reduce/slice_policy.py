@@ -24,12 +24,14 @@ MAX_ROW_BYTES = 128  # longer rows are runs
 # bytes: 224 us, so 29 us; float16 (862787, 49), of 12 elements: 558 and 40 us; but int8 (8192, 512) off by one: 5.8 and
 # 14 us; uint16 (1024, 256): 1.6 and 3.6 us).
 BANKS_BYTES, MIN_ORDERED_BYTES = 32, 1 << 20
-
-
-# Rows that lie further apart, each copied by neighbouring threads: bytes of a row, and of the boundaries on which all
-# begin and end; others are read in vectors of their own.
-LANES_OF_ROW, MIN_APART_BYTES, APART_BOUNDARY = 8, 64, 8
-BLOCKS_APART = 4  # of a multiprocessor, which have 64 registers a thread
+# Rows that lie further apart, each copied by neighbouring threads: bytes of a row by the size of an element, and of the
+# boundaries on which all begin and end; others are read in vectors of their own (H200, lambda int8 (495249, 371) with
+# gaps of 742: 185 us, so 117 us; int16 (99696, 159): 22.3 and 18.1 us; but float16 (1257354, 51): 93 and 167 us;
+# bfloat16 (41902, 504) on boundaries: 14.9 and 24.7 us).
+LANES_OF_ROW, MIN_APART_BYTES, APART_BOUNDARY = 8, {1: 64, 2: 256}, 8
+# Blocks of a multiprocessor, which have 40 registers a thread, and where all blocks fit at once 64 (H200, lambda uint8
+# (3, 15548, 147): with four 10.5 us, with six 9.8 us; but uint16 (5, 1063, 329), of 484 blocks: 4.6 and 5.9 us).
+BLOCKS_APART, FEW_BLOCKS_APART = 6, 4
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,10 @@ def _are_apart(problem: StridedProblem, axes: Slices) -> bool:
         return False
     edges = problem.begin, row_bytes, *(axis.steps[0] * problem.size for axis in axes.outer)
     anywhere = math.gcd(*edges) % APART_BOUNDARY != 0
-    fits = MIN_APART_BYTES <= row_bytes <= ORDERED_ROW_BYTES and axes.outer[-1].extent >= THREADS // LANES_OF_ROW
+    fits = (
+        MIN_APART_BYTES[problem.size] <= row_bytes <= ORDERED_ROW_BYTES
+        and axes.outer[-1].extent >= THREADS // LANES_OF_ROW
+    )
     return anywhere and fits and problem.form.results * row_bytes >= MIN_ORDERED_BYTES
 
 
@@ -104,9 +109,9 @@ def _rows_apart(problem: StridedProblem, axes: Slices) -> StridedChoice:
     *outer, rows = axes.outer
     others = math.prod(axis.extent for axis in outer)
     most = STAGE_BYTES // (vectors_apart(axes.span * problem.size) * VECTOR_BYTES)
-    each = min(most, ceil_div(rows.extent * others, 4 * SMS), THREADS // LANES_OF_ROW)
+    each = min(most, ceil_div(rows.extent * others, FEW_BLOCKS_APART * SMS), THREADS // LANES_OF_ROW)
     groups = next(g for g in (64, 32, 16, 8, 1) if g == 1 or (g * each <= THREADS and 4 * g <= axes.row.extent))
-    kept = (*outer, rows, axes.inner)
+    kept, tiles = (*outer, rows, axes.inner), others * ceil_div(rows.extent, each)
     policy = RowsApartPolicy(
         power_of_two(len(kept)),
         1,
@@ -121,9 +126,8 @@ def _rows_apart(problem: StridedProblem, axes: Slices) -> StridedChoice:
         False,
         repeated=problem.form.repeats > 1,
         stage=STAGE_BYTES,
-        blocks_per_sm=BLOCKS_APART,
+        blocks_per_sm=FEW_BLOCKS_APART if tiles <= FEW_BLOCKS_APART * SMS else BLOCKS_APART,
     )
-    tiles = others * ceil_div(rows.extent, each)
     return StridedChoice(policy, 1, tiles, kept, (axes.row,), extent=each, repeats=problem.form.repeats)
 
 

@@ -27,8 +27,6 @@ MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
 # Bytes that a callable maps are read in pairs of words in an array of so many (H200, squares uint8 (676030, 194): 73
 # us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
 MIN_PAIRS_BYTES = 1 << 25
-# The same of bytes of which 64-bit sums are taken.
-MIN_PAIRS_OF_SUMS_BYTES = 1 << 24
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 # Elements so far apart, of which words hold several, are read as vectors of memory; of columns if rows of them have
@@ -117,8 +115,8 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
         and (form.results >= MIN_WIDE_UNITS * width or (problem.mapped and total >= MIN_MAPPED_BYTES))
         and least >= VECTOR_BYTES
     )
-    pairs = size == 1 and mapped >= 8 and least >= 8 and not short and (problem.mapped or problem.words == 2)
-    if pairs and total >= (MIN_PAIRS_BYTES if problem.mapped else MIN_PAIRS_OF_SUMS_BYTES):
+    pairs = problem.mapped and size == 1 and mapped >= 8 and least >= 8 and not short
+    if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
 
