@@ -12,7 +12,6 @@ from cutesync.runtime import call as calls, device
 from ..cases import data, fold, matrix, same
 from ..faults import Bench, first, op
 
-
 SMALL = {"MIN_ORDERED_BYTES": 0, "MIN_APART_BYTES": {1: 64, 2: 64}, "SMS": 1}  # limits by which no array is too small
 
 
