@@ -26,7 +26,6 @@ def chosen(monkeypatch):
     monkeypatch.setattr(plan, "choose", lambda problem: found.append(choose(problem)) or found[-1])
     for name in (
         "NARROW_BYTES",
-        "MIN_ANYWHERE_SLICE",
         "MIN_ANYWHERE_BYTES",
         "MIN_BYTES_IN_ORDER",
         "MIN_PAIRS_IN_ORDER",

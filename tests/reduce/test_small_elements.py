@@ -81,8 +81,7 @@ def test_elements_that_are_compared_the_wrong_way_are_found():
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("columns", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 8, 12, 16))])
 def test_few_columns(columns, on_emulator, monkeypatch):
-    for name in ("NARROW_BYTES", "MIN_ANYWHERE_SLICE"):
-        monkeypatch.setattr(policy, name, 0)
+    monkeypatch.setattr(policy, "NARROW_BYTES", 0)
     monkeypatch.setattr(calls, "_plans", {})
     for name, dtype in (("sum", "bool"), ("sum", "int8"), ("max", "uint16"), ("any", "uint8"), ("argmax", "int8")):
         x = data((2100, columns), dtype)
@@ -139,11 +138,11 @@ def test_small_vectors_of_few_positions_are_shared_by_fewer_threads(shape, dtype
     ]
 
 
-@pytest.mark.parametrize(("length", "narrow"), [(8000, False), (40000, True)])
-def test_small_slices_of_few_columns_are_read_by_the_kernels_of_strided_arrays(length, narrow, monkeypatch):
+@pytest.mark.parametrize(("outer", "length", "narrow"), [(1, 8000, False), (1, 40000, True), (40, 8000, True)])
+def test_small_slices_of_few_columns_are_read_by_the_kernels_of_strided_arrays(outer, length, narrow, monkeypatch):
     chosen: list = []
     monkeypatch.setattr(plan, "choose", lambda problem: chosen.append(policy.choose(problem)) or chosen[-1])
     monkeypatch.setattr(calls, "_plans", {})
     with device.forced("dry"):
-        cs.sum(cs.empty((length, 8), "int16"), axis=0)
+        cs.sum(cs.empty((outer, length, 8), "int16"), axis=1)
     assert [isinstance(choice.policy, policy.NarrowPolicy) for choice in chosen] == [True] * narrow

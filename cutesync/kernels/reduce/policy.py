@@ -34,10 +34,10 @@ MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 
 MIN_SUM_BYTES, MAX_ODD_HALVES = 1 << 22, 256
 # Slices of few columns: shorter ones leave most lanes without rows, but pairs are read in narrower vectors otherwise
 # (H200, sum bool (1092, 26864, 2): 92 us, so 28 us; but of vectors max uint64 (4096, 1024, 2): 17 and 25 us; sum bool
-# (2048, 4096, 8): 26 and 34 us). Those of up to 512 KiB are read as fast or faster by more blocks, as vectors or
-# elements of columns (squares int16 (12144, 16): 5.3 us, so 2.5 us; max int16 (3, 23824, 2): 3.4 and 2.4 us; sum int32
-# (10304, 8): 3.2 us both), but for rows that begin anywhere.
-NARROW_BYTES, MIN_ANYWHERE_SLICE, SHARE_OF_PAIRS = 1 << 19, 1 << 16, 4
+# (2048, 4096, 8): 26 and 34 us). Of small arrays, those of up to eight times as many bytes are read by more blocks, as
+# vectors or elements of columns (squares int16 (12144, 16): 5.3 us, so 2.5 us; max int16 (3, 23824, 2): 3.4 and 2.4 us;
+# sum int32 (10304, 8): 3.2 us both), unless rows begin anywhere.
+NARROW_BYTES, SHARE_OF_PAIRS, MORE_OF_SMALL, MAX_SMALL_BYTES = 1 << 16, 4, 8, 1 << 21
 # Indexes beside values are read by vectors of columns in an array of so many bytes (H200, argmax float64 (125209, 8):
 # 10.0 us, so 7.5 us; (500000, 2): 11.1 and 6.9 us; but uint32 (32768, 16): 5.0 and 5.6 us; float32 (30, 20000, 8) along
 # its second axis: 10.6 and 14.1 us; int8 (2097152, 4), whose keys are one number: 9.5 and 14.6 us).
@@ -141,7 +141,7 @@ def strided_is_faster(problem: Problem) -> bool:
             return True
         return odd and (runs or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
     two = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
-    least = NARROW_BYTES // (SHARE_OF_PAIRS if two else 1)
+    least = NARROW_BYTES * (MORE_OF_SMALL if total <= MAX_SMALL_BYTES else 1) // (SHARE_OF_PAIRS if two else 1)
     if row_bytes >= least if _is_narrow(problem) else _is_narrow_anywhere(problem):
         return False
     if problem.several:
@@ -293,7 +293,7 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
         and problem.size <= MAX_ANYWHERE_BYTES
         and row_bytes <= LANE_BYTES
         and problem.inner * problem.words <= MAX_LANE_STATES[problem.in_turn]
-        and problem.length * row_bytes >= MIN_ANYWHERE_SLICE
+        and problem.length * row_bytes >= NARROW_BYTES
         and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES * share
     )
 
