@@ -8,6 +8,7 @@ which started last combines the partials, in place of a second kernel.
 
 from __future__ import annotations
 
+import functools
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -195,11 +196,26 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     axes = axes_of(given.axis, len(x.shape))
     check_count(given.n, views[1] if len(views) > 1 else None, x.shape, axes)
     if given.algorithm is _ARG:
-        return ReduceSpec(Reduction(given.op, x.dtype, x.dtype, INT64), x.shape, axes, given.keepdims, None, n=given.n)
-    reduction = _reduction(given, x.dtype)
+        return ReduceSpec(_place(given.op, x.dtype), x.shape, axes, given.keepdims, None, n=given.n)
+    usual = type(given.op) is str and (given.dtype is None or given.dtype is PROMOTED)
+    if usual and given.transform is None and given.identity is None:
+        reduction = _usual(given.op, given.dtype, x.dtype)
+    else:
+        reduction = _reduction(given, x.dtype)
     algorithm = _algorithm(given.algorithm, reduction, len(axes) == len(x.shape))
     init = None if given.init is None else (scalar(given.init, reduction.values[0], "init"),)
     return ReduceSpec(reduction, x.shape, axes, given.keepdims, init, algorithm, n=given.n)
+
+
+@functools.cache
+def _place(name: str, source: DType) -> Reduction:
+    return Reduction(name, source, source, INT64)
+
+
+@functools.cache
+def _usual(op: str, wanted: Any, source: DType) -> Reduction:
+    """Return the one object of a named operator and these types: what it knows of itself is found once."""
+    return _reduction(Arguments(op, None, False, None, wanted, None, None, "auto"), source)
 
 
 def _reduction(given: Arguments, source: DType) -> Reduction:

@@ -58,15 +58,15 @@ class Reduction:
     transform: Callable | None = None
     flipped: bool = False
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         return self.op if isinstance(self.op, str) else self.op.name
 
-    @property
+    @functools.cached_property
     def sources(self) -> tuple[DType, ...]:
         return (self.source,)
 
-    @property
+    @functools.cached_property
     def results(self) -> tuple[DType, ...]:
         return (self.result,)
 
@@ -79,7 +79,7 @@ class Reduction:
     def args(self) -> tuple:
         return ()
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         op = self.op if isinstance(self.op, str) else self.op.key
@@ -116,14 +116,14 @@ class Reduction:
         """Whether elements and their places are combined as keys: those of an argmin or argmax of small integers."""
         return isinstance(self.op, str) and self.source.size <= 2 and self.source.kind in "biu"
 
-    @property
+    @functools.cached_property
     def is_packed(self) -> bool:
         """Whether words of small integers are combined without being unpacked."""
         if isinstance(self.op, str) or self.transform is not None or self.source.kind == "f":
             return False
         return packed_kind(self.op, self.source, self.accumulate) != ""
 
-    @property
+    @functools.cached_property
     def between(self) -> DType:
         """The type in which one pass stores its results for the next."""
         return BOOL if self._of_truth else self.accumulate
