@@ -29,7 +29,7 @@ class Single:
     accumulate: DType
     output: DType
 
-    @property
+    @functools.cached_property
     def sources(self) -> tuple[DType, ...]:
         return (self.source,)
 
@@ -38,7 +38,7 @@ class Single:
         """The type of each value of a state."""
         return (self.accumulate,)
 
-    @property
+    @functools.cached_property
     def results(self) -> tuple[DType, ...]:
         return (self.output,)
 
@@ -46,7 +46,7 @@ class Single:
     def args(self) -> tuple[Argument, ...]:
         return ()
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         return self.source.name, self.accumulate.name, self.output.name, self.op.key

@@ -130,7 +130,7 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
         form = None
     if form is not None and not firsts:
         form = form.gathered()
-    spec = replace(spec, extents=form.extents if form else (1, layout.length, layout.count))
+    spec = spec.seen_as(form.extents if form else (1, layout.length, layout.count))
     problem = _problem(spec, layout, form, inputs, outs, apart)
     if isinstance(operation, Single) and spec.algorithm != "auto":
         if spec.counted:
@@ -149,9 +149,9 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     if found is not None:
         choice = found
     elif form is None or (form.view is not None and not suits(problem)):
-        spec = replace(spec, extents=(1, layout.length, layout.count))
+        spec = spec.seen_as((1, layout.length, layout.count))
         choice, extents = _of_layout(_problem(spec, layout, None, inputs, outs), layout)
-        spec = replace(spec, extents=extents)
+        spec = spec.seen_as(extents)
     else:
         choice = choose(problem)
         if form.view is not None:
