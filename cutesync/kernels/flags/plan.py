@@ -51,9 +51,13 @@ def _pointers(source: DType, result: DType) -> tuple[Pointer, ...]:
 
 def _values(marking: Marking) -> tuple[Pointer | Scalar, ...]:
     """The predecessor and the successor, then the run-time arguments."""
-    ends = (Scalar(name, marking.register) for name in ("predecessor", "successor"))
     names = numbered("arg", marking.args)
-    return *ends, *(argument.parameter(name) for name, argument in zip(names, marking.args))
+    return *_ends(marking.register), *(argument.parameter(name) for name, argument in zip(names, marking.args))
+
+
+@functools.lru_cache(maxsize=64)
+def _ends(register: str) -> tuple[Scalar, ...]:
+    return Scalar("predecessor", register), Scalar("successor", register)
 
 
 def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
