@@ -12,7 +12,8 @@ from cutesync.runtime import call as calls, device
 from ..cases import data, fold, matrix, same
 from ..faults import Bench, first, op
 
-SMALL = {"MIN_ORDERED_BYTES": 0, "MIN_APART_BYTES": {1: 64, 2: 64}, "SMS": 1}  # limits by which no array is too small
+# limits by which no array is too small
+SMALL = {"MIN_ORDERED_BYTES": 0, "MIN_APART_BYTES": {1: 64, 2: 64}, "MIN_APART_FLOATS": 64, "SMS": 1}
 
 
 def add(a, b):
@@ -77,10 +78,17 @@ def test_rows_near_each_other_or_on_boundaries_are_not_apart(chosen):
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "blocks"),
-    [((9000, 131), "int8", 4), ((90000, 131), "int8", 6), ((90000, 131), "int16", 6), ((90000, 67), "int16", None)],
+    [
+        ((9000, 131), "int8", 4),
+        ((90000, 131), "int8", 6),
+        ((90000, 57), "int16", 6),
+        ((90000, 55), "int16", None),
+        ((90000, 321), "bfloat16", 6),
+        ((90000, 319), "float16", None),
+    ],
 )
 def test_blocks_of_a_multiprocessor(shape, dtype, blocks, monkeypatch):
-    """Few have more registers; short rows of two bytes are read element by element."""
+    """Few have more registers; short rows of two bytes, and longer ones of floats, are read element by element."""
     found: list = []
     monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
     monkeypatch.setattr(calls, "_plans", {})

@@ -24,11 +24,12 @@ MAX_ROW_BYTES = 128  # longer rows are runs
 # bytes: 224 us, so 29 us; float16 (862787, 49), of 12 elements: 558 and 40 us; but int8 (8192, 512) off by one: 5.8 and
 # 14 us; uint16 (1024, 256): 1.6 and 3.6 us).
 BANKS_BYTES, MIN_ORDERED_BYTES = 32, 1 << 20
-# Rows that lie further apart, each copied by neighbouring threads: bytes of a row by the size of an element, and of the
-# boundaries on which all begin and end; others are read in vectors of their own (H200, lambda int8 (495249, 371) with
-# gaps of 742: 185 us, so 117 us; int16 (99696, 159): 22.3 and 18.1 us; but float16 (1257354, 51): 93 and 167 us;
+# Rows that lie further apart, each copied by neighbouring threads: bytes of a row by the size of an element, more of
+# floats, and of the boundaries on which all begin and end; others are read in vectors of their own (H200, lambda int8
+# (495249, 371) with gaps of 742: 185 us, so 117 us; int16 (400000, 60): 79 and 53 us; but (507436, 44): 65.5 and 66.3
+# us; bfloat16 (3, 17087, 350): 22.1 and 19.1 us; but (184334, 130): 26 and 36 us; float16 (2013, 286): 2.4 and 2.9 us;
 # bfloat16 (41902, 504) on boundaries: 14.9 and 24.7 us).
-LANES_OF_ROW, MIN_APART_BYTES, APART_BOUNDARY = 8, {1: 64, 2: 256}, 8
+LANES_OF_ROW, MIN_APART_BYTES, MIN_APART_FLOATS, APART_BOUNDARY = 8, {1: 64, 2: 112}, 640, 8
 # Blocks of a multiprocessor, which have 40 registers a thread, and where all blocks fit at once 64 (H200, lambda uint8
 # (3, 15548, 147): with four 10.5 us, with six 9.8 us; but uint16 (5, 1063, 329), of 484 blocks: 4.6 and 5.9 us).
 BLOCKS_APART, FEW_BLOCKS_APART = 6, 4
@@ -97,10 +98,8 @@ def _are_apart(problem: StridedProblem, axes: Slices) -> bool:
         return False
     edges = problem.begin, row_bytes, *(axis.steps[0] * problem.size for axis in axes.outer)
     anywhere = math.gcd(*edges) % APART_BOUNDARY != 0
-    fits = (
-        MIN_APART_BYTES[problem.size] <= row_bytes <= ORDERED_ROW_BYTES
-        and axes.outer[-1].extent >= THREADS // LANES_OF_ROW
-    )
+    least = MIN_APART_FLOATS if problem.floats else MIN_APART_BYTES[problem.size]
+    fits = least <= row_bytes <= ORDERED_ROW_BYTES and axes.outer[-1].extent >= THREADS // LANES_OF_ROW
     return anywhere and fits and problem.form.results * row_bytes >= MIN_ORDERED_BYTES
 
 
