@@ -4,6 +4,7 @@ array. What a kernel does with them is in ``coordinates``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from ..runtime.kernel import Scalar
@@ -19,15 +20,16 @@ def divisor(count: int) -> tuple[int, int]:
     return ((1 << 32) * ((1 << shift) - count) // count + 1) & 0xFFFFFFFF, shift & 31
 
 
-def parameters(name: str, rank: int, arrays: int, wide: bool) -> list[Scalar]:
+@functools.lru_cache(maxsize=256)
+def parameters(name: str, rank: int, arrays: int, wide: bool) -> tuple[Scalar, ...]:
     """Return the kernel's parameters for ``rank`` axes of ``arrays`` arrays. With ``wide``, positions are counted in 64
     bits."""
     number = "Int64" if wide else "Int32"
-    found = []
+    found: list[Scalar] = []
     for i in range(rank):
         found += [Scalar(f"{name}{i}_extent", number), Scalar(f"{name}{i}_factor", "Uint32")]
         found += [Scalar(f"{name}{i}_shift", "Uint32"), *(Scalar(f"{name}{i}_step{k}", "Int64") for k in range(arrays))]
-    return found
+    return tuple(found)
 
 
 def numbers(axes: Sequence[Axis], rank: int, arrays: int, wide: bool) -> list[int]:

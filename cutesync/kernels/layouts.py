@@ -25,7 +25,7 @@ class Layout:
         """The parameters of a kernel."""
         return [p for g, (arrays, rank) in enumerate(self.groups) for p in self.of_group(g, rank, len(arrays))]
 
-    def of_group(self, g: int, rank: int, arrays: int) -> list[Scalar]:
+    def of_group(self, g: int, rank: int, arrays: int) -> tuple[Scalar, ...]:
         return parameters(f"{self.name}{g}_", rank, arrays, self.wide)
 
 

@@ -29,7 +29,7 @@ class Single:
     accumulate: DType
     output: DType
 
-    @property
+    @functools.cached_property
     def sources(self) -> tuple[DType, ...]:
         return (self.source,)
 
@@ -38,7 +38,7 @@ class Single:
         """The type of each value of a state."""
         return (self.accumulate,)
 
-    @property
+    @functools.cached_property
     def results(self) -> tuple[DType, ...]:
         return (self.output,)
 
@@ -46,12 +46,12 @@ class Single:
     def args(self) -> tuple[Argument, ...]:
         return ()
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         return self.source.name, self.accumulate.name, self.output.name, self.op.key
 
-    @property
+    @functools.cached_property
     def registers(self) -> tuple[str, ...]:
         """The names of the DSL types of a state's registers."""
         return (self.op.register(self.accumulate),)
@@ -80,7 +80,22 @@ class Argument(NamedTuple):
 
 def numbered(name: str, group: Sequence) -> tuple[str, ...]:
     """Return the names of a group of parameters: x, x1, x2, ..."""
-    return tuple(f"{name}{i or ''}" for i in range(len(group)))
+    return _numbered(name, len(group))
+
+
+@functools.lru_cache(maxsize=256)
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{name}{i or ''}" for i in range(count))
+
+
+@functools.lru_cache(maxsize=256)
+def _pointers(name: str, types: tuple[DType, ...]) -> tuple[Pointer, ...]:
+    return tuple(map(Pointer, numbered(name, types), types))
+
+
+@functools.lru_cache(maxsize=256)
+def _scalars(name: str, types: tuple[str, ...]) -> tuple[Scalar, ...]:
+    return tuple(map(Scalar, numbered(name, types), types))
 
 
 @dataclass(frozen=True)
@@ -156,13 +171,15 @@ class States:
         return StateMonoid(self)
 
 
-def parameter_groups(operation: Any) -> tuple[list[Pointer], list[Pointer], list[Scalar], list[Pointer | Scalar]]:
+def parameter_groups(
+    operation: Any,
+) -> tuple[Sequence[Pointer], Sequence[Pointer], Sequence[Scalar], Sequence[Pointer | Scalar]]:
     """Return the kernel's parameters of an operation: inputs, outputs, the values of a first state, and run-time
     arguments. In the kernel the last two are one tuple."""
     return (
-        [Pointer(name, t) for name, t in zip(numbered("x", operation.sources), operation.sources)],
-        [Pointer(name, t) for name, t in zip(numbered("out", operation.results), operation.results)],
-        [Scalar(name, t) for name, t in zip(numbered("init", operation.registers), operation.registers)],
+        _pointers("x", operation.sources),
+        _pointers("out", operation.results),
+        _scalars("init", operation.registers),
         [argument.parameter(name) for name, argument in zip(numbered("arg", operation.args), operation.args)],
     )
 

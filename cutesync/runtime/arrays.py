@@ -299,7 +299,7 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
                 "copy it first (.copy(), .contiguous(), ascontiguousarray)",
             )
         )
-    if view.size and view.ptr % view.dtype.size:
+    if view.ptr % view.dtype.size and view.size:
         raise ArgumentValueError(
             explain(
                 argument,

@@ -155,6 +155,9 @@ def of(ordinal: int) -> Backend:
     return {device.DRY: DRY, device.REMOTE: REMOTE}.get(ordinal, EMULATOR)
 
 
+_ORDINALS = {"gpu": 0, "emulator": device.HOST, "dry": device.DRY}  # of a device of each
+
+
 def current() -> Backend:
     """Return the backend in use in this thread or asynchronous task."""
-    return of({"gpu": 0, "emulator": device.HOST, "dry": device.DRY}[device.backend()])
+    return of(_ORDINALS[device.backend()])

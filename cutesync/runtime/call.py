@@ -217,17 +217,14 @@ def _check_apart(family: Family, addresses: tuple[int, ...], pairs: tuple[Pair, 
 
 def _pairs(views: Views, outs: Views, unread: tuple[int, ...], in_place: int | None) -> tuple[Pair, ...]:
     """Return what must not overlap: each output with each input that is read, and with each later output."""
-    used = [(i, x, in_place is not None) for i, x in enumerate(views) if x is not None and i not in unread]
-    used += [(len(views) + j, y, False) for j, y in enumerate(outs)]
-    reaches = [(start - x.ptr, stop - x.ptr) for _, x, _ in used for start, stop in (x.span,)]
+    read = [(i, x, *x.reach) for i, x in enumerate(views) if x is not None and i not in unread]
+    written = [(j, y, *y.reach) for j, y in enumerate(outs, len(views))]
     found = []
-    first = len(used) - len(outs)
-    for j, y in enumerate(outs):
-        low, high = reaches[first + j]
-        for at, (i, x, same) in enumerate(used):
-            start, stop = reaches[at]
-            if start != stop and not first <= at <= first + j:
-                found.append(Pair(len(views) + j, i, low - stop, high - start, same and x.dtype is y.dtype))
+    for k, (j, y, low, high) in enumerate(written, 1):
+        for i, x, start, stop in (*read, *written[k:]):
+            if start != stop:
+                same = in_place is not None and i < len(views) and x.dtype is y.dtype
+                found.append(Pair(j, i, low - stop, high - start, same))
     return tuple(found)
 
 
@@ -247,7 +244,8 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
         if other is not None:
             arrays.same_device(view, other, argument, family.inputs[0])
     spec = family.parse(arguments, views, outs[0])
-    results = spec.results if len(spec.results) == family.outputs else spec.results * family.outputs
+    results = spec.results
+    results = results if len(results) == family.outputs else results * family.outputs
     library, empties = arrays.adapter(first), []
     for y, (shape, dtype) in zip(outs, results):
         if y is None:
@@ -280,7 +278,8 @@ def _check_out(out: View, shape: tuple[int, ...], element: DType) -> None:
         raise ArgumentTypeError(explain("out", f"dtype {out.dtype}", f"dtype {element}"))
     if out.shape != shape:
         raise ArgumentValueError(explain("out", f"shape {out.shape}", f"shape {shape}"))
-    _check_own_memory(out.shape, out.steps, 1)
+    if not out.contiguous:
+        _check_own_memory(out.shape, out.steps, 1)
 
 
 def _check_own_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import dataclass
 
 from ..dtypes import DType
@@ -21,7 +23,7 @@ class View:
     writable: bool = True
     strides: tuple[int, ...] | None = None
 
-    @property
+    @functools.cached_property
     def steps(self) -> tuple[int, ...]:
         """The strides in elements, for every layout."""
         return contiguous_strides(self.shape) if self.strides is None else self.strides
@@ -30,22 +32,25 @@ class View:
     def span(self) -> tuple[int, int]:
         """The addresses ``(start, stop)`` of the lowest byte and past the highest byte of all elements; equal for an
         empty array."""
+        start, stop = self.reach
+        return self.ptr + start, self.ptr + stop
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The same, counted from ``ptr``."""
         if self.contiguous or self.strides is None or not self.size:
-            return self.ptr, self.ptr + self.nbytes
+            return 0, self.nbytes
         low = high = 0
         for extent, step in zip(self.shape, self.strides):
             if step < 0:
                 low += (extent - 1) * step
             else:
                 high += (extent - 1) * step
-        return self.ptr + low * self.dtype.size, self.ptr + (high + 1) * self.dtype.size
+        return low * self.dtype.size, (high + 1) * self.dtype.size
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
-        total = 1
-        for extent in self.shape:
-            total *= extent
-        return total
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:

@@ -149,6 +149,10 @@ STRIDED = {
     "equal results": ((512, 4096, 40), (0, 40, 1), 2, "bfloat16"),
     "equal elements": ((9, 1 << 20), (1, 0), 1, "float64"),
     "words": ((5, 1 << 20), (1048579, 1), 0, "int8"),
+    "rows apart": ((30000, 371), (1113, 1), 1, "int8"),
+    "few rows apart": ((10000, 371), (1113, 1), 1, "uint8"),
+    "rows apart of 2-byte elements": ((30000, 101), (351, 1), 1, "int16"),
+    "rows apart of floats": ((30000, 350), (951, 1), 1, "float16"),
 }
 
 

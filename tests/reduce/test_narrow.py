@@ -24,9 +24,12 @@ def chosen(monkeypatch):
     """The policies of contiguous arrays that calls chose, of which none is small."""
     found, choose = [], plan.choose
     monkeypatch.setattr(plan, "choose", lambda problem: found.append(choose(problem)) or found[-1])
-    monkeypatch.setattr(policy, "NARROW_BYTES", 0)
-    monkeypatch.setattr(policy, "MIN_ANYWHERE_BYTES", 0)
-    for name in ("MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
+    for name in (
+        "NARROW_BYTES",
+        "MIN_ANYWHERE_BYTES",
+        "MIN_BYTES_IN_ORDER",
+        "MIN_PAIRS_IN_ORDER",
+    ):
         monkeypatch.setattr(policy, name, 0)
     monkeypatch.setattr(calls, "_plans", {})
     return found

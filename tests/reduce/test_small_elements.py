@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import policy, strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce import plan, policy, strided_loads, strided_plan, strided_policy
 from cutesync.runtime import call as calls, device
 
 from ..cases import data, same
@@ -112,3 +112,73 @@ def test_bytes_that_a_callable_maps_are_read_in_pairs_of_words():
     assert {("words", 8)} == {(choice.policy.load, choice.policy.bytes) for choice in chosen}
     shift = every(r"shf\.r\.wrap", "shf.l.wrap")
     Bench(lambda: squares_are_right((70, 101), [])).check(shift, {RESULT})
+
+
+def test_vectors_of_few_results_of_small_arrays_are_shared_by_more_threads(on_emulator, monkeypatch):
+    chosen: list = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    x = data((47, 142, 8), "bool")
+    same(np.asarray(cs.sum(cs.asarray(x), axis=1)), x.sum(1), "sum")
+    assert [(choice.policy.groups, choice.splits) for choice in chosen] == [(32, 1)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "groups"), [((540, 33, 4), "bool", 4), ((300, 41, 4), "uint16", 4), ((270, 37, 8), "int16", 8)]
+)
+def test_small_vectors_of_few_positions_are_shared_by_fewer_threads(shape, dtype, groups, on_emulator, monkeypatch):
+    chosen: list = []
+    for name in ("MAX_SHORT_BYTES", "MIN_FEWER_BYTES"):
+        monkeypatch.setattr(strided_policy, name, 0)
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    x = data(shape, dtype)
+    same(np.asarray(cs.sum(cs.asarray(x), axis=1)), x.sum(1), "sum")
+    assert [(choice.policy.groups, choice.policy.bytes) for choice in chosen] == [
+        (groups, min(16, x.itemsize * shape[2]))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "groups"), [((2, 72, 44), "uint8", 4), ((2, 70, 20), "int16", 4), ((9, 70, 40), "int16", 8)]
+)
+def test_short_runs_of_results_are_shared_by_fewer_threads(shape, dtype, groups, on_emulator, monkeypatch):
+    """Whose results have several runs each; those of 16 bytes a thread by as many as others."""
+    chosen: list = []
+    for name in ("MAX_SHORT_BYTES", "MIN_FEWER_BYTES"):
+        monkeypatch.setattr(strided_policy, name, 0)
+    monkeypatch.setattr(strided_policy, "FULL_UNITS", 0)  # so that there are not few results
+    for name in ("MIN_RUN_RESULTS", "MIN_ROWS", "MIN_RUN_ARRAY"):
+        monkeypatch.setattr(strided_loads, name, 0)
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    x = data(shape, dtype)
+    same(np.asarray(cs.max(cs.asarray(x), axis=(0, 2))), x.max((0, 2)), "max")
+    assert [(choice.policy.load, choice.policy.groups) for choice in chosen] == [("row", groups)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "op", "dtype", "narrow"),
+    [
+        ((1, 8000, 8), "sum", "int16", False),
+        ((1, 60000, 8), "sum", "int16", False),
+        ((1, 70000, 8), "sum", "int16", True),
+        ((2, 40000, 8), "sum", "int16", True),
+        ((40, 8000, 8), "sum", "int16", True),
+        ((5, 8000, 8), "sum", "int16", False),
+        ((5, 8000, 8), "sum", "float32", True),
+        ((2, 8000, 8), "argmax", "float32", False),
+        ((5, 8000, 8), "argmax", "int16", True),
+        ((9, 24041, 3), "sum", "int8", False),
+        ((90, 24041, 3), "sum", "int8", True),
+        ((3, 180001, 3), "sum", "int8", True),
+        ((20, 24041, 3), "argmax", "int8", True),
+    ],
+)
+def test_small_slices_of_few_columns_are_read_by_the_kernels_of_strided_arrays(shape, op, dtype, narrow, monkeypatch):
+    chosen: list = []
+    monkeypatch.setattr(plan, "choose", lambda problem: chosen.append(policy.choose(problem)) or chosen[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    with device.forced("dry"):
+        getattr(cs, op)(cs.empty(shape, dtype), axis=1)
+    assert [isinstance(choice.policy, policy.NarrowPolicy) for choice in chosen] == [True] * narrow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 
 from ...runtime.call import Views
@@ -18,7 +19,7 @@ class Form:
     others: tuple[Axis, ...]
     bits: bool
 
-    @property
+    @functools.cached_property
     def rows(self) -> int:
         count = 1
         for axis in self.others:
@@ -57,7 +58,9 @@ def form_of(axis: int, bits: bool, views: Views, outs: Views) -> Form:
         flagged = Axis(1, (1,) * len(flagged.steps))
 
     def pace(each: Axis) -> tuple[int, ...]:
-        first, *others = (abs(step) for step in each.steps)
+        first, *others = map(abs, each.steps)
         return (*others, first)
 
-    return Form(flagged, tuple(merged(sorted(axes, key=pace, reverse=True))), bits)
+    if len(axes) > 1:
+        axes.sort(key=pace, reverse=True)
+    return Form(flagged, tuple(merged(axes)), bits)

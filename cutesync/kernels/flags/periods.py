@@ -17,23 +17,23 @@ def in_periods(form: Form, facts: Facts) -> Form | None:
     """Return the form with short rows as periods of a long one, if their results lie side by side and their elements do
     not: a block that transposes then stores whole sectors; or if the elements of long rows are loaded as vectors, but
     not those of short ones. None for others."""
-    flagged, (columns, rows) = form.flagged, roles_of(form)
-    if form.bits or facts.counted or flagged.extent == 1:
+    flagged, total = form.flagged, form.rows * form.flagged.extent
+    longer = None if form.bits or facts.counted or flagged.extent == 1 else form.in_periods()
+    if longer is None or total < min(MIN_VECTORS, MIN_TRANSPOSED):
         return None
     flat = choose_flat(form, facts)
     if flat is not None:
-        large = form.rows * flagged.extent >= MIN_VECTORS
-        return _in_vectors(form, facts) if large and _single(flat.policy) else None
+        return longer if total >= MIN_VECTORS and _single(flat.policy) and _in_vectors(longer, facts) else None
     short = flagged.extent * facts.result < SECTOR and pace_out(flagged) == 1
+    columns, rows = roles_of(form)
     turned = short and rows is flagged and columns is not None
-    return form.in_periods() if turned and form.rows * flagged.extent >= MIN_TRANSPOSED else None
+    return longer if turned and total >= MIN_TRANSPOSED else None
 
 
-def _in_vectors(form: Form, facts: Facts) -> Form | None:
-    """Return the form with long rows whose elements are loaded as vectors."""
-    longer = form.in_periods()
-    flat = longer and choose_flat(longer, replace(facts, periodic=True))
-    return longer if flat and not _single(flat.policy) else None
+def _in_vectors(longer: Form, facts: Facts) -> bool:
+    """Return whether the elements of long rows are loaded as vectors."""
+    flat = choose_flat(longer, replace(facts, periodic=True))
+    return flat is not None and not _single(flat.policy)
 
 
 def _single(policy) -> bool:

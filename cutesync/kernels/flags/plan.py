@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
-from ...dtypes import INT64
+from ...dtypes import INT64, DType
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
@@ -18,36 +19,45 @@ from .strided_choice import Facts, StridedChoice
 from .strided_policy import SHORT_OF_BITS, choose_strided
 
 _ARRAYS = ("x", "out", "other")
+_NUMBERS = tuple(Scalar(name, "Int64") for name in ("length", "rows", "period", "runs"))
+_STRIDED = tuple(Scalar(name, "Int64") for name in ("n", "work", "length", "period"))
 
 
 def kernel_spec(policy: FlagPolicy, marking: Marking) -> KernelSpec:
     """Return the kernel of a policy for contiguous rows. The parameters that every warp waits for come first."""
-    numbers = [Scalar(name, "Int64") for name in ("length", "rows", "period", "runs")]
-    given = _pointers(marking), numbers, _values(marking)
+    given = _pointers(marking.source, marking.result), _NUMBERS, _values(marking)
     return KernelSpec((marking.name, policy, *marking.key), given, lambda: policy.make(marking))
 
 
 def strided_spec(choice: StridedChoice, marking: Marking) -> KernelSpec:
     """Return the kernel of a choice for strided arrays."""
-    policy, digits = choice.policy, range(choice.policy.digits)
-    arrays = *_pointers(marking), Pointer("count", INT64)
-    numbers = [Scalar(name, "Int64") for name in ("n", "work", "length", "period")]
-    names = ("count", "factor", "shift", "extent", *_ARRAYS[: 1 + marking.outputs])
-    kinds = {"factor": "Uint32", "shift": "Uint32"}
-    axes = tuple(Scalar(f"{name}{k}", kinds.get(name, "Int64")) for name in names for k in digits)
-    given = arrays, numbers, _values(marking), axes
+    policy = choice.policy
+    arrays = *_pointers(marking.source, marking.result), Pointer("count", INT64)
+    given = arrays, _STRIDED, _values(marking), _axes(policy.digits, marking.outputs)
     return KernelSpec((marking.name, policy, *marking.key), given, lambda: policy.make(marking))
 
 
-def _pointers(marking: Marking) -> tuple[Pointer, ...]:
-    return Pointer("x", marking.source), Pointer("out", marking.result), Pointer("other", marking.result)
+@functools.lru_cache(maxsize=64)
+def _axes(digits: int, outputs: int) -> tuple[Scalar, ...]:
+    names = ("count", "factor", "shift", "extent", *_ARRAYS[: 1 + outputs])
+    kinds = {"factor": "Uint32", "shift": "Uint32"}
+    return tuple(Scalar(f"{name}{k}", kinds.get(name, "Int64")) for name in names for k in range(digits))
+
+
+@functools.lru_cache(maxsize=64)
+def _pointers(source: DType, result: DType) -> tuple[Pointer, ...]:
+    return Pointer("x", source), Pointer("out", result), Pointer("other", result)
 
 
 def _values(marking: Marking) -> tuple[Pointer | Scalar, ...]:
     """The predecessor and the successor, then the run-time arguments."""
-    ends = (Scalar(name, marking.register) for name in ("predecessor", "successor"))
     names = numbered("arg", marking.args)
-    return *ends, *(argument.parameter(name) for name, argument in zip(names, marking.args))
+    return *_ends(marking.register), *(argument.parameter(name) for name, argument in zip(names, marking.args))
+
+
+@functools.lru_cache(maxsize=64)
+def _ends(register: str) -> tuple[Scalar, ...]:
+    return Scalar("predecessor", register), Scalar("successor", register)
 
 
 def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -180,7 +181,7 @@ class StridedChoice:
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
-    @property
+    @functools.cached_property
     def work(self) -> int:
         return math.prod(self.counts) * (LANES if isinstance(self.policy, (RowPolicy, BallotPolicy)) else 1)
 

@@ -85,19 +85,22 @@ def _enlarged(choice: StridedChoice, form: Form, facts: Facts) -> StridedChoice:
 
 def _choose(form: Form, facts: Facts) -> StridedChoice:
     """Return the same, with columns of one axis."""
-    tiles, flat, rows = choose_tiles(form, facts), choose_flat(form, facts), choose_rows(form, facts)
+    flat, rows = choose_flat(form, facts), choose_rows(form, facts)
     if rows is not None and (flat is None or _loads_more(rows, flat, facts)):
         return rows
     if flat is None:
-        return choose_ballots(form, facts) or choose_boxes(form, facts) or tiles
+        return choose_ballots(form, facts) or choose_boxes(form, facts) or choose_tiles(form, facts)
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
-        return tiles
+        return choose_tiles(form, facts)
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
     distance, pace = flat.axes[0].extent, pace_in(flat.axes[0])
+    vectors = isinstance(flat.policy, FlatPolicy) and flat.policy.pace > 1
+    if vectors or distance * facts.size < WIDE_BYTES:
+        return flat
+    tiles = choose_tiles(form, facts)
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
     wide = columns * max(facts.size, facts.result) >= 8 or SECTOR <= pace * facts.size < FAR
-    vectors = isinstance(flat.policy, FlatPolicy) and flat.policy.pace > 1
-    return tiles if wide and not vectors and distance * facts.size >= WIDE_BYTES else flat
+    return tiles if wide else flat
 
 
 def _loads_more(rows: StridedChoice, flat: StridedChoice, facts: Facts) -> bool:

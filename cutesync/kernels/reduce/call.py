@@ -8,6 +8,7 @@ which started last combines the partials, in place of a second kernel.
 
 from __future__ import annotations
 
+import functools
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -195,29 +196,39 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     axes = axes_of(given.axis, len(x.shape))
     check_count(given.n, views[1] if len(views) > 1 else None, x.shape, axes)
     if given.algorithm is _ARG:
-        return ReduceSpec(Reduction(given.op, x.dtype, x.dtype, INT64), x.shape, axes, given.keepdims, None, n=given.n)
-    reduction = _reduction(given, x.dtype)
+        return ReduceSpec(_place(given.op, x.dtype), x.shape, axes, given.keepdims, None, n=given.n)
+    usual = type(given.op) is str and given.identity is None and (given.dtype is None or given.dtype is PROMOTED)
+    usual &= given.transform is None
+    reduction = (_usual if usual else _reduction)(given.op, given.identity, given.dtype, x.dtype, given.transform)
     algorithm = _algorithm(given.algorithm, reduction, len(axes) == len(x.shape))
     init = None if given.init is None else (scalar(given.init, reduction.values[0], "init"),)
     return ReduceSpec(reduction, x.shape, axes, given.keepdims, init, algorithm, n=given.n)
 
 
-def _reduction(given: Arguments, source: DType) -> Reduction:
-    parsed, transform = operator(given.op, given.identity), given.transform
+@functools.cache
+def _place(name: str, source: DType) -> Reduction:
+    return Reduction(name, source, source, INT64)
+
+
+def _reduction(op: Any, identity: Any, wanted: Any, source: DType, transform: Any) -> Reduction:
+    parsed = operator(op, identity)
     if transform is not None:
         if type(transform) is not Identity:
             raise ArgumentTypeError(explain("transform", shown(transform), "a callable of one value"))
         transform = transform.fn
     if parsed.fn is None and parsed.name in ("any", "all"):
-        if given.dtype is not None and dtype(given.dtype) is not BOOL:
+        if wanted is not None and dtype(wanted) is not BOOL:
             allowed = f"bool, the result of op={parsed.name!r}"
-            raise ArgumentTypeError(explain("dtype", shown(given.dtype), allowed))
+            raise ArgumentTypeError(explain("dtype", shown(wanted), allowed))
         return Reduction(parsed, source, source.accumulator, BOOL, transform)
-    result = result_dtype(source, given.dtype)
+    result = result_dtype(source, wanted)
     parsed.check(result)
-    if given.identity is not None:
-        scalar(given.identity, result.accumulator, "identity")
+    if identity is not None:
+        scalar(identity, result.accumulator, "identity")
     return Reduction(parsed, source, result.accumulator, result, transform)
+
+
+_usual = functools.cache(_reduction)  # of a named operator: what an object knows of itself is found once
 
 
 def _algorithm(algorithm: Any, reduction: Reduction, whole: bool) -> str:

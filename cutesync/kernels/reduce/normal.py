@@ -32,12 +32,12 @@ class Normal(NamedTuple):
 
     @property
     def results(self) -> int:
-        return math.prod(axis.extent for axis in self.kept)
+        return math.prod([axis.extent for axis in self.kept])
 
     @property
     def length(self) -> int:
         """How many elements are reduced for a result."""
-        return math.prod(axis.extent for axis in self.reduced)
+        return math.prod([axis.extent for axis in self.reduced])
 
     def contiguous(self, inputs: int) -> tuple[int, int, int] | None:
         """Return (outer, length, inner) if all arrays are contiguous arrays of these three axes, the outputs without
@@ -118,9 +118,11 @@ def _sorted(axes: list[Axis], starts: list[int]) -> list[Axis]:
     for extent, steps in axes:
         if extent == 1:
             continue
-        if next((step for step in steps if step), 0) < 0:
+        if (steps[0] or next((step for step in steps if step), 0)) < 0:
             for i, step in enumerate(steps):
                 starts[i] += (extent - 1) * step
             steps = tuple(-step for step in steps)
         found.append(Axis(extent, steps))
-    return sorted(found, key=lambda axis: [-step if step else -math.inf for step in axis.steps])
+    if len(found) > 1:
+        found.sort(key=lambda axis: [-step if step else -math.inf for step in axis.steps])
+    return found

@@ -7,13 +7,14 @@ import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from ...dtypes import INT32, INT64
+from ...dtypes import INT64
 from ...errors import ArgumentValueError, explain
 from ...ops import Operator
 from ...runtime import workspace
 from ...runtime.call import Views
-from ...runtime.kernel import KernelSpec, Pointer, Scalar
+from ...runtime.kernel import KernelSpec, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...runtime.layout import Axis
 from ...runtime.view import View
@@ -27,6 +28,7 @@ from .policy import (
     MIN_BYTES_OF_PASSES,
     axes_of_first_launch,
     choose,
+    is_small_in_order,
     memory_order_is_faster,
     runs_first_is_faster,
     strided_is_faster,
@@ -34,9 +36,10 @@ from .policy import (
 from .problem import Choice, FillPolicy, Problem
 from .spec import ReduceSpec, Reduction
 from .strided_loads import runs_are_vectors
-from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
+from .strided_plan import COUNTS, MEMORY, behind, form_of, of_nothing, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
+_SHAPE = tuple(Scalar(name, "Int64") for name in _EXTENTS)
 FILL_THREADS = 256
 # Copies of a result by a launch of their own; of results of so few positions they have twice as many bytes at least
 # (H200, any float32 (4, 256, 262144) of (4, 256): 118 us, so 21 us; but argmax int16 of two positions: 3.7 and 5.3 us).
@@ -47,10 +50,7 @@ MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 def kernel_spec(policy: Policy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
     """Return the kernel of a policy."""
     inputs, outputs, start, args = parameter_groups(reduction)
-    memory = Pointer("scratch", INT64), Pointer("counters", INT32)
-    extents = tuple(Scalar(name, "Int64") for name in _EXTENTS)
-    counts = Scalar("splits", "Int32"), Scalar("tiles", "Int32")
-    given = inputs, outputs, [*start, *args], memory, extents, counts
+    given = inputs, outputs, [*start, *args], MEMORY, _SHAPE, COUNTS
     key = ("reduce", policy, has_init, *reduction.key)
     return KernelSpec(key, given, lambda: policy.make(reduction.monoid(), has_init))
 
@@ -69,9 +69,10 @@ def launch(
     state, or is None; ``args`` are the run-time arguments, None for one that each call gives. ``memory`` has the
     addresses of "counters" and "scratch", if they are not those of a workspace of the stream."""
     spec = kernel_spec(choice.policy, reduction, init is not None)
-    values = dict(zip(_EXTENTS, extents)) | {"splits": choice.splits, "tiles": choice.tiles}
-    values |= dict(zip(numbered("init", reduction.registers), init or ())) | dict(zip(numbered("arg", args), args))
-    values |= memory or {}
+    values: dict[str, Any] = dict(zip(_EXTENTS, extents), splits=choice.splits, tiles=choice.tiles)
+    values.update(zip(numbered("init", reduction.registers), init or ()))
+    values.update(zip(numbered("arg", args), args))
+    values.update(memory or {})
     claim = workspace.counters_and_slots if choice.agrees and memory is None else None
     in_memory = [name for name, value in zip(numbered("arg", args), args) if value is None]
     arrays = (*numbered("x", reduction.sources), *in_memory, *numbered("out", reduction.results))
@@ -105,7 +106,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     once = order_of(reduction)[1] or getattr(reduction, "takes_index", False) or views[0].nbytes < MIN_BYTES_OF_PASSES
     once |= math.prod(spec.shape[i] for i in spec.axes) <= MAX_FEW_POSITIONS
     if apart and contiguous and isinstance(reduction, Reduction) and order_of(reduction)[0]:
-        place = axes_of_first_launch(spec.groups(), reduction.source.size, reduction.between.size)
+        place = axes_of_first_launch(spec.groups, reduction.source.size, reduction.between.size)
         if place is not None:
             return _in_two_launches(spec, place, views, outs, stream), None
     if not contiguous or (apart and once):
@@ -164,7 +165,7 @@ def _copied(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> Run | N
 
 def _runs_are_vectors(spec: ReduceSpec, x: View) -> bool:
     """Return whether a launch reads the runs of a contiguous array, of which results have several, in vectors."""
-    groups = spec.groups()
+    groups = spec.groups
     if sum(reduced for _, reduced in groups) < 2 or not groups[-1][1]:
         return False
     results = math.prod(extent for extent, reduced in groups if not reduced)
@@ -191,7 +192,7 @@ def _forwards(spec: ReduceSpec, form: Normal) -> tuple[ReduceSpec, Normal]:
 
 def _in_two_launches(spec: ReduceSpec, place: int, views: Views, outs: Views, stream: int) -> Run:
     """Return two launches: one reduces the group of axes at ``place``, the other the others that are reduced."""
-    reduction, groups = spec.reduction, spec.groups()
+    reduction, groups = spec.reduction, spec.groups
     assert isinstance(reduction, Reduction)
     left = groups[:place] + groups[place + 1 :]
     shape, device = tuple(extent for extent, _ in left), views[0].device
@@ -219,8 +220,10 @@ def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: View
     output: one reduces them in the order of memory, the other brings the few results into their order. None if others
     are as fast."""
     reduction, count = spec.reduction, len(spec.reduction.sources)
+    if len(outs) > 1 or is_small_in_order(views[0].size * max(source.size for source in reduction.sources)):
+        return None
     extents = form.in_order_of(count).contiguous(count)
-    if extents is None or len(outs) > 1:
+    if extents is None:
         return None
     views = (*behind(views[:count], form.starts), *views[count:])
     (result,), kept = reduction.results, tuple(axis.extent for axis in form.kept)
@@ -275,8 +278,11 @@ def problem_of(current: Reduction | States, extents: tuple[int, int, int], views
     """Return the problem of a pass; arrays that are not given are temporary, and begin on 16-byte boundaries."""
     sizes = [source.size for source in current.sources]
     starts = [view.ptr % 16 for view in views] or [0] * len(sizes)
-    lead = sizes.index(min(sizes))
-    first = starts[lead] // sizes[lead]
+    together = True
+    if len(sizes) > 1:
+        lead = sizes.index(min(sizes))
+        first = starts[lead] // sizes[lead]
+        together = all((at // size - first) % (16 // size) == 0 for at, size in zip(starts, sizes))
     return Problem(
         *extents,
         max(sizes),
@@ -284,9 +290,9 @@ def problem_of(current: Reduction | States, extents: tuple[int, int, int], views
         not any(starts),
         not any(out.ptr % 16 for out in outs),
         len(sizes),
-        all((at // size - first) % (16 // size) == 0 for at, size in zip(starts, sizes)),
+        together,
         order_of(current)[1],
-        max(result.size for result in current.results),
+        max([result.size for result in current.results]),
         isinstance(current, Reduction) and current.has_keys,
         isinstance(current, Reduction) and current.is_packed,
     )

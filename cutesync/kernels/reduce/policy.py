@@ -6,6 +6,7 @@ The thresholds were measured on an H200. As they do not depend on the GPU, neith
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,12 @@ MIN_SUM_BYTES, MAX_ODD_HALVES = 1 << 22, 256
 # (H200, sum bool (1092, 26864, 2): 92 us, so 28 us; but of vectors max uint64 (4096, 1024, 2): 17 and 25 us; sum bool
 # (2048, 4096, 8): 26 and 34 us).
 NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
+# Of small arrays, slices of up to eight times as many bytes are read by more blocks, as vectors or elements of columns
+# (squares int16 (12144, 16): 5.3 us, so 2.5 us; max int16 (3, 23824, 2): 3.4 and 2.4 us; sum int8 (9, 27613, 3): 4.8
+# and 3.3 us), and one slice of twice as many (argmax int16 (112768, 4): 5.4 and 3.6 us; but sum int8 (2, 121632, 8):
+# 4.5 and 5.1 us). More slices than these are so of small states and elements alone (sum int16 (5, 7920, 8): 5.0 and 2.7
+# us; but argmax float32 (5, 21600, 4): 5.2 and 5.9 us; sum float32 (5, 2880, 12): 3.2 and 3.3 us).
+MORE_OF_SMALL, MAX_SMALL_BYTES, FEW_SLICES = 8, 1 << 21, 2
 # Indexes beside values are read by vectors of columns in an array of so many bytes (H200, argmax float64 (125209, 8):
 # 10.0 us, so 7.5 us; (500000, 2): 11.1 and 6.9 us; but uint32 (32768, 16): 5.0 and 5.6 us; float32 (30, 20000, 8) along
 # its second axis: 10.6 and 14.1 us; int8 (2097152, 4), whose keys are one number: 9.5 and 14.6 us).
@@ -138,8 +145,8 @@ def strided_is_faster(problem: Problem) -> bool:
             return True
         return odd and (runs or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
     two = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
-    least = NARROW_BYTES // (SHARE_OF_PAIRS if two else 1)
-    if (_is_narrow(problem) and row_bytes >= least) or _is_narrow_anywhere(problem):
+    least = NARROW_BYTES * _more_of_small(problem) // (SHARE_OF_PAIRS if two else 1)
+    if row_bytes >= least if _is_narrow(problem) else _is_narrow_anywhere(problem):
         return False
     if problem.several:
         return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES
@@ -151,6 +158,11 @@ def strided_is_faster(problem: Problem) -> bool:
     in_words |= problem.keys or (halves and (pairs or problem.length <= MAX_ODD_HALVES))
     odd &= not in_words
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
+
+
+def is_small_in_order(total: int) -> bool:
+    """Return whether ``memory_order_is_faster`` is false of every array of so many bytes."""
+    return total < min(MIN_PAIRS_IN_ORDER, MIN_BYTES_IN_ORDER)
 
 
 def memory_order_is_faster(problem: Problem, run: int) -> bool:
@@ -165,7 +177,7 @@ def memory_order_is_faster(problem: Problem, run: int) -> bool:
     return fits and (_is_short(problem, run) or not strided_is_faster(problem))
 
 
-def axes_of_first_launch(groups: list[tuple[int, bool]], size: int, between: int) -> int | None:
+def axes_of_first_launch(groups: Sequence[tuple[int, bool]], size: int, between: int) -> int | None:
     """Return which group of a reduction along axes that are not neighbours a launch of its own reduces, to elements of
     ``between`` bytes, before another one reduces the others; None if one launch takes less time, as it does not read
     short runs, or elements between are many. ``groups`` are the extents of neighbouring axes that are all reduced, or
@@ -272,6 +284,15 @@ def _is_narrow(problem: Problem) -> bool:
     )
 
 
+def _more_of_small(problem: Problem) -> int:
+    """Return how many times as many bytes a slice of few columns has, at least, that lanes load as whole rows."""
+    small = problem.outer * problem.length * problem.inner * problem.size <= MAX_SMALL_BYTES
+    cheap = problem.words < COSTLY_WORDS and problem.size <= MAX_ANYWHERE_BYTES
+    if not small or not (cheap or problem.outer <= FEW_SLICES):
+        return 1
+    return 2 * MORE_OF_SMALL if problem.outer == 1 else MORE_OF_SMALL
+
+
 def _is_narrow_anywhere(problem: Problem) -> bool:
     """Return whether a lane can load whole rows of few columns that begin on any byte, faster than words of them."""
     row_bytes = problem.inner * problem.size
@@ -279,13 +300,15 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
     vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0  # are read as fast
     uneven = 2 * SMS < problem.outer < 8 * SMS  # slices, which have a block each
     share = problem.inner if problem.in_turn else 4
+    more = problem.in_turn and problem.words < COSTLY_WORDS  # of other states, small arrays are as large ones
+    least = NARROW_BYTES * (min(MORE_OF_SMALL, _more_of_small(problem)) if more else 1)
     share *= SHARE_OF_INDEXES if problem.words >= COSTLY_WORDS and not problem.keys else 1
     return (
         not (problem.several or shuffled or vectors or uneven)
         and problem.size <= MAX_ANYWHERE_BYTES
         and row_bytes <= LANE_BYTES
         and problem.inner * problem.words <= MAX_LANE_STATES[problem.in_turn]
-        and problem.length * row_bytes >= NARROW_BYTES
+        and problem.length * row_bytes >= least
         and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES * share
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,15 +58,15 @@ class Reduction:
     transform: Callable | None = None
     flipped: bool = False
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         return self.op if isinstance(self.op, str) else self.op.name
 
-    @property
+    @functools.cached_property
     def sources(self) -> tuple[DType, ...]:
         return (self.source,)
 
-    @property
+    @functools.cached_property
     def results(self) -> tuple[DType, ...]:
         return (self.result,)
 
@@ -79,7 +79,7 @@ class Reduction:
     def args(self) -> tuple:
         return ()
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         op = self.op if isinstance(self.op, str) else self.op.key
@@ -100,13 +100,13 @@ class Reduction:
         """Whether the operator is any or all, which reduce truth values."""
         return not isinstance(self.op, str) and self.op.fn is None and self.op.name in ("any", "all")
 
-    @property
+    @functools.cached_property
     def registers(self) -> tuple[str, ...]:
         """The names of the DSL types of the registers that hold ``values``."""
         (value,) = self.values
         return (register(value) if isinstance(self.op, str) else self.op.register(value),)
 
-    @property
+    @functools.cached_property
     def slot_words(self) -> int:
         """32-bit words of a state."""
         return words_of(self.registers) + (2 if isinstance(self.op, str) else 0)
@@ -116,14 +116,14 @@ class Reduction:
         """Whether elements and their places are combined as keys: those of an argmin or argmax of small integers."""
         return isinstance(self.op, str) and self.source.size <= 2 and self.source.kind in "biu"
 
-    @property
+    @functools.cached_property
     def is_packed(self) -> bool:
         """Whether words of small integers are combined without being unpacked."""
         if isinstance(self.op, str) or self.transform is not None or self.source.kind == "f":
             return False
         return packed_kind(self.op, self.source, self.accumulate) != ""
 
-    @property
+    @functools.cached_property
     def between(self) -> DType:
         """The type in which one pass stores its results for the next."""
         return BOOL if self._of_truth else self.accumulate
@@ -139,6 +139,8 @@ class Reduction:
     def of_pass(self, number: int, passes: int) -> Reduction:
         """Return what one of several passes computes. Only the first reads ``source`` and only the last writes
         ``result``; between passes, values are of type ``between``."""
+        if passes == 1:
+            return self
         first, last = number == 0, number == passes - 1
         source, result = self.source if first else self.between, self.result if last else self.between
         return Reduction(self.op, source, self.accumulate, result, self.transform if first else None, self.flipped)
@@ -169,22 +171,29 @@ class ReduceSpec(Spec):
         kept = [1 if i in self.axes else n for i, n in enumerate(self.shape) if self.keepdims or i not in self.axes]
         return tuple((tuple(kept), dtype) for dtype in self.reduction.results)
 
-    def groups(self) -> list[tuple[int, bool]]:
-        """Return the extents of neighbouring axes that are all reduced, or all kept, and which of both."""
-        sizes = [(extent, axis in self.axes) for axis, extent in enumerate(self.shape) if extent != 1]
-        runs = itertools.groupby(sizes, lambda size: size[1])
-        return [(math.prod(extent for extent, _ in run), reduced) for reduced, run in runs]
+    @functools.cached_property
+    def groups(self) -> tuple[tuple[int, bool], ...]:
+        """The extents of neighbouring axes that are all reduced, or all kept, and which of both."""
+        found: list[tuple[int, bool]] = []
+        for axis, extent in enumerate(self.shape):
+            reduced = axis in self.axes
+            if found and found[-1][1] == reduced:
+                found[-1] = found[-1][0] * extent, reduced
+            elif extent != 1:
+                found.append((extent, reduced))
+        return tuple(found)
 
     def passes(self) -> list[tuple[int, int, int]]:
-        """Return the (outer, length, inner) of each pass over the array. The last group of reduced axes comes first, so
-        that elements are combined in C order."""
-        groups, found = self.groups(), []
-        while any(reduced for _, reduced in groups):
-            last = max(i for i, (_, reduced) in enumerate(groups) if reduced)
-            outer, inner = (math.prod(extent for extent, _ in side) for side in (groups[:last], groups[last + 1 :]))
-            found.append((outer, groups[last][0], inner))
-            groups = groups[:last] + groups[last + 1 :]
-        return found or [(math.prod(extent for extent, _ in groups), 1, 1)]
+        """Return the (outer, length, inner) of each pass over an array of elements. The last group of reduced axes
+        comes first, so that elements are combined in C order."""
+        found, outer, inner = [], math.prod(extent for extent, _ in self.groups), 1
+        for extent, reduced in reversed(self.groups):
+            outer //= extent or 1
+            if reduced:
+                found.append((outer, extent, inner))
+            else:
+                inner *= extent
+        return found or [(inner, 1, 1)]
 
 
 def axes_of(axis: Any, ndim: int) -> frozenset[int]:

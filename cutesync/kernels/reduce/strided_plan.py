@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from .strided_problem import Output, RunPolicy, StridedChoice, StridedPolicy, St
 DIVIDE = ("mean", "var", "std", "var_mean")  # operators that divide by the number of elements
 IDEMPOTENT = ("min", "max", "and", "or", "any", "all")  # equal elements count once
 COMMUTE = (*DIVIDE, "logsumexp", "minmax", "count_nonzero")  # operators with device code of their own
+MEMORY = Pointer("scratch", INT64), Pointer("counters", INT32)
+COUNTS = Scalar("splits", "Int32"), Scalar("tiles", "Int32")
 
 
 def order_of(reduction: Reduction | States) -> tuple[bool, bool]:
@@ -36,11 +39,13 @@ def order_of(reduction: Reduction | States) -> tuple[bool, bool]:
 
 def form_of(spec: ReduceSpec, views: Views, outs: Views) -> Normal:
     """Return the normal form of a call's axes; ``views`` are those of the inputs, without arguments in memory."""
-    order = [i for i in range(len(spec.shape)) if spec.keepdims or i not in spec.axes]
-    steps = [list(view.steps) for view in views]
+    steps = [view.steps for view in views]
     for out in outs:
-        own = dict(zip(order, out.steps))
-        steps.append([0 if i in spec.axes else own[i] for i in range(len(spec.shape))])
+        own = iter(out.steps)
+        if spec.keepdims:
+            steps.append(tuple(0 if i in spec.axes else step for i, step in enumerate(own)))
+        else:
+            steps.append(tuple(0 if i in spec.axes else next(own) for i in range(len(spec.shape))))
     all_count, indexed = spec.n is None, getattr(spec.reduction, "takes_index", False)
     commutes = all_count and order_of(spec.reduction)[0]
     axes = axes_of(spec.shape, *steps) or [Axis(1, (0,) * len(steps))]  # of a single element
@@ -52,14 +57,7 @@ def form_of(spec: ReduceSpec, views: Views, outs: Views) -> Normal:
 def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
     """Return the kernel of a policy."""
     inputs, outputs, start, args = parameter_groups(reduction)
-    arrays = len(inputs) + len(outputs)
-    kept = parameters("kept", policy.kept, arrays + policy.kept_columns, policy.wide)
-    kept.append(Scalar("kept_extent", "Int64"))
-    reduced = parameters("reduced", policy.reduced, len(inputs) + policy.columns, policy.wide)
-    if isinstance(policy, RunPolicy):
-        reduced.append(Scalar("reduced_run", "Int64"))
-    memory = Pointer("scratch", INT64), Pointer("counters", INT32)
-    counts = Scalar("splits", "Int32"), Scalar("tiles", "Int32")
+    axes = _axes_of(policy, len(inputs), len(outputs))
     count: list[Pointer | Scalar] = []
     if policy.count:
         count.append(Pointer("n", INT64) if policy.count == "memory" else Scalar("n", "Int64"))
@@ -68,9 +66,22 @@ def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: 
     if policy.copied:
         count += [Scalar(name, "Int64") for name in ("copies", *numbered("copy_step", outputs))]
 
-    given = inputs, outputs, [*start, *args, *count], memory, (kept, reduced), counts
+    given = inputs, outputs, [*start, *args, *count], MEMORY, axes, COUNTS
     key = ("reduce", policy, has_init, *reduction.key)
     return KernelSpec(key, given, lambda: policy.make(reduction.monoid(), has_init))
+
+
+def _axes_of(policy: StridedPolicy, inputs: int, outputs: int) -> tuple[Sequence[Scalar], Sequence[Scalar]]:
+    """Return the parameters of the kept axes, and those of the reduced ones."""
+    kept = policy.kept, inputs + outputs + policy.kept_columns
+    return _axes(*kept, policy.reduced, inputs + policy.columns, policy.wide, isinstance(policy, RunPolicy))
+
+
+@functools.lru_cache(maxsize=256)
+def _axes(kept: int, arrays: int, reduced: int, inputs: int, wide: bool, runs: bool) -> tuple:
+    run = (Scalar("reduced_run", "Int64"),) if runs else ()
+    extent = Scalar("kept_extent", "Int64")
+    return (*parameters("kept", kept, arrays, wide), extent), (*parameters("reduced", reduced, inputs, wide), *run)
 
 
 def launch(choice: StridedChoice, spec: ReduceSpec, start: tuple | None, ordinal: int, stream: int) -> Launch:
@@ -78,18 +89,19 @@ def launch(choice: StridedChoice, spec: ReduceSpec, start: tuple | None, ordinal
     policy, reduction = choice.policy, spec.reduction
     kernel = kernel_spec(policy, reduction, start is not None)
     inputs, arrays = len(reduction.sources), len(reduction.sources) + len(reduction.results)
-    names = [p.name for p in kernel.parameters if p.name.startswith(("kept", "reduced"))]
+    names = [p.name for group in _axes_of(policy, inputs, arrays - inputs) for p in group]
     axes = [*numbers(choice.kept, policy.kept, arrays + policy.kept_columns, policy.wide), choice.extent]
     axes += [*numbers(choice.reduced, policy.reduced, inputs + policy.columns, policy.wide), choice.run]
-    values: dict[str, Any] = dict(zip(names, axes)) | {"splits": choice.splits, "tiles": choice.tiles}
+    values: dict[str, Any] = dict(zip(names, axes), splits=choice.splits, tiles=choice.tiles)
     if policy.count == "scalar":
         values["n"] = spec.n
     if policy.repeated:
         values["repeats"] = choice.repeats
     if policy.copied:
-        values |= dict(zip(("copies", *numbered("copy_step", reduction.results)), choice.copies))
+        values.update(zip(("copies", *numbered("copy_step", reduction.results)), choice.copies))
     arguments = numbered("arg", spec.args)
-    values |= dict(zip(numbered("init", reduction.registers), start or ())) | dict(zip(arguments, spec.args))
+    values.update(zip(numbered("init", reduction.registers), start or ()))
+    values.update(zip(arguments, spec.args))
     memory = [name for name, value in zip(arguments, spec.args) if value is None]
     if policy.count == "memory":
         memory.append("n")
@@ -109,7 +121,8 @@ def strided(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: i
     )
     mapped = isinstance(reduction, Reduction) and reduction.transform is not None
     numbers_of = len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1]
-    problem = StridedProblem(form, *numbers_of, outputs, spec.n is not None, mapped)
+    floats = reduction.sources[0].kind == "f"
+    problem = StridedProblem(form, *numbers_of, outputs, spec.n is not None, mapped, floats)
     choice = choose(problem)
     start, empty = spec.init, form.length == 0
     if spec.n is not None:

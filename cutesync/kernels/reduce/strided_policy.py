@@ -13,7 +13,7 @@ from ..axes import NUMBER_BITS
 from . import slice_policy, turned_policy
 from .copies import SECTOR_BYTES, copies
 from .order_of_results import blocked, smallest_step
-from .policy import SMS, VECTOR_BYTES
+from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
 from .strided_loads import WORD_BYTES, load_of, positions_of, store_of
 from .strided_problem import (
     THREADS,
@@ -64,7 +64,15 @@ ORDERED_LINE_BYTES = 256
 # they have of few results, whose runs are no whole lines (H200, sum int32 (447, 1068, 20) along axes 0 and 2: 14.0 us,
 # so 12.3 us; but max int8 (300, 2000, 128): 25.5 and 30.2 us; squares float32 (64, 30000, 24): 43 and 46 us).
 MIN_RUN_VECTORS = 4
-MIN_GROUPS = 8  # threads that share the positions of a vector and are neighbours
+# Threads that share the positions of a vector and are neighbours; half as many of small vectors with few positions, so
+# that each has enough in flight, in arrays of so many bytes, of indexes of words alone (H200, sum bool (65536, 32, 4)
+# along axis 1: 8.6 us, so 5.1 us; max int16 (2, 36265, 44) along axes 0 and 2: 5.2 and 3.6 us; but of 16 bytes, any
+# int16 (34355, 41, 8): 9.3 and 9.9 us; of fewer bytes, sum float16 (6783, 37, 2): 1.4 and 1.5 us; argmax float32 (9579,
+# 51, 2): 3.1 and 3.8 us).
+MIN_GROUPS, MIN_FEWER_BYTES = 8, 5 << 18
+# More of them do where each would have so many positions at least, half as many in small arrays, so that fewer blocks
+# share these (H200, sum bool (47, 142, 8) along axis 1: 5.1 us, so 2.4 us; sum int64 (106, 141, 2): 2.5 and 1.4 us).
+MIN_SHARED, MAX_SHORT_BYTES = 8, 1 << 21
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
 SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
@@ -144,7 +152,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     runs = load == "row" and len(reduced) > 1  # of which a result has several
     across = (columns and not alone) or (runs and _are_apart(units, reduced[-1].extent, load_bytes))
     near = _near(kept, reduced, load_bytes) if across else 0
-    loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem.in_turn
+    loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem
     groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
     unroll = _unroll(problem.words * width, load, load_bytes, length)
     tiles = ceil_div(units, THREADS // groups)
@@ -296,19 +304,23 @@ def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) ->
     return kept[-1].extent if few else math.prod(axis.extent for axis in kept)
 
 
-def _along(units: int, length: int, load: str, load_bytes: int, in_turn: bool) -> int:
+def _along(units: int, length: int, load: str, load_bytes: int, problem: StridedProblem) -> int:
     """Return the groups of a block whose threads are neighbours on positions, or each have all of a result's."""
     if load == "vector":
-        return _along_rows(units, length, load_bytes)
+        few = load_bytes < VECTOR_BYTES and length < MIN_SHARED * MIN_GROUPS and units >= MIN_ALONE
+        few &= units * length * load_bytes >= MIN_FEWER_BYTES
+        few &= problem.words < COSTLY_WORDS or load_bytes <= WORD_BYTES
+        return _along_rows(units, length, load_bytes, MIN_GROUPS // 2 if few else MIN_GROUPS)
     groups = 1 if load == "row" else _along_reduced(units, length)
-    short = not in_turn and groups >= LANES and length < ORDERED_LENGTH and units >= MIN_ORDERED
+    short = not problem.in_turn and groups >= LANES and length < ORDERED_LENGTH and units >= MIN_ORDERED
     return MIN_GROUPS if short else groups
 
 
-def _along_rows(units: int, length: int, load_bytes: int) -> int:
-    """Return the groups of a block whose threads are neighbours on positions of vectors: they read whole lines, and
-    there are enough of them."""
-    counts = [g for g in (MIN_GROUPS, LANES, THREADS) if g == MIN_GROUPS or 8 * g <= length or units < MIN_ALONE]
+def _along_rows(units: int, length: int, load_bytes: int, fewest: int) -> int:
+    """Return the groups of a block, at least the ``fewest``, whose threads are neighbours on positions of vectors: they
+    read whole lines, and there are enough of them."""
+    least = MIN_SHARED // (2 if units * length * load_bytes <= MAX_SHORT_BYTES else 1)
+    counts = [fewest, *(g for g in (LANES, THREADS) if least * g <= length or units < MIN_ALONE)]
     return next((g for g in counts if g * load_bytes >= LINE_BYTES and g * units >= FULL_UNITS // 4), counts[-1])
 
 

@@ -97,7 +97,8 @@ class Output(NamedTuple):
 class StridedProblem:
     """A reduction in its normal form. Elements have ``size`` bytes (the widest), a state ``words`` 32-bit words.
     The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order.
-    ``counted``: not all elements need count. ``mapped``: a callable maps each element."""
+    ``counted``: not all elements need count. ``mapped``: a callable maps each element. ``floats``: the first input's
+    elements are."""
 
     form: Normal
     inputs: int
@@ -108,6 +109,7 @@ class StridedProblem:
     outputs: tuple[Output, ...]
     counted: bool = False
     mapped: bool = False
+    floats: bool = False
 
 
 @dataclass(frozen=True)

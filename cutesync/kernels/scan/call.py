@@ -7,6 +7,7 @@ and on every GPU.
 
 from __future__ import annotations
 
+import functools
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -157,14 +158,9 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
     given, (x, first, count) = Arguments(*arguments), views
     what = along(given.axis, x.shape)
-    op = operator(given.op, given.identity)
-    if op.fn is None and op.name not in NAMES:
-        raise ArgumentValueError(
-            explain("op", repr(op.name), "one of " + ", ".join(NAMES) + ", or a callable of two values")
-        )
-    result = result_dtype(x.dtype, given.dtype)
-    op.check(result)
-    operation = Single(op, x.dtype, result.accumulator, result)
+    usual = type(given.op) is str and given.identity is None and (given.dtype is None or given.dtype is PROMOTED)
+    operation = (_usual if usual else _operation)(given.op, given.identity, given.dtype, x.dtype)
+    result = operation.output
     if given.identity is not None:
         scalar(given.identity, operation.accumulate, "identity")
     init = None if given.init is IN_MEMORY else given.init
@@ -184,6 +180,20 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
         **what,
         **counted(given.n, count),
     )
+
+
+def _operation(op: Any, identity: Any, wanted: Any, source: DType) -> Single:
+    parsed = operator(op, identity)
+    if parsed.fn is None and parsed.name not in NAMES:
+        raise ArgumentValueError(
+            explain("op", repr(parsed.name), "one of " + ", ".join(NAMES) + ", or a callable of two values")
+        )
+    result = result_dtype(source, wanted)
+    parsed.check(result)
+    return Single(parsed, source, result.accumulator, result)
+
+
+_usual = functools.cache(_operation)  # of a named operator: what an object knows of itself is found once
 
 
 def _check_first(first: View, result: DType) -> None:

@@ -7,6 +7,7 @@ memory where the arrays allow it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -84,11 +85,11 @@ class Layout:
         following = columns.pop().steps[-1] if len(columns) > 1 else 0
         return columns[0].steps[-1] if columns else 0, step, following
 
-    @property
+    @functools.cached_property
     def length(self) -> int:
         return math.prod(axis.extent for axis in self.scanned)
 
-    @property
+    @functools.cached_property
     def count(self) -> int:
         """The number of columns."""
         return math.prod(axis.extent for axis in self.columns)
@@ -96,6 +97,8 @@ class Layout:
     def interleaved(self, size: int, gaps: bool = False) -> bool:
         """Return whether all arrays have the same short runs of columns, and in the first, of so many bytes an element,
         others lie between their positions, with ``gaps`` not beside them."""
+        if len(self.columns) < 2:
+            return False
         run = next((axis.extent for axis in self.columns if {abs(step) for step in axis.steps} == {1}), 1)
         positions = min((abs(axis.steps[0]) for axis in self.scanned if axis.steps[0]), default=0)
         others = [abs(axis.steps[0]) for axis in self.columns if 1 < abs(axis.steps[0]) < positions]
@@ -173,7 +176,8 @@ def layout_of(shape: Sequence[int], axis: int | None, steps: Sequence[Sequence[i
         if column.extent > 1 and column.steps[last] < 0:
             columns[i], start = _reversed(column)
             offsets = [a + b for a, b in zip(offsets, start)]
-    columns.sort(key=lambda column: [-abs(step) for step in column.steps[last::-1]])
+    if len(columns) > 1:
+        columns.sort(key=lambda column: [-abs(step) for step in column.steps[last::-1]])
     return Layout(tuple(merged(scanned)), tuple(merged(columns)), tuple(offsets), firsts)
 
 

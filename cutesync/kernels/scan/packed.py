@@ -79,23 +79,25 @@ def packs(spec: ScanSpec) -> bool:
 def packed(spec: ScanSpec, layout: Layout, inputs: Views, outs: Views) -> tuple[ScanSpec, Layout, Views, Views] | None:
     """Return a scan of columns as one of words; None if words do not hold whole columns of each position, or the
     operator has no word arithmetic."""
-    single = spec.operation
-    operation = packed_single(single) if isinstance(single, Single) else None
-    if operation is None or not layout.columns or spec.algorithm != "auto" or spec.start_kind in ("memory", "rows"):
+    single, columns = spec.operation, layout.columns
+    if not isinstance(single, Single) or not columns or set(columns[-1].steps) != {1} or spec.algorithm != "auto":
+        return None
+    operation = packed_single(single)
+    if operation is None or spec.start_kind in ("memory", "rows"):
         return None
     if spec.start is not None and operation.element.kind == "f":
         return None
     width = WORD_BYTES // operation.element.size
-    *others, last = layout.columns
+    *others, last = columns
     strides = [step for axis in (*layout.scanned, *others) for step in axis.steps]
     places = [view.ptr for view in (*inputs, *outs)]
-    if set(last.steps) != {1} or any(n % width for n in (last.extent, *strides, *layout.offsets)):
+    if any(n % width for n in (last.extent, *strides, *layout.offsets)):
         return None
     if any(place % WORD_BYTES for place in places):
         return None
-    columns = [*_divided(others, width), *([Axis(last.extent // width, last.steps)] if last.extent > width else [])]
+    divided = [*_divided(others, width), *([Axis(last.extent // width, last.steps)] if last.extent > width else [])]
     offsets = tuple(offset // width for offset in layout.offsets)
-    words = replace(layout, scanned=tuple(_divided(layout.scanned, width)), columns=tuple(columns), offsets=offsets)
+    words = replace(layout, scanned=tuple(_divided(layout.scanned, width)), columns=tuple(divided), offsets=offsets)
     start = None if spec.start is None else operation.start_of(spec.start[0])
     views, results = (tuple(replace(view, dtype=UINT32) for view in group) for group in (inputs, outs))
     return replace(spec, operation=operation, start=start), words, views, results

@@ -35,6 +35,9 @@ from .slice_policy import slices_apart
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
+_SHAPE = tuple(Scalar(name, "Int64") for name in _EXTENTS)
+_MEMORY = Pointer("scratch", INT64), Pointer("counters", INT32)
+_TILES = Scalar("tiles", "Int32")
 KEEPING = ("min", "max", "and", "or", "any", "all")  # operators of which equal items have the item as their result
 
 
@@ -51,24 +54,24 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
         return policy.make(Scan(operation.monoid(), *how))
 
     inputs, outputs, start, args = parameter_groups(operation)
-    memory = Pointer("scratch", INT64), Pointer("counters", INT32)
-    extents = tuple(Scalar(name, "Int64") for name in _EXTENTS)
-    first, tiles = Pointer("init_at", operation.results[0]), Scalar("tiles", "Int32")
-    given = inputs, outputs, first, [*start, *args, *count, *layout], memory, extents, tiles
+    first = Pointer("init_at", operation.results[0])
+    given = inputs, outputs, first, [*start, *args, *count, *layout], _MEMORY, _SHAPE, _TILES
     return KernelSpec(("scan", policy, width, choice.view, *spec.key), given, make, policy.cluster)
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
     """Prepare the launch of a scan of at least one element. ``arrays`` names the parameters that each call gives."""
     operation = spec.operation
-    values: dict[str, Any] = dict(zip(_EXTENTS, spec.extents)) | {"tiles": choice.tiles}
-    values |= {parameter.name: value for parameter, value in choice.layout.items()}
-    values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
-    values |= dict(zip(numbered("arg", operation.args), spec.args))
-    values |= {"n": spec.n}
-    claim = functools.partial(workspace.counters_and_slots, slots=choice.slots * spec.words * choice.width)
-    kernel = kernel_spec(choice, spec)
-    return Launch(kernel, ordinal, choice.grid, values, arrays, claim if choice.slots else None, stream)
+    values: dict[str, Any] = dict(zip(_EXTENTS, spec.extents), tiles=choice.tiles, n=spec.n)
+    for parameter, value in choice.layout.items():
+        values[parameter.name] = value
+    values.update(zip(numbered("init", operation.registers), spec.start or ()))
+    values.update(zip(numbered("arg", operation.args), spec.args))
+    claim = None
+    if choice.slots:
+        slots = choice.slots * spec.words * choice.width
+        claim = functools.partial(workspace.counters_and_slots, slots=slots)
+    return Launch(kernel_spec(choice, spec), ordinal, choice.grid, values, arrays, claim, stream)
 
 
 def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
@@ -127,7 +130,7 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
         form = None
     if form is not None and not firsts:
         form = form.gathered()
-    spec = replace(spec, extents=form.extents if form else (1, layout.length, layout.count))
+    spec = spec.seen_as(form.extents if form else (1, layout.length, layout.count))
     problem = _problem(spec, layout, form, inputs, outs, apart)
     if isinstance(operation, Single) and spec.algorithm != "auto":
         if spec.counted:
@@ -146,9 +149,9 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     if found is not None:
         choice = found
     elif form is None or (form.view is not None and not suits(problem)):
-        spec = replace(spec, extents=(1, layout.length, layout.count))
+        spec = spec.seen_as((1, layout.length, layout.count))
         choice, extents = _of_layout(_problem(spec, layout, None, inputs, outs), layout)
-        spec = replace(spec, extents=extents)
+        spec = spec.seen_as(extents)
     else:
         choice = choose(problem)
         if form.view is not None:
@@ -200,12 +203,14 @@ def _problem(
     behind = view == "mirrored"  # the addresses that count are those behind the inputs' last elements in memory
     pitches = form.pitches if form else ((), ())
     gap = form.gap if form else 1
-    row_edge = layout.offsets[0] + (layout.length * gap if spec.reverse else 0)
-    size = inputs[0].dtype.size
-    edges = inputs[0].ptr + row_edge * size, *(pitch * size for pitch in pitches[0])
-    whole_vectors = gap > 1 and not any(edge % VECTOR_BYTES for edge in edges)
-    xs = tuple((x.ptr + (far + behind) * x.dtype.size) % 16 for x, far in zip(inputs, layout.offsets))
-    if gap > 1:  # elements are loaded one by one: vectors begin with the row
+    xs: tuple[int, ...] = ()
+    whole_vectors = False
+    if gap == 1:
+        xs = tuple([(x.ptr + (far + behind) * x.dtype.size) % 16 for x, far in zip(inputs, layout.offsets)])
+    else:  # elements are loaded one by one: vectors begin with the row
+        row_edge, size = layout.offsets[0] + (layout.length * gap if spec.reverse else 0), inputs[0].dtype.size
+        edges = inputs[0].ptr + row_edge * size, *(pitch * size for pitch in pitches[0])
+        whole_vectors = not any(edge % VECTOR_BYTES for edge in edges)
         xs = ((-layout.length if spec.reverse else 0) * operation.sources[0].size % 16,)
         pitches = (0, 0), pitches[1]
     return Problem(
@@ -263,12 +268,13 @@ def _in_place(spec: ScanSpec, steps: Sequence[tuple[int, ...]]) -> int | None:
     count = len(operation.sources)
     if len(operation.results) == 1 and operation.results[0] is not operation.sources[0]:
         return None
-    pairs = [(i, count + k) for i in range(count) for k in range(len(operation.results))]
-    if len(operation.results) == 1:
-        pairs = [(0, count)]
+    pairs = [(0, count)]
+    if len(operation.results) > 1:
+        pairs = [(i, count + k) for i in range(count) for k in range(len(operation.results))]
 
     def alike(i: int, k: int) -> bool:
-        return all(n == 1 or a == b for n, a, b in zip(spec.lengths, steps[i], steps[k]))
+        same = steps[i] == steps[k]
+        return same or all(n == 1 or a == b for n, a, b in zip(spec.lengths, steps[i], steps[k]))
 
     return 0 if all(alike(i, k) for i, k in pairs) else None
 

@@ -142,14 +142,22 @@ class Problem:
     def vector(self, extent: int) -> tuple[int, int | None]:
         """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in the inputs; ``shift``
         is 0 if it is aligned in the outputs, too, else None."""
-        starts = [x // size for x, size in zip(self.xs, self.sources)]
-        items = math.gcd(self.items, extent, *self.pitches[0], *starts)
+        items = math.gcd(extent, self._begins)
         return items, self.aligned(items)
+
+    @functools.cached_property
+    def _begins(self) -> int:
+        """The largest vector that is aligned in the inputs, in elements."""
+        return math.gcd(self.items, *self.pitches[0], *(x // size for x, size in zip(self.xs, self.sources)))
+
+    @functools.cached_property
+    def _stored(self) -> int:
+        """Vectors of which numbers of elements are aligned in the outputs: of those that divide this."""
+        return math.gcd(*self.pitches[1], *(out // size for out, size in zip(self.outs, self.results)))
 
     def aligned(self, items: int) -> int | None:
         """Return 0 if all vectors of ``items`` are aligned in the outputs, else None."""
-        apart = any(out % (items * size) for out, size in zip(self.outs, self.results))
-        return None if apart or any(n % items for n in self.pitches[1]) else 0
+        return None if self._stored % items else 0
 
     @functools.cached_property
     def ragged(self) -> bool:

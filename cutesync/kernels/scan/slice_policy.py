@@ -91,6 +91,8 @@ def single(problem: Problem) -> Choice | None:
     """Return the policy and the launch of a scan of outer slices that fit a vector, or of small elements a few vectors;
     None for others, and for rows that do as well by vectors of 8 bytes."""
     each = problem.length * problem.inner
+    if each * problem.wide > MAX_FEW_BYTES:
+        return None
     width, _ = problem.vector(problem.items)
     if each > 1 and (problem.indexed or problem.counted or (problem.inner == 1 and each == width)):
         return None

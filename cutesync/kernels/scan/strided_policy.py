@@ -352,18 +352,21 @@ def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: 
     large = length * count * sizes[0] >= MIN_ACROSS_BYTES
     near = neighbours_across if layout.interleaved(sizes[0], gaps=not large) else neighbours
 
-    def cost(lanes: int) -> float:
+    best, found = math.inf, 1
+    for lanes in (1 << log for log in range(THREADS.bit_length())):
         tile = THREADS // lanes * height
         tiles, chains = ceil_div(length, tile), ceil_div(count, lanes)
         shared = LOOK_BACK_COST + LOOK_BACK_BYTES * words / (tile * sum(sizes))
         total = tiles * tile * chains * lanes / (length * count) * (shared if tiles > 1 else 1)
         for k, (size, runs_along) in enumerate(zip(sizes, along)):
+            if total >= best:
+                break
             step, run = near(layout.scanned[-1:], k, tile) if runs_along else near(layout.columns, k, lanes)
             if step < FAR:
                 total *= 1 + SECTOR_BYTES / (run * size * min(step, SECTOR_BYTES // size))
-        return total
-
-    return min((1 << log for log in range(THREADS.bit_length())), key=cost)
+        if total < best:
+            best, found = total, lanes
+    return found
 
 
 def described(policy: StridedPolicy, layout: Layout) -> dict[Scalar, int]:
