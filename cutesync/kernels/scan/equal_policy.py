@@ -23,14 +23,17 @@ MAX_FLAT_VECTORS = 128
 FLAT_UNROLL, FLAT_VECTORS = 4, 1 << 20  # vectors of a thread there, if there are so many
 MAX_UNROLL = 4  # vectors of a thread along a long axis
 MAX_HEIGHT, MIN_THREADS = 32, 1 << 15  # positions of a thread across it; fewer, so that there are so many threads
+# Bytes of a row of columns below which, if they are not whole lines, neighbouring threads have neighbouring positions,
+# NEAR_LANES of them: a warp then stores whole lines.
+MAX_NEAR_BYTES, NEAR_LANES, LINE_BYTES = 512, 32, 128
 
 
 @dataclass(frozen=True)
 class EqualPolicy(Policy, kernel=".equal:EqualScan"):
     """Compile-time choices of the kernel: the axes of a thread's number, and how a vector of ``width`` results lies:
     "along" the scanned axis, where a thread has ``unroll`` vectors, ``lanes`` vectors apart; "across" it, where it has
-    ``unroll`` positions; or "flat", anywhere in the results of all columns, which are one run of memory and no shorter
-    than a vector each: a thread has ``unroll`` vectors there, too."""
+    ``unroll`` positions, ``lanes`` apart; or "flat", anywhere in the results of all columns, which are one run of
+    memory and no shorter than a vector each: a thread has ``unroll`` vectors there, too."""
 
     rank: int
     way: str
@@ -104,7 +107,12 @@ def _across(problem: Problem, layout: Layout):
     height = MAX_HEIGHT
     while height > 1 and threads * ceil_div(layout.length, height) < MIN_THREADS:
         height //= 2
-    runs = ceil_div(layout.length, height)
+    row = last * problem.results[0]
+    near = height > 1 and row < MAX_NEAR_BYTES and row % LINE_BYTES != 0
+    lanes = NEAR_LANES if near else 1
+    runs = ceil_div(layout.length, height * lanes)
     axes = [Axis(n, (*steps, 0)) for n, steps in others]
-    axes += [Axis(runs, (0, 0, height)), Axis(vectors, (x_step * width, width, 0))]
-    return axes, ("across", width, height, 1)
+    axes += [Axis(runs, (0, 0, height * lanes)), Axis(vectors, (x_step * width, width, 0))]
+    if near:
+        axes.insert(-1, Axis(lanes, (0, 0, 1)))
+    return axes, ("across", width, height, lanes)
