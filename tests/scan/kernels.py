@@ -238,6 +238,8 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "ragged rows": (rows(2, 2, ragged=True), (5, 403), 1),
     "one tile": (wave(4, 2), (1, 1001), 1),
     "rows of one tile": (wave(2, 2), (3, 501), 1),
+    "rows of three vectors a lane": (wave(2, 3), (3, 701), 1),
+    "rows of six vectors a lane": (wave(2, 6), (2, 1301), 1),
     "a wave": (wave(2, 1), (1, 1803), 1),
     "a wave of rows": (wave(2, 1), (3, 701), 1),
     "few columns in a wave": (wave(2, 1), (2, 150, 4), 1),

@@ -42,6 +42,7 @@ MIN_WAVE_TILES = SMS * 3 // 4
 # its second element on: 16.2 us, with half as many vectors 14.3 us).
 WAVES = ((1 << 19, 4, 4), (1 << 21, 8, 4), (5 << 20, 16, 4), (SMS << 16, 16, 8), (math.inf, 16, 16))
 PARTIAL_WAVES = ((1 << 19, 4, 2), (1 << 20, 8, 2), *WAVES[1:3], (math.inf, 16, 8))
+ALONE = (2, 3, 4, 6, 8, 12, 16)  # vectors per lane of a tile that has a whole row: few, so that all warps have some
 MAX_SEVERAL_WARPS, MAX_SEVERAL_VECTORS = 8, 16  # of states of several values: more warps leave a thread few registers
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
@@ -306,8 +307,11 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     if width == 1 and tiles > 1 and not problem.several and not _are_full(problem, fitted(rows) * LANES * items):
         warps, rows = _sizes(problem, PARTIAL_WAVES, total)
         tiles = tiles_of(warps, rows, VECTOR_BYTES)
+    rows = fitted(rows)
+    if tiles == 1 and width == 1 and not problem.several:
+        rows = next(least for least in ALONE if least == rows or tiles_of(warps, least, VECTOR_BYTES) == 1)
     return Choice(
-        WavePolicy(tiles == 1, warps, fitted(rows), shift, problem.together, gap=problem.gap),
+        WavePolicy(tiles == 1, warps, rows, shift, problem.together, gap=problem.gap),
         tiles,
         problem.rows * tiles,
         problem.rows * tiles if tiles > 1 else 0,

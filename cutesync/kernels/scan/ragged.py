@@ -35,8 +35,9 @@ HALF = LANES // 2  # lanes, and the most elements of a vector
 # up to its item ``tail``.
 Vectors = namedtuple("Vectors", "shift skip count tail")
 
-# A lane's element of a partial vector: its position, whether there is one, and the packed scan of the vector up to it.
-Edges = namedtuple("Edges", "position exists inclusive")
+# A lane's element of a partial vector: its position, how many of the vector come before it, whether there is one, and
+# the scan of the vector up to it.
+Edges = namedtuple("Edges", "position rank exists inclusive")
 
 
 class RaggedScan:
@@ -122,11 +123,12 @@ class RaggedScan:
         for u in cutlass.range_constexpr(self.tile.rows):
             whole = self.whole(lane + u * LANES, v)
             self.tile.load_vector(vectors + self.tile.place_in(u, lane), chunk.elements, u, whole)
-        edges = Edges(Int32(0), Boolean(False), (*zeros(self.scan.types), Int32(0)))
+        edges = Edges(Int32(0), Int32(0), Boolean(False), zeros(self.scan.types))
         first, last = zeros(self.scan.types), zeros(self.scan.types)
         if self.has_edges(v):
             edges = self.scan_edges(start, v, lane)
-            first, last = (broadcast(edges.inclusive[:-1], place) for place in (HALF - 1, LANES - 1))
+            end = choose(v.count == 1, v.tail, Int32(self.tile.items))
+            first, last = (broadcast(edges.inclusive, place - 1) for place in (end, v.tail + HALF))
         rows = []
         for u in cutlass.range_constexpr(self.tile.rows):
             rows.append(self.scan_row(chunk.elements, u, first, last, v, lane))
@@ -155,11 +157,10 @@ class RaggedScan:
         exists = (i >= low) & (i < high) & (high - low < self.tile.items) & (vector >= Int32(second))
         position = vector * self.tile.items + i
         place = self.scan.flip_in(position, self.tile.chunk) * self.scan.width
-        state = (*zeros(self.scan.types), Int32(0))
+        state = zeros(self.scan.types)
         if exists:
-            state = (*self.scan.lift(self.elements(start, self.tile.gap), place, index_of(start)), Int32(1))
-        inclusive = scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), lane, HALF)
-        return Edges(position, exists, inclusive)
+            state = self.scan.lift(self.elements(start, self.tile.gap), place, index_of(start))
+        return Edges(position, i - low, exists, scan_states(state, self.scan.combine, i - low, HALF, exists))
 
     def elements(self, start, gap: int = 1):
         """A piece's elements, which lie ``gap`` apart, as a tensor for each array."""
@@ -213,10 +214,9 @@ class RaggedScan:
         front = carry.pack()
         if lane >= HALF:
             front = combine_valid(front, (*before_last, Int32(1)), self.scan.combine)
-        own = edges.inclusive
+        own = (*edges.inclusive, Int32(1))
         if cutlass.const_expr(self.scan.exclusive):
-            before = shift_up(own)
-            own = (*before[:-1], choose(lane % HALF > 0, before[-1], Int32(0)))
+            own = (*shift_up(edges.inclusive), Int32(edges.rank > 0))
         result = combine_valid(front, own, self.scan.combine)
         if edges.exists:
             place = self.scan.flip(edges.position, self.tile.chunk) * self.scan.width
