@@ -12,9 +12,10 @@ from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
-from cutesync.kernels.scan.policy import PipelinePolicy, WavePolicy
+from cutesync.kernels.scan.policy import PipelinePolicy
 from cutesync.kernels.scan.row_policy import RowPolicy, ShortRowPolicy
 from cutesync.kernels.scan.slice_policy import SlicePolicy
+from cutesync.kernels.scan.wave_policy import WavePolicy
 from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray
 

@@ -19,6 +19,7 @@ NEAR = (
     ("int16", 2100, 24, 4),
     ("uint8", 33, 48, 4),
     ("float64", 1030, 3, 1),
+    ("int32", 40, 133, 1),
 )
 WAYS = ({}, {"reverse": True}, {"exclusive": True}, {"exclusive": True, "reverse": True, "init": 3})
 
@@ -49,12 +50,12 @@ def test_short_rows_of_columns(dtype, length, columns, width, on_emulator, polic
     assert set(map(type, policies)) == {EqualPolicy} and found == {("across", width, 32, 32)}
 
 
-def test_rows_of_whole_lines_and_few_positions(on_emulator, policies, monkeypatch):
-    """Rows of lines, and long ones, are whole lines of a warp as they are; in small arrays a thread has few
-    positions."""
-    for columns in (32, 150):
-        view, values = repeated("int32", 40, columns)
-        same(np.asarray(cs.scan(view, axis=1)), scanned(values, axis=1), f"{columns}")
+def test_rows_that_stay_apart(on_emulator, policies, monkeypatch):
+    """Rows of lines, and rows that blocks have alone, are whole lines of a warp as they are; bytes that warps have
+    alone are not, either way; in small arrays a thread has few positions."""
+    for dtype, columns in (("int32", 32), ("int32", 259), ("uint8", 45)):
+        view, values = repeated(dtype, 40, columns)
+        same(np.asarray(cs.scan(view, axis=1)), scanned(values, axis=1), f"{dtype} {columns}")
     monkeypatch.setattr(equal_policy, "MIN_THREADS", 1 << 15)
     cs.scan(repeated("int32", 40, 6)[0], axis=1)
-    assert [(policy.unroll, policy.lanes) for policy in policies] == [(32, 1), (32, 1), (1, 1)]
+    assert [(policy.unroll, policy.lanes) for policy in policies] == [(32, 1), (32, 1), (32, 1), (1, 1)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan.policy import QUARTER_TILES, PipelinePolicy, WavePolicy, choose
+from cutesync.kernels.scan.policy import QUARTER_TILES, PipelinePolicy, choose
 from cutesync.kernels.scan.problem import Problem
 
 from ..cases import (
@@ -106,13 +106,6 @@ def test_rows_that_are_not_whole_are_smaller_tiles(size, length, vectors):
     assert (type(policy), policy.vectors_per_thread) == (PipelinePolicy, vectors)
     whole = choose(Problem(512, 1 << 17, 1, (size,), (size,), (0,), (0,))).policy
     assert whole.vectors_per_thread == 16
-
-
-@pytest.mark.parametrize(("length", "size", "vectors"), [(4418, 8, 6), (9035, 8, 12), (9001, 4, 6), (20000, 4, 12)])
-def test_tiles_that_have_a_whole_row(length, size, vectors):
-    """They have as few vectors as hold the row: a large tile would leave most warps idle."""
-    choice = choose(Problem((10 << 20) // (length * size), length, 1, (size,), (size,), (0,), (0,)))
-    assert (type(choice.policy), choice.policy.rows, choice.tiles) == (WavePolicy, vectors, 1)
 
 
 def test_rows_of_quarter_tiles(on_emulator, monkeypatch):

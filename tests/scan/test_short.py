@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan import plan, short_policy, short_turn_policy
 from cutesync.kernels.scan.short_policy import ShortPolicy
-from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy
+from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy, _odd_tile
 from cutesync.runtime import call, device
 
 from .. import faults
@@ -147,6 +147,20 @@ def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
         assert (np.delete(np.asarray(around), slice(first % 5, first % 5 + x.size)) == 7).all()
     assert set(map(type, policies)) == {ShortTurnPolicy}
     assert dtype != "uint8" or {policy.unit for policy in policies} == {4 if name in UNITS else 1}
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "second", "length", "tile"),
+    [
+        (1, 6366, 159, 13, (128, 32)),
+        (3, 752, 185, 21, (64, 27)),
+        (1, 3247, 155, 29, (64, 31)),
+        (1, 17, 9, 10, (32, 9)),
+        (1, 9, 600, 32, (16, 60)),
+    ],
+)
+def test_tiles_of_odd_bytes_fill_all_multiprocessors(count, first, second, length, tile):
+    assert _odd_tile(count * first * second, first, second, length) == tile
 
 
 ALL, UP, PART = slice(None), slice(None, None, -1), slice(1, 10)

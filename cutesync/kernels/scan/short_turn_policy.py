@@ -25,9 +25,13 @@ MAX_LENGTH, MAX_BYTES_LENGTH = 32, 16  # positions, the last of elements of one 
 # 363 us in strided tiles, in runs of 64 bytes 614 us; int8 (7, 4, 4025, 607) along its second one: 442 us, in runs of
 # 32 bytes 98 us; uint8 (32, 256, 8192): 144 us, in runs of 4 bytes 282 us).
 MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
-# Bytes of columns that are no words, of more positions: large tiles with runs of nearly two sectors, as words are not
-# moved in strided tiles either.
-ODD_TILE_BYTES, ODD_LANES = 7 << 13, 64
+# Bytes of columns that are no words, of more positions, are not moved in words by strided tiles either. A block stores
+# them one by one, and this takes most of the time: tiles are of those sizes, up to so many bytes and with runs of at
+# least so many columns, of which the fullest SM stores the least, where a tile takes as long as its stores and so many
+# rounds of them (H200, max uint8 (13, 6366, 159) along its first axis:
+# 84.8 us, in 300, 398 and 250 tiles of 53, 80 and 32 columns a run 47.4, 37.3 and 24.3 us; sum int8 (3, 21, 752, 185):
+# 61.0 us, in 180, 216 and 162 tiles of 37, 62 and 21 32.0, 22.3 and 40.5 us).
+ODD_TILE_BYTES, ODD_LANES, ODD_RUN, ODD_ROUNDS = 1 << 16, (32, 64, 128, 256), 16, 1
 # Smaller tiles than so many elements leave threads idle, and blocks fewer than so many with larger ones an SM (H200,
 # int32 (3, 159726, 16, 3) along its first axis: 79 us in strided tiles, in tiles of 144 elements 242 us; max int8 (669,
 # 90, 2) with equal elements along its second one: 1.5 us, in 12 blocks 2.6 us).
@@ -82,7 +86,8 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     odd = problem.wide == 1 and outside and length > FEW_POSITIONS and _are_no_words(first, second)
     if problem.wide == 1 and length > MAX_BYTES_LENGTH and not odd:
         return None
-    across, inner = _tile(problem, layout.count, (first.extent, second.extent, length), outside, odd)
+    extents = (first.extent, second.extent, length)
+    across, inner = _odd_tile(layout.count, *extents) if odd else _tile(problem, layout.count, extents, outside)
     steps = [axis.steps for axis in (*columns, second)]
     width = math.gcd(
         max(1, WORD_BYTES // source), first.extent, problem.xs[0] // source, x_step, *(s[0] for s in steps)
@@ -125,20 +130,36 @@ def _are_no_words(first: Axis, second: Axis) -> bool:
     return first.extent % WORD_BYTES != 0 or second.extent % WORD_BYTES != 0
 
 
-def _tile(problem: Problem, count: int, extents: tuple[int, int, int], outside: bool, odd: bool) -> tuple[int, int]:
+def _tile(problem: Problem, count: int, extents: tuple[int, int, int], outside: bool) -> tuple[int, int]:
     """Return the columns of a tile along the two axes, whose extents are the first of ``extents``; the last is the
     number of positions. There are ``count`` columns."""
     first, second, length = extents
-    most = ODD_TILE_BYTES if odd else TILE_BYTES
-    least = ODD_LANES if odd else max(LEAST_LANES, LINE_BYTES // problem.source)
-    across, column = min(power_of_two(first), least), length * problem.results[0]
-    inner = min(second, max(1, most // (across * column)))
+    across = min(power_of_two(first), max(LEAST_LANES, LINE_BYTES // problem.source))
+    column = length * problem.results[0]
+    inner = min(second, max(1, TILE_BYTES // (across * column)))
     inner = ceil_div(second, ceil_div(second, inner))
-    while across < min(first, THREADS) and across * 2 * inner * column <= most:
+    while across < min(first, THREADS) and across * 2 * inner * column <= TILE_BYTES:
         if outside and count < across * 2 * inner * SMS:
             break
         across *= 2
     return across, inner
+
+
+def _odd_tile(count: int, first: int, second: int, length: int) -> tuple[int, int]:
+    """Return the same for bytes that are stored one by one: the tile of which the fullest SM stores the fewest rounds
+    of threads."""
+    store = math.gcd(WORD_BYTES, second)
+    columns = {min(across, power_of_two(first)) for across in ODD_LANES}
+    units, parts = ceil_div(second, store), range(1, ceil_div(second, ODD_RUN) + 1)
+    tiles = {(across, store * ceil_div(units, n)) for across in columns for n in parts}
+
+    def cost(tile: tuple[int, int]) -> tuple[int, int, int]:
+        across, inner = tile
+        blocks = ceil_div(first, across) * ceil_div(second, inner) * (count // (first * second))
+        return ceil_div(blocks, SMS) * (ceil_div(across * inner // store, THREADS) + ODD_ROUNDS), -inner, across
+
+    fitting = [(across, inner) for across, inner in tiles if across * inner * length <= ODD_TILE_BYTES]
+    return min(fitting, key=cost)
 
 
 def _unit(words: int, inner: int, groups: int, held: int) -> int:
