@@ -97,6 +97,16 @@ CASES = {  # what: (shape, type, operator, options)
     "columns of bytes apart": ((9, 3, 551_011), "int8", "add", {}),
     "slices off by one byte": ((90_000, 48, 1), "int8", "add", {"offset": 1}),
     "slices that begin anywhere": ((600, 9717, 2), "int8", "add", {}),
+    "a wave of whole words": ((1, 1 << 20, 1), "float32", "add", {}),
+    "a large wave of whole words": ((1, 1 << 22, 1), "int32", lambda a, b: a + b, {"exclusive": True, "init": 0}),
+    "a wave of halves": ((1, 4_000_001, 1), "float16", "max", {"exclusive": True, "init": 0, "offset": 2}),
+    "a wave of words off by one": ((1, 1 << 21, 1), "float32", "add", {"reverse": True, "offset": 4}),
+    "a wave of words apart": ((1, 1_500_001, 1), "int32", lambda a, b: a + b, {"exclusive": True, "init": 0}),
+    "a wave of small words": ((1, 2_200_001, 1), "bfloat16", lambda a, b: a + b, {"reverse": True, "offset": 2}),
+    "a wave of words from bytes": ((1, 3_000_001, 1), "int8", "add", {"dtype": "int16", "offset": 1}),
+    "a wave of halves from words": ((1, 1_500_001, 1), "float32", "max", {"dtype": "float16", "reverse": True}),
+    "long rows of a block": ((1720, 4940, 1), "float64", "add", {"exclusive": True}),
+    "long rows of a block off by one": ((1024, 8192, 1), "int64", lambda a, b: a + b, {"reverse": True, "offset": 8}),
 }
 
 

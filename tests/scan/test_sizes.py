@@ -42,10 +42,10 @@ def test_waves_by_size(length, size, sizes, tiles):
 
 
 def test_waves_of_rows_that_are_not_whole():
-    """Large blocks of such rows are two on an SM, but for bytes, which need more registers."""
-    for length, size, first in ((1 << 21, 4, 4), (2636142, 2, 0), (700_001, 8, 0), (10**6, 4, 0)):
+    """Large blocks of such rows are two on an SM, but for types that need more registers."""
+    for length, size, first in ((1 << 21, 4, 4), (2636142, 2, 0), (10**6, 4, 0)):
         assert chosen(1, length, size, first).policy.blocks_per_sm == 2
-    for length, size, first in ((1 << 21, 4, 0), (6021299, 1, 1), (300_001, 4, 0)):
+    for length, size, first in ((1 << 21, 4, 0), (6021299, 1, 1), (700_001, 8, 0), (300_001, 4, 0)):
         assert chosen(1, length, size, first).policy.blocks_per_sm == 1
 
 

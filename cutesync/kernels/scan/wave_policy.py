@@ -27,8 +27,9 @@ ALONE = (2, 3, 4, 6, 8, 12, 16)  # vectors per lane of a tile that has a whole r
 MAX_SEVERAL_WARPS, MAX_SEVERAL_VECTORS = 8, 16  # of states of several values: more warps leave a thread few registers
 # An SM has registers for a second block of rows that are not whole chunks, so one of the next launch is there before
 # its turn (H200, float16 (2636142,) 7.2 us, so 6.8 us; int32 (3689616,) off by one 13.0 us, so 12.4 us; but float32
-# (2097152,), of whole chunks: 7.1 us, so 7.4 us). Bytes spill registers; smaller blocks are two an SM, anyway.
-PARTIAL_BLOCKS, MOST_WARPS = 2, 16
+# (2097152,), of whole chunks: 7.1 us, so 7.4 us). Other elements than those of 2 and 4 bytes spill registers, and
+# smaller blocks are two an SM, anyway.
+PARTIAL_BLOCKS, MOST_WARPS, FITTING = 2, 16, (2, 4)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def wave(problem: Problem, tiling: Tiling) -> Choice:
     if plain and tiling.tiles_of(warps, rows, VECTOR_BYTES) > 1:
         if not are_full(problem, tiling.fitted(rows) * LANES * tiling.items):
             warps, rows = sizes(problem, PARTIAL_WAVES, tiling.total)
-            blocks = PARTIAL_BLOCKS if problem.wide > 1 and problem.gap == 1 and warps == MOST_WARPS else 1
+            fits = problem.wide in FITTING and problem.gap == 1 and warps == MOST_WARPS
+            blocks = PARTIAL_BLOCKS if fits else 1
         else:
             words = _words(problem, tiling)
             (warps, rows), asks = words or (warps, rows), words is None
