@@ -51,11 +51,11 @@ def test_short_rows_of_columns(dtype, length, columns, width, on_emulator, polic
 
 
 def test_rows_that_stay_apart(on_emulator, policies, monkeypatch):
-    """Rows of lines, and rows that blocks have alone, are whole lines of a warp as they are; bytes that warps have
-    alone are not, either way; in small arrays a thread has few positions."""
-    for dtype, columns in (("int32", 32), ("int32", 259), ("uint8", 45)):
+    """Rows of lines, and rows that blocks have alone, are whole lines of a warp as they are; bytes and pairs of words
+    that warps have alone are not, either way; in small arrays a thread has few positions."""
+    for dtype, columns in (("int32", 32), ("int32", 259), ("uint8", 45), ("float32", 70)):
         view, values = repeated(dtype, 40, columns)
         same(np.asarray(cs.scan(view, axis=1)), scanned(values, axis=1), f"{dtype} {columns}")
     monkeypatch.setattr(equal_policy, "MIN_THREADS", 1 << 15)
     cs.scan(repeated("int32", 40, 6)[0], axis=1)
-    assert [(policy.unroll, policy.lanes) for policy in policies] == [(32, 1), (32, 1), (32, 1), (1, 1)]
+    assert [(policy.unroll, policy.lanes) for policy in policies] == [(32, 1)] * 4 + [(1, 1)]

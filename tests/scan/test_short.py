@@ -152,9 +152,9 @@ def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
 @pytest.mark.parametrize(
     ("count", "first", "second", "length", "tile"),
     [
-        (1, 6366, 159, 13, (128, 32)),
+        (1, 6366, 159, 13, (32, 32)),
         (3, 752, 185, 21, (64, 27)),
-        (1, 3247, 155, 29, (64, 31)),
+        (1, 3247, 155, 29, (32, 31)),
         (1, 17, 9, 10, (32, 9)),
         (1, 9, 600, 32, (16, 60)),
     ],

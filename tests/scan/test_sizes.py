@@ -23,18 +23,20 @@ def chosen(count: int, length: int, size: int, first: int = 0):
 @pytest.mark.parametrize(
     ("length", "size", "sizes", "tiles"),
     [
-        (1 << 20, 4, (8, 8, False), 128),
+        (1 << 20, 4, (8, 8, True), 128),
         (1 << 22, 4, (8, 16, False), 256),
         (1 << 21, 4, (16, 8, True), 128),
         (5 << 18, 4, (16, 4, True), 160),
-        (1 << 19, 4, (8, 4, True), 128),
+        (1 << 19, 4, (8, 8, True), 64),
+        (7 << 19, 4, (16, 16, True), 112),
+        (1 << 18, 4, (8, 4, True), 64),
         (1 << 20, 8, (16, 8, True), 128),
         (1 << 23, 2, (16, 16, True), 128),
         ((1 << 20) - 4, 4, (16, 4, True), 128),
     ],
 )
 def test_waves_by_size(length, size, sizes, tiles):
-    """Whole chunks of words whose small tiles are one or two an SM have eight warps, and ask for nothing."""
+    """Whole chunks of words have eight warps where each SM has at most one tile, and where nearly each has two."""
     choice = chosen(1, length, size)
     policy = choice.policy
     assert isinstance(policy, WavePolicy)
@@ -42,10 +44,10 @@ def test_waves_by_size(length, size, sizes, tiles):
 
 
 def test_waves_of_rows_that_are_not_whole():
-    """Large blocks of such rows are two on an SM, but for types that need more registers."""
-    for length, size, first in ((1 << 21, 4, 4), (2636142, 2, 0), (10**6, 4, 0)):
+    """Large blocks of few bytes an element are two on an SM, but where nearly each SM has one tile."""
+    for length, size, first in ((1_600_001, 4, 0), (2636142, 2, 0), (1 << 23, 2, 2)):
         assert chosen(1, length, size, first).policy.blocks_per_sm == 2
-    for length, size, first in ((1 << 21, 4, 0), (6021299, 1, 1), (700_001, 8, 0), (300_001, 4, 0)):
+    for length, size, first in ((1 << 21, 4, 0), (1 << 21, 4, 4), (10**6, 4, 0), (6021299, 1, 1), (700_001, 8, 0)):
         assert chosen(1, length, size, first).policy.blocks_per_sm == 1
 
 
@@ -66,7 +68,13 @@ def test_long_rows_of_a_block(count, length, first, vectors):
 
 
 def test_long_rows_that_are_tiles():
-    for count, length, size, first in ((597, 6348, 8, 0), (320, 7573, 8, 0), (1024, 9300, 8, 8), (1024, 10000, 4, 4)):
+    for count, length, size, first in (
+        (597, 6348, 8, 0),
+        (900, 4097, 8, 0),
+        (320, 7573, 8, 0),
+        (1024, 9300, 8, 8),
+        (1024, 10000, 4, 4),
+    ):
         assert isinstance(chosen(count, length, size, first).policy, PipelinePolicy)
     for count, length in ((1, 8192), (90, 8192)):
         assert isinstance(chosen(count, length, 8, 8).policy, WavePolicy)

@@ -21,10 +21,11 @@ MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
 # (1524, 3579) 42.8 us, so 33.0 us; but max uint32 (3179, 6575) 53.3 us, so 58.0 us).
 TILE_BYTES, FILLED, FILLED_WITH_WORDS = 1 << 15, 0.97, 0.8
 MIN_BYTES = 6 << 20  # of arrays with such rows: smaller ones are tiles of waves
-# Longer rows of 8-byte elements, too, if results lie elsewhere in a vector than elements, or if rows fill little of two
-# tiles of the pipeline (H200, off by one, uint64 (1024, 8192): 58.7 us, so 52.7 us; (292, 5611): 19.9 us, so 14.4 us;
-# float64 (253, 9035): 22.1 us, so 16.2 us; max uint64 (1720, 4940), which is not: 59.5 us, so 48.3 us; but exclusive
-# int64 (320, 7573): 18.2 us, so 23.3 us; max int64 (597, 6348): 23.2 us, so 25.3 us).
+# Longer rows of 8-byte elements, too, if results lie elsewhere in a vector than elements, or if whole vectors fill
+# little of two tiles of the pipeline (H200, off by one, uint64 (1024, 8192): 58.7 us, so 52.7 us; (292, 5611): 19.9 us,
+# so 14.4 us; float64 (253, 9035): 22.1 us, so 16.2 us; max uint64 (1720, 4940), which is not: 59.5 us, so 48.3 us; but
+# exclusive int64 (320, 7573): 18.2 us, so 23.3 us; max int64 (597, 6348): 23.2 us, so 25.3 us; int64 (900, 4097): 29.5
+# us, so 34.2 us).
 MAX_LONG_ROW_VECTORS, FILLED_TWO = 9, 0.625
 # Warps of a row and vectors of a lane, so that few lanes idle; the most vectors for many rows whose vectors are not two
 # elements of 8 bytes (H200, exclusive int64 (804000, 129): by two warps 887 us, by one 471 us; max float64 (100, 37,
@@ -144,7 +145,7 @@ def _are_slow_tiles(problem: Problem) -> bool:
     plain = problem.wide == 8 and problem.sources == problem.results and problem.alike and not problem.counted
     plain &= problem.gap == 1 and problem.view is None and not problem.several
     plain &= row_bytes > TILE_BYTES and problem.rows * row_bytes > MIN_BYTES
-    return plain and (problem.shift != 0 or row_bytes <= 2 * TILE_BYTES * FILLED_TWO)
+    return plain and (problem.shift != 0 or (problem.whole and row_bytes <= 2 * TILE_BYTES * FILLED_TWO))
 
 
 def _ragged_team(vectors: int, most_rows: int, rows: int) -> tuple[int, int]:

@@ -27,11 +27,11 @@ MAX_LENGTH, MAX_BYTES_LENGTH = 32, 16  # positions, the last of elements of one 
 MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
 # Bytes of columns that are no words, of more positions, are not moved in words by strided tiles either. A block stores
 # them one by one, and this takes most of the time: tiles are of those sizes, up to so many bytes and with runs of at
-# least so many columns, of which the fullest SM stores the least, where a tile takes as long as its stores and so many
-# rounds of them (H200, max uint8 (13, 6366, 159) along its first axis:
-# 84.8 us, in 300, 398 and 250 tiles of 53, 80 and 32 columns a run 47.4, 37.3 and 24.3 us; sum int8 (3, 21, 752, 185):
-# 61.0 us, in 180, 216 and 162 tiles of 37, 62 and 21 32.0, 22.3 and 40.5 us).
-ODD_TILE_BYTES, ODD_LANES, ODD_RUN, ODD_ROUNDS = 1 << 16, (32, 64, 128, 256), 16, 1
+# least so many columns, of which the fullest SM stores the least; of such the smallest across, so that an SM has many
+# (H200, max uint8 (13, 6366, 159) along its first axis: 84.8 us, in 300, 398, 250 and 995 tiles 47.4, 37.3, 24.6 and
+# 27.7 us; sum int8 (3, 21, 752, 185): 61.2 us, in 180, 216, 162 and 252 tiles 32.1, 22.3, 40.5 and 22.5 us; sum uint8
+# (1, 18, 25907, 27): 45.7 us, in 405, 203 and 1620 tiles 44.8, 54.3 and 23.1 us).
+ODD_TILE_BYTES, ODD_LANES, ODD_RUN = 1 << 16, (32, 64, 128, 256), 16
 # Smaller tiles than so many elements leave threads idle, and blocks fewer than so many with larger ones an SM (H200,
 # int32 (3, 159726, 16, 3) along its first axis: 79 us in strided tiles, in tiles of 144 elements 242 us; max int8 (669,
 # 90, 2) with equal elements along its second one: 1.5 us, in 12 blocks 2.6 us).
@@ -156,7 +156,7 @@ def _odd_tile(count: int, first: int, second: int, length: int) -> tuple[int, in
     def cost(tile: tuple[int, int]) -> tuple[int, int, int]:
         across, inner = tile
         blocks = ceil_div(first, across) * ceil_div(second, inner) * (count // (first * second))
-        return ceil_div(blocks, SMS) * (ceil_div(across * inner // store, THREADS) + ODD_ROUNDS), -inner, across
+        return ceil_div(blocks, SMS) * ceil_div(across * inner // store, THREADS), -inner, across
 
     fitting = [(across, inner) for across, inner in tiles if across * inner * length <= ODD_TILE_BYTES]
     return min(fitting, key=cost)
