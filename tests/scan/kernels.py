@@ -18,11 +18,12 @@ from cutesync.kernels.scan.column_policy import (
 )
 from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
-from cutesync.kernels.scan.policy import LANES, LINE_BYTES, PipelinePolicy, RunPolicy, WavePolicy
+from cutesync.kernels.scan.policy import LANES, LINE_BYTES, PipelinePolicy, RunPolicy
 from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
 from cutesync.kernels.scan.ragged_column_policy import RaggedColumnPolicy
 from cutesync.kernels.scan.row_policy import ROW_WARPS, RowPolicy, ShortRowPolicy
 from cutesync.kernels.scan.slice_policy import SINGLE_THREADS, SinglePolicy, SlicePolicy
+from cutesync.kernels.scan.wave_policy import WavePolicy
 from cutesync.runtime import call
 from cutesync.sync.lookback import slots_of
 
@@ -83,13 +84,12 @@ def rows(team: int, rows: int, ragged: bool = False) -> Chooser:
     return choose
 
 
-def wave(warps: int, rows: int) -> Chooser:
+def wave(warps: int, rows: int, asks: bool = True) -> Chooser:
     def choose(problem: Problem) -> Choice:
         tiles = _tiles(problem, warps, rows, VECTOR_BYTES)
         slots = problem.rows * tiles if tiles > 1 else 0
-        return Choice(
-            WavePolicy(tiles == 1, warps, rows, _shift(problem)), tiles, problem.rows * tiles, slots, problem.inner
-        )
+        policy = WavePolicy(tiles == 1, warps, rows, _shift(problem), asks=asks)
+        return Choice(policy, tiles, problem.rows * tiles, slots, problem.inner)
 
     return choose
 
@@ -238,7 +238,10 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "ragged rows": (rows(2, 2, ragged=True), (5, 403), 1),
     "one tile": (wave(4, 2), (1, 1001), 1),
     "rows of one tile": (wave(2, 2), (3, 501), 1),
+    "rows of three vectors a lane": (wave(2, 3), (3, 701), 1),
+    "rows of six vectors a lane": (wave(2, 6), (2, 1301), 1),
     "a wave": (wave(2, 1), (1, 1803), 1),
+    "a wave without requests": (wave(2, 2, asks=False), (1, 1803), 1),
     "a wave of rows": (wave(2, 1), (3, 701), 1),
     "few columns in a wave": (wave(2, 1), (2, 150, 4), 1),
     "columns": (columns(4, 8, 4), (2, 37, 36), 1),

@@ -12,9 +12,10 @@ from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
-from cutesync.kernels.scan.policy import PipelinePolicy, WavePolicy
+from cutesync.kernels.scan.policy import PipelinePolicy
 from cutesync.kernels.scan.row_policy import RowPolicy, ShortRowPolicy
 from cutesync.kernels.scan.slice_policy import SlicePolicy
+from cutesync.kernels.scan.wave_policy import WavePolicy
 from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray
 
@@ -96,6 +97,16 @@ CASES = {  # what: (shape, type, operator, options)
     "columns of bytes apart": ((9, 3, 551_011), "int8", "add", {}),
     "slices off by one byte": ((90_000, 48, 1), "int8", "add", {"offset": 1}),
     "slices that begin anywhere": ((600, 9717, 2), "int8", "add", {}),
+    "a wave of whole words": ((1, 1 << 20, 1), "float32", "add", {}),
+    "a large wave of whole words": ((1, 1 << 22, 1), "int32", lambda a, b: a + b, {"exclusive": True, "init": 0}),
+    "a wave of halves": ((1, 4_000_001, 1), "float16", "max", {"exclusive": True, "init": 0, "offset": 2}),
+    "a wave of words off by one": ((1, 1 << 21, 1), "float32", "add", {"reverse": True, "offset": 4}),
+    "a wave of words apart": ((1, 1_500_001, 1), "int32", lambda a, b: a + b, {"exclusive": True, "init": 0}),
+    "a wave of small words": ((1, 2_200_001, 1), "bfloat16", lambda a, b: a + b, {"reverse": True, "offset": 2}),
+    "a wave of words from bytes": ((1, 3_000_001, 1), "int8", "add", {"dtype": "int16", "offset": 1}),
+    "a wave of halves from words": ((1, 1_500_001, 1), "float32", "max", {"dtype": "float16", "reverse": True}),
+    "long rows of a block": ((1720, 4940, 1), "float64", "add", {"exclusive": True}),
+    "long rows of a block off by one": ((1024, 8192, 1), "int64", lambda a, b: a + b, {"reverse": True, "offset": 8}),
 }
 
 
@@ -152,6 +163,8 @@ VIEWS = {
     "short rows in backward order": ((90_000, 128, 3), (-384, 3, 1), 2),
     "rows with gaps": ((9000, 3008), (6016, 2), 1),
     "units of columns turned": ((4096, 32, 2, 32), (32, 1, 1 << 17, 1 << 18), 2),
+    "short rows that are repeated": ((2, 1 << 21, 6), (6, 0, 1), 1),
+    "odd columns of bytes turned": ((13, 6366, 159), (6366, 1, 13 * 6366), 0),
 }
 
 

@@ -8,7 +8,8 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan import narrow_policy, plan, policy
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
-from cutesync.kernels.scan.policy import PipelinePolicy, WavePolicy
+from cutesync.kernels.scan.policy import PipelinePolicy
+from cutesync.kernels.scan.wave_policy import WavePolicy
 from cutesync.runtime import call
 
 from ..cases import adjacent, data, same, scanned, segments

@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan import plan, short_policy, short_turn_policy
 from cutesync.kernels.scan.short_policy import ShortPolicy
-from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy
+from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy, _odd_tile
 from cutesync.runtime import call, device
 
 from .. import faults
@@ -119,7 +119,10 @@ TURNED = {
     "neighbours along the axis": ((2, 0, 1), (70, 2, 4), 1),
     "units of a position": ((3, 2, 0, 1), (10, 36, 2, 32), 2),
     "units of columns": ((2, 1, 0), (75, 64, 3), 2),
+    "odd runs of many positions": ((2, 0, 1), (13, 70, 145), 0),
+    "odd runs of most positions": ((0, 3, 1, 2), (2, 30, 37, 11), 1),
 }
+OF_BYTES = 2  # the last of them
 UNITS = ("units of a position", "units of columns")  # of which results are words
 
 
@@ -128,7 +131,7 @@ UNITS = ("units of a position", "units of columns")  # of which results are word
     ("dtype", "name"),
     [
         *(("uint8", name) for name in TURNED),
-        *(pytest.param("float64", name, marks=pytest.mark.slow) for name in list(TURNED)[::2]),
+        *(pytest.param("float64", name, marks=pytest.mark.slow) for name in list(TURNED)[:-OF_BYTES:2]),
     ],
 )
 def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
@@ -144,6 +147,20 @@ def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
         assert (np.delete(np.asarray(around), slice(first % 5, first % 5 + x.size)) == 7).all()
     assert set(map(type, policies)) == {ShortTurnPolicy}
     assert dtype != "uint8" or {policy.unit for policy in policies} == {4 if name in UNITS else 1}
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "second", "length", "tile"),
+    [
+        (1, 6366, 159, 13, (32, 32)),
+        (3, 752, 185, 21, (64, 27)),
+        (1, 3247, 155, 29, (32, 31)),
+        (1, 17, 9, 10, (32, 9)),
+        (1, 9, 600, 32, (16, 60)),
+    ],
+)
+def test_tiles_of_odd_bytes_fill_all_multiprocessors(count, first, second, length, tile):
+    assert _odd_tile(count * first * second, first, second, length) == tile
 
 
 ALL, UP, PART = slice(None), slice(None, None, -1), slice(1, 10)

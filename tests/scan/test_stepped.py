@@ -11,12 +11,13 @@ import pytest
 import cutesync as cs
 from cutesync import emulator
 from cutesync.emulator import EmulationError
-from cutesync.kernels.scan import plan, policy
+from cutesync.kernels.scan import plan, policy, wave_policy
 from cutesync.kernels.scan.gapped import GappedScan
-from cutesync.kernels.scan.policy import GappedPolicy, WavePolicy, choose, suits
+from cutesync.kernels.scan.policy import GappedPolicy, choose, suits
 from cutesync.kernels.scan.problem import Problem
 from cutesync.kernels.scan.row_policy import RowPolicy, ShortRowPolicy
 from cutesync.kernels.scan.strided_policy import StridedPolicy
+from cutesync.kernels.scan.wave_policy import WavePolicy
 from cutesync.runtime import call
 
 from ..cases import adjacent, data, same, scanned, segments
@@ -29,7 +30,7 @@ def policies(monkeypatch):
     found, launch = [], plan.launch
     monkeypatch.setattr(plan, "launch", lambda choice, *more: found.append(choice.policy) or launch(choice, *more))
     monkeypatch.setattr(policy, "MIN_GAPPED_BYTES", 0)
-    monkeypatch.setattr(policy, "_sizes", lambda problem, table, total: (2, 2))
+    monkeypatch.setattr(wave_policy, "sizes", lambda problem, table, total: (2, 2))
     monkeypatch.setattr(call, "_plans", {})
     return found
 

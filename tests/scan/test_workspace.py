@@ -9,8 +9,9 @@ from cutesync import dtypes
 from cutesync.kernels.scan import policy, row_policy
 from cutesync.kernels.scan.column_policy import ColumnTilePolicy
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
-from cutesync.kernels.scan.policy import PipelinePolicy, WavePolicy, choose
+from cutesync.kernels.scan.policy import PipelinePolicy, choose
 from cutesync.kernels.scan.problem import Problem
+from cutesync.kernels.scan.wave_policy import WavePolicy
 from cutesync.runtime import device, workspace
 from cutesync.runtime.device_array import DeviceArray
 

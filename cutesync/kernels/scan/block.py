@@ -11,7 +11,7 @@ from ...block.reduce import store_partial
 from ...block.warps import scan_partials
 from ...warp import Maybe, zeros
 from .base import Scan
-from .ragged import RaggedScan
+from .ragged import ROWS, RaggedScan
 from .tile import WarpScan
 
 # What a warp keeps of its chunk between ``reduce`` and ``emit``.
@@ -36,7 +36,7 @@ class BlockScan:
     ) -> None:
         self.scan, self.warps = scan, warps
         self.chunk = WarpScan(scan, rows, warps, shift, items, aligned=aligned).apart(gap)
-        self.ragged = RaggedScan(self.chunk)
+        self.ragged = RaggedScan(self.chunk, next(each for each in (ROWS, 3, 2, 1) if rows % each == 0))
 
     @cute.jit
     def reduce(self, x, length: Int64, tile: Int32, partials, warp: Int32, lane: Int32):

@@ -76,10 +76,17 @@ class EqualScan(ScanKernel):
             total = select(number > 0, found, carry) if self.scan.exclusive else found
         return self.scan.monoid.results_of(total)[0]
 
-    def following(self, number, total, state):
-        """The aggregate of the position behind ``number``: position 0 in scan order may have none."""
-        found = self.scan.monoid.combine(total, state)
-        return select(number > 0, found, total) if self.scan.exclusive else found
+    def following(self, number, total, pace):
+        """The aggregate of the position to which ``pace`` leads from ``number``: position 0 in scan order may have
+        none."""
+        found = self.scan.monoid.combine(total, pace)
+        return select(number > 0, found, pace) if self.scan.exclusive else found
+
+    def pace(self, state, positions: int):
+        """The aggregate of a power of two of equal states."""
+        for _ in range(positions.bit_length() - 1):
+            state = self.scan.monoid.combine(state, state)
+        return state
 
     def carry(self, a: Arguments) -> tuple:
         return tuple(self.scan.carry_in(a, Int64(0)).state)
@@ -100,9 +107,7 @@ class EqualScan(ScanKernel):
             places = [place + u * self.far for u in self.in_order(self.unroll)]
             first = self.order(a, places[0] + (self.width - 1 if self.scan.reverse else 0))
             total = self.aggregate(state, first)
-            pace = state
-            for _ in cutlass.range_constexpr(self.far.bit_length() - 1):
-                pace = self.scan.monoid.combine(pace, pace)
+            pace = self.pace(state, self.far)
             for u, at in enumerate(places):
                 self.store_vector(a, state, out + at, first + u * self.far, total, carry)
                 if cutlass.const_expr(u + 1 < self.unroll):
@@ -143,18 +148,22 @@ class EqualScan(ScanKernel):
 
     @cute.jit
     def scan_rows(self, a: cutlass.Constexpr, x, out, number: Int32):
-        """Store the results of neighbouring columns, vector by vector, from position ``number`` in scan order on."""
+        """Store the results of neighbouring columns, vector by vector, from position ``number`` in scan order on,
+        ``lanes`` positions apart."""
         step, length, carry = a.layout[0], Int32(a.length), self.carry(a)
         columns = self.axes(a).steps[0]
         states = [self.lifted(x + (columns >> (self.width.bit_length() - 1)) * c) for c in range(self.width)]
         totals = tuple(self.aggregate(state, number) for state in states)
-        for _ in cutlass.range(cutlass.min(Int32(self.unroll), length - number), unroll=1):
+        lanes = self.policy.lanes
+        paces = tuple(self.pace(state, lanes) for state in states)
+        left = (length - number + (lanes - 1)) // lanes
+        for _ in cutlass.range(cutlass.min(Int32(self.unroll), left), unroll=1):
             results = cute.make_rmem_tensor((self.width,), self.scan.monoid.result.cutlass)
             for c in cutlass.range_constexpr(self.width):
                 results[c] = self.result(carry, number, totals[c])
             self.store_results(results, out + Int64(self.order(a, number)) * step)
-            totals = tuple(self.following(number, total, state) for total, state in zip(totals, states))
-            number += 1
+            totals = tuple(self.following(number, total, pace) for total, pace in zip(totals, paces))
+            number += lanes
 
     @cute.jit
     def scan_flat(self, a: cutlass.Constexpr, vector: Int32):

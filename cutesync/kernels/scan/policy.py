@@ -22,6 +22,7 @@ from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Pr
 from .ragged_column_policy import ragged_columns
 from .row_policy import rows
 from .slice_policy import FEW_COLUMNS, single, slices
+from .wave_policy import WAVES, Tiling, are_full, sizes, wave
 
 LANES = 32
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
@@ -33,16 +34,6 @@ PIPELINE_BYTES = 24 << 20  # read, and as many written: from here on, the pipeli
 # backwards: 23.7 and 20.0 us).
 MIN_PIPELINE_BYTES, MIN_FILLED, MIN_SLOW_BYTES = 8 << 20, 0.75, 12 << 20
 MIN_WAVE_TILES = SMS * 3 // 4
-# Of a wave that reads at most so many bytes, the warps of a block and the vectors per lane. A chunk in which a row
-# begins or ends takes longer than others, and all wait for it: the more so, the more vectors it has (H200, with half as
-# many: int16 (4114777,) 12.1 us, so 8.5 us; bfloat16 (38754,) 3.6 us, 3.0 us; but float32 (4194304,) 12.8 us, 15.2 us;
-# and from 1 to 2 MiB they are slower: uint32 (358442,) 3.4 us, 3.9 us). Sixteen warps hide each other's latency better
-# than eight with twice as many vectors each (bfloat16 (1490825,): 5.5 us, so 4.9 us; (3779734,): 9.6 us, so 8.5 us).
-# From 2 MiB on tiles are as large as one wave of blocks needs, unless rows are not whole chunks (uint32 (4194304,) from
-# its second element on: 16.2 us, with half as many vectors 14.3 us).
-WAVES = ((1 << 19, 4, 4), (1 << 21, 8, 4), (5 << 20, 16, 4), (SMS << 16, 16, 8), (math.inf, 16, 16))
-PARTIAL_WAVES = ((1 << 19, 4, 2), (1 << 20, 8, 2), *WAVES[1:3], (math.inf, 16, 8))
-MAX_SEVERAL_WARPS, MAX_SEVERAL_VECTORS = 8, 16  # of states of several values: more warps leave a thread few registers
 FEW_TILES = 5  # rows of fewer tiles of the pipeline begin anywhere if they have one tile less for it
 MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
 # Rows of small elements, each of which begins elsewhere in a vector: elements of 2 bytes that warps have in registers,
@@ -74,19 +65,6 @@ MIN_ROW_BLOCKS = SMS * 3 // 4
 # float32 (6000000,) every third one: 36 and 31 us; but float32 (20000000,) every second one: 72 and 76 us; int8
 # (40000000,) every fourth one: 70 and 89 us; max uint16 (2097152,) every second one: 6.8 and 8.4 us).
 MIN_PIPELINED_GAPS = {(1, 2): 4 << 20, (1, 3): 4 << 20, (2, 2): 5 << 20, (4, 3): 16 << 20}
-
-
-@dataclass(frozen=True)
-class WavePolicy(Policy, kernel=".wave:WaveScan"):
-    """One tile per block: ``warps`` chunks with ``rows`` vectors per lane. ``alone``: a row is one tile. ``gap`` as in
-    ``Problem``."""
-
-    alone: bool
-    warps: int
-    rows: int
-    shift: int | None
-    aligned: bool = True
-    gap: int = 1
 
 
 @dataclass(frozen=True)
@@ -290,9 +268,9 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     if problem.gap == 1 and MIN_PIPELINE_BYTES < total <= PIPELINE_BYTES and width == 1 and not problem.several:
         tile = PIPELINE.warps_per_squad * fitted(PIPELINE.vectors_per_thread) * LANES * items
         filled = problem.length / (tiles * tile)
-        wave = problem.rows * tiles_of(*_sizes(problem, WAVES, total), VECTOR_BYTES)
+        blocks = problem.rows * tiles_of(*sizes(problem, WAVES, total), VECTOR_BYTES)
         slow = problem.wide == 1 and total >= MIN_SLOW_BYTES and shift == 0 and problem.view is None
-        pipelined = filled >= MIN_FILLED and (slow or not MIN_WAVE_TILES <= wave <= SMS)
+        pipelined = filled >= MIN_FILLED and (slow or not MIN_WAVE_TILES <= blocks <= SMS)
     if pipelined:
         base = replace(PIPELINE, boundary=boundary)
         if width == 1 and 1 < tiles <= MAX_HALVED_TILES.get(problem.wide, 0) and _has_slow_ends(problem, items):
@@ -301,18 +279,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         rows = fitted(base.vectors_per_thread)
         policy = replace(base, vectors_per_thread=rows, shift=shift, aligned=problem.together)
         return _pipeline(problem, policy, tiles, items, width)
-    warps, rows = _sizes(problem, WAVES, total)
-    tiles = tiles_of(warps, rows, VECTOR_BYTES)
-    if width == 1 and tiles > 1 and not problem.several and not _are_full(problem, fitted(rows) * LANES * items):
-        warps, rows = _sizes(problem, PARTIAL_WAVES, total)
-        tiles = tiles_of(warps, rows, VECTOR_BYTES)
-    return Choice(
-        WavePolicy(tiles == 1, warps, fitted(rows), shift, problem.together, gap=problem.gap),
-        tiles,
-        problem.rows * tiles,
-        problem.rows * tiles if tiles > 1 else 0,
-        width,
-    )
+    return wave(problem, Tiling(width, items, total, fitted, tiles_of))
 
 
 def _pipeline(problem: Problem, policy: PipelinePolicy, tiles: int, items: int, width: int) -> Choice:
@@ -344,24 +311,10 @@ def _with_gaps(problem: Problem) -> Choice:
     return _pipeline(problem, policy, tiles, problem.items, 1)
 
 
-def _sizes(problem: Problem, table: tuple, total: int) -> tuple[int, int]:
-    """Return the warps and the vectors per lane of a wave that reads ``total`` bytes."""
-    warps, rows = next((warps, rows) for most, warps, rows in table if total <= most)
-    if problem.several:
-        each = min(warps, MAX_SEVERAL_WARPS)
-        return each, min(rows * warps // each, MAX_SEVERAL_VECTORS)
-    return warps, rows
-
-
-def _are_full(problem: Problem, chunk: int) -> bool:
-    """Return whether rows are whole chunks."""
-    return problem.whole and problem.length % chunk == 0
-
-
 def _has_slow_ends(problem: Problem, items: int) -> bool:
     """Return whether rows of tiles of the pipeline have ends that take long."""
     chunk = PIPELINE.vectors_per_thread * LANES * items
-    return not (problem.several or _are_full(problem, chunk))
+    return not (problem.several or are_full(problem, chunk))
 
 
 def _has_slowest_ends(problem: Problem, tiles: int) -> bool:

@@ -35,6 +35,10 @@ HALF = LANES // 2  # lanes, and the most elements of a vector
 # up to its item ``tail``.
 Vectors = namedtuple("Vectors", "shift skip count tail")
 
+# A lane's element of a partial vector: its position, how many of the vector come before it, whether there is one, and
+# the scan of the vector up to it.
+Edges = namedtuple("Edges", "position rank exists inclusive")
+
 
 class RaggedScan:
     """The chunks of ``tile`` in global memory, full or not, in pieces of ``rows`` rows of vectors.
@@ -58,7 +62,7 @@ class RaggedScan:
             chunk = self.tile.registers()
             inner = self.clip(span, piece)
             place = self.place_in(piece)
-            total = self.reduce_piece(start + place, vectors + place, inner, chunk, lane)
+            total, _ = self.reduce_piece(start + place, vectors + place, inner, chunk, lane)
             partial = partial.then(total, self.scan.combine)
             piece += 1
         return partial
@@ -72,8 +76,8 @@ class RaggedScan:
             chunk = self.tile.registers()
             inner = self.clip(span, piece)
             source, target = start + self.place_in(piece), out + self.place(piece)
-            total = self.reduce_piece(source, vectors + self.place_in(piece), inner, chunk, lane)
-            self.emit_piece(source, target, inner, chunk, carry, lane)
+            total, edges = self.reduce_piece(source, vectors + self.place_in(piece), inner, chunk, lane)
+            self.emit_piece(target, inner, chunk, edges, carry, lane)
             carry = carry.then(total, self.scan.combine)
             piece += 1
 
@@ -113,21 +117,23 @@ class RaggedScan:
 
     @cute.jit
     def reduce_piece(self, start, vectors, span: Span, chunk: Chunk, lane: Int32):
-        """The aggregate (``Maybe``) of a piece; fills the registers ``chunk``."""
+        """The aggregate (``Maybe``) of a piece, and its edges; fills the registers ``chunk``."""
         v = self.cut(span)
         start, vectors = (self.first_vector(at, v, self.tile.from_end, self.tile.unit) for at in (start, vectors))
         for u in cutlass.range_constexpr(self.tile.rows):
             whole = self.whole(lane + u * LANES, v)
             self.tile.load_vector(vectors + self.tile.place_in(u, lane), chunk.elements, u, whole)
+        edges = Edges(Int32(0), Int32(0), Boolean(False), zeros(self.scan.types))
         first, last = zeros(self.scan.types), zeros(self.scan.types)
         if self.has_edges(v):
-            _, _, inclusive = self.scan_edges(start, v, lane)
-            first, last = broadcast(inclusive[:-1], HALF - 1), broadcast(inclusive[:-1], LANES - 1)
+            edges = self.scan_edges(start, v, lane)
+            end = choose(v.count == 1, v.tail, Int32(self.tile.items))
+            first, last = (broadcast(edges.inclusive, place - 1) for place in (end, v.tail + HALF))
         rows = []
         for u in cutlass.range_constexpr(self.tile.rows):
             rows.append(self.scan_row(chunk.elements, u, first, last, v, lane))
         exists = v.count > 0
-        return Maybe(self.tile.join_rows(rows, chunk, lane, v.count), exists)
+        return Maybe(self.tile.join_rows(rows, chunk, lane, v.count), exists), edges
 
     @cute.jit
     def scan_row(self, elements, u: cutlass.Constexpr, first, last, v: Vectors, lane):
@@ -142,8 +148,8 @@ class RaggedScan:
 
     @cute.jit
     def scan_edges(self, start, v: Vectors, lane: Int32):
-        """``(position, exists, inclusive)``: a lane's position in a partial vector, whether it has one, and the packed
-        scan of each half of the warp. A vector that is both the first and the last is in the lower half."""
+        """The edges, scanned by each half of the warp. A vector that is both the first and the last is in the lower
+        half."""
         second, i = lane >= HALF, lane % HALF
         vector = choose(second, v.count - 1, Int32(0))
         low = choose(vector == 0, v.skip, Int32(0))
@@ -151,10 +157,10 @@ class RaggedScan:
         exists = (i >= low) & (i < high) & (high - low < self.tile.items) & (vector >= Int32(second))
         position = vector * self.tile.items + i
         place = self.scan.flip_in(position, self.tile.chunk) * self.scan.width
-        state = (*zeros(self.scan.types), Int32(0))
+        state = zeros(self.scan.types)
         if exists:
-            state = (*self.scan.lift(self.elements(start, self.tile.gap), place, index_of(start)), Int32(1))
-        return position, exists, scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), lane, HALF)
+            state = self.scan.lift(self.elements(start, self.tile.gap), place, index_of(start))
+        return Edges(position, i - low, exists, scan_states(state, self.scan.combine, i - low, HALF, exists))
 
     def elements(self, start, gap: int = 1):
         """A piece's elements, which lie ``gap`` apart, as a tensor for each array."""
@@ -162,10 +168,9 @@ class RaggedScan:
         return tuple(cute.make_tensor(pointer, layout) for pointer in pointers_of(start))
 
     @cute.jit
-    def emit_piece(self, start, out, span: Span, chunk: Chunk, carry: Maybe, lane: Int32):
+    def emit_piece(self, out, span: Span, chunk: Chunk, edges: Edges, carry: Maybe, lane: Int32):
         """Store a scanned piece; ``carry`` is the state of everything before it."""
         v = self.cut(span)
-        start = self.first_vector(start, v, self.tile.from_end, self.tile.unit)
         out = self.first_vector(out, v, self.scan.reverse, self.scan.width)
         before_last, previous, skew = zeros(self.scan.types), None, self.tile.skew(out)
         for row in cutlass.range_constexpr(self.tile.rows):
@@ -181,7 +186,7 @@ class RaggedScan:
             if vector == v.count - 1:
                 before_last = prefix.state
         if self.has_edges(v) & (v.count > 0):
-            self.emit_edges(start, out, v, carry, broadcast(before_last, (v.count - 1) % LANES), lane)
+            self.emit_edges(out, edges, carry, broadcast(before_last, (v.count - 1) % LANES), lane)
 
     @cute.jit
     def store_joined(self, results, previous, out, vector, v: Vectors, skew, lane: Int32):
@@ -201,20 +206,18 @@ class RaggedScan:
         return own
 
     @cute.jit
-    def emit_edges(self, start, out, v: Vectors, carry: Maybe, before_last, lane):
+    def emit_edges(self, out, edges: Edges, carry: Maybe, before_last, lane):
         """Store the results of a partial first and last vector.
 
         ``carry`` is the state of everything before the first, ``before_last`` that of what lies between it and the
         last."""
-        position, exists, inclusive = self.scan_edges(start, v, lane)
         front = carry.pack()
         if lane >= HALF:
             front = combine_valid(front, (*before_last, Int32(1)), self.scan.combine)
-        own = inclusive
+        own = (*edges.inclusive, Int32(1))
         if cutlass.const_expr(self.scan.exclusive):
-            before = shift_up(inclusive)
-            own = (*before[:-1], choose(lane % HALF > 0, before[-1], Int32(0)))
+            own = (*shift_up(edges.inclusive), Int32(edges.rank > 0))
         result = combine_valid(front, own, self.scan.combine)
-        if exists:
-            place = self.scan.flip(position, self.tile.chunk) * self.scan.width
+        if edges.exists:
+            place = self.scan.flip(edges.position, self.tile.chunk) * self.scan.width
             self.scan.lower(result[:-1], self.elements(out), place)

@@ -21,6 +21,12 @@ MAX_WARPS_PER_ROW, MAX_ROW_VECTORS = 16, 4
 # (1524, 3579) 42.8 us, so 33.0 us; but max uint32 (3179, 6575) 53.3 us, so 58.0 us).
 TILE_BYTES, FILLED, FILLED_WITH_WORDS = 1 << 15, 0.97, 0.8
 MIN_BYTES = 6 << 20  # of arrays with such rows: smaller ones are tiles of waves
+# Longer rows of 8-byte elements, too, if results lie elsewhere in a vector than elements, or if whole vectors fill
+# little of two tiles of the pipeline (H200, off by one, uint64 (1024, 8192): 58.7 us, so 52.7 us; (292, 5611): 19.9 us,
+# so 14.4 us; float64 (253, 9035): 22.1 us, so 16.2 us; max uint64 (1720, 4940), which is not: 59.5 us, so 48.3 us; but
+# exclusive int64 (320, 7573): 18.2 us, so 23.3 us; max int64 (597, 6348): 23.2 us, so 25.3 us; int64 (900, 4097): 29.5
+# us, so 34.2 us).
+MAX_LONG_ROW_VECTORS, FILLED_TWO = 9, 0.625
 # Warps of a row and vectors of a lane, so that few lanes idle; the most vectors for many rows whose vectors are not two
 # elements of 8 bytes (H200, exclusive int64 (804000, 129): by two warps 887 us, by one 471 us; max float64 (100, 37,
 # 317): by four 11.7 us, by two 9.3 us; exclusive bfloat16 (9721, 4656): by eight 64.9 us, by four 54.9 us; but max
@@ -110,12 +116,19 @@ def _rows(problem: Problem) -> Choice | None:
         return None
     if vectors <= room:
         team, per_lane = _ragged_team(vectors, most_rows, problem.rows) if ragged else _team(problem, items)
-    elif vectors <= LANES * MAX_ROW_VECTORS * MAX_WARPS_PER_ROW and not _fill_tiles(problem):
+    elif _has_block(problem, vectors):
         team, per_lane = MAX_WARPS_PER_ROW, ceil_div(vectors, LANES * MAX_WARPS_PER_ROW)
     else:
         return None
     policy = RowPolicy(items, team, per_lane, shift, ragged, aligned, problem.skewed)
     return Choice(policy, 1, ceil_div(problem.rows, max(1, ROW_WARPS // team)))
+
+
+def _has_block(problem: Problem, vectors: int) -> bool:
+    """Return whether a block of the most warps has a row of so many vectors in registers."""
+    if vectors <= LANES * MAX_ROW_VECTORS * MAX_WARPS_PER_ROW and not _fill_tiles(problem):
+        return True
+    return vectors <= LANES * MAX_LONG_ROW_VECTORS * MAX_WARPS_PER_ROW and _are_slow_tiles(problem)
 
 
 def _fill_tiles(problem: Problem) -> bool:
@@ -124,6 +137,15 @@ def _fill_tiles(problem: Problem) -> bool:
     filled = row_bytes / TILE_BYTES
     small = problem.rows * row_bytes <= MIN_BYTES
     return problem.several or problem.counted or small or filled >= (FILLED_WITH_WORDS if problem.wide == 4 else FILLED)
+
+
+def _are_slow_tiles(problem: Problem) -> bool:
+    """Return whether rows of 8-byte elements of more than 32 KiB are better in registers of a block than in tiles."""
+    row_bytes = problem.length * problem.wide
+    plain = problem.wide == 8 and problem.sources == problem.results and problem.alike and not problem.counted
+    plain &= problem.gap == 1 and problem.view is None and not problem.several
+    plain &= row_bytes > TILE_BYTES and problem.rows * row_bytes > MIN_BYTES
+    return plain and (problem.shift != 0 or (problem.whole and row_bytes <= 2 * TILE_BYTES * FILLED_TWO))
 
 
 def _ragged_team(vectors: int, most_rows: int, rows: int) -> tuple[int, int]:

@@ -69,7 +69,7 @@ class RowScan(ScanKernel):
         if cutlass.const_expr(not self.is_ragged):
             partial = self.reduce(source, end, chunk, lane, self.end_of(a) if self.bounded else None)
         else:
-            partial = self.ragged.reduce_piece(source, source, span, chunk, lane)
+            partial, edges = self.ragged.reduce_piece(source, source, span, chunk, lane)
         carry = self.scan.carry_in(a, cutlass.min(row, a.rows - 1))
         if cutlass.const_expr(self.team > 1):
             types = self.scan.types
@@ -82,7 +82,7 @@ class RowScan(ScanKernel):
         if cutlass.const_expr(not self.is_ragged):
             self.emit(target, end, chunk, carry, lane)
         else:
-            self.ragged.emit_piece(source, target, span, chunk, carry, lane)
+            self.ragged.emit_piece(target, span, chunk, edges, carry, lane)
 
     @cute.jit
     def span(self, length, part):

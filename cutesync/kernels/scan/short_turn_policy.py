@@ -25,6 +25,13 @@ MAX_LENGTH, MAX_BYTES_LENGTH = 32, 16  # positions, the last of elements of one 
 # 363 us in strided tiles, in runs of 64 bytes 614 us; int8 (7, 4, 4025, 607) along its second one: 442 us, in runs of
 # 32 bytes 98 us; uint8 (32, 256, 8192): 144 us, in runs of 4 bytes 282 us).
 MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
+# Bytes of columns that are no words, of more positions, are not moved in words by strided tiles either. A block stores
+# them one by one, and this takes most of the time: tiles are of those sizes, up to so many bytes and with runs of at
+# least so many columns, of which the fullest SM stores the least; of such the smallest across, so that an SM has many
+# (H200, max uint8 (13, 6366, 159) along its first axis: 84.8 us, in 300, 398, 250 and 995 tiles 47.4, 37.3, 24.6 and
+# 27.7 us; sum int8 (3, 21, 752, 185): 61.2 us, in 180, 216, 162 and 252 tiles 32.1, 22.3, 40.5 and 22.5 us; sum uint8
+# (1, 18, 25907, 27): 45.7 us, in 405, 203 and 1620 tiles 44.8, 54.3 and 23.1 us).
+ODD_TILE_BYTES, ODD_LANES, ODD_RUN = 1 << 16, (32, 64, 128, 256), 16
 # Smaller tiles than so many elements leave threads idle, and blocks fewer than so many with larger ones an SM (H200,
 # int32 (3, 159726, 16, 3) along its first axis: 79 us in strided tiles, in tiles of 144 elements 242 us; max int8 (669,
 # 90, 2) with equal elements along its second one: 1.5 us, in 12 blocks 2.6 us).
@@ -62,8 +69,7 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     if problem.several or problem.counted or layout.firsts or len(layout.scanned) != 1:
         return None
     (length, (x_step, out_step)), columns = layout.scanned[0], list(layout.columns)
-    most = MAX_LENGTH if problem.wide > 1 else MAX_BYTES_LENGTH
-    if length > most or length * problem.wide > MAX_BYTES or not columns:
+    if length > MAX_LENGTH or length * problem.wide > MAX_BYTES or not columns:
         return None
     outside = out_step != 1
     second = Axis(1, (0, 0))
@@ -77,24 +83,24 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     if first.extent < MIN_ACROSS:
         return None
     source, size = problem.source, problem.results[0]
-    across = min(power_of_two(first.extent), max(LEAST_LANES, LINE_BYTES // source))
-    inner = min(second.extent, max(1, TILE_BYTES // (across * length * size)))
-    inner = ceil_div(second.extent, ceil_div(second.extent, inner))
-    while across < min(first.extent, THREADS) and across * 2 * inner * length * size <= TILE_BYTES:
-        if outside and layout.count < across * 2 * inner * SMS:
-            break
-        across *= 2
+    odd = problem.wide == 1 and outside and length > FEW_POSITIONS and _are_no_words(first, second)
+    if problem.wide == 1 and length > MAX_BYTES_LENGTH and not odd:
+        return None
+    extents = (first.extent, second.extent, length)
+    across, inner = _odd_tile(layout.count, *extents) if odd else _tile(problem, layout.count, extents, outside)
     steps = [axis.steps for axis in (*columns, second)]
     width = math.gcd(
         max(1, WORD_BYTES // source), first.extent, problem.xs[0] // source, x_step, *(s[0] for s in steps)
     )
     if first.steps[0] != 1:
         width = 1
+    while odd and length * width > MAX_HELD:
+        width //= 2
     runs = length if outside and not inner == second.extent == out_step else 1
     run, word = inner * length // runs, max(WORD_BYTES, size)
     if runs > 1 and not (inner == second.extent == first.steps[1] or run * size >= MIN_RUN_BYTES):
-        words = first.extent % WORD_BYTES == second.extent % WORD_BYTES == 0
-        if size > 1 or length > FEW_POSITIONS or words or first.steps[0] != 1 or second.steps[0] == 0:
+        few = size == 1 and length <= FEW_POSITIONS and _are_no_words(first, second)
+        if not (few or odd) or first.steps[0] != 1 or second.steps[0] == 0:
             return None
     tiles = [steps[1] for steps in (*(axis.steps for axis in columns), first.steps)]
     store = math.gcd(word // size, problem.outs[0] // size, run, second.extent * length // runs, *tiles)
@@ -106,7 +112,7 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     axes.append(Axis(ceil_div(first.extent, across), (across * first.steps[0], across * first.steps[1], 0, across)))
     grid, tile = math.prod(axis.extent for axis in axes), min(across, first.extent) * inner * length
     added = outside or length > SHORT or first.steps[0] != 1
-    if grid >= 1 << NUMBER_BITS or (length > SHORT and store * size < WORD_BYTES):
+    if grid >= 1 << NUMBER_BITS or (length > SHORT and store * size < WORD_BYTES and not odd):
         return None
     if added and (tile < min(MIN_TILE, layout.count * length) or (tile > MAX_OF_FEW and grid < FEW_TILES)):
         return None
@@ -117,6 +123,43 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     given = x_step, second.steps[0], first.steps[1], second.extent, first.extent, out_step, first.steps[0]
     values = [*given, *numbers(axes, rank, 4, False)]
     return Choice(policy, 1, grid, layout=dict(zip(names, values, strict=True)))
+
+
+def _are_no_words(first: Axis, second: Axis) -> bool:
+    """Return whether strided tiles do not move bytes of these columns in words."""
+    return first.extent % WORD_BYTES != 0 or second.extent % WORD_BYTES != 0
+
+
+def _tile(problem: Problem, count: int, extents: tuple[int, int, int], outside: bool) -> tuple[int, int]:
+    """Return the columns of a tile along the two axes, whose extents are the first of ``extents``; the last is the
+    number of positions. There are ``count`` columns."""
+    first, second, length = extents
+    across = min(power_of_two(first), max(LEAST_LANES, LINE_BYTES // problem.source))
+    column = length * problem.results[0]
+    inner = min(second, max(1, TILE_BYTES // (across * column)))
+    inner = ceil_div(second, ceil_div(second, inner))
+    while across < min(first, THREADS) and across * 2 * inner * column <= TILE_BYTES:
+        if outside and count < across * 2 * inner * SMS:
+            break
+        across *= 2
+    return across, inner
+
+
+def _odd_tile(count: int, first: int, second: int, length: int) -> tuple[int, int]:
+    """Return the same for bytes that are stored one by one: the tile of which the fullest SM stores the fewest rounds
+    of threads."""
+    store = math.gcd(WORD_BYTES, second)
+    columns = {min(across, power_of_two(first)) for across in ODD_LANES}
+    units, parts = ceil_div(second, store), range(1, ceil_div(second, ODD_RUN) + 1)
+    tiles = {(across, store * ceil_div(units, n)) for across in columns for n in parts}
+
+    def cost(tile: tuple[int, int]) -> tuple[int, int, int]:
+        across, inner = tile
+        blocks = ceil_div(first, across) * ceil_div(second, inner) * (count // (first * second))
+        return ceil_div(blocks, SMS) * ceil_div(across * inner // store, THREADS), -inner, across
+
+    fitting = [(across, inner) for across, inner in tiles if across * inner * length <= ODD_TILE_BYTES]
+    return min(fitting, key=cost)
 
 
 def _unit(words: int, inner: int, groups: int, held: int) -> int:

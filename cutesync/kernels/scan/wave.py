@@ -6,7 +6,7 @@ thread polls a tile or a few. There is no chain from tile to tile, so the look-b
 however many tiles there are. Its reads grow with their number squared, so long arrays go to ``pipeline``. With one tile
 a row nothing is exchanged.
 
-Before a block waits for the launches before its own, it asks the L2 for the lines of the tile with its rank.
+Before a block waits for the launches before its own, it may ask the L2 for the lines of the tile with its rank.
 
 Bytes: every element is read once and written once. The order of operations depends on lengths alone.
 """
@@ -25,7 +25,7 @@ from ..arrays import at_index, pointers_of
 from ..tiled import ask_for_elements
 from .base import Arguments, Scan, ScanKernel
 from .block import BlockScan
-from .policy import WavePolicy
+from .wave_policy import WavePolicy
 
 # Places of a partial array of which one is used: members side by side would be read as one vector, and what follows the
 # last member with them.
@@ -35,14 +35,12 @@ APART = 4
 class WaveScan(ScanKernel):
     """The kernel: tiles of ``warps`` chunks of ``rows`` rows. ``alone``: a row is one tile."""
 
-    asks = True
-
     def __init__(self, scan: Scan, policy: WavePolicy) -> None:
         smem = 2 * partial_bytes(scan.types, policy.warps) + partial_bytes(scan.types, APART) + 8
-        super().__init__(scan, policy.warps * LANES, smem, 1)
-        self.alone, self.warps = policy.alone, policy.warps
+        super().__init__(scan, policy.warps * LANES, smem, policy.blocks_per_sm)
+        self.alone, self.warps, self.asks = policy.alone, policy.warps, policy.asks
         self.tile = BlockScan(scan, policy.warps, policy.rows, policy.shift, aligned=policy.aligned, gap=policy.gap)
-        self.waits = scan.reads_at_once
+        self.waits = not policy.asks or scan.reads_at_once
 
     @cute.jit
     def body(self, a: Arguments):
