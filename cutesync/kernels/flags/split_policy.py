@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from ...runtime.layout import Axis
 from .form import Form
+from .policy import VECTOR_BYTES
 from .strided_choice import Facts, StridedChoice, TransposedPolicy
 from .tile_policy import LINE_BYTES, choose_tiles
 
 MAX_COLUMNS = (1 << 31) - 1  # whose numbers are split in 32 bits
+MIN_VECTORS = 1 << 18  # elements of arrays whose columns are vectors, with fewer, threads store what they have
 
 
 def choose_split(form: Form, facts: Facts) -> StridedChoice | None:
@@ -25,6 +27,8 @@ def choose_split(form: Form, facts: Facts) -> StridedChoice | None:
     if outer is None or inner.extent * outer.extent > MAX_COLUMNS:
         return None
     others = tuple(axis for axis in form.others if axis is not inner and axis is not outer)
+    if inner.extent * facts.size >= VECTOR_BYTES and form.rows * form.flagged.extent < MIN_VECTORS:
+        return None
     both = Axis(inner.extent * outer.extent, (1, *outer.steps[1:]))
     found = choose_tiles(replace(form, others=(*others, both)), facts)
     policy, (columns, *axes) = found.policy, found.axes

@@ -9,7 +9,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div
 from ..axes import divisor
 from ..policy import Policy
-from .policy import LANES, FlagPolicy, alignment
+from .policy import LANES, VECTOR_BYTES, FlagPolicy, alignment
 
 THREADS = 256
 
@@ -131,6 +131,15 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
 
 
 @dataclass(frozen=True)
+class PitchedPolicy(WholeRows, Policy, kernel=".pitched:PitchedFlags"):
+    """Compile-time choices of the kernel: the digits of a result's number; the rest as in TilePolicy."""
+
+    digits: int
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
 class RowPolicy(Policy, kernel=".rows:RowFlags"):
     """Compile-time choices of the kernel: the digits of a warp's number, and how a warp flags a run; the rest as in
     TilePolicy."""
@@ -148,7 +157,8 @@ class RowPolicy(Policy, kernel=".rows:RowFlags"):
 
 @dataclass(frozen=True)
 class BallotPolicy(Policy, kernel=".ballots:BallotFlags"):
-    """Compile-time choices of the kernel: the digits of a warp's number, words of a warp; the rest as in TilePolicy."""
+    """Compile-time choices of the kernel: the digits of a warp's number, words of a warp; the rest as in TilePolicy.
+    ``columns`` of an item, and how many of them are loaded at once: a warp has as many words of each."""
 
     digits: int
     unroll: int
@@ -156,6 +166,8 @@ class BallotPolicy(Policy, kernel=".ballots:BallotFlags"):
     counted: bool
     wide: bool
     threads: int = THREADS
+    columns: int = 1
+    piece: int = 1
 
 
 @dataclass(frozen=True)
@@ -173,10 +185,23 @@ class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
 
 
 @dataclass(frozen=True)
+class StripPolicy(WholeRows, Policy, kernel=".strips:StripFlags"):
+    """Compile-time choices of the kernel: the digits of a thread's number, the elements of a row, the rows of a thread,
+    results that are stored at once; the rest as in TilePolicy."""
+
+    digits: int
+    length: int
+    rows: int
+    unit: int
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | BoxPolicy | FlatPolicy | RowPolicy | BallotPolicy | ShortPolicy
+    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy | StripPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
@@ -189,6 +214,7 @@ class StridedChoice:
         if isinstance(self.policy, (TransposedPolicy, BoxPolicy)):
             return self.work
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
+        each = VECTOR_BYTES if isinstance(self.policy, PitchedPolicy) else each
         blocks = ceil_div(self.work, self.policy.threads * each)
         if isinstance(self.policy, FlatPolicy) and self.policy.far:
             rows = self.work // self.axes[0].extent

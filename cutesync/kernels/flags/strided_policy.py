@@ -20,6 +20,7 @@ from .policy import (
     alignment,
     vector_of,
 )
+from .pitched_policy import choose_pitched
 from .short_policy import choose_short
 from .split_policy import choose_split
 from .strided_choice import (
@@ -27,10 +28,12 @@ from .strided_choice import (
     Facts,
     FlatPolicy,
     RowPolicy,
+    THREADS,
     ShortPolicy,
     StridedChoice,
     TilePolicy,
 )
+from .strips_policy import choose_strips
 from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECTOR, WORD_BYTES, choose_tiles
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
@@ -52,6 +55,8 @@ SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
 MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter rows have no warps of their own
 # The same of arrays with few elements, where a warp that loads a row side by side takes less time than a thread
 MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
+# Of an item of few columns that lie side by side, and of those of a lane
+MIN_ITEM, MAX_ITEMS = 2, 64
 WIDE_BYTES = 128  # of a row of columns
 MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all rows that lie in a line are done
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
@@ -89,7 +94,9 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
     if rows is not None and (flat is None or _loads_more(rows, flat, facts)):
         return rows
     if flat is None:
-        return choose_ballots(form, facts) or choose_boxes(form, facts) or tiles
+        votes = choose_ballots(form, facts) or choose_columns(form, facts)
+        whole = votes or choose_strips(form, facts) or choose_boxes(form, facts)
+        return whole or choose_pitched(form, facts, tiles) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
         return tiles
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
@@ -152,6 +159,38 @@ def choose_ballots(form: Form, facts: Facts) -> StridedChoice | None:
     runs = ceil_div(words, unroll)
     wide = runs * form.rows * LANES * unroll > MAX_NARROW
     policy = BallotPolicy(1 + len(others), unroll, facts.periodic, facts.counted, wide)
+    axes = (form.flagged, *others[::-1])
+    return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
+
+
+def choose_columns(form: Form, facts: Facts) -> StridedChoice | None:
+    """Return the launch with a lane an item of few columns, which lie side by side in both arrays; None for others."""
+    length, others, columns = form.flagged.extent, form.others[:-1], form.others[-1] if form.others else None
+    if not form.bits or columns is None or facts.periodic or set(columns.steps) != {1}:
+        return None
+    count, pace = columns.extent, form.flagged.steps[0]
+    width = count * facts.size
+    words = ceil_div(length, ROWS_OF_BITS)
+    if count == 1 or not MIN_ITEM <= width <= VECTOR_BYTES or pace < count or pace * facts.size >= LINE_BYTES:
+        return None
+    if words < MIN_BALLOTS:
+        return None
+    unroll = MAX_BALLOTS
+    while unroll > 1 and (
+        unroll * count > LANES
+        or unroll * width > MAX_ITEMS
+        or unroll > words
+        or form.rows // count * ceil_div(words, unroll) * LANES < FEW_THREADS
+    ):
+        unroll //= 2
+    starts = math.gcd(pace, *(axis.steps[0] for axis in others)) * facts.size
+    piece = min(count & -count, min(facts.aligned, alignment(starts)) // facts.size)
+    runs = ceil_div(words, unroll)
+    warps = runs * form.rows // count
+    moved = WARPS * unroll * (LANES * width + count * facts.result)
+    threads = LARGE if moved < MAX_MOVED and warps >= MIN_LARGE * LARGE // LANES else THREADS
+    wide = warps * LANES * unroll > MAX_NARROW
+    policy = BallotPolicy(1 + len(others), unroll, False, facts.counted, wide, threads, count, max(piece, 1))
     axes = (form.flagged, *others[::-1])
     return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
 

@@ -35,6 +35,7 @@ EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS, MIN_EQUAL, MAX_EQUAL_ROW = 64, 8, 4, 1 << 2
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
+MAX_SHORT_BITS = 8  # bytes of the elements of a column whose flags are a word, which has 4: stores decide
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
 # Blocks that transpose are lower if there are few: of so many, or of so many elements each (H200, heads uint8 (512,
 # 256) transposed: 2.1 us, so 1.5 us; tails uint8 (1638, 1488): 5.4 and 3.9 us; but with more blocks, tails uint32
@@ -73,7 +74,9 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     short = loads == "repeated" and columns.extent <= wide
     short |= first and rows is form.flagged
     if short and row == 1 and not form.bits and rows.extent >= LANES:
-        tall = FIRST_ROWS if _loads_once(axes, row, facts) else 1  # neighbouring threads have neighbouring rows
+        full = across and wide * facts.result == VECTOR_BYTES
+        once = _loads_once(axes, row, facts) and not full
+        tall = FIRST_ROWS if once else 1  # neighbouring threads have neighbouring rows
     if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):
         tall = min(tall, NARROW_ROWS)
     tall = _aligned(rows, axes, tall, facts) if down else tall
@@ -209,6 +212,8 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         else WORD_BYTES
     )
     count = most // max(facts.size, 1 if stored_apart else facts.result)
+    if short and form.flagged.extent * facts.size <= MAX_SHORT_BITS:
+        count = min(count, VECTOR_BYTES // facts.result)  # neighbouring threads store neighbouring vectors
     if facts.counted and columns is form.flagged:  # elements that do not count are not read
         return 1, False, "vector"
     if columns.steps[0] == 0 and not stored_apart:
