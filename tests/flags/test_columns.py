@@ -8,6 +8,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
+from cutesync.kernels.flags import tile_policy
 from cutesync.kernels.flags.strided_choice import BallotPolicy
 
 from ..cases import same
@@ -43,3 +44,15 @@ def test_bits_of_columns_of_a_slice(large, on_emulator):  # noqa: F811
     found, wanted = (of.flag_tails(view(x), axis=1, dtype="bits", n=99) for of, x in ((cs, cs.asarray(host)), (reference, host)))
     same(np.asarray(found)[:, :4], wanted[:, :4], "of 99 items")
     assert all(isinstance(choice.policy, BallotPolicy) for choice in large)
+
+
+def test_words_of_columns(large, monkeypatch, on_emulator):  # noqa: F811
+    """A thread has four words of a column that are neighbours in the output, where there are as many."""
+    monkeypatch.setattr(tile_policy, "FEW_THREADS", 0)
+    for shape, dtype in (((6, 256), "int16"), ((2, 5, 509), "int8"), ((3, 384), "float64")):
+        host = keys(shape, dtype)
+        view = lambda x: x.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))  # noqa: E731
+        turned = np.ascontiguousarray(view(host))
+        for options in ({}, {"successor": 1}):
+            check(turned, view, len(shape) - 1, NAMES[1:3], dtype="bits", **options)
+    assert all(choice.policy.words == 4 for choice in large)

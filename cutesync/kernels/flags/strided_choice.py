@@ -44,7 +44,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
     "repeated", "each" by itself, or as a part of a "run" of memory, which is the tile, in pieces of ``piece`` bytes, 1
     if it begins anywhere, or as a vector of memory that is taken "back" wards), whether all items of a row are
-    equal."""
+    equal, how many words of bits of a column a thread has, which are neighbours."""
 
     digits: int
     along: int
@@ -61,6 +61,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     equal: bool = False
     threads: int = THREADS
     piece: int = 0
+    words: int = 1
 
 
 @dataclass(frozen=True)

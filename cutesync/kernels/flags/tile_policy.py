@@ -32,6 +32,7 @@ SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
 # 32, 64), repeated along its second axis: 147 us, so 117 us); rows of threads in the order of results. That is done in
 # large arrays whose rows are near each other (both float32 (1024, 32768): 26 and 33 us).
 EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS, MIN_EQUAL, MAX_EQUAL_ROW = 64, 8, 4, 1 << 20, 4096
+WORDS = 4  # of bits of a column, which a thread stores at once
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
@@ -95,7 +96,8 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         and _by_words(facts, along, wide)
         and (form.bits or across or ((stored_down or block is not None) and tall % 4 == 0))
     )
-    side, height = (wide, tall) if block is None else (lanes * wide, THREADS // lanes * tall)
+    words = _words(axes, row, facts, wide) if form.bits and loads == "vector" else 1
+    side, height = (wide, tall * words) if block is None else (lanes * wide, THREADS // lanes * tall)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
     geometry = len(axes), along, row, wide, tall
     few = block is None and tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS
@@ -111,10 +113,20 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         equal,
         FEW_IN_BLOCK if few else THREADS,
         piece,
+        words,
     )
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
     return StridedChoice(policy, axes, counts)
+
+
+def _words(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> int:
+    """Return the words of a column of bits that a thread stores at once: several if they are neighbours."""
+    rows, words = axes[row], ceil_div(axes[row].extent, ROWS_OF_BITS)
+    threads = math.prod(axis.extent for axis in axes if axis is not rows) // wide * ceil_div(words, WORDS)
+    fits = _fits(1, rows, axes, WORDS, facts.result, facts.result_aligned, slice(1, None))
+    few = threads < FEW_THREADS or words < WORDS
+    return 1 if few or not fits or facts.counted or facts.periodic or row == 0 else WORDS
 
 
 def _is_narrow(columns: Axis, rows: Axis, facts: Facts, wide: int) -> bool:
