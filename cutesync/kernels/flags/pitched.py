@@ -32,7 +32,7 @@ class PitchedFlags(StridedKernel):
         if first + VECTOR <= a.work:
             self.mark_vector(a, first)
         elif first < a.work:
-            for i in cutlass.range_constexpr(VECTOR):
+            for i in cutlass.range(VECTOR, unroll=1):
                 if first + i < a.work:
                     self.mark_one(a, first + i)
 
@@ -80,14 +80,27 @@ class PitchedFlags(StridedKernel):
     @cute.jit
     def loads(self, a: Arguments, place):
         last = sum(((extent - 1) * step for extent, step in zip(a.extents, a.steps[0])), Int64(0))
-        found = [Uint32(0) for _ in range(VECTOR // words.BYTES)]
+        found = cute.make_rmem_tensor((VECTOR // words.BYTES,), Uint32)
         if (place >= words.MARGIN) & (place + (VECTOR + words.MARGIN) <= last):
-            found = words.from_vectors(a.x + place, VECTOR)
+            for i, word in enumerate(words.from_vectors(a.x + place, VECTOR)):
+                found[i] = word
         else:
-            for i in cutlass.range_constexpr(VECTOR):
-                at = choose(place + i < 0, Int64(0), choose(place + i > last, last, place + i))
-                found[i // words.BYTES] = found[i // words.BYTES] | (words.element(a.x + at, 1) << (8 * (i % 4)))
-        return found
+            found.fill(0)
+            for i in cutlass.range(VECTOR // words.BYTES, unroll=1):
+                word = self.clamped_word(a, place + i * words.BYTES, last)
+                for k in cutlass.range_constexpr(VECTOR // words.BYTES - 1):
+                    found[k] = found[k + 1]
+                found[VECTOR // words.BYTES - 1] = word
+        return [Uint32(found[i]) for i in range(VECTOR // words.BYTES)]
+
+    @staticmethod
+    def clamped_word(a: Arguments, place, last):
+        """The word of four keys from an offset on, the nearest ones that there are."""
+        word = Uint32(0)
+        for k in range(words.KEYS):
+            at = choose(place + k < 0, Int64(0), choose(place + k > last, last, place + k))
+            word = word | (words.element(a.x + at, 1) << (8 * k))
+        return word
 
     def mark_one(self, a: Arguments, number) -> None:
         """Flag one result."""

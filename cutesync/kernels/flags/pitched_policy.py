@@ -10,6 +10,7 @@ from .strided_choice import Facts, PitchedPolicy, StridedChoice, TilePolicy
 from .tile_policy import MAX_NARROW
 
 MIN_ROW = 64  # results: of fewer, most warps would join the elements of two rows
+MIN_TILE = 4  # columns of tiles: these load and store words
 MIN_PITCHED = 1 << 17  # results in all
 
 
@@ -18,7 +19,8 @@ def choose_pitched(form: Form, facts: Facts, tiles: StridedChoice) -> StridedCho
     policy, columns = tiles.policy, form.others[-1] if form.others else None
     if form.bits or not facts.by_words or facts.periodic or facts.counted or columns is None:
         return None
-    if type(policy) is not TilePolicy or (policy.across and policy.loads == "vector"):
+    vectors = policy.loads == "vector" and policy.across and policy.columns >= MIN_TILE
+    if type(policy) is not TilePolicy or vectors:
         return None
     if set(columns.steps) != {1} or columns.extent < MIN_ROW or facts.result_aligned % VECTOR_BYTES:
         return None

@@ -13,7 +13,7 @@ from .strided_choice import Facts, StridedChoice, StripPolicy
 
 MAX_LENGTH, MAX_STRIP = 8, 192  # elements of a row, and bytes of those of a thread
 ROWS = 8, 4, 2  # of a thread
-MIN_UNIT, MIN_STRIPS = 4, 1 << 17  # bytes of results that are stored at once; elements of an array
+MIN_UNIT, MIN_STRIPS = 2, 1 << 17  # bytes of results that are stored at once; elements of an array
 LINE_BYTES = 128
 
 

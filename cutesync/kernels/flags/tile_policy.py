@@ -32,6 +32,7 @@ SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
 # 32, 64), repeated along its second axis: 147 us, so 117 us); rows of threads in the order of results. That is done in
 # large arrays whose rows are near each other (both float32 (1024, 32768): 26 and 33 us).
 EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS, MIN_EQUAL, MAX_EQUAL_ROW = 64, 8, 4, 1 << 20, 4096
+MIN_WIDE = 8  # bytes of results: threads that store as many have one row, so that a warp stores whole lines
 WORDS = 4  # of bits of a column, which a thread stores at once
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
@@ -75,7 +76,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     short = loads == "repeated" and columns.extent <= wide
     short |= first and rows is form.flagged
     if short and row == 1 and not form.bits and rows.extent >= LANES:
-        full = across and wide * facts.result == VECTOR_BYTES
+        full = across and wide * facts.result >= MIN_WIDE
         once = _loads_once(axes, row, facts) and not full
         tall = FIRST_ROWS if once else 1  # neighbouring threads have neighbouring rows
     if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):

@@ -66,20 +66,30 @@ class TileFlags(StridedKernel):
         """Coordinates with another place on the flagged axis."""
         return [place if k == self.along else at for k, at in enumerate(coordinates)]
 
-    def mark_words(self, a: Arguments, digits, first) -> None:
+    @cute.jit
+    def mark_words(self, a: cutlass.Constexpr, digits: cutlass.Constexpr, first: cutlass.Constexpr):
         """Flag as bits ``words`` tiles of which each is behind the one before on the flagged axis."""
-        columns: list = [[[] for _ in range(self.columns)] for _ in a.outs]
-        for w in range(self.words):
+        held = [cute.make_rmem_tensor((self.columns * self.words,), Uint32) for _ in a.outs]
+        for each in held:
+            each.fill(0)
+        for w in cutlass.range(self.words, unroll=1):
             left, found = self.tile_results(a, self.moved(first, first[self.along] + w * ROWS_OF_BITS))
-            for held, values in zip(columns, found):
-                for column, word in zip(held, self.column_bits(values)):
-                    column.append(word & self.mask(left.rows))
-        place = self.moved(first, digits[self.along])
-        for target, steps, held in zip(a.outs, a.steps[1:], columns):
+            for each, values in zip(held, found):
+                self.append(each, [word & self.mask(left.rows) for word in self.column_bits(values)])
+        place, there = self.moved(first, digits[self.along]), a.extents[0] - first[0]
+        for target, steps, each in zip(a.outs, a.steps[1:], held):
             at = target + self.offset(place, steps)
-            for i, column in enumerate(held):
-                count = choose(left.columns > i, Int32(self.words), Int32(0)) if i else Int32(self.words)
-                self.store_run(at + steps[0] * i, 1, column, count, True)
+            for i in cutlass.range_constexpr(self.columns):
+                if there > i:
+                    self.store_vector(at + steps[0] * i, [each[i * self.words + w] for w in range(self.words)])
+
+    def append(self, held, column_words) -> None:
+        """Put a word behind those that are held of each column; the first one leaves."""
+        for i, word in enumerate(column_words):
+            first, last = i * self.words, (i + 1) * self.words - 1
+            for k in range(first, last):
+                held[k] = held[k + 1]
+            held[last] = word
 
     def mark_tile(self, a: Arguments, digits, first) -> None:
         """Flag the tile whose first element is at the coordinates ``first``."""
