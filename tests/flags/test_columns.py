@@ -41,7 +41,9 @@ def test_bits_of_columns_of_a_slice(large, on_emulator):  # noqa: F811
     host = keys((3, 140, 5), "int8")
     check(host, lambda x: x[:, 3:, 1:4], 1, NAMES[1:3], dtype="bits")
     view = lambda x: x[1:, 3:, 1:3]  # noqa: E731
-    found, wanted = (of.flag_tails(view(x), axis=1, dtype="bits", n=99) for of, x in ((cs, cs.asarray(host)), (reference, host)))
+    found, wanted = (
+        of.flag_tails(view(x), axis=1, dtype="bits", n=99) for of, x in ((cs, cs.asarray(host)), (reference, host))
+    )
     same(np.asarray(found)[:, :4], wanted[:, :4], "of 99 items")
     assert all(isinstance(choice.policy, BallotPolicy) for choice in large)
 

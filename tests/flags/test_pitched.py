@@ -3,10 +3,8 @@ nothing outside of the array is read."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-import cutesync as cs
 from cutesync.kernels.flags import pitched_policy
 from cutesync.kernels.flags.strided_choice import PitchedPolicy
 

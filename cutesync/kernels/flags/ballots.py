@@ -1,8 +1,8 @@
 """Flags as bits along the axis on which neighbours lie nearest, at any distance: reversed, stepped and short rows.
 
 A lane flags one item, so a warp reads items side by side, and a vote gives the word of 32 of them. A warp has
-``unroll`` words, which it stores side by side. Where a few ``columns`` lie inside the flagged axis, a lane has the items
-of all of them, and a warp as many words of each. No thread waits for another.
+``unroll`` words, which it stores side by side. Where a few ``columns`` lie inside the flagged axis, a lane has the
+items of all of them, and a warp as many words of each. No thread waits for another.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import math
 
 from .form import Form
 from .policy import VECTOR_BYTES
-from .strided_choice import Facts, PitchedPolicy, StridedChoice, TilePolicy
+from .strided_choice import Facts, PitchedPolicy, StridedChoice, TilePolicy, TransposedPolicy
 from .tile_policy import MAX_NARROW
 
 MIN_ROW = 64  # results: of fewer, most warps would join the elements of two rows
@@ -19,8 +19,9 @@ def choose_pitched(form: Form, facts: Facts, tiles: StridedChoice) -> StridedCho
     policy, columns = tiles.policy, form.others[-1] if form.others else None
     if form.bits or not facts.by_words or facts.periodic or facts.counted or columns is None:
         return None
-    vectors = policy.loads == "vector" and policy.across and policy.columns >= MIN_TILE
-    if type(policy) is not TilePolicy or vectors:
+    if not isinstance(policy, TilePolicy) or isinstance(policy, TransposedPolicy):
+        return None
+    if policy.loads == "vector" and policy.across and policy.columns >= MIN_TILE:
         return None
     if set(columns.steps) != {1} or columns.extent < MIN_ROW or facts.result_aligned % VECTOR_BYTES:
         return None

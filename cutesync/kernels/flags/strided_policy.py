@@ -11,6 +11,7 @@ from ...sizes import ceil_div
 from .boxes_policy import choose_boxes
 from .form import Form
 from .order import FAR, pace_in
+from .pitched_policy import choose_pitched
 from .policy import (
     LANES,
     ONE_VECTOR_THREADS,
@@ -20,15 +21,14 @@ from .policy import (
     alignment,
     vector_of,
 )
-from .pitched_policy import choose_pitched
 from .short_policy import choose_short
 from .split_policy import choose_split
 from .strided_choice import (
+    THREADS,
     BallotPolicy,
     Facts,
     FlatPolicy,
     RowPolicy,
-    THREADS,
     ShortPolicy,
     StridedChoice,
     TilePolicy,

@@ -73,12 +73,10 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     wide, across, loads = _width(axes, facts, form, down)
     most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
     tall = _height(axes, row, facts, form.bits, most, wide)
-    short = loads == "repeated" and columns.extent <= wide
-    short |= first and rows is form.flagged
+    short = (loads == "repeated" and columns.extent <= wide) or (first and rows is form.flagged)
     if short and row == 1 and not form.bits and rows.extent >= LANES:
-        full = across and wide * facts.result >= MIN_WIDE
-        once = _loads_once(axes, row, facts) and not full
-        tall = FIRST_ROWS if once else 1  # neighbouring threads have neighbouring rows
+        lone = (across and wide * facts.result >= MIN_WIDE) or not _loads_once(axes, row, facts)
+        tall = 1 if lone else FIRST_ROWS  # neighbouring threads have neighbouring rows
     if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):
         tall = min(tall, NARROW_ROWS)
     tall = _aligned(rows, axes, tall, facts) if down else tall
@@ -100,15 +98,14 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     words = _words(axes, row, facts, wide) if form.bits and loads == "vector" else 1
     side, height = (wide, tall * words) if block is None else (lanes * wide, THREADS // lanes * tall)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
-    geometry = len(axes), along, row, wide, tall
+    geometry, given = (len(axes), along, row, wide, tall), (facts.periodic, facts.counted)
     few = block is None and tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS
     policy = TilePolicy(
         *geometry,
         across,
         stored_down and block is None,
         by_words,
-        facts.periodic,
-        facts.counted,
+        *given,
         math.prod(counts) > MAX_NARROW,
         loads,
         equal,
