@@ -27,8 +27,6 @@ def choose_split(form: Form, facts: Facts) -> StridedChoice | None:
     if outer is None or inner.extent * outer.extent > MAX_COLUMNS:
         return None
     others = tuple(axis for axis in form.others if axis is not inner and axis is not outer)
-    if inner.extent * facts.size >= VECTOR_BYTES and form.rows * form.flagged.extent < MIN_VECTORS:
-        return None
     both = Axis(inner.extent * outer.extent, (1, *outer.steps[1:]))
     found = choose_tiles(replace(form, others=(*others, both)), facts)
     policy, (columns, *axes) = found.policy, found.axes
@@ -36,7 +34,8 @@ def choose_split(form: Form, facts: Facts) -> StridedChoice | None:
         return None
     rows = set(axes[policy.row - 1].steps[1:])
     beside = set(inner.steps[1:]) == {1} and rows == {inner.extent}
-    if not (beside or rows == {1}):
+    few = inner.extent * facts.size >= VECTOR_BYTES and form.rows * form.flagged.extent < MIN_VECTORS
+    if (beside and few) or not (beside or rows == {1}):
         return None
     policy = replace(policy, digits=policy.digits + 1, split="beside" if beside else "apart")
     split = Axis(both.extent, inner.steps), *axes, Axis(inner.extent, (0, *outer.steps[1:]))
