@@ -18,9 +18,9 @@ from .test_vectors import INDEXED, check, large  # noqa: F401
 
 SLOW = pytest.mark.slow
 COLUMNS = [
-    ((2, 3, 170, 2), "float16", 2),
+    ((2, 3, 169, 2), "float16", 2),
     ((300, 3), "int8", 0),
-    ((2, 130, 4), "bool", 1),
+    ((2, 130, 8), "bool", 1),
     ((3, 129, 2), "int64", 1),
     ((2, 257, 5), "int16", 1),
 ]

@@ -1,10 +1,10 @@
 """Flags and differences of one-byte types between rows that begin anywhere and lie apart, where results have no gaps.
 
 Each thread has 16 results that lie side by side and are stored at once, also where a row ends among them. It joins the
-elements of a row, and their neighbours in the row before and behind, from aligned vectors, wherever they begin, and
+elements of a row, and their neighbours in the row before and behind, from aligned words, wherever they begin, and
 compares four at a time; where a row ends among them it does so for both rows. Neighbours come from the caches.
 
-The last results, less than a vector, are found one by one. No thread waits for another.
+Of the last results, less than a vector, a thread has one each. No thread waits for another.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ class PitchedFlags(StridedKernel):
     def body(self, a: Arguments):
         """What a thread does."""
         number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
-        first = number * VECTOR
-        if first + VECTOR <= a.work:
-            self.mark_vector(a, first)
-        elif first < a.work:
-            for i in cutlass.range(VECTOR, unroll=1):
-                if first + i < a.work:
-                    self.mark_one(a, first + i)
+        whole = a.work // VECTOR
+        if number < whole:
+            self.mark_vector(a, number * VECTOR)
+        elif number < whole + a.work % VECTOR:
+            self.mark_one(a, number + whole * (VECTOR - 1))
 
     def mark_vector(self, a: Arguments, first) -> None:
         """Flag the results of a thread."""
@@ -82,7 +80,7 @@ class PitchedFlags(StridedKernel):
         last = sum(((extent - 1) * step for extent, step in zip(a.extents, a.steps[0])), Int64(0))
         found = cute.make_rmem_tensor((VECTOR // words.BYTES,), Uint32)
         if (place >= words.MARGIN) & (place + (VECTOR + words.MARGIN) <= last):
-            for i, word in enumerate(words.from_vectors(a.x + place, VECTOR)):
+            for i, word in enumerate(words.shifted(a.x + place, VECTOR // words.BYTES)):
                 found[i] = word
         else:
             found.fill(0)

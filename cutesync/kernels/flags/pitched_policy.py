@@ -11,7 +11,12 @@ from .tile_policy import MAX_NARROW
 
 MIN_ROW = 64  # results: of fewer, most warps would join the elements of two rows
 MIN_TILE = 4  # columns of tiles: these load and store words
-MIN_PITCHED = 1 << 17  # results in all
+# Results in all: threads of fewer take longer to find their rows than they save (H200, both int8 (125354, 1227), 1799
+# apart, along its first axis: tiles 418 us, so 176 us; tails bool (16384, 4096), 6419 apart: 70.8 and 45.3 us; int8
+# (8192, 4096), 4806 apart: 27.2 and 22.9 us; but heads bool (1024, 4096), 5016 apart: 4.5 and 4.9 us; both int8
+# (2942, 107): 1.6 and 3.9 us). Tiles of whole words of elements and of results are faster (both uint8 (65536, 512), 592
+# apart: 27.7 and 34.7 us).
+MIN_PITCHED = 1 << 23
 
 
 def choose_pitched(form: Form, facts: Facts, tiles: StridedChoice) -> StridedChoice | None:

@@ -137,7 +137,7 @@ class PitchedPolicy(WholeRows, Policy, kernel=".pitched:PitchedFlags"):
 
     digits: int
     wide: bool
-    threads: int = THREADS
+    threads: int = 128
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,10 @@ class StridedChoice:
         if isinstance(self.policy, (TransposedPolicy, BoxPolicy)):
             return self.work
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
-        each = VECTOR_BYTES if isinstance(self.policy, PitchedPolicy) else each
-        blocks = ceil_div(self.work, self.policy.threads * each)
+        work = self.work
+        if isinstance(self.policy, PitchedPolicy):
+            work = work // VECTOR_BYTES + work % VECTOR_BYTES  # threads
+        blocks = ceil_div(work, self.policy.threads * each)
         if isinstance(self.policy, FlatPolicy) and self.policy.far:
             rows = self.work // self.axes[0].extent
             return ceil_div(blocks, rows) * rows

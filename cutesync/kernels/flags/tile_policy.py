@@ -32,12 +32,15 @@ SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
 # 32, 64), repeated along its second axis: 147 us, so 117 us); rows of threads in the order of results. That is done in
 # large arrays whose rows are near each other (both float32 (1024, 32768): 26 and 33 us).
 EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS, MIN_EQUAL, MAX_EQUAL_ROW = 64, 8, 4, 1 << 20, 4096
-MIN_WIDE = 8  # bytes of results: threads that store as many have one row, so that a warp stores whole lines
-WORDS = 4  # of bits of a column, which a thread stores at once
+# Bytes of results: threads that store as many have one row, so that a warp stores whole lines (H200, difference uint64
+# (2, 1, 16460926, 6), repeated along its third axis: 672 us, so 339 us; int32 (2, 73387, 10): 5.2 us, so 3.9 us).
+MIN_WIDE = 8
+# Of bits of a column, which a thread stores at once (H200, bits uint16 (32768, 4096) transposed: 107 us, so 77.6 us, of
+# 2 words 87.3 us, of 8 76.0 us; int32 (2048, 8192): 20.2 us, so 19.2 us).
+WORDS = 4
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
-MAX_SHORT_BITS = 8  # bytes of the elements of a column whose flags are a word, which has 4: stores decide
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
 # Blocks that transpose are lower if there are few: of so many, or of so many elements each (H200, heads uint8 (512,
 # 256) transposed: 2.1 us, so 1.5 us; tails uint8 (1638, 1488): 5.4 and 3.9 us; but with more blocks, tails uint32
@@ -221,9 +224,10 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         if short or (narrow and columns.extent * facts.size <= VECTOR_BYTES) or not stored_apart
         else WORD_BYTES
     )
-    count = most // max(facts.size, 1 if stored_apart else facts.result)
-    if short and form.flagged.extent * facts.size <= MAX_SHORT_BITS:
-        count = min(count, VECTOR_BYTES // facts.result)  # neighbouring threads store neighbouring vectors
+    # Of short columns of bits, neighbouring threads store neighbouring vectors (H200, bits bool (2, 134217728) along
+    # its first axis: of 16 columns a thread 362 us, of 4 205 us; uint8 (7, 131072): 2.1 and 1.2 us; float16 (8,
+    # 179264): of 8 columns 2.1 us, of 4 1.9 us).
+    count = most // max(facts.size, 1 if stored_apart and not short else facts.result)
     if facts.counted and columns is form.flagged:  # elements that do not count are not read
         return 1, False, "vector"
     if columns.steps[0] == 0 and not stored_apart:

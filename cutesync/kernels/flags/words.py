@@ -85,16 +85,14 @@ def shifted(start, count: int) -> list:
     vectors and more, the aligned vectors."""
     address = start.toint()
     if BYTES * count % VECTOR == 0 and BYTES * count > VECTOR:
-        return from_vectors(start, BYTES * count)
+        return _from_vectors(address, BYTES * count // VECTOR)
     last = (address + (BYTES * count - 1)) & -BYTES
     loads = [load_at(Uint32, (address & -BYTES) + BYTES * i) for i in range(count)] + [load_at(Uint32, last)]
     bits = Int32(address & (BYTES - 1)) * 8
     return [funnel_shift(low, high, bits) for low, high in zip(loads, loads[1:])]
 
 
-def from_vectors(start, size: int) -> list:
-    """The words of ``size`` bytes, a multiple of 16, from an address on, of the aligned vectors that hold them."""
-    address, count = start.toint(), size // VECTOR
+def _from_vectors(address, count: int) -> list:
     last = (address + (VECTOR * count - 1)) & -VECTOR
     places = [*((address & -VECTOR) + VECTOR * i for i in range(count)), last]
     loads = [_load_vector(place) for place in places]
