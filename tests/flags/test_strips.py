@@ -1,11 +1,12 @@
-"""Short rows whose results lie behind each other, but whose elements lie far apart: they agree with the reference."""
+"""Short rows whose results lie behind each other, but whose elements lie far apart: they agree with the reference, in
+strips of a thread and in boxes."""
 
 from __future__ import annotations
 
 import pytest
 
-from cutesync.kernels.flags import strips_policy
-from cutesync.kernels.flags.strided_choice import StripPolicy
+from cutesync.kernels.flags import boxes_policy, strips_policy
+from cutesync.kernels.flags.strided_choice import BoxPolicy, StripPolicy
 
 from .cases import keys
 from .test_vectors import INDEXED, check, large  # noqa: F401
@@ -29,3 +30,14 @@ def test_short_rows_far_apart(shape, dtype, order, large, monkeypatch, on_emulat
     for options in ({}, {"successor": 1}, {"op": INDEXED}):
         check(host, lambda x: x.transpose(order), len(shape) - 1, ALL, **options)
     assert all(isinstance(choice.policy, StripPolicy) for choice in large)
+
+
+def test_short_rows_in_boxes(large, monkeypatch, on_emulator):  # noqa: F811
+    """Rows that are no vectors, in arrays that are not large; rows of two or four are stored in vectors by tiles."""
+    for limit in ("MIN_ELEMENTS", "MIN_ELEMENTS_OF_FEW"):
+        monkeypatch.setattr(boxes_policy, limit, 0)
+    for shape, dtype in (((3, 200, 10), "int32"), ((5, 150, 4), "int8"), ((4, 200, 10), "int32")):
+        host = keys(shape, dtype)
+        check(host, lambda x: x.T, 2, ALL[2:], successor=1)
+        assert all(isinstance(choice.policy, BoxPolicy) == (shape[0] != 4) for choice in large)
+        large.clear()
