@@ -19,7 +19,7 @@ from .test_vectors import INDEXED, check, large  # noqa: F401
 SLOW = pytest.mark.slow
 COLUMNS = [
     ((2, 3, 169, 2), "float16", 2),
-    ((300, 3), "int8", 0),
+    ((300, 6), "int8", 0),
     ((2, 130, 8), "bool", 1),
     ((3, 129, 2), "int64", 1),
     ((2, 257, 5), "int16", 1),
@@ -38,7 +38,7 @@ def test_bits_of_few_columns(shape, dtype, axis, large, on_emulator):  # noqa: F
 
 def test_bits_of_columns_of_a_slice(large, on_emulator):  # noqa: F811
     """Columns with gaps behind them, that begin anywhere; and some items alone count."""
-    host = keys((3, 140, 5), "int8")
+    host = keys((3, 140, 5), "int16")
     check(host, lambda x: x[:, 3:, 1:4], 1, NAMES[1:3], dtype="bits")
     view = lambda x: x[1:, 3:, 1:3]  # noqa: E731
     found, wanted = (
@@ -48,13 +48,14 @@ def test_bits_of_columns_of_a_slice(large, on_emulator):  # noqa: F811
     assert all(isinstance(choice.policy, BallotPolicy) for choice in large)
 
 
-def test_words_of_columns(large, monkeypatch, on_emulator):  # noqa: F811
-    """A thread has four words of a column that are neighbours in the output, where there are as many."""
-    monkeypatch.setattr(tile_policy, "FEW_THREADS", 0)
-    for shape, dtype in (((6, 256), "int16"), ((2, 5, 509), "int8"), ((3, 384), "float64")):
+@pytest.mark.parametrize("words", [4, pytest.param(8, marks=SLOW)])
+def test_words_of_columns(words, large, monkeypatch, on_emulator):  # noqa: F811
+    """A thread has several words of a column that are neighbours in the output, where there are as many."""
+    monkeypatch.setattr(tile_policy, "WORDS", ((words, 0),))
+    for shape, dtype in (((6, 256), "int16"), ((2, 5, 509), "int8"), ((3, 500), "float64")):
         host = keys(shape, dtype)
         view = lambda x: x.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))  # noqa: E731
         turned = np.ascontiguousarray(view(host))
         for options in ({}, {"successor": 1}):
             check(turned, view, len(shape) - 1, NAMES[1:3], dtype="bits", **options)
-    assert all(choice.policy.words == 4 for choice in large)
+    assert all(choice.policy.words == words for choice in large)

@@ -25,7 +25,8 @@ VIEWS = [
     ("shape", "dtype", "view"), [pytest.param(*c, marks=[SLOW] * (i > 1)) for i, c in enumerate(VIEWS)]
 )
 def test_bytes_of_rows_apart(shape, dtype, view, large, monkeypatch, on_emulator):  # noqa: F811
-    monkeypatch.setattr(pitched_policy, "MIN_PITCHED", 0)
+    for limit in ("MIN_PITCHED", "MIN_ROW"):
+        monkeypatch.setattr(pitched_policy, limit, 0)
     host = keys(shape, dtype)
     names = ALL[: 3 + (dtype != "bool")]
     for options in ({}, {"successor": 1}):

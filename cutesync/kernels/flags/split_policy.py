@@ -13,8 +13,8 @@ from .tile_policy import LINE_BYTES, choose_tiles
 MAX_COLUMNS = (1 << 31) - 1  # whose numbers are split in 32 bits
 # Elements of arrays whose columns are vectors in both arrays: with fewer, threads store what they have (H200,
 # difference uint64 (1024, 2, 16, 2), turned, along its second axis: 2.4 us, so 1.6 us; float32 (5467, 8, 8, 8): 25.2
-# us, so 7.8 us; larger ones than the L2 cache holds are not measured).
-MIN_VECTORS = 1 << 22
+# us, so 7.8 us; float64 (61357, 8, 4, 8): 422 us, so 105 us; larger ones are not measured).
+MIN_VECTORS = 1 << 24
 
 
 def choose_split(form: Form, facts: Facts) -> StridedChoice | None:

@@ -57,9 +57,10 @@ MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter ro
 # The same of arrays with few elements, where a warp that loads a row side by side takes less time than a thread
 MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
 # Bytes of a lane that has items of few columns (H200, bits bfloat16 (208, 13, 4689, 2) along its third axis: tiles 53.9
-# us, votes 20.0 us, of 32 bytes a lane 21.3 us; float16 (16, 16384, 6): 3.1 and 1.9 us; but int8 (220692, 128, 2),
-# whose tiles are loaded in vectors: 19.7 and 50.3 us).
-MAX_ITEMS = 64
+# us, votes 20.0 us; int64 (186, 2831, 2), heads and tails: 5.4 us, of 32 bytes a lane 3.8 us, of 64 4.7 us; but int8
+# (220692, 128, 2), whose tiles are loaded in vectors: 19.7 and 50.3 us), and of its loads (uint8 (2353, 391, 3): 3.5
+# and 3.9 us).
+MAX_ITEMS, MIN_ITEM_PIECE = 32, 2
 WIDE_BYTES = 128  # of a row of columns
 MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all rows that lie in a line are done
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
@@ -168,18 +169,20 @@ def choose_ballots(form: Form, facts: Facts) -> StridedChoice | None:
 
 def choose_columns(form: Form, facts: Facts, tile: Policy) -> StridedChoice | None:
     """Return the launch with a lane an item of few columns, which lie side by side in both arrays; None for others, and
-    where the ``tile`` of a thread is a run of bytes or is loaded in more than words."""
+    where the ``tile`` of a thread is a run of bytes, or bytes would be loaded one by one."""
     length, others, columns = form.flagged.extent, form.others[:-1], form.others[-1] if form.others else None
     if not form.bits or columns is None or facts.periodic or set(columns.steps) != {1}:
         return None
-    if isinstance(tile, TilePolicy) and tile.loads == "run" and (facts.size == 1 or tile.piece > WORD_BYTES):
+    if isinstance(tile, TilePolicy) and tile.loads == "run" and facts.size == 1:
         return None
     count, pace = columns.extent, form.flagged.steps[0]
     width = count * facts.size
     words = ceil_div(length, ROWS_OF_BITS)
     if count == 1 or width > VECTOR_BYTES or pace < count or pace * facts.size >= LINE_BYTES:
         return None
-    if words < MIN_BALLOTS:
+    starts = math.gcd(pace, *(axis.steps[0] for axis in others)) * facts.size
+    piece = max(1, min(count & -count, min(facts.aligned, alignment(starts)) // facts.size))
+    if words < MIN_BALLOTS or piece * facts.size < MIN_ITEM_PIECE:
         return None
     unroll = MAX_BALLOTS
     while unroll > 1 and (
@@ -189,14 +192,12 @@ def choose_columns(form: Form, facts: Facts, tile: Policy) -> StridedChoice | No
         or form.rows // count * ceil_div(words, unroll) * LANES < FEW_THREADS
     ):
         unroll //= 2
-    starts = math.gcd(pace, *(axis.steps[0] for axis in others)) * facts.size
-    piece = min(count & -count, min(facts.aligned, alignment(starts)) // facts.size)
     runs = ceil_div(words, unroll)
     warps = runs * form.rows // count
     moved = WARPS * unroll * (LANES * width + count * facts.result)
     threads = LARGE if moved < MAX_MOVED and warps >= MIN_LARGE * LARGE // LANES else THREADS
     wide = warps * LANES * unroll > MAX_NARROW
-    policy = BallotPolicy(1 + len(others), unroll, False, facts.counted, wide, threads, count, max(piece, 1))
+    policy = BallotPolicy(1 + len(others), unroll, False, facts.counted, wide, threads, count, piece)
     axes = (form.flagged, *others[::-1])
     return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
 

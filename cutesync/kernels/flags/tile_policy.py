@@ -35,9 +35,10 @@ EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS, MIN_EQUAL, MAX_EQUAL_ROW = 64, 8, 4, 1 << 2
 # Bytes of results: threads that store as many have one row, so that a warp stores whole lines (H200, difference uint64
 # (2, 1, 16460926, 6), repeated along its third axis: 672 us, so 339 us; int32 (2, 73387, 10): 5.2 us, so 3.9 us).
 MIN_WIDE = 8
-# Of bits of a column, which a thread stores at once (H200, bits uint16 (32768, 4096) transposed: 107 us, so 77.6 us, of
-# 2 words 87.3 us, of 8 76.0 us; int32 (2048, 8192): 20.2 us, so 19.2 us).
-WORDS = 4
+# Of bits of a column, which a thread stores at once, and threads that have as many (H200, bits bool (32768, 4096)
+# transposed: of one word 90.8 us, of 4 56.6 us, of 8 47.3 us; but int8 (10432, 8192), 83456 threads: 52.5, 33.8 and
+# 37.1 us).
+WORDS = (8, 1 << 17), (4, FEW_THREADS)
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
@@ -124,10 +125,14 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
 def _words(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> int:
     """Return the words of a column of bits that a thread stores at once: several if they are neighbours."""
     rows, words = axes[row], ceil_div(axes[row].extent, ROWS_OF_BITS)
-    threads = math.prod(axis.extent for axis in axes if axis is not rows) // wide * ceil_div(words, WORDS)
-    fits = _fits(1, rows, axes, WORDS, facts.result, facts.result_aligned, slice(1, None))
-    few = threads < FEW_THREADS or words < WORDS
-    return 1 if few or not fits or facts.counted or facts.periodic or row == 0 else WORDS
+    columns = math.prod(axis.extent for axis in axes if axis is not rows) // wide
+    if facts.counted or facts.periodic or row == 0:
+        return 1
+    for count, threads in WORDS:
+        fits = _fits(1, rows, axes, count, facts.result, facts.result_aligned, slice(1, None))
+        if fits and words >= count and columns * ceil_div(words, count) >= threads:
+            return count
+    return 1
 
 
 def _is_narrow(columns: Axis, rows: Axis, facts: Facts, wide: int) -> bool:
