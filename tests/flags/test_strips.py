@@ -36,7 +36,7 @@ def test_short_rows_in_boxes(large, monkeypatch, on_emulator):  # noqa: F811
     """Rows that are no vectors, in arrays that are not large; rows of two or four are stored in vectors by tiles."""
     for limit in ("MIN_ELEMENTS", "MIN_ELEMENTS_OF_FEW"):
         monkeypatch.setattr(boxes_policy, limit, 0)
-    for shape, dtype in (((3, 200, 10), "int32"), ((5, 150, 4), "int16"), ((4, 200, 10), "int32")):
+    for shape, dtype in (((3, 200, 20), "int32"), ((5, 150, 4), "int16"), ((4, 200, 20), "int32")):
         host = keys(shape, dtype)
         check(host, lambda x: x.T, 2, ALL[2:], successor=1)
         assert all(isinstance(choice.policy, BoxPolicy) == (shape[0] != 4) for choice in large)

@@ -27,9 +27,10 @@ SHORT_BYTES, FAR_BYTES, THREAD_BYTES = 24, 512, 64
 MIN_FILLED = 0.15
 # Short rows that are no vectors, in arrays with so many elements if these are less than words (H200, both uint32 (10,
 # 25015, 3) transposed: tiles 9.8 us, boxes 4.4 us; tails int64 (8, 40175, 6): 13.5 and 8.6 us; both uint8 (4, 154879,
-# 6): 21.8 and 18.9 us; but int8 (12, 9783, 3): 3.0 and 3.4 us; tails float16 (12, 15281, 4): 1.7 and 2.9 us), and more
-# than one array of bytes as results, or short runs of so many bytes (tails int16 (5, 1166639, 5): 79.5 and 111 us).
-MAX_ROW, MIN_ELEMENTS_OF_FEW, WORD_BYTES, MIN_RUN_BYTES = 8, 1 << 20, 4, 64
+# 6): 21.8 and 18.9 us; but int8 (12, 9783, 3): 3.0 and 3.4 us; tails float16 (12, 15281, 4): 1.7 and 2.9 us), and so
+# many bytes of results for an element, or runs of so many bytes (tails int16 (5, 1166639, 5): 79.5 and 111 us; wider
+# results beside shorter runs are not measured).
+MAX_ROW, MIN_ELEMENTS_OF_FEW, WORD_BYTES, BYTES, MIN_RUN_BYTES = 8, 1 << 20, 4, 2, 64
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
 MOST_AXES = 4
@@ -84,7 +85,7 @@ def _narrow(axes: Sequence[Axis], stored: Sequence[Axis], flagged: Axis, facts: 
         return False
     beside = pace_out(stored[1]) == length and pace_in(stored[1]) == axes[0].extent
     short = axes[0].extent * facts.size < LINE_BYTES and pace_out(axes[0]) * facts.result >= FAR_BYTES
-    stores = facts.result * (len(flagged.steps) - 1) > 1 or axes[0].extent * facts.size >= MIN_RUN_BYTES
+    stores = facts.result * (len(flagged.steps) - 1) == BYTES or axes[0].extent * facts.size >= MIN_RUN_BYTES
     return beside and short and stores and (facts.size >= WORD_BYTES or total >= MIN_ELEMENTS_OF_FEW)
 
 
