@@ -52,7 +52,7 @@ def test_bits_of_columns_of_a_slice(large, on_emulator):  # noqa: F811
 def test_words_of_columns(words, large, monkeypatch, on_emulator):  # noqa: F811
     """A thread has several words of a column that are neighbours in the output, where there are as many."""
     monkeypatch.setattr(tile_policy, "WORDS", ((words, 0),))
-    for shape, dtype in (((6, 256), "int16"), ((2, 5, 509), "int8"), ((3, 500), "float64")):
+    for shape, dtype in (((6, 256), "int32"), ((2, 5, 509), "int8"), ((3, 500), "float64")):
         host = keys(shape, dtype)
         view = lambda x: x.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))  # noqa: E731
         turned = np.ascontiguousarray(view(host))

@@ -30,7 +30,7 @@ MIN_FILLED = 0.15
 # 6): 21.8 and 18.9 us; but int8 (12, 9783, 3): 3.0 and 3.4 us; tails float16 (12, 15281, 4): 1.7 and 2.9 us), and so
 # many bytes of results for an element, or runs of so many bytes (tails int16 (5, 1166639, 5): 79.5 and 111 us; wider
 # results beside shorter runs are not measured).
-MAX_ROW, MIN_ELEMENTS_OF_FEW, WORD_BYTES, BYTES, MIN_RUN_BYTES = 8, 1 << 20, 4, 2, 64
+MAX_ROW, MIN_ELEMENTS_OF_FEW, WORD_BYTES, BYTES, MIN_COLUMNS, MIN_RUN_BYTES = 8, 1 << 20, 4, 2, 4, 64
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
 MOST_AXES = 4
@@ -85,7 +85,8 @@ def _narrow(axes: Sequence[Axis], stored: Sequence[Axis], flagged: Axis, facts: 
         return False
     beside = pace_out(stored[1]) == length and pace_in(stored[1]) == axes[0].extent
     short = axes[0].extent * facts.size < LINE_BYTES and pace_out(axes[0]) * facts.result >= FAR_BYTES
-    stores = facts.result * (len(flagged.steps) - 1) == BYTES or axes[0].extent * facts.size >= MIN_RUN_BYTES
+    two = facts.result * (len(flagged.steps) - 1) == BYTES and axes[0].extent >= MIN_COLUMNS
+    stores = two or axes[0].extent * facts.size >= MIN_RUN_BYTES
     return beside and short and stores and (facts.size >= WORD_BYTES or total >= MIN_ELEMENTS_OF_FEW)
 
 

@@ -19,6 +19,7 @@ ROWS = 8, 4, 2  # of a thread
 # Bytes of results that are stored at once (heads int8 (7, 2305468, 3) transposed, of 4: tiles 150 us, strips 70.2 us;
 # tails bfloat16 (3, 5018415, 6), of 2: 181 and 510 us).
 MIN_UNIT = 4
+MIN_SIDE = 3  # heads int64 (2, 3000000, 3) transposed: tiles 38.5 us, strips 49.8 us
 # Of an array: smaller ones have too few threads (tails int64 (8, 40175, 6) transposed, of 17 MB: boxes 8.6 us, strips
 # 19.2 us).
 MIN_STRIP_BYTES = 1 << 26
@@ -33,7 +34,7 @@ def choose_strips(form: Form, facts: Facts) -> StridedChoice | None:
     if not 1 < length <= MAX_LENGTH or len(form.others) < 2:
         return None
     inner, rows = min(form.others, key=pace_in), form.others[-1]
-    if inner is rows or inner.steps[0] != 1 or inner.extent > MAX_SIDE or length & (length - 1) == 0:
+    if inner is rows or inner.steps[0] != 1 or not MIN_SIDE <= inner.extent <= MAX_SIDE or length & (length - 1) == 0:
         return None
     beside = rows.steps[0] == inner.extent and inner.extent < pace_in(form.flagged) < FAR
     if not beside or set(form.flagged.steps[1:]) != {1} or set(rows.steps[1:]) != {length}:
