@@ -159,3 +159,23 @@ VECTORS = {
 def test_short_rows_and_elements_apart_are_vectors(layout, source, allocated):
     call, view, options, access = VECTORS[layout]
     assert access in compiled(allocated, call, view(lambda shape: dry(shape, source)), most=80, **options)
+
+
+APART = {
+    "few columns": ("BallotPolicy", "float16", lambda x: x((208, 13, 4689, 2)), {"axis": 2, "dtype": "bits"}, 96),
+    "words of columns": ("TilePolicy", "int32", lambda x: x((4096, 32768)).T, {"axis": 1, "dtype": "bits"}, 224),
+    "odd rows of bits": ("FlagPolicy", "int8", lambda x: x((495249, 371)), {"axis": 1, "dtype": "bits"}, 96),
+    "rows of bytes apart": ("PitchedPolicy", "int8", lambda x: x((1 << 14, 1799))[:, :1227], {"axis": 0}, 96),
+    "strips": ("StripPolicy", "float64", lambda x: x((6, 1 << 20, 6)).transpose(2, 1, 0), {"axis": 2}, 96),
+    "boxes of short rows": ("BoxPolicy", "int32", lambda x: x((3, 25015, 10)).transpose(2, 1, 0), {"axis": 2}, 96),
+}
+
+
+@pytest.mark.parametrize("layout", APART)
+def test_kernels_of_few_columns_and_of_rows_apart(layout, allocated):
+    """No stack, few registers; and the policy that the layout is meant for."""
+    kind, source, view, options, most = APART[layout]
+    x = view(lambda shape: dry(shape, source))
+    (spec,) = needed(getattr(cs, BOTH), x, **options)
+    assert spec.label.startswith(kind)
+    compiled(allocated, BOTH, x, most=most, **options)

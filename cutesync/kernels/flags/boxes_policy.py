@@ -25,6 +25,12 @@ SHORT_BYTES, FAR_BYTES, THREAD_BYTES = 24, 512, 64
 # us, boxes 22 us). Tiles load equal elements once (heads int32 (105489, 35, 20), repeated along its second axis: tiles
 # 44 us, boxes 132 us).
 MIN_FILLED = 0.15
+# Short rows that are no vectors, in arrays with so many elements if these are less than words (H200, both uint32 (10,
+# 25015, 3) transposed: tiles 9.8 us, boxes 4.4 us; tails int64 (8, 40175, 6): 13.5 and 8.6 us; both uint8 (4, 154879,
+# 6): 21.8 and 18.9 us; but int8 (12, 9783, 3): 3.0 and 3.4 us; tails float16 (12, 15281, 4): 1.7 and 2.9 us), and so
+# many bytes of results for an element, or runs of so many bytes (tails int16 (5, 1166639, 5): 79.5 and 111 us; wider
+# results beside shorter runs are not measured).
+MAX_ROW, MIN_ELEMENTS_OF_FEW, WORD_BYTES, BYTES, MIN_COLUMNS, MIN_RUN_BYTES = 8, 1 << 20, 4, 2, 4, 64
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
 MOST_AXES = 4
@@ -41,7 +47,7 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     scattered = _short(axes, pace_in, facts.size) and pace_out(axes[1]) * facts.result >= FAR_BYTES
     scattered &= axes[0].extent * axes[1].extent * facts.size > THREAD_BYTES and pace_in(stored[0]) < FAR
     gathered = _short(stored, pace_out, facts.result) and pace_in(stored[1]) * facts.size >= FAR_BYTES
-    if not (scattered or gathered):
+    if not (scattered or gathered or _narrow(axes, stored, form.flagged, facts)):
         return None
     sizes = dict.fromkeys(axes, 1)
     _take(sizes, axes, LINE_BYTES // facts.size, pace_in)
@@ -69,6 +75,19 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     numbers = math.prod(counts) >= 1 << NUMBER_BITS
     policy = BoxPolicy(len(digits), boxed.index(form.flagged), box, order, repeated, each, vector, numbers)
     return StridedChoice(policy, digits, counts)
+
+
+def _narrow(axes: Sequence[Axis], stored: Sequence[Axis], flagged: Axis, facts: Facts) -> bool:
+    """Return whether results are short rows, side by side along an axis that lies between a short one and the flagged
+    one in the input: tiles would store single results."""
+    length, total = flagged.extent, math.prod(axis.extent for axis in axes)
+    if stored[0] is not flagged or not 2 < length <= MAX_ROW or length & (length - 1) == 0:
+        return False
+    beside = pace_out(stored[1]) == length and pace_in(stored[1]) == axes[0].extent
+    short = axes[0].extent * facts.size < LINE_BYTES and pace_out(axes[0]) * facts.result >= FAR_BYTES
+    two = facts.result * (len(flagged.steps) - 1) == BYTES and axes[0].extent >= MIN_COLUMNS
+    stores = two or axes[0].extent * facts.size >= MIN_RUN_BYTES
+    return beside and short and stores and (facts.size >= WORD_BYTES or total >= MIN_ELEMENTS_OF_FEW)
 
 
 def _shrink(sizes: dict[Axis, int], flagged: Axis, stored: Sequence[Axis], most: int) -> None:

@@ -16,6 +16,7 @@ from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
+KEYS = 4  # in a word
 VECTOR_BYTES = 16  # the widest load of a thread
 # Up to half of the threads that are resident at once have one vector each. Beyond, two vectors per thread are faster
 # than more blocks, and faster than four.
@@ -54,7 +55,8 @@ class Problem:
 @dataclass(frozen=True)
 class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     """Compile-time choices of the kernel: whether there are several rows, whether rows are cut into periods, elements
-    per vector, elements per load, vectors per thread, warps per block; and whether no period ends within a vector."""
+    per vector, elements per load, vectors per thread, warps per block; whether no period ends within a vector; whether
+    a run of a warp is a row, whose bits are joined from words."""
 
     several_rows: bool
     periodic: bool
@@ -63,6 +65,7 @@ class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     unroll: int
     warps: int
     whole: bool
+    row: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,9 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
     periodic = tile < length
-    policy = FlagPolicy(several, periodic, vector, piece, unroll, warps, not periodic or tile % vector == 0)
+    row = several and not periodic and problem.words and problem.flag == 0 and unroll == 1 and runs == rows
+    row = row and piece < vector >= KEYS
+    policy = FlagPolicy(several, periodic, vector, piece, unroll, warps, not periodic or tile % vector == 0, row)
     return Choice(policy, rows, length, tile, grid)
 
 

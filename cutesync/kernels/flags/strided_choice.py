@@ -10,7 +10,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div
 from ..axes import divisor
 from ..policy import Policy
-from .policy import LANES, FlagPolicy, alignment
+from .policy import LANES, VECTOR_BYTES, FlagPolicy, alignment
 
 THREADS = 256
 
@@ -45,7 +45,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
     "repeated", "each" by itself, or as a part of a "run" of memory, which is the tile, in pieces of ``piece`` bytes, 1
     if it begins anywhere, or as a vector of memory that is taken "back" wards), whether all items of a row are
-    equal."""
+    equal, how many words of bits of a column a thread has, which are neighbours."""
 
     digits: int
     along: int
@@ -62,6 +62,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     equal: bool = False
     threads: int = THREADS
     piece: int = 0
+    words: int = 1
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,15 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
 
 
 @dataclass(frozen=True)
+class PitchedPolicy(WholeRows, Policy, kernel=".pitched:PitchedFlags"):
+    """Compile-time choices of the kernel: the digits of a result's number; the rest as in TilePolicy."""
+
+    digits: int
+    wide: bool
+    threads: int = 128
+
+
+@dataclass(frozen=True)
 class RowPolicy(Policy, kernel=".rows:RowFlags"):
     """Compile-time choices of the kernel: the digits of a warp's number, and how a warp flags a run; the rest as in
     TilePolicy."""
@@ -149,7 +159,8 @@ class RowPolicy(Policy, kernel=".rows:RowFlags"):
 
 @dataclass(frozen=True)
 class BallotPolicy(Policy, kernel=".ballots:BallotFlags"):
-    """Compile-time choices of the kernel: the digits of a warp's number, words of a warp; the rest as in TilePolicy."""
+    """Compile-time choices of the kernel: the digits of a warp's number, words of a warp; the rest as in TilePolicy.
+    ``columns`` of an item, and how many of them are loaded at once: a warp has as many words of each."""
 
     digits: int
     unroll: int
@@ -157,6 +168,8 @@ class BallotPolicy(Policy, kernel=".ballots:BallotFlags"):
     counted: bool
     wide: bool
     threads: int = THREADS
+    columns: int = 1
+    piece: int = 1
 
 
 @dataclass(frozen=True)
@@ -174,10 +187,23 @@ class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
 
 
 @dataclass(frozen=True)
+class StripPolicy(WholeRows, Policy, kernel=".strips:StripFlags"):
+    """Compile-time choices of the kernel: the digits of a thread's number, the elements of a row, the rows of a thread,
+    results that are stored at once; the rest as in TilePolicy."""
+
+    digits: int
+    length: int
+    rows: int
+    unit: int
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | BoxPolicy | FlatPolicy | RowPolicy | BallotPolicy | ShortPolicy
+    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy | StripPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
@@ -190,7 +216,10 @@ class StridedChoice:
         if isinstance(self.policy, (TransposedPolicy, BoxPolicy)):
             return self.work
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
-        blocks = ceil_div(self.work, self.policy.threads * each)
+        work = self.work
+        if isinstance(self.policy, PitchedPolicy):
+            work = work // VECTOR_BYTES + work % VECTOR_BYTES  # threads
+        blocks = ceil_div(work, self.policy.threads * each)
         if isinstance(self.policy, FlatPolicy) and self.policy.far:
             rows = self.work // self.axes[0].extent
             return ceil_div(blocks, rows) * rows

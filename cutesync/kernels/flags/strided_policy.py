@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div
+from ..policy import Policy
 from .boxes_policy import choose_boxes
 from .form import Form
 from .order import FAR, pace_in
+from .pitched_policy import choose_pitched
 from .policy import (
     LANES,
     ONE_VECTOR_THREADS,
@@ -23,6 +25,7 @@ from .policy import (
 from .short_policy import choose_short
 from .split_policy import choose_split
 from .strided_choice import (
+    THREADS,
     BallotPolicy,
     Facts,
     FlatPolicy,
@@ -31,6 +34,7 @@ from .strided_choice import (
     StridedChoice,
     TilePolicy,
 )
+from .strips_policy import choose_strips
 from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECTOR, WORD_BYTES, choose_tiles
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
@@ -52,6 +56,11 @@ SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
 MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter rows have no warps of their own
 # The same of arrays with few elements, where a warp that loads a row side by side takes less time than a thread
 MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
+# Bytes of a lane that has items of few columns (H200, bits bfloat16 (208, 13, 4689, 2) along its third axis: tiles 53.9
+# us, votes 20.0 us; int64 (186, 2831, 2), heads and tails: 5.4 us, of 32 bytes a lane 3.8 us, of 64 4.7 us; but int8
+# (220692, 128, 2), whose tiles are loaded in vectors: 19.7 and 50.3 us), and of its loads (uint8 (2353, 391, 3): 3.5
+# and 3.9 us).
+MAX_ITEMS, MIN_ITEM_PIECE = 32, 2
 WIDE_BYTES = 128  # of a row of columns
 MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all rows that lie in a line are done
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
@@ -89,7 +98,12 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
     if rows is not None and (flat is None or _loads_more(rows, flat, facts)):
         return rows
     if flat is None:
-        return choose_ballots(form, facts) or choose_boxes(form, facts) or choose_tiles(form, facts)
+        votes = choose_ballots(form, facts)
+        if votes is not None:
+            return votes
+        tiles = choose_tiles(form, facts)
+        whole = choose_columns(form, facts, tiles.policy) or choose_strips(form, facts) or choose_boxes(form, facts)
+        return whole or choose_pitched(form, facts, tiles) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
         return choose_tiles(form, facts)
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
@@ -155,6 +169,41 @@ def choose_ballots(form: Form, facts: Facts) -> StridedChoice | None:
     runs = ceil_div(words, unroll)
     wide = runs * form.rows * LANES * unroll > MAX_NARROW
     policy = BallotPolicy(1 + len(others), unroll, facts.periodic, facts.counted, wide)
+    axes = (form.flagged, *others[::-1])
+    return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
+
+
+def choose_columns(form: Form, facts: Facts, tile: Policy) -> StridedChoice | None:
+    """Return the launch with a lane an item of few columns, which lie side by side in both arrays; None for others, and
+    where the ``tile`` of a thread is a run of bytes, or bytes would be loaded one by one."""
+    length, others, columns = form.flagged.extent, form.others[:-1], form.others[-1] if form.others else None
+    if not form.bits or columns is None or facts.periodic or set(columns.steps) != {1}:
+        return None
+    if isinstance(tile, TilePolicy) and tile.loads == "run" and facts.size == 1:
+        return None
+    count, pace = columns.extent, form.flagged.steps[0]
+    width = count * facts.size
+    words = ceil_div(length, ROWS_OF_BITS)
+    if count == 1 or width > VECTOR_BYTES or pace < count or pace * facts.size >= LINE_BYTES:
+        return None
+    starts = math.gcd(pace, *(axis.steps[0] for axis in others)) * facts.size
+    piece = max(1, min(count & -count, min(facts.aligned, alignment(starts)) // facts.size))
+    if words < MIN_BALLOTS or piece * facts.size < MIN_ITEM_PIECE:
+        return None
+    unroll = MAX_BALLOTS
+    while unroll > 1 and (
+        unroll * count > LANES
+        or unroll * width > MAX_ITEMS
+        or unroll > words
+        or form.rows // count * ceil_div(words, unroll) * LANES < FEW_THREADS
+    ):
+        unroll //= 2
+    runs = ceil_div(words, unroll)
+    warps = runs * form.rows // count
+    moved = WARPS * unroll * (LANES * width + count * facts.result)
+    threads = LARGE if moved < MAX_MOVED and warps >= MIN_LARGE * LARGE // LANES else THREADS
+    wide = warps * LANES * unroll > MAX_NARROW
+    policy = BallotPolicy(1 + len(others), unroll, False, facts.counted, wide, threads, count, piece)
     axes = (form.flagged, *others[::-1])
     return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
 

@@ -32,6 +32,15 @@ SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
 # 32, 64), repeated along its second axis: 147 us, so 117 us); rows of threads in the order of results. That is done in
 # large arrays whose rows are near each other (both float32 (1024, 32768): 26 and 33 us).
 EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS, MIN_EQUAL, MAX_EQUAL_ROW = 64, 8, 4, 1 << 20, 4096
+# Bytes of results: threads that store as many have one row, so that a warp stores whole lines (H200, difference uint64
+# (2, 1, 16460926, 6), repeated along its third axis: 672 us, so 339 us; int32 (2, 73387, 10): 5.2 us, so 3.9 us).
+MIN_WIDE = 8
+# Of bits of a column, which a thread stores at once, and threads that have as many (H200, bits bool (32768, 4096)
+# transposed: of one word 90.8 us, of 4 56.6 us, of 8 47.3 us; but int8 (10432, 8192), 83456 threads: 52.5, 33.8 and
+# 37.1 us). Not of two bytes: uint16 gains, floats lose
+# (bfloat16 (16384, 8192): 103 us, of 8 203 us). Rows of words are whole sectors.
+WORDS = (8, 1 << 17), (4, FEW_THREADS)
+SECTOR_WORDS = 8
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
@@ -70,10 +79,10 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     wide, across, loads = _width(axes, facts, form, down)
     most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
     tall = _height(axes, row, facts, form.bits, most, wide)
-    short = loads == "repeated" and columns.extent <= wide
-    short |= first and rows is form.flagged
+    short = (loads == "repeated" and columns.extent <= wide) or (first and rows is form.flagged)
     if short and row == 1 and not form.bits and rows.extent >= LANES:
-        tall = FIRST_ROWS if _loads_once(axes, row, facts) else 1  # neighbouring threads have neighbouring rows
+        lone = (across and wide * facts.result >= MIN_WIDE) or not _loads_once(axes, row, facts)
+        tall = 1 if lone else FIRST_ROWS  # neighbouring threads have neighbouring rows
     if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):
         tall = min(tall, NARROW_ROWS)
     tall = _aligned(rows, axes, tall, facts) if down else tall
@@ -92,26 +101,37 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         and _by_words(facts, along, wide)
         and (form.bits or across or ((stored_down or block is not None) and tall % 4 == 0))
     )
-    side, height = (wide, tall) if block is None else (lanes * wide, THREADS // lanes * tall)
+    words = _words(axes, row, facts, wide) if form.bits and loads == "vector" else 1
+    side, height = (wide, tall * words) if block is None else (lanes * wide, THREADS // lanes * tall)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
-    geometry = len(axes), along, row, wide, tall
+    geometry, given = (len(axes), along, row, wide, tall), (facts.periodic, facts.counted)
     few = block is None and tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS
     policy = TilePolicy(
         *geometry,
         across,
         stored_down and block is None,
         by_words,
-        facts.periodic,
-        facts.counted,
+        *given,
         math.prod(counts) > MAX_NARROW,
         loads,
         equal,
         FEW_IN_BLOCK if few else THREADS,
         piece,
+        words,
     )
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
     return StridedChoice(policy, axes, counts)
+
+
+def _words(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> int:
+    """Return the words of a column of bits that a thread stores at once: several if they are neighbours."""
+    rows, words = axes[row], ceil_div(axes[row].extent, ROWS_OF_BITS)
+    columns = math.prod(axis.extent for axis in axes if axis is not rows) // wide
+    whole = words >= SECTOR_WORDS and facts.size != 2 and not (facts.counted or facts.periodic or row == 0)
+    if not whole or not _fits(1, rows, axes, SECTOR_WORDS, facts.result, facts.result_aligned, slice(1, None)):
+        return 1
+    return next((count for count, threads in WORDS if columns * ceil_div(words, count) >= threads), 1)
 
 
 def _is_narrow(columns: Axis, rows: Axis, facts: Facts, wide: int) -> bool:
@@ -208,7 +228,10 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         if short or (narrow and columns.extent * facts.size <= VECTOR_BYTES) or not stored_apart
         else WORD_BYTES
     )
-    count = most // max(facts.size, 1 if stored_apart else facts.result)
+    # Of short columns of bits, neighbouring threads store neighbouring vectors (H200, bits bool (2, 134217728) along
+    # its first axis: of 16 columns a thread 362 us, of 4 205 us; uint8 (7, 131072): 2.1 and 1.2 us; float16 (8,
+    # 179264): of 8 columns 2.1 us, of 4 1.9 us).
+    count = most // max(facts.size, 1 if stored_apart and not short else facts.result)
     if facts.counted and columns is form.flagged:  # elements that do not count are not read
         return 1, False, "vector"
     if columns.steps[0] == 0 and not stored_apart:

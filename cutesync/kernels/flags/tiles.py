@@ -42,6 +42,7 @@ class TileFlags(StridedKernel):
         self.sizes = [1] * policy.digits  # of a tile along each digit's axis
         self.sizes[0], self.sizes[policy.row] = policy.columns, policy.rows
         self.across, self.down = policy.across, policy.down
+        self.words = policy.words
         self.by_words, self.loads, self.equal, self.piece = policy.by_words, policy.loads, policy.equal, policy.piece
 
     @cute.jit
@@ -49,8 +50,46 @@ class TileFlags(StridedKernel):
         """Flag a tile."""
         digits = self.split(a, number)
         first = [digit * size for digit, size in zip(digits, self.sizes)]
-        if first[self.along] < a.n:
+        if cutlass.const_expr(self.words > 1):
+            digits[self.along], first[self.along] = (at[self.along] * self.words for at in (digits, first))
+            if first[self.along] + (self.words - 1) * ROWS_OF_BITS < a.n:
+                self.mark_words(a, digits, first)
+            else:
+                for w in cutlass.range(self.words, unroll=1):
+                    place = first[self.along] + w * ROWS_OF_BITS
+                    if place < a.n:
+                        self.mark_tile(a, self.moved(digits, digits[self.along] + w), self.moved(first, place))
+        elif first[self.along] < a.n:
             self.mark_tile(a, digits, first)
+
+    def moved(self, coordinates, place) -> list:
+        """Coordinates with another place on the flagged axis."""
+        return [place if k == self.along else at for k, at in enumerate(coordinates)]
+
+    @cute.jit
+    def mark_words(self, a: cutlass.Constexpr, digits: cutlass.Constexpr, first: cutlass.Constexpr):
+        """Flag as bits ``words`` tiles of which each is behind the one before on the flagged axis."""
+        held = [cute.make_rmem_tensor((self.columns * self.words,), Uint32) for _ in a.outs]
+        for each in held:
+            each.fill(0)
+        for w in cutlass.range(self.words, unroll=1):
+            left, found = self.tile_results(a, self.moved(first, first[self.along] + w * ROWS_OF_BITS))
+            for each, values in zip(held, found):
+                self.append(each, [word & self.mask(left.rows) for word in self.column_bits(values)])
+        place, there = self.moved(first, digits[self.along]), a.extents[0] - first[0]
+        for target, steps, each in zip(a.outs, a.steps[1:], held):
+            at = target + self.offset(place, steps)
+            for i in cutlass.range_constexpr(self.columns):
+                if there > i:
+                    self.store_vector(at + steps[0] * i, [each[i * self.words + w] for w in range(self.words)])
+
+    def append(self, held, column_words) -> None:
+        """Put a word behind those that are held of each column; the first one leaves."""
+        for i, word in enumerate(column_words):
+            first, last = i * self.words, (i + 1) * self.words - 1
+            for k in range(first, last):
+                held[k] = held[k + 1]
+            held[last] = word
 
     def mark_tile(self, a: Arguments, digits, first) -> None:
         """Flag the tile whose first element is at the coordinates ``first``."""
@@ -191,10 +230,8 @@ class TileFlags(StridedKernel):
     def store(self, target, values, steps, left) -> None:
         """Store the results of the tile."""
         if self.marking.bits:
-            columns = words.columns(values) if self.by_words else self.bits(values)
-            self.store_run(
-                target, steps[0], [each & self.mask(left.rows) for each in columns], left.columns, self.across
-            )
+            columns = [each & self.mask(left.rows) for each in self.column_bits(values)]
+            self.store_run(target, steps[0], columns, left.columns, self.across)
         elif self.by_words and self.down:
             for i, column in enumerate(words.transposed(values)):
                 self.store_column(target + steps[0] * i, column, left.rows)
@@ -214,6 +251,10 @@ class TileFlags(StridedKernel):
             for j, row in enumerate(values):
                 count = choose(left.rows > j, left.columns, Int32(0)) if j else left.columns
                 self.store_run(target + steps[self.digit_of_rows] * j, steps[0], row, count, self.across)
+
+    def column_bits(self, values) -> list:
+        """The word of each column's flags."""
+        return words.columns(values) if self.by_words else self.bits(values)
 
     def bits(self, values) -> list:
         """The flags of each column as the bits of a word."""
