@@ -5,7 +5,8 @@
     bring   lane k takes the bits of the k-th 32 positions of each 1024: a scan of the lanes' counts says where its
             heads go, which are found bit by bit
 
-If there are many heads, all elements are read again, and put where they go if they are heads.
+If there are many heads, all elements are read again, and put where they go if they are heads: bytes, if nothing else is
+asked for, in whole words.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Uint16, Uint32
+from cutlass import Boolean, Int32, Uint16, Uint32
 
 from ...monoid import choose
 from ...warp import LANES
@@ -23,11 +24,13 @@ from ..words import funnel_shift, funnel_shift_left, permuted
 from .chunk import VECTOR_BYTES, Chunk, cells, popc, put
 from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, WORD_BYTES, FlowCompactor, last_bit, total_of
 from .narrow import listed, nonzero_bytes, through_lanes
+from .squeeze import Part, Stream, squeeze
 from .tally import pack
 from .where import Where
 
 PLACES = LANES * LANES  # of 32 words
 COUNT_BITS, WORD_BITS = 16, 32  # of the heads of 32 words; of a word
+SPARSE, SPARSE_WORDS = 2, 4  # heads are found bit by bit if they are fewer than one of so many positions
 
 
 class HeadFinder(FlowCompactor):
@@ -38,6 +41,7 @@ class HeadFinder(FlowCompactor):
         (self.dtype,) = self.read
         self.block = self if rows == LANES else HeadFinder(where, LANES)
         self.packed = self.selection.fn is None and self.dtype.kind in "iu"
+        self.sparse = self.chunk // SPARSE
 
     def none(self) -> tuple:
         return tuple(Uint32(0) for _ in range(self.words))
@@ -172,6 +176,11 @@ class HeadFinder(FlowCompactor):
             first = first + sum(total_of(selected, r) for r in range(PARTS))
 
     @cute.jit
+    def put_many(self, at: Chunk, areas: list, first, begin, flags: tuple, lane):
+        """As ``bring``, of a chunk that has more than ``sparse`` heads."""
+        self.put_found(at, areas, first, begin, flags, lane)
+
+    @cute.jit
     def reread(self, at: Chunk, lane):
         """The lane's elements of a chunk that has heads."""
         held = tuple(self.dtype.cutlass(0) for _ in range(self.parts * self.each))
@@ -186,6 +195,11 @@ class HeadFinder(FlowCompactor):
 class ByteHeadFinder(HeadFinder):
     """The same of integers of one byte: a lane has 32 neighbours of each 32 rows, so most bits are where they are
     wanted, and few elements are another lane's."""
+
+    def __init__(self, where: Where, rows: int) -> None:
+        super().__init__(where, rows)
+        if not self.selection.located:
+            self.sparse = self.chunk // SPARSE_WORDS
 
     def flags_of_words(self, at: Chunk, shifted: bool, lane) -> tuple:
         if shifted:
@@ -220,6 +234,33 @@ class ByteHeadFinder(HeadFinder):
 
     def neighbours(self, word, lane) -> Any:
         return word
+
+    @cute.jit
+    def put_many(self, at: Chunk, areas: list, first, begin, flags: tuple, lane):
+        whole = self.begins_on_vectors(at) & (at.position + self.chunk <= at.length)
+        if cutlass.const_expr(self.selection.located):
+            self.put_found(at, areas, first, begin, flags, lane)
+        elif whole:
+            for w in cutlass.range_constexpr(self.words):
+                count = popc(flags[w])
+                through = through_lanes(count, lane)
+                place = at.begins[0] + (w * PLACES + lane * LANES)
+                self.squeeze_word(place, areas[0], flags[w], (first, first + through - count), lane)
+                first = first + Int32(cute.arch.shuffle_sync(through, LANES - 1))
+        else:
+            self.put_found(at, areas, first, begin, flags, lane)
+
+    @cute.jit
+    def squeeze_word(self, place, area, rest, to: tuple, lane):
+        """Put the heads among the lane's 32 positions from a place on in the area: ``to`` are where the heads of all
+        lanes begin, and the lane's. The first word may have other warps' elements, so they go there one by one."""
+        words = words_at(place, PARTS, False) + words_at(place + VECTOR_BYTES, PARTS, False)
+        first, end = to[1], (to[0] + (WORD_BYTES - 1)) & -WORD_BYTES
+        while (rest != 0) & (first < end):
+            others = rest & (rest - 1)
+            put(WORDS[1], area + first, cells(WORDS[1], place + last_bit(rest ^ others), 1)[0])
+            rest, first = others, first + 1
+        squeeze([Stream(words, 1, area, Boolean(True))], Part([rest], first, popc(rest)), lane)
 
     def by_parts(self, word, lane) -> Any:
         words = [cute.arch.shuffle_sync(word, k * PART_BITS + lane // PARTS) for k in range(PARTS)]

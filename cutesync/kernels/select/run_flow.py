@@ -22,8 +22,6 @@ from .policy import RunPolicy
 from .spec import Selection
 from .tally import count_of
 
-SPARSE = 2  # heads are found bit by bit if they are fewer than one of so many positions
-
 
 class RunFlow(FlowSelect):
     """The kernel, with the sizes of a policy."""
@@ -49,10 +47,10 @@ class RunFlow(FlowSelect):
             sent.wait(to)
             first = shared.sent.begin(to.stage) + count_of(shared.inside[to.stage * (self.chunks + 1) + warp])
             areas = [Int32(area.toint()) for area in shared.room]
-            if count_of(tally) <= self.chunk // SPARSE:
+            if count_of(tally) <= self.compactor.sparse:
                 self.compactor.bring(chunk, areas, first, warp * self.chunk, flags, lane)
             else:
-                self.compactor.put_found(chunk, areas, first, warp * self.chunk, flags, lane)
+                self.compactor.put_many(chunk, areas, first, warp * self.chunk, flags, lane)
             shared.tiles.ring.release(at)
             shared.ready[to.stage].arrive_once()
             to = sent.next(to, self.squads)
