@@ -132,14 +132,17 @@ class Decode(PlainKernel):
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, lane):
-        ring, tiles, tag = shared.tiles.ring, self.tiles(a), shared.tag
+        ring, tiles, tag, each = shared.tiles.ring, self.tiles(a), shared.tag, self.policy.of_ticket
         at, entry = Cursor(Int32(0), Int32(1)), self.draw(a, lane)
         if lane == 0:
             tag[0] = entry.tag
-        while entry.arrived < tiles:
-            self.bring(shared, a, at, entry.arrived, WHOLE, lane)
-            at = ring.next(at)
-            ring.acquire_alone(at)
+        while entry.arrived * each < tiles:
+            for number in cutlass.range(
+                entry.arrived * each, cutlass.min(entry.arrived * each + each, tiles), 1, unroll=1
+            ):
+                self.bring(shared, a, at, number, WHOLE, lane)
+                at = ring.next(at)
+                ring.acquire_alone(at)
             entry = self.draw(a, lane)
         if lane == 0:
             self.hand_over(shared, at, Int32(TURN), (WHOLE[0] - tiles, WHOLE[1]), [])  # how many there are
@@ -153,7 +156,7 @@ class Decode(PlainKernel):
                 self.hand_over(shared, at, Int32(DONE), WHOLE, [])
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
-            entry.close(a.counters, Int32(0), tiles + blocks)
+            entry.close(a.counters, Int32(0), (tiles + (each - 1)) // each + blocks)
 
     @cute.jit
     def load_parts(self, shared: cutlass.Constexpr, a: Arguments, at, lane):
@@ -304,7 +307,7 @@ class Decode(PlainKernel):
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
         """What comes before each tile, and at last before the parts of long tiles; which warps store which bands."""
         before, known, turn = Before(Int64(0), Int32(0), Int32(0)), Int32(0), Int32(0)
-        results, long, parts = shared.before
+        (results, long, parts), following, count = shared.before, Int32(-1), Int64(0)
         at = shared.tiles.first()
         while at.number != DONE:
             begin = before.results
@@ -312,6 +315,8 @@ class Decode(PlainKernel):
                 stop, board = at.number, self.board(a, shared)
                 if stop == TURN:
                     stop = Int32(WHOLE[0] - shared.parts[at.stage])
+                if (stop == following) & (count <= a.cut.limit):  # the tile before is this block's, too
+                    before, known = before._replace(results=before.results + Int32(count)), stop
                 while known < stop:
                     before = add_tiles(board, before, known, stop, a.cut, lane)
                     known = cutlass.min(known + AHEAD * LANES, stop)
@@ -321,6 +326,8 @@ class Decode(PlainKernel):
             else:
                 begin = Int64(results[at.stage])  # of a part
             shared.summed.await_phase(at.stage, at.parity)
+            count = Int64(shared.counts[at.stage])
+            following = choose(shared.parts[at.stage] < 0, at.number + 1, Int32(-1))
             if lane == 0:
                 self.list_long(shared, a, at, begin)
             turn = self.share_out(shared, a, at.stage, begin, turn, lane)
