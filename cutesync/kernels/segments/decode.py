@@ -315,8 +315,9 @@ class Decode(PlainKernel):
                 stop, board = at.number, self.board(a, shared)
                 if stop == TURN:
                     stop = Int32(WHOLE[0] - shared.parts[at.stage])
-                if (stop == following) & (count <= a.cut.limit):  # the tile before is this block's, too
-                    before, known = before._replace(results=before.results + Int32(count)), stop
+                if cutlass.const_expr(self.policy.of_ticket > 1):
+                    if (stop == following) & (count <= a.cut.limit):  # the tile before is this block's, too
+                        before, known = before._replace(results=before.results + Int32(count)), stop
                 while known < stop:
                     before = add_tiles(board, before, known, stop, a.cut, lane)
                     known = cutlass.min(known + AHEAD * LANES, stop)
@@ -326,8 +327,9 @@ class Decode(PlainKernel):
             else:
                 begin = Int64(results[at.stage])  # of a part
             shared.summed.await_phase(at.stage, at.parity)
-            count = Int64(shared.counts[at.stage])
-            following = choose(shared.parts[at.stage] < 0, at.number + 1, Int32(-1))
+            if cutlass.const_expr(self.policy.of_ticket > 1):
+                count = Int64(shared.counts[at.stage])
+                following = choose(shared.parts[at.stage] < 0, at.number + 1, Int32(-1))
             if lane == 0:
                 self.list_long(shared, a, at, begin)
             turn = self.share_out(shared, a, at.stage, begin, turn, lane)

@@ -23,6 +23,8 @@ SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, ONE_RESULT = 32, 16, 4, 2
 FEW_GROUPS = 8  # of a small tile
 MAX_STAGES, NARROW_STAGES = 8, 12
+# Tiles of a ticket, if a block has at least so many: a ticket, and what comes before a tile, take a trip to memory.
+OF_TICKET, MANY_TILES = 2, 16
 
 
 class Block(NamedTuple):
@@ -154,7 +156,8 @@ def choose(runs: int, results: int, size: int, length: int) -> Choice:
     # of fewer tiles a block, some would draw more than their share at first (2**28 int16 in runs of 200 154 us, 142)
     share = runs // (SMS * policy.tile)
     most = max(MAX_STAGES, min(NARROW_STAGES, share)) if narrow else MAX_STAGES
-    return launch(replace(policy, stages=min(most, fitting) // block.squads * block.squads), size, runs, results)
+    stages, of_ticket = min(most, fitting) // block.squads * block.squads, OF_TICKET if share >= MANY_TILES else 1
+    return launch(replace(policy, stages=stages, of_ticket=of_ticket), size, runs, results)
 
 
 def block_of_narrow(runs: int, results: int, size: int, length: int) -> Block:

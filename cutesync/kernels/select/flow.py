@@ -77,7 +77,7 @@ class FlowSelect(PipelineSelect):
     def __init__(self, selection: Selection, policy: FlowPolicy) -> None:
         self.policy, self.stages, self.tile, self.entries = policy, policy.stages, policy.tile, policy.entries
         self.teams, self.chunks, self.chunk = 1, policy.chunks, policy.chunk
-        self.others_ready, self.squads = policy.compact_warps, policy.squads
+        self.others_ready, self.squads, self.of_ticket = policy.compact_warps, policy.squads, policy.of_ticket
         if policy.stages % policy.squads or policy.entries % policy.squads:
             # else a warp could wait for a parity that the phase two before has, too
             came = f"{policy.stages} stages and {policy.entries} entries"
