@@ -52,7 +52,7 @@ from ..select.chunk import VECTOR_BYTES
 from ..select.fill import fill_result
 from ..select.window import TileBuffer, as_copy
 from ..tiled import positions
-from .decode_ahead import AHEAD, Before, Board, Cut, add_tiles, exist, find_long, publish, read_long
+from .decode_ahead import AHEAD, AHEAD_OF_TICKETS, Before, Board, Cut, add_tiles, exist, find_long, publish, read_long
 from .decode_fill import FillStorer
 from .decode_place import BEGIN_BYTES, FAR, HAS_EMPTY, HAS_LONG, Placer, of_group, sum_groups
 from .decode_policy import GROUP, LINE_BYTES, DecodePolicy, scratch_bytes
@@ -80,6 +80,7 @@ class Decode(PlainKernel):
             Role("place", policy.squads * policy.place_warps),
             Role("store", policy.store_warps),
         )
+        self.ahead = AHEAD_OF_TICKETS if policy.of_ticket > 1 else AHEAD
         self.sizes = decoding.dtype.size, decoding.lengths.size
         smem = policy.bytes(*self.sizes)
         self.scratch = scratch_bytes(decoding.dtype.size)
@@ -137,9 +138,8 @@ class Decode(PlainKernel):
         if lane == 0:
             tag[0] = entry.tag
         while entry.arrived * each < tiles:
-            for number in cutlass.range(
-                entry.arrived * each, cutlass.min(entry.arrived * each + each, tiles), 1, unroll=1
-            ):
+            first = entry.arrived * each
+            for number in cutlass.range(first, cutlass.min(first + each, tiles), 1, unroll=1):
                 self.bring(shared, a, at, number, WHOLE, lane)
                 at = ring.next(at)
                 ring.acquire_alone(at)
@@ -319,8 +319,8 @@ class Decode(PlainKernel):
                     if (stop == following) & (count <= a.cut.limit):  # the tile before is this block's, too
                         before, known = before._replace(results=before.results + Int32(count)), stop
                 while known < stop:
-                    before = add_tiles(board, before, known, stop, a.cut, lane)
-                    known = cutlass.min(known + AHEAD * LANES, stop)
+                    before = add_tiles(board, before, known, stop, a.cut, lane, self.ahead)
+                    known = cutlass.min(known + self.ahead * LANES, stop)
                 begin = before.results
                 if lane == 0:
                     results[at.stage], long[at.stage], parts[at.stage] = before

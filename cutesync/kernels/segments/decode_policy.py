@@ -73,8 +73,8 @@ UNIT = 8 * WINDOW  # results of which a block stores its share of those of such 
 class DecodePolicy(Policy, kernel=".decode:Decode"):
     """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` of each of one or
     two ``squads``, which take tiles in turn, find where the runs of a tile begin, and ``store_warps`` store its
-    results, ``windows`` windows in a turn. A ticket is for ``of_ticket`` tiles. ``dense``: most results, a byte each, begin runs, whose marks are made of
-    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227)."""
+    results, ``windows`` windows in a turn. ``dense``: most results, a byte each, begin runs, whose marks are made of
+    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227). A ticket is for ``of_ticket`` tiles."""
 
     groups: int
     place_warps: int

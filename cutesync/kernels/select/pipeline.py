@@ -42,7 +42,7 @@ from ...sync.tiles import DONE
 from ...sync.wait import in_role
 from ...warp import LANES
 from ..gather import Tile
-from ..tiled import AsksEarly, take_several, take_tiles
+from ..tiled import AsksEarly, take_tiles
 from .base import Arguments, SelectKernel
 from .by_rows import begin_row, of_row, report_row
 from .chunk import Chunk, ChunkCompactor, nears_of, put
@@ -70,7 +70,6 @@ class PipelineSelect(AsksEarly, SelectKernel):
 
     looks_ahead = publishes = hands_over = True
     squads = 1  # that take a team's tiles in turn
-    of_ticket = 1  # tiles
     others_ready = 1  # arrivals at ``ready`` besides that of the warp that looks ahead
     more_bytes = 0  # of shared memory, of a subclass
     policy: Any
@@ -153,14 +152,7 @@ class PipelineSelect(AsksEarly, SelectKernel):
     def load(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
         """A tile's number is asked for when a stage for it is stored: all blocks wait for a tile that waits."""
         ring, everything = shared.tiles.ring, self.tiles(a)
-        bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
-        ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
-        if cutlass.const_expr(self.of_ticket > 1):
-            each = self.of_ticket
-            at, entry = take_several(ring, shared.tags, a.counters, everything, each, bring, lane, ahead)
-        else:
-            turn = team, self.teams
-            at, entry = take_tiles(ring, shared.tags, a.counters, everything, turn, bring, lane, ahead)
+        at, entry = self.take(shared, a, team, everything, lane)
         let_next_start()
         for done in cutlass.range_constexpr(self.squads):
             if cutlass.const_expr(done > 0):
@@ -170,8 +162,16 @@ class PipelineSelect(AsksEarly, SelectKernel):
                 self.hand_over(shared, at, Int32(DONE), [])
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
-            tickets = (everything + (self.of_ticket - 1)) // self.of_ticket
-            entry.close(a.counters, Int32(0), tickets + blocks * self.teams)
+            entry.close(a.counters, Int32(0), self.tickets(everything) + blocks * self.teams)
+
+    def take(self, shared, a: Arguments, team, everything, lane) -> tuple:
+        bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
+        ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
+        turn = team, self.teams
+        return take_tiles(shared.tiles.ring, shared.tags, a.counters, everything, turn, bring, lane, ahead)
+
+    def tickets(self, everything):
+        return everything
 
     def soon_empty(self, shared, at) -> None:
         """Wait until what is left of the tile before in a stage is to store it."""
@@ -297,8 +297,8 @@ class PipelineSelect(AsksEarly, SelectKernel):
         """A team's warp: what comes before each tile, and at the end before the rest that is filled. Then it arrives
         for the others, too."""
         before, summed, over = Before.nothing(), Int32(0), Int32(0)
-        following, tally, (counts, lasts) = Int32(-1), Int32(0), shared.before
-        at = self.first_counted(shared, team)
+        counts, lasts = shared.before
+        at = shared.tiles.first(team)
         while over == 0:
             tile = at.number
             if tile == DONE:
@@ -309,31 +309,17 @@ class PipelineSelect(AsksEarly, SelectKernel):
                 base = tile // self.tiles_of_row(a) * self.tiles_of_row(a)
                 if base > summed:
                     before, summed = begin_row(self.selection, before, summed, base)
-            if cutlass.const_expr(self.of_ticket > 1):
-                if tile == following:  # the tile before is this block's, too
-                    before = add_tile(before, tally, Int64(tile - 1) * self.tile, self.lengths)
-                    summed = tile
             while summed < tile:
-                before = add_tiles(slots, before, summed, tile, base, self.tile, self.lengths, lane)
+                before = add_tiles(slots, before, (summed, tile), base, self.tile, self.lengths, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
             if lane == 0:
                 counts[at.stage] = before.count
                 lasts[at.stage] = before.last
-            if cutlass.const_expr(self.of_ticket > 1):
-                if over == 0:
-                    following, tally = tile + 1, self.tally(shared, at.stage)
             cute.arch.sync_warp()  # its lanes have read the tile's number
             if lane == 0:
                 shared.ready[at.stage].arrive(1 + over * self.others_ready)
             if over == 0:
-                at = self.next_counted(shared, at)
-
-    def first_counted(self, shared, team):
-        """The first tile that a warp looks ahead for."""
-        return shared.tiles.first(team)
-
-    def next_counted(self, shared, at):
-        return shared.tiles.next(at, self.teams)
+                at = shared.tiles.next(at, self.teams)
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
