@@ -10,6 +10,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
+from cutesync.kernels.select import policy as policies
 
 from .. import faults
 from ..cases import SCHEDULES, data
@@ -190,6 +191,57 @@ def bench() -> faults.Bench:
         return all(np.array_equal(s.values, wanted) and int(s.count) == mask.sum() for s in found)
 
     return faults.of_tiles(functools.partial(force, name="flow"), right, schedules=20)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_tickets_are_for_several_tiles_of_many(size):
+    for length in (1 << 22, 1 << 25, 1 << 28):
+        found = policies.choose(policies.Problem(length, (size,), heads=True))
+        many = size < 4 and found.tiles >= policies.MANY_TILES * policies.SMS
+        assert found.policy.of_ticket == (policies.OF_TICKET if many else 1)
+
+
+def of_many_heads() -> tuple:
+    """Bytes, many of which begin runs: ``(x, values)``."""
+    shares = np.repeat([1.0, 0.6, 0.3, 0.8], 2500)
+    x = np.cumsum(np.random.default_rng(7).random(10_000) < shares).astype(np.uint8)
+    return x, x[heads_of(x)]
+
+
+def test_many_heads_of_bytes_agree_under_hostile_schedules(monkeypatch):
+    force(monkeypatch, "runs of bytes")
+    x, values = of_many_heads()
+    with cs.emulate(schedules=SCHEDULES, seed=5):
+        found = cs.unique_consecutive(cs.asarray(x)).exact()
+    equal(found, values)
+
+
+@functools.cache
+def bench_of_many_heads() -> faults.Bench:
+    x, values = of_many_heads()
+
+    def right() -> bool:
+        found = cs.unique_consecutive(cs.asarray(x), size=len(values))
+        return np.array_equal(found.values, values) and int(found.count) == len(values)
+
+    return faults.of_tiles(functools.partial(force, name="runs of bytes"), right)
+
+
+OF_MANY_HEADS = {
+    "a word that other chunks have a part of is stored whole": (
+        faults.every(r"(%r\d+, 3;\n(?:[^\n]*\.loc[^\n]*\n)*[ \t]*and\.b32 \t%r\d+, %r\d+, )-4;", r"\g<1>-8;"),
+        {"race", faults.RESULT},
+    ),
+    "the last words of lanes do not wait for whole ones": (
+        faults.first(faults.op(r"bar\.warp\.sync"), after=r"shf\.l\.wrap\.b32 [^\n;]*, 0, 1,"),
+        {"race"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", OF_MANY_HEADS)
+def test_own_faults_of_many_heads_are_found(fault):
+    bench_of_many_heads().check(*OF_MANY_HEADS[fault])
 
 
 @functools.cache
