@@ -45,6 +45,25 @@ def test_selections(monkeypatch, name, length):
         equal(b, x[x > 0].astype(np.float64))
 
 
+@pytest.mark.parametrize("dtype", ["int8", slow("bool"), slow("uint8")])
+def test_selections_of_bytes(monkeypatch, dtype):
+    """Half, hardly any, all, runs of both; chunks that are not whole, arrays that begin anywhere."""
+    force(monkeypatch, "runs of bytes")
+    rng = np.random.default_rng(3)
+    x = rng.integers(-9, 9, 9000).astype(dtype)
+    with cs.emulate():
+        a = cs.asarray(x)
+        for i, length in ((0, 1), (0, 4096), (5, 2100), (16, 6200)):
+            part = x[i : i + length]
+            for mask in masks(rng, length):
+                equal(cs.select(a[i : i + length], cs.asarray(mask)).exact(), part[mask])
+                equal(cs.select(a[i : i + length], cs.asarray(bits_of(mask))).exact(), part[mask])
+            equal(cs.select(a[i : i + length], positive).exact(), part[part > 0])
+            found = cs.select(a[i : i + length], positive, size=1000, fill_value=1)
+            kept = part[part > 0][:1000]
+            equal(found.values, np.append(kept, np.ones(1000 - len(kept))).astype(dtype))
+
+
 @pytest.mark.drawn(7)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(

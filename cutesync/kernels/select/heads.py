@@ -47,7 +47,7 @@ class HeadFinder(FlowCompactor):
         return tuple(Uint32(0) for _ in range(self.words))
 
     @cute.jit
-    def find(self, at: Chunk, lane):
+    def find(self, at: Chunk, bits: cute.Pointer, lane):
         """The lane's heads of a chunk, some or none of whose positions exist, as words."""
         flags = self.none()
         if self.begins_on_vectors(at) & (at.position + self.chunk <= at.length):

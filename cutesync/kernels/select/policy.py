@@ -29,7 +29,8 @@ class Problem:
     """``length`` positions with elements of ``sizes`` bytes, and a ``mask``. ``strided``: elements are gathered.
     ``heads``: the first elements of runs are selected. ``located``: the places of selected elements are kept;
     ``inverse``: the words of rows, too. ``filled``: what lies behind the selected elements is written;
-    ``rejects``: that is the other elements. Of a selection by rows, ``length`` is that of each of ``rows``."""
+    ``rejects``: that is the other elements. ``values``: elements are written. Of a selection by rows, ``length`` is
+    that of each of ``rows``."""
 
     length: int
     sizes: tuple[int, ...]
@@ -41,6 +42,7 @@ class Problem:
     rows: int | None = None
     filled: bool = False
     rejects: bool = False
+    values: bool = True
 
     @property
     def narrow(self) -> bool:
@@ -262,9 +264,9 @@ def choose(problem: Problem) -> Choice:
 
 
 def flows(problem: Problem) -> bool:
-    """Whether what is selected is all that is kept of tiles, and no elements have one byte, unless they are runs."""
+    """Whether what is selected is all that is kept of tiles, and no elements have one byte, unless ``in_words``."""
     apart = problem.strided or problem.rows is not None or problem.rejects or problem.inverse
-    return not apart and (min(problem.sizes, default=0) > 1 or lists_heads(problem))
+    return not apart and (min(problem.sizes, default=0) > 1 or in_words(problem))
 
 
 def lists_heads(problem: Problem) -> bool:
@@ -272,11 +274,16 @@ def lists_heads(problem: Problem) -> bool:
     return problem.heads and problem.narrow and len(problem.sizes) == 1
 
 
+def in_words(problem: Problem) -> bool:
+    """Whether what is selected are runs of narrow elements, or bytes whose places are not wanted."""
+    return lists_heads(problem) or (problem.sizes == (1,) and problem.values and not problem.located)
+
+
 def flow_rows(problem: Problem) -> int:
     """Return the rows of a chunk whose elements a warp holds, each in a register of its own."""
     if not problem.narrow:
         return most_rows(problem)
-    rows = 2 * NARROW_ROWS if problem.sizes == (1,) and lists_heads(problem) else NARROW_ROWS
+    rows = 2 * NARROW_ROWS if problem.sizes == (1,) and in_words(problem) else NARROW_ROWS
     return power_of_two_below(rows // max(len(problem.sizes), 1))
 
 
@@ -284,7 +291,7 @@ def flow(problem: Problem) -> Choice | None:
     """Return the launch of tiles that leave their stages early, if the array is long enough for that."""
     if problem.length < FLOW_LENGTH or not flows(problem):
         return None
-    runs, rows = lists_heads(problem), flow_rows(problem)
+    runs, rows = in_words(problem), flow_rows(problem)
     of_others = FLOW_OF_NARROW if problem.narrow else FLOW_OF_MASKS if problem.mask else FLOW
     base = (FLOW_OF_RUNS if problem.located else FLOW_OF_HEADS) if runs else of_others
     tile = base.compact_warps * rows * LANES

@@ -1,4 +1,4 @@
-"""Runs of narrow elements in tiles that leave their stages early: as ``flow``, but elements are read twice.
+"""Runs of narrow elements, and bytes, in tiles that leave their stages early: as ``flow``, but elements are read twice.
 
     compact     a warp finds the heads of a chunk as bits (``heads``); once there is room, it brings the elements where
                 bits are set, and leaves the stage
@@ -15,6 +15,7 @@ from cutlass import Int32
 
 from ...sync.tiles import DONE
 from .base import Arguments
+from .byte_selector import ByteSelector
 from .chunk import Chunk
 from .flow import FlowSelect
 from .heads import head_finder
@@ -28,7 +29,7 @@ class RunFlow(FlowSelect):
 
     def __init__(self, selection: Selection, policy: RunPolicy) -> None:
         super().__init__(selection, policy)
-        self.compactor = head_finder(self.where, policy.rows)
+        self.compactor = (head_finder if self.heads else ByteSelector)(self.where, policy.rows)
 
     @cute.jit
     def compact(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
@@ -39,7 +40,7 @@ class RunFlow(FlowSelect):
             position, length = self.extent(a, at.number, warp)
             begins = self.begins(shared, self.arrays(a), at.stage, warp)
             chunk = Chunk(begins, position, length, Int32(0), Int32(0))
-            flags = self.compactor.find(chunk, lane)
+            flags = self.compactor.find(chunk, a.where, lane)
             tally = self.compactor.tally_of(flags, lane)
             if lane == 0:
                 tallies[at.stage * self.chunks + warp] = tally
