@@ -131,9 +131,9 @@ class FlowSelect(PipelineSelect):
             store=lambda warp: self.store(shared, a, 0, warp),
         )
 
-    def take(self, shared, a: Arguments, team, everything, lane) -> tuple:
+    def take_all(self, shared, a: Arguments, team, everything, lane) -> tuple:
         if self.policy.of_ticket == 1:
-            return super().take(shared, a, team, everything, lane)
+            return super().take_all(shared, a, team, everything, lane)
         bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
         ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
         ring, each = shared.tiles.ring, self.policy.of_ticket

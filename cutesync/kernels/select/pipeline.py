@@ -152,7 +152,7 @@ class PipelineSelect(AsksEarly, SelectKernel):
     def load(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
         """A tile's number is asked for when a stage for it is stored: all blocks wait for a tile that waits."""
         ring, everything = shared.tiles.ring, self.tiles(a)
-        at, entry = self.take(shared, a, team, everything, lane)
+        at, entry = self.take_all(shared, a, team, everything, lane)
         let_next_start()
         for done in cutlass.range_constexpr(self.squads):
             if cutlass.const_expr(done > 0):
@@ -164,7 +164,7 @@ class PipelineSelect(AsksEarly, SelectKernel):
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), self.tickets(everything) + blocks * self.teams)
 
-    def take(self, shared, a: Arguments, team, everything, lane) -> tuple:
+    def take_all(self, shared, a: Arguments, team, everything, lane) -> tuple:
         bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
         ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
         turn = team, self.teams
