@@ -18,7 +18,7 @@ from ...sync.gather import Slots
 from ...warp import LANES, broadcast, scan_states
 from .warp_search import search_by_warp
 
-AHEAD, AHEAD_OF_TICKETS = 8, 12  # tiles that a lane reads at once, where tickets are for a tile, and for several
+AHEAD, AHEAD_OF_TICKETS = 8, 10  # tiles that a lane reads at once, where tickets are for a tile, and for several
 TOGETHER = 4  # of them, if some are long, whose results it reads at once
 # What is published of a tile: how many results it has, or LONG; of a long one, how many; and its entry
 RESULTS, MORE, ENTRY, FIRST = (Int32,), (Int64,), (Int32, Int64), (Int32,)
