@@ -115,41 +115,6 @@ def take_tiles(
 
 
 @cute.jit
-def take_several(
-    ring: cutlass.Constexpr,
-    tags: cute.Tensor,
-    counters: cute.Pointer,
-    everything,
-    each: cutlass.Constexpr,
-    bring: cutlass.Constexpr,
-    lane,
-    ahead: cutlass.Constexpr,
-):
-    """As ``take_tiles``, of one team: a ticket is for ``each`` neighbouring tiles."""
-    word, number = Int64(0), Int32(0)
-    if lane == 0:
-        entry = enter(counters)
-        tags[0] = entry.tag
-        word, number = entry.word, entry.arrived
-    at = Cursor(Int32(0), Int32(1))
-    number = Int32(cute.arch.shuffle_sync(number, 0)) * each
-    while number < everything:
-        stop = cutlass.min(number + each, everything)
-        for tile in cutlass.range(number, stop, 1, unroll=1):
-            bring(at, tile)
-            at = ring.next(at)
-            if tile + 1 < stop:
-                ring.acquire_alone(at)
-        ahead(at)
-        if lane == 0:
-            entry = enter(counters)
-            word, number = entry.word, entry.arrived
-        number = Int32(cute.arch.shuffle_sync(number, 0)) * each
-        ring.acquire_alone(at)
-    return at, Entry(word, number)
-
-
-@cute.jit
 def take_tile(tags: cute.Tensor, counters: cute.Pointer, known, bring: cutlass.Constexpr, lane):
     """One warp of a block that has one tile, in the first stage: ``bring(cursor, number)`` fills it with the tile of
     the number that the block is ``known`` to have, or with that of a ticket if it is None; lane 0 then stores the

@@ -37,8 +37,7 @@ from ...sync.barrier import Barriers
 from ...sync.roles import Role, Roles
 from ...sync.room import Room
 from ...sync.tiles import DONE, TileRing, Visit
-from ...warp import LANES, broadcast
-from ..tiled import take_several
+from ...warp import broadcast
 from .base import Arguments, SelectKernel
 from .chunk import Chunk
 from .fill import fill_rest
@@ -50,7 +49,7 @@ from .policy import FlowPolicy
 from .shared import Control, aligned, tensor
 from .spec import Selection
 from .store import report
-from .tally import AHEAD, AHEAD_OF_TICKETS, Before, add_tile, add_tiles, count_of, scan_chunks
+from .tally import Before, add_tile, count_of, scan_chunks
 from .window import TileBuffer
 
 
@@ -79,7 +78,6 @@ class FlowSelect(PipelineSelect):
         self.policy, self.stages, self.tile, self.entries = policy, policy.stages, policy.tile, policy.entries
         self.teams, self.chunks, self.chunk = 1, policy.chunks, policy.chunk
         self.others_ready, self.squads = policy.compact_warps, policy.squads
-        self.ahead = AHEAD_OF_TICKETS if policy.of_ticket > 1 else AHEAD
         if policy.stages % policy.squads or policy.entries % policy.squads:
             # else a warp could wait for a parity that the phase two before has, too
             came = f"{policy.stages} stages and {policy.entries} entries"
@@ -130,17 +128,6 @@ class FlowSelect(PipelineSelect):
             compact=lambda warp: self.compact(shared, a, warp // self.chunks, warp % self.chunks),
             store=lambda warp: self.store(shared, a, 0, warp),
         )
-
-    def take_all(self, shared, a: Arguments, team, everything, lane) -> tuple:
-        if self.policy.of_ticket == 1:
-            return super().take_all(shared, a, team, everything, lane)
-        bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
-        ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
-        ring, each = shared.tiles.ring, self.policy.of_ticket
-        return take_several(ring, shared.tags, a.counters, everything, each, bring, lane, ahead)
-
-    def tickets(self, everything):
-        return (everything + (self.policy.of_ticket - 1)) // self.policy.of_ticket
 
     def soon_empty(self, shared, at) -> None:
         """Wait until the tile before in a stage is there: it leaves it soon."""
@@ -195,36 +182,11 @@ class FlowSelect(PipelineSelect):
             at = shared.tiles.next(at)
         sent.finish(progress, to, lane)
 
-    @cute.jit
-    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
-        """As in ``pipeline``, of the tiles that were sent. Behind a tile of the same ticket nothing is looked up."""
-        before, summed, over = Before.nothing(), Int32(0), Int32(0)
-        following, tally, (counts, lasts) = Int32(-1), Int32(0), shared.before
-        at = shared.sent.tiles.first()
-        while over == 0:
-            tile = at.number
-            if tile == DONE:
-                over = Int32(1)
-                tile = self.tiles(a) if self.fills_at_end else summed
-            if cutlass.const_expr(self.policy.of_ticket > 1):
-                if tile == following:
-                    before = add_tile(before, tally, Int64(tile - 1) * self.tile, self.lengths)
-                    summed = tile
-            slots = self.slots(a, shared, 0)
-            while summed < tile:
-                before = add_tiles(slots, before, (summed, tile), None, self.tile, self.lengths, lane, self.ahead)
-                summed = cutlass.min(summed + self.ahead * LANES, tile)
-            if lane == 0:
-                counts[at.stage] = before.count
-                lasts[at.stage] = before.last
-            if cutlass.const_expr(self.policy.of_ticket > 1):
-                if over == 0:
-                    following, tally = tile + 1, self.tally(shared, at.stage)
-            cute.arch.sync_warp()  # its lanes have read the tile's number
-            if lane == 0:
-                shared.ready[at.stage].arrive(1 + over * self.others_ready)
-            if over == 0:
-                at = shared.sent.tiles.next(at)
+    def first_counted(self, shared, team):
+        return shared.sent.tiles.first(team)
+
+    def next_counted(self, shared, at):
+        return shared.sent.tiles.next(at)
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, team, warp):

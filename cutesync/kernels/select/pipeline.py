@@ -152,7 +152,10 @@ class PipelineSelect(AsksEarly, SelectKernel):
     def load(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
         """A tile's number is asked for when a stage for it is stored: all blocks wait for a tile that waits."""
         ring, everything = shared.tiles.ring, self.tiles(a)
-        at, entry = self.take_all(shared, a, team, everything, lane)
+        bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
+        ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
+        turn = team, self.teams
+        at, entry = take_tiles(ring, shared.tags, a.counters, everything, turn, bring, lane, ahead)
         let_next_start()
         for done in cutlass.range_constexpr(self.squads):
             if cutlass.const_expr(done > 0):
@@ -162,16 +165,7 @@ class PipelineSelect(AsksEarly, SelectKernel):
                 self.hand_over(shared, at, Int32(DONE), [])
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
-            entry.close(a.counters, Int32(0), self.tickets(everything) + blocks * self.teams)
-
-    def take_all(self, shared, a: Arguments, team, everything, lane) -> tuple:
-        bring = lambda at, number: self.bring(shared, a, at, number, lane)  # noqa: E731
-        ahead = lambda at: self.soon_empty(shared, at)  # noqa: E731
-        turn = team, self.teams
-        return take_tiles(shared.tiles.ring, shared.tags, a.counters, everything, turn, bring, lane, ahead)
-
-    def tickets(self, everything):
-        return everything
+            entry.close(a.counters, Int32(0), everything + blocks * self.teams)
 
     def soon_empty(self, shared, at) -> None:
         """Wait until what is left of the tile before in a stage is to store it."""
@@ -298,7 +292,7 @@ class PipelineSelect(AsksEarly, SelectKernel):
         for the others, too."""
         before, summed, over = Before.nothing(), Int32(0), Int32(0)
         counts, lasts = shared.before
-        at = shared.tiles.first(team)
+        at = self.first_counted(shared, team)
         while over == 0:
             tile = at.number
             if tile == DONE:
@@ -310,7 +304,7 @@ class PipelineSelect(AsksEarly, SelectKernel):
                 if base > summed:
                     before, summed = begin_row(self.selection, before, summed, base)
             while summed < tile:
-                before = add_tiles(slots, before, (summed, tile), base, self.tile, self.lengths, lane)
+                before = add_tiles(slots, before, summed, tile, base, self.tile, self.lengths, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
             if lane == 0:
                 counts[at.stage] = before.count
@@ -319,7 +313,14 @@ class PipelineSelect(AsksEarly, SelectKernel):
             if lane == 0:
                 shared.ready[at.stage].arrive(1 + over * self.others_ready)
             if over == 0:
-                at = shared.tiles.next(at, self.teams)
+                at = self.next_counted(shared, at)
+
+    def first_counted(self, shared, team):
+        """The first tile that a warp looks ahead for."""
+        return shared.tiles.first(team)
+
+    def next_counted(self, shared, at):
+        return shared.tiles.next(at, self.teams)
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, team, warp):

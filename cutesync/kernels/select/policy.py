@@ -94,12 +94,11 @@ P = TypeVar("P", bound=PipelinePolicy)
 @dataclass(frozen=True)
 class FlowPolicy(PipelinePolicy, kernel=".flow:FlowSelect"):
     """One team, of ``squads`` squads that compact tiles in turn, a warp for each chunk. What is selected of up to
-    ``entries`` tiles waits in a ``room`` for so many elements. A ticket is for ``of_ticket`` tiles."""
+    ``entries`` tiles waits in a ``room`` for so many elements."""
 
     room: int = 0
     entries: int = 0
     squads: int = 1
-    of_ticket: int = 1
 
 
 @dataclass(frozen=True)
@@ -171,8 +170,6 @@ FLOW_OF_MASKS = replace(FLOW, compact_warps=10, chunks=10, store_warps=9)
 FLOW_OF_NARROW = replace(FLOW, compact_warps=11, chunks=11, store_warps=7)
 FLOW_OF_RUNS = RunPolicy(**vars(FLOW_OF_NARROW))
 FLOW_OF_HEADS = replace(FLOW_OF_RUNS, compact_warps=12, chunks=12, store_warps=5)
-# Tiles of a ticket, if a block has at least so many: a ticket, and what comes before a tile, take a trip to memory.
-OF_TICKET, MANY_TILES = 2, 16
 FLOW_LENGTH, FLOW_RING, FLOW_BYTES = 1 << 21, 124 << 10, 220 << 10
 # Arrays of a tile or two for each multiprocessor: smaller blocks start sooner. Of some eight tiles, where one team
 # selects half of 2**22 int32 by a callable in 14.7 us, two teams in 20.4.
@@ -283,7 +280,7 @@ def flow_rows(problem: Problem) -> int:
     """Return the rows of a chunk whose elements a warp holds, each in a register of its own."""
     if not problem.narrow:
         return most_rows(problem)
-    rows = 2 * NARROW_ROWS if problem.sizes == (1,) and in_words(problem) else NARROW_ROWS
+    rows = 2 * NARROW_ROWS if problem.sizes == (1,) and in_words(problem) and not problem.mask else NARROW_ROWS
     return power_of_two_below(rows // max(len(problem.sizes), 1))
 
 
@@ -301,8 +298,7 @@ def flow(problem: Problem) -> Choice | None:
     if room < tile:
         return None
     room = min(room, base.entries * tile) // LANES * LANES
-    of_ticket = OF_TICKET if runs and problem.length >= MANY_TILES * SMS * tile else 1
-    return chosen(replace(base, rows=rows, stages=stages, room=room, of_ticket=of_ticket), problem)
+    return chosen(replace(base, rows=rows, stages=stages, room=room), problem)
 
 
 def choose_columns(problem: Problem, tiles: Callable[[int], int], blocks: int = SMS) -> tuple[Choice, Choice]:

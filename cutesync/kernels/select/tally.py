@@ -18,7 +18,7 @@ from ...sync.gather import Slots
 from ...warp import LANES, scan_states, select, shift_up, zeros
 
 TYPES = (Int32,)  # of what a tile publishes: its tally
-AHEAD, AHEAD_OF_TICKETS = 8, 10  # tiles that a lane reads at once, where tickets are for a tile, and for several
+AHEAD = 8  # tiles that a lane reads at once
 
 
 def pack(count, last=0) -> Any:
@@ -71,26 +71,18 @@ def add_tile(before: Before, tally, position, places: cutlass.Constexpr):
 
 @cute.jit
 def add_tiles(
-    slots: Slots,
-    before: Before,
-    part: tuple,
-    base,
-    tile: cutlass.Constexpr,
-    places: cutlass.Constexpr,
-    lane,
-    ahead: cutlass.Constexpr = AHEAD,
+    slots: Slots, before: Before, first, stop, base, tile: cutlass.Constexpr, places: cutlass.Constexpr, lane
 ):
-    """``before``, which comes before the first tile of a ``part`` = ``(first, stop)``, and the tallies of the next
-    ``ahead * LANES`` tiles, as far as they are in it: a lane reads ``ahead`` at once, and waits for all together: in
-    turns, each that is not published at first would cost a trip to memory (H200, run lengths of 2**18 int32 in a graph:
-    5.8 us, together 4.4). All lanes call. Places are counted from tile ``base`` on, if there is one: those of tiles
-    before it do not count."""
-    first, stop = part
-    numbers = [first + k * LANES + lane for k in range(ahead)]
+    """``before``, which comes before tile ``first``, and the tallies of the next ``AHEAD * LANES`` tiles, as far as
+    they come before tile ``stop``: a lane reads up to ``AHEAD`` of them at once, and waits for all together: in turns,
+    each that is not published at first would cost a trip to memory (H200, run lengths of 2**18 int32 in a graph: 5.8
+    us, together 4.4). All lanes call. Places are counted from tile ``base`` on, if there is one: those of tiles before
+    it do not count."""
+    numbers = [first + k * LANES + lane for k in range(AHEAD)]
     places_of = [cutlass.min(number, stop - 1) for number in numbers]
     reads = [word for place in places_of for word in slots.read(place)]
     here = []
-    for number, word in zip(numbers, slots.wait_together(places_of, reads, [Boolean(True)] * ahead)):
+    for number, word in zip(numbers, slots.wait_together(places_of, reads, [Boolean(True)] * AHEAD)):
         (tally,) = slots.join((word,))
         tally = choose(number < stop, tally, Int32(0))
         if cutlass.const_expr(base is not None):

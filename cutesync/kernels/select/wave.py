@@ -111,7 +111,7 @@ class WaveSelect(PipelineSelect):
         elif cutlass.const_expr(not self.alone):
             slots, summed = self.slots(a, shared, 0), Int32(0)
             while summed < tile:
-                known = add_tiles(slots, known, (summed, tile), None, self.tile, self.lengths, lane)
+                known = add_tiles(slots, known, summed, tile, None, self.tile, self.lengths, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
         if lane == 0:
             counts[0], lasts[0] = known.count, known.last
