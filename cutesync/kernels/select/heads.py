@@ -24,7 +24,7 @@ from ..words import funnel_shift, funnel_shift_left, permuted
 from .chunk import VECTOR_BYTES, Chunk, cells, popc, put
 from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, WORD_BYTES, FlowCompactor, last_bit, total_of
 from .narrow import listed, nonzero_bytes, through_lanes
-from .squeeze import Part, Stream, squeeze
+from .squeeze import Part, Stream, put_last_words, put_whole_words
 from .tally import pack
 from .where import Where
 
@@ -241,26 +241,38 @@ class ByteHeadFinder(HeadFinder):
         if cutlass.const_expr(self.selection.located):
             self.put_found(at, areas, first, begin, flags, lane)
         elif whole:
-            for w in cutlass.range_constexpr(self.words):
-                count = popc(flags[w])
-                through = through_lanes(count, lane)
-                place = at.begins[0] + (w * PLACES + lane * LANES)
-                self.squeeze_word(place, areas[0], flags[w], (first, first + through - count), lane)
-                first = first + Int32(cute.arch.shuffle_sync(through, LANES - 1))
+            self.put_words(at, areas[0], first, flags, lane)
         else:
             self.put_found(at, areas, first, begin, flags, lane)
 
+    def put_words(self, at: Chunk, area, first, flags: tuple, lane) -> None:
+        """As ``bring``, of a whole chunk, in words. The first one may have other warps' elements, so the chunk's go
+        there one by one."""
+        counts = sum(popc(word) << (COUNT_BITS * w) for w, word in enumerate(flags))
+        through = Int32(through_lanes(counts, lane))
+        totals = Int32(cute.arch.shuffle_sync(through, LANES - 1))
+        stop, rests = (first + (WORD_BYTES - 1)) & -WORD_BYTES, []
+        for w, word in enumerate(flags):
+            place = at.begins[0] + (w * PLACES + lane * LANES)
+            behind = first + ((through >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+            rest, to = self.put_until(stop, place, area, word, behind - popc(word))
+            words = words_at(place, PARTS, False) + words_at(place + VECTOR_BYTES, PARTS, False)
+            streams, part = [Stream(words, 1, area, Boolean(True))], Part([rest], to, behind - to)
+            rests.append((streams, 1, part, put_whole_words(streams, 1, part, lane)))
+            first = first + ((totals >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+        cute.arch.sync_warp()  # the words are there, and the other lanes' elements of them come after that
+        for rest in rests:
+            put_last_words(*rest)
+
     @cute.jit
-    def squeeze_word(self, place, area, rest, to: tuple, lane):
-        """Put the heads among the lane's 32 positions from a place on in the area: ``to`` are where the heads of all
-        lanes begin, and the lane's. The first word may have other warps' elements, so they go there one by one."""
-        words = words_at(place, PARTS, False) + words_at(place + VECTOR_BYTES, PARTS, False)
-        first, end = to[1], (to[0] + (WORD_BYTES - 1)) & -WORD_BYTES
-        while (rest != 0) & (first < end):
+    def put_until(self, stop, place, area, rest, to):
+        """Put the heads among the 32 positions from a place on that go to an index below ``stop``: the others, and
+        where they go."""
+        while (rest != 0) & (to < stop):
             others = rest & (rest - 1)
-            put(WORDS[1], area + first, cells(WORDS[1], place + last_bit(rest ^ others), 1)[0])
-            rest, first = others, first + 1
-        squeeze([Stream(words, 1, area, Boolean(True))], Part([rest], first, popc(rest)), lane)
+            put(WORDS[1], area + to, cells(WORDS[1], place + last_bit(rest ^ others), 1)[0])
+            rest, to = others, to + 1
+        return rest, to
 
     def by_parts(self, word, lane) -> Any:
         words = [cute.arch.shuffle_sync(word, k * PART_BITS + lane // PARTS) for k in range(PARTS)]
