@@ -52,7 +52,7 @@ from ..select.chunk import VECTOR_BYTES
 from ..select.fill import fill_result
 from ..select.window import TileBuffer, as_copy
 from ..tiled import positions
-from .decode_ahead import AHEAD, AHEAD_OF_TICKETS, Before, Board, Cut, add_tiles, exist, find_long, publish, read_long
+from .decode_ahead import AHEAD, Before, Board, Cut, add_tiles, exist, find_long, publish, read_long
 from .decode_fill import FillStorer
 from .decode_place import BEGIN_BYTES, FAR, HAS_EMPTY, HAS_LONG, Placer, of_group, sum_groups
 from .decode_policy import GROUP, LINE_BYTES, DecodePolicy, scratch_bytes
@@ -80,7 +80,6 @@ class Decode(PlainKernel):
             Role("place", policy.squads * policy.place_warps),
             Role("store", policy.store_warps),
         )
-        self.ahead = AHEAD_OF_TICKETS if policy.of_ticket > 1 else AHEAD
         self.sizes = decoding.dtype.size, decoding.lengths.size
         smem = policy.bytes(*self.sizes)
         self.scratch = scratch_bytes(decoding.dtype.size)
@@ -133,16 +132,14 @@ class Decode(PlainKernel):
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, lane):
-        ring, tiles, tag, each = shared.tiles.ring, self.tiles(a), shared.tag, self.policy.of_ticket
+        ring, tiles, tag = shared.tiles.ring, self.tiles(a), shared.tag
         at, entry = Cursor(Int32(0), Int32(1)), self.draw(a, lane)
         if lane == 0:
             tag[0] = entry.tag
-        while entry.arrived * each < tiles:
-            first = entry.arrived * each
-            for number in cutlass.range(first, cutlass.min(first + each, tiles), 1, unroll=1):
-                self.bring(shared, a, at, number, WHOLE, lane)
-                at = ring.next(at)
-                ring.acquire_alone(at)
+        while entry.arrived < tiles:
+            self.bring(shared, a, at, entry.arrived, WHOLE, lane)
+            at = ring.next(at)
+            ring.acquire_alone(at)
             entry = self.draw(a, lane)
         if lane == 0:
             self.hand_over(shared, at, Int32(TURN), (WHOLE[0] - tiles, WHOLE[1]), [])  # how many there are
@@ -156,7 +153,7 @@ class Decode(PlainKernel):
                 self.hand_over(shared, at, Int32(DONE), WHOLE, [])
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
-            entry.close(a.counters, Int32(0), (tiles + (each - 1)) // each + blocks)
+            entry.close(a.counters, Int32(0), tiles + blocks)
 
     @cute.jit
     def load_parts(self, shared: cutlass.Constexpr, a: Arguments, at, lane):
@@ -307,7 +304,7 @@ class Decode(PlainKernel):
     def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
         """What comes before each tile, and at last before the parts of long tiles; which warps store which bands."""
         before, known, turn = Before(Int64(0), Int32(0), Int32(0)), Int32(0), Int32(0)
-        (results, long, parts), following, count = shared.before, Int32(-1), Int64(0)
+        results, long, parts = shared.before
         at = shared.tiles.first()
         while at.number != DONE:
             begin = before.results
@@ -315,21 +312,15 @@ class Decode(PlainKernel):
                 stop, board = at.number, self.board(a, shared)
                 if stop == TURN:
                     stop = Int32(WHOLE[0] - shared.parts[at.stage])
-                if cutlass.const_expr(self.policy.of_ticket > 1):
-                    if (stop == following) & (count <= a.cut.limit):  # the tile before is this block's, too
-                        before, known = before._replace(results=before.results + Int32(count)), stop
                 while known < stop:
-                    before = add_tiles(board, before, known, stop, a.cut, lane, self.ahead)
-                    known = cutlass.min(known + self.ahead * LANES, stop)
+                    before = add_tiles(board, before, known, stop, a.cut, lane)
+                    known = cutlass.min(known + AHEAD * LANES, stop)
                 begin = before.results
                 if lane == 0:
                     results[at.stage], long[at.stage], parts[at.stage] = before
             else:
                 begin = Int64(results[at.stage])  # of a part
             shared.summed.await_phase(at.stage, at.parity)
-            if cutlass.const_expr(self.policy.of_ticket > 1):
-                count = Int64(shared.counts[at.stage])
-                following = choose(shared.parts[at.stage] < 0, at.number + 1, Int32(-1))
             if lane == 0:
                 self.list_long(shared, a, at, begin)
             turn = self.share_out(shared, a, at.stage, begin, turn, lane)

@@ -18,7 +18,7 @@ from ...sync.gather import Slots
 from ...warp import LANES, broadcast, scan_states
 from .warp_search import search_by_warp
 
-AHEAD, AHEAD_OF_TICKETS = 8, 10  # tiles that a lane reads at once, where tickets are for a tile, and for several
+AHEAD = 8  # tiles that a lane reads at once
 TOGETHER = 4  # of them, if some are long, whose results it reads at once
 # What is published of a tile: how many results it has, or LONG; of a long one, how many; and its entry
 RESULTS, MORE, ENTRY, FIRST = (Int32,), (Int64,), (Int32, Int64), (Int32,)
@@ -73,22 +73,20 @@ class Cut(NamedTuple):
 
 
 @cute.jit
-def add_tiles(
-    board: cutlass.Constexpr, before: Before, first, stop, cut: cutlass.Constexpr, lane, ahead: cutlass.Constexpr
-):
-    """``before``, which comes before tile ``first``, and the next ``ahead * LANES`` tiles, as far as they come before
+def add_tiles(board: cutlass.Constexpr, before: Before, first, stop, cut: cutlass.Constexpr, lane):
+    """``before``, which comes before tile ``first``, and the next ``AHEAD * LANES`` tiles, as far as they come before
     tile ``stop``; waits for them. All lanes call."""
     slots, more = board.results, board.more
-    numbers = [first + k * LANES + lane for k in range(ahead)]
+    numbers = [first + k * LANES + lane for k in range(AHEAD)]
     places = [cutlass.min(number, stop - 1) for number in numbers]
     reads = [word for place in places for word in slots.read(place)]
     counts, long = [], Boolean(False)
-    for number, word in zip(numbers, slots.wait_together(places, reads, [Boolean(True)] * ahead)):
+    for number, word in zip(numbers, slots.wait_together(places, reads, [Boolean(True)] * AHEAD)):
         (results,) = slots.join((word,))
         counts.append(choose(number < stop, results, Int32(0)))
         long = long | (counts[-1] == LONG)
     if cute.arch.vote_any_sync(long):
-        for k in cutlass.range_constexpr(0, ahead, TOGETHER):
+        for k in cutlass.range_constexpr(0, AHEAD, TOGETHER):
             some = list(zip(places, counts))[k : k + TOGETHER]
             words = tuple(word for place, _ in some for word in more.read(place))
             words = more.wait_together([place for place, _ in some], words, [count == LONG for _, count in some])

@@ -23,8 +23,6 @@ SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, ONE_RESULT = 32, 16, 4, 2
 FEW_GROUPS = 8  # of a small tile
 MAX_STAGES, NARROW_STAGES = 8, 12
-# Tiles of a ticket, if a block has at least so many: a ticket, and what comes before a tile, take a trip to memory.
-OF_TICKET, MANY_TILES = 2, 16
 
 
 class Block(NamedTuple):
@@ -74,7 +72,7 @@ class DecodePolicy(Policy, kernel=".decode:Decode"):
     """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` of each of one or
     two ``squads``, which take tiles in turn, find where the runs of a tile begin, and ``store_warps`` store its
     results, ``windows`` windows in a turn. ``dense``: most results, a byte each, begin runs, whose marks are made of
-    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227). A ticket is for ``of_ticket`` tiles."""
+    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227)."""
 
     groups: int
     place_warps: int
@@ -83,7 +81,6 @@ class DecodePolicy(Policy, kernel=".decode:Decode"):
     windows: int
     squads: int = 1
     dense: bool = False
-    of_ticket: int = 1
 
     @property
     def tile(self) -> int:
@@ -156,8 +153,7 @@ def choose(runs: int, results: int, size: int, length: int) -> Choice:
     # of fewer tiles a block, some would draw more than their share at first (2**28 int16 in runs of 200 154 us, 142)
     share = runs // (SMS * policy.tile)
     most = max(MAX_STAGES, min(NARROW_STAGES, share)) if narrow else MAX_STAGES
-    stages, of_ticket = min(most, fitting) // block.squads * block.squads, OF_TICKET if share >= MANY_TILES else 1
-    return launch(replace(policy, stages=stages, of_ticket=of_ticket), size, runs, results)
+    return launch(replace(policy, stages=min(most, fitting) // block.squads * block.squads), size, runs, results)
 
 
 def block_of_narrow(runs: int, results: int, size: int, length: int) -> Block:
