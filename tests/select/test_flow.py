@@ -10,6 +10,8 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
+from cutesync.kernels.select import policy as policies
+from cutesync.kernels.select.policy import RunPolicy
 
 from .. import faults
 from ..cases import SCHEDULES, data
@@ -164,6 +166,25 @@ def test_runs_agree_under_hostile_schedules(monkeypatch):
         found = cs.run_length_encode(cs.asarray(x)).exact()
     equal(found[0], values)
     equal(found[1], lengths)
+
+
+@pytest.mark.parametrize("name", ["runs of bytes", slow("runs")])
+def test_bytes_agree_under_hostile_schedules(monkeypatch, name):
+    force(monkeypatch, name)
+    rng = np.random.default_rng(4)
+    x = rng.integers(1, 99, 9001).astype(np.int8)
+    mask = rng.random(len(x)) < np.repeat([0.1, 1.0, 0.6], 3001)[: len(x)]
+    with cs.emulate(schedules=SCHEDULES, seed=6):
+        equal(cs.select(cs.asarray(x), cs.asarray(mask)).exact(), x[mask])
+        equal(cs.select(cs.asarray(np.where(mask, x, -x)), positive).exact(), x[mask])
+
+
+def test_bytes_behind_a_mask_have_four_stages():
+    """So do those of a callable, of more rows; arrays that are not long, and places, are other kernels'."""
+    masked, alone = (policies.choose(policies.Problem(1 << 28, (1,), mask=mask)).policy for mask in (True, False))
+    assert [(type(p), p.rows, p.stages) for p in (masked, alone)] == [(RunPolicy, 32, 4), (RunPolicy, 64, 4)]
+    for problem in (policies.Problem(policies.FLOW_LENGTH - 1, (1,)), policies.Problem(1 << 28, (1,), located=True)):
+        assert type(policies.choose(problem).policy) is not RunPolicy
 
 
 @pytest.mark.parametrize(

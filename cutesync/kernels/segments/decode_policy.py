@@ -72,7 +72,8 @@ class DecodePolicy(Policy, kernel=".decode:Decode"):
     """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` of each of one or
     two ``squads``, which take tiles in turn, find where the runs of a tile begin, and ``store_warps`` store its
     results, ``windows`` windows in a turn. ``dense``: most results, a byte each, begin runs, whose marks are made of
-    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227)."""
+    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227). There are 32 groups at most, as many as the
+    warp has lanes that publishes a tile."""
 
     groups: int
     place_warps: int
