@@ -60,6 +60,9 @@ def test_selections_of_bytes(monkeypatch, dtype):
                 equal(cs.select(a[i : i + length], cs.asarray(mask)).exact(), part[mask])
                 equal(cs.select(a[i : i + length], cs.asarray(bits_of(mask))).exact(), part[mask])
             equal(cs.select(a[i : i + length], positive).exact(), part[part > 0])
+            located = cs.select(a[i : i + length], positive, indices=True).exact()
+            equal(located[0], part[part > 0])
+            equal(located[-1], np.flatnonzero(part > 0))
             found = cs.select(a[i : i + length], positive, size=1000, fill_value=1)
             kept = part[part > 0][:1000]
             equal(found.values, np.append(kept, np.ones(1000 - len(kept))).astype(dtype))
@@ -183,7 +186,10 @@ def test_bytes_behind_a_mask_have_four_stages():
     """So do those of a callable, of more rows; arrays that are not long, and places, are other kernels'."""
     masked, alone = (policies.choose(policies.Problem(1 << 28, (1,), mask=mask)).policy for mask in (True, False))
     assert [(type(p), p.rows, p.stages) for p in (masked, alone)] == [(RunPolicy, 32, 4), (RunPolicy, 64, 4)]
-    for problem in (policies.Problem(policies.FLOW_LENGTH - 1, (1,)), policies.Problem(1 << 28, (1,), located=True)):
+    for problem in (
+        policies.Problem(policies.FLOW_LENGTH - 1, (1,)),
+        policies.Problem(1 << 28, (1,), True, located=True),
+    ):
         assert type(policies.choose(problem).policy) is not RunPolicy
 
 
