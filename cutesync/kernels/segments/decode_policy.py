@@ -40,8 +40,8 @@ class Block(NamedTuple):
 # 546, 459; int16 of 1 303, 352).
 TWO_SQUADS, OF_SHORTEST_BYTES, OF_LONG_LENGTHS = Block(24, 6, 16, 2), Block(32, 8, 12, 2), Block(16, 8, 12, 2)
 TWO_SQUADS_UP_TO = {1: SOME_RESULTS, 2: 8}  # results a run of elements of a size
-# Of the shortest runs of wide elements, more warps place two groups each, of smaller tiles (2**27 int32 in runs of 1 408
-# us; 16 warps of 32 groups, and 12 that store, 453).
+# Of the shortest runs of wide elements, more warps place two groups each, of smaller tiles (2**27 int32 in runs of 1
+# 408 us; 16 warps of 32 groups, and 12 that store, 453).
 ONE_SQUAD, DENSE = Block(16, 8, 16, 1), Block(32, 8, 16, 1)
 SHORTEST, SHORTEST_WIDE = Block(24, 12, 16, 1), Block(16, 8, 12, 1)
 # Of as many results a run, searches in sums are as fast as one pass (H200; 64 are not). Of more than MANY_WIDE wide
