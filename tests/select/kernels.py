@@ -49,7 +49,7 @@ def force(monkeypatch, name: str = "three blocks") -> None:
                 replace(policy, rows=rows, gather_warps=2 if problem.strided else 0, narrow=narrow), problem, blocks
             )
         if type(policy) is RunPolicy:
-            listed = policies.flows(problem) and policies.lists_heads(problem)
+            listed = policies.flows(problem) and policies.in_words(problem)
             return chosen(policy, problem, blocks) if listed else made(problem)
         if type(policy) is FlowPolicy:
             rows = min(policy.rows, policies.flow_rows(problem))

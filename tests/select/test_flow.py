@@ -10,6 +10,8 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
+from cutesync.kernels.select import policy as policies
+from cutesync.kernels.select.policy import RunPolicy
 
 from .. import faults
 from ..cases import SCHEDULES, data
@@ -42,6 +44,28 @@ def test_selections(monkeypatch, name, length):
         (a, b), _ = cs.select((x, x.astype(np.float64)), lambda a, b: a > 0)
         equal(a, x[x > 0])
         equal(b, x[x > 0].astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", ["int8", slow("bool"), slow("uint8")])
+def test_selections_of_bytes(monkeypatch, dtype):
+    """Half, hardly any, all, runs of both; chunks that are not whole, arrays that begin anywhere."""
+    force(monkeypatch, "runs of bytes")
+    rng = np.random.default_rng(3)
+    x = rng.integers(-9, 9, 9000).astype(dtype)
+    with cs.emulate():
+        a = cs.asarray(x)
+        for i, length in ((0, 1), (0, 4096), (5, 2100), (16, 6200)):
+            part = x[i : i + length]
+            for mask in masks(rng, length):
+                equal(cs.select(a[i : i + length], cs.asarray(mask)).exact(), part[mask])
+                equal(cs.select(a[i : i + length], cs.asarray(bits_of(mask))).exact(), part[mask])
+            equal(cs.select(a[i : i + length], positive).exact(), part[part > 0])
+            located = cs.select(a[i : i + length], positive, indices=True).exact()
+            equal(located[0], part[part > 0])
+            equal(located[-1], np.flatnonzero(part > 0))
+            found = cs.select(a[i : i + length], positive, size=1000, fill_value=1)
+            kept = part[part > 0][:1000]
+            equal(found.values, np.append(kept, np.ones(1000 - len(kept))).astype(dtype))
 
 
 @pytest.mark.drawn(7)
@@ -147,6 +171,28 @@ def test_runs_agree_under_hostile_schedules(monkeypatch):
     equal(found[1], lengths)
 
 
+@pytest.mark.parametrize("name", ["runs of bytes", slow("runs")])
+def test_bytes_agree_under_hostile_schedules(monkeypatch, name):
+    force(monkeypatch, name)
+    rng = np.random.default_rng(4)
+    x = rng.integers(1, 99, 9001).astype(np.int8)
+    mask = rng.random(len(x)) < np.repeat([0.1, 1.0, 0.6], 3001)[: len(x)]
+    with cs.emulate(schedules=SCHEDULES, seed=6):
+        equal(cs.select(cs.asarray(x), cs.asarray(mask)).exact(), x[mask])
+        equal(cs.select(cs.asarray(np.where(mask, x, -x)), positive).exact(), x[mask])
+
+
+def test_bytes_behind_a_mask_have_four_stages():
+    """So do those of a callable, of more rows; arrays that are not long, and places, are other kernels'."""
+    masked, alone = (policies.choose(policies.Problem(1 << 28, (1,), mask=mask)).policy for mask in (True, False))
+    assert [(type(p), p.rows, p.stages) for p in (masked, alone)] == [(RunPolicy, 32, 4), (RunPolicy, 64, 4)]
+    for problem in (
+        policies.Problem(policies.FLOW_LENGTH - 1, (1,)),
+        policies.Problem(1 << 28, (1,), True, located=True),
+    ):
+        assert type(policies.choose(problem).policy) is not RunPolicy
+
+
 @pytest.mark.parametrize(
     ("name", "tile", "kept"),
     [("flow", 256, 256), slow("flow", 256, 64), slow("runs", 1024, 550), slow("runs", 1024, 220)],
@@ -190,6 +236,49 @@ def bench() -> faults.Bench:
         return all(np.array_equal(s.values, wanted) and int(s.count) == mask.sum() for s in found)
 
     return faults.of_tiles(functools.partial(force, name="flow"), right, schedules=20)
+
+
+def of_many_heads() -> tuple:
+    """Bytes, many of which begin runs: ``(x, values)``."""
+    shares = np.repeat([1.0, 0.6, 0.3, 0.8], 2500)
+    x = np.cumsum(np.random.default_rng(7).random(10_000) < shares).astype(np.uint8)
+    return x, x[heads_of(x)]
+
+
+def test_many_heads_of_bytes_agree_under_hostile_schedules(monkeypatch):
+    force(monkeypatch, "runs of bytes")
+    x, values = of_many_heads()
+    with cs.emulate(schedules=SCHEDULES, seed=5):
+        found = cs.unique_consecutive(cs.asarray(x)).exact()
+    equal(found, values)
+
+
+@functools.cache
+def bench_of_many_heads() -> faults.Bench:
+    x, values = of_many_heads()
+
+    def right() -> bool:
+        found = cs.unique_consecutive(cs.asarray(x), size=len(values))
+        return np.array_equal(found.values, values) and int(found.count) == len(values)
+
+    return faults.of_tiles(functools.partial(force, name="runs of bytes"), right)
+
+
+OF_MANY_HEADS = {
+    "a word that other chunks have a part of is stored whole": (
+        faults.every(r"(%r\d+, 3;\n(?:[^\n]*\.loc[^\n]*\n)*[ \t]*and\.b32 \t%r\d+, %r\d+, )-4;", r"\g<1>-8;"),
+        {"race", faults.RESULT},
+    ),
+    "the last words of lanes do not wait for whole ones": (
+        faults.first(faults.op(r"bar\.warp\.sync"), after=r"shf\.l\.wrap\.b32 [^\n;]*, 0, 1,"),
+        {"race"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", OF_MANY_HEADS)
+def test_own_faults_of_many_heads_are_found(fault):
+    bench_of_many_heads().check(*OF_MANY_HEADS[fault])
 
 
 @functools.cache

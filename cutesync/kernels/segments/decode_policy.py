@@ -40,10 +40,10 @@ class Block(NamedTuple):
 # 546, 459; int16 of 1 303, 352).
 TWO_SQUADS, OF_SHORTEST_BYTES, OF_LONG_LENGTHS = Block(24, 6, 16, 2), Block(32, 8, 12, 2), Block(16, 8, 12, 2)
 TWO_SQUADS_UP_TO = {1: SOME_RESULTS, 2: 8}  # results a run of elements of a size
-# Of the shortest runs of wide elements, twice as many warps place two groups each (2**27 int32 in runs of 1 469 us,
-# 476).
+# Of the shortest runs of wide elements, more warps place two groups each, of smaller tiles (2**27 int32 in runs of 1
+# 408 us; 16 warps of 32 groups, and 12 that store, 453).
 ONE_SQUAD, DENSE = Block(16, 8, 16, 1), Block(32, 8, 16, 1)
-SHORTEST, SHORTEST_WIDE = Block(32, 16, 12, 1), Block(16, 8, 12, 1)
+SHORTEST, SHORTEST_WIDE = Block(24, 12, 16, 1), Block(16, 8, 12, 1)
 # Of as many results a run, searches in sums are as fast as one pass (H200; 64 are not). Of more than MANY_WIDE wide
 # results, smaller tiles are stored at once (2**28 int32 in runs of 200 284 us, by searches 292, of 130 295, 312, Zipf
 # lengths 306, 309; 2**27 int64 in runs of 100 280, 306, but Zipf lengths 308 to 315, 302).
@@ -72,7 +72,8 @@ class DecodePolicy(Policy, kernel=".decode:Decode"):
     """Resident blocks with a ring of ``stages`` tiles of ``groups`` groups of runs; ``place_warps`` of each of one or
     two ``squads``, which take tiles in turn, find where the runs of a tile begin, and ``store_warps`` store its
     results, ``windows`` windows in a turn. ``dense``: most results, a byte each, begin runs, whose marks are made of
-    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227)."""
+    words (2**28 int8 in runs of 1 461 us, 520 without, but of 3 242, 227). There are 32 groups at most, as many as the
+    warp has lanes that publishes a tile."""
 
     groups: int
     place_warps: int

@@ -5,7 +5,8 @@
     bring   lane k takes the bits of the k-th 32 positions of each 1024: a scan of the lanes' counts says where its
             heads go, which are found bit by bit
 
-If there are many heads, all elements are read again, and put where they go if they are heads.
+If there are many heads, all elements are read again, and put where they go if they are heads: bytes, if nothing else is
+asked for, in whole words.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Uint16, Uint32
+from cutlass import Boolean, Int32, Uint16, Uint32
 
 from ...monoid import choose
 from ...warp import LANES
@@ -23,11 +24,17 @@ from ..words import funnel_shift, funnel_shift_left, permuted
 from .chunk import VECTOR_BYTES, Chunk, cells, popc, put
 from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, WORD_BYTES, FlowCompactor, last_bit, total_of
 from .narrow import listed, nonzero_bytes, through_lanes
+from .squeeze import Part, Stream, put_last_words, put_whole_words
 from .tally import pack
 from .where import Where
 
 PLACES = LANES * LANES  # of 32 words
 COUNT_BITS, WORD_BITS = 16, 32  # of the heads of 32 words; of a word
+# Heads are found bit by bit if they are not more than one of so many positions; the second one of bytes that are put in
+# whole words (H200, 2**28 int8 in runs of 2 119 us, bit by bit 250; of 8, bit by bit, 90; one of 3 or of 8 is slower).
+# Bit by bit, lanes are in one another's banks (run lengths of 2**28 int8 in runs of 2 253 us, bit by bit 452, of 3 243,
+# 294, but of 4 on average 210, 191; unique int16 in runs of 2 199, 497, of 3 193, 305).
+SPARSE, SPARSE_WORDS = 3.5, 4
 
 
 class HeadFinder(FlowCompactor):
@@ -38,12 +45,13 @@ class HeadFinder(FlowCompactor):
         (self.dtype,) = self.read
         self.block = self if rows == LANES else HeadFinder(where, LANES)
         self.packed = self.selection.fn is None and self.dtype.kind in "iu"
+        self.sparse = int(self.chunk / SPARSE)
 
     def none(self) -> tuple:
         return tuple(Uint32(0) for _ in range(self.words))
 
     @cute.jit
-    def find(self, at: Chunk, lane):
+    def find(self, at: Chunk, bits: cute.Pointer, lane):
         """The lane's heads of a chunk, some or none of whose positions exist, as words."""
         flags = self.none()
         if self.begins_on_vectors(at) & (at.position + self.chunk <= at.length):
@@ -172,6 +180,11 @@ class HeadFinder(FlowCompactor):
             first = first + sum(total_of(selected, r) for r in range(PARTS))
 
     @cute.jit
+    def put_many(self, at: Chunk, areas: list, first, begin, flags: tuple, lane):
+        """As ``bring``, of a chunk that has more than ``sparse`` heads."""
+        self.put_found(at, areas, first, begin, flags, lane)
+
+    @cute.jit
     def reread(self, at: Chunk, lane):
         """The lane's elements of a chunk that has heads."""
         held = tuple(self.dtype.cutlass(0) for _ in range(self.parts * self.each))
@@ -186,6 +199,11 @@ class HeadFinder(FlowCompactor):
 class ByteHeadFinder(HeadFinder):
     """The same of integers of one byte: a lane has 32 neighbours of each 32 rows, so most bits are where they are
     wanted, and few elements are another lane's."""
+
+    def __init__(self, where: Where, rows: int) -> None:
+        super().__init__(where, rows)
+        if not self.selection.located:
+            self.sparse = self.chunk // SPARSE_WORDS
 
     def flags_of_words(self, at: Chunk, shifted: bool, lane) -> tuple:
         if shifted:
@@ -220,6 +238,45 @@ class ByteHeadFinder(HeadFinder):
 
     def neighbours(self, word, lane) -> Any:
         return word
+
+    @cute.jit
+    def put_many(self, at: Chunk, areas: list, first, begin, flags: tuple, lane):
+        whole = self.begins_on_vectors(at) & (at.position + self.chunk <= at.length)
+        if cutlass.const_expr(self.selection.located):
+            self.put_found(at, areas, first, begin, flags, lane)
+        elif whole:
+            self.put_words(at, areas[0], first, flags, lane)
+        else:
+            self.put_found(at, areas, first, begin, flags, lane)
+
+    def put_words(self, at: Chunk, area, first, flags: tuple, lane) -> None:
+        """As ``bring``, of a whole chunk, in words. The first one may have other warps' elements, so the chunk's go
+        there one by one."""
+        counts = sum(popc(word) << (COUNT_BITS * w) for w, word in enumerate(flags))
+        through = Int32(through_lanes(counts, lane))
+        totals = Int32(cute.arch.shuffle_sync(through, LANES - 1))
+        stop, rests = (first + (WORD_BYTES - 1)) & -WORD_BYTES, []
+        for w, word in enumerate(flags):
+            place = at.begins[0] + (w * PLACES + lane * LANES)
+            behind = first + ((through >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+            rest, to = self.put_until(stop, place, area, word, behind - popc(word))
+            words = words_at(place, PARTS, False) + words_at(place + VECTOR_BYTES, PARTS, False)
+            streams, part = [Stream(words, 1, area, Boolean(True))], Part([rest], to, behind - to)
+            rests.append((streams, 1, part, put_whole_words(streams, 1, part, lane)))
+            first = first + ((totals >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+        cute.arch.sync_warp()  # the words are there, and the other lanes' elements of them come after that
+        for rest in rests:
+            put_last_words(*rest)
+
+    @cute.jit
+    def put_until(self, stop, place, area, rest, to):
+        """Put the heads among the 32 positions from a place on that go to an index below ``stop``: the others, and
+        where they go."""
+        while (rest != 0) & (to < stop):
+            others = rest & (rest - 1)
+            put(WORDS[1], area + to, cells(WORDS[1], place + last_bit(rest ^ others), 1)[0])
+            rest, to = others, to + 1
+        return rest, to
 
     def by_parts(self, word, lane) -> Any:
         words = [cute.arch.shuffle_sync(word, k * PART_BITS + lane // PARTS) for k in range(PARTS)]

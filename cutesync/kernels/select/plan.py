@@ -125,6 +125,7 @@ def launch(spec: SelectSpec, views: Views, outs: Views, stream: int) -> Run:
         spec.rows if selection.rows else None,
         selection.filled,
         selection.rejects,
+        selection.values,
     )
 
     def prepared(choice: Choice) -> Run:

@@ -29,7 +29,8 @@ class Problem:
     """``length`` positions with elements of ``sizes`` bytes, and a ``mask``. ``strided``: elements are gathered.
     ``heads``: the first elements of runs are selected. ``located``: the places of selected elements are kept;
     ``inverse``: the words of rows, too. ``filled``: what lies behind the selected elements is written;
-    ``rejects``: that is the other elements. Of a selection by rows, ``length`` is that of each of ``rows``."""
+    ``rejects``: that is the other elements. ``values``: elements are written. Of a selection by rows, ``length`` is
+    that of each of ``rows``."""
 
     length: int
     sizes: tuple[int, ...]
@@ -41,6 +42,7 @@ class Problem:
     rows: int | None = None
     filled: bool = False
     rejects: bool = False
+    values: bool = True
 
     @property
     def narrow(self) -> bool:
@@ -101,7 +103,7 @@ class FlowPolicy(PipelinePolicy, kernel=".flow:FlowSelect"):
 
 @dataclass(frozen=True)
 class RunPolicy(FlowPolicy, kernel=".run_flow:RunFlow"):
-    """The same for runs of narrow elements, in chunks of 32 rows."""
+    """The same for runs of narrow elements, and for bytes, in chunks of 32 or 64 rows."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,8 @@ NARROW = replace(PIPELINE, compact_warps=8)
 # Of narrow elements there is more to store for a tile: with twelve warps in a squad and five that store, half of 2**28
 # int16 takes 230 us instead of 218, run lengths of int16 654 instead of 563 (runs of 1), 234 and 233 (runs of 8).
 # Runs whose elements alone are wanted have less to store: squads of twelve take 155 us for int16 in runs of 8, squads
-# of eleven 163; run lengths in runs of 1 650 and 587.
+# of eleven 163; run lengths in runs of 1 650 and 587. Bytes that are put in whole words leave their stages early, too
+# (2**28 int8, a callable that selects half 128.5 us, in two teams 130.8, a tenth 95.5, 119, all 178, 239).
 # From 2**21 positions on that is faster than one team (half of 5 * 2**19 int32 by a callable in a graph: 7.2 us instead
 # of 10.1; run lengths of int16 5.8, 9.0, of int64 11.3, 15.3).
 FLOW = FlowPolicy(1, 12, 5, 12, 16, 0, entries=16, squads=2)
@@ -259,9 +262,9 @@ def choose(problem: Problem) -> Choice:
 
 
 def flows(problem: Problem) -> bool:
-    """Whether what is selected is all that is kept of tiles, and no elements have one byte, unless they are runs."""
+    """Whether what is selected is all that is kept of tiles, and no elements have one byte, unless ``in_words``."""
     apart = problem.strided or problem.rows is not None or problem.rejects or problem.inverse
-    return not apart and (min(problem.sizes, default=0) > 1 or lists_heads(problem))
+    return not apart and (min(problem.sizes, default=0) > 1 or in_words(problem))
 
 
 def lists_heads(problem: Problem) -> bool:
@@ -269,11 +272,20 @@ def lists_heads(problem: Problem) -> bool:
     return problem.heads and problem.narrow and len(problem.sizes) == 1
 
 
+def in_words(problem: Problem) -> bool:
+    """Whether what is selected are runs of narrow elements, or bytes; not behind a mask if their places are wanted, as
+    these were not timed (2**28 int8 by a callable with places: half 404 us, in two teams 428, a tenth 130, 233)."""
+    bytes_alone = problem.sizes == (1,) and problem.values
+    return lists_heads(problem) or (bytes_alone and not (problem.mask and problem.located))
+
+
 def flow_rows(problem: Problem) -> int:
-    """Return the rows of a chunk whose elements a warp holds, each in a register of its own."""
+    """Return the rows of a chunk whose elements a warp holds, each in a register of its own. Bytes behind a mask have
+    as many as other narrow elements, so that there are four stages of them (2**28 int8: half 164 us, by two stages of
+    twice as many rows 171; a tenth 138, 154)."""
     if not problem.narrow:
         return most_rows(problem)
-    rows = 2 * NARROW_ROWS if problem.sizes == (1,) and lists_heads(problem) else NARROW_ROWS
+    rows = 2 * NARROW_ROWS if problem.sizes == (1,) and in_words(problem) and not problem.mask else NARROW_ROWS
     return power_of_two_below(rows // max(len(problem.sizes), 1))
 
 
@@ -281,7 +293,7 @@ def flow(problem: Problem) -> Choice | None:
     """Return the launch of tiles that leave their stages early, if the array is long enough for that."""
     if problem.length < FLOW_LENGTH or not flows(problem):
         return None
-    runs, rows = lists_heads(problem), flow_rows(problem)
+    runs, rows = in_words(problem), flow_rows(problem)
     of_others = FLOW_OF_NARROW if problem.narrow else FLOW_OF_MASKS if problem.mask else FLOW
     base = (FLOW_OF_RUNS if problem.located else FLOW_OF_HEADS) if runs else of_others
     tile = base.compact_warps * rows * LANES

@@ -1,4 +1,4 @@
-"""Runs of narrow elements in tiles that leave their stages early: as ``flow``, but elements are read twice.
+"""Runs of narrow elements, and bytes, in tiles that leave their stages early: as ``flow``, but elements are read twice.
 
     compact     a warp finds the heads of a chunk as bits (``heads``); once there is room, it brings the elements where
                 bits are set, and leaves the stage
@@ -15,6 +15,7 @@ from cutlass import Int32
 
 from ...sync.tiles import DONE
 from .base import Arguments
+from .byte_selector import ByteSelector
 from .chunk import Chunk
 from .flow import FlowSelect
 from .heads import head_finder
@@ -22,15 +23,13 @@ from .policy import RunPolicy
 from .spec import Selection
 from .tally import count_of
 
-SPARSE = 2  # heads are found bit by bit if they are fewer than one of so many positions
-
 
 class RunFlow(FlowSelect):
     """The kernel, with the sizes of a policy."""
 
     def __init__(self, selection: Selection, policy: RunPolicy) -> None:
         super().__init__(selection, policy)
-        self.compactor = head_finder(self.where, policy.rows)
+        self.compactor = (head_finder if self.heads else ByteSelector)(self.where, policy.rows)
 
     @cute.jit
     def compact(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
@@ -41,7 +40,7 @@ class RunFlow(FlowSelect):
             position, length = self.extent(a, at.number, warp)
             begins = self.begins(shared, self.arrays(a), at.stage, warp)
             chunk = Chunk(begins, position, length, Int32(0), Int32(0))
-            flags = self.compactor.find(chunk, lane)
+            flags = self.compactor.find(chunk, a.where, lane)
             tally = self.compactor.tally_of(flags, lane)
             if lane == 0:
                 tallies[at.stage * self.chunks + warp] = tally
@@ -49,10 +48,10 @@ class RunFlow(FlowSelect):
             sent.wait(to)
             first = shared.sent.begin(to.stage) + count_of(shared.inside[to.stage * (self.chunks + 1) + warp])
             areas = [Int32(area.toint()) for area in shared.room]
-            if count_of(tally) <= self.chunk // SPARSE:
+            if count_of(tally) <= self.compactor.sparse:
                 self.compactor.bring(chunk, areas, first, warp * self.chunk, flags, lane)
             else:
-                self.compactor.put_found(chunk, areas, first, warp * self.chunk, flags, lane)
+                self.compactor.put_many(chunk, areas, first, warp * self.chunk, flags, lane)
             shared.tiles.ring.release(at)
             shared.ready[to.stage].arrive_once()
             to = sent.next(to, self.squads)
