@@ -52,10 +52,19 @@ def test_bits_of_columns_of_a_slice(large, on_emulator):  # noqa: F811
 def test_words_of_columns(words, large, monkeypatch, on_emulator):  # noqa: F811
     """A thread has several words of a column that are neighbours in the output, where there are as many."""
     monkeypatch.setattr(tile_policy, "WORDS", ((words, 0),))
-    for shape, dtype in (((6, 256), "int32"), ((2, 5, 509), "int8"), ((3, 500), "float64")):
+    for shape, dtype in (((6, 256), "uint16"), ((2, 5, 509), "int8"), ((3, 500), "float64")):
         host = keys(shape, dtype)
         view = lambda x: x.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))  # noqa: E731
         turned = np.ascontiguousarray(view(host))
         for options in ({}, {"successor": 1}):
             check(turned, view, len(shape) - 1, NAMES[1:3], dtype="bits", **options)
     assert all(choice.policy.words == words for choice in large)
+
+
+def test_words_of_columns_of_floats(large, monkeypatch, on_emulator):  # noqa: F811
+    """Of floats of two bytes, a thread has one word of a column."""
+    monkeypatch.setattr(tile_policy, "WORDS", ((4, 0),))
+    for dtype, words in (("float16", 1), ("bfloat16", 1), ("float32", 4)):
+        check(keys((256, 6), dtype), lambda x: x.T, 1, NAMES[1:2], dtype="bits")
+        assert [choice.policy.words for choice in large] == [words]
+        large.clear()

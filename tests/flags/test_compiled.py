@@ -163,7 +163,7 @@ def test_short_rows_and_elements_apart_are_vectors(layout, source, allocated):
 
 APART = {
     "few columns": ("BallotPolicy", "float16", lambda x: x((208, 13, 4689, 2)), {"axis": 2, "dtype": "bits"}, 96),
-    "words of columns": ("TilePolicy", "int32", lambda x: x((4096, 32768)).T, {"axis": 1, "dtype": "bits"}, 224),
+    "words of columns": ("TilePolicy", "uint16", lambda x: x((4096, 32768)).T, {"axis": 1, "dtype": "bits"}, 224),
     "odd rows of bits": ("FlagPolicy", "int8", lambda x: x((495249, 371)), {"axis": 1, "dtype": "bits"}, 96),
     "rows of bytes apart": ("PitchedPolicy", "int8", lambda x: x((1 << 14, 1799))[:, :1227], {"axis": 0}, 96),
     "strips": ("StripPolicy", "float64", lambda x: x((6, 1 << 20, 6)).transpose(2, 1, 0), {"axis": 2}, 96),

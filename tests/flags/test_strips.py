@@ -41,3 +41,14 @@ def test_short_rows_in_boxes(large, monkeypatch, on_emulator):  # noqa: F811
         check(host, lambda x: x.T, 2, ALL[2:], successor=1)
         assert all(isinstance(choice.policy, BoxPolicy) == (shape[0] != 4) for choice in large)
         large.clear()
+
+
+def test_differences_of_short_rows_in_boxes(large, monkeypatch, on_emulator):  # noqa: F811
+    """Differences of words beside short runs, and in longer rows; flags of such arrays are stored by tiles."""
+    for limit in ("MIN_ELEMENTS", "MIN_ELEMENTS_OF_FEW", "MIN_DIFFERENCES"):
+        monkeypatch.setattr(boxes_policy, limit, 0)
+    for shape, dtype in (((5, 200, 3), "int32"), ((6, 150, 2), "float64"), ((10, 100, 4), "uint16")):
+        host = keys(shape, dtype)
+        check(host, lambda x: x.T, 2, ("adjacent_difference", "flag_tails"))
+        assert [isinstance(choice.policy, BoxPolicy) for choice in large] == [True, False]
+        large.clear()

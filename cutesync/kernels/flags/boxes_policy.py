@@ -28,9 +28,12 @@ MIN_FILLED = 0.15
 # Short rows that are no vectors, in arrays with so many elements if these are less than words (H200, both uint32 (10,
 # 25015, 3) transposed: tiles 9.8 us, boxes 4.4 us; tails int64 (8, 40175, 6): 13.5 and 8.6 us; both uint8 (4, 154879,
 # 6): 21.8 and 18.9 us; but int8 (12, 9783, 3): 3.0 and 3.4 us; tails float16 (12, 15281, 4): 1.7 and 2.9 us), and so
-# many bytes of results for an element, or runs of so many bytes (tails int16 (5, 1166639, 5): 79.5 and 111 us; wider
-# results beside shorter runs are not measured).
+# many bytes of results for an element, or runs of so many bytes (tails int16 (5, 1166639, 5): 79.5 and 111 us).
 MAX_ROW, MIN_ELEMENTS_OF_FEW, WORD_BYTES, BYTES, MIN_COLUMNS, MIN_RUN_BYTES = 8, 1 << 20, 4, 2, 4, 64
+# In arrays of so many elements, results like elements, of two bytes and more (differences), may have longer rows, and
+# those of words shorter runs (float32 (12, 279039, 12): 204 and 107 us; int32 (3, 144831, 5): 16.0 and 11.3 us; float32
+# (6, 2800001, 5): 1411 and 312 us; smaller arrays and runs are not measured).
+MIN_DIFFERENCES, MAX_WIDE_ROW, MIN_WIDE_RUN_BYTES = 1 << 21, 12, 12
 BOX, BOX_BYTES = 1 << 12, 1 << 14  # elements, about, and their bytes
 DEPTH = 8  # positions along the flagged axis, at least: one more is loaded for each side
 MOST_AXES = 4
@@ -81,12 +84,15 @@ def _narrow(axes: Sequence[Axis], stored: Sequence[Axis], flagged: Axis, facts: 
     """Return whether results are short rows, side by side along an axis that lies between a short one and the flagged
     one in the input: tiles would store single results."""
     length, total = flagged.extent, math.prod(axis.extent for axis in axes)
-    if stored[0] is not flagged or not 2 < length <= MAX_ROW or length & (length - 1) == 0:
+    alike = facts.result == facts.size > 1 and len(flagged.steps) == 2  # one output
+    wide = alike and total >= MIN_DIFFERENCES
+    if stored[0] is not flagged or not 2 < length <= (MAX_WIDE_ROW if wide else MAX_ROW) or length & (length - 1) == 0:
         return False
     beside = pace_out(stored[1]) == length and pace_in(stored[1]) == axes[0].extent
-    short = axes[0].extent * facts.size < LINE_BYTES and pace_out(axes[0]) * facts.result >= FAR_BYTES
+    run = axes[0].extent * facts.size
+    short = run < LINE_BYTES and pace_out(axes[0]) * facts.result >= FAR_BYTES
     two = facts.result * (len(flagged.steps) - 1) == BYTES and axes[0].extent >= MIN_COLUMNS
-    stores = two or axes[0].extent * facts.size >= MIN_RUN_BYTES
+    stores = two or run >= (MIN_WIDE_RUN_BYTES if wide and facts.result >= WORD_BYTES else MIN_RUN_BYTES)
     return beside and short and stores and (facts.size >= WORD_BYTES or total >= MIN_ELEMENTS_OF_FEW)
 
 

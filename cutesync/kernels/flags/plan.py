@@ -112,6 +112,7 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
         spec.counted,
         marking.compares_bytes or marking.subtracts_bytes,
         form.flagged.extent % period == 0,
+        x.dtype.kind == "f",
     )
     longer = in_periods(form, facts) if facts.even else None
     if longer is not None:

@@ -37,10 +37,10 @@ EQUAL_BYTES, EQUAL_ROWS, FIRST_ROWS, MIN_EQUAL, MAX_EQUAL_ROW = 64, 8, 4, 1 << 2
 MIN_WIDE = 8
 # Of bits of a column, which a thread stores at once, and threads that have as many (H200, bits bool (32768, 4096)
 # transposed: of one word 90.8 us, of 4 56.6 us, of 8 47.3 us; but int8 (10432, 8192), 83456 threads: 52.5, 33.8 and
-# 37.1 us). Not of two bytes: uint16 gains, floats lose
-# (bfloat16 (16384, 8192): 103 us, of 8 203 us). Rows of words are whole sectors.
+# 37.1 us; both uint16 (32768, 4096): 260, 166 and 146 us). Floats of two bytes lose (bfloat16 (16384, 8192): 103 us, of
+# 8 203 us).
 WORDS = (8, 1 << 17), (4, FEW_THREADS)
-SECTOR_WORDS = 8
+HALF = 2  # bytes
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
@@ -128,10 +128,13 @@ def _words(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> int:
     """Return the words of a column of bits that a thread stores at once: several if they are neighbours."""
     rows, words = axes[row], ceil_div(axes[row].extent, ROWS_OF_BITS)
     columns = math.prod(axis.extent for axis in axes if axis is not rows) // wide
-    whole = words >= SECTOR_WORDS and facts.size != 2 and not (facts.counted or facts.periodic or row == 0)
-    if not whole or not _fits(1, rows, axes, SECTOR_WORDS, facts.result, facts.result_aligned, slice(1, None)):
+    if facts.counted or facts.periodic or row == 0 or (facts.floats and facts.size == HALF):
         return 1
-    return next((count for count, threads in WORDS if columns * ceil_div(words, count) >= threads), 1)
+    for count, threads in WORDS:
+        fits = _fits(1, rows, axes, count, facts.result, facts.result_aligned, slice(1, None))
+        if fits and words >= count and columns * ceil_div(words, count) >= threads:
+            return count
+    return 1
 
 
 def _is_narrow(columns: Axis, rows: Axis, facts: Facts, wide: int) -> bool:
