@@ -181,10 +181,11 @@ def _load(ring: cutlass.Constexpr, k, target: cute.Pointer, source: cute.Pointer
 def _copy(ring: Ring, k, copies) -> None:
     ring.expect(k, sum((size for _, _, size in copies[1:]), start=Int32(copies[0][2]) if copies else Int32(0)))
     for target, source, size in copies:
-        _copy_bulk(target, source, ring.signal(k), Int32(size))
+        copy_bulk(target, source, ring.signal(k), Int32(size))
 
 
 @cute.jit
-def _copy_bulk(target: cute.Pointer, source: cute.Pointer, barrier, size: Int32):
+def copy_bulk(target: cute.Pointer, source: cute.Pointer, barrier, size: Int32):
+    """Copy ``size`` bytes from global memory to shared memory, and signal an mbarrier."""
     if size > 0:
         primitives.cp_async_bulk_shared_cluster_global(target, source, barrier, size)

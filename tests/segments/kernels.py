@@ -18,8 +18,13 @@ KERNELS = {
     "one block": (PipelinePolicy(reduce_warps=1, squads=1, warps=1, run=3, stages=2, look_aheads=1), 1),
     "three squads": (PipelinePolicy(reduce_warps=2, squads=3, warps=1, run=3, stages=6, look_aheads=3), 2),
 }
-# a block a tile, and the blocks of its cluster
-WAVES = {"waves": ((2, 4), 1), "waves of one warp": ((1, 3), 1), "clusters": ((3, 5), 8)}
+# a block a tile, the blocks of its cluster, and the parts in which it comes
+WAVES = {
+    "waves": ((2, 4), 1),
+    "waves of one warp": ((1, 3), 1),
+    "waves in parts": ((4, 5), 1, 2),
+    "clusters": ((3, 5), 8),
+}
 # the same for reductions by offsets
 REDUCED = {
     "three blocks": (ReducedPolicy(run=4, warps=2, blocks_per_sm=1, rounds=2), 3),
@@ -66,14 +71,15 @@ def force(monkeypatch, name: str = "three blocks") -> None:
     monkeypatch.setattr(call, "_plans", {})
 
 
-def wave(problem: Problem, sizes: tuple[int, int], blocks: int) -> Choice:
-    """A block for each tile, of ``sizes`` (warps, run); in clusters of up to ``blocks``, larger tiles for more."""
+def wave(problem: Problem, sizes: tuple[int, int], blocks: int, parts: int = 1) -> Choice:
+    """A block for each tile, of ``sizes`` (warps, run), in ``parts``; in clusters of up to ``blocks``, larger tiles for
+    more."""
     warps, run = sizes
     while blocks > 1 and warps * run * 32 * blocks < problem.length:
         run += 1
     tiles = max(1, -(-problem.length // (warps * run * 32)))
     cluster = tiles if blocks > 1 else 1
-    policy = WavePolicy(warps, 1, warps, run, 1, 1, alone=tiles == 1, cluster=cluster)
+    policy = WavePolicy(warps, 1, warps, run, 1, 1, alone=tiles == 1, cluster=cluster, parts=parts)
     return Choice(policy, tiles, tiles, policy.bytes(problem))
 
 

@@ -223,6 +223,10 @@ def test_no_mutant_of_waves_survives():
     assert of_waves("waves").survivors(WAVE) == []
 
 
+def test_no_mutant_of_parts_survives():
+    assert of_waves("waves in parts").survivors(WAVE) == []
+
+
 def test_no_mutant_of_clusters_survives():
     assert of_waves("clusters").survivors(CLUSTER) == []
 

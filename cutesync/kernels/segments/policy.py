@@ -96,14 +96,16 @@ class MarkedPolicy(PipelinePolicy, kernel=".marked:MarkedPipeline"):
 
 @dataclass(frozen=True)
 class WavePolicy(PipelinePolicy, kernel=".wave:SegmentWave"):
-    """A block for each tile of ``warps`` chunks, one a warp. ``alone``: there is one tile. ``cluster``: the blocks of
-    the launch, if they are one cluster."""
+    """A block for each tile of ``warps`` chunks, one a warp, which comes in ``parts`` of as many chunks. ``alone``:
+    there is one tile. ``cluster``: the blocks of the launch, if they are one cluster."""
 
     alone: bool = False
     cluster: int = 1
+    parts: int = 1
 
     def bytes(self, problem: Problem) -> int:
-        return super().bytes(problem) + self.cluster * 4 * (problem.words + 1) + 24 * (problem.words + 1)
+        told = self.cluster * 4 * (problem.words + 1) + 24 * (problem.words + 1)
+        return super().bytes(problem) + told + 8 * self.parts
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ CLUSTERS = ((1 << 10, 1, 4), (1 << 11, 2, 4), (1 << 12, 4, 4), (1 << 13, 8, 4), 
 # the pipeline 8.4; ``scan_by_key`` 9.1, 9.8; in runs of 20, 17 and 18 8.15, 7.8 and 7.7, by events 13.5 each).
 WAVES = ((8, 4, 32), (8, 8, 32), (8, 12, 128), (16, 12, 128), (16, 17, 128), (16, 20, 128))
 MAX_WAVE_WORDS = 4  # of a state
+PARTS = 4  # of the tiles of 16 warps
 
 
 def wave(problem: Problem) -> Choice | None:
@@ -171,7 +174,8 @@ def wave(problem: Problem) -> Choice | None:
 def _wave(problem: Problem, warps: int, run: int, cluster: int) -> Choice:
     """Return the launch of tiles of ``warps`` chunks."""
     tiles = max(cluster, ceil_div(problem.length, warps * run * LANES))
-    policy = WavePolicy(warps, 1, warps, run, 1, 1, alone=tiles == 1, cluster=cluster)
+    parts = PARTS if warps == 2 * WAVE_WARPS and cluster == 1 < tiles else 1
+    policy = WavePolicy(warps, 1, warps, run, 1, 1, alone=tiles == 1, cluster=cluster, parts=parts)
     return Choice(policy, tiles, tiles, policy.bytes(problem))
 
 

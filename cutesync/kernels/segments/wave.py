@@ -1,7 +1,7 @@
 """Operations on segments of short arrays: a block a tile, and every block combines the tiles before its own.
 
-    one warp     takes a tile number from an atomic, and copies the tile to shared memory
-    all warps    find the state of a chunk each
+    one warp     takes a tile number from an atomic, and copies the tile to shared memory, in ``parts``
+    all warps    find the state of a chunk each, as soon as their part is there
     one warp     publishes the tile's state; another one combines those of the tiles before it
     all warps    pack their segments meanwhile, where segments are reduced, and store
 
@@ -18,15 +18,18 @@ from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, Uint8
 
 from ...block.peers import Peers
 from ...block.reduce import load_partial, store_partial
+from ...sync.barrier import Barriers
 from ...sync.gather import Entry
 from ...sync.lookback import place_of
 from ...sync.overlap import await_launches, let_next_start
+from ...sync.ring import copy_bulk
 from ...sync.roles import Role, Roles
 from ...warp import LANES, Maybe, broadcast, prepend
+from ..select.chunk import VECTOR_BYTES
 from ..select.where import below
 from ..tiled import take_tile
 from .ahead import LookAhead
@@ -39,6 +42,11 @@ from .spec import SegmentsSpec
 # in the last lane, where results go in shared memory, and whether all positions exist.
 Work = namedtuple("Work", "part held before total targets whole")
 
+# What the blocks of a cluster tell each other, and the barriers of the parts of a tile; or None
+More = namedtuple("More", "peers parts")
+
+SLACK = 32  # bytes between the end of a copy's part and that of its chunks, at most
+
 
 class SegmentWave(SegmentPipeline):
     """The kernel, with the sizes of a policy: one tile, a warp a chunk."""
@@ -47,23 +55,51 @@ class SegmentWave(SegmentPipeline):
 
     def __init__(self, spec: SegmentsSpec, shared: int, policy: WavePolicy) -> None:
         super().__init__(spec, shared, policy)
-        self.alone, self.cluster = policy.alone, policy.cluster
+        self.alone, self.cluster, self.parts = policy.alone, policy.cluster, 1 if spec.reverse else policy.parts
         self.ahead = LookAhead(self.states, most=1)
 
     def warp_roles(self, spec: SegmentsSpec) -> Roles:
         return Roles(Role("all", self.warps))
 
-    def more_shared(self):
-        """What the blocks of a cluster tell each other."""
-        return Peers.make(self.states.types, self.cluster) if self.cluster > 1 else None
+    def more_shared(self) -> More:
+        peers = Peers.make(self.states.types, self.cluster) if self.cluster > 1 else None
+        return More(peers, Barriers.make(self.parts, 1, name="part of the tile") if self.parts > 1 else None)
+
+    def hand_over(self, shared, at, number, copies) -> None:
+        if shared.more.parts is None:
+            super().hand_over(shared, at, number, copies)
+            return
+        shared.tiles.announce(at, number)
+        for part in range(self.parts):
+            pieces = [self.piece(buffer, part, *copy) for buffer, copy in zip(self.buffers, copies)]
+            barrier = shared.more.parts[part]
+            barrier.arrive_tx(1, sum((size for _, _, size in pieces), start=Int32(0)))
+            for target, source, size in pieces:
+                copy_bulk(target, source, barrier.pointer, size)
+        shared.tiles.ring.load_alone(at, [])
+
+    def piece(self, buffer, part: int, target: cute.Pointer, source: cute.Pointer, size) -> tuple:
+        """A part of a copy."""
+        most = self.tile // self.parts * buffer.dtype.size + SLACK
+        ahead, rest = part * most, cutlass.max(size - part * most, 0)
+        into = cute.make_ptr(Uint8, target.toint() + ahead, cute.AddressSpace.smem, assumed_align=VECTOR_BYTES)
+        at = cute.make_ptr(Uint8, source.toint() + ahead, cute.AddressSpace.gmem, assumed_align=VECTOR_BYTES)
+        return into, at, rest if part == self.parts - 1 else cutlass.min(rest, most)
+
+    def await_part(self, shared, warp) -> None:
+        """Wait for the part of the tile that has a warp's chunk, and for the one that the chunk may begin in."""
+        if shared.more.parts is not None:
+            part = warp // (self.warps // self.parts)
+            shared.more.parts.await_phase(cutlass.max(part - 1, 0), Int32(0))
+            shared.more.parts.await_phase(part, Int32(0))
 
     def main(self, *given) -> None:
         """The shared memory is made ready while the launch before still runs."""
         a = self.early(*given)
         shared = self.allocate()
         cute.arch.sync_threads()
-        if shared.more is not None:
-            shared.more.meet()
+        if shared.more.peers is not None:
+            shared.more.peers.meet()
         await_launches()
         self.scan_tile(shared, self.arguments(*given) if a is None else a)
 
@@ -75,6 +111,7 @@ class SegmentWave(SegmentPipeline):
             entry = self.take(shared, a, lane)
         at = shared.tiles.first()
         let_next_start()
+        self.await_part(shared, warp)
         part, runs = self.part(shared, a, at, warp, lane), self.runs
         whole = runs.is_whole(part, lane)
         held = runs.hold(part, whole)
@@ -84,8 +121,8 @@ class SegmentWave(SegmentPipeline):
             store_partial(shared.totals, warp, total)
         cute.arch.sync_threads()
         prefix, everything = self.chunks(shared, 0, warp, lane)
-        if cutlass.const_expr(shared.more is not None):
-            shared.more.met()
+        if cutlass.const_expr(shared.more.peers is not None):
+            shared.more.peers.met()
         tiles = self.tiles(a)
         if warp == 0:
             self.publish_tile(shared, a, at.number, everything, entry, lane)
@@ -111,8 +148,8 @@ class SegmentWave(SegmentPipeline):
     @cute.jit
     def publish_tile(self, shared: cutlass.Constexpr, a: Arguments, number, total: Maybe, entry: Entry, lane):
         """One warp: publish the tile's state, and count this block out."""
-        if cutlass.const_expr(shared.more is not None):
-            shared.more.tell(total.state, number, lane)
+        if cutlass.const_expr(shared.more.peers is not None):
+            shared.more.peers.tell(total.state, number, lane)
         elif cutlass.const_expr(not self.alone):
             if lane == 0:
                 if number < self.tiles(a):
@@ -124,8 +161,8 @@ class SegmentWave(SegmentPipeline):
     def combine_before(self, shared: cutlass.Constexpr, a: Arguments, tile, lane):
         """One warp: the state before a tile."""
         found = Maybe.none(self.states.types)
-        if cutlass.const_expr(shared.more is not None):
-            found = shared.more.before(tile, self.states.combine, lane)
+        if cutlass.const_expr(shared.more.peers is not None):
+            found = shared.more.peers.before(tile, self.states.combine, lane)
         elif cutlass.const_expr(not self.alone):
             found, _ = self.ahead.before(self.slots(a, shared), self.ahead.start(), tile, lane)
         if lane == 0:
