@@ -35,10 +35,10 @@ COUNT_BITS, WORD_BITS = 16, 32  # of the heads of 32 words; of a word
 # Bit by bit, lanes are in one another's banks (run lengths of 2**28 int8 in runs of 2 253 us, bit by bit 452, of 3 243,
 # 294, but of 4 on average 210, 191; unique int16 in runs of 2 199, 497, of 3 193, 305).
 SPARSE, SPARSE_WORDS = 3.5, 4
-# If more of a chunk than this are put in words, those of lanes are 32 bytes apart, in one another's banks: in halves, of
-# which each second four lanes put the second one first, they seldom are (H200, 2**28 int8 all selected 148 us, as they
-# are 176, in runs of 1 142, 170). If fewer are, gaps move the words of lanes to other banks, and halves take more (half
-# selected 133 us, 128; 90 % 152, 143).
+# If more of a chunk than this are put in words, those of lanes are 32 bytes apart, in one another's banks: in halves,
+# of which each second four lanes put the second one first, they seldom are (H200, 2**28 int8 all selected 148 us, as
+# they are 176, in runs of 1 142, 170). If fewer are, gaps move the words of lanes to other banks, and halves take more
+# (half selected 133 us, 128; 90 % 152, 143).
 CROWDED = 63 / 64
 
 
