@@ -55,6 +55,7 @@ def calls(n: int) -> dict:
         ),
         "decode": lambda: _decoded(n, 1, "int32"),
         "decode narrow runs": lambda: _decoded(n, 8, "int8"),
+        "decode shortest runs of two bytes": lambda: _decoded(n, 1, "int16", "int32"),
         "decode wide runs": lambda: _decoded(n, 8, "int64"),
         "decode long runs": lambda: _decoded(n, 200, "int32"),
         "decode strided runs": lambda: cs.repeat(
@@ -68,8 +69,8 @@ def _pair(n: int) -> tuple:
     return dry((n // 50,), "int32"), dry((n // 50, 2), "int64")[:, 0]
 
 
-def _decoded(n: int, mean: int, dtype: str) -> None:
-    cs.run_length_decode(dry((n // mean,), dtype), dry((n // mean,), "int64"), size=n, stream=0)
+def _decoded(n: int, mean: int, dtype: str, length: str = "int64") -> None:
+    cs.run_length_decode(dry((n // mean,), dtype), dry((n // mean,), length), size=n, stream=0)
 
 
 def test_configurations(allocated, capsys, some):

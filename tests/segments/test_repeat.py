@@ -7,6 +7,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+from cutesync.kernels.segments import decode_policy
 
 from ..cases import STAND_FOR_ALL, numpy_dtype
 from ..select.test_agreement import equal
@@ -81,6 +82,28 @@ def test_warps_that_make_several_tiles(emulated, monkeypatch, dtype):
         found = cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), size=27000, fill_value=-1)
         assert int(found.count) == lengths.sum()
         equal(found.values, wanted)
+
+
+@pytest.mark.parametrize(
+    ("size", "length", "mean", "block"),
+    [
+        (1, 4, 1, (32, 8, 12, 2)),
+        (2, 4, 1, (28, 7, 14, 2)),
+        (2, 4, 1.9, (28, 7, 14, 2)),
+        (2, 4, 2, (24, 6, 16, 2)),
+        (2, 8, 1, (16, 8, 12, 2)),
+        (4, 4, 1, (24, 12, 16, 1)),
+        (4, 4, 2, (32, 8, 16, 1)),
+        (8, 4, 1, (16, 8, 12, 1)),
+    ],
+)
+def test_blocks_for_short_runs(size, length, mean, block):
+    """They depend on how many bytes elements and lengths have, and on the results of a run."""
+    runs = 1 << 26
+    policy = decode_policy.choose(runs, int(runs * mean), size, length).policy
+    assert (policy.groups, policy.place_warps, policy.store_warps, policy.squads) == block
+    assert policy.stages >= 2 * policy.squads
+    assert policy.bytes(size, length) <= decode_policy.SHARED_BYTES
 
 
 def test_negative_lengths_are_harmless(emulated, monkeypatch):

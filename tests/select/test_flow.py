@@ -10,7 +10,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.kernels.select import policy as policies
+from cutesync.kernels.select import heads, policy as policies
 from cutesync.kernels.select.policy import RunPolicy
 
 from .. import faults
@@ -240,7 +240,7 @@ def bench() -> faults.Bench:
 
 def of_many_heads() -> tuple:
     """Bytes, many of which begin runs: ``(x, values)``."""
-    shares = np.repeat([1.0, 0.6, 0.3, 0.8], 2500)
+    shares = np.repeat([0.996, 0.6, 0.3, 1.0], 2500)
     x = np.cumsum(np.random.default_rng(7).random(10_000) < shares).astype(np.uint8)
     return x, x[heads_of(x)]
 
@@ -251,6 +251,39 @@ def test_many_heads_of_bytes_agree_under_hostile_schedules(monkeypatch):
     with cs.emulate(schedules=SCHEDULES, seed=5):
         found = cs.unique_consecutive(cs.asarray(x)).exact()
     equal(found, values)
+
+
+CROWDED = [-1, 0, 1, 32]  # more than what chunks may have that are put as they are
+
+
+def of_crowded_chunks(dtype: str) -> tuple:
+    """Bytes in chunks of 2048, of which so many are positive: ``(x, kept)``."""
+    rng, limit = np.random.default_rng(8), int(2048 * heads.CROWDED)
+    mask = np.concatenate([rng.permutation(2048) < limit + more for more in CROWDED])
+    x = np.where(mask, rng.integers(1, 99, len(mask)), 0).astype(dtype)
+    return x, x[mask]
+
+
+@pytest.mark.parametrize("dtype", ["int8", slow("uint8")])
+def test_chunks_of_which_most_bytes_are_kept(monkeypatch, dtype):
+    """They are put in halves of neighbours, others as they are."""
+    force(monkeypatch, "runs of bytes")
+    x, kept = of_crowded_chunks(dtype)
+    with cs.emulate():
+        a = cs.asarray(x)
+        equal(cs.select(a, positive).exact(), kept)
+        equal(cs.select(a, cs.asarray(x > 0)).exact(), kept)
+        found = cs.select(a, positive, size=len(x), fill_value=3)
+        equal(found.values, np.append(kept, np.full(len(x) - len(kept), 3, dtype)))
+        runs = np.cumsum(x > 0).astype(dtype)  # as many heads, and the first position if it is 0
+        equal(cs.unique_consecutive(cs.asarray(runs)).exact(), runs[heads_of(runs)])
+
+
+def test_crowded_chunks_agree_under_hostile_schedules(monkeypatch):
+    force(monkeypatch, "runs of bytes")
+    x, kept = of_crowded_chunks("int8")
+    with cs.emulate(schedules=SCHEDULES, seed=9):
+        equal(cs.select(cs.asarray(x), positive).exact(), kept)
 
 
 @functools.cache
@@ -264,13 +297,18 @@ def bench_of_many_heads() -> faults.Bench:
     return faults.of_tiles(functools.partial(force, name="runs of bytes"), right)
 
 
+WORDS = r"shf\.l\.wrap\.b32 [^\n;]*, 0, 1,"
 OF_MANY_HEADS = {
     "a word that other chunks have a part of is stored whole": (
         faults.every(r"(%r\d+, 3;\n(?:[^\n]*\.loc[^\n]*\n)*[ \t]*and\.b32 \t%r\d+, %r\d+, )-4;", r"\g<1>-8;"),
         {"race", faults.RESULT},
     ),
-    "the last words of lanes do not wait for whole ones": (
-        faults.first(faults.op(r"bar\.warp\.sync"), after=r"shf\.l\.wrap\.b32 [^\n;]*, 0, 1,"),
+    "the last words of lanes do not wait for whole ones, in halves": (
+        faults.first(faults.op(r"bar\.warp\.sync"), after=WORDS),
+        {"race"},
+    ),
+    "the last words of lanes do not wait for whole ones, as they are": (
+        faults.first(faults.op(r"bar\.warp\.sync"), after=WORDS + r"[\s\S]*?bar\.warp\.sync"),
         {"race"},
     ),
 }

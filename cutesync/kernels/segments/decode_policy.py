@@ -37,8 +37,9 @@ class Block(NamedTuple):
 # A tile takes as long to be placed as a trip through two barriers, however small it is: two squads place narrow
 # elements of short runs, tiles in turn (2**28 int8 in runs of 1 459 us, one squad 553). Where there is more to store
 # than to place, 16 warps do that; more would leave too few registers (of int8 in runs of 8 121 us, 12 124, but of 1
-# 546, 459; int16 of 1 303, 352).
-TWO_SQUADS, OF_SHORTEST_BYTES, OF_LONG_LENGTHS = Block(24, 6, 16, 2), Block(32, 8, 12, 2), Block(16, 8, 12, 2)
+# 546, 459; int16 of 1 303, 352, 14 warps and tiles of 28 groups 289, of 1.5 228, 224).
+TWO_SQUADS, OF_LONG_LENGTHS = Block(24, 6, 16, 2), Block(16, 8, 12, 2)
+OF_SHORTEST = {1: Block(32, 8, 12, 2), 2: Block(28, 7, 14, 2)}
 TWO_SQUADS_UP_TO = {1: SOME_RESULTS, 2: 8}  # results a run of elements of a size
 # Of the shortest runs of wide elements, more warps place two groups each, of smaller tiles (2**27 int32 in runs of 1
 # 408 us; 16 warps of 32 groups, and 12 that store, 453).
@@ -161,8 +162,8 @@ def block_of_narrow(runs: int, results: int, size: int, length: int) -> Block:
     """Return the warps of a block for many short runs of narrow elements."""
     if length > 4:
         return OF_LONG_LENGTHS if results < SOME_RESULTS * runs else ONE_SQUAD
-    if size == 1 and results < ONE_RESULT * runs:
-        return OF_SHORTEST_BYTES
+    if results < ONE_RESULT * runs:
+        return OF_SHORTEST[size]
     return TWO_SQUADS if results < TWO_SQUADS_UP_TO[size] * runs else ONE_SQUAD
 
 

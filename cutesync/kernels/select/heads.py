@@ -35,6 +35,11 @@ COUNT_BITS, WORD_BITS = 16, 32  # of the heads of 32 words; of a word
 # Bit by bit, lanes are in one another's banks (run lengths of 2**28 int8 in runs of 2 253 us, bit by bit 452, of 3 243,
 # 294, but of 4 on average 210, 191; unique int16 in runs of 2 199, 497, of 3 193, 305).
 SPARSE, SPARSE_WORDS = 3.5, 4
+# If more of a chunk than this are put in words, those of lanes are 32 bytes apart, in one another's banks: in halves,
+# of which each second four lanes put the second one first, they seldom are (H200, 2**28 int8 all selected 148 us, as
+# they are 176, in runs of 1 142, 170). If fewer are, gaps move the words of lanes to other banks, and halves take more
+# (half selected 133 us, 128; 90 % 152, 143).
+CROWDED = 63 / 64
 
 
 class HeadFinder(FlowCompactor):
@@ -204,24 +209,22 @@ class ByteHeadFinder(HeadFinder):
         super().__init__(where, rows)
         if not self.selection.located:
             self.sparse = self.chunk // SPARSE_WORDS
+        self.crowded = int(self.chunk * CROWDED)
 
     def flags_of_words(self, at: Chunk, shifted: bool, lane) -> tuple:
         if shifted:
             return self.whole(super().flags_of_words(at, shifted, lane), lane)
         (begin, *_), flags = at.begins, []
-        # Each second four lanes read the second half of their neighbours first: eight of a vector each, 32 bytes apart,
-        # would be in one another's banks.
-        second, skew = (lane & PARTS) != 0, (lane & PARTS) * (VECTOR_BYTES // PARTS)
-        halves = choose(second, Uint32(0x1032), Uint32(0x3210))  # of a word of bits, as ``prmt`` takes them
         ahead = Uint32(Int32(cells(self.dtype.cutlass, begin - 1, 1)[0])) << (WORD_BITS - PART_BITS)
         for start in range(0, self.chunk, PLACES):
             place = begin + start + lane * LANES
-            a, b = words_at(place + skew, PARTS, False), words_at(place + VECTOR_BYTES - skew, PARTS, False)
+            second, a, b = halves_at(place, lane)
             last = choose(second, a[-1], b[-1])
             given = choose(lane == LANES - 1, ahead, last)
             earlier = Uint32(cute.arch.shuffle_sync(given, (lane + (LANES - 1)) & (LANES - 1)))
             ahead, befores = last, [choose(second, b[-1], earlier), *a[:-1], choose(second, earlier, a[-1]), *b[:-1]]
             changed = [word ^ funnel_shift_left(one, word, Uint32(PART_BITS)) for one, word in zip(befores, a + b)]
+            halves = choose(second, Uint32(0x1032), Uint32(0x3210))  # of a word of bits, as ``prmt`` takes them
             flags.append(permuted(nonzero_bytes(changed), Uint32(0), halves))
         head = self.where.begins((flags[0] & 1) != 0, at.position + lane == 0)
         return (flags[0] & ~1) | choose(head, Uint32(1), Uint32(0)), *flags[1:]
@@ -249,21 +252,32 @@ class ByteHeadFinder(HeadFinder):
         else:
             self.put_found(at, areas, first, begin, flags, lane)
 
+    @cute.jit
     def put_words(self, at: Chunk, area, first, flags: tuple, lane) -> None:
-        """As ``bring``, of a whole chunk, in words. The first one may have other warps' elements, so the chunk's go
-        there one by one."""
+        """As ``bring``, of a whole chunk, in words."""
         counts = sum(popc(word) << (COUNT_BITS * w) for w, word in enumerate(flags))
         through = Int32(through_lanes(counts, lane))
         totals = Int32(cute.arch.shuffle_sync(through, LANES - 1))
+        parts, begin = [], first
+        for w in cutlass.range_constexpr(self.words):
+            behind = begin + ((through >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+            parts.append(Part([flags[w]], behind - popc(flags[w]), popc(flags[w])))
+            begin = begin + ((totals >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+        if begin - first > self.crowded:
+            self.put_parts(at, area, first, parts, in_halves, lane)
+        else:
+            self.put_parts(at, area, first, parts, as_they_are, lane)
+
+    def put_parts(self, at: Chunk, area, first, parts: list, taken, lane) -> None:
+        """Put the parts of all lanes, as they are ``taken``. The chunk's first word may have other warps' elements, so
+        the chunk's own go there one by one."""
         stop, rests = (first + (WORD_BYTES - 1)) & -WORD_BYTES, []
-        for w, word in enumerate(flags):
-            place = at.begins[0] + (w * PLACES + lane * LANES)
-            behind = first + ((through >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
-            rest, to = self.put_until(stop, place, area, word, behind - popc(word))
-            words = words_at(place, PARTS, False) + words_at(place + VECTOR_BYTES, PARTS, False)
-            streams, part = [Stream(words, 1, area, Boolean(True))], Part([rest], to, behind - to)
-            rests.append((streams, 1, part, put_whole_words(streams, 1, part, lane)))
-            first = first + ((totals >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+        for w, part in enumerate(parts):
+            place, behind = at.begins[0] + (w * PLACES + lane * LANES), part.first + part.count
+            rest, to = self.put_until(stop, place, area, part.flags[0], part.first)
+            for words, own in taken(place, Part([rest], to, behind - to), lane):
+                group = [Stream(words, 1, area, Boolean(True))], 1, own
+                rests.append((*group, put_whole_words(*group, lane)))
         cute.arch.sync_warp()  # the words are there, and the other lanes' elements of them come after that
         for rest in rests:
             put_last_words(*rest)
@@ -288,6 +302,32 @@ def head_finder(where: Where, rows: int) -> HeadFinder:
     (dtype,) = where.selection.sources
     of_bytes = where.selection.fn is None and dtype.kind in "iu" and dtype.size == 1
     return (ByteHeadFinder if of_bytes else HeadFinder)(where, rows)
+
+
+def as_they_are(place, part: Part, lane) -> list:
+    """The lane's 32 neighbours from a place on, in words, and what is kept of them."""
+    return [(words_at(place, PARTS, False) + words_at(place + VECTOR_BYTES, PARTS, False), part)]
+
+
+def in_halves(place, part: Part, lane) -> list:
+    """The same of each half of them, as in ``halves_at``."""
+    (flags,), first, count = part
+    low, high = flags & 0xFFFF, (flags >> 16) & 0xFFFF
+    few, (second, a, b) = popc(low), halves_at(place, lane)
+    lower, upper = (low, first, few), (high, first + few, count - few)
+
+    def choose_part(one: tuple, other: tuple) -> Part:
+        flags, first, count = (choose(second, p, q) for p, q in zip(one, other))
+        return Part([flags], first, count)
+
+    return [(a, choose_part(upper, lower)), (b, choose_part(lower, upper))]
+
+
+def halves_at(place, lane) -> tuple:
+    """The words of both halves of a lane's 32 neighbours; each second four lanes have the second half first, and
+    whether it is so before them. Eight lanes of a vector each, 32 bytes apart, would be in one another's banks."""
+    second, skew = (lane & PARTS) != 0, (lane & PARTS) * (VECTOR_BYTES // PARTS)
+    return second, words_at(place + skew, PARTS, False), words_at(place + VECTOR_BYTES - skew, PARTS, False)
 
 
 def bytes_of(words: list, k) -> Any:
