@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+import cutesync as cs
 from cutesync.kernels.flags import pitched_policy
 from cutesync.kernels.flags.strided_choice import PitchedPolicy
+from cutesync.kernels.policy import Policy
 
+from ..compiled import dry, needed
 from .cases import keys
 from .test_vectors import check, large  # noqa: F401
 
@@ -32,3 +35,11 @@ def test_bytes_of_rows_apart(shape, dtype, view, large, monkeypatch, on_emulator
     for options in ({}, {"successor": 1}):
         check(host, view, len(shape) - 2, names, **options)
     assert all(isinstance(choice.policy, PitchedPolicy) for choice in large)
+
+
+@pytest.mark.parametrize(("columns", "may"), [((1 << 31) - 1, True), (1 << 31, False)])
+def test_columns_are_counted_in_32_bits(columns, may):
+    """Rows of more are no pitched ones: a thread would take the last column for nearer than it is."""
+    x = dry((2, columns + 100), "int8")[:, 3 : columns + 3]
+    found = [policy for spec in needed(cs.flag_heads, x, axis=0) for policy in spec.key if isinstance(policy, Policy)]
+    assert [isinstance(policy, PitchedPolicy) for policy in found] == [may]

@@ -30,7 +30,9 @@ def choose_pitched(form: Form, facts: Facts, tiles: StridedChoice) -> StridedCho
         return None
     if policy.loads == "vector" and policy.across and policy.columns >= MIN_TILE:
         return None
-    if set(columns.steps) != {1} or columns.extent < MIN_ROW or facts.result_aligned % VECTOR_BYTES:
+    if set(columns.steps) != {1} or facts.result_aligned % VECTOR_BYTES:
+        return None
+    if not MIN_ROW <= columns.extent <= MAX_NARROW:  # a thread counts the columns behind its own in 32 bits
         return None
     axes = columns, form.flagged, *form.others[-2::-1]
     total = math.prod(axis.extent for axis in axes)

@@ -307,8 +307,9 @@ def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
             came = "True with pre_activation=True"
             raise ArgumentValueError(explain("config.deferred", came, "None or False: registers hold one result"))
         config = replace(config, deferred=False)
-    several = math.prod(config.tiles(problem.m, problem.n)) * problem.items > config.slots(problem.multiprocessors)
-    several = several or problem.terms.activation is None  # one kernel for both: as fast but with an activation (H200)
+    tiles = math.prod(config.tiles(problem.m, problem.n)) * problem.items
+    # Blocks of one tile and of several have one kernel: it is as fast for both, but with an activation (H200).
+    several = problem.terms.activation is None or tiles > config.slots(problem.multiprocessors)
     return config.decided(problem.terms.widest(problem.out), several)
 
 
