@@ -8,7 +8,7 @@ from cutesync.kernels.segments import decode_plan, plan, ranges_plan, reduced_pl
 from cutesync.kernels.segments.decode_policy import Choice as DecodeChoice, DecodePolicy, window_of
 from cutesync.kernels.segments.policy import Choice, MarkedPolicy, PipelinePolicy, Problem, WavePolicy
 from cutesync.kernels.segments.ranges_policy import RangesPolicy
-from cutesync.kernels.segments.reduced_policy import ReducedPolicy
+from cutesync.kernels.segments.reduced_policy import ReducedPolicy, RingPolicy
 from cutesync.runtime import call
 
 # name: (policy, blocks)
@@ -32,6 +32,11 @@ REDUCED = {
     "one block": (ReducedPolicy(run=4, warps=3, blocks_per_sm=1, rounds=1), 1),
     "three squads": (ReducedPolicy(run=4, warps=1, blocks_per_sm=1, rounds=3), 7),
     "many chunks": (ReducedPolicy(run=4, warps=2, blocks_per_sm=1, rounds=20), 2),  # more than a warp has lanes
+}
+# the same, with tiles that bulk copies bring
+RINGS = {
+    "rings": (RingPolicy(run=12, warps=2, blocks_per_sm=1, rounds=1, stages=2), 3),
+    "rings of chunks": (RingPolicy(run=8, warps=2, blocks_per_sm=1, rounds=3, stages=3), 2),
 }
 # the same for begins and ends
 RANGES = {
@@ -64,11 +69,18 @@ def force(monkeypatch, name: str = "three blocks") -> None:
         tiles = max(1, -(-problem.length // chosen.tile))
         return Choice(chosen, tiles, min(blocks, tiles), chosen.bytes(problem))
 
-    reduced, grid = REDUCED.get(name, REDUCED["three blocks"])
+    reduced, grid = (REDUCED | RINGS).get(name, REDUCED["three blocks"])
     monkeypatch.setattr(plan, "choose", choose)
-    monkeypatch.setattr(reduced_plan, "choose", lambda *problem: reduced)
+    monkeypatch.setattr(reduced_plan, "choose", lambda *problem: reduced_policy_of(reduced, *problem))
     monkeypatch.setattr(reduced_plan, "blocks", lambda *problem: (grid, reduced.rounds))
     monkeypatch.setattr(call, "_plans", {})
+
+
+def reduced_policy_of(policy: ReducedPolicy, sources, states, strided: bool, *size: int) -> ReducedPolicy:
+    """A policy; another one, if it is that of rings, which have one array of elements as large as states."""
+    if isinstance(policy, RingPolicy) and (strided or sources != states or sources not in ((4,), (8,))):
+        return REDUCED["three blocks"][0]
+    return policy
 
 
 def wave(problem: Problem, sizes: tuple[int, int], blocks: int, parts: int = 1) -> Choice:

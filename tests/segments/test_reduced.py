@@ -13,7 +13,7 @@ from cutesync.kernels.segments import reduced_policy
 from .. import faults
 from ..cases import SCHEDULES, STAND_FOR_ALL, numpy_dtype
 from ..select.test_agreement import equal
-from .kernels import REDUCED, force
+from .kernels import REDUCED, RINGS, force
 from .test_segmented import offsets_of, reduce_all
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
@@ -122,6 +122,49 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
             equal(found, *reduce_all([x], offsets))
 
 
+def check_rings(dtype: str, n: int, first: int, mix: str) -> None:
+    """Sums of elements as large as states, from element ``first`` of an array on."""
+    x, at = (np.arange(n + first) * 7 % 1000 + 1).astype(dtype), np.array(mixes(n)[mix])
+    found = cs.segmented_reduce(cs.asarray(x)[first:], offsets=cs.asarray(at), dtype=dtype)
+    total = np.append(0, np.cumsum(x[first:].astype(np.int64)))
+    equal(found, (total[at[1:]] - total[at[:-1]]).astype(dtype))
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("mix", mixes(1))
+@pytest.mark.parametrize("dtype", ["float32", slow("int64")])
+@pytest.mark.parametrize("name", RINGS)
+def test_rings(name, dtype, mix, monkeypatch):
+    """Tiles that bulk copies bring, of arrays that begin and end anywhere in a line."""
+    force(monkeypatch, name)
+    with cs.emulate():
+        for n, first in ((1, 3), (33, 0), (400, 1), (3001, 31), (3000, 32)):
+            check_rings(dtype, n, first, mix)
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RINGS)
+def test_rings_under_hostile_schedules(name, monkeypatch):
+    force(monkeypatch, name)
+    with cs.emulate(schedules=SCHEDULES, seed=5):
+        for mix in ("a giant between ones", "runs of 16", "empty between"):
+            check_rings("float32", 6 * TILE + 5, 3, mix)
+
+
+def test_which_arrays_have_rings():
+    """Long ones of elements that are as large as states."""
+    chosen = functools.partial(reduced_policy.choose, strided=False, length=1 << 28)
+    for size in (4, 8):
+        policy = chosen((size,), (size,))
+        assert isinstance(policy, reduced_policy.RingPolicy) and policy.run * size % 16 == policy.run % 4 == 0
+        assert policy.bytes((size,), ()) <= 226 << 10
+        assert not isinstance(chosen((size,), (size,), length=1 << 20), reduced_policy.RingPolicy)
+        assert not isinstance(chosen((size,), (size,), strided=True), reduced_policy.RingPolicy)
+    for sources, states in (((2,), (4,)), ((4,), (8,)), ((4, 4), (4, 4))):
+        assert not isinstance(chosen(sources, states), reduced_policy.RingPolicy)
+
+
 @functools.cache
 def bench(name: str) -> faults.Bench:
     """Two reductions on one workspace, with segments that cross tiles, chunks and blocks."""
@@ -129,6 +172,9 @@ def bench(name: str) -> faults.Bench:
     offsets = np.array([0, 3, 3, 40, 41, *range(60, 130, 9), *[500] * 230, 501, *range(700, 790, 3), 1400, 1400, 1500])
     if name == "many chunks":  # the first end of a block is not among the chunks of its first warp's threads
         offsets = np.array([0, 800, 803, 803, *range(840, 1000, 9), 1500])
+    if name in RINGS:  # a chunk has more tiles than a ring
+        x = np.arange(9000, dtype=np.int64)
+        offsets = np.append(offsets, [1500, *range(1600, 1700, 16), 9000])
     (wanted,) = reduce_all([x], offsets)
 
     def right() -> bool:
@@ -147,3 +193,15 @@ FAULTS = {name: (faults.TABLE[name][0], {*faults.TABLE[name][1], faults.RESULT, 
 def test_faults_are_found(fault):
     others = {"no block barrier": "many chunks", "no store": "one block"}  # whose chunks have many ends
     bench(others.get(fault, "three blocks")).check(*{**FAULTS, **faults.OF_TILES}[fault])
+
+
+OF_RINGS = {
+    name: (faults.TABLE[name][0], {*faults.TABLE[name][1], faults.RESULT, "uninitialised"})
+    for name in ("no sync_warp", "no proxy fence", "init count +1", "expect_tx +16", "expect_tx -16", "constant parity")
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", {**OF_RINGS, **faults.OF_TILES})
+def test_faults_of_rings_are_found(fault):
+    bench("rings").check(*{**OF_RINGS, **faults.OF_TILES}[fault])

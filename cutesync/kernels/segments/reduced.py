@@ -63,8 +63,11 @@ class SegmentReduction(PlainKernel):
         self.states = SegmentStates(spec)
         self.types = self.states.monoid.types
         self.gather: Any = None if spec.strided is None else Gather(spec.strided.layout)
-        self.runs = TileRuns(spec, self.states.monoid, policy.run, self.gather)
+        self.runs: TileRuns = self.make_runs()
         self.windows = Windows(spec, self.states, self.runs)
+
+    def make_runs(self) -> TileRuns:
+        return TileRuns(self.spec, self.states.monoid, self.policy.run, self.gather)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
@@ -97,15 +100,16 @@ class SegmentReduction(PlainKernel):
         tails, heads = (partial_array((t, *self.types), self.warps * self.policy.rounds) for t in (Int32, Int64))
         partials = partial_array((Int32, *self.types), self.warps)
         places = state_array((Int64, Int64), self.warps * self.policy.rounds + 1)
-        ends = Ends(a.offsets, a.segments, a.whole, self.spec.heads.ends).bounded()
+        ends = Ends(a.offsets, a.segments, a.whole, self.spec.heads.ends, self.policy.end).bounded()
         chunks = self.warps * a.rounds
         size = (ends.members() + (chunks * blocks - 1)) // (chunks * blocks)
         size = (size + (self.runs.run - 1)) // self.runs.run * self.runs.run
         self.cut(ends, size, chunks, places, warp, lane)
         cute.arch.sync_threads()
+        number = Int32(0)  # of a warp's tile
         for turn in cutlass.range(a.rounds, unroll=1):
             place = turn * self.warps + warp
-            self.go(a, ends, self.chunk(a, places, place), stage, (tails, heads, place), lane)
+            number = self.go(a, ends, self.chunk(a, places, place), stage, (tails, heads, place, number), lane)
         let_next_start()
         cute.arch.sync_threads()
         left = self.combine_chunks(a, self.left(tails, heads, thread, chunks), heads, partials, thread)
@@ -153,7 +157,7 @@ class SegmentReduction(PlainKernel):
         skew = Int32(0)
         if self.gather is None:  # runs lie in memory where vectors do
             size = self.runs.sources[0].size
-            skew = Int32((a.x[0].toint() + first * size) % (self.runs.run * size)) // size
+            skew = Int32((a.x[0].toint() + first * size) % self.runs.boundary) // size
         origin = first - skew
         low, high = choose(origin < 0, Int32(1), Int32(0)), cutlass.min(stop, a.whole - (self.runs.run - 1)) - origin
         return Chunk(origin, skew, Int32(stop - origin), segment, Int32(following - segment), low, Int32(high))
@@ -162,8 +166,9 @@ class SegmentReduction(PlainKernel):
     def go(
         self, a: cutlass.Constexpr, ends: cutlass.Constexpr, chunk: Chunk, stage: cutlass.Constexpr, to: tuple, lane
     ):
-        """Go through a chunk; what it has left goes to a place of the arrays ``to`` of tails and heads."""
-        tails, heads, place = to
+        """Go through a chunk; what it has left goes to a place of the arrays ``to`` of tails and heads. ``to`` ends
+        with the number of the warp's first tile; return that of the next one."""
+        tails, heads, place, number = to
         nobody, tile = zeros(self.types), self.runs.tile
         if lane == 0:
             store_partial(heads, place, Maybe((chunk.segment, *nobody), Boolean(False)))
@@ -171,16 +176,15 @@ class SegmentReduction(PlainKernel):
         c, held = Work(a, ends, chunk, stage, keep, lane), self.runs.registers()
         w, before = self.windows.begin(c), (nobody, Int32(1))  # a segment begins
         exist = chunk.stop > chunk.first
-        if cutlass.const_expr(self.gather is None):
-            if exist:
-                self.runs.fetch(c, held, lane * self.runs.run)
+        if exist:
+            self.runs.start(c, held, number)
         if (lane == 0) & (chunk.first > 0) & exist:  # what comes before is a segment of its own
             self.runs.mark(stage, chunk.first - 1)
         tail, result, valid = nobody, nobody, Int32(0)
         marked, at, more = Int32(chunk.first > 0), Int32(0), Int32(exist | (chunk.ends > 0))
         while more != 0:
             earlier = w
-            w, count, several = self.windows.mark(c, w, at)
+            w, count, several, kept = self.windows.mark(c, w, at)
             more = Int32(at + tile < chunk.stop)
             if more == 0:
                 last = self.last_end(w, chunk, lane)
@@ -193,21 +197,22 @@ class SegmentReduction(PlainKernel):
             if several != 0:
                 self.mark_again(c, earlier, w, at, valid)
             cute.arch.sync_warp()
-            if cutlass.const_expr(self.gather is not None):
-                self.runs.gathered(c, held, at)
-            before, found = self.go_tile(c, held, (marked | count | valid, several), before, at)
+            self.runs.arrived(c, held, at, number)
+            before, found = self.go_tile(self.runs.here(c, number), held, (marked | count | valid, several), before, at)
             cute.arch.sync_warp()
             if count > 0:
-                result = self.windows.take(c, earlier, w, result, found, several, at)
+                result = self.windows.take(self.runs.here(c, number), (earlier, w, kept), result, found, several, at)
             if valid != 0:
                 tail = broadcast(found, (chunk.stop - 1 - at) // self.runs.run)
                 if several != 0:
-                    tail = self.runs.at(stage, chunk.stop - 1 - at)
+                    tail = self.runs.at(self.runs.here(c, number).stage, chunk.stop - 1 - at)
+            number = self.runs.left(c, at, number)
             at += tile
             marked = Int32(0)
         self.windows.emit(c, w, result, w.used)
         if lane == 0:
             store_partial(tails, place, Maybe((Int32(chunk.ends > 0), *tail), valid != 0))
+        return number
 
     @cute.jit
     def mark_again(self, c: cutlass.Constexpr, earlier, w, at, valid):
@@ -242,11 +247,10 @@ class SegmentReduction(PlainKernel):
             else:
                 ends = self.runs.end(c.stage, lane)
                 begins = self.runs.opens(ends, opens, lane)
-                state, found = self.runs.go_to_end(values, ends, begins, carry, lane)
+                state, found = self.runs.go_to_end(c, values, place, ends, begins, carry)
         else:
             state = self.runs.total(values)
-        if cutlass.const_expr(self.gather is None):
-            self.runs.fetch(c, held, place + self.runs.tile)
+        self.runs.ahead(c, held, place + self.runs.tile)
         if marked != 0:
             state = self.runs.scan(ends, begins, state, lane)
             if several != 0:

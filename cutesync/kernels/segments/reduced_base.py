@@ -2,8 +2,8 @@
 code; ``reduced`` says how the parts work together.
 
 The elements from where the first segment begins to where the last one ends are merged with the ends of the segments, an
-end behind the last element of its segment. An end counts as ``END`` members of this list, an element as one; all chunks
-have as many members. So a chunk has as much work as another, whatever the lengths of segments are.
+end behind the last element of its segment. An end counts as ``weight`` members of this list, an element as one; all
+chunks have as many members. So a chunk has as much work as another, whatever the lengths of segments are.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint32
+from cutlass import Float64, Int32, Int64, Uint32
 
 from ...monoid import choose
 from .offsets import offset
-from .reduced_policy import END
 
 HALF, GROUP = 16, 4  # lanes that search for the cut of a block, or of a chunk
 
@@ -39,12 +38,14 @@ Work = namedtuple("Work", "a ends chunk stage keep lane")
 @dataclass(frozen=True)
 class Ends:
     """Where the ``segments`` segments end among ``whole`` elements: ``ends[k]``, from ``low``, where the first one
-    begins, to ``high``, where the last one ends. ``form``: whether the array at ``start`` has ends alone."""
+    begins, to ``high``, where the last one ends. ``form``: whether the array at ``start`` has ends alone. An end
+    counts as ``weight`` members of the merged list."""
 
     start: Any
     segments: Any
     whole: Any
     form: bool
+    weight: int
     low: Any = None
     high: Any = None
 
@@ -55,7 +56,7 @@ class Ends:
 
     def members(self) -> Any:
         """How many members the merged list has."""
-        return self.high - self.low + END * self.segments
+        return self.high - self.low + self.weight * self.segments
 
     def raw(self, k: Any) -> Any:
         """As it is in memory."""
@@ -78,6 +79,32 @@ def clamped(place, low, high):
 
 
 @cute.jit
+def near_share(ends: cutlass.Constexpr, member, lanes: cutlass.Constexpr, lane):
+    """``(low, high)`` for ``search``, in one step: a group of ``lanes`` looks around the segment that would be the one,
+    if all were as long. Where they are, this takes the place of most steps."""
+    low, high = Int64(0), Int64(ends.segments)
+    if ends.segments > 0:
+        index, first = lane % lanes, lane // lanes * lanes
+        share = Float64(member) / Float64(cutlass.max(ends.members(), Int64(1)))
+        place = Int64(share * Float64(ends.segments))
+        probe = around(place, index, lanes, ends.segments)
+        behind = Int32(ends[probe] - ends.low + ends.weight * (probe + 1) <= member)
+        bits = Int32(Uint32(cute.arch.vote_ballot_sync(behind != 0)) >> Uint32(first))
+        found = Int32(cute.arch.popc(bits & ((1 << lanes) - 1)))
+        low = choose(found > 0, around(place, found - 1, lanes, ends.segments) + 1, low)
+        high = choose(found < lanes, around(place, found, lanes, ends.segments), high)
+    return low, high
+
+
+def around(place, index, lanes: int, segments) -> Any:
+    """Number ``index`` of ``lanes`` segments around one, in order, 1, 8, 64 and so on from it."""
+    half = lanes // 2
+    before, behind = cutlass.max(half - 1 - index, 0), cutlass.max(index - half, 0)
+    step = choose(index < half, -(Int64(1) << Int64(3 * before)), Int64(1) << Int64(3 * behind))
+    return clamped(place + step, Int64(0), segments - 1)
+
+
+@cute.jit
 def search(ends: cutlass.Constexpr, member, low, high, lanes: cutlass.Constexpr, lane):
     """Where the merged list is cut before a member, which a group of ``lanes`` shares: ``(place, segment)``, the first
     element behind the cut, and the first segment that ends behind it, which is among ``low`` to ``high``. A step looks
@@ -87,13 +114,13 @@ def search(ends: cutlass.Constexpr, member, low, high, lanes: cutlass.Constexpr,
         span, behind = high - low, Int32(0)
         if low < high:
             probe = low + span * (index + 1) // (lanes + 1)
-            behind = Int32(ends[probe] - ends.low + END * (probe + 1) <= member)
+            behind = Int32(ends[probe] - ends.low + ends.weight * (probe + 1) <= member)
         bits = Int32(Uint32(cute.arch.vote_ballot_sync(behind != 0)) >> Uint32(first))
         found = Int32(cute.arch.popc(bits & ((1 << lanes) - 1)))
         above = choose(found < lanes, low + span * (found + 1) // (lanes + 1), high)
         low = choose(found > 0, low + span * found // (lanes + 1) + 1, low)
         high = above
-    place = member - END * low
+    place = member - ends.weight * low
     if low < ends.segments:  # a cut between the members of an end comes before it
         place = cutlass.min(place, ends[low] - ends.low)
     return place + ends.low, low

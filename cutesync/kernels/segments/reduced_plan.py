@@ -10,7 +10,7 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run
 from ..states import numbered, parameter_groups
-from .reduced_policy import END, ReducedPolicy, blocks, choose
+from .reduced_policy import ReducedPolicy, blocks, choose
 from .spec import SegmentsSpec
 
 
@@ -18,7 +18,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
     """Prepare the launch. The inputs are the arrays of the operation, run-time arguments, ``n``, and the offsets."""
     operation = spec.operation
     sources, states = tuple(t.size for t in operation.sources), sizes_of(operation.registers)
-    policy = choose(sources, states, spec.strided is not None)
+    policy = choose(sources, states, spec.strided is not None, spec.length, spec.segments)
     values: dict[str, Any] = {"whole": spec.length, "segments": spec.segments}
     values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
     values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
@@ -27,7 +27,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
     values["offset_step"] = views[-1].steps[0] if spec.heads.stepped else 1
     names = [*numbered("x", operation.sources), *numbered("arg", operation.args), *(["n"] if spec.counted else [])]
     names += ["offsets", *numbered("out", operation.results)]
-    grid, values["rounds"] = blocks(policy, spec.length + END * spec.segments)
+    grid, values["rounds"] = blocks(policy, policy.members(spec.length, spec.segments))
     kernel = kernel_spec(policy, spec, policy.bytes(states, sources if spec.strided else ()))
     return Launch(kernel, views[0].device, grid, values, names, workspace.counters_and_slots, stream).run
 

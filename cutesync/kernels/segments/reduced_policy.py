@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
 from ..policy import Policy
-from .policy import LANES, SHARED_BYTES, SMS, VECTOR_BYTES
+from .policy import LANES, LINE_BYTES, SHARED_BYTES, SMS, VECTOR_BYTES
 
 RUN_BYTES = 64  # of consecutive memory that a lane reads at once: 128 take 1.15 of the time, 32 take 1.05 (H100)
 RUNS = (32, 16, 8, 4)  # powers of two; the ends in a run are the bits of a word
@@ -35,6 +35,15 @@ class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
         """Elements of a tile."""
         return LANES * self.run
 
+    @property
+    def end(self) -> int:
+        """Members of the merged list that an end counts as."""
+        return END
+
+    def members(self, length: int, segments: int) -> int:
+        """How many members the merged list of so many elements and segments has."""
+        return length + self.end * segments
+
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...]) -> int:
         """Upper bound of the shared memory of a block. A state has numbers of ``states`` bytes; elements of
         ``gathered`` bytes are gathered there."""
@@ -43,9 +52,45 @@ class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
         return self.warps * warp + left + 16 * (5 * len(states) + 13)
 
 
-def choose(sources: tuple[int, ...], states: tuple[int, ...], strided: bool) -> ReducedPolicy:
+@dataclass(frozen=True)
+class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
+    """The same where each warp has a ring of ``stages`` tiles in shared memory."""
+
+    stages: int = 3
+    end: int = END
+
+    def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...]) -> int:
+        """Upper bound of the shared memory of a block. States take the place of elements, which have their size."""
+        warp = self.stages * (self.tile * states[0] + 8) + 3 * self.tile + LANES * 4
+        left = self.warps * self.rounds * (2 * states[0] + 36) + self.warps * (states[0] + 8) + 16
+        return self.warps * warp + left + LINE_BYTES + 16 * 18
+
+
+# By the bytes of elements. An end weighs more where more bytes are on their way, as each of its loads takes longer:
+# 2**22 segments of one element and a giant take 359 us where it counts as 8, 311 as 16, 291 as 20, 299 as 32, and 282
+# as 20 with two tiles on their way instead of three (H200, 2**28 float32).
+RINGS = {4: RingPolicy(28, 16, 1, 1, 2, 20), 8: RingPolicy(12, 16, 1, 1, 3, 8)}
+RING_TILES = 4  # of a warp
+
+
+def ring(
+    sources: tuple[int, ...], states: tuple[int, ...], strided: bool, length: int, segments: int
+) -> RingPolicy | None:
+    """Return the policy of a long array, if bulk copies bring its tiles."""
+    if strided or len(sources) > 1 or sources != states or sources[0] not in RINGS:
+        return None
+    policy = RINGS[sources[0]]
+    return policy if policy.members(length, segments) >= SMS * policy.warps * policy.tile * RING_TILES else None
+
+
+def choose(
+    sources: tuple[int, ...], states: tuple[int, ...], strided: bool, length: int = 0, segments: int = 0
+) -> ReducedPolicy:
     """Return the policy of a call whose elements have ``sources`` bytes at a position, and whose states have numbers of
-    ``states`` bytes."""
+    ``states`` bytes, of arrays of ``length`` with so many ``segments``."""
+    long = ring(sources, states, strided, length, segments)
+    if long is not None:
+        return long
     words = sum(max(size, 4) for size in sources) // 4 + sum(states) // 4
     run = next((run for run in RUNS if run * max(sources) <= RUN_BYTES and run * sum(sources) // 4 <= MAX_RUN_WORDS), 4)
     warps, blocks = next((warps, blocks) for most, warps, blocks in WARPS if words <= most)

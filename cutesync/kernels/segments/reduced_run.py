@@ -40,16 +40,46 @@ class Stage:
     marks: Any
     ends: Any
     elements: tuple
+    full: Any = None
 
 
 class TileRuns:
     """Tiles of runs of ``run`` elements."""
 
+    apart = 1  # vectors of shared memory behind the states of a run
+
     def __init__(self, spec: SegmentsSpec, monoid: Any, run: int, gather: Any) -> None:
         self.spec, self.monoid, self.run, self.tile, self.gather = spec, monoid, run, LANES * run, gather
         self.sources, self.types = spec.operation.sources, monoid.types
 
+    @property
+    def boundary(self) -> int:
+        """The bytes of which an address of the first array is a multiple where a chunk's first run begins."""
+        return self.run * self.sources[0].size
+
     # Elements
+
+    def start(self, c: Work, held: list, number) -> None:
+        """A chunk begins."""
+        self.ahead(c, held, c.lane * self.run)
+
+    def ahead(self, c: Work, held: list, place) -> None:
+        """Load the run of a lane in the next tile; ``held`` has been read."""
+        if self.gather is None:
+            self.fetch(c, held, place)
+
+    def arrived(self, c: Work, held: list, at, number) -> None:
+        """Wait until ``held`` has the elements of a tile."""
+        if self.gather is not None:
+            self.gathered(c, held, at)
+
+    def here(self, c: Work, number) -> Work:
+        """What the warp works with in a tile."""
+        return c
+
+    def left(self, c: Work, at, number):
+        """A tile has been gone through: the number of the next one."""
+        return number
 
     def registers(self) -> list:
         """Registers of a run, a tensor of vectors for each array: elements of one and two bytes in 32-bit words."""
@@ -181,7 +211,7 @@ class TileRuns:
         for address, kind, registers in zip(stage.states, self.types, shown):
             each, count = self.vectors(kind).shape
             for v in cutlass.range_constexpr(count):
-                place = address + (lane * (count + 1) + v) * VECTOR_BYTES
+                place = address + (lane * (count + self.apart) + v) * VECTOR_BYTES
                 cute.autovec_copy(registers[(None, v)], cells(kind, place, each, align=VECTOR_BYTES))
         return state
 
@@ -191,11 +221,11 @@ class TileRuns:
         return cute.make_layout((each, self.run // each), stride=(1, each))
 
     @cute.jit
-    def go_to_end(self, values: cutlass.Constexpr, end, begins, carry: tuple, lane):
-        """Go through a run in which one segment ends at most, of whose end ``end`` is the bit: the state behind its
-        last element, and that at the end. ``begins``: a segment begins at the first element; else ``carry`` comes
-        before that of lane 0."""
-        state = prepend((lane == 0) & (begins == 0), carry, values[0](), self.monoid.combine)
+    def go_to_end(self, c: cutlass.Constexpr, values: cutlass.Constexpr, place, end, begins, carry: tuple):
+        """Go through a run at a place of the chunk, in which one segment ends at most, of whose end ``end`` is the bit:
+        the state behind its last element, and that at the end. ``begins``: a segment begins at the first element; else
+        ``carry`` comes before that of lane 0."""
+        state = prepend((c.lane == 0) & (begins == 0), carry, values[0](), self.monoid.combine)
         found = state
         for i in cutlass.range_constexpr(1, self.run):
             goes_on = (end >> (i - 1)) & 1 == 0
@@ -236,7 +266,7 @@ class TileRuns:
 
     def addresses(self, stage: Stage, place) -> list:
         """Where the numbers of the state at element ``place`` of the tile are."""
-        skipped = (place // self.run) * VECTOR_BYTES
+        skipped = (place // self.run) * (self.apart * VECTOR_BYTES)
         return [address + (place * (kind.width // 8) + skipped) for address, kind in zip(stage.states, self.types)]
 
     def at(self, stage: Stage, place) -> tuple:

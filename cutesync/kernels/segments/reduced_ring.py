@@ -1,0 +1,216 @@
+"""Reductions of segments that offsets give, of long arrays: bulk copies bring the tiles. Device code.
+
+As ``reduced``, but each warp has a ring of tiles in shared memory: its lane 0 asks for a tile as soon as the warp is
+done with the one that lay in the same stage. So as many bytes are on their way whatever the warps do, and a
+multiprocessor whose segments are long takes more than its share of the memory's rate while others store many results.
+No other warp takes part: a stage is full when its barrier has the bytes, and empty when the warp has met.
+
+Runs are an odd number of vectors long, so that lanes which read theirs use different banks. States of tiles whose runs
+have several ends take the place of the elements. A tile lies as far from a multiple of 128 bytes as in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint8, Uint32
+from cutlass.memory import SmemAllocator
+
+from ...block.reduce import put as put_state
+from ...monoid import choose, tree
+from ...sync.barrier import Barriers
+from ...sync.overlap import LINE_BYTES
+from ...sync.ring import copy_bulk
+from ...warp import LANES, prepend, select
+from ..select.chunk import VECTOR_BYTES, cells, put
+from .reduced import SegmentReduction
+from .reduced_base import HALF, Work, near_share, search
+from .reduced_policy import RingPolicy
+from .reduced_run import Stage, TileRuns
+from .spec import SegmentsSpec
+
+
+class CopiedRuns(TileRuns):
+    """Tiles of one array, in a ring of ``stages``."""
+
+    apart, boundary = 0, LINE_BYTES
+
+    def __init__(self, spec: SegmentsSpec, monoid: Any, run: int, stages: int) -> None:
+        super().__init__(spec, monoid, run, None)
+        self.stages, self.size = stages, self.sources[0].size
+        self.bytes = self.tile * self.size
+
+    def same(self, a, b):
+        """As of ``TileRuns``, of runs of any length."""
+        return Uint32(a) // self.run == Uint32(b) // self.run
+
+    def stage_of(self, stage: Stage, number):
+        """The address of the elements of a warp's tile."""
+        return stage.elements[0] + Int32(Uint32(number) % self.stages) * self.bytes
+
+    def exists(self, c: Work, at):
+        """Whether there is a tile: a chunk may have ends alone."""
+        return (at < c.chunk.stop) & (c.chunk.first < c.chunk.stop)
+
+    # What ``SegmentReduction`` calls
+
+    def start(self, c: Work, held: list, number) -> None:
+        for k in range(self.stages):
+            self.bring(c, k * self.tile, number + k)
+
+    def ahead(self, c: Work, held: list, place) -> None:
+        """The next tile is on its way."""
+
+    @cute.jit
+    def arrived(self, c: cutlass.Constexpr, held: cutlass.Constexpr, at, number):
+        if self.exists(c, at):
+            full, first = c.stage.full
+            full.await_phase(first + Int32(Uint32(number) % self.stages), Int32(Uint32(number) // self.stages) & 1)
+        address = self.stage_of(c.stage, number)
+        if self.exists(c, at + c.lane * self.run):
+            vectors, each = held[0].shape[1], VECTOR_BYTES // self.size
+            for v in cutlass.range_constexpr(vectors):
+                place = address + (c.lane * vectors + v) * VECTOR_BYTES
+                cute.autovec_copy(cells(held[0].element_type, place, each, align=VECTOR_BYTES), held[0][(None, v)])
+
+    def here(self, c: Work, number) -> Work:
+        """States take the place of the elements."""
+        return c._replace(stage=replace(c.stage, states=(self.stage_of(c.stage, number),)))
+
+    def go_to_end(self, c: Work, values: list, place, end, begins, carry: tuple) -> tuple:
+        """As of ``TileRuns``: the vectors of a run are reduced first. Only the one with the end is divided, which is
+        read again."""
+        combine, each = self.monoid.combine, VECTOR_BYTES // self.size
+        sums = [tree([v() for v in values[k : k + each]], combine) for k in range(0, self.run, each)]
+        before, behind = [sums[0]], [sums[-1]]  # the first vectors, and the last ones
+        for k in range(1, len(sums) - 1):
+            before.append(combine(before[-1], sums[k]))
+        for k in range(len(sums) - 2, -1, -1):
+            behind.insert(0, combine(sums[k], behind[0]))
+        at = 31 - Int32(cute.arch.clz(end))  # -1: there is no end
+        vector, which = at >> (each.bit_length() - 1), at & (each - 1)
+        head, rest = before[0], behind[1]
+        for k in range(2, len(sums)):
+            head = select(vector >= k, before[k - 1], head)
+            rest = select(vector >= k - 1, behind[k], rest)
+        first, other = self.divided(c, place, cutlass.max(vector, 0), which)
+        found = select(vector > 0, combine(head, first), first)
+        state = select(vector == len(sums) - 1, other, combine(other, rest))
+        state = select(which == each - 1, rest, state)
+        state = select(at < 0, behind[0], state)
+        goes_on = (c.lane == 0) & (begins == 0)
+        return prepend(goes_on & (at < 0), carry, state, combine), prepend(goes_on, carry, found, combine)
+
+    def divided(self, c: Work, place, vector, which) -> tuple:
+        """The state of the elements of a vector of a lane's run up to number ``which``, and of those behind it."""
+        combine, each = self.monoid.combine, VECTOR_BYTES // self.size
+        held = self.vector(c, place, vector)
+        position = c.chunk.origin + (place + vector * each)
+        values = [self.monoid.lift(held[k], position + k) for k in range(each)]
+        first, other = [values[0]], [values[-1]]
+        for k in range(1, each):
+            first.append(combine(first[-1], values[k]))
+        for k in range(each - 2, 0, -1):
+            other.insert(0, combine(values[k], other[0]))
+        found, rest = first[0], other[0]
+        for k in range(1, each):
+            found = select(which >= k, first[k], found)
+            if k < each - 1:
+                rest = select(which >= k, other[k], rest)
+        return found, rest
+
+    @cute.jit
+    def vector(self, c: cutlass.Constexpr, place, vector):
+        """A vector of the run at a place of the chunk; 0, if there is no such run."""
+        kind, each = self.sources[0].cutlass, VECTOR_BYTES // self.size
+        held = cute.make_rmem_tensor((each,), kind)
+        held.fill(0)
+        if self.exists(c, place):
+            address = c.stage.states[0] + (c.lane * self.run + vector * each) * self.size
+            cute.autovec_copy(cells(kind, address, each, align=VECTOR_BYTES), held)
+        return held
+
+    @cute.jit
+    def left(self, c: cutlass.Constexpr, at, number):
+        cute.arch.fence_proxy("async.shared", space="cta")  # generic accesses before the next copy
+        cute.arch.sync_warp()
+        self.bring(c, at + self.stages * self.tile, number + self.stages)
+        return number + choose(self.exists(c, at), Int32(1), Int32(0))
+
+    @cute.jit
+    def bring(self, c: cutlass.Constexpr, place, number):
+        """Ask for a tile of the chunk, as far as there are runs. What lies outside of the array is 0."""
+        if place < c.chunk.stop:
+            x, whole, first = c.a.x[0], c.a.whole, c.chunk.origin + place
+            base, runs = Int64(x.toint()), (cutlass.min(c.chunk.stop - place, self.tile) + (self.run - 1)) // self.run
+            begin = base + first * self.size
+            end, limit = begin + runs * (self.run * self.size), base + whole * self.size
+            low = cutlass.max(begin, (base + (VECTOR_BYTES - 1)) & -VECTOR_BYTES)
+            high = cutlass.min(end, limit & -VECTOR_BYTES)
+            address, rest = self.stage_of(c.stage, number), cutlass.max(low, high)
+            if (low > begin) | (rest < end):
+                self.fill(c, address, (first, 0), Int32(cutlass.min(low, end) - begin) // self.size)
+                self.fill(c, address, (first, Int32(rest - begin) // self.size), runs * self.run)
+            if c.lane == 0:
+                full, barrier = c.stage.full
+                there = full[barrier + Int32(Uint32(number) % self.stages)]
+                size = Int32(cutlass.max(high - low, Int64(0)))
+                there.arrive_tx(1, size)
+                target = cute.make_ptr(
+                    Uint8, address + Int32(low - begin), cute.AddressSpace.smem, assumed_align=VECTOR_BYTES
+                )
+                source = cute.make_ptr(Uint8, low, cute.AddressSpace.gmem, assumed_align=VECTOR_BYTES)
+                copy_bulk(target, source, there.pointer, size)
+
+    @cute.jit
+    def fill(self, c: cutlass.Constexpr, address, start: tuple, stop):
+        """Bring elements of a tile one by one up to ``stop``; ``start`` has the position of the tile's first one, and
+        the place from which on."""
+        first, place = start
+        kind = self.sources[0].cutlass
+        for k in cutlass.range(place + c.lane, stop, LANES, unroll=1):
+            value, position = kind(0), first + k
+            if (position >= 0) & (position < c.a.whole):
+                value = cute.make_tensor(c.a.x[0] + position, cute.make_layout((1,)))[0]
+            put(kind, address + k * self.size, value)
+
+
+class RingReduction(SegmentReduction):
+    """The kernel, with the sizes of a ``RingPolicy``."""
+
+    policy: RingPolicy
+    runs: CopiedRuns
+
+    def __init__(self, spec: SegmentsSpec, shared: int, policy: RingPolicy) -> None:
+        super().__init__(spec, shared, policy)
+        self.windows.keeps = True
+
+    def make_runs(self) -> CopiedRuns:
+        return CopiedRuns(self.spec, self.states.monoid, self.policy.run, self.policy.stages)
+
+    def stage(self, warp, lane) -> Stage:
+        """The shared memory of a warp; no element is marked."""
+        found, stages = [], self.policy.stages
+        for size, align in ((stages * self.runs.bytes, LINE_BYTES), (self.runs.tile, VECTOR_BYTES), (LANES * 4, 16)):
+            start = SmemAllocator().allocate_array(Uint8, self.warps * size, byte_alignment=align)
+            found.append(Int32(start.toint()) + warp * size)
+        full = Barriers.make(self.warps * stages, 1, name="full of the warps' tiles")
+        stage = Stage((found[0],), found[1], found[2], (found[0],), (full, warp * stages))
+        self.runs.ends(stage, lane)  # which clears them
+        return stage
+
+    @cute.jit
+    def cut(self, ends: cutlass.Constexpr, size, chunks, places: cutlass.Constexpr, warp, lane):
+        """As of ``SegmentReduction``, where each warp has one chunk: it searches for where that begins and stops."""
+        if cutlass.const_expr(self.policy.rounds > 1):
+            SegmentReduction.cut(self, ends, size, chunks, places, warp, lane)
+        else:
+            number = cute.arch.block_idx()[0] * chunks + warp + lane // HALF
+            member = cutlass.min(size * number, ends.members())
+            low, high = near_share(ends, member, HALF, lane)
+            place, segment = search(ends, member, low, high, HALF, lane)
+            if (lane == 0) | ((lane == HALF) & (warp == self.warps - 1)):
+                put_state(places, warp + lane // HALF, (place, segment))
