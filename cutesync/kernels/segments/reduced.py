@@ -64,10 +64,13 @@ class SegmentReduction(PlainKernel):
         self.types = self.states.monoid.types
         self.gather: Any = None if spec.strided is None else Gather(spec.strided.layout)
         self.runs: TileRuns = self.make_runs()
-        self.windows = Windows(spec, self.states, self.runs)
+        self.windows = self.make_windows()
 
     def make_runs(self) -> TileRuns:
         return TileRuns(self.spec, self.states.monoid, self.policy.run, self.gather)
+
+    def make_windows(self) -> Windows:
+        return Windows(self.spec, self.states, self.runs)
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
@@ -106,10 +109,9 @@ class SegmentReduction(PlainKernel):
         size = (size + (self.runs.run - 1)) // self.runs.run * self.runs.run
         self.cut(ends, size, chunks, places, warp, lane)
         cute.arch.sync_threads()
-        number = Int32(0)  # of a warp's tile
         for turn in cutlass.range(a.rounds, unroll=1):
             place = turn * self.warps + warp
-            number = self.go(a, ends, self.chunk(a, places, place), stage, (tails, heads, place, number), lane)
+            self.go(a, ends, self.chunk(a, places, place), stage, (tails, heads, place), lane)
         let_next_start()
         cute.arch.sync_threads()
         left = self.combine_chunks(a, self.left(tails, heads, thread, chunks), heads, partials, thread)
@@ -166,9 +168,8 @@ class SegmentReduction(PlainKernel):
     def go(
         self, a: cutlass.Constexpr, ends: cutlass.Constexpr, chunk: Chunk, stage: cutlass.Constexpr, to: tuple, lane
     ):
-        """Go through a chunk; what it has left goes to a place of the arrays ``to`` of tails and heads. ``to`` ends
-        with the number of the warp's first tile; return that of the next one."""
-        tails, heads, place, number = to
+        """Go through a chunk; what it has left goes to a place of the arrays ``to`` of tails and heads."""
+        tails, heads, place = to
         nobody, tile = zeros(self.types), self.runs.tile
         if lane == 0:
             store_partial(heads, place, Maybe((chunk.segment, *nobody), Boolean(False)))
@@ -177,14 +178,14 @@ class SegmentReduction(PlainKernel):
         w, before = self.windows.begin(c), (nobody, Int32(1))  # a segment begins
         exist = chunk.stop > chunk.first
         if exist:
-            self.runs.start(c, held, number)
+            self.runs.start(c, held)
         if (lane == 0) & (chunk.first > 0) & exist:  # what comes before is a segment of its own
             self.runs.mark(stage, chunk.first - 1)
         tail, result, valid = nobody, nobody, Int32(0)
         marked, at, more = Int32(chunk.first > 0), Int32(0), Int32(exist | (chunk.ends > 0))
         while more != 0:
             earlier = w
-            w, count, several, kept = self.windows.mark(c, w, at)
+            w, count, several = self.windows.mark(c, w, at)
             more = Int32(at + tile < chunk.stop)
             if more == 0:
                 last = self.last_end(w, chunk, lane)
@@ -197,22 +198,22 @@ class SegmentReduction(PlainKernel):
             if several != 0:
                 self.mark_again(c, earlier, w, at, valid)
             cute.arch.sync_warp()
-            self.runs.arrived(c, held, at, number)
-            before, found = self.go_tile(self.runs.here(c, number), held, (marked | count | valid, several), before, at)
+            self.runs.arrived(c, held, at)
+            here = self.runs.here(c, at)
+            before, found = self.go_tile(here, held, (marked | count | valid, several), before, at)
             cute.arch.sync_warp()
             if count > 0:
-                result = self.windows.take(self.runs.here(c, number), (earlier, w, kept), result, found, several, at)
+                result = self.windows.take(here, earlier, w, result, found, several, at)
             if valid != 0:
                 tail = broadcast(found, (chunk.stop - 1 - at) // self.runs.run)
                 if several != 0:
-                    tail = self.runs.at(self.runs.here(c, number).stage, chunk.stop - 1 - at)
-            number = self.runs.left(c, at, number)
+                    tail = self.runs.at(here.stage, chunk.stop - 1 - at)
+            self.runs.left(c, at)
             at += tile
             marked = Int32(0)
         self.windows.emit(c, w, result, w.used)
         if lane == 0:
             store_partial(tails, place, Maybe((Int32(chunk.ends > 0), *tail), valid != 0))
-        return number
 
     @cute.jit
     def mark_again(self, c: cutlass.Constexpr, earlier, w, at, valid):

@@ -20,7 +20,7 @@ from cutlass import Int32, Int64, Uint8, Uint32
 from cutlass.memory import SmemAllocator
 
 from ...block.reduce import put as put_state
-from ...monoid import choose, tree
+from ...monoid import tree
 from ...sync.barrier import Barriers
 from ...sync.overlap import LINE_BYTES
 from ...sync.ring import copy_bulk
@@ -28,8 +28,10 @@ from ...warp import LANES, prepend, select
 from ..select.chunk import VECTOR_BYTES, cells, put
 from .reduced import SegmentReduction
 from .reduced_base import HALF, Work, near_share, search
+from .reduced_kept import KeptWindows
 from .reduced_policy import RingPolicy
 from .reduced_run import Stage, TileRuns
+from .reduced_window import Windows
 from .spec import SegmentsSpec
 
 
@@ -47,9 +49,14 @@ class CopiedRuns(TileRuns):
         """As of ``TileRuns``, of runs of any length."""
         return Uint32(a) // self.run == Uint32(b) // self.run
 
-    def stage_of(self, stage: Stage, number):
-        """The address of the elements of a warp's tile."""
-        return stage.elements[0] + Int32(Uint32(number) % self.stages) * self.bytes
+    def number(self, place):
+        """``(stage, turn)`` of the tile at a place of the chunk."""
+        number = Uint32(place) // self.tile
+        return Int32(number % self.stages), Int32(number // self.stages)
+
+    def elements_of(self, stage: Stage, place):
+        """The address of the elements of the tile at a place of the chunk."""
+        return stage.elements[0] + self.number(place)[0] * self.bytes
 
     def exists(self, c: Work, at):
         """Whether there is a tile: a chunk may have ends alone."""
@@ -57,28 +64,28 @@ class CopiedRuns(TileRuns):
 
     # What ``SegmentReduction`` calls
 
-    def start(self, c: Work, held: list, number) -> None:
+    def start(self, c: Work, held: list) -> None:
         for k in range(self.stages):
-            self.bring(c, k * self.tile, number + k)
+            self.bring(c, Int32(k * self.tile))
 
     def ahead(self, c: Work, held: list, place) -> None:
         """The next tile is on its way."""
 
     @cute.jit
-    def arrived(self, c: cutlass.Constexpr, held: cutlass.Constexpr, at, number):
+    def arrived(self, c: cutlass.Constexpr, held: cutlass.Constexpr, at):
         if self.exists(c, at):
-            full, first = c.stage.full
-            full.await_phase(first + Int32(Uint32(number) % self.stages), Int32(Uint32(number) // self.stages) & 1)
-        address = self.stage_of(c.stage, number)
+            (full, first), (number, turn) = c.stage.full, self.number(at)
+            full.await_phase(first + number, turn & 1)
+        address = self.elements_of(c.stage, at)
         if self.exists(c, at + c.lane * self.run):
             vectors, each = held[0].shape[1], VECTOR_BYTES // self.size
             for v in cutlass.range_constexpr(vectors):
                 place = address + (c.lane * vectors + v) * VECTOR_BYTES
                 cute.autovec_copy(cells(held[0].element_type, place, each, align=VECTOR_BYTES), held[0][(None, v)])
 
-    def here(self, c: Work, number) -> Work:
+    def here(self, c: Work, at) -> Work:
         """States take the place of the elements."""
-        return c._replace(stage=replace(c.stage, states=(self.stage_of(c.stage, number),)))
+        return c._replace(stage=replace(c.stage, states=(self.elements_of(c.stage, at),)))
 
     def go_to_end(self, c: Work, values: list, place, end, begins, carry: tuple) -> tuple:
         """As of ``TileRuns``: the vectors of a run are reduced first. Only the one with the end is divided, which is
@@ -134,15 +141,14 @@ class CopiedRuns(TileRuns):
         return held
 
     @cute.jit
-    def left(self, c: cutlass.Constexpr, at, number):
+    def left(self, c: cutlass.Constexpr, at):
         cute.arch.fence_proxy("async.shared", space="cta")  # generic accesses before the next copy
         cute.arch.sync_warp()
-        self.bring(c, at + self.stages * self.tile, number + self.stages)
-        return number + choose(self.exists(c, at), Int32(1), Int32(0))
+        self.bring(c, at + self.stages * self.tile)
 
     @cute.jit
-    def bring(self, c: cutlass.Constexpr, place, number):
-        """Ask for a tile of the chunk, as far as there are runs. What lies outside of the array is 0."""
+    def bring(self, c: cutlass.Constexpr, place):
+        """Ask for the tile at a place of the chunk, as far as there are runs. What lies outside of the array is 0."""
         if place < c.chunk.stop:
             x, whole, first = c.a.x[0], c.a.whole, c.chunk.origin + place
             base, runs = Int64(x.toint()), (cutlass.min(c.chunk.stop - place, self.tile) + (self.run - 1)) // self.run
@@ -150,13 +156,13 @@ class CopiedRuns(TileRuns):
             end, limit = begin + runs * (self.run * self.size), base + whole * self.size
             low = cutlass.max(begin, (base + (VECTOR_BYTES - 1)) & -VECTOR_BYTES)
             high = cutlass.min(end, limit & -VECTOR_BYTES)
-            address, rest = self.stage_of(c.stage, number), cutlass.max(low, high)
+            address, rest = self.elements_of(c.stage, place), cutlass.max(low, high)
             if (low > begin) | (rest < end):
                 self.fill(c, address, (first, 0), Int32(cutlass.min(low, end) - begin) // self.size)
                 self.fill(c, address, (first, Int32(rest - begin) // self.size), runs * self.run)
             if c.lane == 0:
                 full, barrier = c.stage.full
-                there = full[barrier + Int32(Uint32(number) % self.stages)]
+                there = full[barrier + self.number(place)[0]]
                 size = Int32(cutlass.max(high - low, Int64(0)))
                 there.arrive_tx(1, size)
                 target = cute.make_ptr(
@@ -179,38 +185,35 @@ class CopiedRuns(TileRuns):
 
 
 class RingReduction(SegmentReduction):
-    """The kernel, with the sizes of a ``RingPolicy``."""
+    """The kernel, with the sizes of a ``RingPolicy``. Each warp has one chunk."""
 
     policy: RingPolicy
     runs: CopiedRuns
 
-    def __init__(self, spec: SegmentsSpec, shared: int, policy: RingPolicy) -> None:
-        super().__init__(spec, shared, policy)
-        self.windows.keeps = True
-
     def make_runs(self) -> CopiedRuns:
         return CopiedRuns(self.spec, self.states.monoid, self.policy.run, self.policy.stages)
 
+    def make_windows(self) -> Windows:
+        return KeptWindows(self.spec, self.states, self.runs)
+
     def stage(self, warp, lane) -> Stage:
         """The shared memory of a warp; no element is marked."""
-        found, stages = [], self.policy.stages
-        for size, align in ((stages * self.runs.bytes, LINE_BYTES), (self.runs.tile, VECTOR_BYTES), (LANES * 4, 16)):
+        found, stages, tile = [], self.policy.stages, self.runs.tile
+        sizes = (stages * self.runs.bytes, LINE_BYTES), (tile, VECTOR_BYTES), (LANES * 4, 4), (2 * tile, 4)
+        for size, align in sizes:
             start = SmemAllocator().allocate_array(Uint8, self.warps * size, byte_alignment=align)
             found.append(Int32(start.toint()) + warp * size)
         full = Barriers.make(self.warps * stages, 1, name="full of the warps' tiles")
-        stage = Stage((found[0],), found[1], found[2], (found[0],), (full, warp * stages))
+        stage = Stage((found[0],), found[1], found[2], (found[0],), (full, warp * stages), found[3])
         self.runs.ends(stage, lane)  # which clears them
         return stage
 
     @cute.jit
     def cut(self, ends: cutlass.Constexpr, size, chunks, places: cutlass.Constexpr, warp, lane):
-        """As of ``SegmentReduction``, where each warp has one chunk: it searches for where that begins and stops."""
-        if cutlass.const_expr(self.policy.rounds > 1):
-            SegmentReduction.cut(self, ends, size, chunks, places, warp, lane)
-        else:
-            number = cute.arch.block_idx()[0] * chunks + warp + lane // HALF
-            member = cutlass.min(size * number, ends.members())
-            low, high = near_share(ends, member, HALF, lane)
-            place, segment = search(ends, member, low, high, HALF, lane)
-            if (lane == 0) | ((lane == HALF) & (warp == self.warps - 1)):
-                put_state(places, warp + lane // HALF, (place, segment))
+        """Each warp searches for where its only chunk begins and stops."""
+        number = cute.arch.block_idx()[0] * chunks + warp + lane // HALF
+        member = cutlass.min(size * number, ends.members())
+        low, high = near_share(ends, member, HALF, lane)
+        place, segment = search(ends, member, low, high, HALF, lane)
+        if (lane == 0) | ((lane == HALF) & (warp == self.warps - 1)):
+            put_state(places, warp + lane // HALF, (place, segment))

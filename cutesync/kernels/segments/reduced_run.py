@@ -41,6 +41,7 @@ class Stage:
     ends: Any
     elements: tuple
     full: Any = None
+    kept: Any = None
 
 
 class TileRuns:
@@ -59,7 +60,7 @@ class TileRuns:
 
     # Elements
 
-    def start(self, c: Work, held: list, number) -> None:
+    def start(self, c: Work, held: list) -> None:
         """A chunk begins."""
         self.ahead(c, held, c.lane * self.run)
 
@@ -68,18 +69,17 @@ class TileRuns:
         if self.gather is None:
             self.fetch(c, held, place)
 
-    def arrived(self, c: Work, held: list, at, number) -> None:
+    def arrived(self, c: Work, held: list, at) -> None:
         """Wait until ``held`` has the elements of a tile."""
         if self.gather is not None:
             self.gathered(c, held, at)
 
-    def here(self, c: Work, number) -> Work:
-        """What the warp works with in a tile."""
+    def here(self, c: Work, at) -> Work:
+        """What the warp works with in the tile at a place of the chunk."""
         return c
 
-    def left(self, c: Work, at, number):
-        """A tile has been gone through: the number of the next one."""
-        return number
+    def left(self, c: Work, at) -> None:
+        """The tile at a place of the chunk has been gone through."""
 
     def registers(self) -> list:
         """Registers of a run, a tensor of vectors for each array: elements of one and two bytes in 32-bit words."""

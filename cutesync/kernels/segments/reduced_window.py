@@ -13,6 +13,7 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64, Uint8
 
 from ...monoid import choose
+from ...sizes import ceil_div
 from ...sync.overlap import LINE_BYTES, ask_for_line
 from ...warp import LANES, select, zeros
 from ..select.chunk import put_if
@@ -23,8 +24,7 @@ from .states import SegmentStates
 
 FAR = 0x7FFFFFFF  # where the ends of no segment lie
 GROUPS = 4  # of 32 ends, that are loaded together
-ASKED = 8 * LANES  # ends ahead of those that the L2 is asked for at the beginning of a tile with many
-FURTHER = 23 * LANES  # the same at each step through such a tile of a ring: there is no asking at its beginning
+ASKED = 8 * LANES  # ends ahead of those that the L2 is asked for
 
 # A window: the number in the chunk of its first end; where a lane's segment ends and begins, counted from the chunk's
 # origin; how many of its ends lie in tiles that went by; a lane's end of the next window, as it is in memory.
@@ -32,10 +32,7 @@ Window = namedtuple("Window", "first end begin used following")
 
 
 class Windows:
-    """The windows of chunks. ``keeps``, of rings, whose tiles are long: lanes keep the ends that were loaded first
-    behind a tile's two windows until results are stored, else they are loaded again. It takes registers."""
-
-    keeps = False
+    """The windows of chunks."""
 
     def __init__(self, spec: SegmentsSpec, states: SegmentStates, runs: TileRuns) -> None:
         self.spec, self.states, self.runs = spec, states, runs
@@ -94,9 +91,8 @@ class Windows:
 
     @cute.jit
     def mark(self, c: cutlass.Constexpr, w: Window, first):
-        """Mark the ends in the tile from ``first`` on, in their runs: the window behind them, how many there are,
-        whether runs have several, which ``mark_again`` marks, and the ends that are kept."""
-        kept = self.none()
+        """Mark the ends in the tile from ``first`` on, in their runs: the window behind them, how many there are, and
+        whether runs have several, which ``mark_again`` marks."""
         inside = (c.lane >= w.used) & (w.end <= first + self.runs.tile)
         several = self.mark_runs(c, first, w.end, w.begin, inside)
         count = Int32(cute.arch.popc(cute.arch.vote_ballot_sync(inside)))
@@ -109,14 +105,10 @@ class Windows:
             count += found
             w = w._replace(used=found)
             if found == LANES:
-                w, found, kept = self.mark_more(c, w, first)
+                w, found = self.mark_more(c, w, first)
                 count += found
                 several = Boolean(True)
-        return w, count, Int32(cute.arch.vote_any_sync(several)), kept
-
-    def none(self) -> tuple:
-        """No ends are kept."""
-        return tuple(Int32(FAR) for _ in range(GROUPS * self.keeps))
+        return w, count, Int32(cute.arch.vote_any_sync(several))
 
     @cute.jit
     def mark_again(self, c: cutlass.Constexpr, w: Window, stop, first):
@@ -143,30 +135,21 @@ class Windows:
         return pairs
 
     @cute.jit
-    def ask(self, c: cutlass.Constexpr, k, lines: cutlass.Constexpr):
-        """Ask the L2 for ``lines`` of ends from number ``k`` on, a lane each."""
-        k += c.lane * self.of_line(c)
-        if (c.lane < lines) & (k < c.chunk.ends):
+    def ask(self, c: cutlass.Constexpr, k, most: cutlass.Constexpr):
+        """Ask the L2 for ``most`` ends from number ``k`` on, a line a lane, or as many as there are lanes."""
+        each = LINE_BYTES * 8 // c.a.offsets.dtype.width
+        k += c.lane * each
+        if (c.lane < ceil_div(most, each)) & (k < c.chunk.ends):
             ask_for_line(c.ends.start + (c.chunk.segment + k))
-
-    def of_line(self, c: Work) -> int:
-        """Ends of a line of memory."""
-        return LINE_BYTES * 8 // c.a.offsets.dtype.width
 
     @cute.jit
     def mark_more(self, c: cutlass.Constexpr, w: Window, first):
-        """Mark the ends in the tile behind a window: the window behind them, how many there are, and those kept."""
-        if cutlass.const_expr(not self.keeps):
-            self.ask(c, w.first + ASKED, LANES)
-        kept, start = self.none(), w.first + LANES
+        """Mark the ends in the tile behind a window."""
+        self.ask(c, w.first + ASKED, LANES * LINE_BYTES)
         at, before, found = w.first + LANES, Int32(cute.arch.shuffle_sync(w.end, LANES - 1)), Int32(GROUPS * LANES)
         while found == GROUPS * LANES:
-            if cutlass.const_expr(self.keeps):
-                self.ask(c, at + FURTHER, GROUPS * LANES // self.of_line(c))
             found, last = Int32(0), before
-            pairs = self.groups(c, at, before)
-            kept = self.kept(at == start, pairs, kept)
-            for end, begin in pairs:
+            for end, begin in self.groups(c, at, before):
                 inside = end <= first + self.runs.tile
                 self.mark_ends(c, first, end, begin, inside)
                 found += Int32(cute.arch.popc(cute.arch.vote_ballot_sync(inside)))
@@ -175,20 +158,15 @@ class Windows:
             at += found
         count = at - (w.first + LANES)
         own, following = self.load(c, at + c.lane), self.load(c, at + (LANES + c.lane))
-        return self.window(c, at, own, before, following), count, kept
-
-    def kept(self, first, pairs: list, kept: tuple) -> tuple:
-        """The ends of the groups that were loaded ``first``."""
-        return tuple(choose(first, end, other) for (end, _), other in zip(pairs, kept))
+        return self.window(c, at, own, before, following), count
 
     # States of segments: a lane keeps that of its segment of the window
 
     @cute.jit
-    def take(self, c: cutlass.Constexpr, windows: tuple, result: tuple, found: tuple, several, first):
+    def take(self, c: cutlass.Constexpr, earlier: Window, w: Window, result: tuple, found: tuple, several, first):
         """``result``, with the states at the ends in the tile from ``first`` on: those that lanes have ``found``, or
-        those in shared memory, if runs have ``several``. ``windows`` are the window before the tile and the one behind
-        it, and the ends that are kept; results of windows that went by are stored."""
-        earlier, w, kept = windows
+        those in shared memory, if runs have ``several``. ``earlier`` is the window before the tile, and ``w`` the one
+        behind it; results of windows that went by are stored."""
         inside = (c.lane >= earlier.used) & (earlier.end <= first + self.runs.tile)
         result = self.taken(c, (earlier.end, earlier.begin, inside), result, found, several, first)
         if w.first != earlier.first:
@@ -196,7 +174,7 @@ class Windows:
             if w.first == earlier.first + LANES:
                 result = self.taken(c, (w.end, w.begin, c.lane < w.used), result, found, several, first)
             else:
-                self.emit_more(c, earlier, kept, w.first, first)
+                self.emit_more(c, earlier, w.first, first)
         return result
 
     @cute.jit
@@ -226,18 +204,16 @@ class Windows:
         c.keep(state, valid)
 
     @cute.jit
-    def emit_more(self, c: cutlass.Constexpr, w: Window, kept: tuple, stop, first):
+    def emit_more(self, c: cutlass.Constexpr, w: Window, stop, first):
         """Store the results of segments that end in the tile from ``first`` on: of those behind window ``w``, and the
-        one behind that, up to number ``stop``. The ends behind those may be ``kept``."""
+        one behind that, up to number ``stop``."""
         k, end, begin = self.following(c, w)
         self.emit_ends(c, first, k, end, begin, k < stop)
-        at, before = w.first + 2 * LANES, Int32(cute.arch.shuffle_sync(end, LANES - 1))
-        if cutlass.const_expr(self.keeps):
-            for end in kept:
-                begin, k = self.begins(c, end, before), at + c.lane
-                self.emit_ends(c, first, k, end, begin, k < stop)
-                before = Int32(cute.arch.shuffle_sync(end, LANES - 1))
-                at += LANES
+        self.emit_rest(c, w.first + 2 * LANES, stop, first, Int32(cute.arch.shuffle_sync(end, LANES - 1)))
+
+    @cute.jit
+    def emit_rest(self, c: cutlass.Constexpr, at, stop, first, before):
+        """The same from number ``at`` on, whose ends are loaded again; ``before`` is the end before."""
         while at < stop:
             last = before
             for g, (end, begin) in enumerate(self.groups(c, at, before)):
