@@ -35,7 +35,7 @@ REDUCED = {
 }
 # the same, with tiles that bulk copies bring
 RINGS = {
-    "rings": (RingPolicy(run=12, warps=2, blocks_per_sm=1, rounds=1, stages=2, end=1), 3),
+    "rings": (RingPolicy(run=12, warps=2, blocks_per_sm=1, rounds=1, stages=2), 3),
     "rings of three warps": (RingPolicy(run=8, warps=3, blocks_per_sm=1, rounds=1, stages=3), 2),
 }
 # the same for begins and ends

@@ -54,16 +54,14 @@ class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
 
 @dataclass(frozen=True)
 class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
-    """The same where each warp has one chunk (``rounds`` is 1) and a ring of ``stages`` tiles in shared memory, and at
-    most ``copied`` groups of 32 ends there."""
+    """The same where each warp has a ring of ``stages`` tiles in shared memory."""
 
     stages: int = 3
     end: int = END
-    copied: int = 16
 
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...]) -> int:
         """Upper bound of the shared memory of a block. States take the place of elements, which have their size."""
-        warp = self.stages * (self.tile * states[0] + 8) + 3 * self.tile + LANES * (12 + 8 * self.copied)
+        warp = self.stages * (self.tile * states[0] + 8) + 3 * self.tile + LANES * 4
         left = self.warps * self.rounds * (2 * states[0] + 36) + self.warps * (states[0] + 8) + 16
         return self.warps * warp + left + LINE_BYTES + 16 * 18
 
@@ -71,7 +69,7 @@ class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
 # By the bytes of elements. An end weighs more where more bytes are on their way, as each of its loads takes longer:
 # 2**22 segments of one element and a giant take 359 us where it counts as 8, 311 as 16, 291 as 20, 299 as 32, and 282
 # as 20 with two tiles on their way instead of three (H200, 2**28 float32).
-RINGS = {4: RingPolicy(28, 16, 1, 1, 2, 20), 8: RingPolicy(12, 16, 1, 1, 3, 8, 8)}
+RINGS = {4: RingPolicy(28, 16, 1, 1, 2, 20), 8: RingPolicy(12, 16, 1, 1, 3, 8)}
 RING_TILES = 4  # of a warp
 
 

@@ -28,7 +28,7 @@ from ...warp import LANES, prepend, select
 from ..select.chunk import VECTOR_BYTES, cells, put
 from .reduced import SegmentReduction
 from .reduced_base import HALF, Work, near_share, search
-from .reduced_kept import Kept, KeptWindows
+from .reduced_kept import KeptWindows
 from .reduced_policy import RingPolicy
 from .reduced_run import Stage, TileRuns
 from .reduced_window import Windows
@@ -194,24 +194,19 @@ class RingReduction(SegmentReduction):
         return CopiedRuns(self.spec, self.states.monoid, self.policy.run, self.policy.stages)
 
     def make_windows(self) -> Windows:
-        return KeptWindows(self.spec, self.states, self.runs, self.policy.copied)
+        return KeptWindows(self.spec, self.states, self.runs)
 
     def stage(self, warp, lane) -> Stage:
         """The shared memory of a warp; no element is marked."""
         found, stages, tile = [], self.policy.stages, self.runs.tile
-        of_kept = (2 * tile, 4), (self.policy.copied * LANES * 8, 8), (LANES * 8, 8)
-        for size, align in ((stages * self.runs.bytes, LINE_BYTES), (tile, VECTOR_BYTES), (LANES * 4, 4), *of_kept):
+        sizes = (stages * self.runs.bytes, LINE_BYTES), (tile, VECTOR_BYTES), (LANES * 4, 4), (2 * tile, 4)
+        for size, align in sizes:
             start = SmemAllocator().allocate_array(Uint8, self.warps * size, byte_alignment=align)
             found.append(Int32(start.toint()) + warp * size)
         full = Barriers.make(self.warps * stages, 1, name="full of the warps' tiles")
-        stage = Stage((found[0],), found[1], found[2], (found[0],), (full, warp * stages), Kept(*found[3:]))
+        stage = Stage((found[0],), found[1], found[2], (found[0],), (full, warp * stages), found[3])
         self.runs.ends(stage, lane)  # which clears them
         return stage
-
-    @cute.jit
-    def go(self, a: cutlass.Constexpr, ends: cutlass.Constexpr, chunk, stage: cutlass.Constexpr, to: tuple, lane):
-        SegmentReduction.go(self, a, ends, chunk, stage, to, lane)
-        cute.arch.cp_async_wait_group(0)  # of ends that no tile has asked for
 
     @cute.jit
     def cut(self, ends: cutlass.Constexpr, size, chunks, places: cutlass.Constexpr, warp, lane):

@@ -34,7 +34,7 @@ from .spec import SegmentsSpec
 class Stage:
     """A warp's shared memory: the addresses of its states, number by number, with a vector behind each lane's run that
     is not used, so that lanes use different banks; of its marks; of the end in each run; and of gathered elements,
-    array by array. Of rings: the barriers of tiles and the number of the first one, and what is kept of ends."""
+    array by array."""
 
     states: tuple
     marks: Any
