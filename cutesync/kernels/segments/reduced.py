@@ -93,7 +93,7 @@ class SegmentReduction(PlainKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
+        thread, part = cute.arch.thread_idx()[0], self.part()
         blocks, _, _ = cute.arch.grid_dim()
         lane, warp = thread % LANES, cute.arch.make_warp_uniform(thread // LANES)
         entry = Entry.none()
@@ -118,11 +118,15 @@ class SegmentReduction(PlainKernel):
         if thread == 0:
             segment, *head = get(heads, 0, (Int64, *self.types, Int32))
             collector, tag = entry.close(a.counters, blocks, blocks)
-            self.slots(a, blocks, tag).publish(block, self.packed(Left(left, left[0], segment, tuple(head))))
+            self.slots(a, blocks, tag).publish(part, self.packed(Left(left, left[0], segment, tuple(head))))
             notice.post(collector, tag)
         cute.arch.sync_threads()
         if notice.collector:
             self.collect(a, self.slots(a, blocks, notice.tag), partials, blocks, thread)
+
+    def part(self):
+        """The part of the merged list that the block has."""
+        return cute.arch.block_idx()[0]
 
     def stage(self, warp, lane) -> Stage:
         """The shared memory of a warp; no element is marked."""
@@ -141,7 +145,7 @@ class SegmentReduction(PlainKernel):
     def cut(self, ends: cutlass.Constexpr, size, chunks, places: cutlass.Constexpr, warp, lane):
         """Find where the merged list is cut before each of the block's ``chunks`` of ``size`` members, and behind them:
         all warps where the block's part begins and stops, then groups of lanes a cut each."""
-        members, first, half = ends.members(), cute.arch.block_idx()[0] * chunks, lane // HALF
+        members, first, half = ends.members(), self.part() * chunks, lane // HALF
         of_block = cutlass.min(size * (first + half * chunks), members)
         place, segment = search(ends, of_block, Int64(0), Int64(ends.segments), HALF, lane)
         if (warp == 0) & (lane % HALF == 0):

@@ -29,7 +29,7 @@ from ..select.chunk import VECTOR_BYTES, cells, put
 from .reduced import SegmentReduction
 from .reduced_base import HALF, Work, near_share, search
 from .reduced_kept import KeptWindows
-from .reduced_policy import RingPolicy
+from .reduced_policy import DEALT, RingPolicy
 from .reduced_run import Stage, TileRuns
 from .reduced_window import Windows
 from .spec import SegmentsSpec
@@ -193,6 +193,11 @@ class RingReduction(SegmentReduction):
     def make_runs(self) -> CopiedRuns:
         return CopiedRuns(self.spec, self.states.monoid, self.policy.run, self.policy.stages)
 
+    def part(self):
+        """Parts are dealt: neighbouring ones lie in blocks far apart."""
+        block, blocks = (Uint32(of()[0]) for of in (cute.arch.block_idx, cute.arch.grid_dim))
+        return Int32(block * DEALT % blocks)
+
     def make_windows(self) -> Windows:
         return KeptWindows(self.spec, self.states, self.runs)
 
@@ -211,7 +216,7 @@ class RingReduction(SegmentReduction):
     @cute.jit
     def cut(self, ends: cutlass.Constexpr, size, chunks, places: cutlass.Constexpr, warp, lane):
         """Each warp searches for where its only chunk begins and stops."""
-        number = cute.arch.block_idx()[0] * chunks + warp + lane // HALF
+        number = self.part() * chunks + warp + lane // HALF
         member = cutlass.min(size * number, ends.members())
         low, high = near_share(ends, member, HALF, lane)
         place, segment = search(ends, member, low, high, HALF, lane)

@@ -5,7 +5,7 @@ The ends of segments in a tile are *marked*. If no run has two of them: by a wor
 says where it is. A lane goes through its run once: it combines elements, keeps the state at the end, and begins anew
 behind it. If a run has several ends: by a byte for each element, 1 where a segment ends behind it. A lane puts all its
 states in shared memory then (``Stage``). The state at the first end of a run lacks what lanes before it have of the
-segment; this follows from a scan of the lanes' last states, and is added. Both ways combine in the same order.
+segment; this follows from a scan of the lanes' last states, and is added. Here both ways combine in the same order.
 
 A tile without a mark takes no part of this: the states of runs are combined pairwise, then those of lanes.
 """
@@ -34,7 +34,8 @@ from .spec import SegmentsSpec
 class Stage:
     """A warp's shared memory: the addresses of its states, number by number, with a vector behind each lane's run that
     is not used, so that lanes use different banks; of its marks; of the end in each run; and of gathered elements,
-    array by array."""
+    array by array. Of ``reduced_ring`` alone: the barriers of its tiles with the number of its first one, and the address
+    of the ends that are kept."""
 
     states: tuple
     marks: Any
