@@ -9,6 +9,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.kernels.segments import reduced_policy
+from cutesync.kernels.segments.policy import SMS
 
 from .. import faults
 from ..cases import SCHEDULES, STAND_FOR_ALL, numpy_dtype
@@ -153,16 +154,21 @@ def test_rings_under_hostile_schedules(name, monkeypatch):
 
 
 def test_which_arrays_have_rings():
-    """Long ones of elements that are as large as states."""
-    chosen = functools.partial(reduced_policy.choose, strided=False, length=1 << 28)
-    for size in (4, 8):
-        policy = chosen((size,), (size,))
-        assert isinstance(policy, reduced_policy.RingPolicy) and policy.run * size % 16 == policy.run % 4 == 0
-        assert policy.bytes((size,), ()) <= 226 << 10
-        assert not isinstance(chosen((size,), (size,), length=1 << 20), reduced_policy.RingPolicy)
+    """Those of elements that are as large as states; the sizes follow from the mean length of segments."""
+    chosen, n = functools.partial(reduced_policy.choose, strided=False), 1 << 28
+    for size, sizes in reduced_policy.RINGS.items():
+        for mean, policy in sizes:
+            assert chosen((size,), (size,), length=n, segments=n // max(mean, 1)) == policy
+            assert policy.run % 4 == 0 and policy.bytes((size,), ()) <= 226 << 10
+        assert chosen((size,), (size,), length=0, segments=5) == policy
         assert not isinstance(chosen((size,), (size,), strided=True), reduced_policy.RingPolicy)
     for sources, states in (((2,), (4,)), ((4,), (8,)), ((4, 4), (4, 4))):
         assert not isinstance(chosen(sources, states), reduced_policy.RingPolicy)
+
+
+def test_each_block_has_a_part_of_its_own():
+    for blocks in range(1, SMS + 1):
+        assert len({block * reduced_policy.DEALT % blocks for block in range(blocks)}) == blocks
 
 
 @functools.cache

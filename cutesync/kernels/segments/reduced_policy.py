@@ -54,7 +54,8 @@ class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
 
 @dataclass(frozen=True)
 class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
-    """The same where each warp has a ring of ``stages`` tiles in shared memory."""
+    """The same where each warp has one chunk (``rounds`` is 1) and a ring of ``stages`` tiles in shared memory. Runs
+    are a multiple of four elements long, whose marks are a word."""
 
     stages: int = 3
     end: int = END
@@ -66,26 +67,29 @@ class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
         return self.warps * warp + left + LINE_BYTES + 16 * 18
 
 
-# By the bytes of elements. An end weighs more where more bytes are on their way, as each of its loads takes longer:
-# 2**22 segments of one element and a giant take 359 us where it counts as 8, 311 as 16, 291 as 20, 299 as 32, and 282
-# as 20 with two tiles on their way instead of three (H200, 2**28 float32).
-RINGS = {4: RingPolicy(28, 16, 1, 1, 2, 20), 8: RingPolicy(12, 16, 1, 1, 3, 8)}
-RING_TILES = 4  # of a warp
-# Block b has part b * DEALT % blocks of the merged list; a prime above any number of blocks. With one of 132 blocks, parts
-# that are neighbours lie in blocks 5 apart. Some groups of multiprocessors had sparse parts alone, and others the dense
-# ones: 2**22 segments of one element and a giant take 298 us in order and 285 dealt, a giant first 301 and 285, ones
-# between two giants 293 and 283, all else +-1 % (H200, 2**28 float32).
+# By the bytes of elements, for segments of at least so many elements on average. An end weighs more than without rings,
+# as it waits longer where more bytes are on their way: 2**22 empty segments before a giant take 293 us where it counts
+# as 12, 289 as 16, ones and a giant 290 and 286 (three stages, 12: 314, 295). Runs of 28 take 0.5 % less for segments
+# of 64, but 334 us instead of 313 for those of 20 (328 without rings): a tile has more than a window of them. So has a
+# tile of runs of 20 of segments of 16: 360 us, by runs of 12 334 (338 without rings; H200, 2**28 float32).
+RINGS = {
+    4: ((18, RingPolicy(20, 16, 1, 1, 2, 16)), (0, RingPolicy(12, 24, 1, 1, 4, 12))),
+    8: ((0, RingPolicy(20, 16, 1, 1, 2, 8)),),
+}
+# Block b has part b * DEALT % blocks of the merged list; a prime above any number of blocks. With one of 132 blocks,
+# parts that are neighbours lie in blocks 5 apart. Some groups of multiprocessors had sparse parts alone, and others the
+# dense ones: 2**22 segments of one element and a giant take 298 us in order and 285 dealt, a giant first 301 and 285,
+# ones between two giants 293 and 283, all else +-1 % (H200, 2**28 float32).
 DEALT = 317
 
 
 def ring(
     sources: tuple[int, ...], states: tuple[int, ...], strided: bool, length: int, segments: int
 ) -> RingPolicy | None:
-    """Return the policy of a long array, if bulk copies bring its tiles."""
+    """Return the policy of one array whose tiles bulk copies bring, if they can."""
     if strided or len(sources) > 1 or sources != states or sources[0] not in RINGS:
         return None
-    policy = RINGS[sources[0]]
-    return policy if policy.members(length, segments) >= SMS * policy.warps * policy.tile * RING_TILES else None
+    return next(policy for mean, policy in RINGS[sources[0]] if length >= mean * segments)
 
 
 def choose(
@@ -93,9 +97,9 @@ def choose(
 ) -> ReducedPolicy:
     """Return the policy of a call whose elements have ``sources`` bytes at a position, and whose states have numbers of
     ``states`` bytes, of arrays of ``length`` with so many ``segments``."""
-    long = ring(sources, states, strided, length, segments)
-    if long is not None:
-        return long
+    policy = ring(sources, states, strided, length, segments)
+    if policy is not None:
+        return policy
     words = sum(max(size, 4) for size in sources) // 4 + sum(states) // 4
     run = next((run for run in RUNS if run * max(sources) <= RUN_BYTES and run * sum(sources) // 4 <= MAX_RUN_WORDS), 4)
     warps, blocks = next((warps, blocks) for most, warps, blocks in WARPS if words <= most)

@@ -1,12 +1,13 @@
-"""Reductions of segments that offsets give, of long arrays: bulk copies bring the tiles. Device code.
+"""Reductions of segments that offsets give, of elements as large as states: bulk copies bring the tiles. Device code.
 
 As ``reduced``, but each warp has a ring of tiles in shared memory: its lane 0 asks for a tile as soon as the warp is
 done with the one that lay in the same stage. So as many bytes are on their way whatever the warps do, and a
 multiprocessor whose segments are long takes more than its share of the memory's rate while others store many results.
 No other warp takes part: a stage is full when its barrier has the bytes, and empty when the warp has met.
 
-Runs are an odd number of vectors long, so that lanes which read theirs use different banks. States of tiles whose runs
-have several ends take the place of the elements. A tile lies as far from a multiple of 128 bytes as in memory.
+Runs of 4-byte elements are an odd number of vectors long, so that lanes which read theirs use different banks. States
+of tiles whose runs have several ends take the place of the elements. A tile lies as far from a multiple of 128 bytes as
+in memory. Neighbouring parts of the merged list lie in blocks far apart.
 """
 
 from __future__ import annotations
@@ -194,7 +195,6 @@ class RingReduction(SegmentReduction):
         return CopiedRuns(self.spec, self.states.monoid, self.policy.run, self.policy.stages)
 
     def part(self):
-        """Parts are dealt: neighbouring ones lie in blocks far apart."""
         block, blocks = (Uint32(of()[0]) for of in (cute.arch.block_idx, cute.arch.grid_dim))
         return Int32(block * DEALT % blocks)
 

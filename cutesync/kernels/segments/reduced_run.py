@@ -34,8 +34,8 @@ from .spec import SegmentsSpec
 class Stage:
     """A warp's shared memory: the addresses of its states, number by number, with a vector behind each lane's run that
     is not used, so that lanes use different banks; of its marks; of the end in each run; and of gathered elements,
-    array by array. Of ``reduced_ring`` alone: the barriers of its tiles with the number of its first one, and the address
-    of the ends that are kept."""
+    array by array. Of ``reduced_ring`` alone: the barriers of tiles with the number of the warp's first one, and the
+    address of the ends that are kept."""
 
     states: tuple
     marks: Any
