@@ -30,6 +30,7 @@ def calls(n: int) -> dict:
             f"offsets {t}": lambda t=t: cs.segmented_reduce(dry((n,), t), offsets=dry((n // 50,), "int64"), stream=0)
             for t in ("int8", "float32", "float64")
         },
+        "many offsets": lambda: cs.segmented_reduce(x, offsets=dry((n // 12,), "int64"), stream=0),
         "offsets, scan": lambda: cs.segmented_scan(x, offsets=dry((n // 50,), "int32"), reverse=True, stream=0),
         "begins and ends": lambda: cs.segmented_reduce(x, offsets=_pair(n), stream=0),
         "begins and ends, scan": lambda: cs.segmented_scan(x, offsets=_pair(n), reverse=True, stream=0),

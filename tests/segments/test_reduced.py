@@ -143,6 +143,22 @@ def test_rings(name, dtype, mix, monkeypatch):
             check_rings(dtype, n, first, mix)
 
 
+@pytest.mark.parametrize("dtype", ["uint32", "uint64", "int32"])
+def test_rings_of_other_types(dtype, monkeypatch):
+    force(monkeypatch, "rings")
+    with cs.emulate():
+        check_rings(dtype, 1000, 5, "runs of 16")
+
+
+def test_rings_of_transformed_elements(monkeypatch):
+    """States are of another type than the elements whose place they take."""
+    force(monkeypatch, "rings")
+    x, offsets = np.arange(1777, dtype=np.float64)[::-1].copy(), offsets_of(1777, 200)
+    with cs.emulate():
+        found = cs.segmented_reduce(x, "max", offsets=offsets, transform=lambda v, i: i, dtype="int64", init=-1)
+    equal(found, np.where(offsets[1:] > offsets[:-1], offsets[1:] - 1, -1))
+
+
 @pytest.mark.drawn(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RINGS)

@@ -26,6 +26,7 @@ from ...sync.barrier import Barriers
 from ...sync.overlap import LINE_BYTES
 from ...sync.ring import copy_bulk
 from ...warp import LANES, prepend, select
+from ..coordinates import element
 from ..select.chunk import VECTOR_BYTES, cells, put
 from .reduced import SegmentReduction
 from .reduced_base import HALF, Work, near_share, search
@@ -181,7 +182,7 @@ class CopiedRuns(TileRuns):
         for k in cutlass.range(place + c.lane, stop, LANES, unroll=1):
             value, position = kind(0), first + k
             if (position >= 0) & (position < c.a.whole):
-                value = cute.make_tensor(c.a.x[0] + position, cute.make_layout((1,)))[0]
+                value = kind(element(c.a.x[0] + position))
             put(kind, address + k * self.size, value)
 
 
