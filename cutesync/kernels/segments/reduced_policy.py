@@ -97,9 +97,9 @@ def choose(
 ) -> ReducedPolicy:
     """Return the policy of a call whose elements have ``sources`` bytes at a position, and whose states have numbers of
     ``states`` bytes, of arrays of ``length`` with so many ``segments``."""
-    policy = ring(sources, states, strided, length, segments)
-    if policy is not None:
-        return policy
+    rings = ring(sources, states, strided, length, segments)
+    if rings is not None:
+        return rings
     words = sum(max(size, 4) for size in sources) // 4 + sum(states) // 4
     run = next((run for run in RUNS if run * max(sources) <= RUN_BYTES and run * sum(sources) // 4 <= MAX_RUN_WORDS), 4)
     warps, blocks = next((warps, blocks) for most, warps, blocks in WARPS if words <= most)
