@@ -173,10 +173,10 @@ def test_which_arrays_have_rings():
     """Those of elements that are as large as states; the sizes follow from the mean length of segments."""
     chosen, n = functools.partial(reduced_policy.choose, strided=False), 1 << 28
     for size, sizes in reduced_policy.RINGS.items():
-        for mean, policy in sizes:
-            assert chosen((size,), (size,), length=n, segments=n // max(mean, 1)) == policy
+        for policy in sizes:
+            assert chosen((size,), (size,), length=n, segments=n // policy.run) == policy
             assert policy.run % 4 == 0 and policy.bytes((size,), ()) <= 226 << 10
-        assert chosen((size,), (size,), length=0, segments=5) == policy
+        assert not isinstance(chosen((size,), (size,), length=n, segments=n // 2), reduced_policy.RingPolicy)
         assert not isinstance(chosen((size,), (size,), strided=True), reduced_policy.RingPolicy)
     for sources, states in (((2,), (4,)), ((4,), (8,)), ((4, 4), (4, 4))):
         assert not isinstance(chosen(sources, states), reduced_policy.RingPolicy)

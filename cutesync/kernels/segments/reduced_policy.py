@@ -67,14 +67,15 @@ class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
         return self.warps * warp + left + LINE_BYTES + 16 * 18
 
 
-# By the bytes of elements, for segments of at least so many elements on average. An end weighs more than without rings,
-# as it waits longer where more bytes are on their way: 2**22 empty segments before a giant take 293 us where it counts
-# as 12, 289 as 16, ones and a giant 290 and 286 (three stages, 12: 314, 295). Runs of 28 take 0.5 % less for segments
-# of 64, but 334 us instead of 313 for those of 20 (328 without rings): a tile has more than a window of them. So has a
-# tile of runs of 20 of segments of 16: 360 us, by runs of 12 334 (338 without rings; H200, 2**28 float32).
+# By the bytes of elements, for segments of at least as many on average as a run has, so that few runs have several
+# ends: segments of 20 take 313 us by runs of 20, 334 by runs of 28 (328 without rings), those of 16 334 by runs of 12,
+# 360 by runs of 20 (338 without rings); of 64, runs of 28 take 0.5 % less than those of 20. An end weighs more than
+# without rings, as it waits longer where more bytes are on their way: 2**22 empty segments before a giant take 293 us
+# where it counts as 12, 289 as 16, ones and a giant 290 and 286 (three stages, 12: 314, 295; H200, 2**28 float32).
+# Random segments of 16 float64 take 331 us by runs of 12, 327 without rings.
 RINGS = {
-    4: ((18, RingPolicy(20, 16, 1, 1, 2, 16)), (0, RingPolicy(12, 24, 1, 1, 4, 12))),
-    8: ((0, RingPolicy(20, 16, 1, 1, 2, 8)),),
+    4: (RingPolicy(20, 16, 1, 1, 2, 16), RingPolicy(12, 24, 1, 1, 4, 12)),
+    8: (RingPolicy(20, 16, 1, 1, 2, 8),),
 }
 # Block b has part b * DEALT % blocks of the merged list; a prime above any number of blocks. With one of 132 blocks,
 # parts that are neighbours lie in blocks 5 apart. Some groups of multiprocessors had sparse parts alone, and others the
@@ -89,7 +90,7 @@ def ring(
     """Return the policy of one array whose tiles bulk copies bring, if they can."""
     if strided or len(sources) > 1 or sources != states or sources[0] not in RINGS:
         return None
-    return next(policy for mean, policy in RINGS[sources[0]] if length >= mean * segments)
+    return next((policy for policy in RINGS[sources[0]] if length >= policy.run * segments), None)
 
 
 def choose(
