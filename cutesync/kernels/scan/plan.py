@@ -24,6 +24,7 @@ from .column_policy import ColumnPolicy
 from .equal_policy import MAX_FLAT_VECTORS, equal
 from .layout import STEPS, Form, Layout, layout_of
 from .lone_policy import lone
+from .narrow_apart_policy import narrow_apart
 from .narrow_policy import NarrowPolicy
 from .packed import packed, packs
 from .policy import choose, suits
@@ -171,7 +172,7 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
 def _of_layout(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]]:
     """Return the policy and the launch of a scan of arrays that no other form suits, and the extents of the kernel."""
     few = short(problem, layout) or short_turn(problem, layout)
-    near = None if few else slices_apart(problem, layout)
+    near = None if few else slices_apart(problem, layout) or narrow_apart(problem, layout)
     if near is not None:
         return near
     return few or strided_policy.strided(problem, layout), (1, layout.length, layout.count)

@@ -1,0 +1,97 @@
+"""Scans of narrow arrays whose rows have gaps, or columns in another order, or whose results lie column by column."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.scan import narrow_apart_policy, plan
+from cutesync.kernels.scan.narrow_apart_policy import NarrowApartPolicy
+from cutesync.runtime import call
+
+from ..cases import adjacent, data, same, scanned, segments
+
+
+@pytest.fixture
+def policies(monkeypatch):
+    """The policies of the launches of a test, in which small arrays are large and have small tiles."""
+    found, launch = [], plan.launch
+    monkeypatch.setattr(plan, "launch", lambda choice, *more: found.append(choice.policy) or launch(choice, *more))
+    for name, number in (("TILE_BYTES", 1 << 11), ("MIN_BYTES", 0), ("MIN_SLICE_BYTES", 0), ("MAX_ROW_BYTES", 512), ("SMS", 3)):
+        monkeypatch.setattr(narrow_apart_policy, name, number)
+    monkeypatch.setattr(plan, "suits", lambda problem: False)
+    for other in ("short", "short_turn", "slices_apart"):
+        monkeypatch.setattr(plan, other, lambda problem, layout: None)
+    monkeypatch.setattr(call, "_plans", {})
+    return found
+
+
+def apart(x: np.ndarray, shape: tuple[int, ...], part: tuple, order=None, first: int = 0):
+    """An array of the values of ``x`` that is a part of a memory of ``shape``, with its axes in another order. The
+    memory begins ``first`` elements before, and ends with the last element."""
+    places = np.arange(first, first + int(np.prod(shape))).reshape(shape)[part]
+    places = places.transpose(order or range(places.ndim))
+    memory = np.full(places.max() + 1, 77, x.dtype)
+    memory[places] = x
+    steps = tuple(step // places.itemsize for step in places.strides)
+    return cs.asarray(memory).as_strided(x.shape, steps, int(places.min()))
+
+
+def check(x, view, axis: int, op="add", **options) -> None:
+    """A scan of a view; what lies around its results stays."""
+    around = cs.asarray(np.full(x.size + 37, 7, x.dtype))
+    cs.scan(view, op, axis=axis, out=around[19 : 19 + x.size].reshape(x.shape), **options)
+    found = np.asarray(around)
+    same(found[19 : 19 + x.size].reshape(x.shape), scanned(x, op, axis=axis, **options))
+    assert (found[:19] == 7).all() and (found[19 + x.size :] == 7).all()
+
+
+EVERY = slice(None)
+# The axis, the memory, the part of it that is an array, and the order of its axes
+GAPS = {
+    "every second column": (1, (3, 700, 10), (EVERY, EVERY, slice(0, 10, 2)), None),
+    "some columns": (1, (2, 700, 15), (EVERY, EVERY, slice(4, 10)), None),
+    "columns of two axes": (0, (900, 6, 10), (EVERY, EVERY, slice(3, 5)), None),
+    "few positions": (2, (2, 3, 9, 12), (EVERY, EVERY, EVERY, slice(1, 9, 3)), None),
+    "columns in another order": (0, (500, 3, 4), (EVERY, EVERY, EVERY), (0, 2, 1)),
+}
+TURNED = {
+    "few columns": (1, (3000, 8), (EVERY, EVERY), (1, 0)),
+    "columns with gaps": (1, (700, 11), (EVERY, slice(1, 11, 3)), (1, 0)),
+    "slices": (2, (5, 400, 3), (EVERY, EVERY, EVERY), (0, 2, 1)),
+    "columns of two axes": (2, (800, 6, 5), (EVERY, slice(1, 4), EVERY), (1, 2, 0)),
+}
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int32", "float64"])
+@pytest.mark.parametrize("case", [*(("gaps", name) for name in GAPS), *(("turned", name) for name in TURNED)], ids=str)
+def test_values(case, dtype, on_emulator, policies):
+    turned, name = case[0] == "turned", case[1]
+    axis, shape, part, order = (TURNED if turned else GAPS)[name]
+    whole = np.empty(shape, np.int8)[part]
+    x = data(whole.transpose(order or range(whole.ndim)).shape, dtype)
+    for first, options in ((0, {}), (3, {"reverse": True, "exclusive": True}), (1, {"op": "max"})):
+        check(x, apart(x, shape, part, order, first), axis, **options)
+    assert {(type(each), each.turned) for each in policies} == {(NarrowApartPolicy, turned)}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_operands_keep_their_order(turned, reverse, on_emulator, policies):
+    shape = (600, 6) if not turned else (3, 600)
+    x = segments(shape, int(turned))
+    view = apart(x, (600, 6), (EVERY, slice(0, 6, 2)), (1, 0)) if turned else apart(x, (600, 9), (EVERY, slice(0, 6)))
+    check(x, view, int(turned), adjacent, reverse=reverse)
+    assert {(type(each), each.turned) for each in policies} == {(NarrowApartPolicy, turned)}
+
+
+@pytest.mark.parametrize("start", ["value", "memory"])
+def test_first_operands(start, on_emulator, policies):
+    x = data((2, 400, 4), "int16")
+    view = apart(x, (2, 400, 8), (EVERY, EVERY, slice(1, 8, 2)))
+    first = np.int16(5) if start == "value" else cs.asarray(np.full(1, 5, np.int16))[0]
+    found = cs.scan(view, axis=1, init=first, exclusive=True)
+    same(np.asarray(found), scanned(x, axis=1, init=5, exclusive=True))
+    assert {type(each) for each in policies} == {NarrowApartPolicy}
