@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan import plan, short_policy, short_turn_policy
 from cutesync.kernels.scan.short_policy import ShortPolicy
-from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy, _odd_tile
+from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy, _tall_tile
 from cutesync.runtime import call, device
 
 from .. import faults
@@ -160,7 +160,7 @@ def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
     ],
 )
 def test_tiles_of_odd_bytes_fill_all_multiprocessors(count, first, second, length, tile):
-    assert _odd_tile(count * first * second, first, second, length) == tile
+    assert _tall_tile(1, count * first * second, first, second, length) == tile
 
 
 ALL, UP, PART = slice(None), slice(None, None, -1), slice(1, 10)
