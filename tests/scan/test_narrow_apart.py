@@ -1,4 +1,5 @@
-"""Scans of narrow arrays whose rows have gaps, or columns in another order, or whose results lie column by column."""
+"""Scans of narrow arrays whose rows have gaps, or columns in another order, or which run backwards, or whose
+results lie column by column."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def apart(x: np.ndarray, shape: tuple[int, ...], part: tuple, order=None, first:
     memory = np.full(places.max() + 1, 77, x.dtype)
     memory[places] = x
     steps = tuple(step // places.itemsize for step in places.strides)
-    return cs.asarray(memory).as_strided(x.shape, steps, int(places.min()))
+    return cs.asarray(memory).as_strided(x.shape, steps, int(places.flat[0]))
 
 
 def check(x, view, axis: int, op="add", **options) -> None:
@@ -54,11 +55,14 @@ GAPS = {
     "some columns": (1, (2, 700, 15), (EVERY, EVERY, slice(4, 10)), None),
     "columns of two axes": (0, (900, 6, 10), (EVERY, EVERY, slice(3, 5)), None),
     "few positions": (2, (2, 3, 9, 12), (EVERY, EVERY, EVERY, slice(1, 9, 3)), None),
+    "columns backwards": (0, (600, 7), (EVERY, slice(None, None, -1)), None),
+    "positions backwards": (1, (3, 400, 8), (EVERY, slice(None, None, -1), slice(6, None, -2)), None),
     "columns in another order": (0, (500, 3, 4), (EVERY, EVERY, EVERY), (0, 2, 1)),
 }
 TURNED = {
     "few columns": (1, (3000, 8), (EVERY, EVERY), (1, 0)),
     "columns with gaps": (1, (700, 11), (EVERY, slice(1, 11, 3)), (1, 0)),
+    "positions and columns backwards": (1, (900, 5), (slice(None, None, -1), slice(None, None, -1)), (1, 0)),
     "slices": (2, (5, 400, 3), (EVERY, EVERY, EVERY), (0, 2, 1)),
     "columns of two axes": (2, (800, 6, 5), (EVERY, slice(1, 4), EVERY), (1, 2, 0)),
 }

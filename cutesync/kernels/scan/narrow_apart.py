@@ -1,4 +1,5 @@
-"""Scan of narrow arrays whose rows have gaps, or columns in another order, or whose results lie column by column.
+"""Scan of narrow arrays whose rows have gaps, or columns in another order, or which run backwards, or whose results lie
+column by column.
 
 The roles and barriers are those of ``narrow``. Tiles are copied to shared memory with what lies between their columns.
 As results lie in another order than the elements, they are put in memory of their own, of which there is one for all
@@ -21,37 +22,41 @@ from .narrow_apart_policy import NarrowApartPolicy
 
 
 class NarrowApartScan(NarrowScan):
-    """The kernel: ``row`` elements of the input lie from a position to the next, of which each of the ``inside`` axes,
-    given by extents and strides, has some. ``turned``: results of a column are neighbours, those of the next lie
-    ``a.out_step`` further on."""
+    """The kernel. ``turned``: results of a column are neighbours, those of the next lie ``a.out_step`` further on."""
 
     def __init__(self, scan: Scan, policy: NarrowApartPolicy) -> None:
         self.inside, self.turned, self.pitch = policy.inside, policy.turned, policy.pitch
-        self.last = sum((extent - 1) * step for extent, step in policy.inside)  # the place of a row's last element
+        self.backward = policy.backward
+        self.reach = 1 + sum((extent - 1) * abs(step) for extent, step in policy.inside)  # of a row's elements
+        self.low = sum((extent - 1) * min(step, 0) for extent, step in policy.inside)  # the lowest, from column 0
         super().__init__(scan, policy, policy.row, policy.results)
 
     def place(self, number, a: Arguments):
         tile = Int64(self.scan.flip(number % a.tiles, a.tiles)) * self.tile
         count = Int32(cutlass.min(a.length - tile, Int64(self.tile)))
         place, target = self.row_places(a, Int64(number // a.tiles))
-        return place + tile * self.row, target + tile * (1 if self.turned else self.inner), count
+        place += (tile if not self.backward else -(tile + (count - 1))) * self.row + self.low
+        return place, target + tile * (1 if self.turned else self.inner), count
 
     def extent(self, number, a: Arguments):
         """``(place, target, rows, elements)``; the last are those of the input, with what lies between them."""
         place, target, count = self.place(number, a)
-        return place, target, count, (count - 1) * self.row + (self.last + 1)
+        return place, target, count, (count - 1) * self.row + self.reach
 
     def bounds(self, a: Arguments, number) -> tuple:
-        first = a.x + self.row_places(a, Int64(number // a.tiles))[0]
-        return first, first + ((a.whole - 1) * self.row + (self.last + 1))
+        far = (a.whole - 1) * self.row
+        first = a.x + (self.row_places(a, Int64(number // a.tiles))[0] + self.low - (far if self.backward else 0))
+        return first, first + (far + self.reach)
 
     def at(self, shared, span: Span, position, worker):
-        column, far = worker % self.inner, Int32(0)
+        column, far = worker % self.inner, Int32(-self.low)
         behind = self.inner
         for extent, step in self.inside:
             behind //= extent
             far += column // behind % extent * step
-        return shared.buffer + (span.base + self.scan.flip(position, span.count) * self.row + far)
+        row = self.scan.flip(position, span.count)
+        row = span.count - 1 - row if self.backward else row
+        return shared.buffer + (span.base + row * self.row + far)
 
     def target(self, shared, span: Span, position, worker):
         column, position = worker % self.inner, self.scan.flip(position, span.count)

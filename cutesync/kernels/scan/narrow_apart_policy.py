@@ -32,13 +32,14 @@ HEIGHTS = 8  # of a run, that are looked at
 
 @dataclass(frozen=True)
 class NarrowApartPolicy(NarrowPolicy, kernel=".narrow_apart:NarrowApartScan"):
-    """A narrow array of whose input ``row`` elements lie from a position to the next. The columns of a row are those of
-    the ``inside`` axes, given by extents and strides. ``turned``: results of a column are neighbours, and lie ``pitch``
-    elements from those of the next in shared memory."""
+    """A narrow array of whose input ``row`` elements lie from a position to the next, or to the one before if it runs
+    ``backward``. The columns of a row are those of the ``inside`` axes, given by extents and strides. ``turned``:
+    results of a column are neighbours, and lie ``pitch`` elements from those of the next in shared memory."""
 
     row: int = 0
     inside: tuple[tuple[int, int], ...] = ()
     turned: bool = False
+    backward: bool = False
     pitch: int = 0
 
     @property
@@ -52,12 +53,13 @@ def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
     alike = problem.sources == problem.results and not (problem.several or problem.counted)
     if not alike or layout.firsts or len(layout.scanned) != 1:
         return None
-    length, (row, out_step) = layout.scanned[0]
-    inside = [axis for axis in layout.columns if 0 < axis.steps[0] < row]
-    outer = [axis for axis in layout.columns if not 0 < axis.steps[0] < row]
+    length, (x_step, out_step) = layout.scanned[0]
+    row = abs(x_step)
+    inside = [axis for axis in layout.columns if 0 < abs(axis.steps[0]) < row]
+    outer = [axis for axis in layout.columns if not 0 < abs(axis.steps[0]) < row]
     inner, size = math.prod(axis.extent for axis in inside), problem.source
     near = 1 < inner <= MAX_COLUMNS and inner <= row <= min(MAX_SPREAD * inner, MAX_ROW_BYTES // size)
-    if not near or len(outer) > 2 or sum((n - 1) * steps[0] for n, steps in inside) >= row:
+    if not near or len(outer) > 2 or sum((n - 1) * abs(steps[0]) for n, steps in inside) >= row:
         return None
     turned = out_step == 1
     beside = inside[-1].steps[1]
@@ -67,14 +69,15 @@ def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
     bytes_of = rows * length * (row + inner) * size
     if rows >= MAX_ROWS or length * row * size < MIN_SLICE_BYTES or bytes_of <= MIN_BYTES:
         return None
-    policy = _tiles(problem, rows, NarrowApartPolicy(inner, 1, 1, STAGES, GROUP, False, row, _pairs(inside), turned))
+    first = NarrowApartPolicy(inner, 1, 1, STAGES, GROUP, False, row, _pairs(inside), turned, x_step < 0)
+    policy = _tiles(problem, length, rows, first)
     if policy is None:
         return None
     tiles = ceil_div(length, policy.runs * policy.height)
     none = Axis(1, (0, 0))
     group, (x_next, out_next) = outer.pop() if outer else none
     _, (x_row, out_row) = outer.pop() if outer else none
-    steps = x_row, row, out_row, beside if turned else inner, group, x_next, out_next
+    steps = x_row, x_step, out_row, beside if turned else inner, group, x_next, out_next
     slots = rows * group_slots(tiles, GROUP) * inner
     given = dict(zip(STEPS, steps))
     choice = Choice(policy, tiles, min(SMS, rows * tiles), slots, layout=given, view="pitched")
@@ -91,10 +94,10 @@ def _pairs(inside: Sequence[Axis]) -> tuple[tuple[int, int], ...]:
     return tuple((axis.extent, axis.steps[0]) for axis in inside)
 
 
-def _tiles(problem: Problem, rows: int, policy: NarrowApartPolicy) -> NarrowApartPolicy | None:
+def _tiles(problem: Problem, length: int, rows: int, policy: NarrowApartPolicy) -> NarrowApartPolicy | None:
     """Return the policy with the runs and the height of tiles: as many tiles as blocks, or a multiple of it; None if
     shared memory has no room."""
-    inner, row, size, length = policy.inner, policy.row, problem.source, problem.length
+    inner, row, size = policy.inner, policy.row, problem.source
     most = MAX_RUNS if size <= WORD_BYTES else MAX_WIDE_RUNS
     runs = max(1, min(most, power_of_two_below(MAX_WORKERS // inner)))
     partials = (STAGES + 1) * (runs + 1) * inner * 4 * (problem.words + 1)
