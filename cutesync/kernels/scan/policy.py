@@ -70,7 +70,8 @@ MIN_PIPELINED_GAPS = {(1, 2): 4 << 20, (1, 3): 4 << 20, (2, 2): 5 << 20, (4, 3):
 @dataclass(frozen=True)
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     """Resident blocks with a ring of ``stages`` tiles: some warps reduce each tile, and squads of warps scan and store
-    it. ``look_aheads`` warps take tiles in turn to find their prefixes."""
+    it. ``look_aheads`` warps take tiles in turn to find their prefixes. ``whole``: rows are whole vectors of 16 bytes on
+    their boundaries, of which the code for partial chunks makes use."""
 
     reduce_warps: int
     scan_squads: int
@@ -81,6 +82,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     aligned: bool = True
     look_aheads: int = 1
     boundary: int = LINE_BYTES
+    whole: bool = False
 
 
 # Tiles of 32 KiB.
@@ -92,6 +94,7 @@ PIPELINE = PipelinePolicy(reduce_warps=4, scan_squads=2, warps_per_squad=4, vect
 # 89.5 us, so 69.5 us; lambda bfloat16 (300, 90005): 51.2 us, so 38.0 us; but max bfloat16 (256, 163841): 47.6 us, so
 # 50.3 us; max int8 (16, 2000003) off by one: 34.9 us, so 30.8 us; int64 (300, 65537): 84.6 us, so 92.9 us).
 HALF_TILES = replace(PIPELINE, vectors_per_thread=8, stages=12, boundary=VECTOR_BYTES)
+WIDEST = 8  # TODO
 MAX_HALVED_TILES = {1: 96, 2: 8, 8: 4}  # whole tiles of a row, by the bytes of an element
 # Of the shortest rows of bytes even quarters (int8 (700, 65536) off by one: 60.6 us, so 51.8 us; lambda uint8 (154,
 # 109617): 25.7 us, so 21.1 us; but inclusive int8 (105, 180112): 17.4 us, so 19.4 us; exclusive int8 (1733, 41800):
@@ -276,6 +279,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         if width == 1 and 1 < tiles <= MAX_HALVED_TILES.get(problem.wide, 0) and _has_slow_ends(problem, items):
             base = QUARTER_TILES if problem.wide == 1 and _has_slowest_ends(problem, tiles) else HALF_TILES
             tiles = tiles_of(base.warps_per_squad, base.vectors_per_thread, base.boundary)
+            base = replace(base, whole=problem.whole and problem.wide == WIDEST)
         rows = fitted(base.vectors_per_thread)
         policy = replace(base, vectors_per_thread=rows, shift=shift, aligned=problem.together)
         return _pipeline(problem, policy, tiles, items, width)
