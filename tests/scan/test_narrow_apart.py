@@ -3,20 +3,29 @@ results lie column by column."""
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync import emulator
 from cutesync.kernels.scan import narrow_apart_policy, plan
 from cutesync.kernels.scan.narrow_apart_policy import NarrowApartPolicy
-from cutesync.runtime import call
+from cutesync.runtime import call, device
 
+from .. import faults
 from ..cases import adjacent, data, same, scanned, segments
 
 
 @pytest.fixture
 def policies(monkeypatch):
-    """The policies of the launches of a test, in which small arrays are large and have small tiles."""
+    """The policies of the launches of a test."""
+    return prepared(monkeypatch)
+
+
+def prepared(monkeypatch) -> list:
+    """Make small arrays large, with small tiles; return the policies of launches from here on."""
     found, launch = [], plan.launch
     monkeypatch.setattr(plan, "launch", lambda choice, *more: found.append(choice.policy) or launch(choice, *more))
     for name, number in (("TILE_BYTES", 1 << 11), ("MIN_BYTES", 0), ("MIN_SLICE_BYTES", 0), ("MAX_ROW_BYTES", 512), ("SMS", 3)):
@@ -99,3 +108,49 @@ def test_first_operands(start, on_emulator, policies):
     found = cs.scan(view, axis=1, init=first, exclusive=True)
     same(np.asarray(found), scanned(x, axis=1, init=5, exclusive=True))
     assert {type(each) for each in policies} == {NarrowApartPolicy}
+
+
+def test_scans_in_place(on_emulator, policies):
+    """They read nothing that others overwrite: rows that lie apart in the output, too, are no tiles of this kind."""
+    x = data((2, 301, 6), "int16")
+    view = apart(x, (2, 310, 6), (EVERY, slice(0, 301), EVERY))
+    cs.scan(view, axis=1, out=view)
+    same(np.asarray(view), scanned(x, axis=1))
+    assert NarrowApartPolicy not in map(type, policies[1:])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_hostile_schedules(turned, policies):
+    """Workers store the results of a tile before they put those of another in their place."""
+    x = data((3, 901) if turned else (901, 3), "int8")
+    with cs.emulate(schedules=3, seed=5):
+        view = apart(x, (901, 3), (EVERY, EVERY), (1, 0)) if turned else apart(x, (901, 6), (EVERY, slice(0, 6, 2)))
+        check(x, view, int(turned))
+    assert {(type(each), each.turned) for each in policies} == {(NarrowApartPolicy, turned)}
+
+
+@functools.cache
+def bench(turned: bool) -> faults.Bench:
+    """Two scans on one workspace; few blocks fit."""
+    x = data((3, 401) if turned else (401, 3), "int32")
+    wanted = scanned(x, axis=int(turned))
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
+            prepared(patch)
+            with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
+                memory = np.repeat(x.T if turned else x, 2, axis=1)
+                view = cs.asarray(memory)[:, ::2]
+                view = view.T if turned else view
+                return all(np.array_equal(np.asarray(cs.scan(view, axis=int(turned))), wanted) for _ in range(2))
+
+    return faults.Bench(right)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turned", [False, True])
+def test_no_mutant_survives(turned):
+    assert bench(turned).survivors(faults.VARIANT, HARMLESS) == HARMLESS
+
+
+HARMLESS = ["no store #1"]  # of threads that have four vectors: these have fewer

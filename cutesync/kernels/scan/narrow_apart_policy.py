@@ -51,7 +51,7 @@ class NarrowApartPolicy(NarrowPolicy, kernel=".narrow_apart:NarrowApartScan"):
 def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]] | None:
     """Return the policy and the launch, and the extents; None for other arrays, and where others are faster."""
     alike = problem.sources == problem.results and not (problem.several or problem.counted)
-    if not alike or layout.firsts or len(layout.scanned) != 1:
+    if not (alike and problem.apart) or layout.firsts or len(layout.scanned) != 1:
         return None
     length, (x_step, out_step) = layout.scanned[0]
     row = abs(x_step)

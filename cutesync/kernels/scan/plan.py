@@ -151,7 +151,7 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
         choice = found
     elif form is None or (form.view is not None and not suits(problem)):
         spec = spec.seen_as((1, layout.length, layout.count))
-        choice, extents = _of_layout(_problem(spec, layout, None, inputs, outs), layout)
+        choice, extents = _of_layout(_problem(spec, layout, None, inputs, outs, apart), layout)
         spec = spec.seen_as(extents)
     else:
         choice = choose(problem)
