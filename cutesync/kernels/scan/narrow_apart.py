@@ -8,6 +8,9 @@ stages: those who scan meet before they store a tile's results, and in the look-
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
@@ -73,8 +76,7 @@ class NarrowApartScan(NarrowScan):
         out, whole = a.out + target, Boolean(True)
         if cutlass.const_expr(self.turned):
             for column in cutlass.range(worker // LANES, self.inner, self.workers // LANES, unroll=1):
-                results = held + column * self.pitch
-                far = Int64(column) * a.out_step
-                store_run(lambda i: results + i, out + far, self.size, count, whole, worker % LANES, LANES)
+                run, far = functools.partial(operator.add, held + column * self.pitch), Int64(column) * a.out_step
+                store_run(run, out + far, self.size, count, whole, worker % LANES, LANES)
         else:
             store_run(lambda i: held + i, out, self.size, count * self.inner, whole, worker, self.workers)

@@ -70,8 +70,8 @@ MIN_PIPELINED_GAPS = {(1, 2): 4 << 20, (1, 3): 4 << 20, (2, 2): 5 << 20, (4, 3):
 @dataclass(frozen=True)
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     """Resident blocks with a ring of ``stages`` tiles: some warps reduce each tile, and squads of warps scan and store
-    it. ``look_aheads`` warps take tiles in turn to find their prefixes. ``whole``: rows are whole vectors of 16 bytes on
-    their boundaries, of which the code for partial chunks makes use."""
+    it. ``look_aheads`` warps take tiles in turn to find their prefixes. ``whole``: rows are whole vectors on
+    boundaries of 16 bytes, which makes partial chunks simpler."""
 
     reduce_warps: int
     scan_squads: int

@@ -89,9 +89,7 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     if length > (MAX_BYTES_LENGTH if problem.wide == 1 else MAX_LENGTH) and not tall:
         return None
     extents = (first.extent, second.extent, length)
-    across, inner = (
-        _tall_tile(size, layout.count, *extents) if tall else _tile(problem, layout.count, extents, outside)
-    )
+    across, inner = _tall_tile(size, layout.count, *extents) if tall else _tile(problem, layout.count, extents, outside)
     steps = [axis.steps for axis in (*columns, second)]
     width = math.gcd(
         max(1, WORD_BYTES // source), first.extent, problem.xs[0] // source, x_step, *(s[0] for s in steps)
