@@ -132,13 +132,15 @@ def test_hostile_schedules(turned, policies):
 
 @functools.cache
 def bench(turned: bool) -> faults.Bench:
-    """Two scans on one workspace; few blocks fit."""
-    x = data((3, 401) if turned else (401, 3), "int32")
+    """Two scans on one workspace, of several tiles for each stage; few blocks fit."""
+    x = data((3, 143) if turned else (143, 3), "int32")
     wanted = scanned(x, axis=int(turned))
 
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
             prepared(patch)
+            patch.setattr(narrow_apart_policy, "MAX_RUNS", 16)
+            patch.setattr(narrow_apart_policy, "TILE_BYTES", 1 << 8)
             with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
                 memory = np.repeat(x.T if turned else x, 2, axis=1)
                 view = cs.asarray(memory)[:, ::2]
