@@ -152,10 +152,14 @@ class NarrowScan(NarrowTransfer):
             shared.reduced.await_phase(at.stage, at.parity)
             self.look_back(shared, a, at, worker)
             self.scan_run(shared, a, at, worker)
-            if cutlass.const_expr(not self.aligned):
-                self.store_all(shared, a, at, worker)
-            shared.tiles.ring.release(at)
+            self.finish(shared, a, at, worker)
             at = shared.tiles.next(at)
+
+    def finish(self, shared, a: Arguments, at: Visit, worker) -> None:
+        """Store the results of a tile, unless transfer does, and release its stage."""
+        if not self.aligned:
+            self.store_all(shared, a, at, worker)
+        shared.tiles.ring.release(at)
 
     @cute.jit
     def store_all(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, worker):

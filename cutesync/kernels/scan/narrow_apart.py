@@ -66,10 +66,15 @@ class NarrowApartScan(NarrowScan):
         place = column * self.pitch + position if self.turned else position * self.inner + column
         return shared.buffer + (self.stages * self.stage + place)
 
+    def finish(self, shared, a: Arguments, at: Visit, worker) -> None:
+        """Release a stage when all elements of its tile have been read, then store the results."""
+        NamedBarrier(Named.SCAN, self.workers).sync()
+        shared.tiles.ring.release(at)
+        self.store_all(shared, a, at, worker)
+
     @cute.jit
     def store_all(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, worker):
         """Store the results of a tile, by all threads that scan; results of columns by a warp each."""
-        NamedBarrier(Named.SCAN, self.workers).sync()
         _, target, count, _ = self.extent(at.number, a)
         first, kind = shared.buffer + self.stages * self.stage, self.scan.monoid.result.cutlass
         held = cute.make_ptr(kind, first.toint(), cute.AddressSpace.smem, assumed_align=self.size)
