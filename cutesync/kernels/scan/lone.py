@@ -12,10 +12,10 @@ from cutlass import Int32, Int64
 from ...sync.overlap import let_next_start
 from ..coordinates import Axes, element, store
 from ..select.chunk import cells
-from ..words import four_words, of_pair
+from ..words import words_from
 from .base import Arguments, Scan, ScanKernel
-from .lone_policy import JOINED, THREADS, LonePolicy
-from .problem import VECTOR_BYTES
+from .lone_policy import THREADS, LonePolicy
+from .problem import WORD_BYTES
 
 
 class LoneScan(ScanKernel):
@@ -68,8 +68,9 @@ class LoneScan(ScanKernel):
         if cutlass.const_expr(self.policy.unit > 0):
             at, last = axes.offsets(begin)[0], axes.offsets(begin + (self.width - 1))[0]
             inside = last - at == self.width - 1
-            if cutlass.const_expr(self.policy.unit == JOINED):  # vectors hold what lies beside the elements
-                inside = inside & (begin >= self.width) & (begin + 2 * self.width <= axes.size)
+            if cutlass.const_expr(self.policy.unit < WORD_BYTES):  # words hold what lies beside the vector
+                beside = WORD_BYTES // self.scan.monoid.sources[0].size
+                inside = inside & (begin >= beside) & (begin + (self.width + beside) <= axes.size)
             if inside:
                 self.load_run(x + at, target)
             else:
@@ -87,14 +88,10 @@ class LoneScan(ScanKernel):
 
     def load_run(self, at, target) -> None:
         """Load neighbours in memory."""
-        source, address, unit = self.scan.monoid.sources[0], at.toint(), self.policy.unit
-        if unit != JOINED:
-            cute.autovec_copy(cells(source.cutlass, address, self.width, at.memspace, unit), target)
+        source, unit = self.scan.monoid.sources[0], self.policy.unit
+        if unit >= WORD_BYTES:
+            cute.autovec_copy(cells(source.cutlass, at.toint(), self.width, at.memspace, unit), target)
             return
-        pair = cute.make_rmem_tensor((8,), Int32)
-        for k, place in enumerate((address, address + (VECTOR_BYTES - 1))):
-            half = cute.make_tensor(pair.iterator + 4 * k, cute.make_layout((4,)))
-            cute.autovec_copy(four_words(place & -VECTOR_BYTES, at.memspace), half)
         words = cute.recast_tensor(target, Int32)
-        for i, word in enumerate(of_pair(pair, at)):
-            words[i] = Int32(word)
+        for i, word in enumerate(words_from(at, source.size)):
+            words[i] = word

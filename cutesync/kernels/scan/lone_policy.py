@@ -16,7 +16,6 @@ MAX_UNROLL, SM_BLOCKS = 4, 8  # vectors of a thread, if so many blocks an SM hav
 # Of smaller arrays a thread has one result: vectors of them would take longer than those of the other threads (H200,
 # uint8 (566, 1, 3): 1.1 us, in vectors 1.7 us; uint32 (19310, 2) from its second element on: 0.8 and 1.0 us).
 MIN_BYTES = 1 << 17
-JOINED = 1
 NEAR_BYTES = 32  # neighbouring results whose elements lie no further apart are read from the same lines
 
 
@@ -24,7 +23,7 @@ NEAR_BYTES = 32  # neighbouring results whose elements lie no further apart are 
 class LonePolicy(Policy, kernel=".lone:LoneScan"):
     """The results of all columns are one run of memory, of which a thread has ``unroll`` vectors of ``width`` results.
     ``rank`` axes of columns. Where the elements of a vector are neighbours, too, they are read in units of ``unit``
-    bytes, of 4 to 16, or ``JOINED`` from the two vectors that hold them; 0: elements are read one by one."""
+    bytes: of 4 to 16, or, if it is less than 4, in words that begin elsewhere; 0: elements are read one by one."""
 
     rank: int
     width: int
@@ -52,10 +51,8 @@ def lone(problem: Problem, layout: Layout, reads: bool) -> Choice | None:
         if columns[-1].steps[0] == 1 and columns[-1].extent >= width > 1 and source == size:
             skews = [size * (x_step - out_step) for _, (x_step, out_step) in columns]
             unit = math.gcd(VECTOR_BYTES, problem.xs[0] - lead * size, *skews)
-        if 0 < unit <= WORD_BYTES:
-            # elsewhere the elements at the array's ends are not those of the first and the last results
-            inside = columns[-1].steps[0] > 0 and all(axis.steps[0] >= width for axis in columns[:-1])
-            unit = JOINED if inside and width * size == VECTOR_BYTES else unit if unit == WORD_BYTES else 0
+        if unit < WORD_BYTES and any(axis.steps[0] <= 0 for axis in columns):
+            unit = 0  # the elements at the array's ends would not be those of the first and the last result
     unroll = MAX_UNROLL
     while unroll > 1 and count < SMS * SM_BLOCKS * THREADS * width * unroll:
         unroll //= 2
