@@ -24,9 +24,11 @@ from .narrow_policy import (
     NarrowPolicy,
 )
 from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .slice_policy import slices
 
 MIN_BYTES = 2 << 20  # of the rows and the results
 MAX_SPREAD = 8  # of a row that is so many times as long as its elements, most is read for nothing
+MIN_ODD_BYTES, MIN_ODD_LENGTH = 4 << 20, 1024  # TODO
 HEIGHTS = 8  # of a run, that are looked at
 
 
@@ -58,7 +60,7 @@ def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
     inside = [axis for axis in layout.columns if 0 < abs(axis.steps[0]) < row]
     outer = [axis for axis in layout.columns if not 0 < abs(axis.steps[0]) < row]
     inner, size = math.prod(axis.extent for axis in inside), problem.source
-    near = 1 < inner <= MAX_COLUMNS and inner <= row <= min(MAX_SPREAD * inner, MAX_ROW_BYTES // size)
+    near = 1 < inner <= row <= _widest_row(inner, size)
     if not near or len(outer) > 2 or sum((n - 1) * abs(steps[0]) for n, steps in inside) >= row:
         return None
     turned = out_step == 1
@@ -82,6 +84,22 @@ def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
     given = dict(zip(STEPS, steps))
     choice = Choice(policy, tiles, min(SMS, rows * tiles), slots, layout=given, view="pitched")
     return choice, (rows, length, inner)
+
+
+def has_odd_rows(problem: Problem) -> bool:
+    """Return whether rows that lie apart are no words, and narrow enough."""
+    if problem.view != "pitched" or problem.inner * problem.source % WORD_BYTES == 0:
+        return False
+    (_, row, *_), (_, out_row, *_) = problem.pitches
+    alike = problem.sources == problem.results and not (problem.several or problem.counted) and problem.apart
+    near = 1 < problem.inner < row <= _widest_row(problem.inner, problem.source) and out_row == problem.inner
+    large = problem.rows * problem.length * (row + problem.inner) * problem.source > MIN_ODD_BYTES
+    return alike and near and large and problem.length > MIN_ODD_LENGTH and slices(problem) is None
+
+
+def _widest_row(inner: int, size: int) -> int:
+    """Return the elements from a row to the next, at most; 0 of too many columns."""
+    return min(MAX_SPREAD * inner, MAX_ROW_BYTES // size) if inner <= MAX_COLUMNS else 0
 
 
 def _is_run(inside: Sequence[Axis]) -> bool:

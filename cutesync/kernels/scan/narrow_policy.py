@@ -34,7 +34,8 @@ SHORT_ROW_BYTES, SHORT_ROW_BYTES_OF_PARTS, MIN_SHORT_BYTES = 16, 48, 3 << 19
 # that leave registers. Of few columns more runs are faster, but for 8 bytes (H200, lambda int8 (16777216,
 # 2): 32.5 us, so 30.1 us; exclusive uint8 (4194304, 2): 13.2 and 12.3 us; but uint64 (5138112, 2): 53.4 and 56.7 us).
 WORKERS, MAX_RUNS, MAX_WIDE_RUNS, MIN_RUNS, MAX_WORKERS = 256, 128, 64, 8, 480
-FEW_WORKERS = 192  # TODO
+# Twice as many where these threads leave room for them, but of words not more than so many (H200, TODO
+FEW_RUNS = 32
 GROUP = 128  # tiles per group of the look-back
 HEIGHTS = 8  # that are looked at
 
@@ -76,7 +77,8 @@ def narrow(problem: Problem, by_rows: bool = False) -> Choice | None:
     runs = min(most, max(MIN_RUNS, power_of_two_below(max(1, WORKERS // inner))))
     while runs * inner > MAX_WORKERS:
         runs //= 2
-    if runs * inner <= FEW_WORKERS and runs * 2 <= most:
+    few = most if size < WORD_BYTES else FEW_RUNS if size == WORD_BYTES else 0
+    if runs * inner * 2 <= MAX_WORKERS and runs * 2 <= few:
         runs *= 2
     # As many tiles as blocks, or a multiple of it
     tiles = ceil_div(ceil_div(problem.rows * outer_slice, TILE_BYTES), SMS) * SMS

@@ -24,7 +24,7 @@ from .column_policy import ColumnPolicy
 from .equal_policy import MAX_FLAT_VECTORS, equal
 from .layout import STEPS, Form, Layout, layout_of
 from .lone_policy import lone
-from .narrow_apart_policy import narrow_apart
+from .narrow_apart_policy import has_odd_rows, narrow_apart
 from .narrow_policy import NarrowPolicy
 from .packed import packed, packs
 from .policy import choose, suits
@@ -39,6 +39,7 @@ _EXTENTS = ("rows", "length", "inner")
 _SHAPE = tuple(Scalar(name, "Int64") for name in _EXTENTS)
 _MEMORY = Pointer("scratch", INT64), Pointer("counters", INT32)
 _TILES = Scalar("tiles", "Int32")
+LEAST_COPIED = 4  # TODO
 KEEPING = ("min", "max", "and", "or", "any", "all")  # operators of which equal items have the item as their result
 
 
@@ -80,7 +81,7 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
     inputs = views[: len(spec.operation.sources)]
     found = None
     if spec.axis is not None and spec.start_rows is None and not spec.counted:
-        found = (_keeps(spec) and _of_itself(spec, inputs, outs)) or spread.find(inputs, outs, spec.axis)
+        found = (_keeps(spec) and _of_itself(spec, inputs, outs)) or spread.find(inputs, outs, spec.axis, LEAST_COPIED)
     if found is None:
         return _plan(spec, views, outs, stream)
     firsts, once = spread.first_slices(inputs, found.axis), spread.results_once(outs, found)
@@ -149,7 +150,7 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     found = (equal(problem, layout) or lone(problem, layout, not spec.exclusive)) if plain else None
     if found is not None:
         choice = found
-    elif form is None or (form.view is not None and not suits(problem)):
+    elif form is None or (plain and has_odd_rows(problem)) or (form.view is not None and not suits(problem)):
         spec = spec.seen_as((1, layout.length, layout.count))
         choice, extents = _of_layout(_problem(spec, layout, None, inputs, outs, apart), layout)
         spec = spec.seen_as(extents)

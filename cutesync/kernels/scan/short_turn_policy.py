@@ -25,7 +25,7 @@ MAX_LENGTH, MAX_BYTES_LENGTH = 32, 16  # positions, the last of elements of one 
 # 363 us in strided tiles, in runs of 64 bytes 614 us; int8 (7, 4, 4025, 607) along its second one: 442 us, in runs of
 # 32 bytes 98 us; uint8 (32, 256, 8192): 144 us, in runs of 4 bytes 282 us).
 MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
-TALL_BYTES = 1
+TALL_BYTES = 2
 # Bytes of columns that are no words, of more positions, are not moved in words by strided tiles either. A block stores
 # them one by one, and this takes most of the time: tiles are of those sizes, up to so many bytes and with runs of at
 # least so many columns, of which the fullest SM stores the least; of such the smallest across, so that an SM has many
