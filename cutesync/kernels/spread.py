@@ -84,8 +84,8 @@ def find(views: Views, outs: Views, kept: int, least: int = 1) -> Spread | None:
 
 
 def _along(axis: int, outs: Views, elements: int, least: int) -> Spread | None:
-    """Return the copies along an axis of the results of so many ``elements``, a byte each at least, or ``least``; None if
-    copies of a slice do not follow each other in memory, or are few."""
+    """Return the copies along an axis of the results of so many ``elements``, a byte each at least, or ``least`` as in
+    ``find``; None if copies of a slice do not follow each other in memory, or are few."""
     axes = axes_of(outs[0].shape, *(out.steps for out in outs))
     (pace, *others), copies = axes[axis].steps, axes[axis].extent
     inside = [each for i, each in enumerate(axes) if i != axis and 0 < each.steps[0] < pace and each.extent > 1]

@@ -10,12 +10,16 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
+from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan import narrow_apart_policy, plan
 from cutesync.kernels.scan.narrow_apart_policy import NarrowApartPolicy
+from cutesync.kernels.scan.policy import suits
 from cutesync.runtime import call, device
+from cutesync.runtime.device_array import DeviceArray
 
 from .. import faults
 from ..cases import adjacent, data, same, scanned, segments
+from ..compiled import needed
 
 
 @pytest.fixture
@@ -160,3 +164,47 @@ TABLE = faults.VARIANT | {"named barrier count -32": (EARLY, KINDS | {"uninitial
 @pytest.mark.parametrize("turned", [False, True])
 def test_no_mutant_survives(turned):
     assert bench(turned).survivors(TABLE, HARMLESS) == HARMLESS
+
+
+# Shape, strides, axis and type, and whether the array is streamed
+CHOSEN = {
+    "bytes": ((1 << 24, 8), (8, -1), 0, "uint8", True),
+    "few bytes": ((1 << 16, 5), (10, 2), 0, "uint8", False),
+    "threads without columns": ((1796523, 10), (10, -1), 0, "float16", True),
+    "no threads without columns": ((2421753, 8), (8, -1), 0, "float16", False),
+    "the same, smaller": ((131072, 8), (8, -1), 0, "float16", True),
+    "columns that are rows": ((7, 932894), (1, 7), 1, "float16", True),
+    "wide columns that are rows": ((3, 700000), (1, 3), 1, "float64", False),
+    "gaps": ((2079002, 6), (8, 1), 0, "float16", False),
+    "odd rows": ((1257220, 9), (11, 1), 0, "int16", True),
+    "odd rows of smaller arrays": ((26924, 51), (57, 1), 0, "float16", False),
+    "odd rows of few positions": ((4000, 1000, 9), (11000, 11, 1), 1, "int16", False),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_which_arrays_are_streamed(name):
+    shape, steps, axis, dtype, streamed = CHOSEN[name]
+    x = DeviceArray(1 << 40, shape, element_type(dtype), device.DRY, None, steps)
+    (spec,) = needed(cs.scan, x, axis=axis)
+    assert isinstance(spec.key[1], NarrowApartPolicy) == streamed
+
+
+ODD = {
+    "bytes": ((2, 700, 13), (EVERY, EVERY, slice(2, 11)), "uint8"),
+    "elements of 2 bytes": ((900, 8), (EVERY, slice(1, 6)), "float16"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_rows_that_lie_apart(name, on_emulator, policies, monkeypatch):
+    """Of these there are tiles of columns, which store elements one by one."""
+    shape, part, dtype = ODD[name]
+    monkeypatch.setattr(plan, "suits", suits)
+    for limit, number in {"MIN_ODD_BYTES": {1: 0, 2: 0}, "MIN_ODD_LENGTH": 0}.items():
+        monkeypatch.setattr(narrow_apart_policy, limit, number)
+    monkeypatch.setattr(narrow_apart_policy, "slices", lambda problem: None)
+    x = data(np.empty(shape, np.int8)[part].shape, dtype)
+    for first, options in ((0, {}), (5, {"reverse": True})):
+        check(x, apart(x, shape, part, None, first), len(shape) - 2, **options)
+    assert {type(each) for each in policies} == {NarrowApartPolicy}

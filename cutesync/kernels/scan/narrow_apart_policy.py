@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...runtime.layout import Axis
-from ...sizes import ceil_div, power_of_two_below
+from ...sizes import ceil_div, power_of_two, power_of_two_below
 from .column_policy import group_slots
 from .layout import MAX_ROWS, STEPS, Layout
 from .narrow_policy import (
@@ -28,7 +28,18 @@ from .slice_policy import slices
 
 MIN_BYTES = 2 << 20  # of the rows and the results
 MAX_SPREAD = 8  # of a row that is so many times as long as its elements, most is read for nothing
-MIN_ODD_BYTES, MIN_ODD_LENGTH = 4 << 20, 1024  # TODO
+# The same bytes up to which all elements of more than one are streamed; larger arrays are if threads of strided tiles
+# are left without columns, and no gaps are read (H200, exclusive uint8 (153, 41939, 5) every second column: 80.9 us, so
+# 39.2 us; max int16 (5, 205601, 18), each column a row: 127 and 40.0 us; reverse float16 (1796523, 10) backwards: 49.9
+# and 37.4 us; float64 (32, 2048, 8): 7.5 and 5.9 us; but uint16 (2097152, 8), each column a row: 29.1 and 37.5 us;
+# float16 (2421753, 8) backwards: 34.6 and 42.8 us; float32 (2479407, 4) every second column: 38.1 and 43.4 us; float16
+# (2079002, 6) of rows of 8: 35.2 and 44.0 us; float64 (700000, 3), each column a row: 17.7 and 21.3 us).
+MAX_OTHER_BYTES = 16 << 20
+# Of rows of neighbours that are no words and lie apart, which are tiles of columns otherwise, the bytes and positions
+# from which on they are streamed, by the bytes of an element (H200, max int8 (1070237, 35) of rows of 37: 78.7 us, so
+# 48.4 us; bool (59485, 41) of 45: 11.0 and 8.0 us; int16 (1257220, 9) of 11: 45.2 and 25.8 us; but bool (22133, 49) of
+# 64: 5.8 and 7.4 us; float16 (26924, 51) of 57: 7.0 and 8.0 us).
+MIN_ODD_BYTES, MIN_ODD_LENGTH = {1: 4 << 20, 2: 6 << 20}, 1024
 HEIGHTS = 8  # of a run, that are looked at
 
 
@@ -73,7 +84,7 @@ def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
         return None
     first = NarrowApartPolicy(inner, 1, 1, STAGES, GROUP, False, row, _pairs(inside), turned, x_step < 0)
     policy = _tiles(problem, length, rows, first)
-    if policy is None:
+    if policy is None or (size > 1 and bytes_of > MAX_OTHER_BYTES and not _leaves_threads(first, size)):
         return None
     tiles = ceil_div(length, policy.runs * policy.height)
     none = Axis(1, (0, 0))
@@ -87,14 +98,25 @@ def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
 
 
 def has_odd_rows(problem: Problem) -> bool:
-    """Return whether rows that lie apart are no words, and narrow enough."""
+    """Return whether rows of neighbours that lie apart are no words, and narrow enough."""
     if problem.view != "pitched" or problem.inner * problem.source % WORD_BYTES == 0:
         return False
     (_, row, *_), (_, out_row, *_) = problem.pitches
     alike = problem.sources == problem.results and not (problem.several or problem.counted) and problem.apart
     near = 1 < problem.inner < row <= _widest_row(problem.inner, problem.source) and out_row == problem.inner
-    large = problem.rows * problem.length * (row + problem.inner) * problem.source > MIN_ODD_BYTES
-    return alike and near and large and problem.length > MIN_ODD_LENGTH and slices(problem) is None
+    outer_slice = problem.length * row * problem.source
+    large = problem.rows * (outer_slice + problem.length * problem.inner * problem.source)
+    near &= large > MIN_ODD_BYTES[problem.source] and outer_slice >= MIN_SLICE_BYTES
+    return alike and near and problem.length > MIN_ODD_LENGTH and slices(problem) is None
+
+
+def _leaves_threads(policy: NarrowApartPolicy, size: int) -> bool:
+    """Return whether strided tiles of elements of ``size`` bytes, more than one, are slow in large arrays, too: columns
+    do not fill the threads of a row, unless results of 8 bytes lie in rows, or rows of neighbours are no words."""
+    inner, odd = policy.inner, policy.inner * size % WORD_BYTES != 0
+    if policy.row > inner:
+        return odd and policy.inside == ((inner, 1),)
+    return (inner >= LANES or inner != power_of_two(inner)) and not (policy.turned and size > WORD_BYTES)
 
 
 def _widest_row(inner: int, size: int) -> int:

@@ -39,7 +39,10 @@ _EXTENTS = ("rows", "length", "inner")
 _SHAPE = tuple(Scalar(name, "Int64") for name in _EXTENTS)
 _MEMORY = Pointer("scratch", INT64), Pointer("counters", INT32)
 _TILES = Scalar("tiles", "Int32")
-LEAST_COPIED = 4  # TODO
+# Bytes that an element counts as, at least, if its copies are neighbours and a second launch stores them: strided tiles
+# store small ones slowly (H200, max uint8 (163731, 34) of equal columns along its first axis: 24.5 us, so 7.1 us; max
+# int8 (9, 388, 501) along its second: 7.3 and 4.3 us; sum int16 (33805, 54): 12.7 and 5.7 us).
+LEAST_COPIED = 4
 KEEPING = ("min", "max", "and", "or", "any", "all")  # operators of which equal items have the item as their result
 
 

@@ -25,19 +25,22 @@ MAX_LENGTH, MAX_BYTES_LENGTH = 32, 16  # positions, the last of elements of one 
 # 363 us in strided tiles, in runs of 64 bytes 614 us; int8 (7, 4, 4025, 607) along its second one: 442 us, in runs of
 # 32 bytes 98 us; uint8 (32, 256, 8192): 144 us, in runs of 4 bytes 282 us).
 MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
-TALL_BYTES = 2
-# Bytes of columns that are no words, of more positions, are not moved in words by strided tiles either. A block stores
-# them one by one, and this takes most of the time: tiles are of those sizes, up to so many bytes and with runs of at
-# least so many columns, of which the fullest SM stores the least; of such the smallest across, so that an SM has many
-# (H200, max uint8 (13, 6366, 159) along its first axis: 84.8 us, in 300, 398, 250 and 995 tiles 47.4, 37.3, 24.6 and
-# 27.7 us; sum int8 (3, 21, 752, 185): 61.2 us, in 180, 216, 162 and 252 tiles 32.1, 22.3, 40.5 and 22.5 us; sum uint8
-# (1, 18, 25907, 27): 45.7 us, in 405, 203 and 1620 tiles 44.8, 54.3 and 23.1 us).
-TALL_TILE_BYTES, TALL_LANES, TALL_RUN = 1 << 16, (32, 64, 128, 256), 16
+# Elements of so many bytes with more positions have such runs, too, of any length (H200, in strided tiles and so: sum
+# int8 (8, 64, 16384) along its second axis: 18.6 and 9.7 us; max bool (33, 27, 20032) along its first: 249 and 22.1 us;
+# sum uint16 (5, 25, 400, 76) along its second: 19.0 and 8.3 us; max int16 (1, 26, 41, 3332): 12.0 and 9.5 us). Storing
+# takes most of the time: tiles are of those sizes, up to so many bytes and with runs of at least so many columns, of
+# which the fullest SM stores the least; of such the smallest across, so that an SM has many (max uint8 (13, 6366, 159)
+# along its first axis: 84.8 us, in 300, 398, 250 and 995 tiles 47.4, 37.3, 24.6 and 27.7 us; sum int8 (3, 21, 752,
+# 185): 61.2 us, in 180, 216, 162 and 252 tiles 32.1, 22.3, 40.5 and 22.5 us; sum uint8 (1, 18, 25907, 27): 45.7 us, in
+# 405, 203 and 1620 tiles 44.8, 54.3 and 23.1 us).
+TALL_BYTES, TALL_TILE_BYTES, TALL_LANES, TALL_RUN = 2, 1 << 16, (32, 64, 128, 256), 16
 # Smaller tiles than so many elements leave threads idle, and blocks fewer than so many with larger ones an SM (H200,
 # int32 (3, 159726, 16, 3) along its first axis: 79 us in strided tiles, in tiles of 144 elements 242 us; max int8 (669,
 # 90, 2) with equal elements along its second one: 1.5 us, in 12 blocks 2.6 us).
 MIN_TILE, MAX_OF_FEW, FEW_TILES = 1024, 4096, SMS * 3 // 8
-TALL_HELD_BYTES = 256  # elements of a thread of tall tiles
+# Bytes of a thread's elements in tall tiles (H200, sum bool (108, 36, 26, 148) along its second axis: 19.3 us, with 64
+# bytes 25.4 us; but lambda int8 (11, 28, 52, 1660): 39.9 and 35.6 us).
+TALL_HELD_BYTES = 256
 MAX_HELD = 64  # results of a thread that are put in shared memory as words
 SHORT = 16  # positions; results of longer columns are stored as words (uint16 (5236568, 23): 176 us, one by one 307 us)
 NEAR_BYTES = 16  # positions of a column that are neighbours: neighbouring threads load parts of the same sectors
