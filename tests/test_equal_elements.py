@@ -12,8 +12,7 @@ import cutesync as cs
 from cutesync.dtypes import dtype as element_type
 from cutesync.kernels import spread
 from cutesync.kernels.scan import plan as scan_plan
-from cutesync.runtime import call as calls
-from cutesync.runtime import device
+from cutesync.runtime import call as calls, device
 from cutesync.runtime.device_array import DeviceArray
 
 from .cases import bicyclic, brackets, data, same, scanned
