@@ -19,7 +19,13 @@ from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose
 from . import words
-from .strided import Arguments, StridedKernel
+from .policy import LANES
+from .strided import RESIDENT, Arguments, StridedKernel
+from .strided_choice import ALL_ROWS, runs_of_row
+
+
+# Bytes of a load of neighbours that are single words or less: of two vectors, aligned vectors are loaded instead.
+MAX_JOINED = 4
 
 
 class Vector(NamedTuple):
@@ -42,21 +48,37 @@ class FlatFlags(StridedKernel):
         super().__init__(marking, policy)
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
-        self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
+        self.by_words, self.unit, self.long, self.turn = policy.by_words, policy.unit, policy.long, policy.turn
         self.equal, self.back, self.row, self.pace = policy.equal, policy.back, policy.row, policy.pace
         self.place = Int64 if policy.wide else Int32
         self.single, self.even = len(self.sides) == 1, policy.even
+        self.blocks_per_sm = RESIDENT // self.threads
 
     @cute.jit
     def body(self, a: Arguments):
-        """What a thread does. If neighbours are ``far``, consecutive blocks have the same places of different rows."""
-        block = cute.arch.block_idx()[0]
-        if cutlass.const_expr(self.far):
-            rows = Int32(a.work // a.extents[0])
-            block = block % rows * (cute.arch.grid_dim()[0] // rows) + block // rows
-        number = Int64(block) * self.threads + cute.arch.thread_idx()[0]
-        if number * self.vector < a.work:
+        """What a thread does."""
+        number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
+        end = (a.work + (self.vector - 1)) // self.vector
+        if cutlass.const_expr(self.turn > 0):
+            number, end = self.in_turn(a, number)
+        if number < end:
             self.mark(a, number)
+
+    def in_turn(self, a: Arguments, number) -> tuple[Any, Any]:
+        """A thread's vector, and the first one behind those of its row. Consecutive warps have the same places of
+        ``turn`` rows, so that the cache of the multiprocessor has neighbours."""
+        row, last = a.extents[0], self.vector - 1
+        rows, runs = Uint32(a.work // row), Uint32(runs_of_row(row, self.vector))
+        rest, group = Uint32(number // LANES), Uint32(0)
+        turn = rows
+        if self.turn < ALL_ROWS:
+            turn = Uint32(self.turn)
+            group = rest // (turn * runs)
+            rest = rest - group * turn * runs
+        run = rest // turn
+        at = Int64(group * turn + (rest - run * turn))
+        first, end = (at * row + last) // self.vector, ((at + 1) * row + last) // self.vector
+        return first + Int64(run * LANES) + number % LANES, choose(at < Int64(rows), end, Int64(0))
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -308,18 +330,25 @@ class FlatFlags(StridedKernel):
         return [item for part in loaded for item in self.lifted(part, count)[:: self.pace]]
 
     def sequence(self, a: Arguments, first, count: int, piece: int) -> list:
-        """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or in words if
-        those are less than words; anything for those outside of the array."""
-        if piece * self.size < words.BYTES <= count * self.size:
+        """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or joined;
+        anything for those outside of the array."""
+        if self.joins(count, piece):
             vector = cute.make_rmem_tensor((max(2, count * self.size // words.BYTES),), Uint32)
             for i, word in enumerate(self.sequence_words(a, first, count)):
                 vector[i] = word
-            return self.lifted(vector, count)
+            whole = self.size == words.BYTES
+            return self.lifted(cute.recast_tensor(vector, self.marking.source.cutlass) if whole else vector, count)
         found = []
         for i in range(0, count, piece):
             part = self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece)
             found += self.lifted(part, piece)
         return found
+
+    def joins(self, count: int, piece: int) -> bool:
+        """Whether elements are joined from aligned words or, of two vectors, from aligned vectors."""
+        loaded = piece * self.size
+        vectors = count * self.size == 2 * words.VECTOR and self.size <= words.BYTES and loaded <= MAX_JOINED
+        return vectors or loaded < words.BYTES <= count * self.size
 
     @staticmethod
     def clamped(a: Arguments, first, count: int):
@@ -328,7 +357,7 @@ class FlatFlags(StridedKernel):
 
     @cute.jit
     def sequence_words(self, a: Arguments, first, count: cutlass.Constexpr):
-        """The words of ``count`` elements of 1 or 2 bytes from number ``first`` on."""
+        """The words of ``count`` elements of up to 4 bytes from number ``first`` on."""
         found = [Uint32(0) for _ in range(count * self.size // words.BYTES)]
         if (first >= words.MARGIN) & (first + count + words.MARGIN <= a.work):
             found = words.shifted(a.x + first, len(found))

@@ -114,6 +114,8 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
         form.flagged.extent % period == 0,
         x.dtype.kind == "f",
     )
+    if form.flagged.extent == 1 and not spec.counted and marking.is_flag and not (marking.predecessor or marking.successor):
+        form = form.unread()
     longer = in_periods(form, facts) if facts.even else None
     if longer is not None:
         form, facts = longer, replace(facts, periodic=True)

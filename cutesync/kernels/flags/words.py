@@ -131,8 +131,8 @@ def run_anywhere(start, size: int, valid):
 
 
 def element(start, size: int):
-    """The element of 1 or 2 bytes at a pointer, in the lowest bytes of a word."""
-    return Uint32(load_at(Uint8 if size == 1 else Uint16, start.toint()))
+    """The element of 1, 2 or 4 bytes at a pointer, in the lowest bytes of a word."""
+    return Uint32(load_at({1: Uint8, 2: Uint16, 4: Uint32}[size], start.toint()))
 
 
 def _load_vector(address) -> list:
