@@ -21,7 +21,7 @@ from cutlass import Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
-from .strided import Arguments, StridedKernel
+from .strided import RESIDENT, Arguments, StridedKernel
 from .tiles import least
 
 WORD_BYTES = 4
@@ -43,6 +43,7 @@ class BoxFlags(StridedKernel):
             self.pitches.append(0 if self.repeated[k] else room)
             room = self.padded(room * (size + (self.before + self.behind if k == self.along else 0)))
         self.smem = room * marking.source.size + 16
+        self.blocks_per_sm = RESIDENT // self.threads
 
     def padded(self, count: int) -> int:
         """Return so many elements, or a few more, that are an odd number of words of shared memory."""
