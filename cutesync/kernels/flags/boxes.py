@@ -21,11 +21,12 @@ from cutlass import Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
-from .strided import RESIDENT, Arguments, StridedKernel
+from .strided import Arguments, StridedKernel
 from .tiles import least
 
 WORD_BYTES = 4
 LOADS = 8  # of a thread at once
+RESIDENT = 768  # threads that fit on a multiprocessor at once, which limits their registers
 
 
 class BoxFlags(StridedKernel):

@@ -13,6 +13,7 @@ from ...block.discontinuity import flag_unless
 from ...monoid import bound, choose
 from ...neighbours import Difference, Flag
 from ..plain import PlainKernel
+from . import words
 
 
 class Compare(PlainKernel):
@@ -61,6 +62,13 @@ class Compare(PlainKernel):
         return combine_where(
             inside, lambda a, b: self.compared(side, *((a, b) if side else (b, a)), *rest), item, neighbour
         )
+
+    def paired_words(self, keys, others) -> list:
+        """The words of results of words of keys and those of their neighbours."""
+        name = self.marking.op.name
+        if self.marking.source.size == 2:
+            return words.halves(name, self.marking.source, keys, others)
+        return [words.results(name, *pair) for pair in zip(keys, others)]
 
     def lowered(self, value):
         return self.marking.result.cutlass(value) if self.marking.is_flag else self.rule.lower(value)

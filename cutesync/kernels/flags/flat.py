@@ -12,32 +12,16 @@ The last elements of the array, less than a vector, are flagged one by one. No t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import cutlass
 from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose
 from . import words
-from .policy import LANES
 from .strided import RESIDENT, Arguments, StridedKernel
-from .strided_choice import ALL_ROWS, runs_of_row
-
+from .turns import Vector, in_turn
 
 # Bytes of a load of neighbours that are single words or less: of two vectors, aligned vectors are loaded instead.
 MAX_JOINED = 4
-
-
-class Vector(NamedTuple):
-    """Results side by side, which all count: the number of the first, its digits, and the places of all in their
-    slices, of which there are two at most. ``limit``: the places of a slice that count; None if no row begins or ends
-    at these, on a side that matters. What is said of a vector to be ``alike``: it lies in one slice, and rows begin or
-    end at all of its places or at none; at all if one side alone matters."""
-
-    first: Any
-    digits: list
-    places: list
-    limit: Any = None
 
 
 class FlatFlags(StridedKernel):
@@ -60,25 +44,9 @@ class FlatFlags(StridedKernel):
         number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
         end = (a.work + (self.vector - 1)) // self.vector
         if cutlass.const_expr(self.turn > 0):
-            number, end = self.in_turn(a, number)
+            number, end = in_turn(a, number, self.vector, self.turn)
         if number < end:
             self.mark(a, number)
-
-    def in_turn(self, a: Arguments, number) -> tuple[Any, Any]:
-        """A thread's vector, and the first one behind those of its row. Consecutive warps have the same places of
-        ``turn`` rows, so that the cache of the multiprocessor has neighbours."""
-        row, last = a.extents[0], self.vector - 1
-        rows, runs = Uint32(a.work // row), Uint32(runs_of_row(row, self.vector))
-        rest, group = Uint32(number // LANES), Uint32(0)
-        turn = rows
-        if self.turn < ALL_ROWS:
-            turn = Uint32(self.turn)
-            group = rest // (turn * runs)
-            rest = rest - group * turn * runs
-        run = rest // turn
-        at = Int64(group * turn + (rest - run * turn))
-        first, end = (at * row + last) // self.vector, ((at + 1) * row + last) // self.vector
-        return first + Int64(run * LANES) + number % LANES, choose(at < Int64(rows), end, Int64(0))
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -192,7 +160,7 @@ class FlatFlags(StridedKernel):
         if alike and self.single and self.marking.is_flag and not self.given[self.sides[0]]:  # no element decides
             found = [[Uint32(words.ONES)] * (count // words.KEYS) if packed else [Int32(1)] * count]
         else:
-            found = self.word_results(a, v, alike) if packed else self.results(a, v, alike)
+            found = self.packed_results(a, v, alike) if packed else self.results(a, v, alike)
         for target, values in zip(a.outs, found):
             self.store(target + v.first, values, packed)
 
@@ -346,9 +314,9 @@ class FlatFlags(StridedKernel):
 
     def joins(self, count: int, piece: int) -> bool:
         """Whether elements are joined from aligned words or, of two vectors, from aligned vectors."""
-        loaded = piece * self.size
-        vectors = count * self.size == 2 * words.VECTOR and self.size <= words.BYTES and loaded <= MAX_JOINED
-        return vectors or loaded < words.BYTES <= count * self.size
+        loaded, size = piece * self.size, count * self.size
+        vectors = size == 2 * words.VECTOR and self.size <= words.BYTES and loaded <= MAX_JOINED
+        return vectors or loaded < words.BYTES <= size
 
     @staticmethod
     def clamped(a: Arguments, first, count: int):
@@ -368,8 +336,8 @@ class FlatFlags(StridedKernel):
                 found[place // words.BYTES] = found[place // words.BYTES] | (element << (8 * (place % words.BYTES)))
         return found
 
-    def word_results(self, a: Arguments, v: Vector, alike: bool) -> list:
-        """The results of one-byte types as words, each of four: a list for each output."""
+    def packed_results(self, a: Arguments, v: Vector, alike: bool) -> list:
+        """The results of one byte as words, each of four: a list for each output."""
         keys = self.keys(a, v.first, self.piece)
         found = []
         for side in self.sides:
@@ -383,7 +351,7 @@ class FlatFlags(StridedKernel):
                 flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
             else:
                 others = self.keys(a, v.first + self.shift(a, side, edges, alike), self.near)
-                flags = [words.results(self.marking.op.name, key, other) for key, other in zip(keys, others)]
+                flags = self.paired_words(keys, others)
             found.append(flags if v.limit is None else self.forced(side, keys, flags, edges, a.ends[side], alike))
         return found
 
@@ -392,7 +360,7 @@ class FlatFlags(StridedKernel):
         differences, with the items at the edges."""
         one = 1 if self.marking.is_flag else 0xFF
         if alike:
-            masks = [choose(edges[0], Uint32(one * words.ONES), Uint32(0))] * len(keys)
+            masks = [choose(edges[0], Uint32(one * words.ONES), Uint32(0))] * len(flags)
         else:
             ones = [choose(edge, Uint32(one << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
             masks = [ones[i] | ones[i + 1] | ones[i + 2] | ones[i + 3] for i in range(0, len(ones), words.KEYS)]
@@ -406,13 +374,13 @@ class FlatFlags(StridedKernel):
 
     def keys(self, a: Arguments, first, piece: int) -> list:
         """The words of a vector of keys from number ``first`` on, loaded ``piece`` at once."""
-        if piece < words.KEYS:
+        if self.joins(self.vector, piece):
             found = self.sequence_words(a, first, self.vector)
         else:
             found = []
             for i in range(0, self.vector, piece):
                 loaded = cute.recast_tensor(self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece), Uint32)
-                found += [Uint32(loaded[k]) for k in range(piece // words.KEYS)]
+                found += [Uint32(loaded[k]) for k in range(piece * self.size // words.BYTES)]
         return [words.keys(word, self.marking.source) for word in found]
 
     def store(self, target, values, packed: bool) -> None:

@@ -110,11 +110,12 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
         min(alignment(out.ptr) for out in outs),
         spec.tile is not None and spec.tile < form.flagged.extent,
         spec.counted,
-        marking.compares_bytes or marking.subtracts_bytes,
+        marking.compares_bytes or marking.subtracts_bytes or marking.compares_halves,
         form.flagged.extent % period == 0,
         x.dtype.kind == "f",
     )
-    if form.flagged.extent == 1 and not spec.counted and marking.is_flag and not (marking.predecessor or marking.successor):
+    alone = not (spec.counted or marking.predecessor or marking.successor)
+    if form.flagged.extent == 1 and marking.is_flag and alone:
         form = form.unread()
     longer = in_periods(form, facts) if facts.even else None
     if longer is not None:

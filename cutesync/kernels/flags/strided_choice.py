@@ -114,9 +114,10 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
     no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
     elements per load, and per load of neighbours, whether keys are compared by words, how many rows warps take in
-    ``turn``, as neighbours lie in other lines (0: none), whether elements of a slice are ``equal``, whether vectors are taken ``back``
-    wards, how many elements a ``row`` has of which a thread has whole ones (0: it may have parts), how far apart are
-    the elements that are loaded as vectors of memory, whether all periods are as long; the rest as in TilePolicy."""
+    ``turn``, as neighbours lie in other lines (0: none), whether elements of a slice are ``equal``, whether vectors are
+    taken ``back`` wards, how many elements a ``row`` has of which a thread has whole ones (0: it may have parts), how
+    far apart are the elements that are loaded as vectors of memory, whether all periods are as long; the rest as in
+    TilePolicy."""
 
     digits: int
     vector: int

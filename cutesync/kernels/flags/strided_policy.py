@@ -68,8 +68,7 @@ MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all 
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
 PACES, MIN_APART_WIDTH = (2, 4), 8
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if warps take all rows in turn
-# Of arrays of so many elements also shorter rows are taken in turn, of so many runs of a warp: all of up to so many, or
-# so many at a time.
+# Of so many elements and more, shorter rows, too, of so many runs of a warp: all of up to so many, or so many at a time
 MIN_TURNS, MIN_TURN_RUNS, FEW_ROWS, TURN = 1 << 22, 8, 64, 8
 # The GPU starts 0.81 blocks a ns, of 128 or 256 threads, in which a copy moves 5.1 KB a block: those of less that load
 # next to nothing have more threads, if so many blocks are left (H200, bits int8 (1, 134217728, 1): 161 us, so 117 us;
@@ -249,7 +248,8 @@ def _stepped(facts: Facts, step: int, most: int) -> int:
         return VECTOR_BYTES // facts.result
     if step * facts.size >= SECTOR:
         return 1
-    return most if (facts.result, step) == (WORD_BYTES, 2) else min(most, STEPPED_BYTES // min(facts.result, WORD_BYTES))
+    few = STEPPED_BYTES // min(facts.result, WORD_BYTES)
+    return most if (facts.result, step) == (WORD_BYTES, 2) else min(most, few)
 
 
 def _most(facts: Facts, slices: int, total: int, apart: list[Axis]) -> int:
@@ -358,8 +358,8 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     if abs(inner.steps[0]) != 1:
         vector = spread if spread > 1 else _stepped(facts, abs(inner.steps[0]), vector)
     elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
-        joined = whole and piece * facts.size == VECTOR_BYTES and near * facts.size == WORD_BYTES
-        vector = vector if joined else min(vector, 4)
+        if not whole or piece * facts.size < VECTOR_BYTES or near * facts.size > WORD_BYTES:
+            vector = min(vector, 4)
     far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
     single = inner.steps[0] and piece * facts.size < WORD_BYTES  # elements are loaded one by one
     crossing = slices % vector != 0 and slices < LONG_SLICE * vector  # many vectors have elements of two slices
@@ -370,7 +370,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector = _of_few(facts, total, vector, min(piece, near) * facts.size, distant)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
-    by_words = by_words and vector % 4 == 0
+    by_words = by_words and vector % 4 == 0 and (facts.size == 1 or not adjacent)
     equal = adjacent and inner.steps[0] == 0 and not (facts.periodic or facts.counted)
     digits = 1 + max(1, len(others))
     beyond = whole and slices > inner.extent >= MIN_TURN_RUNS * LANES * vector and total >= MIN_TURNS

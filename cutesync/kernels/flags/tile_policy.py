@@ -79,7 +79,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
     down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and pace_out(rows) < pace_out(columns)
     wide, across, loads = _width(axes, facts, form, down)
-    most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
+    most = DOWN_ELEMENTS * (1 + (facts.size == 1 and _by_words(facts, along, wide))) if down else 0
     tall = _height(axes, row, facts, form.bits, most, wide)
     short = (loads == "repeated" and columns.extent <= wide) or (first and rows is form.flagged)
     if short and row == 1 and not form.bits and rows.extent >= LANES:
@@ -105,12 +105,10 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     )
     words = _words(axes, row, facts, wide) if form.bits and loads == "vector" else 1
     side, height = (wide, tall * words) if block is None else (lanes * wide, THREADS // lanes * tall)
+    if row == along == 1 and block is None and loads in ("vector", "each") and not form.bits:
+        axes = _split_far(axes, wide, tall, facts)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
     geometry, given = (len(axes), along, row, wide, tall), (facts.periodic, facts.counted)
-    if row == 1 and along == 1 and block is None and loads in ("vector", "each") and not form.bits:
-        axes = _split_far(axes, wide, tall, facts)
-        geometry = (len(axes), *geometry[1:])
-        counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
     few = block is None and tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS
     policy = TilePolicy(
         *geometry,

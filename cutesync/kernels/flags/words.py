@@ -22,6 +22,7 @@ VECTOR = 16  # bytes
 MARGIN = VECTOR  # no element so far from those that are asked for is loaded with them
 ONES = 0x01010101
 LOW_BITS = 0x7F7F7F7F
+LOW_BITS_OF_HALVES = 0x7FFF7FFF
 
 
 def fit(marking, cut: bool, vector: int) -> bool:
@@ -181,6 +182,25 @@ def flags(op: str, a, b):
     # A byte's top bit gets a carry unless its lower bits are 0, and no byte carries into the next.
     ne = ((((differing & LOW_BITS) + LOW_BITS) | differing) >> 7) & ONES
     return ne if op == "ne" else ne ^ ONES
+
+
+def halves(op: str, source, a, b) -> list:
+    """Words of the flags "ne" or "eq" of keys of two bytes in the words ``a`` and ``b``, which have two each."""
+    tops = [_differing(source, *pair) for pair in zip(a, b)]
+    found = [(_permuted(low, high, 0x7531) >> 7) & ONES for low, high in zip(tops[::2], tops[1::2])]
+    return found if op == "ne" else [flags ^ ONES for flags in found]
+
+
+def _differing(source, a, b):
+    """A word whose bits 15 and 31 say whether the keys of two bytes in ``a`` and ``b`` differ; the others are anything.
+    Floats that are no numbers differ from all, zeros of either sign are equal."""
+    differing = a ^ b
+    top = ((differing & LOW_BITS_OF_HALVES) + LOW_BITS_OF_HALVES) | differing
+    if source.kind != "f":
+        return top
+    infinity = 0x7F807F80 if source.name == "bfloat16" else 0x7C007C00
+    number = (a & LOW_BITS_OF_HALVES) + (LOW_BITS_OF_HALVES - infinity)
+    return (top & (((a | b) & LOW_BITS_OF_HALVES) + LOW_BITS_OF_HALVES)) | number
 
 
 def packed(words):

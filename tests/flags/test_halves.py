@@ -1,0 +1,53 @@
+"""Flags of two-byte types, found two keys at a time: as those of NumPy, of numbers that are none and of both zeros,
+too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import reference
+
+from ..cases import same
+from .cases import keys
+from .test_vectors import as_all, large  # noqa: F401
+
+SLOW = pytest.mark.slow
+SHAPES = [((9, 40), 0), ((31, 6), 0), ((3, 11, 24), 1), ((5, 67), 0), ((4, 3, 70), 1)]
+
+
+def special(shape, dtype: str) -> np.ndarray:
+    """Keys with floats that are no numbers, infinities, zeros of both signs, and the smallest numbers."""
+    host = keys(shape, dtype)
+    if host.dtype.kind == "f":
+        bits = [0x7C00, 0xFC00, 0x7C01, 0xFE00, 0x0000, 0x8000, 0x0001, 0x3C00]
+        host = np.array(bits, np.uint16)[np.random.default_rng(host.size).integers(0, len(bits), host.size)]
+        return host.view(np.float16).reshape(shape)
+    return host
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("op", ["ne", "eq"])
+@pytest.mark.parametrize("dtype", ["float16", "int16", pytest.param("uint16", marks=SLOW)])
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_two_keys_at_once(shape, axis, dtype, op, large, on_emulator):  # noqa: F811
+    host = special(shape, dtype)
+    for name in ("flag_heads", "flag_tails", "flag_heads_and_tails"):
+        found = getattr(cs, name)(cs.asarray(host), op, axis=axis)
+        wanted = getattr(reference, name)(host, op, axis=axis)
+        for one, other in zip(as_all(found), as_all(wanted)):
+            same(np.asarray(one), other, f"{name} {op}")
+    assert all(choice.policy.by_words for choice in large)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int16"])
+def test_bits_and_other_orders(dtype, large, on_emulator):  # noqa: F811
+    """Words of columns, results that are stored down the rows, and tiles that blocks transpose."""
+    host = special((66, 72), dtype)
+    for view in (lambda x: x, lambda x: x.T, lambda x: x[:, ::-1]):
+        for axis in (0, 1):
+            for options in ({}, {"dtype": "bits"}):
+                found = cs.flag_heads_and_tails(view(cs.asarray(host)), axis=axis, **options)
+                for one, other in zip(found, reference.flag_heads_and_tails(view(host), axis=axis, **options)):
+                    same(np.asarray(one), other, f"{axis} {options}")
