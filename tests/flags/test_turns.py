@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from cutesync.kernels.flags import strided_policy, tile_policy
+from cutesync.kernels.flags import strided_policy, turn_policy
 
 from .cases import keys
 from .test_vectors import check, large  # noqa: F401
@@ -31,8 +31,9 @@ ROWS = [
 )
 def test_warps_take_rows_in_turn(shape, dtype, axis, few, large, monkeypatch, on_emulator):  # noqa: F811
     """Each result is stored by one warp, whatever the number of rows, of warps and of slices."""
-    for name, value in (("MIN_FAR_BYTES", 1 << 30), ("MIN_TURNS", 0), ("MIN_TURN_RUNS", 0), ("FEW_ROWS", few)):
-        monkeypatch.setattr(strided_policy, name, value)
+    monkeypatch.setattr(strided_policy, "MIN_FAR_BYTES", 1 << 30)
+    for name, value in (("MIN_TURNS", 0), ("MIN_RUNS", 0), ("FEW_ROWS", few)):
+        monkeypatch.setattr(turn_policy, name, value)
     names = ALL[: 3 + (dtype != "bool")]
     for options in ({}, {"successor": 1}):
         check(keys(shape, dtype), lambda x: x, axis, names, **options)
@@ -69,8 +70,8 @@ FAR = [
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize(("shape", "dtype", "axis", "view"), FAR)
 def test_tiles_of_far_rows_follow_each_other(shape, dtype, axis, view, large, monkeypatch, on_emulator):  # noqa: F811
-    for name, value in (("MIN_FAR_BYTES", 0), ("MIN_PART", 2), ("MAX_PART", 8)):
-        monkeypatch.setattr(tile_policy, name, value)
+    for name, value in (("MIN_TILE_BYTES", 0), ("MIN_PART", 2), ("MAX_PART", 8)):
+        monkeypatch.setattr(turn_policy, name, value)
     monkeypatch.setattr(strided_policy, "WIDE_BYTES", 0)
     for options in ({}, {"successor": 1, "op": lambda a, b, index: (a != b) & (index % 3 != 1)}):
         check(keys(shape, dtype), view, axis, ALL, **options)

@@ -25,7 +25,6 @@ from .policy import (
 from .short_policy import choose_short
 from .split_policy import choose_split
 from .strided_choice import (
-    ALL_ROWS,
     THREADS,
     BallotPolicy,
     Facts,
@@ -37,6 +36,7 @@ from .strided_choice import (
 )
 from .strips_policy import choose_strips
 from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECTOR, WORD_BYTES, choose_tiles
+from .turn_policy import in_parts, rows_in_turn
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
 MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an array that is not large
@@ -68,8 +68,6 @@ MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all 
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
 PACES, MIN_APART_WIDTH = (2, 4), 8
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if warps take all rows in turn
-# Of so many elements and more, shorter rows, too, of so many runs of a warp: all of up to so many, or so many at a time
-MIN_TURNS, MIN_TURN_RUNS, FEW_ROWS, TURN = 1 << 22, 8, 64, 8
 # The GPU starts 0.81 blocks a ns, of 128 or 256 threads, in which a copy moves 5.1 KB a block: those of less that load
 # next to nothing have more threads, if so many blocks are left (H200, bits int8 (1, 134217728, 1): 161 us, so 117 us;
 # bool (15541, 487, 3), repeated along its last axis: 36.6 us, so 18.6 us). Others gain nothing (difference float16,
@@ -81,7 +79,8 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     """Return the policy and the launch of a problem."""
     choice = choose_short(form, facts) or _choose(form, facts)
     split = choose_split(form, facts) if isinstance(choice.policy, TilePolicy) else None
-    return split or _enlarged(choice, form, facts)
+    found = split or _enlarged(choice, form, facts)
+    return found if form.bits else in_parts(found, facts)
 
 
 def _enlarged(choice: StridedChoice, form: Form, facts: Facts) -> StridedChoice:
@@ -373,8 +372,6 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     by_words = by_words and vector % 4 == 0 and (facts.size == 1 or not adjacent)
     equal = adjacent and inner.steps[0] == 0 and not (facts.periodic or facts.counted)
     digits = 1 + max(1, len(others))
-    beyond = whole and slices > inner.extent >= MIN_TURN_RUNS * LANES * vector and total >= MIN_TURNS
-    turn = ALL_ROWS if far or (beyond and total <= FEW_ROWS * inner.extent) else TURN if beyond else 0
     policy = FlatPolicy(
         digits,
         vector,
@@ -388,7 +385,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         facts.periodic,
         facts.counted,
         total > MAX_NARROW,
-        turn,
+        rows_in_turn(inner.extent, slices, total, vector, far) if whole else 0,
         equal,
         back=back,
         pace=inner.steps[0] if min(loaded, vector) > 1 else 1,

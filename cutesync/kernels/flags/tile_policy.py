@@ -44,8 +44,6 @@ HALF = 2  # bytes
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
 WORD_BYTES = 4
-# Of the rows of a tile, in the input: the L2 cache does not keep them; and tiles of a part of the columns.
-MIN_FAR_BYTES, MIN_PART, MAX_PART = 1 << 24, 256, 4096
 LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
 # Blocks that transpose are lower if there are few: of so many, or of so many elements each (H200, heads uint8 (512,
 # 256) transposed: 2.1 us, so 1.5 us; tails uint8 (1638, 1488): 5.4 and 3.9 us; but with more blocks, tails uint32
@@ -105,8 +103,6 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     )
     words = _words(axes, row, facts, wide) if form.bits and loads == "vector" else 1
     side, height = (wide, tall * words) if block is None else (lanes * wide, THREADS // lanes * tall)
-    if row == along == 1 and block is None and loads in ("vector", "each") and not form.bits:
-        axes = _split_far(axes, wide, tall, facts)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
     geometry, given = (len(axes), along, row, wide, tall), (facts.periodic, facts.counted)
     few = block is None and tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS
@@ -126,27 +122,6 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
     return StridedChoice(policy, axes, counts)
-
-
-def _split_far(axes: Sequence[Axis], wide: int, tall: int, facts: Facts) -> Sequence[Axis]:
-    """Return the axes with long columns as two axes, the second behind the rows, so that tiles of the same columns
-    follow each other: where rows are so long that the last row of a tile is no longer in the L2 cache when that behind
-    it is wanted, and there are several tiles."""
-    columns, rows, *others = axes
-    far = columns.extent * min(tall, rows.extent) * facts.size >= MIN_FAR_BYTES and rows.extent > tall
-    tiles = columns.extent // wide
-    if not far or columns.extent % wide:
-        return axes
-    part = next((n for n in range(MAX_PART, MIN_PART - 1, -1) if tiles % n == 0), tiles)
-    if part == tiles:
-        return axes
-    inner, outer = part * wide, tiles // part
-    return (
-        Axis(inner, columns.steps),
-        rows,
-        Axis(outer, tuple(inner * step for step in columns.steps)),
-        *others,
-    )
 
 
 def _words(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> int:
