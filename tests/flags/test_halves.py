@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync import reference
+from cutesync import dtypes, reference
+from cutesync.kernels.flags import words
 
 from ..cases import same
 from .cases import keys
@@ -51,3 +52,36 @@ def test_bits_and_other_orders(dtype, large, on_emulator):  # noqa: F811
                 found = cs.flag_heads_and_tails(view(cs.asarray(host)), axis=axis, **options)
                 for one, other in zip(found, reference.flag_heads_and_tails(view(host), axis=axis, **options)):
                     same(np.asarray(one), other, f"{axis} {options}")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int16"])
+def test_two_keys_differ_as_numbers_do(dtype):
+    """Of all pairs of special keys, and in both halves of a word."""
+    bits = [
+        0x0000,
+        0x8000,
+        0x0001,
+        0x7F80,
+        0xFF80,
+        0x7F81,
+        0x7FFF,
+        0xFFFF,
+        0x7C00,
+        0xFC00,
+        0x7C01,
+        0x7BFF,
+        0x3C00,
+        0x8001,
+    ]
+    shift = 16 if dtype == "bfloat16" else 0
+
+    def number(key: int):
+        if dtype == "int16":
+            return key
+        return (np.uint32(key << shift).view(np.float32)) if shift else np.uint16(key).view(np.float16)
+
+    for a in bits:
+        for b in bits:
+            top = words._differing(dtypes.dtype(dtype), a | b << 16, b | a << 16)
+            wanted = bool(number(a) != number(b))
+            assert (bool(top & 0x8000), bool(top & 0x80000000)) == (wanted, wanted), (hex(a), hex(b))

@@ -26,7 +26,7 @@ from .tiles import least
 
 WORD_BYTES = 4
 LOADS = 8  # of a thread at once
-RESIDENT = 768  # threads that fit on a multiprocessor at once, which limits their registers
+RESIDENT = 512  # threads that fit on a multiprocessor at once, which limits their registers
 
 
 class BoxFlags(StridedKernel):
@@ -44,7 +44,7 @@ class BoxFlags(StridedKernel):
             self.pitches.append(0 if self.repeated[k] else room)
             room = self.padded(room * (size + (self.before + self.behind if k == self.along else 0)))
         self.smem = room * marking.source.size + 16
-        self.blocks_per_sm = RESIDENT // self.threads
+        self.limit_registers(RESIDENT)
 
     def padded(self, count: int) -> int:
         """Return so many elements, or a few more, that are an odd number of words of shared memory."""

@@ -36,7 +36,7 @@ class FlatFlags(StridedKernel):
         self.equal, self.back, self.row, self.pace = policy.equal, policy.back, policy.row, policy.pace
         self.place = Int64 if policy.wide else Int32
         self.single, self.even = len(self.sides) == 1, policy.even
-        self.blocks_per_sm = RESIDENT // self.threads
+        self.limit_registers(RESIDENT)
 
     @cute.jit
     def body(self, a: Arguments):

@@ -45,7 +45,7 @@ class TileFlags(StridedKernel):
         self.words = policy.words
         self.by_words, self.loads, self.equal, self.piece = policy.by_words, policy.loads, policy.equal, policy.piece
         if not marking.bits:
-            self.blocks_per_sm = RESIDENT // self.threads
+            self.limit_registers(RESIDENT)
 
     @cute.jit
     def mark(self, a: Arguments, number):
