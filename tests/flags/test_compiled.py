@@ -168,7 +168,7 @@ APART = {
     "rows of bytes apart": ("PitchedPolicy", "int8", lambda x: x((1 << 14, 1799))[:, :1227], {"axis": 0}, 96),
     "strips": ("StripPolicy", "float64", lambda x: x((6, 1 << 20, 6)).transpose(2, 1, 0), {"axis": 2}, 96),
     "two keys at once": ("TilePolicy", "bfloat16", lambda x: x((2048, 16384)), {"axis": 0}, 64),
-    "rows in turn": ("FlatPolicy", "uint16", lambda x: x((15, 1501245)), {"axis": 0}, 64),
+    "joined neighbours": ("FlatPolicy", "float32", lambda x: x((15, 1501245)), {"axis": 0}, 64),
     "boxes of short rows": ("BoxPolicy", "int32", lambda x: x((3, 25015, 10)).transpose(2, 1, 0), {"axis": 2}, 96),
 }
 

@@ -26,7 +26,7 @@ from .tiles import least
 
 WORD_BYTES = 4
 LOADS = 8  # of a thread at once
-RESIDENT = 512  # threads that fit on a multiprocessor at once, which limits their registers
+RESIDENT = 1024  # threads that fit on a multiprocessor at once, which limits their registers
 
 
 class BoxFlags(StridedKernel):

@@ -90,7 +90,7 @@ class Compare(PlainKernel):
     def lifted(self, vector, count: int) -> list:
         """The elements in a register tensor of ``loaded``."""
         source = self.marking.source
-        elements = vector if source.size >= 4 else cute.recast_tensor(vector, source.cutlass)
+        elements = vector if source.size > 4 else cute.recast_tensor(vector, source.cutlass)
         return [self.rule.lift(elements[i]) for i in range(count)]
 
     def get(self, x, place):

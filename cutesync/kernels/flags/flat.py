@@ -17,11 +17,10 @@ from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose
 from . import words
-from .strided import RESIDENT, Arguments, StridedKernel
-from .turns import Vector, in_turn
+from .strided import Arguments, StridedKernel
+from .vector import Vector
 
-# Bytes of a load of neighbours that are single words or less: of two vectors, aligned vectors are loaded instead.
-MAX_JOINED = 4
+RESIDENT = 1536  # threads of long slices that fit on a multiprocessor at once, which limits their registers
 
 
 class FlatFlags(StridedKernel):
@@ -32,20 +31,22 @@ class FlatFlags(StridedKernel):
         super().__init__(marking, policy)
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
-        self.by_words, self.unit, self.long, self.turn = policy.by_words, policy.unit, policy.long, policy.turn
+        self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
         self.equal, self.back, self.row, self.pace = policy.equal, policy.back, policy.row, policy.pace
         self.place = Int64 if policy.wide else Int32
         self.single, self.even = len(self.sides) == 1, policy.even
-        self.limit_registers(RESIDENT)
+        if self.whole and self.long:
+            self.limit_registers(RESIDENT)
 
     @cute.jit
     def body(self, a: Arguments):
-        """What a thread does."""
-        number = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0]
-        end = (a.work + (self.vector - 1)) // self.vector
-        if cutlass.const_expr(self.turn > 0):
-            number, end = in_turn(a, number, self.vector, self.turn)
-        if number < end:
+        """What a thread does. If neighbours are ``far``, consecutive blocks have the same places of different rows."""
+        block = cute.arch.block_idx()[0]
+        if cutlass.const_expr(self.far):
+            rows = Int32(a.work // a.extents[0])
+            block = block % rows * (cute.arch.grid_dim()[0] // rows) + block // rows
+        number = Int64(block) * self.threads + cute.arch.thread_idx()[0]
+        if number * self.vector < a.work:
             self.mark(a, number)
 
     @cute.jit
@@ -141,7 +142,7 @@ class FlatFlags(StridedKernel):
         if self.whole and not self.adjacent:
             distance = self.place(a.extents[0])
             before, behind = (distance if looks else self.place(0) for looks in self.marking.looks)
-        if self.whole and min(self.piece, self.near) * self.size < words.BYTES:  # words are read that hold them
+        if self.whole and self.joins(self.vector, self.near):  # words are read that hold them
             before, behind = before + words.MARGIN, behind + words.MARGIN
         return (a.n == a.length) | ((place >= before) & (place + (self.vector - 1) < limit - behind))
 
@@ -304,8 +305,7 @@ class FlatFlags(StridedKernel):
             vector = cute.make_rmem_tensor((max(2, count * self.size // words.BYTES),), Uint32)
             for i, word in enumerate(self.sequence_words(a, first, count)):
                 vector[i] = word
-            whole = self.size == words.BYTES
-            return self.lifted(cute.recast_tensor(vector, self.marking.source.cutlass) if whole else vector, count)
+            return self.lifted(vector, count)
         found = []
         for i in range(0, count, piece):
             part = self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece)
@@ -313,9 +313,10 @@ class FlatFlags(StridedKernel):
         return found
 
     def joins(self, count: int, piece: int) -> bool:
-        """Whether elements are joined from aligned words or, of two vectors, from aligned vectors."""
+        """Whether elements are joined from aligned words; or, of two vectors that would be loaded in words, and the
+        neighbours of halves of words on one side, from aligned vectors."""
         loaded, size = piece * self.size, count * self.size
-        vectors = size == 2 * words.VECTOR and self.size <= words.BYTES and loaded <= MAX_JOINED
+        vectors = loaded == words.BYTES and size == 2 * words.VECTOR and (piece == 1 or not self.single)
         return vectors or loaded < words.BYTES <= size
 
     @staticmethod

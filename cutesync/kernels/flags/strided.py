@@ -21,9 +21,6 @@ from .compare import Compare
 # has, and the numbers that divide by it (see ``split``); the extent of its axis; and for each array the stride there.
 Arguments = namedtuple("Arguments", "x outs count n work length period ends counts factors shifts extents steps")
 
-# Threads that fit on a multiprocessor at once, which limits their registers.
-RESIDENT = 1024
-
 
 class StridedKernel(Compare):
     """A compiled kernel. A subclass defines ``mark(a, number)``: what the thread of a number does."""

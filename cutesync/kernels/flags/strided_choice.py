@@ -13,7 +13,6 @@ from ..policy import Policy
 from .policy import LANES, VECTOR_BYTES, FlagPolicy, alignment
 
 THREADS = 256
-ALL_ROWS = (1 << 31) - 1  # which warps take in turn
 
 
 @dataclass(frozen=True)
@@ -104,20 +103,14 @@ class BoxPolicy(WholeRows, Policy, kernel=".boxes:BoxFlags"):
     threads: int = THREADS
 
 
-def runs_of_row(row, vector: int):
-    """The runs of a row's vectors that a warp has at once, in rows that may begin and end within one."""
-    return (row // vector + LANES) // LANES
-
-
 @dataclass(frozen=True)
 class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
     no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
-    elements per load, and per load of neighbours, whether keys are compared by words, how many rows warps take in
-    ``turn``, as neighbours lie in other lines (0: none), whether elements of a slice are ``equal``, whether vectors are
-    taken ``back`` wards, how many elements a ``row`` has of which a thread has whole ones (0: it may have parts), how
-    far apart are the elements that are loaded as vectors of memory, whether all periods are as long; the rest as in
-    TilePolicy."""
+    elements per load, and per load of neighbours, whether keys are compared by words, whether blocks take the rows in
+    turn, as neighbours are ``far``, whether elements of a slice are ``equal``, whether vectors are taken ``back``
+    wards, how many elements a ``row`` has of which a thread has whole ones (0: it may have parts), how far apart are
+    the elements that are loaded as vectors of memory, whether all periods are as long; the rest as in TilePolicy."""
 
     digits: int
     vector: int
@@ -131,7 +124,7 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     periodic: bool
     counted: bool
     wide: bool
-    turn: int = 0
+    far: bool = False
     equal: bool = False
     threads: int = THREADS
     back: bool = False
@@ -228,12 +221,9 @@ class StridedChoice:
         if isinstance(self.policy, PitchedPolicy):
             work = work // VECTOR_BYTES + work % VECTOR_BYTES  # threads
         blocks = ceil_div(work, self.policy.threads * each)
-        if isinstance(self.policy, FlatPolicy) and self.policy.turn:
-            row = self.axes[0].extent
-            rows = self.work // row
-            turn = rows if self.policy.turn == ALL_ROWS else self.policy.turn
-            warps = ceil_div(rows, turn) * turn * runs_of_row(row, self.policy.vector)
-            return ceil_div(warps, self.policy.threads // LANES)
+        if isinstance(self.policy, FlatPolicy) and self.policy.far:
+            rows = self.work // self.axes[0].extent
+            return ceil_div(blocks, rows) * rows
         return blocks
 
     @property

@@ -12,6 +12,7 @@ from ..policy import Policy
 from .boxes_policy import choose_boxes
 from .form import Form
 from .order import FAR, pace_in
+from .parts import in_parts
 from .pitched_policy import choose_pitched
 from .policy import (
     LANES,
@@ -36,7 +37,6 @@ from .strided_choice import (
 )
 from .strips_policy import choose_strips
 from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECTOR, WORD_BYTES, choose_tiles
-from .turn_policy import in_parts, rows_in_turn
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
 MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an array that is not large
@@ -51,6 +51,9 @@ MIN_APART_BYTES, MIN_APART_BYTES_OF_WORDS = 8, 16  # of a vector, shorter than o
 # Arrays without gaps of fewer elements of two bytes: a thread loads 16 bytes, not 32 (H200, both float16 (5, 500386)
 # along its first axis: 6.7 us, so 5.0 us; but heads float16 (64, 12692, 93, 2) along its second: 120 and 128 us).
 MAX_HALF = 1 << 23
+# Results of a thread, in long slices, whose two-byte keys are compared two at a time (H200, both int16 (243409, 187)
+# along its first axis: one by one 64 us, so 55 us; of 8, or in short slices, 0.94 to 1.17 of that).
+HALVES = 16
 LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
@@ -63,11 +66,10 @@ MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
 # and 3.9 us).
 MAX_ITEMS, MIN_ITEM_PIECE = 32, 2
 WIDE_BYTES = 128  # of a row of columns
-STEPPED_BYTES = 4  # of results of a thread whose elements lie apart
 MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all rows that lie in a line are done
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
 PACES, MIN_APART_WIDTH = (2, 4), 8
-MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if warps take all rows in turn
+MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
 # The GPU starts 0.81 blocks a ns, of 128 or 256 threads, in which a copy moves 5.1 KB a block: those of less that load
 # next to nothing have more threads, if so many blocks are left (H200, bits int8 (1, 134217728, 1): 161 us, so 117 us;
 # bool (15541, 487, 3), repeated along its last axis: 36.6 us, so 18.6 us). Others gain nothing (difference float16,
@@ -247,8 +249,7 @@ def _stepped(facts: Facts, step: int, most: int) -> int:
         return VECTOR_BYTES // facts.result
     if step * facts.size >= SECTOR:
         return 1
-    few = STEPPED_BYTES // min(facts.result, WORD_BYTES)
-    return most if (facts.result, step) == (WORD_BYTES, 2) else min(most, few)
+    return most if (facts.result, step) == (WORD_BYTES, 2) else min(most, WORD_BYTES // min(facts.result, WORD_BYTES))
 
 
 def _most(facts: Facts, slices: int, total: int, apart: list[Axis]) -> int:
@@ -356,9 +357,9 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     by_words = facts.by_words and whole and not facts.periodic
     if abs(inner.steps[0]) != 1:
         vector = spread if spread > 1 else _stepped(facts, abs(inner.steps[0]), vector)
-    elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
-        if not whole or piece * facts.size < VECTOR_BYTES or near * facts.size > WORD_BYTES:
-            vector = min(vector, 4)
+    elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:
+        joined = whole and not adjacent and near * facts.size == WORD_BYTES
+        vector = vector if joined else min(vector, 4)  # loads of single elements, far apart
     far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
     single = inner.steps[0] and piece * facts.size < WORD_BYTES  # elements are loaded one by one
     crossing = slices % vector != 0 and slices < LONG_SLICE * vector  # many vectors have elements of two slices
@@ -369,7 +370,8 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector = _of_few(facts, total, vector, min(piece, near) * facts.size, distant)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
-    by_words = by_words and vector % 4 == 0 and (facts.size == 1 or not adjacent)
+    long = slices >= LONG_SLICE * vector and not facts.periodic
+    by_words = by_words and (vector % 4 == 0 if facts.size == 1 else long and not adjacent and vector == HALVES)
     equal = adjacent and inner.steps[0] == 0 and not (facts.periodic or facts.counted)
     digits = 1 + max(1, len(others))
     policy = FlatPolicy(
@@ -377,7 +379,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector,
         whole,
         inner.steps[0] == 1,
-        slices >= LONG_SLICE * vector and not facts.periodic,
+        long,
         adjacent,
         min(piece, vector),
         min(near, vector),
@@ -385,7 +387,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         facts.periodic,
         facts.counted,
         total > MAX_NARROW,
-        rows_in_turn(inner.extent, slices, total, vector, far) if whole else 0,
+        far,
         equal,
         back=back,
         pace=inner.steps[0] if min(loaded, vector) > 1 else 1,

@@ -19,7 +19,7 @@ from cutlass import Int32, Int64, Uint32, cute
 
 from ...monoid import choose, tree
 from . import words
-from .strided import RESIDENT, Arguments, StridedKernel
+from .strided import Arguments, StridedKernel
 
 ROWS_OF_BITS = 32  # flags in a word
 
@@ -44,8 +44,6 @@ class TileFlags(StridedKernel):
         self.across, self.down = policy.across, policy.down
         self.words = policy.words
         self.by_words, self.loads, self.equal, self.piece = policy.by_words, policy.loads, policy.equal, policy.piece
-        if not marking.bits:
-            self.limit_registers(RESIDENT)
 
     @cute.jit
     def mark(self, a: Arguments, number):
