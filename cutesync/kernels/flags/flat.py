@@ -20,7 +20,10 @@ from . import words
 from .strided import Arguments, StridedKernel
 from .vector import Vector
 
-RESIDENT = 1536  # threads of long slices that fit on a multiprocessor at once, which limits their registers
+# Threads of long slices of arrays without gaps that fit on a multiprocessor at once, which limits their registers
+# (H200, both bfloat16 (12352, 9443) along its first axis: 169 us, of 1280 threads 151 us, of 1536 142 us, although
+# some registers are kept in memory; tails uint8 (801, 2441, 87): 106, 98 and 92 us; short slices: no gain).
+RESIDENT = 1536
 
 
 class FlatFlags(StridedKernel):

@@ -20,7 +20,8 @@ def in_parts(choice: StridedChoice, facts: Facts) -> StridedChoice:
     if type(policy) is not TilePolicy or not policy.row == policy.along == 1 or policy.words > 1:
         return choice
     tiles, rows = choice.counts[0], policy.rows
-    far = columns.extent * rows * facts.size >= MIN_TILE_BYTES and others[0].extent > rows
+    apart = columns.steps[0] != 0 != others[0].steps[0]  # rows that repeat are the same lines
+    far = apart and columns.extent * rows * facts.size >= MIN_TILE_BYTES and others[0].extent > rows
     if not far or policy.loads == "run" or columns.extent % policy.columns:
         return choice
     part = next((n for n in range(min(MAX_PART, tiles - 1), MIN_PART - 1, -1) if tiles % n == 0), 0)
