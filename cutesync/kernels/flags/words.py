@@ -1,6 +1,7 @@
-"""Flags and differences of one-byte types, four at a time.
+"""Flags and differences of one-byte types, four at a time, and flags of two-byte types.
 
-A word (Uint32) holds four keys, or four flags of 0 or 1, or four differences, the first in the lowest byte.
+A word (Uint32) holds four keys, or four flags of 0 or 1, or four differences, the first in the lowest byte; or two keys
+of two bytes.
 
 An H200 can issue about eight instructions for a byte that its memory delivers; to compare bytes one by one and pack
 bits takes more.
