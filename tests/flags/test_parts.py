@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
+import cutesync as cs
+from cutesync import reference
 from cutesync.kernels.flags import parts, plan, strided_policy
 
+from ..cases import same
 from .cases import keys
+from .test_strided import SENTINEL, unwritten
 from .test_vectors import check, large  # noqa: F401
 
 SLOW = pytest.mark.slow
@@ -32,6 +37,21 @@ def test_neighbours_are_joined_from_vectors(shape, dtype, large, monkeypatch, on
         check(host, view, 0, ALL[:3])
         check(host, view, 0, ALL[:2], successor=1, op=lambda a, b, index: (a != b) & (index % 3 != 1))
     assert all(choice.policy.vector * host.itemsize == 32 for choice in large)
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("dtype", ["int16", "float16", "int32"])
+@pytest.mark.parametrize(("shape", "axis"), [((31, 6), 0), ((3, 17, 66), 1), ((2, 9, 40), 1)])
+def test_items_that_do_not_count_are_not_compared(shape, axis, dtype, large, monkeypatch, on_emulator):  # noqa: F811
+    """Two keys at once, and neighbours joined from vectors."""
+    for name, value in (("MAX_HALF", 0), ("LONG_SLICE", 2)):
+        monkeypatch.setattr(strided_policy, name, value)
+    host = keys(shape, dtype)
+    for n in (0, 1, shape[axis] // 2, shape[axis]):
+        out = cs.asarray(np.full(shape, SENTINEL, np.uint8))
+        cs.flag_tails(cs.asarray(host), axis=axis, n=n, out=out)
+        same(np.asarray(out), unwritten(reference.flag_tails(host, axis=axis, n=n), axis, n, False), f"{n}")
+    assert all(choice.policy.by_words or dtype == "int32" for choice in large)
 
 
 FAR = [
