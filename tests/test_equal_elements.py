@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.dtypes import dtype as element_type
 from cutesync.kernels import spread
 from cutesync.kernels.scan import plan as scan_plan
-from cutesync.runtime import call as calls
+from cutesync.runtime import call as calls, device
+from cutesync.runtime.device_array import DeviceArray
 
 from .cases import bicyclic, brackets, data, same, scanned
+from .compiled import needed
 from .faults import RESULT, TABLE, Bench, each, every, op
 
 TYPES = ("int8", "int16", "float64")
@@ -86,6 +89,17 @@ def test_results_are_copied(dtype, cases, small, on_emulator):
             )
     calls_made = 3 * min(cases, len(SPREAD))
     assert len(small) == calls_made
+
+
+def test_small_neighbours_are_copied_sooner():
+    """By scans, whose tiles store single elements slowly; not by flags."""
+
+    def kernels(call, rows: int, columns: int, dtype: str) -> int:
+        x = DeviceArray(1 << 40, (rows, columns), element_type(dtype), device.DRY, None, (1, 0))
+        return len(needed(call, x, axis=0))
+
+    assert kernels(cs.scan, 163731, 34, "uint8") == kernels(cs.scan, 33805, 54, "int16") == 2
+    assert kernels(cs.scan, 2149, 715, "uint8") == kernels(cs.flag_heads, 163731, 34, "uint8") == 1
 
 
 def test_results_that_are_not_copied(small, on_emulator):

@@ -71,21 +71,21 @@ class Spread(NamedTuple):
     dense: bool = False
 
 
-def find(views: Views, outs: Views, kept: int) -> Spread | None:
+def find(views: Views, outs: Views, kept: int, least: int = 1) -> Spread | None:
     """Return the broadcast axis of the inputs, but for axis ``kept``, along which results are worth copying: that of
-    most copies."""
+    most copies. Elements whose copies are neighbours count as ``least`` bytes at least."""
     shape = outs[0].shape
     found = [i for i, n in enumerate(shape) if i != kept and n >= MIN_COPIES and not any(v.steps[i] for v in views)]
     for axis in sorted(found, key=lambda i: -shape[i]):
-        spread = _along(axis, outs, math.prod(views[0].shape))
+        spread = _along(axis, outs, math.prod(views[0].shape), least)
         if spread is not None:
             return spread
     return None
 
 
-def _along(axis: int, outs: Views, elements: int) -> Spread | None:
-    """Return the copies along an axis of the results of so many ``elements``, a byte each at least; None if copies of a
-    slice do not follow each other in memory, or are few."""
+def _along(axis: int, outs: Views, elements: int, least: int) -> Spread | None:
+    """Return the copies along an axis of the results of so many ``elements``, a byte each at least, or ``least`` as in
+    ``find``; None if copies of a slice do not follow each other in memory, or are few."""
     axes = axes_of(outs[0].shape, *(out.steps for out in outs))
     (pace, *others), copies = axes[axis].steps, axes[axis].extent
     inside = [each for i, each in enumerate(axes) if i != axis and 0 < each.steps[0] < pace and each.extent > 1]
@@ -96,7 +96,7 @@ def _along(axis: int, outs: Views, elements: int) -> Spread | None:
     size, total = min(out.dtype.size for out in outs), outs[0].size
     outer = [each for i, each in enumerate(axes) if i != axis and not 0 < each.steps[0] < pace]
     found = Spread(axis, copies, inner, tuple(merged(outer)))
-    written = max(total * size, elements)
+    written = max(total * size, elements * (least if inner == 1 else 1))
     if inner != pace or written < min(MIN_BYTES, MIN_DENSE_BYTES) or total >= 1 << NUMBER_BITS:
         return None  # the kernels count in 32 bits
     short = copies * inner * size < MIN_SLICE_BYTES

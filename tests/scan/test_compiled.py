@@ -164,6 +164,10 @@ VIEWS = {
     "rows with gaps": ((9000, 3008), (6016, 2), 1),
     "units of columns turned": ((4096, 32, 2, 32), (32, 1, 1 << 17, 1 << 18), 2),
     "short rows that are repeated": ((2, 1 << 21, 6), (6, 0, 1), 1),
+    "few columns with gaps": ((153, 41_939, 5), (419_390, 10, 2), 1),
+    "few columns, each a row": ((8, 1 << 21), (1, 8), 1),
+    "few columns backwards": ((1 << 22, 8), (8, -1), 0),
+    "tall columns of bytes turned": ((8, 64, 16384), (1, 8, 512), 1),
     "odd columns of bytes turned": ((13, 6366, 159), (6366, 1, 13 * 6366), 0),
 }
 

@@ -82,6 +82,7 @@ def test_outer_slices_that_begin_anywhere(dtype, on_emulator, policies):
 
 def test_tiles_of_odd_sizes_that_begin_anywhere(on_emulator, policies, monkeypatch):
     """Tiles of 55 * 8 * 21 bytes: each stage begins on a boundary all the same."""
+    monkeypatch.setattr(narrow_policy, "MAX_RUNS", 8)
     monkeypatch.setattr(narrow_policy, "_height", lambda *given: 55)
     x = data((1, 1901, 21), "int8")
     same(np.asarray(cs.scan(from_element(x, 1), axis=1)), scanned(x, axis=1))

@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan import plan, short_policy, short_turn_policy
 from cutesync.kernels.scan.short_policy import ShortPolicy
-from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy, _odd_tile
+from cutesync.kernels.scan.short_turn_policy import ShortTurnPolicy, _tall_tile
 from cutesync.runtime import call, device
 
 from .. import faults
@@ -121,8 +121,13 @@ TURNED = {
     "units of columns": ((2, 1, 0), (75, 64, 3), 2),
     "odd runs of many positions": ((2, 0, 1), (13, 70, 145), 0),
     "odd runs of most positions": ((0, 3, 1, 2), (2, 30, 37, 11), 1),
+    "tall runs of words": ((2, 0, 1), (48, 36, 40), 0),
+    "tall runs of 64 positions": ((3, 0, 1, 2), (2, 64, 36, 20), 1),
+    "tall columns of odd runs": ((0, 3, 1, 2), (2, 61, 12, 45), 1),
+    "tall runs of pairs": ((2, 0, 1), (24, 36, 40), 0),
 }
-OF_BYTES = 2  # the last of them
+OF_PAIRS = ("odd runs of many positions", "odd runs of most positions", "tall runs of pairs")
+SMALL = 6  # the last of them are tiles of elements of one and two bytes
 UNITS = ("units of a position", "units of columns")  # of which results are words
 
 
@@ -131,7 +136,8 @@ UNITS = ("units of a position", "units of columns")  # of which results are word
     ("dtype", "name"),
     [
         *(("uint8", name) for name in TURNED),
-        *(pytest.param("float64", name, marks=pytest.mark.slow) for name in list(TURNED)[:-OF_BYTES:2]),
+        *(("float16", name) for name in OF_PAIRS),
+        *(pytest.param("float64", name, marks=pytest.mark.slow) for name in list(TURNED)[:-SMALL:2]),
     ],
 )
 def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
@@ -160,7 +166,7 @@ def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
     ],
 )
 def test_tiles_of_odd_bytes_fill_all_multiprocessors(count, first, second, length, tile):
-    assert _odd_tile(count * first * second, first, second, length) == tile
+    assert _tall_tile(1, count * first * second, first, second, length) == tile
 
 
 ALL, UP, PART = slice(None), slice(None, None, -1), slice(1, 10)

@@ -83,7 +83,9 @@ class NarrowScan(NarrowTransfer):
     Elements and results are of one size. ``aligned``: every outer slice begins on a boundary of 16 bytes, and so does
     every tile."""
 
-    def __init__(self, scan: Scan, policy: NarrowPolicy) -> None:
+    def __init__(self, scan: Scan, policy: NarrowPolicy, row: int | None = None, results: int = 0) -> None:
+        """``row``: the elements of the input from a position to the next, if these are not ``inner``; ``results``:
+        those of the memory where a tile's results are put, if this is not in place."""
         self.inner, self.runs, self.height, self.stages, self.group = (
             policy.inner,
             policy.runs,
@@ -97,14 +99,15 @@ class NarrowScan(NarrowTransfer):
         )  # rows of a tile, and states in it
         self.aligned = policy.aligned
         self.size = scan.monoid.source.size
-        bytes_of_tile = self.tile * policy.inner * self.size
+        self.row, self.results = row or policy.inner, results
+        bytes_of_tile = self.tile * self.row * self.size
         vectors = -(-bytes_of_tile // VECTOR_BYTES) + (0 if policy.aligned else 1)  # stages begin on boundaries
         self.stage = vectors * (VECTOR_BYTES // self.size)  # elements
         self.workers = -(-self.states // LANES) * LANES
         warps = self.workers // LANES
         self.roles = Roles(Role("transfer", 1), Role("reduce", warps), Role("scan", warps))
         partials = sum(partial_bytes(scan.types, count) for count in self.partials())
-        smem = policy.stages * (self.stage * self.size + 28) + partials + 72
+        smem = policy.stages * (self.stage * self.size + 28) + results * self.size + partials + 72
         self.positions = self.tile
         super().__init__(scan, self.roles.threads, smem, 1)
         self.waits = scan.reads_at_once
@@ -117,7 +120,7 @@ class NarrowScan(NarrowTransfer):
     def body(self, a: Arguments):
         shared = Shared(
             SmemAllocator().allocate_array(
-                self.scan.monoid.source.cutlass, self.stages * self.stage, byte_alignment=128
+                self.scan.monoid.source.cutlass, self.stages * self.stage + self.results, byte_alignment=128
             ),
             TileRing.make(self.stages, consumers=self.workers // LANES),
             Barriers.make(self.stages, self.workers // LANES, name="reduced"),
@@ -149,10 +152,14 @@ class NarrowScan(NarrowTransfer):
             shared.reduced.await_phase(at.stage, at.parity)
             self.look_back(shared, a, at, worker)
             self.scan_run(shared, a, at, worker)
-            if cutlass.const_expr(not self.aligned):
-                self.store_all(shared, a, at, worker)
-            shared.tiles.ring.release(at)
+            self.finish(shared, a, at, worker)
             at = shared.tiles.next(at)
+
+    def finish(self, shared, a: Arguments, at: Visit, worker) -> None:
+        """Store the results of a tile, unless transfer does, and release its stage."""
+        if not self.aligned:
+            self.store_all(shared, a, at, worker)
+        shared.tiles.ring.release(at)
 
     @cute.jit
     def store_all(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, worker):
@@ -179,6 +186,10 @@ class NarrowScan(NarrowTransfer):
     def at(self, shared, span: Span, position, worker):
         """A worker's element at a position of a tile: where it lies in shared memory."""
         return shared.buffer + (span.base + self.scan.flip(position, span.count) * self.inner + worker % self.inner)
+
+    def target(self, shared, span: Span, position, worker):
+        """Where its result is put: in its place."""
+        return self.at(shared, span, position, worker)
 
     def groups(self, shared, number, a: Arguments):
         """``(groups, tile)``: the groups of the outer slice that tile ``number`` is in, and its number there."""
@@ -278,17 +289,18 @@ class NarrowScan(NarrowTransfer):
             before = carry.then(prefix, self.scan.combine)
             element_at = self.at(shared, span, first, worker)
             following = before.append(self.scan.monoid.lift(element(element_at)[0], 0), self.scan.combine).state
-            self.put(element_at, before.state if self.scan.exclusive else following)
+            place = self.target(shared, span, first, worker)
+            self.put(place, before.state if self.scan.exclusive else following)
             state = following
             first += 1
         while first + UNROLL <= stop:
             values = [element(self.at(shared, span, first + u, worker))[0] for u in range(UNROLL)]
             for u in cutlass.range_constexpr(UNROLL):
-                state = self.step(self.at(shared, span, first + u, worker), state, (values[u],))
+                state = self.step(self.target(shared, span, first + u, worker), state, (values[u],))
             first += UNROLL
         while first < stop:
-            element_at = self.at(shared, span, first, worker)
-            state = self.step(element_at, state, element(element_at))
+            value = element(self.at(shared, span, first, worker))[0]
+            state = self.step(self.target(shared, span, first, worker), state, (value,))
             first += 1
 
     def step(self, place, state, elements):

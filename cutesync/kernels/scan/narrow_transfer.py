@@ -94,10 +94,7 @@ class NarrowTransfer(ScanKernel):
         """``(target, source, bytes)`` of the vectors that hold a tile. Those that reach beyond the array are copied
         here, with zeros in place of what lies there."""
         place, _, _, elements = self.extent(number, a)
-        first, count = a.x, a.rows * a.whole * self.inner
-        if self.scan.view is not None:  # between its slices lies what others may write
-            first, count = a.x + self.row_places(a, Int64(number // a.tiles))[0], a.whole * self.inner
-        begin, end = first.toint(), (first + count).toint()
+        begin, end = (each.toint() for each in self.bounds(a, number))
         low = (a.x + place).toint() & -VECTOR_BYTES
         high = ((a.x + (place + elements)).toint() + (VECTOR_BYTES - 1)) & -VECTOR_BYTES
         self.copy_if(low < begin, held, low, begin, end)
@@ -109,6 +106,13 @@ class NarrowTransfer(ScanKernel):
         source = self.pointer(low + Int64(skipped), a.x.memspace, VECTOR_BYTES)
         target = (held + skipped // self.size).toint()
         return self.pointer(target, cute.AddressSpace.smem, VECTOR_BYTES), source, cutlass.max(size, 0)
+
+    def bounds(self, a: Arguments, number) -> tuple:
+        """Between which addresses memory may be read for a tile."""
+        if self.scan.view is None:
+            return a.x, a.x + a.rows * a.whole * self.inner
+        first = a.x + self.row_places(a, Int64(number // a.tiles))[0]  # between its slices lies what others may write
+        return first, first + a.whole * self.inner
 
     @cute.jit
     def copy_if(self, exists, target, address, begin, end):

@@ -48,8 +48,9 @@ MAX_STAGES = 12  # an even number
 # Bytes of the results of stepped rows that waves load element by element, if elements have as many bytes as they lie
 # elements apart (H200, uint32 (262144,) every third one: 6.1 us by strided tiles, so 4.1 us; bfloat16 (4194304,) every
 # second one: 14.1 us, so 11.3 us; but float16 (681646,) every fourth one: 6.9 us, so 8.0 us; int64 (645,): 2.0 us, so
-# 2.4 us).
-MIN_GAPPED_BYTES, MAX_GAPPED_BYTES = 1 << 15, PIPELINE_BYTES
+# 2.4 us). Others by the bytes of an element and the elements from one to the next (max int16 (3320418,) every third
+# one: 15.2 us, so 11.9 us; float16 (338636,): 5.0 and 4.0 us; but uint16 (5000000,): 17.6 and 19.0 us).
+MIN_GAPPED_BYTES, MAX_GAPPED_BYTES, MAX_FARTHER_BYTES = 1 << 15, PIPELINE_BYTES, {(2, 3): 8 << 20}
 # Fewer longer rows of words with gaps are tiles of waves, too, in smaller arrays, if elements have more bytes than they
 # lie elements apart (H200, lambda uint64 (8, 100000) every second one: 9.8 us, so 8.8 us; max float64 (16, 8192): 5.1
 # and 3.5 us; but inclusive float32 (40, 60000): 12.4 and 15.5 us; max uint32 (30, 50000) every fourth one: 12.4 and
@@ -70,7 +71,8 @@ MIN_PIPELINED_GAPS = {(1, 2): 4 << 20, (1, 3): 4 << 20, (2, 2): 5 << 20, (4, 3):
 @dataclass(frozen=True)
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     """Resident blocks with a ring of ``stages`` tiles: some warps reduce each tile, and squads of warps scan and store
-    it. ``look_aheads`` warps take tiles in turn to find their prefixes."""
+    it. ``look_aheads`` warps take tiles in turn to find their prefixes. ``whole``: rows are whole vectors on
+    boundaries of 16 bytes, which makes partial chunks simpler."""
 
     reduce_warps: int
     scan_squads: int
@@ -81,6 +83,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     aligned: bool = True
     look_aheads: int = 1
     boundary: int = LINE_BYTES
+    whole: bool = False
 
 
 # Tiles of 32 KiB.
@@ -97,6 +100,9 @@ MAX_HALVED_TILES = {1: 96, 2: 8, 8: 4}  # whole tiles of a row, by the bytes of 
 # 109617): 25.7 us, so 21.1 us; but inclusive int8 (105, 180112): 17.4 us, so 19.4 us; exclusive int8 (1733, 41800):
 # 59.6 us, so 68.4 us; reverse uint8 (2463, 101567): 171 us, so 189 us; but its maximum 240 us, so 202 us).
 QUARTER_TILES, MAX_QUARTERED_TILES = replace(HALF_TILES, vectors_per_thread=4, stages=24), 4
+# Bytes of elements whose half tiles have no partial vectors if rows are whole ones (H200, exclusive int64 (342, 8012):
+# 18.5 us, so 17.2 us; max float64 (409, 7638): 26.0 and 24.4 us; (522, 14168): 42.8 and 42.2 us).
+EDGELESS = 8
 # States of float64 or of several values: four warps reduce tiles more slowly than these are copied (H200, 2**26
 # float64: 281 us, with eight 268 us; a linear recurrence of 2**27 float32: 433 us, with eight 421 us).
 COSTLY_REDUCE_WARPS = 8
@@ -154,7 +160,8 @@ def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
     if problem.gap > 1:
         most = MAX_GAPPED_BYTES if problem.rows == 1 else MAX_FEW_ROWS_BYTES
-        near = problem.gap <= problem.source and MIN_GAPPED_BYTES <= problem.size_of_results <= most
+        most = most if problem.gap <= problem.source else MAX_FARTHER_BYTES.get((problem.source, problem.gap), 0)
+        near = MIN_GAPPED_BYTES <= problem.size_of_results <= most
         near &= problem.rows == 1 or (_has_few_long_rows(problem) and problem.gap < problem.source)
         return near or _suits_gaps(problem) or _suits_rows_with_gaps(problem)
     if slices(problem) is not None:
@@ -276,6 +283,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         if width == 1 and 1 < tiles <= MAX_HALVED_TILES.get(problem.wide, 0) and _has_slow_ends(problem, items):
             base = QUARTER_TILES if problem.wide == 1 and _has_slowest_ends(problem, tiles) else HALF_TILES
             tiles = tiles_of(base.warps_per_squad, base.vectors_per_thread, base.boundary)
+            base = replace(base, whole=problem.whole and problem.wide == EDGELESS)
         rows = fitted(base.vectors_per_thread)
         policy = replace(base, vectors_per_thread=rows, shift=shift, aligned=problem.together)
         return _pipeline(problem, policy, tiles, items, width)

@@ -44,13 +44,13 @@ class RaggedScan:
     """The chunks of ``tile`` in global memory, full or not, in pieces of ``rows`` rows of vectors.
 
     ``vectors`` is where the methods read whole vectors, if not at ``start``: in shared memory, where the chunk's places
-    are the same."""
+    are the same. ``whole``: no vector is partial."""
 
-    def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
+    def __init__(self, tile: WarpScan, rows: int = ROWS, whole: bool = False) -> None:
         self.chunk = tile.chunk
         one = WarpScan(tile.scan, min(rows, tile.rows), 1, tile.shift, tile.items, aligned=tile.aligned)
         self.tile = one.apart(tile.gap)
-        self.scan = tile.scan
+        self.scan, self.edgeless = tile.scan, whole or tile.items == 1
 
     @cute.jit
     def reduce(self, start, span: Span, lane: Int32, vectors=None):
@@ -103,7 +103,7 @@ class RaggedScan:
 
     def has_edges(self, v: Vectors):
         """Whether the first or the last vector is partial."""
-        return Boolean(False) if self.tile.items == 1 else (v.skip > 0) | (v.tail < self.tile.items)
+        return Boolean(False) if self.edgeless else (v.skip > 0) | (v.tail < self.tile.items)
 
     def first_vector(self, start, v: Vectors, from_end: bool, unit: int):
         """Where vector 0 of the piece at ``start`` lies, whose positions lie ``unit`` elements apart; ``from_end``: the
@@ -112,6 +112,8 @@ class RaggedScan:
         return start - offset if from_end else start + offset
 
     def whole(self, vector, v: Vectors):
+        if self.edgeless:
+            return vector < v.count
         inner = (vector > 0) | (v.skip == 0)
         return inner & ((vector < v.count - 1) | ((vector == v.count - 1) & (v.tail == self.tile.items)))
 

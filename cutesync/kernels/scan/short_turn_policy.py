@@ -25,17 +25,22 @@ MAX_LENGTH, MAX_BYTES_LENGTH = 32, 16  # positions, the last of elements of one 
 # 363 us in strided tiles, in runs of 64 bytes 614 us; int8 (7, 4, 4025, 607) along its second one: 442 us, in runs of
 # 32 bytes 98 us; uint8 (32, 256, 8192): 144 us, in runs of 4 bytes 282 us).
 MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
-# Bytes of columns that are no words, of more positions, are not moved in words by strided tiles either. A block stores
-# them one by one, and this takes most of the time: tiles are of those sizes, up to so many bytes and with runs of at
-# least so many columns, of which the fullest SM stores the least; of such the smallest across, so that an SM has many
-# (H200, max uint8 (13, 6366, 159) along its first axis: 84.8 us, in 300, 398, 250 and 995 tiles 47.4, 37.3, 24.6 and
-# 27.7 us; sum int8 (3, 21, 752, 185): 61.2 us, in 180, 216, 162 and 252 tiles 32.1, 22.3, 40.5 and 22.5 us; sum uint8
-# (1, 18, 25907, 27): 45.7 us, in 405, 203 and 1620 tiles 44.8, 54.3 and 23.1 us).
-ODD_TILE_BYTES, ODD_LANES, ODD_RUN = 1 << 16, (32, 64, 128, 256), 16
+# Elements of so many bytes with more positions have such runs, too, of any length (H200, in strided tiles and so: sum
+# int8 (8, 64, 16384) along its second axis: 18.6 and 9.7 us; max bool (33, 27, 20032) along its first: 249 and 22.1 us;
+# sum uint16 (5, 25, 400, 76) along its second: 19.0 and 8.3 us; max int16 (1, 26, 41, 3332): 12.0 and 9.5 us). Storing
+# takes most of the time: tiles are of those sizes, up to so many bytes and with runs of at least so many columns, of
+# which the fullest SM stores the least; of such the smallest across, so that an SM has many (max uint8 (13, 6366, 159)
+# along its first axis: 84.8 us, in 300, 398, 250 and 995 tiles 47.4, 37.3, 24.6 and 27.7 us; sum int8 (3, 21, 752,
+# 185): 61.2 us, in 180, 216, 162 and 252 tiles 32.1, 22.3, 40.5 and 22.5 us; sum uint8 (1, 18, 25907, 27): 45.7 us, in
+# 405, 203 and 1620 tiles 44.8, 54.3 and 23.1 us).
+TALL_BYTES, TALL_TILE_BYTES, TALL_LANES, TALL_RUN = 2, 1 << 16, (32, 64, 128, 256), 16
 # Smaller tiles than so many elements leave threads idle, and blocks fewer than so many with larger ones an SM (H200,
 # int32 (3, 159726, 16, 3) along its first axis: 79 us in strided tiles, in tiles of 144 elements 242 us; max int8 (669,
 # 90, 2) with equal elements along its second one: 1.5 us, in 12 blocks 2.6 us).
 MIN_TILE, MAX_OF_FEW, FEW_TILES = 1024, 4096, SMS * 3 // 8
+# Bytes of a thread's elements in tall tiles (H200, sum bool (108, 36, 26, 148) along its second axis: 19.3 us, with 64
+# bytes 25.4 us; but lambda int8 (11, 28, 52, 1660): 39.9 and 35.6 us).
+TALL_HELD_BYTES = 256
 MAX_HELD = 64  # results of a thread that are put in shared memory as words
 SHORT = 16  # positions; results of longer columns are stored as words (uint16 (5236568, 23): 176 us, one by one 307 us)
 NEAR_BYTES = 16  # positions of a column that are neighbours: neighbouring threads load parts of the same sectors
@@ -69,7 +74,7 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     if problem.several or problem.counted or layout.firsts or len(layout.scanned) != 1:
         return None
     (length, (x_step, out_step)), columns = layout.scanned[0], list(layout.columns)
-    if length > MAX_LENGTH or length * problem.wide > MAX_BYTES or not columns:
+    if length * problem.wide > MAX_BYTES or not columns:
         return None
     outside = out_step != 1
     second = Axis(1, (0, 0))
@@ -83,24 +88,24 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     if first.extent < MIN_ACROSS:
         return None
     source, size = problem.source, problem.results[0]
-    odd = problem.wide == 1 and outside and length > FEW_POSITIONS and _are_no_words(first, second)
-    if problem.wide == 1 and length > MAX_BYTES_LENGTH and not odd:
+    tall = problem.wide <= TALL_BYTES and outside and length > FEW_POSITIONS
+    if length > (MAX_BYTES_LENGTH if problem.wide == 1 else MAX_LENGTH) and not tall:
         return None
     extents = (first.extent, second.extent, length)
-    across, inner = _odd_tile(layout.count, *extents) if odd else _tile(problem, layout.count, extents, outside)
+    across, inner = _tall_tile(size, layout.count, *extents) if tall else _tile(problem, layout.count, extents, outside)
     steps = [axis.steps for axis in (*columns, second)]
     width = math.gcd(
         max(1, WORD_BYTES // source), first.extent, problem.xs[0] // source, x_step, *(s[0] for s in steps)
     )
     if first.steps[0] != 1:
         width = 1
-    while odd and length * width > MAX_HELD:
+    while tall and length * width * source > TALL_HELD_BYTES:
         width //= 2
     runs = length if outside and not inner == second.extent == out_step else 1
     run, word = inner * length // runs, max(WORD_BYTES, size)
     if runs > 1 and not (inner == second.extent == first.steps[1] or run * size >= MIN_RUN_BYTES):
         few = size == 1 and length <= FEW_POSITIONS and _are_no_words(first, second)
-        if not (few or odd) or first.steps[0] != 1 or second.steps[0] == 0:
+        if not (few or tall) or first.steps[0] != 1 or second.steps[0] == 0:
             return None
     tiles = [steps[1] for steps in (*(axis.steps for axis in columns), first.steps)]
     store = math.gcd(word // size, problem.outs[0] // size, run, second.extent * length // runs, *tiles)
@@ -112,7 +117,7 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     axes.append(Axis(ceil_div(first.extent, across), (across * first.steps[0], across * first.steps[1], 0, across)))
     grid, tile = math.prod(axis.extent for axis in axes), min(across, first.extent) * inner * length
     added = outside or length > SHORT or first.steps[0] != 1
-    if grid >= 1 << NUMBER_BITS or (length > SHORT and store * size < WORD_BYTES and not odd):
+    if grid >= 1 << NUMBER_BITS or (length > SHORT and store * size < WORD_BYTES and not tall):
         return None
     if added and (tile < min(MIN_TILE, layout.count * length) or (tile > MAX_OF_FEW and grid < FEW_TILES)):
         return None
@@ -145,12 +150,12 @@ def _tile(problem: Problem, count: int, extents: tuple[int, int, int], outside: 
     return across, inner
 
 
-def _odd_tile(count: int, first: int, second: int, length: int) -> tuple[int, int]:
-    """Return the same for bytes that are stored one by one: the tile of which the fullest SM stores the fewest rounds
-    of threads."""
-    store = math.gcd(WORD_BYTES, second)
-    columns = {min(across, power_of_two(first)) for across in ODD_LANES}
-    units, parts = ceil_div(second, store), range(1, ceil_div(second, ODD_RUN) + 1)
+def _tall_tile(size: int, count: int, first: int, second: int, length: int) -> tuple[int, int]:
+    """Return the same for results of ``size`` bytes of some positions: the tile of which the fullest SM stores the
+    fewest rounds of threads."""
+    store = math.gcd(WORD_BYTES // size, second)
+    columns = {min(across, power_of_two(first)) for across in TALL_LANES}
+    units, parts = ceil_div(second, store), range(1, ceil_div(second, TALL_RUN) + 1)
     tiles = {(across, store * ceil_div(units, n)) for across in columns for n in parts}
 
     def cost(tile: tuple[int, int]) -> tuple[int, int, int]:
@@ -158,7 +163,7 @@ def _odd_tile(count: int, first: int, second: int, length: int) -> tuple[int, in
         blocks = ceil_div(first, across) * ceil_div(second, inner) * (count // (first * second))
         return ceil_div(blocks, SMS) * ceil_div(across * inner // store, THREADS), -inner, across
 
-    fitting = [(across, inner) for across, inner in tiles if across * inner * length <= ODD_TILE_BYTES]
+    fitting = [(across, inner) for across, inner in tiles if across * inner * length * size <= TALL_TILE_BYTES]
     return min(fitting, key=cost)
 
 

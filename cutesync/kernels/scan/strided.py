@@ -138,8 +138,8 @@ class StridedScan(ColumnTileScan):
 
     def offsets(self, k: int, a: Arguments, part: Any, me: Member, full: bool) -> Callable[[int], Any]:
         """Return where the unit of a number lies in array ``k``, in elements. Another unit is taken in place of one
-        that does not exist. Those of positions side by side in tiles that are not full are computed when they are
-        needed, as columns differ: registers do not hold all of them."""
+        that does not exist. Where some array has positions side by side, offsets are computed when they are needed, but
+        for loads of such: registers do not hold all of them."""
         scanned, columns = self.axes(a)
         position, column = self.spot(k, me)
         tall, broad = (self.units[k], 1) if self.along[k] else (1, self.units[k])
@@ -172,7 +172,8 @@ class StridedScan(ColumnTileScan):
                     rows[down] = of_position(down)
             return rows[down] + across[right]
 
-        if full or not self.along[k]:
+        loaded = full and self.along[k] and k < len(self.scan.monoid.sources)
+        if loaded or not any(self.along):
             found = [of_number(j) for j in self.numbers(k)]
             return lambda j: found[j]
         return of_number
