@@ -148,7 +148,7 @@ def choose(runs: int, results: int, size: int, length: int) -> Choice:
         block = SHORTEST if shortest else DENSE
     else:
         block = SHORTEST_WIDE if size == 8 and shortest else ONE_SQUAD
-    windows = 1 if (small and not (narrow and many)) or shallow or size == 4 or (narrow and few) else 2
+    windows = 1 if (small and not (narrow and many)) or shallow or size == 4 or few else 2
     dense = size == 1 and shortest
     policy = DecodePolicy(block.groups, block.place, block.store, block.squads, windows, block.squads, dense)
     fitting = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)

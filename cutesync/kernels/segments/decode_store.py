@@ -72,8 +72,10 @@ class Storer:
             self.mark(runs, at, run, lane)
             cute.arch.sync_warp()  # all flags are set
             last = runs.values + run * self.size
-            for step in cutlass.range_constexpr(0, self.steps, self.together):
-                last = self.store_rows(out, at, last, step, lane)
+            if at.vectors & (low >= 0) & (low + WINDOW <= at.stop):
+                last = self.store_window(out, at, last, True, lane)
+            else:
+                last = self.store_window(out, at, last, False, lane)
             cute.arch.sync_warp()  # the flags have been read
             run, low = (last - runs.values) // self.size, low + WINDOW
 
@@ -90,11 +92,16 @@ class Storer:
         for begin in begins:
             put_if(begin < at.stop, Uint8, to + begin, Uint8(1))
 
+    def store_window(self, out, at: Band, last, whole: bool, lane) -> Any:
+        """Store a window, which is ``whole`` if all its vectors are stored. ``last`` is the address of the element of
+        the last run before it; return that of the next one."""
+        for first in range(0, self.steps, self.together):
+            last = self.store_rows(out, at, last, range(first, first + self.together), whole, lane)
+        return last
+
     @cute.jit
-    def store_rows(self, out, at: Band, last, first: cutlass.Constexpr, lane):
-        """Store several vectors of each lane, from row ``first`` on. ``last`` is the address of the element of the last
-        run before them; return that of the next ones."""
-        rows = range(first, first + self.together)
+    def store_rows(self, out, at: Band, last, rows: cutlass.Constexpr, whole: cutlass.Constexpr, lane):
+        """The same of several vectors of each lane, those of ``rows``."""
         sums = [self.sums(at.flags + (row * LANES + lane) * self.each) for row in rows]
         counts = [ends[-1] for _, ends in sums]
         packed = Uint32(0)
@@ -105,13 +112,13 @@ class Storer:
         before = through - packed
         if totals == 0:
             value = cells(self.kind, last, 1)[0]
-            for row in cutlass.range_constexpr(first, first + self.together):
-                self.put_vector(out, at, [value] * self.each, (row * LANES + lane) * self.each)
+            for row in rows:
+                self.put_vector(out, at, [value] * self.each, row, whole, lane)
         else:
             for k, row in enumerate(rows):
                 start = last + self.field_of(before, k) * self.size
                 values = [cells(self.kind, place, 1)[0] for place in self.places(start, *sums[k])]
-                self.put_vector(out, at, values, (row * LANES + lane) * self.each)
+                self.put_vector(out, at, values, row, whole, lane)
                 last = last + self.field_of(totals, k) * self.size
         return last
 
@@ -141,21 +148,29 @@ class Storer:
     def field_of(self, word, k: int) -> Any:
         return Int32((word >> (self.field * k)) & ((1 << self.field) - 1))
 
+    def put_vector(self, out, at: Band, values: list, row: int, whole: bool, lane) -> None:
+        """Store a lane's vector of a row of the window, as far as it lies in the tile."""
+        if whole:  # all addresses are one, and numbers that the instructions have
+            begin = (out + (at.begin + at.low)).toint() + lane * VECTOR_BYTES
+            self.put_whole(begin + row * (LANES * VECTOR_BYTES), values)
+        else:
+            self.put_part(out, at, values, at.low + (row * LANES + lane) * self.each)
+
+    def put_whole(self, address, values: list) -> None:
+        found = cute.make_rmem_tensor((self.each,), self.kind)
+        for i, value in enumerate(values):
+            found[i] = value
+        cute.autovec_copy(found, cells(self.kind, address, self.each, cute.AddressSpace.gmem, VECTOR_BYTES))
+
     @cute.jit
-    def put_vector(self, out, at: Band, values: cutlass.Constexpr, place):
-        """Store a lane's vector at a place of the window, as far as it lies in the tile."""
-        here, space = at.low + place, cute.AddressSpace.gmem
+    def put_part(self, out, at: Band, values: cutlass.Constexpr, here):
+        """Store a vector from a place of the tile on, as far as it lies in it."""
         if at.vectors & (here >= 0) & (here + self.each <= at.stop):
-            found = cute.make_rmem_tensor((self.each,), self.kind)
-            for i, value in enumerate(values):
-                found[i] = value
-            cute.autovec_copy(
-                found, cells(self.kind, (out + (at.begin + here)).toint(), self.each, space, VECTOR_BYTES)
-            )
+            self.put_whole((out + (at.begin + here)).toint(), values)
         else:
             for i, value in enumerate(values):
                 if (here + i >= 0) & (here + i < at.stop):
-                    put(self.kind, (out + (at.begin + here + i)).toint(), value, space)
+                    put(self.kind, (out + (at.begin + here + i)).toint(), value, cute.AddressSpace.gmem)
 
 
 def load_words(address, kind=Int32) -> list:
