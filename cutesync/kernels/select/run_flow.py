@@ -1,15 +1,13 @@
 """Runs of narrow elements, and bytes, in tiles that leave their stages early: as ``flow``, but elements are read twice.
 
     compact     a warp finds the heads of a chunk as bits (``heads``); once there is room, it brings the elements where
-                bits are set, and leaves the stage; of few bytes it has left it (``held``)
+                bits are set, and leaves the stage
 
 Few heads are kept of most tiles: it costs less to look up their elements than to move all elements as far as they are
 heads.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -21,7 +19,6 @@ from .byte_selector import ByteSelector
 from .chunk import Chunk
 from .flow import FlowSelect
 from .heads import ByteHeadFinder, head_finder
-from .held import HeldBytes
 from .policy import RunPolicy
 from .spec import Selection
 from .tally import count_of
@@ -33,8 +30,7 @@ class RunFlow(FlowSelect):
     def __init__(self, selection: Selection, policy: RunPolicy) -> None:
         super().__init__(selection, policy)
         self.compactor = (head_finder if self.heads else ByteSelector)(self.where, policy.rows)
-        of_bytes = isinstance(self.compactor, ByteHeadFinder)
-        self.holder: Any = HeldBytes(policy.chunk, selection.located) if of_bytes else None
+        self.holds = isinstance(self.compactor, ByteHeadFinder)
 
     @cute.jit
     def compact(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
@@ -51,26 +47,26 @@ class RunFlow(FlowSelect):
                 tallies[at.stage * self.chunks + warp] = tally
                 shared.counted[at.stage].arrive()
             few, held = Boolean(False), flags
-            if cutlass.const_expr(self.holder is not None):
-                few = self.holder.few(chunk, flags)
+            if cutlass.const_expr(self.holds):
+                few = self.compactor.few(chunk, flags)
                 if few:
-                    held = self.holder.hold(chunk, flags, lane)
+                    held = self.compactor.hold(chunk, flags, lane)
                     shared.tiles.ring.release(at)
             sent.wait(to)
             first = shared.sent.begin(to.stage) + count_of(shared.inside[to.stage * (self.chunks + 1) + warp])
             areas = [Int32(area.toint()) for area in shared.room]
-            self.bring_found(shared, chunk, areas, (first, warp * self.chunk), (tally, flags, few, held), at, lane)
+            self.put(shared, chunk, areas, (first, warp * self.chunk), (tally, flags, few, held), at, lane)
             shared.ready[to.stage].arrive_once()
             to = sent.next(to, self.squads)
             at = shared.tiles.next(at, self.squads)
 
     @cute.jit
-    def bring_found(self, shared: cutlass.Constexpr, chunk, areas: list, to: tuple, found: tuple, at, lane):
+    def put(self, shared: cutlass.Constexpr, chunk, areas: list, to: tuple, found: tuple, at, lane):
         """Put what is ``found`` of a chunk in the room, and leave the stage unless few elements are held."""
         (first, begin), (tally, flags, few, held) = to, found
         if few:
-            if cutlass.const_expr(self.holder is not None):
-                self.holder.put(areas, first, begin, flags, held, lane)
+            if cutlass.const_expr(self.holds):
+                self.compactor.put_held(areas, first, begin, flags, held, lane)
         else:
             if count_of(tally) <= self.compactor.sparse:
                 self.compactor.bring(chunk, areas, first, begin, flags, lane)
