@@ -40,7 +40,6 @@ SPARSE, SPARSE_WORDS = 3.5, 4
 # they are 176, in runs of 1 142, 170). If fewer are, gaps move the words of lanes to other banks, and halves take more
 # (half selected 133 us, 128; 90 % 152, 143).
 CROWDED = 63 / 64
-HELD = 4  # heads of a word that are held in registers, so that a tile leaves its stage before there is room
 
 
 class HeadFinder(FlowCompactor):
@@ -283,57 +282,6 @@ class ByteHeadFinder(HeadFinder):
         for rest in rests:
             put_last_words(*rest)
 
-    def few(self, at: Chunk, flags: tuple) -> Any:
-        """Whether no lane has more than ``HELD`` heads in a word of a whole chunk: in all lanes."""
-        most = popc(flags[0])
-        for word in flags[1:]:
-            most = cutlass.max(most, popc(word))
-        return Boolean(cute.arch.vote_all_sync(most <= HELD)) & (at.position + self.chunk <= at.length)
-
-    def ends_of(self, rest) -> list:
-        """The last bit of a word and the first one, then the same of those between them. -1: there is none."""
-        found = []
-        for _ in range(HELD // 2):
-            others, top = rest - 1, last_bit(rest)
-            found += [top, last_bit(both_but(rest, rest, others))]
-            rest = both_but(rest, others, ones_at(top))
-        return found
-
-    def hold(self, at: Chunk, flags: tuple, lane) -> tuple:
-        """The bytes of few heads of a chunk, a word for each word of flags."""
-        words = []
-        for w, rest in enumerate(flags):
-            source = at.begins[0] + (w * PLACES + lane * LANES)
-            a, b, c, d = (Uint32(cells(WORDS[1], source + cutlass.max(bit, 0), 1)[0]) for bit in self.ends_of(rest))
-            words.append(permuted(permuted(a, b, Uint32(0x0040)), permuted(c, d, Uint32(0x0040)), Uint32(0x5410)))
-        return tuple(words)
-
-    def put_held(self, areas: list, first, begin, flags: tuple, held: tuple, lane) -> None:
-        """As ``bring``, of heads that are held."""
-        counts = sum(popc(rest) << (COUNT_BITS * w) for w, rest in enumerate(flags))
-        through = Int32(through_lanes(counts, lane))
-        totals = Int32(cute.arch.shuffle_sync(through, LANES - 1))
-        for w, (rest, word) in enumerate(zip(flags, held)):
-            behind = first + ((through >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
-            self.put_held_word(areas, rest, word, behind, begin + w * PLACES + lane * LANES)
-            first = first + ((totals >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
-
-    @cute.jit
-    def put_held_word(self, areas: list, rest, word, behind, place):
-        ends, last, first = self.ends_of(rest), behind - 1, behind - popc(rest)
-        if rest != 0:
-            self.put_pair(areas, (last, ends[0], word), (first, ends[1], word >> PART_BITS), place)
-        if ends[2] >= 0:
-            word = word >> (2 * PART_BITS)
-            self.put_pair(areas, (last - 1, ends[2], word), (first + 1, ends[3], word >> PART_BITS), place)
-
-    def put_pair(self, areas: list, one: tuple, other: tuple, place) -> None:
-        """Put two heads, which may be the same: each has an index, a bit, and a byte."""
-        for index, bit, byte in (one, other):
-            put(WORDS[1], areas[0] + index, WORDS[1](byte))
-            if self.selection.located:
-                put(Uint16, areas[-1] + index * PLACE_BYTES, Uint16(place + bit))
-
     @cute.jit
     def put_until(self, stop, place, area, rest, to):
         """Put the heads among the 32 positions from a place on that go to an index below ``stop``: the others, and
@@ -387,12 +335,6 @@ def bytes_of(words: list, k) -> Any:
     a, b, c, d = (Uint32(word) for word in words)
     pair = Uint32(0x40) + Uint32(k) * 0x11
     return permuted(permuted(a, b, pair), permuted(c, d, pair), Uint32(0x5410))
-
-
-def ones_at(bit) -> Any:
-    """A word of one bit; 0: the bit is -1."""
-    text = "shl.b32 {$w0}, {$r0}, {$r1};"
-    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[Uint32(1), Uint32(bit)])
 
 
 def both_but(a, b, c) -> Any:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32
+from cutlass import Int32
 
 from ...sync.tiles import DONE
 from .base import Arguments
 from .byte_selector import ByteSelector
 from .chunk import Chunk
 from .flow import FlowSelect
-from .heads import ByteHeadFinder, head_finder
+from .heads import head_finder
 from .policy import RunPolicy
 from .spec import Selection
 from .tally import count_of
@@ -30,7 +30,6 @@ class RunFlow(FlowSelect):
     def __init__(self, selection: Selection, policy: RunPolicy) -> None:
         super().__init__(selection, policy)
         self.compactor = (head_finder if self.heads else ByteSelector)(self.where, policy.rows)
-        self.holds = isinstance(self.compactor, ByteHeadFinder)
 
     @cute.jit
     def compact(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
@@ -46,30 +45,14 @@ class RunFlow(FlowSelect):
             if lane == 0:
                 tallies[at.stage * self.chunks + warp] = tally
                 shared.counted[at.stage].arrive()
-            few, held = Boolean(False), flags
-            if cutlass.const_expr(self.holds):
-                few = self.compactor.few(chunk, flags)
-                if few:
-                    held = self.compactor.hold(chunk, flags, lane)
-                    shared.tiles.ring.release(at)
             sent.wait(to)
             first = shared.sent.begin(to.stage) + count_of(shared.inside[to.stage * (self.chunks + 1) + warp])
             areas = [Int32(area.toint()) for area in shared.room]
-            self.put(shared, chunk, areas, (first, warp * self.chunk), (tally, flags, few, held), at, lane)
+            if count_of(tally) <= self.compactor.sparse:
+                self.compactor.bring(chunk, areas, first, warp * self.chunk, flags, lane)
+            else:
+                self.compactor.put_many(chunk, areas, first, warp * self.chunk, flags, lane)
+            shared.tiles.ring.release(at)
             shared.ready[to.stage].arrive_once()
             to = sent.next(to, self.squads)
             at = shared.tiles.next(at, self.squads)
-
-    @cute.jit
-    def put(self, shared: cutlass.Constexpr, chunk, areas: list, to: tuple, found: tuple, at, lane):
-        """Put what is ``found`` of a chunk in the room, and leave the stage unless few elements are held."""
-        (first, begin), (tally, flags, few, held) = to, found
-        if few:
-            if cutlass.const_expr(self.holds):
-                self.compactor.put_held(areas, first, begin, flags, held, lane)
-        else:
-            if count_of(tally) <= self.compactor.sparse:
-                self.compactor.bring(chunk, areas, first, begin, flags, lane)
-            else:
-                self.compactor.put_many(chunk, areas, first, begin, flags, lane)
-            shared.tiles.ring.release(at)
