@@ -36,7 +36,7 @@ class RunReduce(StridedKernel):
     def positions_of(self, positions: Axes, elements):
         if self.policy.count == "":
             return positions.size
-        piece = positions.steps[-1]
+        piece = positions.steps[-2]
         return type(positions.size)((elements + (piece - 1)) // piece)
 
     def combine_own(self, states, storage, me: Member, count):
@@ -55,7 +55,7 @@ class RunReduce(StridedKernel):
         at = begin + first
         while at < begin + stop:
             *offsets, within, index = a.reduced.offsets(at)
-            count = Int32(cutlass.min(a.elements - within, a.reduced.steps[-1]))
+            count = Int32(cutlass.min(a.elements - within, a.reduced.steps[-2]))
             start = together(tuple(moved(x, offsets)))
             if cutlass.const_expr(self.policy.in_turn):
                 found = self.piece(start, count, index, lane)
