@@ -75,6 +75,9 @@ MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one l
 # positions take one launch of any operator (a callable on uint32 (2, 1048576, 2) along axes 0 and 2: 11.3 us, so 6.5).
 MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
 MAX_FEW_POSITIONS = 16
+# Of a callable, too, where elements between the launches would be many: neighbouring columns of so many bytes, and
+# positions that become one in the first of two launches (lambda float32 (336, 162, 2, 884) along axes 0 and 2: 230 us).
+MIN_COLUMNS_AT_ONCE, MAX_SHARE_AT_ONCE = 128, 16
 MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
 # Rows of small integers that are no whole vectors, of which a lane has up to so many vectors with what else they hold:
 # bytes of a row, and of an array (H200, any int8 (700000, 171): 66 us, so 30 us; max int8 (300000, 303): 48 and 29 us).
@@ -189,6 +192,13 @@ def axes_of_first_launch(groups: Sequence[tuple[int, bool]], size: int, between:
         return None
     reduced = [i for i, (extent, reduced) in enumerate(groups) if reduced and extent * size >= MIN_SHARE * between]
     return next((i for i in reduced if i < 2 or i >= len(groups) - 2), None)
+
+
+def columns_at_once(groups: Sequence[tuple[int, bool]], size: int) -> bool:
+    """Return whether one launch reduces neighbouring columns along all groups of axes, of which two launches would
+    leave many elements in between."""
+    *_, (first, _), (inner, reduced) = groups
+    return not reduced and inner * size >= MIN_COLUMNS_AT_ONCE and first <= MAX_SHARE_AT_ONCE
 
 
 def runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:

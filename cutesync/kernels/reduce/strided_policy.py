@@ -88,6 +88,9 @@ MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the
 # 5.6 us, so 3.8 us; squares uint8 (19, 103): 4.1 and 2.4 us; but sum int16 of 64 elements: 1.4 and 1.6 us).
 SHORT_RUN_BYTES, MAX_FEW_RUNS, MIN_WARP_RUN = 2048, 32 * SMS, 768
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
+# Neighbouring threads store so many equal results beside each other (H200, any uint32 (2, 99, 1, 49851) of equal
+# elements along its last axis, along its first axis: 82 us otherwise).
+MIN_COPIED_BESIDE = 8
 
 
 def choose(problem: StridedProblem) -> StridedChoice:
@@ -106,7 +109,10 @@ def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> Strid
     axis = kept[place]
     steps = axis.steps[problem.inputs :]
     left = Axis(axis.extent // count, tuple(step * fill for step in axis.steps))  # neighbours store neighbours
-    kept[place : place + 1] = [left] if left.extent > 1 else []
+    kept.pop(place)
+    if left.extent > 1:
+        beside = set(axis.steps[problem.inputs :]) == {1} and left.extent >= MIN_COPIED_BESIDE
+        kept.insert(len(kept) if beside else place, left)
     choice = _choose(replace(problem, form=problem.form._replace(kept=tuple(kept))))
     policy = replace(choice.policy, copied=True, fill=fill)
     if any(step % (policy.bytes // problem.size) for step in steps):
