@@ -75,9 +75,10 @@ def _load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
 def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
     form, size = problem.form, problem.size
-    rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted and not form.weights
+    rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted
     several = len(form.reduced) > 1  # runs of a result
-    if rows and form.results >= MIN_ROWS and not (several and form.results * form.length * size < MIN_RUN_ARRAY):
+    many = form.results >= MIN_ROWS or (several and bool(form.weights))
+    if rows and many and not (several and form.results * form.length * size < MIN_RUN_ARRAY):
         *others, run = [*form.kept, *form.reduced]
         for wide in (16, 8, 4):
             starts = all(axis.steps[0] * size % wide == 0 for axis in others)
@@ -124,12 +125,13 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
 def positions_of(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
     """Return the axes of positions, of which each has so many elements of a row, with the steps of indexes if these are
     not in their order."""
-    if load == "row":
-        *others, (extent, steps) = form.reduced
-        return (*others, Axis(extent // each, tuple(step * each for step in steps)))
+    axes = form.reduced
     if form.weights:
-        return tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(form.reduced, form.weights))
-    return form.reduced
+        axes = tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(axes, form.weights))
+    if load == "row":
+        *others, (extent, steps) = axes
+        return (*others, Axis(extent // each, tuple(step * each for step in steps)))
+    return axes
 
 
 def store_of(problem: StridedProblem, width: int) -> str:

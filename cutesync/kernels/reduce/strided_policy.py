@@ -126,7 +126,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         return turned
     problem = blocked(problem)
     form = problem.form
-    if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
+    if form.reduced and (_is_backward(problem) or all(step == 1 for step in form.reduced[-1].steps)):
         found = _of_runs(problem)
         if found is not None:
             return found
@@ -156,7 +156,8 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     runs = load == "row" and len(reduced) > 1  # of which a result has several
-    across = (columns and not alone) or (runs and _are_apart(units, reduced[-1].extent, load_bytes))
+    apart = runs and not form.weights and _are_apart(units, reduced[-1].extent, load_bytes)
+    across = (columns and not alone) or apart
     near = _near(kept, reduced, load_bytes) if across else 0
     loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem
     groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
@@ -182,7 +183,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         (1 + joined) * THREADS // groups,
         groups,
         unroll,
-        problem.in_turn and (load != "row" or (runs and groups > 1)),  # else a thread has all of a result
+        problem.in_turn and (load != "row" or (runs and groups > 1) or bool(form.weights)),  # else alone, in order
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
         store=store_of(problem, width) if load in ("vector", "words") else "element",
@@ -224,12 +225,18 @@ def _of_runs(problem: StridedProblem) -> StridedChoice | None:
     """Return the choice for axes of which the last is contiguous; None if elements are read one by one."""
     form = problem.form
     run_bytes = form.reduced[-1].extent * problem.size
-    few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
+    spaced = form.weights or _is_backward(problem)
+    few = spaced and form.results * form.length * problem.size < MIN_INDEXED_BYTES
     short = MIN_RUN_BYTES <= run_bytes <= slice_policy.most_of_row(problem)
     slices = slice_policy.choose(problem) if short else None
     if slices is None and run_bytes >= _least_run(problem) and not few:
         return _runs(problem)
     return slices
+
+
+def _is_backward(problem: StridedProblem) -> bool:
+    """Return whether indexes count the elements of runs backwards."""
+    return problem.places and bool(problem.form.reduced) and problem.form.reduced[-1].steps == (-1,)
 
 
 def _least_run(problem: StridedProblem) -> int:
@@ -357,7 +364,7 @@ def _even(splits: int, tiles: int) -> int:
 def _runs(problem: StridedProblem) -> StridedChoice:
     """Return the choice for axes of which the last is contiguous."""
     form = problem.form
-    *outer, (run, steps) = form.reduced
+    *outer, (run, (*_, step)) = form.reduced
     row_bytes = form.length * problem.size
     full = form.results >= 8 * SMS * 2 or row_bytes <= PIECE_BYTES[0]  # enough warps with a result each
     eight = row_bytes <= (MIN_WARP_RUN if form.results <= MAX_FEW_RUNS else SHORT_RUN_BYTES) and problem.in_turn
@@ -373,7 +380,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES), blocks)
     weights = form.weights or [math.prod(axis.extent for axis in form.reduced[i + 1 :]) for i in range(len(outer) + 1)]
     axes = [Axis(axis.extent, (*axis.steps, 0, weight)) for axis, weight in zip(outer, weights)]
-    axes.append(Axis(pieces, (*(piece,) * (len(steps) + 1), piece * weights[-1])))
+    axes.append(Axis(pieces, (*(piece * step,) * problem.inputs, piece, piece * weights[-1])))
     policy = RunPolicy(
         power_of_two(len(form.kept)),
         power_of_two(len(axes)),
@@ -387,6 +394,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         splits > 1,
         max(form.results, positions) >= 1 << NUMBER_BITS,
         repeated=form.repeats > 1,
-        indexed=bool(form.weights),
+        indexed=bool(form.weights) or step < 0,
+        backward=step < 0,
     )
     return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run, repeats=form.repeats)
