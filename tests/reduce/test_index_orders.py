@@ -1,5 +1,5 @@
-"""argmin and argmax of elements whose indexes are not in the order of memory: permuted, reversed and repeated axes, some
-of them kept. Of equal elements, and of NaNs, that of the lowest index in C order wins."""
+"""argmin and argmax of elements whose indexes are not in the order of memory: permuted, reversed and repeated axes,
+some of them kept. Of equal elements, and of NaNs, that of the lowest index in C order wins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def chosen(monkeypatch):
     monkeypatch.setattr(calls, "_plans", {})
     monkeypatch.setattr(strided_policy, "MIN_INDEXED_BYTES", 0)
     monkeypatch.setattr(strided_policy, "PIECE_BYTES", (512, 2048))
-    monkeypatch.setattr(strided_loads, "MIN_RUN_ARRAY", 0)
+    monkeypatch.setattr(strided_loads, "MIN_INDEXED_ARRAY", 0)
     monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
     return found
 
@@ -115,7 +115,9 @@ def test_each_element_is_read_once(chosen, monkeypatch):
     monkeypatch.setattr(strided_policy, "PIECE_BYTES", (4096, 4096))
     steps: list = []
     run = Machine.run
-    monkeypatch.setattr(Machine, "run", lambda machine, *a, **k: (run(machine, *a, **k), steps.append(machine.steps))[0])
+    monkeypatch.setattr(
+        Machine, "run", lambda machine, *a, **k: (run(machine, *a, **k), steps.append(machine.steps))[0]
+    )
     memory = cs.asarray(np.arange(160_128, dtype=np.int32))
     for shape, along in (((8, 20_000), (20_016, 1)), ((20_000, 8), (1, 20_016))):
         cs.argmax(memory.as_strided(shape, along))

@@ -54,6 +54,7 @@ MIN_TURNS = 4
 # columns, where they keep their order and where not; and bytes of an array for each column (H200, max int8 (10, 2319,
 # 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
 # beside other values (argmax bfloat16 (80684, 12) off by one: 10.3 us, element by element 8.9 us).
+LANE_WORDS_OF_KEYS = 2  # of a state of a lane, which counts in 32 bits
 MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, (32, 36), 1 << 17, 4
 # Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
 # results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
@@ -317,7 +318,7 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
         not (problem.several or shuffled or vectors or uneven)
         and problem.size <= MAX_ANYWHERE_BYTES
         and row_bytes <= LANE_BYTES
-        and problem.inner * problem.words <= MAX_LANE_STATES[problem.in_turn]
+        and problem.inner * (LANE_WORDS_OF_KEYS if problem.keys else problem.words) <= MAX_LANE_STATES[problem.in_turn]
         and problem.length * row_bytes >= least
         and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES * share
     )

@@ -140,7 +140,7 @@ class RunReduce(StridedKernel):
             cute.autovec_copy(source[(None, 0)], target[(None, u)])
 
     def numbered(self, at, count, each: int = 0):
-        """The number of the first of ``each`` neighbours (0: of a vector), which lie from place ``at`` of a piece on."""
+        """The number of the first of ``each`` neighbours (0: of a vector) from place ``at`` of a piece on."""
         return count - at - (each or self.chunk.vector) if self.policy.backward else at
 
     def vector_state(self, words, u: int, index):

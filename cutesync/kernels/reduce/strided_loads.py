@@ -18,7 +18,7 @@ MAX_STATE_WORDS, MAX_MAPPED = 16, 8
 # 10): 10.7 and 12.2 us; sum float32 (2000, 600, 16): 20.5 and 21.5 us); and in vectors, if arrays are not small (max
 # float32 (2, 15, 426, 2) along 1 and 3: 1.4 and 1.8 us).
 MIN_RUN, MAX_RUN, RUN_UNITS = 8, 512, {1: 4, 2: 8, 4: 8, 8: 16}
-MIN_RUN_RESULTS, MIN_RUN_ARRAY = 6 * SMS, 1 << 18
+MIN_RUN_RESULTS, MIN_RUN_ARRAY, MIN_INDEXED_ARRAY = 6 * SMS, 1 << 18, 1 << 18
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
 # are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
@@ -78,7 +78,8 @@ def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted
     several = len(form.reduced) > 1  # runs of a result
     many = form.results >= MIN_ROWS or (several and bool(form.weights))
-    if rows and many and not (several and form.results * form.length * size < MIN_RUN_ARRAY):
+    least = MIN_INDEXED_ARRAY if form.weights else MIN_RUN_ARRAY
+    if rows and many and not (several and form.results * form.length * size < least):
         *others, run = [*form.kept, *form.reduced]
         for wide in (16, 8, 4):
             starts = all(axis.steps[0] * size % wide == 0 for axis in others)

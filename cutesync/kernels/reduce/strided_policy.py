@@ -11,7 +11,7 @@ from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
 from . import slice_policy, turned_policy
-from .copies import SECTOR_BYTES, copies
+from .copies import SECTOR_BYTES, copied, copies, without_copies
 from .order_of_results import blocked, smallest_step
 from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
 from .strided_loads import WORD_BYTES, load_of, positions_of, store_of
@@ -29,7 +29,9 @@ LANES = 32
 # Rows of fewer elements in order have eight lanes each, not a warp that takes 256 at a time, if they are many (H200,
 # lambda int32 (500000, 128) with gaps: 232 us, so 111 us; int8 (20000, 200): 10.8 and 7.0 us).
 ORDERED_LENGTH, MIN_ORDERED = 513, 32 * SMS
+MAX_ORDERED_COLUMNS = 16  # bytes of neighbouring results of elements in order that are read as slices
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
+THIN_FLIGHT, MIN_THIN_BYTES, THIN_BLOCKS = 32, 1 << 23, 4
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 # Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
 # wider elements they read twice as much (H200, any uint32 (8758, 11037) off by one: 125 us, so 107 us; but squares
@@ -84,13 +86,11 @@ THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array 
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
+MIN_INDEXED_RUN = 512  # of such an array, whose runs are whole vectors
 # Eight lanes reduce such a run, a warp a longer one, and some shorter ones of a few (H200, argmax bool (2494, 1433):
 # 5.6 us, so 3.8 us; squares uint8 (19, 103): 4.1 and 2.4 us; but sum int16 of 64 elements: 1.4 and 1.6 us).
 SHORT_RUN_BYTES, MAX_FEW_RUNS, MIN_WARP_RUN = 2048, 32 * SMS, 768
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
-# Neighbouring threads store so many equal results beside each other (H200, any uint32 (2, 99, 1, 49851) of equal
-# elements along its last axis, along its first axis: 82 us otherwise).
-MIN_COPIED_BESIDE = 8
 
 
 def choose(problem: StridedProblem) -> StridedChoice:
@@ -99,25 +99,9 @@ def choose(problem: StridedProblem) -> StridedChoice:
     repeated = [i for i, axis in enumerate(kept) if not any(axis.steps[:inputs])]
     repeated.sort(key=lambda i: set(kept[i].steps[inputs:]) != {1})
     found = copies(problem, repeated[0]) if repeated else None
-    return _choose(problem) if found is None else _copied(problem, repeated[0], *found)
-
-
-def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> StridedChoice:
-    """Return the choice of threads that store each result ``count`` times along the kept axis at ``place``, ``fill`` of
-    them as a vector."""
-    kept = list(problem.form.kept)
-    axis = kept[place]
-    steps = axis.steps[problem.inputs :]
-    left = Axis(axis.extent // count, tuple(step * fill for step in axis.steps))  # neighbours store neighbours
-    kept.pop(place)
-    if left.extent > 1:
-        beside = set(axis.steps[problem.inputs :]) == {1} and left.extent >= MIN_COPIED_BESIDE
-        kept.insert(len(kept) if beside else place, left)
-    choice = _choose(replace(problem, form=problem.form._replace(kept=tuple(kept))))
-    policy = replace(choice.policy, copied=True, fill=fill)
-    if any(step % (policy.bytes // problem.size) for step in steps):
-        policy = replace(policy, store="element")
-    return replace(choice, policy=policy, copies=(count // fill, *(step * fill * left.extent for step in steps)))
+    if found is None:
+        return _choose(problem)
+    return copied(_choose(without_copies(problem, repeated[0], *found)), problem, repeated[0], *found)
 
 
 def _choose(problem: StridedProblem) -> StridedChoice:
@@ -132,7 +116,8 @@ def _choose(problem: StridedProblem) -> StridedChoice:
             return found
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
     load, load_bytes, pace = load_of(problem, columns)
-    if load == "element":
+    few = not problem.in_turn and load == "vector" and form.kept[-1].extent * problem.size <= MAX_ORDERED_COLUMNS
+    if load == "element" or few:
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
@@ -241,6 +226,8 @@ def _is_backward(problem: StridedProblem) -> bool:
 
 def _least_run(problem: StridedProblem) -> int:
     """Return how many bytes a run has, at least, that is not read element by element."""
+    if problem.form.weights and load_of(problem, False)[0] == "row":
+        return MIN_INDEXED_RUN
     if len(problem.form.reduced) > 1:
         return MIN_RUNS_BYTES
     if not problem.in_turn:
@@ -278,7 +265,10 @@ def _unroll(words: int, load: str, load_bytes: int, length: int) -> int:
 def _blocks(total: int, flight: int) -> int:
     """Return how many blocks of a multiprocessor share an array of ``total`` bytes, of whose threads each has so many
     bytes in flight."""
-    return 2 if total <= MAX_FEW_BYTES else max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
+    thin = flight <= THIN_FLIGHT and total >= MIN_THIN_BYTES
+    if total <= MAX_FEW_BYTES:
+        return THIN_BLOCKS if thin else 2
+    return max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
 
 
 def _groups(units: int, near: int, length: int, load_bytes: int, problem: StridedProblem) -> int:
