@@ -12,6 +12,7 @@ from cutesync.kernels.reduce import strided_loads, strided_plan, strided_policy
 from cutesync.runtime import call as calls
 
 from ..cases import same
+from ..compiled import dry, needed, verify
 
 TYPES = ("int8", "float16", "float32", "uint64", "float64", "bool", "uint16")
 
@@ -122,3 +123,39 @@ def test_each_element_is_read_once(chosen, monkeypatch):
     for shape, along in (((8, 20_000), (20_016, 1)), ((20_000, 8), (1, 20_016))):
         cs.argmax(memory.as_strided(shape, along))
     assert [kind(choice) for choice in chosen] == ["run", "run apart"] and steps[1] < 1.25 * steps[0]
+
+
+@pytest.mark.parametrize("name", ["transposed, of short rows", "reversed", "several kept and reduced"])
+def test_agrees_under_schedules(name, chosen, monkeypatch):
+    """Blocks share the vectors, or the pieces, of a result."""
+    monkeypatch.setattr(strided_policy, "SMS", 4)
+    shape, steps, first, axis, how = VIEWS[name]
+    last = shape.index(max(shape))
+    shape = tuple(n * 16 if i != last and n * 16 <= 480 else n for i, n in enumerate(shape)) if axis is None else shape
+    size = 1 + first + sum((n - 1) * max(step, 0) for n, step in zip(shape, steps))
+    memory = np.random.default_rng(3).integers(0, 3, size).astype("uint8")
+    with cs.emulate(schedules=6, seed=5):
+        agrees(memory, shape, steps, first, axis, "argmax")
+    assert {kind(choice) for choice in chosen} == {how} and (chosen[0].splits > 1) == (axis is None)
+
+
+# shape and steps of a large view, its axes, and its type; each selects another way to read indexes apart
+LARGE = {
+    "runs": ((65536, 512), (1, 65536), None, "bool"),
+    "runs backward": ((512, 65536), (65536, -1), None, "int8"),
+    "runs of floats backward": ((512, 65536), (65536, -1), None, "float64"),
+    "runs of halves backward": ((512, 65536), (65536, -1), 1, "uint16"),
+    "vectors": ((64, 65536), (1, 64), None, "uint8"),
+    "vectors of wide elements": ((16, 65536), (1, 16), None, "int64"),
+    "words": ((12, 65536), (1, 12), None, "bool"),
+}
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("name", LARGE)
+def test_compiles_without_spills(name, allocated):
+    shape, steps, axis, dtype = LARGE[name]
+    view = dry(shape, dtype, base=1 << 41).as_strided(shape, steps, max(shape) - 1 if min(steps) < 0 else 0)
+    for spec in needed(cs.argmax, view, axis=axis):
+        verify(spec, allocated)
+        assert spec.key[1].indexed
