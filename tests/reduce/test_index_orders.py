@@ -125,18 +125,23 @@ def test_each_element_is_read_once(chosen, monkeypatch):
     assert [kind(choice) for choice in chosen] == ["run", "run apart"] and steps[1] < 1.25 * steps[0]
 
 
-@pytest.mark.parametrize("name", ["transposed, of short rows", "reversed", "several kept and reduced"])
+# as in VIEWS, and whether blocks share a result
+SHARED = {
+    "vectors": ((64, 1920), (1, 64), 0, None, "row apart", True),
+    "runs": ((48, 1900), (1900, -1), 1899, None, "run backward", True),
+    "vectors of several results": ((4, 48, 3, 5), (144, 1, 48, 576), 0, (1, 2), "row apart", False),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
 def test_agrees_under_schedules(name, chosen, monkeypatch):
-    """Blocks share the vectors, or the pieces, of a result."""
     monkeypatch.setattr(strided_policy, "SMS", 4)
-    shape, steps, first, axis, how = VIEWS[name]
-    last = shape.index(max(shape))
-    shape = tuple(n * 16 if i != last and n * 16 <= 480 else n for i, n in enumerate(shape)) if axis is None else shape
+    shape, steps, first, axis, how, shared = SHARED[name]
     size = 1 + first + sum((n - 1) * max(step, 0) for n, step in zip(shape, steps))
     memory = np.random.default_rng(3).integers(0, 3, size).astype("uint8")
     with cs.emulate(schedules=6, seed=5):
         agrees(memory, shape, steps, first, axis, "argmax")
-    assert {kind(choice) for choice in chosen} == {how} and (chosen[0].splits > 1) == (axis is None)
+    assert {kind(choice) for choice in chosen} == {how} and all((choice.splits > 1) == shared for choice in chosen)
 
 
 # shape and steps of a large view, its axes, and its type; each selects another way to read indexes apart
