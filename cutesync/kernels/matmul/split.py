@@ -15,7 +15,7 @@ the partial sums hold between launches does not matter.
 Every tile is cut into the same number of equal slices, which suits few tiles and a long K. Stream-K, which deals the
 k-tiles of all tiles out in equal shares, was built and taken out again: on an H200 the best of its configurations took
 1.16 to 1.18 times as long as the best of the others, in the geometric mean over some 60 products of one to two waves
-(``perf/README.md`` says how and why).
+(``perf/TRIED.md`` says how and why).
 """
 
 from __future__ import annotations
