@@ -153,7 +153,6 @@ STRIDED = {
     "few rows apart": ((10000, 371), (1113, 1), 1, "uint8"),
     "rows apart of 2-byte elements": ((30000, 101), (351, 1), 1, "int16"),
     "rows apart of floats": ((30000, 350), (951, 1), 1, "float16"),
-    "few columns in order": ((11072, 96, 2), (192, 2, 1), 1, "int16"),
 }
 
 

@@ -14,7 +14,7 @@ SLOW = [
     ("any", "bool", 20),
     ("sum", "float16", 2),
     ("argmax", "uint16", 11),
-    ("argmax", "bool", 18),
+    ("argmax", "bool", 13),
 ]
 ROWS = [
     ("argmax", "int8", 5),
@@ -35,6 +35,7 @@ def chosen(monkeypatch):
         "MIN_ANYWHERE_BYTES",
         "MIN_BYTES_IN_ORDER",
         "MIN_PAIRS_IN_ORDER",
+        "MIN_KEYS_BYTES",
     ):
         monkeypatch.setattr(policy, name, 0)
     monkeypatch.setattr(calls, "_plans", {})

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, policy, slice_policy, strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce import plan, policy, strided_loads, strided_plan, strided_policy
 from cutesync.runtime import call as calls, device
 
-from ..cases import data, matrices, matrix, same
+from ..cases import data, same
 from ..faults import RESULT, Bench, every
 
 TYPES = ("int8", "uint8", "int16", "uint16", "bool")
@@ -182,22 +182,3 @@ def test_small_slices_of_few_columns_are_read_by_the_kernels_of_strided_arrays(s
     with device.forced("dry"):
         getattr(cs, op)(cs.empty(shape, dtype), axis=1)
     assert [isinstance(choice.policy, policy.NarrowPolicy) for choice in chosen] == [True] * narrow
-
-
-@pytest.mark.parametrize("dtype", ["uint16", pytest.param("int8", marks=pytest.mark.slow)])
-def test_few_columns_in_order_are_slices(dtype, monkeypatch):
-    """Neighbouring results of elements that keep their order, which are a vector, are reduced in shared memory."""
-    for name, value in (("SMS", 1), ("MIN_BYTES", 0), ("MIN_SLICES", 1), ("MIN_BLOCK_BYTES", 0)):
-        monkeypatch.setattr(slice_policy, name, value)
-    monkeypatch.setattr(calls, "_plans", {})
-    chosen = []
-    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
-    x = matrices((33, 67, 2), "uint16") if dtype == "uint16" else data((70, 33, 4), dtype)
-    op = matrix if dtype == "uint16" else lambda a, b: a * 2 + b - a
-    with cs.emulate(schedules=3, seed=5):
-        found = np.asarray(cs.reduce(cs.asarray(x), op, axis=1))
-    wanted = x[:, 0]
-    for row in range(1, x.shape[1]):
-        wanted = op(wanted, x[:, row]).astype(x.dtype)
-    same(found, wanted)
-    assert isinstance(chosen[0].policy, slice_policy.SlicePolicy)

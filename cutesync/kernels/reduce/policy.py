@@ -54,8 +54,11 @@ MIN_TURNS = 4
 # columns, where they keep their order and where not; and bytes of an array for each column (H200, max int8 (10, 2319,
 # 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
 # beside other values (argmax bfloat16 (80684, 12) off by one: 10.3 us, element by element 8.9 us).
-LANE_WORDS_OF_KEYS = 2  # of a state of a lane, which counts in 32 bits
 MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, (32, 36), 1 << 17, 4
+# A lane counts in 32 bits: the keys of rows shorter than a vector have so many registers in a large array (H200, argmax
+# int8 (9318497, 15): 111 us, so 87 us; (3, 2710415, 14): 107 and 70 us; but bool (3, 82373, 14): 10.4 and 12.6 us;
+# int8 (20, 76568, 18): 22.8 and 28.6 us; uint16 (164908, 15): 6.9 and 13.0 us).
+WORDS_OF_KEYS, MIN_KEYS_BYTES = 2, 1 << 24
 # Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
 # results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
 MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
@@ -314,13 +317,15 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
     more = problem.in_turn and problem.words < COSTLY_WORDS  # of other states, small arrays are as large ones
     least = NARROW_BYTES * (min(MORE_OF_SMALL, _more_of_small(problem)) if more else 1)
     share *= SHARE_OF_INDEXES if problem.words >= COSTLY_WORDS and not problem.keys else 1
+    total = problem.outer * problem.length * row_bytes
+    counted = problem.keys and row_bytes < VECTOR_BYTES and total >= MIN_KEYS_BYTES
     return (
         not (problem.several or shuffled or vectors or uneven)
         and problem.size <= MAX_ANYWHERE_BYTES
         and row_bytes <= LANE_BYTES
-        and problem.inner * (LANE_WORDS_OF_KEYS if problem.keys else problem.words) <= MAX_LANE_STATES[problem.in_turn]
+        and problem.inner * (WORDS_OF_KEYS if counted else problem.words) <= MAX_LANE_STATES[problem.in_turn]
         and problem.length * row_bytes >= least
-        and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES * share
+        and total >= MIN_ANYWHERE_BYTES * share
     )
 
 

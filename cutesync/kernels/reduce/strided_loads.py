@@ -18,7 +18,10 @@ MAX_STATE_WORDS, MAX_MAPPED = 16, 8
 # 10): 10.7 and 12.2 us; sum float32 (2000, 600, 16): 20.5 and 21.5 us); and in vectors, if arrays are not small (max
 # float32 (2, 15, 426, 2) along 1 and 3: 1.4 and 1.8 us).
 MIN_RUN, MAX_RUN, RUN_UNITS = 8, 512, {1: 4, 2: 8, 4: 8, 8: 16}
-MIN_RUN_RESULTS, MIN_RUN_ARRAY, MIN_INDEXED_ARRAY = 6 * SMS, 1 << 18, 1 << 18
+MIN_RUN_RESULTS, MIN_RUN_ARRAY = 6 * SMS, 1 << 18
+# So many elements, whose indexes are not in the order of memory, are read in vectors of short runs (H200, argmax of
+# float16 (8, 1646666), transposed: 41.3 us, so 12.9 us; but bfloat16 (4, 16, 2331): 3.3 and 3.8 us).
+MIN_INDEXED = 1 << 18
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
 # are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
@@ -78,7 +81,7 @@ def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted
     several = len(form.reduced) > 1  # runs of a result
     many = form.results >= MIN_ROWS or (several and bool(form.weights))
-    least = MIN_INDEXED_ARRAY if form.weights else MIN_RUN_ARRAY
+    least = MIN_INDEXED * size if form.weights else MIN_RUN_ARRAY
     if rows and many and not (several and form.results * form.length * size < least):
         *others, run = [*form.kept, *form.reduced]
         for wide in (16, 8, 4):

@@ -29,9 +29,7 @@ LANES = 32
 # Rows of fewer elements in order have eight lanes each, not a warp that takes 256 at a time, if they are many (H200,
 # lambda int32 (500000, 128) with gaps: 232 us, so 111 us; int8 (20000, 200): 10.8 and 7.0 us).
 ORDERED_LENGTH, MIN_ORDERED = 513, 32 * SMS
-MAX_ORDERED_COLUMNS = 16  # bytes of neighbouring results of elements in order that are read as slices
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
-THIN_FLIGHT, MIN_THIN_BYTES, THIN_BLOCKS = 32, 1 << 23, 4
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
 # Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
 # wider elements they read twice as much (H200, any uint32 (8758, 11037) off by one: 125 us, so 107 us; but squares
@@ -86,7 +84,10 @@ THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array 
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
-MIN_INDEXED_RUN = 512  # of such an array, whose runs are whole vectors
+# Of such an array, whose runs are whole vectors; and elements of one whose runs are read backwards (H200, argmax of
+# float32 (65536, 256), transposed: 39.5 us, by vectors 20.8 us; but int16 (4096, 2660): 12.2 and 14.3 us; of uint8
+# (8348, 1744) reversed: 32.4 us element by element, so 6.7 us; but int16 (17, 25576): 3.9 and 4.4 us).
+MIN_INDEXED_RUN, MIN_BACKWARD = 4096, 1 << 20
 # Eight lanes reduce such a run, a warp a longer one, and some shorter ones of a few (H200, argmax bool (2494, 1433):
 # 5.6 us, so 3.8 us; squares uint8 (19, 103): 4.1 and 2.4 us; but sum int16 of 64 elements: 1.4 and 1.6 us).
 SHORT_RUN_BYTES, MAX_FEW_RUNS, MIN_WARP_RUN = 2048, 32 * SMS, 768
@@ -116,8 +117,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
             return found
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
     load, load_bytes, pace = load_of(problem, columns)
-    few = not problem.in_turn and load == "vector" and form.kept[-1].extent * problem.size <= MAX_ORDERED_COLUMNS
-    if load == "element" or few:
+    if load == "element":
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
@@ -210,8 +210,9 @@ def _of_runs(problem: StridedProblem) -> StridedChoice | None:
     """Return the choice for axes of which the last is contiguous; None if elements are read one by one."""
     form = problem.form
     run_bytes = form.reduced[-1].extent * problem.size
-    spaced = form.weights or _is_backward(problem)
-    few = spaced and form.results * form.length * problem.size < MIN_INDEXED_BYTES
+    count = form.results * form.length
+    few = form.weights and count * problem.size < MIN_INDEXED_BYTES
+    few = few or (_is_backward(problem) and count < MIN_BACKWARD)
     short = MIN_RUN_BYTES <= run_bytes <= slice_policy.most_of_row(problem)
     slices = slice_policy.choose(problem) if short else None
     if slices is None and run_bytes >= _least_run(problem) and not few:
@@ -265,10 +266,7 @@ def _unroll(words: int, load: str, load_bytes: int, length: int) -> int:
 def _blocks(total: int, flight: int) -> int:
     """Return how many blocks of a multiprocessor share an array of ``total`` bytes, of whose threads each has so many
     bytes in flight."""
-    thin = flight <= THIN_FLIGHT and total >= MIN_THIN_BYTES
-    if total <= MAX_FEW_BYTES:
-        return THIN_BLOCKS if thin else 2
-    return max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
+    return 2 if total <= MAX_FEW_BYTES else max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
 
 
 def _groups(units: int, near: int, length: int, load_bytes: int, problem: StridedProblem) -> int:
