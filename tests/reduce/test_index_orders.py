@@ -22,8 +22,8 @@ def chosen(monkeypatch):
     """Policies as for large arrays; the choices that are made."""
     found: list = []
     monkeypatch.setattr(calls, "_plans", {})
-    for limit in ("MIN_INDEXED_BYTES", "MIN_BACKWARD"):
-        monkeypatch.setattr(strided_policy, limit, 0)
+    monkeypatch.setattr(strided_policy, "MIN_INDEXED_BYTES", 0)
+    monkeypatch.setattr(strided_policy, "_backward_is_faster", lambda problem: True)
     monkeypatch.setattr(strided_policy, "MIN_INDEXED_RUN", 512)
     monkeypatch.setattr(strided_policy, "PIECE_BYTES", (512, 2048))
     monkeypatch.setattr(strided_loads, "MIN_INDEXED", 0)
@@ -168,22 +168,25 @@ def test_compiles_without_spills(name, allocated):
         assert spec.key[1].indexed
 
 
-# shapes and steps of views, the first element, the type, and how it is read with the limits of large arrays
+# shapes and steps of views, the first element, the axis, the type, and how it is read with the limits of large arrays
 LIMITS = {
-    "long runs are read as such": ((4096, 600), (1, 4096), 0, "float32", "run apart"),
-    "shorter ones as vectors": ((512, 6000), (1, 512), 0, "float32", "row apart"),
-    "those of few elements one by one": ((32, 8000), (1, 32), 0, "float64", "element apart"),
-    "backward": ((64, 16384), (16384, -1), 16383, "uint8", "run backward"),
-    "few elements backward": ((64, 16376), (16376, -1), 16375, "float64", "element"),
+    "long runs are read as such": ((4096, 600), (1, 4096), 0, None, "float32", "run apart"),
+    "shorter ones as vectors": ((512, 6000), (1, 512), 0, None, "float32", "row apart"),
+    "those of few elements one by one": ((32, 8000), (1, 32), 0, None, "float64", "element apart"),
+    "backward": ((64, 65536), (65536, -1), 65535, None, "float64", "run backward"),
+    "few elements backward": ((64, 16384), (16384, -1), 16383, None, "uint8", "element"),
+    "many results backward": ((4096, 300), (300, -1), 299, 1, "float64", "run backward"),
+    "few results backward": ((351, 25667), (25667, -1), 25666, 1, "uint16", "element"),
+    "few results of bytes backward": ((351, 25667), (25667, -1), 25666, 1, "bool", "run backward"),
 }
 
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits(name, monkeypatch):
-    shape, steps, first, dtype, how = LIMITS[name]
+    shape, steps, first, axis, dtype, how = LIMITS[name]
     found: list = []
     monkeypatch.setattr(calls, "_plans", {})
     monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
     with device.forced("dry"):
-        cs.argmax(cs.empty((shape[0] * shape[1],), dtype).as_strided(shape, steps, first))
+        cs.argmax(cs.empty((shape[0] * shape[1],), dtype).as_strided(shape, steps, first), axis=axis)
     assert [kind(choice) for choice in found] == [how]
