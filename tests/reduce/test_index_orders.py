@@ -151,7 +151,7 @@ LARGE = {
     "runs": ((65536, 512), (1, 65536), None, "bool"),
     "runs backward": ((512, 65536), (65536, -1), None, "int8"),
     "runs of floats backward": ((512, 65536), (65536, -1), None, "float64"),
-    "runs of halves backward": ((512, 65536), (65536, -1), 1, "uint16"),
+    "runs of halves backward": ((4096, 8192), (8192, -1), 1, "uint16"),
     "vectors": ((64, 65536), (1, 64), None, "uint8"),
     "vectors of wide elements": ((16, 65536), (1, 16), None, "int64"),
     "words": ((12, 65536), (1, 12), None, "bool"),

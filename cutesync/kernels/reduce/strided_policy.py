@@ -55,7 +55,8 @@ MIN_NEAR_LENGTH = 256
 # columns in flight (H200, sum uint8 (262144, 64): 16.6 us, so 11.8 us; but of fewer, max uint64 (16384, 2, 8): 3.5 and
 # 3.7 us; of elements in order, lambda float16 (404003, 139): 55 and 73; of words, sum bool (751403, 259): 108 and 141).
 MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES, "element": 2 * MAX_FEW_BYTES}
-MAX_SHARED_INDEXES = 1 << 22  # bytes up to which indexes of words do without (argmax int32 (10364, 76): 6.6 us, so 5.8)
+# Bytes up to which vectors of words do without for indexes (H200, argmax int32 (10364, 76): 6.6 us, so 5.8 us).
+MAX_SHARED_INDEXES = 1 << 22
 # Tiles of columns of a small array that few blocks would share, at most so many, have one block each if they have fewer
 # positions (H200, argmax int8 (256, 8, 512, 2) along its first axis: 4.7 us, so 2.3 us; max int16 (557, 3500): 4.4 and
 # 3.9 us; but argmax uint16 (877, 2096): 5.4 and 6.0 us).
@@ -158,7 +159,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         splits = 1
     many = columns and not alone and splits > 1 and width * problem.words * splits >= MIN_COLLECTED * groups
     joined = problem.in_turn and many and total <= MAX_JOINED_BYTES.get(load, total)
-    joined &= not (problem.places and problem.size == WORD_BYTES and total <= MAX_SHARED_INDEXES)
+    joined &= load != "vector" or not problem.places or problem.size != WORD_BYTES or total > MAX_SHARED_INDEXES
     if joined:
         splits, groups = ceil_div(splits, 2), 2 * groups
         unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
