@@ -93,7 +93,7 @@ MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
 # Eight lanes reduce such a run, a warp a longer one, and some shorter ones of a few (H200, argmax bool (2494, 1433):
 # 5.6 us, so 3.8 us; squares uint8 (19, 103): 4.1 and 2.4 us; but sum int16 of 64 elements: 1.4 and 1.6 us).
 SHORT_RUN_BYTES, MAX_FEW_RUNS, MIN_WARP_RUN = 2048, 32 * SMS, 768
-FULL_RESULTS = 16 * SMS  # runs, each reduced by a warp or less, that fill the GPU
+FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill it
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
 
 
@@ -214,7 +214,7 @@ def _is_backward(problem: StridedProblem) -> bool:
 def _backward_is_faster(problem: StridedProblem) -> bool:
     """Return whether runs of indexes that lie backwards are read in vectors, not element by element."""
     results, count = problem.form.results, problem.form.results * problem.form.length
-    if results >= FULL_RESULTS:
+    if results >= FULL_RUNS * SMS:
         return count >= MIN_BACKWARD
     return (problem.size == 1 or results == 1) and count >= MIN_BACKWARD_OF_FEW
 
@@ -348,7 +348,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     form = problem.form
     *outer, (run, (*_, step)) = form.reduced
     row_bytes = form.length * problem.size
-    full = form.results >= FULL_RESULTS or row_bytes <= PIECE_BYTES[0]  # enough warps with a result each
+    full = form.results >= FULL_RUNS * SMS or row_bytes <= PIECE_BYTES[0]  # enough warps with a result each
     eight = row_bytes <= (MIN_WARP_RUN if form.results <= MAX_FEW_RUNS else SHORT_RUN_BYTES) and problem.in_turn
     groups = (8 if eight else LANES) if full else THREADS
     piece_bytes = next((size for size in PIECE_BYTES if form.results * row_bytes <= size * 32 * SMS), PIECE_BYTES[-1])
