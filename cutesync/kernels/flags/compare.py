@@ -13,6 +13,7 @@ from ...block.discontinuity import flag_unless
 from ...monoid import bound, choose
 from ...neighbours import Difference, Flag
 from ..plain import PlainKernel
+from . import words
 
 
 class Compare(PlainKernel):
@@ -62,6 +63,13 @@ class Compare(PlainKernel):
             inside, lambda a, b: self.compared(side, *((a, b) if side else (b, a)), *rest), item, neighbour
         )
 
+    def paired_words(self, keys, others) -> list:
+        """The words of results of words of keys and those of their neighbours."""
+        name = self.marking.op.name
+        if self.marking.source.size == 2:
+            return words.halves(name, self.marking.source, keys, others)
+        return [words.results(name, *pair) for pair in zip(keys, others)]
+
     def lowered(self, value):
         return self.marking.result.cutlass(value) if self.marking.is_flag else self.rule.lower(value)
 
@@ -82,7 +90,7 @@ class Compare(PlainKernel):
     def lifted(self, vector, count: int) -> list:
         """The elements in a register tensor of ``loaded``."""
         source = self.marking.source
-        elements = vector if source.size >= 4 else cute.recast_tensor(vector, source.cutlass)
+        elements = vector if source.size > 4 else cute.recast_tensor(vector, source.cutlass)
         return [self.rule.lift(elements[i]) for i in range(count)]
 
     def get(self, x, place):

@@ -4,15 +4,13 @@ A slice is a row of the flagged axis, or where a short axis lies behind it (``in
 neighbours are ``distance`` places apart: 1, or ``inner``. Each thread has ``vector`` results that lie side by side and
 are stored at once, also where a slice ends among them. The input of a slice lies evenly spaced, one slice may lie
 anywhere. If the input has no gaps either (``whole``), or none inside slices that are whole vectors, its elements are
-loaded in pieces as large as their alignment allows, and so are their neighbours, which come from the cache. So are
-elements that lie ``pace`` apart, with what lies between.
+loaded in pieces as large as their alignment allows, and so are their neighbours, which come from the cache; small
+pieces are joined from aligned words or vectors. Elements that lie ``pace`` apart are loaded with what lies between.
 
 The last elements of the array, less than a vector, are flagged one by one. No thread waits for another.
 """
 
 from __future__ import annotations
-
-from typing import Any, NamedTuple
 
 import cutlass
 from cutlass import Boolean, Int32, Int64, Uint32, cute
@@ -20,18 +18,12 @@ from cutlass import Boolean, Int32, Int64, Uint32, cute
 from ...monoid import choose
 from . import words
 from .strided import Arguments, StridedKernel
+from .vector import Vector
 
-
-class Vector(NamedTuple):
-    """Results side by side, which all count: the number of the first, its digits, and the places of all in their
-    slices, of which there are two at most. ``limit``: the places of a slice that count; None if no row begins or ends
-    at these, on a side that matters. What is said of a vector to be ``alike``: it lies in one slice, and rows begin or
-    end at all of its places or at none; at all if one side alone matters."""
-
-    first: Any
-    digits: list
-    places: list
-    limit: Any = None
+# Threads of long slices of arrays without gaps that fit on a multiprocessor at once, which limits their registers
+# (H200, both bfloat16 (12352, 9443) along its first axis: 169 us, of 1280 threads 151 us, of 1536 142 us, although
+# some registers are kept in memory; tails uint8 (801, 2441, 87): 106, 98 and 92 us; short slices: no gain).
+RESIDENT = 1536
 
 
 class FlatFlags(StridedKernel):
@@ -46,6 +38,8 @@ class FlatFlags(StridedKernel):
         self.equal, self.back, self.row, self.pace = policy.equal, policy.back, policy.row, policy.pace
         self.place = Int64 if policy.wide else Int32
         self.single, self.even = len(self.sides) == 1, policy.even
+        if self.whole and self.long:
+            self.limit_registers(RESIDENT)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -151,7 +145,7 @@ class FlatFlags(StridedKernel):
         if self.whole and not self.adjacent:
             distance = self.place(a.extents[0])
             before, behind = (distance if looks else self.place(0) for looks in self.marking.looks)
-        if self.whole and min(self.piece, self.near) * self.size < words.BYTES:  # words are read that hold them
+        if self.whole and self.joins(self.vector, self.near):  # words are read that hold them
             before, behind = before + words.MARGIN, behind + words.MARGIN
         return (a.n == a.length) | ((place >= before) & (place + (self.vector - 1) < limit - behind))
 
@@ -170,7 +164,7 @@ class FlatFlags(StridedKernel):
         if alike and self.single and self.marking.is_flag and not self.given[self.sides[0]]:  # no element decides
             found = [[Uint32(words.ONES)] * (count // words.KEYS) if packed else [Int32(1)] * count]
         else:
-            found = self.word_results(a, v, alike) if packed else self.results(a, v, alike)
+            found = self.packed_results(a, v, alike) if packed else self.results(a, v, alike)
         for target, values in zip(a.outs, found):
             self.store(target + v.first, values, packed)
 
@@ -308,9 +302,9 @@ class FlatFlags(StridedKernel):
         return [item for part in loaded for item in self.lifted(part, count)[:: self.pace]]
 
     def sequence(self, a: Arguments, first, count: int, piece: int) -> list:
-        """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or in words if
-        those are less than words; anything for those outside of the array."""
-        if piece * self.size < words.BYTES <= count * self.size:
+        """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or joined;
+        anything for those outside of the array."""
+        if self.joins(count, piece):
             vector = cute.make_rmem_tensor((max(2, count * self.size // words.BYTES),), Uint32)
             for i, word in enumerate(self.sequence_words(a, first, count)):
                 vector[i] = word
@@ -321,6 +315,13 @@ class FlatFlags(StridedKernel):
             found += self.lifted(part, piece)
         return found
 
+    def joins(self, count: int, piece: int) -> bool:
+        """Whether elements are joined from aligned words; or, of two vectors that would be loaded in words, and the
+        neighbours of halves of words on one side, from aligned vectors."""
+        loaded, size = piece * self.size, count * self.size
+        vectors = loaded == words.BYTES and size == 2 * words.VECTOR and (piece == 1 or not self.single)
+        return vectors or loaded < words.BYTES <= size
+
     @staticmethod
     def clamped(a: Arguments, first, count: int):
         """The nearest number from which on there are ``count`` elements."""
@@ -328,7 +329,7 @@ class FlatFlags(StridedKernel):
 
     @cute.jit
     def sequence_words(self, a: Arguments, first, count: cutlass.Constexpr):
-        """The words of ``count`` elements of 1 or 2 bytes from number ``first`` on."""
+        """The words of ``count`` elements of up to 4 bytes from number ``first`` on."""
         found = [Uint32(0) for _ in range(count * self.size // words.BYTES)]
         if (first >= words.MARGIN) & (first + count + words.MARGIN <= a.work):
             found = words.shifted(a.x + first, len(found))
@@ -339,8 +340,8 @@ class FlatFlags(StridedKernel):
                 found[place // words.BYTES] = found[place // words.BYTES] | (element << (8 * (place % words.BYTES)))
         return found
 
-    def word_results(self, a: Arguments, v: Vector, alike: bool) -> list:
-        """The results of one-byte types as words, each of four: a list for each output."""
+    def packed_results(self, a: Arguments, v: Vector, alike: bool) -> list:
+        """The results of one byte as words, each of four: a list for each output."""
         keys = self.keys(a, v.first, self.piece)
         found = []
         for side in self.sides:
@@ -354,7 +355,7 @@ class FlatFlags(StridedKernel):
                 flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
             else:
                 others = self.keys(a, v.first + self.shift(a, side, edges, alike), self.near)
-                flags = [words.results(self.marking.op.name, key, other) for key, other in zip(keys, others)]
+                flags = self.paired_words(keys, others)
             found.append(flags if v.limit is None else self.forced(side, keys, flags, edges, a.ends[side], alike))
         return found
 
@@ -363,7 +364,7 @@ class FlatFlags(StridedKernel):
         differences, with the items at the edges."""
         one = 1 if self.marking.is_flag else 0xFF
         if alike:
-            masks = [choose(edges[0], Uint32(one * words.ONES), Uint32(0))] * len(keys)
+            masks = [choose(edges[0], Uint32(one * words.ONES), Uint32(0))] * len(flags)
         else:
             ones = [choose(edge, Uint32(one << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
             masks = [ones[i] | ones[i + 1] | ones[i + 2] | ones[i + 3] for i in range(0, len(ones), words.KEYS)]
@@ -377,13 +378,13 @@ class FlatFlags(StridedKernel):
 
     def keys(self, a: Arguments, first, piece: int) -> list:
         """The words of a vector of keys from number ``first`` on, loaded ``piece`` at once."""
-        if piece < words.KEYS:
+        if self.joins(self.vector, piece):
             found = self.sequence_words(a, first, self.vector)
         else:
             found = []
             for i in range(0, self.vector, piece):
                 loaded = cute.recast_tensor(self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece), Uint32)
-                found += [Uint32(loaded[k]) for k in range(piece // words.KEYS)]
+                found += [Uint32(loaded[k]) for k in range(piece * self.size // words.BYTES)]
         return [words.keys(word, self.marking.source) for word in found]
 
     def store(self, target, values, packed: bool) -> None:

@@ -48,6 +48,11 @@ class Form:
                 return replace(self, flagged=Axis(length * axis.extent, self.flagged.steps), others=others)
         return None
 
+    def unread(self) -> Form:
+        """Return the form with one element in place of all, where no element decides."""
+        flagged, *others = (Axis(axis.extent, (0, *axis.steps[1:])) for axis in (self.flagged, *self.others))
+        return Form(flagged, tuple(merged(others)), self.bits)
+
 
 def form_of(axis: int, bits: bool, views: Views, outs: Views) -> Form:
     """Return the axes of ``x`` and the outputs, of which ``axis`` is flagged."""

@@ -24,7 +24,7 @@ MIN_PITCHED = 1 << 25
 def choose_pitched(form: Form, facts: Facts, tiles: StridedChoice) -> StridedChoice | None:
     """Return the launch; None for others, or where ``tiles`` have vectors of elements and results."""
     policy, columns = tiles.policy, form.others[-1] if form.others else None
-    if form.bits or not facts.by_words or facts.periodic or facts.counted or columns is None:
+    if form.bits or facts.size > 1 or not facts.by_words or facts.periodic or facts.counted or columns is None:
         return None
     if not isinstance(policy, TilePolicy) or isinstance(policy, TransposedPolicy):
         return None

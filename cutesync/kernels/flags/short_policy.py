@@ -41,7 +41,7 @@ def choose_short(form: Form, facts: Facts) -> StridedChoice | None:
         counts = ceil_div(columns.extent, rows), *(axis.extent for axis in others[::-1])
         if math.prod(counts) < MIN_GROUPS:
             continue
-        by_words = facts.by_words and length % KEYS == 0
+        by_words = facts.by_words and facts.size == 1 and length % KEYS == 0
         wide = math.prod(counts) >> NUMBER_BITS > 0
         policy = ShortPolicy(len(counts), length, rows, piece // facts.size, by_words, wide)
         return StridedChoice(policy, (columns, *others[::-1]), counts)

@@ -53,6 +53,14 @@ class Marking:
         return named and self.source.size == 1 and (self.bits or self.result.size == 1)
 
     @property
+    def compares_halves(self) -> bool:
+        """Whether two keys of two bytes can be compared at once: "ne" or "eq" inside of rows, and flags of one byte, or
+        bits."""
+        named = self.is_flag and self.op.fn is None and self.op.name in ("ne", "eq")
+        alone = not (self.predecessor or self.successor)
+        return named and alone and self.source.size == 2 and (self.bits or self.result.size == 1)
+
+    @property
     def subtracts_bytes(self) -> bool:
         """Whether four differences can be computed at once: of integers of one byte, by an operator in ``words``."""
         named = not self.is_flag and self.op.fn is None and self.op.name in ("sub", "add", "and", "or", "xor")

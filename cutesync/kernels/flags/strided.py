@@ -32,6 +32,10 @@ class StridedKernel(Compare):
         self.digits, self.wide, self.counted = policy.digits, policy.wide, policy.counted
         self.periodic = policy.periodic
 
+    def limit_registers(self, resident: int) -> None:
+        """Let so many threads fit on a multiprocessor at once; of a callable, which may need any registers, a block."""
+        self.blocks_per_sm = 1 if self.called else resident // self.threads
+
     def arguments(self, arrays: tuple, numbers: tuple, values: tuple, axes: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
         let_next_start()

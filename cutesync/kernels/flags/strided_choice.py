@@ -19,8 +19,9 @@ THREADS = 256
 class Facts:
     """What a policy depends on besides the axes: the sizes of elements and results in bytes, how many bytes behind a
     16-byte boundary the input begins, the power of two up to 16 that divides the addresses of all outputs, whether rows
-    are cut into periods, whether ``n`` is given, whether flags or differences can be found by words of four keys,
-    whether the last period of a row is as long as the others, and whether elements are floats."""
+    are cut into periods, whether ``n`` is given, whether flags or differences can be found by words of four keys, or
+    flags by words of two, whether the last period of a row is as long as the others, and whether elements are floats.
+    """
 
     size: int
     result: int

@@ -12,16 +12,9 @@ from ..policy import Policy
 from .boxes_policy import choose_boxes
 from .form import Form
 from .order import FAR, pace_in
+from .parts import in_parts
 from .pitched_policy import choose_pitched
-from .policy import (
-    LANES,
-    ONE_VECTOR_THREADS,
-    VECTOR_BYTES,
-    FlagPolicy,
-    Problem,
-    alignment,
-    vector_of,
-)
+from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, vector_of
 from .short_policy import choose_short
 from .split_policy import choose_split
 from .strided_choice import (
@@ -48,8 +41,13 @@ FEW_APART = ONE_VECTOR_THREADS * 6, ONE_VECTOR_THREADS * 9
 WARPS = 8
 MIN_APART_BYTES, MIN_APART_BYTES_OF_WORDS = 8, 16  # of a vector, shorter than others, that lies in one slice
 # Arrays without gaps of fewer elements of two bytes: a thread loads 16 bytes, not 32 (H200, both float16 (5, 500386)
-# along its first axis: 6.7 us, so 5.0 us; but heads float16 (64, 12692, 93, 2) along its second: 120 and 128 us).
+# along its first axis: 6.7 us, so 5.0 us; but heads float16 (64, 12692, 93, 2) along its second: 120 and 128 us). So of
+# four bytes, whose neighbours are joined from vectors where there are more (tails float32 (13, 227641), off by one: 6.1
+# us, joined 6.7 us; tails int32 (3268388, 7): 31.9 and 28.6 us).
 MAX_HALF = 1 << 23
+# Results of a thread, in long slices, whose two-byte keys are compared two at a time (H200, both int16 (243409, 187)
+# along its first axis: one by one 64 us, so 55 us; of 8, or in short slices, 0.94 to 1.13 of that).
+HALVES = 16
 LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
@@ -77,7 +75,8 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     """Return the policy and the launch of a problem."""
     choice = choose_short(form, facts) or _choose(form, facts)
     split = choose_split(form, facts) if isinstance(choice.policy, TilePolicy) else None
-    return split or _enlarged(choice, form, facts)
+    found = split or _enlarged(choice, form, facts)
+    return found if form.bits else in_parts(found, facts)
 
 
 def _enlarged(choice: StridedChoice, form: Form, facts: Facts) -> StridedChoice:
@@ -352,8 +351,9 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     by_words = facts.by_words and whole and not facts.periodic
     if abs(inner.steps[0]) != 1:
         vector = spread if spread > 1 else _stepped(facts, abs(inner.steps[0]), vector)
-    elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
-        vector = min(vector, 4)
+    elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:
+        joined = whole and not adjacent and near * facts.size == WORD_BYTES and total >= MAX_HALF
+        vector = vector if joined else min(vector, 4)  # loads of single elements, far apart
     far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
     single = inner.steps[0] and piece * facts.size < WORD_BYTES  # elements are loaded one by one
     crossing = slices % vector != 0 and slices < LONG_SLICE * vector  # many vectors have elements of two slices
@@ -364,7 +364,8 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector = _of_few(facts, total, vector, min(piece, near) * facts.size, distant)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
-    by_words = by_words and vector % 4 == 0
+    long = slices >= LONG_SLICE * vector and not facts.periodic
+    by_words = by_words and (vector % 4 == 0 if facts.size == 1 else long and not adjacent and vector == HALVES)
     equal = adjacent and inner.steps[0] == 0 and not (facts.periodic or facts.counted)
     digits = 1 + max(1, len(others))
     policy = FlatPolicy(
@@ -372,7 +373,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector,
         whole,
         inner.steps[0] == 1,
-        slices >= LONG_SLICE * vector and not facts.periodic,
+        long,
         adjacent,
         min(piece, vector),
         min(near, vector),

@@ -77,7 +77,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
     down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and pace_out(rows) < pace_out(columns)
     wide, across, loads = _width(axes, facts, form, down)
-    most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
+    most = DOWN_ELEMENTS * (1 + (facts.size == 1 and _by_words(facts, along, wide))) if down else 0
     tall = _height(axes, row, facts, form.bits, most, wide)
     short = (loads == "repeated" and columns.extent <= wide) or (first and rows is form.flagged)
     if short and row == 1 and not form.bits and rows.extent >= LANES:
@@ -241,7 +241,7 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         count = VECTOR_BYTES // facts.result
     elif not stored_apart and _loads_once(axes, axes.index(form.flagged), facts):
         count = min(EQUAL_BYTES // max(facts.size, facts.result), VECTOR_BYTES // facts.result) or 1
-    unit = -1 if columns.steps[0] == -1 and not form.bits else 1
+    unit = -1 if columns.steps[0] == -1 else 1
     while count > 1:
         aligned = facts.aligned if unit > 0 else alignment(facts.begin - (count - 1) * facts.size)
         loads = _fits(unit, columns, axes, count, facts.size, aligned, slice(0, 1)) and columns.extent % count == 0

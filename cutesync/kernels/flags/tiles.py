@@ -132,7 +132,7 @@ class TileFlags(StridedKernel):
         size = count * self.marking.source.size
         run = words.run_anywhere(x, size, valid) if self.piece == 1 else words.run_of_pieces(x, size, self.piece, valid)
         if self.by_words:
-            values = [words.keys(Uint32(run[i]), self.marking.source) for i in range(count // words.KEYS)]
+            values = [words.keys(Uint32(run[i]), self.marking.source) for i in range(size // words.BYTES)]
         else:
             elements = cute.recast_tensor(run, self.marking.source.cutlass)
             values = [self.rule.lift(elements[i]) for i in range(count)]
@@ -146,7 +146,8 @@ class TileFlags(StridedKernel):
             return [self.get(at, i) for i in range(columns)]
         if self.by_words:
             found = cute.recast_tensor(self.loaded(at, columns, columns), Uint32)
-            return [words.keys(Uint32(found[i]), self.marking.source) for i in range(columns // words.KEYS)]
+            count = columns * self.marking.source.size // words.BYTES
+            return [words.keys(Uint32(found[i]), self.marking.source) for i in range(count)]
         if columns == 1 or self.loads == "repeated":
             return [self.get(at, 0)] * columns
         if self.loads == "each":
@@ -190,26 +191,29 @@ class TileFlags(StridedKernel):
             indexes.append((Int64(rests[k]) if self.periodic else place + k) + side)
         found: list[list] = []
         for j, (row, beside) in enumerate(zip(tile, others)):
+            if self.by_words:
+                edge = edges[j if self.along == self.digit_of_rows else 0]
+                found.append(self.flags(side, row, beside, edge, a.ends[side]))
+                continue
             found.append([])
             for i, (item, neighbour) in enumerate(zip(row, beside)):
                 k = i if self.along == 0 else j if self.along == self.digit_of_rows else 0
-                if self.by_words:
-                    found[-1].append(self.flags(side, item, neighbour, edges[k], a.ends[side]))
-                    continue
                 pair = (item, neighbour) if side else (neighbour, item)
                 outside = self.outside(i, j, left)
                 found[-1].append(self.guarded(outside, side, pair, (edges[k], indexes[k], a.ends[side])))
         return found
 
-    def flags(self, side: int, keys, others, edge, given):
-        """The flags or differences of four keys."""
-        flags = words.results(self.marking.op.name, keys, others)
+    def flags(self, side: int, keys, others, edge, given) -> list:
+        """The words of flags or differences of a row's words of keys."""
+        found = self.paired_words(keys, others)
         if edge is None:
-            return flags
+            return found
         if not self.marking.is_flag:
-            return choose(edge, keys, flags)
-        forced = words.flags(self.marking.op.name, keys, words.repeated(given)) if self.given[side] else words.ONES
-        return choose(edge, Uint32(forced), flags)
+            return [choose(edge, *pair) for pair in zip(keys, found)]
+        if not self.given[side]:
+            return [choose(edge, Uint32(words.ONES), flags) for flags in found]
+        ends = [words.flags(self.marking.op.name, key, words.repeated(given)) for key in keys]
+        return [choose(edge, *pair) for pair in zip(ends, found)]
 
     def outside(self, i: int, j: int, left):
         """Whether a callable must not be called for an element of the tile, as it lies outside of the array; None if it

@@ -1,6 +1,7 @@
-"""Flags and differences of one-byte types, four at a time.
+"""Flags and differences of one-byte types, four at a time, and flags of two-byte types.
 
-A word (Uint32) holds four keys, or four flags of 0 or 1, or four differences, the first in the lowest byte.
+A word (Uint32) holds four keys, or four flags of 0 or 1, or four differences, the first in the lowest byte; or two keys
+of two bytes.
 
 An H200 can issue about eight instructions for a byte that its memory delivers; to compare bytes one by one and pack
 bits takes more.
@@ -22,6 +23,7 @@ VECTOR = 16  # bytes
 MARGIN = VECTOR  # no element so far from those that are asked for is loaded with them
 ONES = 0x01010101
 LOW_BITS = 0x7F7F7F7F
+LOW_BITS_OF_HALVES = 0x7FFF7FFF
 
 
 def fit(marking, cut: bool, vector: int) -> bool:
@@ -131,8 +133,8 @@ def run_anywhere(start, size: int, valid):
 
 
 def element(start, size: int):
-    """The element of 1 or 2 bytes at a pointer, in the lowest bytes of a word."""
-    return Uint32(load_at(Uint8 if size == 1 else Uint16, start.toint()))
+    """The element of 1, 2 or 4 bytes at a pointer, in the lowest bytes of a word."""
+    return Uint32(load_at({1: Uint8, 2: Uint16, 4: Uint32}[size], start.toint()))
 
 
 def _load_vector(address) -> list:
@@ -181,6 +183,25 @@ def flags(op: str, a, b):
     # A byte's top bit gets a carry unless its lower bits are 0, and no byte carries into the next.
     ne = ((((differing & LOW_BITS) + LOW_BITS) | differing) >> 7) & ONES
     return ne if op == "ne" else ne ^ ONES
+
+
+def halves(op: str, source, a, b) -> list:
+    """Words of the flags "ne" or "eq" of keys of two bytes in the words ``a`` and ``b``, which have two each."""
+    tops = [_differing(source, *pair) for pair in zip(a, b)]
+    found = [(_permuted(low, high, 0x7531) >> 7) & ONES for low, high in zip(tops[::2], tops[1::2])]
+    return found if op == "ne" else [flags ^ ONES for flags in found]
+
+
+def _differing(source, a, b):
+    """A word whose bits 15 and 31 say whether the keys of two bytes in ``a`` and ``b`` differ; the others are anything.
+    Floats that are no numbers differ from all, zeros of either sign are equal."""
+    differing = a ^ b
+    top = ((differing & LOW_BITS_OF_HALVES) + LOW_BITS_OF_HALVES) | differing
+    if source.kind != "f":
+        return top
+    infinity = 0x7F807F80 if source.name == "bfloat16" else 0x7C007C00
+    number = (a & LOW_BITS_OF_HALVES) + (LOW_BITS_OF_HALVES - infinity)
+    return (top & (((a | b) & LOW_BITS_OF_HALVES) + LOW_BITS_OF_HALVES)) | number
 
 
 def packed(words):
