@@ -84,3 +84,27 @@ def test_many_equal_results_are_copied_by_a_launch_of_their_own(monkeypatch):
             same(np.asarray(cs.argmax(array, axis=axis)), view.argmax(axis))
             same(np.asarray(cs.reduce(array, lambda a, b: b, axis=axis)), np.take(view, -1, axis))
     assert [found.dense for found in launched] == [False] * 3 + [True] * 3 + [False] * 4
+
+
+def test_neighbouring_threads_store_equal_results_side_by_side(monkeypatch):
+    """What is left of a repeated axis behind the copies of a thread is the last kept axis."""
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(copies, "COPYING_THREADS", 200)
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    x = data((90, 7), "int16")
+    for axis, shape, steps in (
+        (0, (90, 7, 990), (7, 1, 0)),
+        (1, (90, 7, 495), (7, 1, 0)),
+        (1, (5, 18, 7, 990), (126, 7, 1, 0)),
+    ):
+        view = np.lib.stride_tricks.as_strided(x, shape, [2 * step for step in steps])
+        same(np.asarray(cs.max(cs.asarray(x).as_strided(shape, steps), axis=axis)), view.max(axis), f"{shape} {axis}")
+    assert all(choice.copies and choice.kept[-1].steps == (0, choice.policy.fill) for choice in chosen)
+    monkeypatch.setattr(copies, "MIN_BESIDE", 1000)
+    monkeypatch.setattr(calls, "_plans", {})
+    same(
+        np.asarray(cs.max(cs.asarray(x).as_strided((90, 7, 990), (7, 1, 0)), axis=0)),
+        np.repeat(x.max(0), 990).reshape(7, 990),
+    )
+    assert chosen[-1].kept[-1].steps[0] == 1

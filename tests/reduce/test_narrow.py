@@ -14,8 +14,14 @@ SLOW = [
     ("any", "bool", 20),
     ("sum", "float16", 2),
     ("argmax", "uint16", 11),
+    ("argmax", "bool", 13),
 ]
-ROWS = [("argmax", "int8", 5), ("argmax", "int16", 7), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+ROWS = [
+    ("argmax", "int8", 5),
+    ("argmax", "int8", 15),
+    ("argmax", "int16", 7),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW),
+]
 FUNCTIONS = {"sum": np.sum, "argmax": np.argmax, "any": np.any}
 
 
@@ -29,6 +35,7 @@ def chosen(monkeypatch):
         "MIN_ANYWHERE_BYTES",
         "MIN_BYTES_IN_ORDER",
         "MIN_PAIRS_IN_ORDER",
+        "MIN_KEYS_BYTES",
     ):
         monkeypatch.setattr(policy, name, 0)
     monkeypatch.setattr(calls, "_plans", {})

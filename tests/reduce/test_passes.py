@@ -8,7 +8,7 @@ from cutesync.kernels.reduce import plan, policy
 from cutesync.runtime import call as calls
 
 from .. import faults
-from ..cases import data, same
+from ..cases import data, fold, matrices, matrix, same
 
 CASES = [
     ((40, 30, 4), (0, 2), "uint16", {}),
@@ -106,3 +106,20 @@ def test_a_second_launch_that_does_not_wait_is_found():
     assert len(bench.texts) == 2
     kinds = bench.finds(faults.TABLE["no wait for the launch before"][0])
     assert "race" in kinds, kinds
+
+
+def test_callables_take_one_launch_where_two_would_have_many_elements_in_between(monkeypatch):
+    """Neighbouring columns are combined along all axes at once, in order."""
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(plan, "MIN_BYTES_OF_PASSES", 0)
+    x = matrices((9, 5, 4, 70))
+    for axes, launches in (((0, 2), 1), ((0, 1, 2), 1), ((1, 3), 2)):
+        with cs.emulate(schedules=2, seed=5) as ran:
+            found = np.asarray(cs.reduce(cs.asarray(x), matrix, axis=axes))
+        kept = [i for i in range(4) if i not in axes]
+        rows = np.transpose(x, [*kept, *axes]).reshape(*(x.shape[i] for i in kept), -1)
+        same(found, fold(matrix, rows), f"{axes}")
+        assert ran.launches == 2 * launches
+    assert policy.columns_at_once(((336, True), (162, False), (2, True), (884, False)), 4)
+    assert not policy.columns_at_once(((336, True), (162, False), (32, True), (884, False)), 4)
+    assert not policy.columns_at_once(((336, True), (162, False), (2, True), (8, False)), 4)

@@ -182,3 +182,24 @@ def test_small_slices_of_few_columns_are_read_by_the_kernels_of_strided_arrays(s
     with device.forced("dry"):
         getattr(cs, op)(cs.empty(shape, dtype), axis=1)
     assert [isinstance(choice.policy, policy.NarrowPolicy) for choice in chosen] == [True] * narrow
+
+
+# shape, type, and how many blocks share a tile: one, or several; and threads of a block
+SMALL = {
+    "few positions": ((256, 8192), "int8", False, 256),
+    "more positions": ((877, 2096), "uint16", True, 256),
+    "few positions of a larger array": ((700, 6008), "int8", True, 256),
+    "indexes of words": ((10364, 76), "int32", True, 256),
+    "indexes of words in a larger array": ((20364, 76), "int32", True, 512),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_blocks_that_share_columns_of_small_arrays(name, monkeypatch):
+    shape, dtype, shared, threads = SMALL[name]
+    chosen: list = []
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    with device.forced("dry"):
+        cs.argmax(cs.empty(shape, dtype), axis=0)
+    assert [(choice.splits > 1, choice.policy.lanes * choice.policy.groups) for choice in chosen] == [(shared, threads)]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, slice_policy, strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce import plan, short_policy, slice_policy, strided_loads, strided_plan, strided_policy
 from cutesync.kernels.reduce.normal import normal
 from cutesync.runtime import call as calls
 from cutesync.runtime.arrays import share_memory
@@ -373,7 +373,7 @@ FEW = {
 @pytest.mark.parametrize("what", ["max", *(pytest.param(each, marks=pytest.mark.slow) for each in ("order", "argmax"))])
 def test_several_results_of_a_thread(name, what, on_emulator, monkeypatch):
     """Axes of few positions: a thread has several results, the last ones fewer."""
-    monkeypatch.setattr(strided_policy, "LEFT_UNITS", 30)
+    monkeypatch.setattr(short_policy, "LEFT_UNITS", 30)
     monkeypatch.setattr(strided_loads, "MIN_ROWS", 8)
     found, launch = [], strided_plan.launch
     monkeypatch.setattr(strided_plan, "launch", lambda choice, *more: found.append(choice) or launch(choice, *more))
@@ -386,4 +386,4 @@ def test_several_results_of_a_thread(name, what, on_emulator, monkeypatch):
         np.asarray(expected(rows(x[index], (axis,)))).reshape([n for i, n in enumerate(x[index].shape) if i != axis]),
         name,
     )
-    assert what != "max" or [isinstance(choice.policy, strided_policy.ShortPolicy) for choice in found] == [True]
+    assert what != "max" or [isinstance(choice.policy, short_policy.ShortPolicy) for choice in found] == [True]

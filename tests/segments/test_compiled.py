@@ -57,6 +57,7 @@ def calls(n: int) -> dict:
         "decode": lambda: _decoded(n, 1, "int32"),
         "decode narrow runs": lambda: _decoded(n, 8, "int8"),
         "decode shortest runs of two bytes": lambda: _decoded(n, 1, "int16", "int32"),
+        "decode shortest wide runs": lambda: _decoded(n, 1, "int64", "int32"),
         "decode wide runs": lambda: _decoded(n, 8, "int64"),
         "decode long runs": lambda: _decoded(n, 200, "int32"),
         "decode strided runs": lambda: cs.repeat(

@@ -116,6 +116,20 @@ def of_dense() -> faults.Bench:
 
 
 @functools.cache
+def of_ends() -> faults.Bench:
+    """Runs of one or two words, whose tiles begin and end inside vectors."""
+    lengths = np.random.default_rng(5).integers(1, 3, 2900)
+    x = np.arange(2900, dtype=np.int32)
+    wanted = np.repeat(x, lengths)
+
+    def right() -> bool:
+        found = cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), size=len(wanted))
+        return np.array_equal(found.values, wanted)
+
+    return faults.of_tiles(functools.partial(force_decode, name="two blocks"), right, schedules=1)
+
+
+@functools.cache
 def of_searched() -> faults.Bench:
     """Runs decoded by searches, some of them empty, and searches; what groups come to is that of launches before."""
     lengths = np.random.default_rng(5).integers(0, 12, 1700)
@@ -173,6 +187,11 @@ OF_DECODE = faults.OF_TILES | {
         WRONG,
     ),
     "no end behind the runs": (faults.every(faults.op(r"st\.shared\.b32 \t\[[^;]*\], 1073741824")), WRONG),
+}
+BEGUN = r"(ld\.shared\.b8 \t%r\d+, \[%r\d+\];[^;]*selp\.b32 \t%r\d+, )%r\d+, 0,"
+OF_ENDS = {
+    "a run that does not count at a tile's begin": (faults.first(BEGUN, r"\g<1>0, 0,", after=DECODE), WRONG),
+    "a run that does not count at a tile's end": (faults.last(BEGUN, r"\g<1>0, 0,", after=DECODE), WRONG),
 }
 OF_FILLED = {
     "changes by a lane twice": (faults.first(r"(@%p\d+ )xor\.b32", r"\g<1>or.b32", after=DECODE), WRONG),
@@ -261,6 +280,11 @@ def test_faults_of_filled_windows_are_found(fault):
 @pytest.mark.parametrize("fault", OF_DECODE)
 def test_faults_of_decode_are_found(fault):
     of_decode().check(*OF_DECODE[fault])
+
+
+@pytest.mark.parametrize("fault", OF_ENDS)
+def test_faults_of_ends_are_found(fault):
+    of_ends().check(*OF_ENDS[fault])
 
 
 @pytest.mark.parametrize("fault", OF_SEARCHED)

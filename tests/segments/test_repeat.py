@@ -67,6 +67,26 @@ def test_tiles_and_parts(emulated, monkeypatch, dtype, length, name):
             equal(out, np.concatenate([[99], filled, np.full(8, 99)]).astype(dtype))
 
 
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
+def test_tiles_that_end_inside_vectors(emulated, monkeypatch, dtype):
+    """Tiles of many results, and of so few that they begin and end in one vector, from every place of a vector on."""
+    force_decode(monkeypatch)
+    rng = np.random.default_rng(7)
+    few = np.zeros(1800, int)
+    few[rng.choice(1800, 20, replace=False)] = rng.integers(1, 3, 20)
+    for lengths in (rng.integers(0, 3, 900), rng.integers(1, 3, 1100), few):
+        x = np.arange(len(lengths)).astype(dtype)
+        wanted = np.repeat(x, lengths)
+        for skip, step in ((0, 1), (1, 1), (2, 1), (3, 1), (1, 2)):
+            out = np.full(skip + step * len(wanted) + 9, 99).astype(dtype)
+            ours = cs.asarray(out)
+            places = slice(skip, skip + step * len(wanted), step)
+            cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), out=ours[places])
+            out[places] = wanted
+            equal(ours, out)
+
+
 @pytest.mark.parametrize(
     "dtype", ["int32", "int8", *(pytest.param(t, marks=pytest.mark.slow) for t in ("int64", "int16"))]
 )
@@ -94,7 +114,8 @@ def test_warps_that_make_several_tiles(emulated, monkeypatch, dtype):
         (2, 8, 1, (16, 8, 12, 2)),
         (4, 4, 1, (24, 12, 16, 1)),
         (4, 4, 2, (32, 8, 16, 1)),
-        (8, 4, 1, (16, 8, 12, 1)),
+        (8, 4, 1, (16, 8, 16, 1)),
+        (8, 8, 2, (16, 8, 16, 1)),
     ],
 )
 def test_blocks_for_short_runs(size, length, mean, block):
@@ -102,7 +123,7 @@ def test_blocks_for_short_runs(size, length, mean, block):
     runs = 1 << 26
     policy = decode_policy.choose(runs, int(runs * mean), size, length).policy
     assert (policy.groups, policy.place_warps, policy.store_warps, policy.squads) == block
-    assert policy.stages >= 2 * policy.squads
+    assert policy.stages >= 2 * policy.squads and policy.windows == 1
     assert policy.bytes(size, length) <= decode_policy.SHARED_BYTES
 
 

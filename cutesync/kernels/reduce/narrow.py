@@ -56,13 +56,14 @@ class NarrowColumnReduce(ContiguousKernel):
         self.places = max(policy.warps, self.parts)
         # as many blocks on a multiprocessor as there are registers for the states of a lane
         words = sum(t.width for t in monoid.types) // 32
-        held, limits = (policy.columns * words, (12, 40)) if policy.in_turn else (words, (1, 1))
+        most = policy.columns * (words - (self.relative and policy.anywhere))  # a lane's own index has one word
+        held = (policy.columns * words > 12) + (most > 40) if policy.in_turn else 2 * (words > 1)
         super().__init__(
             monoid,
             has_init,
             policy.warps * LANES,
             partial_bytes(monoid.types, self.places * policy.columns) + 32,
-            3 - sum(held > most for most in limits),
+            3 - held,
         )
 
     @cute.jit

@@ -28,6 +28,7 @@ from .policy import (
     MIN_BYTES_OF_PASSES,
     axes_of_first_launch,
     choose,
+    columns_at_once,
     is_small_in_order,
     memory_order_is_faster,
     runs_first_is_faster,
@@ -105,6 +106,7 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     once = order_of(reduction)[1] or getattr(reduction, "takes_index", False) or views[0].nbytes < MIN_BYTES_OF_PASSES
     once |= math.prod(spec.shape[i] for i in spec.axes) <= MAX_FEW_POSITIONS
+    once |= apart and columns_at_once(spec.groups, views[0].dtype.size)
     if apart and contiguous and isinstance(reduction, Reduction) and order_of(reduction)[0]:
         place = axes_of_first_launch(spec.groups, reduction.source.size, reduction.between.size)
         if place is not None:

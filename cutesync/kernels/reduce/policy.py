@@ -55,6 +55,10 @@ MIN_TURNS = 4
 # 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
 # beside other values (argmax bfloat16 (80684, 12) off by one: 10.3 us, element by element 8.9 us).
 MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, (32, 36), 1 << 17, 4
+# A lane counts in 32 bits: the keys of rows shorter than a vector have so many registers in a large array (H200, argmax
+# int8 (9318497, 15): 111 us, so 87 us; (3, 2710415, 14): 107 and 70 us; but bool (3, 82373, 14): 10.4 and 12.6 us;
+# int8 (20, 76568, 18): 22.8 and 28.6 us; uint16 (164908, 15): 6.9 and 13.0 us).
+WORDS_OF_KEYS, MIN_KEYS_BYTES = 2, 1 << 24
 # Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
 # results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
 MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
@@ -75,6 +79,10 @@ MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one l
 # positions take one launch of any operator (a callable on uint32 (2, 1048576, 2) along axes 0 and 2: 11.3 us, so 6.5).
 MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
 MAX_FEW_POSITIONS = 16
+# Of a callable, too, where elements between the launches would be many: neighbouring columns of so many bytes, and
+# positions that become one in the first of two launches (lambda float32 (336, 162, 2, 884) along axes 0 and 2: 227 us,
+# so 100 us; bfloat16 (25, 32, 12, 1759): 26 and 24 us).
+MIN_COLUMNS_AT_ONCE, MAX_SHARE_AT_ONCE = 128, 16
 MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
 # Rows of small integers that are no whole vectors, of which a lane has up to so many vectors with what else they hold:
 # bytes of a row, and of an array (H200, any int8 (700000, 171): 66 us, so 30 us; max int8 (300000, 303): 48 and 29 us).
@@ -191,6 +199,13 @@ def axes_of_first_launch(groups: Sequence[tuple[int, bool]], size: int, between:
     return next((i for i in reduced if i < 2 or i >= len(groups) - 2), None)
 
 
+def columns_at_once(groups: Sequence[tuple[int, bool]], size: int) -> bool:
+    """Return whether one launch reduces neighbouring columns along all groups of axes, of which two launches would
+    leave many elements in between."""
+    *_, (first, _), (inner, reduced) = groups
+    return not reduced and inner * size >= MIN_COLUMNS_AT_ONCE and first <= MAX_SHARE_AT_ONCE
+
+
 def runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:
     """Return whether ``count`` short runs of an array, of which a result has several, are reduced by a launch of their
     own, to elements of ``between`` bytes."""
@@ -303,13 +318,15 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
     more = problem.in_turn and problem.words < COSTLY_WORDS  # of other states, small arrays are as large ones
     least = NARROW_BYTES * (min(MORE_OF_SMALL, _more_of_small(problem)) if more else 1)
     share *= SHARE_OF_INDEXES if problem.words >= COSTLY_WORDS and not problem.keys else 1
+    total = problem.outer * problem.length * row_bytes
+    counted = problem.keys and row_bytes < VECTOR_BYTES and total >= MIN_KEYS_BYTES
     return (
         not (problem.several or shuffled or vectors or uneven)
         and problem.size <= MAX_ANYWHERE_BYTES
         and row_bytes <= LANE_BYTES
-        and problem.inner * problem.words <= MAX_LANE_STATES[problem.in_turn]
+        and problem.inner * (WORDS_OF_KEYS if counted else problem.words) <= MAX_LANE_STATES[problem.in_turn]
         and problem.length * row_bytes >= least
-        and problem.outer * problem.length * row_bytes >= MIN_ANYWHERE_BYTES * share
+        and total >= MIN_ANYWHERE_BYTES * share
     )
 
 

@@ -146,7 +146,7 @@ def slices_of(problem: StridedProblem) -> Slices | None:
     inside = [axis for axis in form.kept if 0 < axis.steps[0] < row.steps[0]] if form.reduced else list(form.kept[-1:])
     near = LINE_BYTES // problem.size
     outside = list(form.kept[: len(form.kept) - len(inside)])
-    if row.extent == 0 or row.steps[0] < 0 or len(inside) > 1:
+    if row.extent == 0 or row.steps[0] < 0 or len(inside) > 1 or inside != list(form.kept[len(outside) :]):
         return None
     inner = inside[0] if inside else blank
     span = 1

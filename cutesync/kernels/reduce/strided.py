@@ -78,9 +78,11 @@ class StridedReduce(StridedKernel):
         return tuple(self.monoid.place(state, Int64(0)) for state in partial.state)
 
     def position(self, a: Arguments, x, at):
-        """The pointers of a position, and its index."""
+        """The pointers of a position, and its index; of a vector of rows whose indexes lie apart, with their pace."""
         offsets = a.reduced.offsets(at)
-        return moved(x, offsets), offsets[-1] if self.policy.indexed else at
+        index = offsets[-1] if self.policy.indexed else at
+        spaced = self.policy.indexed and self.policy.load == "row"
+        return moved(x, offsets), (index, a.reduced.steps[-1] // self.each) if spaced else index
 
     def load_all(self, a: Arguments, x, words, at, step, valid):
         """The aggregate of each column over ``unroll`` positions."""
@@ -175,10 +177,10 @@ class StridedReduce(StridedKernel):
     def aggregate(self, words, indexes: list, step: int):
         """The aggregate of each column over ``unroll`` loaded positions."""
         index = indexes[0]
-        if self.policy.load == "row":
-            return self.of_rows(words, index, step)
         if self.policy.indexed:
             return tree([self.lifted(words, u, index) for u, index in enumerate(indexes)], self.append)
+        if self.policy.load == "row":
+            return self.of_rows(words, index, step)
         if self.is_packed:
             return self.packed(words, self.unroll, index, step)
         if isinstance(self.monoid, ArgMonoid):  # inside these positions, indexes are known to the compiler
@@ -205,6 +207,10 @@ class StridedReduce(StridedKernel):
 
     def lifted(self, words, u: int, index):
         rows = self.elements(words, u)
+        if self.policy.load == "row" and self.policy.indexed:
+            first, pace = index
+            value, place = of_vector(self.monoid, words[0][(None, u)], Int32(0))
+            return ((value, first + Int64(place) * pace),)
         if self.policy.load == "row" and self.policy.pace == 1:
             return (of_vector(self.monoid, words[0][(None, u)], index * self.each),)
         if self.policy.load == "row":

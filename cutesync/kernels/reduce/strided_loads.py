@@ -19,6 +19,9 @@ MAX_STATE_WORDS, MAX_MAPPED = 16, 8
 # float32 (2, 15, 426, 2) along 1 and 3: 1.4 and 1.8 us).
 MIN_RUN, MAX_RUN, RUN_UNITS = 8, 512, {1: 4, 2: 8, 4: 8, 8: 16}
 MIN_RUN_RESULTS, MIN_RUN_ARRAY = 6 * SMS, 1 << 18
+# So many elements, whose indexes are not in the order of memory, are read in vectors of short runs (H200, argmax of
+# float16 (8, 1646666), transposed: 41.3 us, so 12.9 us; but bfloat16 (4, 16, 2331): 3.3 and 3.8 us).
+MIN_INDEXED = 1 << 18
 MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
 # are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
@@ -75,9 +78,11 @@ def _load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
 def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     """Return what a thread loads of a result whose elements are neighbours, and its bytes."""
     form, size = problem.form, problem.size
-    rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted and not form.weights
+    rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted
     several = len(form.reduced) > 1  # runs of a result
-    if rows and form.results >= MIN_ROWS and not (several and form.results * form.length * size < MIN_RUN_ARRAY):
+    many = form.results >= MIN_ROWS or (several and bool(form.weights))
+    least = MIN_INDEXED * size if form.weights else MIN_RUN_ARRAY
+    if rows and many and not (several and form.results * form.length * size < least):
         *others, run = [*form.kept, *form.reduced]
         for wide in (16, 8, 4):
             starts = all(axis.steps[0] * size % wide == 0 for axis in others)
@@ -124,12 +129,13 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
 def positions_of(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
     """Return the axes of positions, of which each has so many elements of a row, with the steps of indexes if these are
     not in their order."""
-    if load == "row":
-        *others, (extent, steps) = form.reduced
-        return (*others, Axis(extent // each, tuple(step * each for step in steps)))
+    axes = form.reduced
     if form.weights:
-        return tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(form.reduced, form.weights))
-    return form.reduced
+        axes = tuple(Axis(axis.extent, (*axis.steps, weight)) for axis, weight in zip(axes, form.weights))
+    if load == "row":
+        *others, (extent, steps) = axes
+        return (*others, Axis(extent // each, tuple(step * each for step in steps)))
+    return axes
 
 
 def store_of(problem: StridedProblem, width: int) -> str:

@@ -122,7 +122,8 @@ def strided(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: i
     mapped = isinstance(reduction, Reduction) and reduction.transform is not None
     numbers_of = len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1]
     floats = reduction.sources[0].kind == "f"
-    problem = StridedProblem(form, *numbers_of, outputs, spec.n is not None, mapped, floats)
+    places = isinstance(reduction.op, str) and spec.n is None
+    problem = StridedProblem(form, *numbers_of, outputs, spec.n is not None, mapped, floats, places)
     choice = choose(problem)
     start, empty = spec.init, form.length == 0
     if spec.n is not None:

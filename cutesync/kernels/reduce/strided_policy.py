@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import replace
 
 from ...runtime.layout import Axis
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
 from . import slice_policy, turned_policy
-from .copies import SECTOR_BYTES, copies
+from .copies import SECTOR_BYTES, copied, copies, without_copies
 from .order_of_results import blocked, smallest_step
 from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
+from .short_policy import FULL_UNITS, LEFT_UNITS, results_of, with_results
 from .strided_loads import WORD_BYTES, load_of, positions_of, store_of
 from .strided_problem import (
     THREADS,
     OrderedPolicy,
     RunPolicy,
-    ShortPolicy,
     StridedChoice,
     StridedPolicy,
     StridedProblem,
@@ -57,6 +55,12 @@ MIN_NEAR_LENGTH = 256
 # columns in flight (H200, sum uint8 (262144, 64): 16.6 us, so 11.8 us; but of fewer, max uint64 (16384, 2, 8): 3.5 and
 # 3.7 us; of elements in order, lambda float16 (404003, 139): 55 and 73; of words, sum bool (751403, 259): 108 and 141).
 MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES, "element": 2 * MAX_FEW_BYTES}
+# Bytes up to which vectors of words do without for indexes (H200, argmax int32 (10364, 76): 6.6 us, so 5.8 us).
+MAX_SHARED_INDEXES = 1 << 22
+# Tiles of columns of a small array that few blocks would share, at most so many, have one block each if they have fewer
+# positions (H200, argmax int8 (256, 8, 512, 2) along its first axis: 4.7 us, so 2.3 us; max int16 (557, 3500): 4.4 and
+# 3.9 us; but argmax uint16 (877, 2096): 5.4 and 6.0 us).
+MAX_LONE_SHARE, MAX_LONE_LENGTH, MAX_LONE_BYTES = 3, 768, 1 << 22
 # In large arrays they do so, too, where bytes are combined in order (lambda int8 (32000, 8000): 100 us, so 88 us; with
 # 512 bytes 99 us; but of 2 bytes, lambda int16 (4, 262144, 32) along axis 1: 25 and 31 us).
 ORDERED_LINE_BYTES = 256
@@ -73,20 +77,23 @@ MIN_GROUPS, MIN_FEWER_BYTES = 8, 5 << 18
 # More of them do where each would have so many positions at least, half as many in small arrays, so that fewer blocks
 # share these (H200, sum bool (47, 142, 8) along axis 1: 5.1 us, so 2.4 us; sum int64 (106, 141, 2): 2.5 and 1.4 us).
 MIN_SHARED, MAX_SHORT_BYTES = 8, 1 << 21
-FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
-SHORT_LOADS, SHORT_BYTES = 8, 64  # of a thread in flight, where results have few positions
-# So many threads are left where each has more results, or positions (H200, max uint32 (26, 2, 9647, 1) along its last
-# axis, transposed: with four times as many 5.8 us, with these 3.5 us; max uint8 (464, 2, 1130) along its second axis:
-# 4.6 and 2.0 us).
-LEFT_UNITS = FULL_UNITS // 4
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
+# Of such an array, whose runs are whole vectors (H200, argmax float32 (256, 65536), transposed: 39.5 us, by vectors
+# 20.8 us; but of longer runs, int16 (4096, 7, 380): 12.2 and 14.3 us).
+MIN_INDEXED_RUN = 4096
+# Elements of an array whose runs are read backwards, of many results, and of one, or of bytes (H200, argmax uint8
+# (8348, 1744) reversed along its rows: 32.4 us element by element, so 6.7 us; float32 (4096, 4096) along both axes:
+# 38.4 and 23.2 us; but bfloat16 (894, 2814) along both: 8.9 and 9.7 us; uint16 (351, 25667) along its rows: 8.6 and
+# 11.5 us).
+MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
 # Eight lanes reduce such a run, a warp a longer one, and some shorter ones of a few (H200, argmax bool (2494, 1433):
 # 5.6 us, so 3.8 us; squares uint8 (19, 103): 4.1 and 2.4 us; but sum int16 of 64 elements: 1.4 and 1.6 us).
 SHORT_RUN_BYTES, MAX_FEW_RUNS, MIN_WARP_RUN = 2048, 32 * SMS, 768
+FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill it
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
 
 
@@ -96,22 +103,9 @@ def choose(problem: StridedProblem) -> StridedChoice:
     repeated = [i for i, axis in enumerate(kept) if not any(axis.steps[:inputs])]
     repeated.sort(key=lambda i: set(kept[i].steps[inputs:]) != {1})
     found = copies(problem, repeated[0]) if repeated else None
-    return _choose(problem) if found is None else _copied(problem, repeated[0], *found)
-
-
-def _copied(problem: StridedProblem, place: int, count: int, fill: int) -> StridedChoice:
-    """Return the choice of threads that store each result ``count`` times along the kept axis at ``place``, ``fill`` of
-    them as a vector."""
-    kept = list(problem.form.kept)
-    axis = kept[place]
-    steps = axis.steps[problem.inputs :]
-    left = Axis(axis.extent // count, tuple(step * fill for step in axis.steps))  # neighbours store neighbours
-    kept[place : place + 1] = [left] if left.extent > 1 else []
-    choice = _choose(replace(problem, form=problem.form._replace(kept=tuple(kept))))
-    policy = replace(choice.policy, copied=True, fill=fill)
-    if any(step % (policy.bytes // problem.size) for step in steps):
-        policy = replace(policy, store="element")
-    return replace(choice, policy=policy, copies=(count // fill, *(step * fill * left.extent for step in steps)))
+    if found is None:
+        return _choose(problem)
+    return copied(_choose(without_copies(problem, repeated[0], *found)), problem, repeated[0], *found)
 
 
 def _choose(problem: StridedProblem) -> StridedChoice:
@@ -120,7 +114,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         return turned
     problem = blocked(problem)
     form = problem.form
-    if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
+    if form.reduced and (_is_backward(problem) or all(step == 1 for step in form.reduced[-1].steps)):
         found = _of_runs(problem)
         if found is not None:
             return found
@@ -150,7 +144,8 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     if load == "words":
         kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     runs = load == "row" and len(reduced) > 1  # of which a result has several
-    across = (columns and not alone) or (runs and _are_apart(units, reduced[-1].extent, load_bytes))
+    apart = runs and not form.weights and _are_apart(units, reduced[-1].extent, load_bytes)
+    across = (columns and not alone) or apart
     near = _near(kept, reduced, load_bytes) if across else 0
     loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem
     groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
@@ -160,8 +155,11 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     blocks = _blocks(total, unroll * load_bytes)
     most = math.isqrt(length // unroll) if width * problem.words > MAX_TRIP_WORDS else length
     splits = _splits(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
+    if columns and load == "vector" and problem.in_turn and _are_lone(splits, tiles, length, total):
+        splits = 1
     many = columns and not alone and splits > 1 and width * problem.words * splits >= MIN_COLLECTED * groups
     joined = problem.in_turn and many and total <= MAX_JOINED_BYTES.get(load, total)
+    joined &= load != "vector" or not problem.places or problem.size != WORD_BYTES or total > MAX_SHARED_INDEXES
     if joined:
         splits, groups = ceil_div(splits, 2), 2 * groups
         unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
@@ -176,7 +174,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         (1 + joined) * THREADS // groups,
         groups,
         unroll,
-        problem.in_turn and (load != "row" or (runs and groups > 1)),  # else a thread has all of a result
+        problem.in_turn and (load != "row" or (runs and groups > 1) or bool(form.weights)),  # else alone, in order
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
         store=store_of(problem, width) if load in ("vector", "words") else "element",
@@ -185,40 +183,22 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         pace=pace,
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
-    return _short(choice, _results(problem, policy, units, length), units, length)
+    return with_results(choice, results_of(problem, policy, units, length), units, length)
 
 
-def _short(choice: StridedChoice, results: int, units: int, length: int) -> StridedChoice:
-    """Return the choice with so many units of a thread."""
-    if results == 1:
-        return choice
-    fields = {each.name: getattr(choice.policy, each.name) for each in dataclasses.fields(choice.policy)}
-    policy = ShortPolicy(**fields | {"unroll": power_of_two(length)}, results=results)
-    return replace(choice, policy=policy, tiles=ceil_div(units, THREADS * results))
-
-
-def _results(problem: StridedProblem, policy: StridedPolicy, units: int, length: int) -> int:
-    """Return how many units a thread has so that enough loads are in flight, and enough threads are left. Of those
-    that store more than a vector it has one (H200, sum bool (32768, 2, 2, 512) along axis 2: 84 us, with two 142 us;
-    max int8 (2, 18, 2944400) along axis 0, which stores a vector: 64 us, with two 44 us)."""
-    width = policy.bytes // problem.size if policy.load == "vector" else 1
-    alone = policy.groups == 1 and not policy.split and policy.load != "words" and not policy.wide
-    alone &= policy.pace == 1
-    if not alone or problem.inputs > 1 or problem.counted or problem.words > 4 or not 0 < length <= SHORT_LOADS // 2:
-        return 1
-    if width * max(output.size for output in problem.outputs) > VECTOR_BYTES:
-        return 1
-    results = SHORT_LOADS // power_of_two(length)
-    while results > 1 and units < results * LEFT_UNITS:
-        results //= 2
-    return min(results, max(1, SHORT_BYTES // (power_of_two(length) * policy.bytes)))
+def _are_lone(splits: int, tiles: int, length: int, total: int) -> bool:
+    """Return whether tiles of columns have one block each, as few would share one."""
+    few = splits <= MAX_LONE_SHARE and tiles >= SMS // 2
+    return few and length < MAX_LONE_LENGTH and total <= MAX_LONE_BYTES
 
 
 def _of_runs(problem: StridedProblem) -> StridedChoice | None:
     """Return the choice for axes of which the last is contiguous; None if elements are read one by one."""
     form = problem.form
     run_bytes = form.reduced[-1].extent * problem.size
-    few = form.weights and form.results * form.length * problem.size < MIN_INDEXED_BYTES
+    count = form.results * form.length
+    few = form.weights and count * problem.size < MIN_INDEXED_BYTES
+    few = few or (_is_backward(problem) and not _backward_is_faster(problem))
     short = MIN_RUN_BYTES <= run_bytes <= slice_policy.most_of_row(problem)
     slices = slice_policy.choose(problem) if short else None
     if slices is None and run_bytes >= _least_run(problem) and not few:
@@ -226,8 +206,23 @@ def _of_runs(problem: StridedProblem) -> StridedChoice | None:
     return slices
 
 
+def _is_backward(problem: StridedProblem) -> bool:
+    """Return whether indexes count the elements of runs backwards."""
+    return problem.places and bool(problem.form.reduced) and problem.form.reduced[-1].steps == (-1,)
+
+
+def _backward_is_faster(problem: StridedProblem) -> bool:
+    """Return whether runs of indexes that lie backwards are read in vectors, not element by element."""
+    results, count = problem.form.results, problem.form.results * problem.form.length
+    if results >= FULL_RUNS * SMS:
+        return count >= MIN_BACKWARD
+    return (problem.size == 1 or results == 1) and count >= MIN_BACKWARD_OF_FEW
+
+
 def _least_run(problem: StridedProblem) -> int:
     """Return how many bytes a run has, at least, that is not read element by element."""
+    if problem.form.weights and load_of(problem, False)[0] == "row":
+        return MIN_INDEXED_RUN
     if len(problem.form.reduced) > 1:
         return MIN_RUNS_BYTES
     if not problem.in_turn:
@@ -351,9 +346,9 @@ def _even(splits: int, tiles: int) -> int:
 def _runs(problem: StridedProblem) -> StridedChoice:
     """Return the choice for axes of which the last is contiguous."""
     form = problem.form
-    *outer, (run, steps) = form.reduced
+    *outer, (run, (*_, step)) = form.reduced
     row_bytes = form.length * problem.size
-    full = form.results >= 8 * SMS * 2 or row_bytes <= PIECE_BYTES[0]  # enough warps with a result each
+    full = form.results >= FULL_RUNS * SMS or row_bytes <= PIECE_BYTES[0]  # enough warps with a result each
     eight = row_bytes <= (MIN_WARP_RUN if form.results <= MAX_FEW_RUNS else SHORT_RUN_BYTES) and problem.in_turn
     groups = (8 if eight else LANES) if full else THREADS
     piece_bytes = next((size for size in PIECE_BYTES if form.results * row_bytes <= size * 32 * SMS), PIECE_BYTES[-1])
@@ -367,7 +362,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES), blocks)
     weights = form.weights or [math.prod(axis.extent for axis in form.reduced[i + 1 :]) for i in range(len(outer) + 1)]
     axes = [Axis(axis.extent, (*axis.steps, 0, weight)) for axis, weight in zip(outer, weights)]
-    axes.append(Axis(pieces, (*(piece,) * (len(steps) + 1), piece * weights[-1])))
+    axes.append(Axis(pieces, (*(piece * step,) * problem.inputs, piece, piece * weights[-1])))
     policy = RunPolicy(
         power_of_two(len(form.kept)),
         power_of_two(len(axes)),
@@ -381,6 +376,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         splits > 1,
         max(form.results, positions) >= 1 << NUMBER_BITS,
         repeated=form.repeats > 1,
-        indexed=bool(form.weights),
+        indexed=bool(form.weights) or step < 0,
+        backward=step < 0,
     )
     return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run, repeats=form.repeats)

@@ -78,7 +78,9 @@ class ShortPolicy(StridedPolicy, kernel=".short:ShortReduce"):
 
 @dataclass(frozen=True)
 class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
-    """The last reduced axis is contiguous: positions are pieces of its runs."""
+    """The last reduced axis is contiguous: positions are pieces of its runs, which may be numbered ``backward``."""
+
+    backward: bool = False
 
     @property
     def columns(self) -> int:
@@ -98,7 +100,7 @@ class StridedProblem:
     """A reduction in its normal form. Elements have ``size`` bytes (the widest), a state ``words`` 32-bit words.
     The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order.
     ``counted``: not all elements need count. ``mapped``: a callable maps each element. ``floats``: the first input's
-    elements are."""
+    elements are. ``places``: the result is the index of an element."""
 
     form: Normal
     inputs: int
@@ -110,6 +112,7 @@ class StridedProblem:
     counted: bool = False
     mapped: bool = False
     floats: bool = False
+    places: bool = False
 
 
 @dataclass(frozen=True)

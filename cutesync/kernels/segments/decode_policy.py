@@ -17,9 +17,10 @@ SHARED_BYTES = 226 << 10
 SMALL_RUNS = 1 << 19  # of fewer runs, smaller tiles leave less of the GPU idle
 # Of MANY_RESULTS a run, smaller tiles are seldom stored in parts (so are tiles of half the size of narrow elements from
 # SOME_RESULTS on: 2**28 int8 in runs of 24 94 us, 97); of FEW_RESULTS, the time of a tile hardly depends on its size.
-# Those of 8 bytes take less in small tiles and windows up to SOME_RESULTS (H200, 2**27 int64 in runs of 8 351 us, 366),
-# but not of FEW_RESULTS (2**26 in runs of 1 592 us, 494). Narrow ones are stored in two windows in a row (2**28 int8 in
-# runs of 8 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630).
+# Those of 8 bytes take less in small tiles up to SOME_RESULTS (H200, 2**27 int64 in runs of 8 351 us, 366), but not of
+# FEW_RESULTS (2**26 in runs of 1 592 us, 494). Narrow ones are stored in two windows in a row (2**28 int8 in runs of 8
+# 133 us, one 140), but not of FEW_RESULTS (runs of 1 743 us, 630); wide ones never (2**27 int64 in runs of 24 298 us,
+# in two 301).
 MANY_RESULTS, SOME_RESULTS, FEW_RESULTS, ONE_RESULT = 32, 16, 4, 2
 FEW_GROUPS = 8  # of a small tile
 MAX_STAGES, NARROW_STAGES = 8, 12
@@ -44,7 +45,7 @@ TWO_SQUADS_UP_TO = {1: SOME_RESULTS, 2: 8}  # results a run of elements of a siz
 # Of the shortest runs of wide elements, more warps place two groups each, of smaller tiles (2**27 int32 in runs of 1
 # 408 us; 16 warps of 32 groups, and 12 that store, 453).
 ONE_SQUAD, DENSE = Block(16, 8, 16, 1), Block(32, 8, 16, 1)
-SHORTEST, SHORTEST_WIDE = Block(24, 12, 16, 1), Block(16, 8, 12, 1)
+SHORTEST = Block(24, 12, 16, 1)
 # Of as many results a run, searches in sums are as fast as one pass (H200; 64 are not). Of more than MANY_WIDE wide
 # results, smaller tiles are stored at once (2**28 int32 in runs of 200 284 us, by searches 292, of 130 295, 312, Zipf
 # lengths 306, 309; 2**27 int64 in runs of 100 280, 306, but Zipf lengths 308 to 315, 302).
@@ -147,8 +148,8 @@ def choose(runs: int, results: int, size: int, length: int) -> Choice:
     elif size == 4 and length <= 4 and few:
         block = SHORTEST if shortest else DENSE
     else:
-        block = SHORTEST_WIDE if size == 8 and shortest else ONE_SQUAD
-    windows = 1 if (small and not (narrow and many)) or shallow or size == 4 or (narrow and few) else 2
+        block = ONE_SQUAD
+    windows = 2 if narrow and not few and (many or not small) else 1
     dense = size == 1 and shortest
     policy = DecodePolicy(block.groups, block.place, block.store, block.squads, windows, block.squads, dense)
     fitting = (SHARED_BYTES - policy.fixed_bytes(size)) // policy.stage_bytes(size, length)
