@@ -16,8 +16,7 @@ from ..compiled import dry, needed, verify
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
 BOTH = "flag_heads_and_tails"
-# Of kernels whose registers are limited, which is faster than no spills (see their RESIDENT), the bytes of a thread.
-LIMITED, STACK = ("FlatPolicy", "BoxPolicy"), 64
+STACK = 64  # bytes of a thread, of kernels that limit their registers, which is faster than no spills (their RESIDENT)
 FORMS = [
     ("flag_heads", "uint8"),
     ("flag_tails", "uint8"),
@@ -36,7 +35,7 @@ def compiled(allocated, name: str, x, *arguments, most: int = 128, **options) ->
     """The PTX of the kernel of a call; a thread has ``most`` registers at most. Only the kernels that transpose tiles
     and boxes have shared memory and a barrier."""
     (spec,) = needed(getattr(cs, name), x, *arguments, **options)
-    *_, shared, registers = verify(spec, allocated, stack=STACK if spec.label.startswith(LIMITED) else 0)
+    *_, shared, registers = verify(spec, allocated, stack=STACK if spec.make().blocks_per_sm > 1 else 0)
     ptx, transposes = spec.kernel().ptx, spec.label.startswith(("TransposedPolicy", "BoxPolicy"))
     assert spec.key[0] == name and registers <= most
     assert (shared > 0) == transposes == bool(re.search(r"\.shared\b|\bbar\b", ptx))
