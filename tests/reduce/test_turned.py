@@ -43,19 +43,25 @@ CASES = {
     "sixteen positions": ((65, 16, 40), (2, 1, 0), 1, "float16", "argmax", "vector", 8),
     "one position": ((40, 1, 72), (2, 1, 0), 1, "uint16", "sum", "vector", 8),
     "whole tiles": ((128, 8, 64), (2, 1, 0), 1, "bool", "any", "vector", 16),
+    "rows along two axes": ((2, 6, 13, 80), (0, 3, 2, 1), 0, "uint8", "max", "vector", 16),
+    "rows along three axes": ((2, 3, 4, 3, 33), (0, 4, 3, 2, 1), 0, "int32", "argmax", "element", 4),
 }
+ROWS = {"rows along two axes": 2, "rows along three axes": 3}  # axes of neighbours in the output
 
 
 @pytest.mark.drawn(5)
 @pytest.mark.parametrize("what", CASES)
-def test_agrees_with_numpy(what, on_emulator, chosen):
+def test_agrees_with_numpy(what, on_emulator, chosen, monkeypatch):
     shape, order, axis, dtype, name, load, size = CASES[what]
+    if what in ROWS:
+        monkeypatch.setattr(turned_policy, "MIN_SIDE", 32)
     x = data(shape, dtype, "max" if dtype[0] == "f" else "add")
     with cs.emulate(schedules=2, seed=5):
         found = np.asarray(getattr(cs, name)(cs.asarray(x).transpose(order), axis=axis))
     same(found, getattr(np, name)(x.transpose(order), axis=axis).astype(found.dtype))
     (choice,) = chosen
     assert isinstance(choice.policy, TurnedPolicy) and (choice.policy.load, choice.policy.bytes) == (load, size)
+    assert choice.policy.rows == ROWS.get(what, 1)
 
 
 @pytest.mark.drawn(2)

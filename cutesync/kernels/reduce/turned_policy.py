@@ -19,15 +19,17 @@ LINE_BYTES = 128  # that neighbouring threads read
 MAX_LENGTH, MAX_WORDS = 16, 4  # positions, and words of a state
 FLIGHT_BYTES, TILE_BYTES = 128, 1 << 15  # of a thread's loads in flight, and of a block's results, at most
 MIN_BYTES, MIN_SIDE = 1 << 22, 32  # of an array; neighbours in the input, and in the output
+MAX_ROWS = 3  # axes of neighbours in the output
 
 
 @dataclass(frozen=True)
 class TurnedPolicy(ShortPolicy, kernel=".turned:TurnedReduce"):
     """A block has a tile of results: ``across`` units side by side in the input, times ``DOWN`` neighbours in the
-    output. A thread has ``results`` of them at once, so many ``turns``."""
+    output, along the last ``rows`` of the kept axes. A thread has ``results`` of them at once, so many ``turns``."""
 
     across: int = 0
     turns: int = 1
+    rows: int = 1
 
 
 def choose(problem: StridedProblem) -> StridedChoice | None:
@@ -38,8 +40,8 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
     if not 0 < form.length <= MAX_LENGTH or form.results * form.length * size < MIN_BYTES:
         return None
     *others, last = form.kept
-    down = next((i for i, axis in enumerate(others) if abs(axis.steps[1]) == 1 and axis.steps[0]), None)
-    if down is None or abs(last.steps[1]) * problem.outputs[0].size < SECTOR_BYTES:
+    rows = _neighbours(others)
+    if not rows or abs(last.steps[1]) * problem.outputs[0].size < SECTOR_BYTES:
         return None
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
     load, load_bytes, pace = load_of(problem, columns)
@@ -47,10 +49,11 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
         load, load_bytes = "element", size
     width = load_bytes // size if load == "vector" else 1
     reduced = positions_of(form, load_bytes // size, load)
-    rows = others.pop(down)
-    kept = (*others, Axis(last.extent // width, tuple(step * width for step in last.steps)), rows)
-    units, length = form.results // width // rows.extent, math.prod(axis.extent for axis in reduced)
-    if min(units * width, rows.extent) < MIN_SIDE or form.results >= 1 << NUMBER_BITS:
+    others = [axis for axis in others if axis not in rows]
+    kept = (*others, Axis(last.extent // width, tuple(step * width for step in last.steps)), *rows)
+    high = math.prod(axis.extent for axis in rows)
+    units, length = form.results // width // high, math.prod(axis.extent for axis in reduced)
+    if min(units * width, high) < MIN_SIDE or form.results >= 1 << NUMBER_BITS:
         return None
     across = min(LINE_BYTES // max(load_bytes, 4), TILE_BYTES // (DOWN * width * problem.outputs[0].size))
     own, positions = DOWN * across // THREADS, power_of_two(length)
@@ -72,6 +75,22 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
         results=results,
         across=across,
         turns=own // results,
+        rows=len(rows),
     )
-    tiles = ceil_div(units, across) * ceil_div(rows.extent, DOWN)
+    tiles = ceil_div(units, across) * ceil_div(high, DOWN)
     return StridedChoice(policy, 1, tiles, kept, reduced, repeats=form.repeats)
+
+
+def _neighbours(axes: list[Axis]) -> list[Axis]:
+    """Return those of the axes along which results are neighbours in the output, of the largest step first: the one of
+    step 1, and if it is short the next, whose step is its extent (H200, any bfloat16 (2, 131072, 16, 16) along its
+    first axis, with the second contiguous)."""
+    found: list[Axis] = []
+    step = 1
+    while not found or (step < MIN_SIDE and len(found) < MAX_ROWS):
+        axis = next((a for a in axes if a.steps[0] and a.extent > 1 and a.steps[1] in (step, -step)), None)
+        if axis is None:
+            break
+        found.insert(0, axis)
+        step *= axis.extent
+    return found
