@@ -113,7 +113,7 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if size > 2 or last.extent < 16 or total < MIN_WORDS_BYTES or reaches:
         return "element", size
     width = VECTOR_BYTES // size
-    whole = form.length >= MIN_WIDE_LENGTH or store_of(problem, width) != "element"
+    whole = form.length >= MIN_WIDE_LENGTH or store_of(problem, width) != "element" or are_joined(problem, width)
     wide = (
         whole
         and width <= (most if short else mapped)
@@ -124,6 +124,13 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
+
+
+def are_joined(problem: StridedProblem, width: int) -> bool:
+    """Return whether neighbouring threads, each of which has ``width`` results, store these in common vectors."""
+    last = problem.form.kept[-1]
+    near = all(step == 1 for step in last.steps[problem.inputs :])
+    return near and all(width * output.size in (8, VECTOR_BYTES) and output.size < WORD_BYTES for output in problem.outputs)
 
 
 def positions_of(form: Normal, each: int, load: str) -> tuple[Axis, ...]:

@@ -13,9 +13,10 @@ from .copies import SECTOR_BYTES, copied, copies, without_copies
 from .order_of_results import blocked, smallest_step
 from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
 from .short_policy import FULL_UNITS, LEFT_UNITS, results_of, with_results
-from .strided_loads import WORD_BYTES, load_of, positions_of, store_of
+from .strided_loads import WORD_BYTES, are_joined, load_of, positions_of, store_of
 from .strided_problem import (
     THREADS,
+    JoinedPolicy,
     OrderedPolicy,
     RunPolicy,
     StridedChoice,
@@ -79,6 +80,7 @@ MIN_GROUPS, MIN_FEWER_BYTES = 8, 5 << 18
 MIN_SHARED, MAX_SHORT_BYTES = 8, 1 << 21
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
+MAX_AT_ONCE = 8  # vectors that begin anywhere, which a thread has in flight
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
@@ -165,7 +167,9 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
     splits = _even(splits, tiles) if columns else splits
     ordered = not columns and not across and (not problem.in_turn or pace > 1) and groups >= LANES
-    policy = (OrderedPolicy if ordered else StridedPolicy)(
+    store = store_of(problem, width) if load in ("vector", "words") else "element"
+    joins = load == "words" and groups == splits == 1 and store == "element" and are_joined(problem, width)
+    policy = (JoinedPolicy if joins else OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
         power_of_two(len(form.reduced)),
         across,
@@ -177,7 +181,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         problem.in_turn and (load != "row" or (runs and groups > 1) or bool(form.weights)),  # else alone, in order
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
-        store=store_of(problem, width) if load in ("vector", "words") else "element",
+        store=store,
         repeated=form.repeats > 1,
         indexed=bool(form.weights),
         pace=pace,
@@ -253,7 +257,10 @@ def _is_small(problem: StridedProblem, load_bytes: int) -> bool:
 def _unroll(words: int, load: str, load_bytes: int, length: int) -> int:
     """Return how many positions a thread, which has states of so many words, has in flight: of fewer than 8 words 4, as
     those at the end are read one by one (H200, sum float16 (4, 28536675) along axis 0: with 8 in flight 184 us, with 4
-    118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too."""
+    118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too, but all of
+    up to 8 of these."""
+    if words <= 16 and load == "words" and load_bytes > WORD_BYTES and 4 < length <= MAX_AT_ONCE:
+        return length
     return 4 if words > 16 or (load == "words" and (4 <= length < 8 or load_bytes > 4)) else 8
 
 
