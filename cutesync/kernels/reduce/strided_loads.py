@@ -31,6 +31,7 @@ MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
 # us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
 MIN_PAIRS_BYTES = 1 << 25
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
+MIN_FEW_COLUMNS, MIN_FEW_LENGTH = 5, 256  # but for so many columns, with so many positions
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 # Elements so far apart, of which words hold several, are read as vectors of memory; of columns if rows of them have
 # some (H200, max int8 (1048576, 32), 2 apart: 54 us, so 22 us; lambda float16 (67108864,): 87 and 68 us; but of 4
@@ -124,6 +125,18 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
+
+
+def words_of_few(problem: StridedProblem) -> bool:
+    """Return whether a few columns with many positions, which others would read element by element, are read in
+    words."""
+    form, size = problem.form, problem.size
+    if problem.inputs > 1 or size > 2 or not form.kept or form.kept[-1].steps[0] != 1:
+        return False
+    *others, last = [*form.reduced, *form.kept]
+    apart = all(axis.steps[0] * size >= WORD_BYTES for axis in others)  # words do not reach beyond the next row
+    large = form.results * form.length * size >= MIN_WORDS_BYTES
+    return apart and large and last.extent >= MIN_FEW_COLUMNS and form.length >= MIN_FEW_LENGTH
 
 
 def are_joined(problem: StridedProblem, width: int) -> bool:

@@ -13,7 +13,7 @@ from .copies import SECTOR_BYTES, copied, copies, without_copies
 from .order_of_results import blocked, smallest_step
 from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
 from .short_policy import FULL_UNITS, LEFT_UNITS, results_of, with_results
-from .strided_loads import WORD_BYTES, are_joined, load_of, positions_of, store_of
+from .strided_loads import WORD_BYTES, are_joined, load_of, positions_of, store_of, words_of_few
 from .strided_problem import (
     THREADS,
     JoinedPolicy,
@@ -126,6 +126,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
+        load, load_bytes = ("words", WORD_BYTES) if columns and words_of_few(problem) else (load, load_bytes)
     return _of_loads(problem, columns, load, load_bytes, pace)
 
 
