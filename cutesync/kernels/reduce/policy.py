@@ -151,7 +151,7 @@ def strided_is_faster(problem: Problem) -> bool:
             return True
         if ragged and total <= SMALL_ROWS_BYTES:
             return True
-        return odd and (runs or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
+        return runs or (odd and problem.size == 1 and row_bytes > SHORT_ROW_BYTES)
     two = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
     least = NARROW_BYTES * _more_of_small(problem) // (SHARE_OF_PAIRS if two else 1)
     if row_bytes >= least if _is_narrow(problem) else _is_narrow_anywhere(problem):
