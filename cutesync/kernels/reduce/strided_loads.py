@@ -31,7 +31,8 @@ MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
 # us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
 MIN_PAIRS_BYTES = 1 << 25
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
-MIN_FEW_COLUMNS, MIN_FEW_LENGTH = 5, 256  # but for so many columns, with so many positions
+# But for so many columns, with so many positions, of an array of so many bytes.
+MIN_FEW_COLUMNS, MIN_FEW_LENGTH, MIN_FEW_BYTES = 5, 256, 1 << 21
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 # Elements so far apart, of which words hold several, are read as vectors of memory; of columns if rows of them have
 # some (H200, max int8 (1048576, 32), 2 apart: 54 us, so 22 us; lambda float16 (67108864,): 87 and 68 us; but of 4
@@ -135,7 +136,7 @@ def words_of_few(problem: StridedProblem) -> bool:
         return False
     *others, last = [*form.reduced, *form.kept]
     apart = all(axis.steps[0] * size >= WORD_BYTES for axis in others)  # words do not reach beyond the next row
-    large = form.results * form.length * size >= MIN_WORDS_BYTES
+    large = form.results * form.length * size >= MIN_FEW_BYTES
     return apart and large and last.extent >= MIN_FEW_COLUMNS and form.length >= MIN_FEW_LENGTH
 
 
