@@ -235,7 +235,10 @@ def _segments(problem: Problem) -> Choice:
     most, warps, unroll = (2 * SMS, 16, 4) if large else (256, 8, 8)
     unroll = COSTLY_UNROLL if costly else unroll
     least = COSTLY_CHUNKS if costly else 4 if chunks <= 64 else 8  # chunks of a block
-    splits = min(most // problem.outer, chunks // least, SLOTS // (problem.words * problem.outer))
+    wanted = chunks // least
+    if least == warps:  # each warp of a block has one chunk at most, and one of both ends
+        wanted = ceil_div(chunks, warps) if _whole(problem, unroll) else chunks // (warps - 1) + 1
+    splits = min(most // problem.outer, wanted, SLOTS // (problem.words * problem.outer))
     if splits > 1 and problem.outer <= GROUPS:
         scope = "grid" if problem.outer == 1 else "grid_rows"
         return Choice(
