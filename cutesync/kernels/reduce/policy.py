@@ -58,7 +58,7 @@ MIN_TURNS = 4
 # 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
 # beside other values (argmax bfloat16 (80684, 12) off by one: 10.3 us, element by element 8.9 us).
 MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, (32, 36), 1 << 17, 4
-# Keys of arrays with fewer bytes are combined by more blocks (H200, argmax int16 (65536, 8) off by one: 7.9 us).
+# Keys of few slices with fewer bytes are combined by more blocks (H200, argmax int16 (65536, 8) off by one: 7.9 us).
 MIN_NARROW_KEYS = 1 << 22
 # A lane counts in 32 bits: the keys of rows shorter than a vector have so many registers in a large array (H200, argmax
 # int8 (9318497, 15): 111 us, so 87 us; (3, 2710415, 14): 107 and 70 us; but bool (3, 82373, 14): 10.4 and 12.6 us;
@@ -159,7 +159,7 @@ def strided_is_faster(problem: Problem) -> bool:
         return runs or (odd and problem.size == 1 and row_bytes > SHORT_ROW_BYTES)
     two = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
     least = NARROW_BYTES * _more_of_small(problem) // (SHARE_OF_PAIRS if two else 1)
-    few_keys = problem.keys and total < MIN_NARROW_KEYS
+    few_keys = problem.keys and problem.outer <= FEW_SLICES and total < MIN_NARROW_KEYS
     if not few_keys and (row_bytes >= least if _is_narrow(problem) else _is_narrow_anywhere(problem)):
         return False
     if problem.several:
