@@ -151,7 +151,8 @@ def are_joined(problem: StridedProblem, width: int) -> bool:
     """Return whether neighbouring threads, each of which has ``width`` results, store these in common vectors."""
     last = problem.form.kept[-1]
     near = all(step == 1 for step in last.steps[problem.inputs :])
-    return near and all(width * output.size in (8, VECTOR_BYTES) and output.size < WORD_BYTES for output in problem.outputs)
+    sizes = [output.size for output in problem.outputs]
+    return near and all(size < WORD_BYTES and width * size in (8, VECTOR_BYTES) for size in sizes)
 
 
 def positions_of(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
