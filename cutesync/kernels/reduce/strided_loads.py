@@ -31,11 +31,10 @@ MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
 # us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
 MIN_PAIRS_BYTES = 1 << 25
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
-# But for so many columns, with so many positions, of an array of so many bytes.
-MIN_FEW_COLUMNS, MIN_FEW_LENGTH, MIN_FEW_BYTES = 5, 256, 1 << 21
-# Aligned vectors of so many bytes, of short axes, are left for wider ones that begin anywhere (H200, any uint16 (6,
-# 8386770) along axis 0: 48.9 us).
-MAX_NARROW, MAX_NARROW_LENGTH = 4, 8
+# But for so many columns of bytes, with so many positions, of an array of so many bytes, or of so many if results are
+# indexes (H200, sum bool (13328120, 5) of rows of 9: 82 us, so 56 us; argmax bool (754978, 13): 28.2 and 15.4 us; but
+# max int8 (260229, 12): 6.6 and 7.5 us; argmax int16 (295314, 13): 9.7 and 10.3 us).
+MIN_FEW_COLUMNS, MIN_FEW_LENGTH, MIN_FEW_BYTES, MIN_FEW_INDEXED = 5, 256, 1 << 22, 1 << 21
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 # Elements so far apart, of which words hold several, are read as vectors of memory; of columns if rows of them have
 # some (H200, max int8 (1048576, 32), 2 apart: 54 us, so 22 us; lambda float16 (67108864,): 87 and 68 us; but of 4
@@ -106,19 +105,17 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if short:
         most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
     mapped = min(most, MAX_MAPPED) if problem.mapped else most
-    vector = 0  # bytes of aligned ones
     for wide in (16, 8, 4):
         width = wide // size
         if 1 < width <= max(mapped, 4 // size):
             whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
             if whole and problem.begin % wide == 0:
-                vector = max(vector, wide)
-    aligned = ("vector", vector) if vector else ("element", size)
+                return "vector", wide
     least = min((axis.steps[0] * size for axis in others), default=VECTOR_BYTES)
     total = form.results * form.length * size
     reaches = least < WORD_BYTES  # words of other rows than the last would reach beyond the array
-    if vector > MAX_NARROW or size > 2 or last.extent < 16 or total < MIN_WORDS_BYTES or reaches:
-        return aligned
+    if size > 2 or last.extent < 16 or total < MIN_WORDS_BYTES or reaches:
+        return "element", size
     width = VECTOR_BYTES // size
     whole = form.length >= MIN_WIDE_LENGTH or store_of(problem, width) != "element" or are_joined(problem, width)
     wide = (
@@ -127,8 +124,6 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
         and (form.results >= MIN_WIDE_UNITS * width or (problem.mapped and total >= MIN_MAPPED_BYTES))
         and least >= VECTOR_BYTES
     )
-    if vector and not (wide and form.length <= MAX_NARROW_LENGTH):
-        return aligned
     pairs = problem.mapped and size == 1 and mapped >= 8 and least >= 8 and not short
     if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8

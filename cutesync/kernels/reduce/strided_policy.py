@@ -80,7 +80,7 @@ MIN_GROUPS, MIN_FEWER_BYTES = 8, 5 << 18
 MIN_SHARED, MAX_SHORT_BYTES = 8, 1 << 21
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
-MAX_AT_ONCE = 8  # vectors that begin anywhere, which a thread has in flight
+MAX_AT_ONCE = 7  # vectors that begin anywhere, which a thread has in flight: more are four and four
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
@@ -259,7 +259,7 @@ def _unroll(words: int, load: str, load_bytes: int, length: int) -> int:
     """Return how many positions a thread, which has states of so many words, has in flight: of fewer than 8 words 4, as
     those at the end are read one by one (H200, sum float16 (4, 28536675) along axis 0: with 8 in flight 184 us, with 4
     118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too, but all of
-    up to 8 of these."""
+    up to 7 of these."""
     if words <= 16 and load == "words" and load_bytes > WORD_BYTES and 4 < length <= MAX_AT_ONCE:
         return length
     return 4 if words > 16 or (load == "words" and (4 <= length < 8 or load_bytes > 4)) else 8
