@@ -131,14 +131,14 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
 
 
 def words_of_few(problem: StridedProblem) -> bool:
-    """Return whether a few columns with many positions, which others would read element by element, are read in
+    """Return whether a few columns of bytes with many positions, which others read element by element, are read in
     words."""
     form, size = problem.form, problem.size
-    if problem.inputs > 1 or size > 2 or not form.kept or form.kept[-1].steps[0] != 1:
+    if problem.inputs > 1 or size > 1 or not form.kept or form.kept[-1].steps[0] != 1:
         return False
     *others, last = [*form.reduced, *form.kept]
-    apart = all(axis.steps[0] * size >= WORD_BYTES for axis in others)  # words do not reach beyond the next row
-    large = form.results * form.length * size >= MIN_FEW_BYTES
+    apart = all(axis.steps[0] >= WORD_BYTES for axis in others)  # words do not reach beyond the next row
+    large = form.results * form.length >= (MIN_FEW_INDEXED if problem.places else MIN_FEW_BYTES)
     return apart and large and last.extent >= MIN_FEW_COLUMNS and form.length >= MIN_FEW_LENGTH
 
 
