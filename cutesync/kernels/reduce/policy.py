@@ -58,8 +58,9 @@ MIN_TURNS = 4
 # 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
 # beside other values (argmax bfloat16 (80684, 12) off by one: 10.3 us, element by element 8.9 us).
 MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, (32, 36), 1 << 17, 4
-# Keys of few slices with fewer bytes are combined by more blocks (H200, argmax int16 (65536, 8) off by one: 7.9 us).
-MIN_NARROW_KEYS = 1 << 22
+# Keys of few slices with fewer bytes are combined by more blocks (H200, argmax int16 (65536, 8) off by one: 8.1 us, so
+# 3.1 us; bool (955530, 8): 10.3 and 9.1 us).
+MIN_NARROW_KEYS = 1 << 23
 # A lane counts in 32 bits: the keys of rows shorter than a vector have so many registers in a large array (H200, argmax
 # int8 (9318497, 15): 111 us, so 87 us; (3, 2710415, 14): 107 and 70 us; but bool (3, 82373, 14): 10.4 and 12.6 us;
 # int8 (20, 76568, 18): 22.8 and 28.6 us; uint16 (164908, 15): 6.9 and 13.0 us).
