@@ -253,14 +253,14 @@ def test_warps_of_rows_that_are_no_whole_chunks_have_one_chunk_or_end(size):
 
 
 def test_few_rows_of_some_chunks_have_a_block_each():
-    for rows, row_bytes, scope in (
-        (512, 16384, "block"),
-        (400, 6008, "block"),
-        (9000, 8192, "warp"),
-        (300, 2048, "warp"),
+    for rows, row_bytes, scope, warps in (
+        (512, 16384, "block", 4),
+        (400, 6008, "block", 4),
+        (1100, 8192, "warp", 8),
+        (300, 2048, "warp", 8),
     ):
         policy = choose(row_problem(rows, row_bytes // 2, 2, False)).policy
-        assert (policy.scope, policy.warps) == (scope, 8)
+        assert (policy.scope, policy.warps) == (scope, warps)
 
 
 def test_short_rows_off_a_boundary_are_runs():

@@ -26,9 +26,9 @@ MIN_WARP_ROW_BYTES = 2048  # a warp loads so much at once: shorter rows have a f
 # Rows of so many chunks have a block each (H200, lambda float64 (4096, 16384): 140 us by warps, so 120 us) but for many
 # of costly states (argmax float32 (12442, 17932): 201 us, so 228 us).
 MIN_BLOCK_CHUNKS, MIN_WARP_ROWS = 8, 16 * SMS
-# Shorter ones of so many bytes, too, if they are so few that warps would be left (H200, sum uint16 (512, 8192) off by
-# one: 8.7 us).
-MIN_FEW_ROW, MAX_FEW_ROWS = 4096, 32 * SMS
+# Shorter ones of so many bytes have four warps each if the blocks of all run at once (H200, sum uint16 (512, 8192) off
+# by one: 9.1 us, so 4.6 us; bfloat16 (265, 2048): 1.69 and 1.40 us; but argmax uint8 (2882, 4400): 6.1 and 7.0 us).
+MIN_FEW_ROW, MAX_FEW_ROWS = 3072, 8 * SMS
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 # Bytes of odd columns are read in words, for sums if they are many; so are halves in even rows, or in few (H200, max
@@ -252,7 +252,7 @@ def _segments(problem: Problem) -> Choice:
     if problem.outer < 2 * SMS or chunks > 32 or (chunks >= MIN_BLOCK_CHUNKS and not costly):
         return Choice(SegmentPolicy("block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
     if row_bytes >= MIN_FEW_ROW and problem.outer <= MAX_FEW_ROWS:
-        return Choice(SegmentPolicy("block", 8, 4, 4, _whole(problem, 4)), 1, 1, problem.outer)
+        return Choice(SegmentPolicy("block", 4, 4, 8, _whole(problem, 4)), 1, 1, problem.outer)
     return Choice(SegmentPolicy("warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
 
 
