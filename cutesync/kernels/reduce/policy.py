@@ -237,8 +237,8 @@ def _segments(problem: Problem) -> Choice:
     unroll = COSTLY_UNROLL if costly else unroll
     least = COSTLY_CHUNKS if costly else 4 if chunks <= 64 else 8  # chunks of a block
     wanted = chunks // least
-    if least == warps:  # each warp of a block has one chunk at most, and one of both ends
-        wanted = ceil_div(chunks, warps) if _whole(problem, unroll) else chunks // (warps - 1) + 1
+    if least == warps:  # each warp of a block has one chunk at most, and others both ends
+        wanted = ceil_div(chunks, warps) if _whole(problem, unroll) else chunks // (warps - 2) + 1
     splits = min(most // problem.outer, wanted, SLOTS // (problem.words * problem.outer))
     if splits > 1 and problem.outer <= GROUPS:
         scope = "grid" if problem.outer == 1 else "grid_rows"
