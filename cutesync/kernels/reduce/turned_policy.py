@@ -19,7 +19,11 @@ LINE_BYTES = 128  # that neighbouring threads read
 MAX_LENGTH, MAX_WORDS = 16, 4  # positions, and words of a state
 FLIGHT_BYTES, TILE_BYTES = 128, 1 << 15  # of a thread's loads in flight, and of a block's results, at most
 MIN_BYTES, MIN_SIDE = 1 << 22, 32  # of an array; neighbours in the input, and in the output
-MAX_ROWS = 3  # axes of neighbours in the output
+# Axes of neighbours in the output; and where these are several, positions of elements of up to two bytes and of wider
+# ones, and bytes between rows that collide in the caches (H200, any bfloat16 (5, 4304, 18, 11): 18.2 us, so 7.0 us; sum
+# float32 (12, 8909, 9, 18): 35.1 and 28.5 us; but max float64 (14, 410, 4, 14, 2): 3.8 and 5.0 us; sum uint8 (9, 23238,
+# 21, 5): 68.5 and 66.5 us; any bfloat16 (2, 131072, 16, 16), rows 256 KiB apart: 73 and 81 us).
+MAX_ROWS, MAX_LENGTHS, APART_BYTES = 3, (7, 12), 1 << 16
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,9 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
         return None
     *others, last = form.kept
     rows = _neighbours(others)
+    apart = all(axis.steps[0] * size % APART_BYTES == 0 for axis in rows)
+    if len(rows) > 1 and (form.length > MAX_LENGTHS[size > 2] or apart):
+        return None
     if not rows or abs(last.steps[1]) * problem.outputs[0].size < SECTOR_BYTES:
         return None
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
@@ -83,8 +90,7 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
 
 def _neighbours(axes: list[Axis]) -> list[Axis]:
     """Return those of the axes along which results are neighbours in the output, of the largest step first: the one of
-    step 1, and if it is short the next, whose step is its extent (H200, any bfloat16 (2, 131072, 16, 16) along its
-    first axis, with the second contiguous)."""
+    step 1, and if it is short the next, whose step is its extent."""
     found: list[Axis] = []
     step = 1
     while not found or (step < MIN_SIDE and len(found) < MAX_ROWS):
