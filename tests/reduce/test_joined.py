@@ -19,7 +19,7 @@ from ..faults import RESULT, Bench, swap
 def force(patch) -> list:
     """The choices that calls make, for which no array is too small."""
     found: list = []
-    for name in ("MIN_WIDE_UNITS", "MIN_WORDS_BYTES", "MIN_FEW_BYTES"):
+    for name in ("MIN_WIDE_UNITS", "MIN_WORDS_BYTES", "MIN_FEW_BYTES", "MIN_FEW_INDEXED"):
         patch.setattr(strided_loads, name, 0)
     patch.setattr("cutesync.kernels.reduce.plan.strided_is_faster", lambda problem: True)
     patch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
@@ -43,10 +43,9 @@ CASES = {
     "halves off by one": ((3, 5, 603), "float16", "max", 1, 5),
     "bytes": ((2, 3, 1013), "int8", "max", 3, 4),
     "seven positions": ((2, 7, 1009), "uint8", "any", 0, 7),
-    "eight positions": ((2, 8, 277), "int16", "min", 0, 8),
+    "eight positions": ((2, 8, 277), "uint8", "min", 0, 4),
     "more positions": ((3, 13, 515), "uint8", "min", 5, 4),
     "rows of a vector and one": ((9, 2, 17), "uint8", "max", 0, 4),
-    "rows on boundaries of a word": ((3, 6, 302), "uint16", "max", 0, 6),
     "one row of a warp and one": ((2, 2, 16 * 32 + 3), "int8", "min", 0, 4),
     "bools": ((2, 4, 333), "bool", "max", 2, 4),
 }
@@ -94,10 +93,11 @@ def test_copies_and_fewer_positions(on_emulator, chosen):
 def test_others_store_their_results_alone(chosen):
     with device.forced("dry"):
         cs.max(cs.empty((3, 5, 608), "int8"), axis=1)  # whole vectors
+        cs.max(cs.empty((3, 6, 302), "uint16"), axis=1)  # of 4 bytes
         cs.sum(cs.empty((3, 5, 601), "int8"), axis=1)  # results of eight bytes
         cs.max(cs.empty((3, 5, 601), "int32"), axis=1)
         cs.max(cs.empty((2, 9000, 33), "int8"), axis=1)  # which groups share
-    assert len(chosen) == 4 and not any(isinstance(choice.policy, JoinedPolicy) for choice in chosen)
+    assert len(chosen) == 5 and not any(isinstance(choice.policy, JoinedPolicy) for choice in chosen)
 
 
 # shape, steps, type, function, elements before the first
@@ -106,8 +106,6 @@ FEW = {
     "bytes without": ((999, 5), (5, 1), "uint8", "argmax", 0),
     "five bytes of six": ((777, 5), (6, 1), "uint8", "max", 3),
     "slices": ((3, 6007, 7), (6007 * 9 + 2, 9, 1), "int8", "sum", 1),
-    "halves": ((777, 7), (13, 1), "int16", "argmin", 1),
-    "floats": ((777, 5), (7, 1), "float16", "max", 1),
 }
 
 
@@ -127,8 +125,9 @@ def test_fewer_columns_and_positions_are_read_by_others(chosen):
     with device.forced("dry"):
         cs.max(cs.empty((9000, 4), "int8"), axis=0)
         cs.max(cs.empty((3, 200, 7), "int8"), axis=1)
+        cs.argmax(cs.empty((9000, 7), "int16"), axis=0)
         cs.max(cs.empty((9000, 7), "int32"), axis=0)
-    assert len(chosen) == 3 and not any(choice.policy.load == "words" for choice in chosen)
+    assert len(chosen) == 4 and not any(choice.policy.load == "words" for choice in chosen)
 
 
 @pytest.mark.slow
