@@ -21,8 +21,8 @@ FLIGHT_BYTES, TILE_BYTES = 128, 1 << 15  # of a thread's loads in flight, and of
 MIN_BYTES, MIN_SIDE = 1 << 22, 32  # of an array; neighbours in the input, and in the output
 # Axes of neighbours in the output; and where these are several, positions of elements of up to two bytes and of wider
 # ones, and bytes between rows that collide in the caches (H200, any bfloat16 (5, 4304, 18, 11): 18.2 us, so 7.0 us; sum
-# float32 (12, 8909, 9, 18): 35.1 and 28.5 us; but max float64 (14, 410, 4, 14, 2): 3.8 and 5.0 us; sum uint8 (9, 23238,
-# 21, 5): 68.5 and 66.5 us; any bfloat16 (2, 131072, 16, 16), rows 256 KiB apart: 73 and 81 us).
+# float32 (12, 8909, 9, 18): 35.1 and 28.5 us; but max float64 (14, 410, 4, 14, 2): 3.8 and 5.0 us; max int8 (16, 12310,
+# 6, 14): 19.6 and 22.5 us; any bfloat16 (2, 131072, 16, 16), rows 256 KiB apart: 73 and 81 us).
 MAX_ROWS, MAX_LENGTHS, APART_BYTES = 3, (7, 12), 1 << 16
 
 
