@@ -33,8 +33,8 @@ MIN_PAIRS_BYTES = 1 << 25
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 # But for so many columns of bytes, with so many positions, of an array of so many bytes, or of so many if results are
 # indexes (H200, sum bool (13328120, 5) of rows of 9: 82 us, so 56 us; argmax bool (754978, 13): 28.2 and 15.4 us; but
-# max int8 (260229, 12): 6.6 and 7.5 us; argmax int16 (295314, 13): 9.7 and 10.3 us).
-MIN_FEW_COLUMNS, MIN_FEW_LENGTH, MIN_FEW_BYTES, MIN_FEW_INDEXED = 5, 256, 1 << 22, 1 << 21
+# sum bool (1001229, 6) of rows of 17: 11.5 and 12.5 us; argmax int16 (295314, 13): 9.7 and 10.3 us).
+MIN_FEW_COLUMNS, MIN_FEW_LENGTH, MIN_FEW_BYTES, MIN_FEW_INDEXED = 5, 256, 1 << 23, 1 << 21
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 # Elements so far apart, of which words hold several, are read as vectors of memory; of columns if rows of them have
 # some (H200, max int8 (1048576, 32), 2 apart: 54 us, so 22 us; lambda float16 (67108864,): 87 and 68 us; but of 4
