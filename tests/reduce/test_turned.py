@@ -100,13 +100,22 @@ def test_others_are_left_to_other_kernels(on_emulator, monkeypatch):
     assert not any(isinstance(choice.policy, TurnedPolicy) for choice in chosen)
 
 
-def test_rows_along_several_axes_have_fewer_positions_and_no_whole_64_kib_between_them(chosen, monkeypatch):
+def test_rows_along_several_axes_have_fewer_positions_and_no_whole_32_kib_between_them(chosen, monkeypatch):
     monkeypatch.setattr(turned_policy, "MIN_SIDE", 32)
-    cases = {(7, 80, "int8"): 2, (8, 80, "int8"): 0, (12, 80, "int32"): 2, (13, 80, "int32"): 0, (2, 65536, "int8"): 0}
+    cases = {(7, 80, "int8"): 2, (8, 80, "int8"): 0, (12, 80, "int32"): 2, (13, 80, "int32"): 0, (2, 32768, "int8"): 0}
     with device.forced("dry"):
         for length, last, dtype in cases:
             cs.max(cs.empty((length, 6, 13, last), dtype).transpose(0, 3, 2, 1), axis=0)
     assert [getattr(choice.policy, "rows", 0) for choice in chosen] == list(cases.values())
+
+
+def test_wide_vectors_of_a_large_array_have_no_rows_along_several_axes(chosen, monkeypatch):
+    monkeypatch.setattr(turned_policy, "MIN_SIDE", 32)
+    monkeypatch.setattr(turned_policy, "MAX_WIDE_BYTES", 4 * 5 * 6 * 13 * 80)
+    with device.forced("dry"):
+        for length, last in ((5, 80), (6, 80), (6, 81)):
+            cs.max(cs.empty((length, 6, 13, last), "int32").transpose(0, 3, 2, 1), axis=0)
+    assert [getattr(choice.policy, "rows", 0) for choice in chosen] == [2, 0, 2]
 
 
 @pytest.mark.slow

@@ -22,8 +22,10 @@ MIN_BYTES, MIN_SIDE = 1 << 22, 32  # of an array; neighbours in the input, and i
 # Axes of neighbours in the output; and where these are several, positions of elements of up to two bytes and of wider
 # ones, and bytes between rows that collide in the caches (H200, any bfloat16 (5, 4304, 18, 11): 18.2 us, so 7.0 us; sum
 # float32 (12, 8909, 9, 18): 35.1 and 28.5 us; but max float64 (14, 410, 4, 14, 2): 3.8 and 5.0 us; max int8 (16, 12310,
-# 6, 14): 19.6 and 22.5 us; any bfloat16 (2, 131072, 16, 16), rows 256 KiB apart: 73 and 81 us).
-MAX_ROWS, MAX_LENGTHS, APART_BYTES = 3, (7, 12), 1 << 16
+# 6, 14): 19.6 and 22.5 us; any bfloat16 (2, 131072, 16, 16), rows 256 KiB apart: 73 and 81 us; argmax int16 (3, 16384,
+# 16, 4), 32 KiB: 7.7 and 8.1 us). Wider ones in vectors of an array of more bytes are faster stored one by one (H200,
+# max float64 (5, 74296, 19, 2): 37 us, in tiles 52 us; sum float32 (9, 9928, 14, 23): 46 and 49 us).
+MAX_ROWS, MAX_LENGTHS, APART_BYTES, MAX_WIDE_BYTES = 3, (7, 12), 1 << 15, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
     load, load_bytes, pace = load_of(problem, columns)
     if load == "words" or pace > 1:
         load, load_bytes = "element", size
+    if len(rows) > 1 and load == "vector" and size > 2 and form.results * form.length * size > MAX_WIDE_BYTES:
+        return None
     width = load_bytes // size if load == "vector" else 1
     reduced = positions_of(form, load_bytes // size, load)
     others = [axis for axis in others if axis not in rows]
