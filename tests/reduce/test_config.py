@@ -266,4 +266,15 @@ def test_few_rows_of_some_chunks_have_a_block_each():
 def test_short_rows_off_a_boundary_are_runs():
     assert strided_is_faster(row_problem(9000, 168, 4, False)) and strided_is_faster(row_problem(9000, 168, 4, True))
     assert not strided_is_faster(row_problem(500, 168, 4, False))
-    assert not strided_is_faster(row_problem(9000, 600, 4, False))
+    assert strided_is_faster(row_problem(9000, 600, 4, False)) and not strided_is_faster(
+        row_problem(9000, 600, 4, True)
+    )
+    assert not strided_is_faster(row_problem(2000, 600, 4, False))
+    assert not strided_is_faster(row_problem(9000, 2048, 4, False))
+
+
+def test_the_last_warp_of_blocks_that_share_a_row_reads_its_head():
+    blocks = [
+        choose(row_problem(rows, length, 2, False)).policy for rows, length in ((1, 17953), (1, 1 << 20), (400, 3004))
+    ]
+    assert [(p.scope, p.last_heads) for p in blocks] == [("block", False), ("grid", True), ("block", True)]
