@@ -130,6 +130,17 @@ def test_fewer_columns_and_positions_are_read_by_others(chosen):
     assert len(chosen) == 4 and not any(choice.policy.load == "words" for choice in chosen)
 
 
+@pytest.mark.parametrize(("dtype", "length", "unroll"), [("uint16", 6, 6), ("int8", 7, 7), ("float16", 6, 8)])
+def test_all_of_a_few_aligned_vectors_of_integers_are_in_flight(
+    dtype, length, unroll, on_emulator, chosen, monkeypatch
+):
+    monkeypatch.setattr(strided_policy, "MIN_AT_ONCE", 0)
+    x = data((length, 604 // np.dtype(dtype).itemsize), dtype, "max")
+    same(np.asarray(cs.max(cs.asarray(x), axis=0)), x.max(0))
+    (choice,) = chosen
+    assert (choice.policy.load, choice.policy.bytes, choice.policy.unroll) == ("vector", 4, unroll)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize(
