@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
@@ -12,7 +13,7 @@ from ...block.warps import scan_partials
 from ...warp import Maybe, zeros
 from .base import Scan
 from .ragged import ROWS, RaggedScan
-from .tile import WarpScan
+from .tile import Span, WarpScan
 
 # What a warp keeps of its chunk between ``reduce`` and ``emit``.
 Held = namedtuple("Held", "span chunk")
@@ -20,6 +21,8 @@ Held = namedtuple("Held", "span chunk")
 
 class BlockScan:
     """Tiles of ``warps`` chunks of ``rows`` rows of vectors; ``shift`` and ``items`` are those of ``WarpScan``.
+
+    ``full``: all chunks are full, or have no positions.
 
     Between ``reduce`` and ``emit`` a full chunk stays in registers; one that is not full is read from memory again.
     """
@@ -33,8 +36,9 @@ class BlockScan:
         items: int | None = None,
         aligned: bool = True,
         gap: int = 1,
+        full: bool = False,
     ) -> None:
-        self.scan, self.warps = scan, warps
+        self.scan, self.warps, self.full = scan, warps, full
         self.chunk = WarpScan(scan, rows, warps, shift, items, aligned=aligned).apart(gap)
         self.ragged = RaggedScan(self.chunk, next(each for each in (ROWS, 3, 2, 1) if rows % each == 0))
 
@@ -44,20 +48,37 @@ class BlockScan:
 
         ``prefix`` (``Maybe``) is that of this warp's chunk in the tile, ``held`` what ``emit`` needs. ``partials`` is a
         ``partial_array``, a place a warp. One block barrier."""
+        held = Held(self.span(x, length, tile, warp), self.chunk.registers())
+        prefix, total = self.fold(held, x, partials, warp, lane, loads=True)
+        return held, prefix, total
+
+    def span(self, x, length: Int64, tile, warp) -> Span:
+        """The ``Span`` of a warp's chunk of a tile."""
         position = Int64(tile) * self.chunk.tile + warp * self.chunk.chunk
-        span = self.chunk.span(x, length, position, self.chunk.chunk)
-        chunk = self.chunk.registers()
-        partial = Maybe.of(zeros(self.scan.types))
+        return self.chunk.span(x, length, position, self.chunk.chunk)
+
+    @cute.jit
+    def load(self, held: Held, x, lane: Int32):
+        """Load the warp's chunk, if it is full."""
+        if self.chunk.is_full(held.span):
+            self.chunk.load(x + held.span.offset, lane, held.chunk.elements)
+
+    @cute.jit
+    def fold(self, held: Held, x, partials, warp: Int32, lane: Int32, loads: cutlass.Constexpr):
+        """As ``reduce``: ``(prefix, aggregate)`` of a tile. ``loads``: its full chunks are not loaded yet."""
+        span, chunk = held
+        partial = Maybe.none(self.scan.types) if self.full else Maybe.of(zeros(self.scan.types))
         if self.chunk.is_full(span):
-            self.chunk.load(x + span.offset, lane, chunk.elements)
+            if cutlass.const_expr(loads):
+                self.chunk.load(x + span.offset, lane, chunk.elements)
             partial = Maybe.of(self.chunk.reduce(chunk, lane))
-        else:
+        elif cutlass.const_expr(not self.full):
             partial = self.ragged.reduce(x + span.offset, span, lane)
         if lane == 0:
             store_partial(partials, warp, partial)
         cute.arch.sync_threads()
         prefix, total = scan_partials(partials, Int32(0), self.warps, warp, lane, self.scan.types, self.scan.combine)
-        return Held(span, chunk), prefix, total.state
+        return prefix, total.state
 
     @cute.jit
     def emit(self, held: Held, x, out, carry: Maybe, lane: Int32):
@@ -65,5 +86,5 @@ class BlockScan:
         span = held.span
         if self.chunk.is_full(span):
             self.chunk.emit(held.chunk, carry, out + span.target, lane)
-        else:
+        elif cutlass.const_expr(not self.full):
             self.ragged.emit(x + span.offset, out + span.target, span, carry, lane)
