@@ -57,6 +57,8 @@ MAX_JOINED_ROWS, MAX_JOINED_ROWS_OF_WORDS = 8, 4
 MAX_SKEW = 3  # elements of a vector that are loaded one by one, behind the others
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
+# Short columns: the GPU starts 0.81 blocks a ns, so many blocks that read and write fewer bytes have more threads.
+MIN_MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 1 << 13, 512, 1 << 11
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
@@ -158,16 +160,31 @@ def columns(problem: Problem) -> Choice:
         unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
     aligned_out = problem.aligned(items) == 0
     threads = problem.rows * units
-    if 4 * units <= 3 * tiles * max(lanes, WARP_LANES) and threads + COLUMN_LANES < 1 << NUMBER_BITS:
-        policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, flat=True, skew=skew)
-        return Choice(policy, units, ceil_div(threads, COLUMN_LANES))
     single = items == 1 or items * problem.wide < WORD_BYTES
     width = _columns_apart(problem) if single and not problem.several else 1
+    most = _flat_lanes(problem, items, threads) if width == 1 else 0
+    idle = 4 * units <= 3 * tiles * max(lanes, WARP_LANES)
+    if (idle or most > lanes) and threads + most < 1 << NUMBER_BITS:
+        lanes = max(most, COLUMN_LANES)
+        return Choice(ColumnPolicy(items, lanes, unroll, aligned_out, True, skew=skew), units, ceil_div(threads, lanes))
     if width > 1:
         tiles = ceil_div(problem.inner, COLUMN_LANES * width)
         policy = ColumnPolicy(width, COLUMN_LANES, power_of_two(problem.length), aligned_out, apart=True)
         return Choice(policy, tiles, problem.rows * tiles)
     return Choice(ColumnPolicy(items, lanes, unroll, aligned_out, skew=skew), tiles, problem.rows * tiles)
+
+
+def _flat_lanes(problem: Problem, items: int, threads: int) -> int:
+    """Return how many threads that are numbered through all slices a block has for enough bytes; 0 if it has enough
+    with a slice's, or there are few blocks."""
+    moved = problem.length * items * (sum(problem.sources) + sum(problem.results))  # of a thread
+    units = problem.inner // items
+    if min(power_of_two(units), COLUMN_LANES) * moved >= MIN_MOVED_BYTES:
+        return 0
+    lanes = COLUMN_LANES
+    while lanes < MAX_COLUMN_LANES and lanes * moved < MIN_MOVED_BYTES:
+        lanes *= 2
+    return lanes if threads >= lanes * MIN_LARGE_BLOCKS else 0
 
 
 def _skewed(problem: Problem) -> tuple[int, int]:
