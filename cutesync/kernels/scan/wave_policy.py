@@ -37,8 +37,9 @@ MAX_SEVERAL_WARPS, MAX_SEVERAL_VECTORS = 8, 16  # of states of several values: m
 PARTIAL_BLOCKS, MOST_WARPS, LARGE_ROWS, FITTING, MIN_FULL = 2, 16, 8, (2, 4), SMS * 3 // 4
 
 
-# Long rows of so many bytes, read: blocks have two tiles of so many warps and vectors, and an SM has so many blocks.
-MIN_TWO_TILES, MAX_TWO_TILES = 8 << 20, 40 << 20
+# Long rows of so many bytes, read: blocks have two tiles of so many warps and up to so many vectors, and an SM has so
+# many blocks.
+MIN_TWO_TILES, MAX_TWO_TILES = 4 << 20, 72 << 20
 TWO_TILES = (16, 8, 1)
 MIN_TILES_OF_TWO = 32  # of a row
 
@@ -101,7 +102,17 @@ def two_tiles(problem: Problem, tiling: Tiling) -> Choice | None:
     None."""
     if problem.several or problem.gap > 1 or tiling.width > 1 or not MIN_TWO_TILES <= tiling.total <= MAX_TWO_TILES:
         return None
-    warps, rows, blocks = TWO_TILES
+    warps, most, blocks = TWO_TILES
+
+    least = ceil_div(tiling.total, 2 * SMS * blocks * warps * LANES * VECTOR_BYTES)  # of a block with two tiles
+
+    def load(rows: int) -> tuple[int, int]:
+        """Return what a block takes, and prefer full chunks and few tiles."""
+        count = problem.rows * tiling.tiles_of(warps, rows, VECTOR_BYTES)
+        slow = 0 if are_full(problem, rows * LANES * tiling.items) else 1
+        return max(2, ceil_div(count, SMS * blocks)) * rows * (8 + slow), -rows
+
+    rows = min(range(min(least, most // 2 + 1), most + 1), key=load)
     tiles = tiling.tiles_of(warps, rows, VECTOR_BYTES)
     if tiles < MIN_TILES_OF_TWO:
         return None
