@@ -174,8 +174,8 @@ def column_clusters(width: int, lanes: int, groups: int, height: int) -> Chooser
     return choose
 
 
-def ragged_columns(lanes: int, groups: int, height: int, group: int, blocks: int) -> Chooser:
-    """Of elements of up to two bytes; in place another kernel."""
+def ragged_columns(lanes: int, groups: int, height: int, group: int, blocks: int, beside: int = 1) -> Chooser:
+    """Of elements of up to two bytes; in place another kernel. ``beside`` warps have a tile each."""
 
     def choose(problem: Problem) -> Choice:
         width = ragged_column_policy.WORD_BYTES // problem.source
@@ -184,9 +184,9 @@ def ragged_columns(lanes: int, groups: int, height: int, group: int, blocks: int
         whole = problem.aligned(width) == 0 and (problem.view is not None or problem.inner % width == 0)
         across = ragged_column_policy.across(problem, width, lanes, whole)
         tiles, chains = _ceil(problem.length, groups * height), problem.rows * across
-        policy = RaggedColumnPolicy(width, lanes, groups, height, group, 1, tiles == 1, whole, tiles > 1)
+        policy = RaggedColumnPolicy(width, lanes, groups, height, group, 1, tiles == 1, whole, tiles > 1, beside=beside)
         if tiles == 1:
-            return Choice(policy, 1, chains)
+            return Choice(policy, 1, _ceil(chains, beside))
         slots = problem.rows * group_slots(tiles, group) * _ceil(problem.inner, width) * width
         return Choice(policy, tiles, min(blocks, chains * tiles), slots)
 
@@ -255,7 +255,7 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "a wave without requests": (wave(2, 2, asks=False), (1, 1803), 1),
     "a wave of rows": (wave(2, 1), (3, 701), 1),
     "two tiles a block": (two_tiles(2, 1, 3), (1, 1803), 1),
-    "two full tiles a block": (two_tiles(2, 1, 3), (1, 2048), 1),
+    "two full tiles a block": (two_tiles(2, 1, 3), (1, 2176), 1),
     "two tiles a block, of rows": (two_tiles(2, 1, 2, asks=False), (3, 701), 1),
     "few columns in a wave": (wave(2, 1), (2, 150, 4), 1),
     "columns": (columns(4, 8, 4), (2, 37, 36), 1),

@@ -58,7 +58,7 @@ MAX_SKEW = 3  # elements of a vector that are loaded one by one, behind the othe
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
 # Short columns: the GPU starts 0.81 blocks a ns, so many blocks that read and write fewer bytes have more threads.
-MIN_MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 1 << 13, 512, 1 << 11
+MIN_MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 1 << 13, 512, SMS * 4
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,

@@ -44,13 +44,17 @@ ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
 # unless rows are long and arrays large (lambda int8 (4067, 7093): 36.9 us, in tiles of columns 46.0 us; bfloat16 (5,
 # 3373, 1071): 43.5 and 51.0 us; but lambda uint8 (21901, 1650): 57.4 and 49.8 us; bfloat16 (884, 6303): 15.6 and 14.0).
 MAX_THREADS_OF_ELEMENTS, MIN_ACROSS_OF_ELEMENTS, MIN_BYTES_OF_ELEMENTS = 64, 16, 12 << 20
+# Tiles of a warp move a few KB each, and the GPU starts 0.81 blocks a ns: where they are many, blocks have several.
+BESIDE, MIN_BESIDE = 4, SMS * 64
 MAX_THREADS = 1024  # of an SM: 64 registers each
 
 
 @dataclass(frozen=True)
 class RaggedColumnPolicy(ColumnTilePolicy, kernel=".ragged_columns:RaggedColumnScan"):
     """As ``ColumnTilePolicy``; ``width`` columns are a word. ``aligned_out``: rows of results begin on words; else
-    neighbouring tiles share the columns of a lane."""
+    neighbouring tiles share the columns of a lane. ``beside``: so many warps of a block have a tile each."""
+
+    beside: int = 1
 
 
 def ragged_columns(problem: Problem) -> Choice | None:
@@ -72,11 +76,12 @@ def ragged_columns(problem: Problem) -> Choice | None:
     wide &= problem.size_of_results >= MIN_LARGE_BYTES and words >= MIN_BUSY * (lanes - 1) * chains / problem.rows
     if not alone and not (lanes >= MIN_LANES and (whole or wide)):
         return None
-    threads = groups * lanes
+    beside = BESIDE if alone and groups == 1 and chains >= MIN_BESIDE else 1
+    threads = groups * lanes * beside
 
     def resident(height: int, stages: int) -> int:
         """Return how many blocks with ``stages`` tiles an SM holds."""
-        held = stages * height * groups * (lanes + 1) + (1 if alone else 2) * threads * width * problem.words
+        held = stages * height * beside * groups * (lanes + 1) + (1 if alone else 2) * threads * width * problem.words
         return max(1, min(MAX_THREADS // threads, SMEM_BYTES // (held * WORD_BYTES + RESERVED_BYTES)))
 
     wave = None if alone else one_wave(problem, chains, (groups, threads), TILE_HEIGHTS, resident)
@@ -89,10 +94,10 @@ def ragged_columns(problem: Problem) -> Choice | None:
     group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains)
     fixed = problem.counted or (alone and problem.length > groups * height * FILLED)
     policy = RaggedColumnPolicy(
-        width, lanes, groups, height, group, blocks, alone, whole, prefetch=not alone, fixed=fixed
+        width, lanes, groups, height, group, blocks, alone, whole, prefetch=not alone, fixed=fixed, beside=beside
     )
     if alone:
-        return Choice(policy, 1, chains)
+        return Choice(policy, 1, ceil_div(chains, beside))
     slots = problem.rows * group_slots(tiles, group) * ceil_div(problem.inner, width) * width
     return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)
 
