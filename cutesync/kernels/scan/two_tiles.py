@@ -30,7 +30,6 @@ from .base import Arguments, Scan
 from .block import BlockScan, Held
 from .ragged import RaggedScan
 from .wave import APART, WaveScan
-from .wave_policy import WavePolicy
 
 PIECES = 1  # rows of vectors at a time of a chunk that is not full: the tile that is on its way takes registers, too
 
@@ -51,7 +50,7 @@ class Block:
 class TwoTileScan(WaveScan):
     """The kernel: tiles of ``warps`` chunks of ``rows`` rows, of which a thread holds two."""
 
-    def tile_of(self, scan: Scan, policy: WavePolicy) -> BlockScan:
+    def tile_of(self, scan: Scan, policy: Any) -> BlockScan:
         tile = BlockScan(scan, policy.warps, policy.rows, policy.shift, aligned=policy.aligned, full=policy.full)
         tile.ragged = RaggedScan(tile.chunk, PIECES)
         return tile
