@@ -22,10 +22,10 @@ Held = namedtuple("Held", "span chunk")
 class BlockScan:
     """Tiles of ``warps`` chunks of ``rows`` rows of vectors; ``shift`` and ``items`` are those of ``WarpScan``.
 
-    ``full``: all chunks are full, or have no positions.
-
     Between ``reduce`` and ``emit`` a full chunk stays in registers; one that is not full is read from memory again.
     """
+
+    full = False  # all chunks are full, or have no positions
 
     def __init__(
         self,
@@ -36,9 +36,8 @@ class BlockScan:
         items: int | None = None,
         aligned: bool = True,
         gap: int = 1,
-        full: bool = False,
     ) -> None:
-        self.scan, self.warps, self.full = scan, warps, full
+        self.scan, self.warps = scan, warps
         self.chunk = WarpScan(scan, rows, warps, shift, items, aligned=aligned).apart(gap)
         self.ragged = RaggedScan(self.chunk, next(each for each in (ROWS, 3, 2, 1) if rows % each == 0))
 

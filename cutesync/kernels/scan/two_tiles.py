@@ -51,7 +51,8 @@ class TwoTileScan(WaveScan):
     """The kernel: tiles of ``warps`` chunks of ``rows`` rows, of which a thread holds two."""
 
     def tile_of(self, scan: Scan, policy: Any) -> BlockScan:
-        tile = BlockScan(scan, policy.warps, policy.rows, policy.shift, aligned=policy.aligned, full=policy.full)
+        tile = BlockScan(scan, policy.warps, policy.rows, policy.shift, aligned=policy.aligned)
+        tile.full = policy.full
         tile.ragged = RaggedScan(tile.chunk, PIECES)
         return tile
 
