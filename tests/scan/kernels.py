@@ -23,7 +23,7 @@ from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
 from cutesync.kernels.scan.ragged_column_policy import RaggedColumnPolicy
 from cutesync.kernels.scan.row_policy import ROW_WARPS, RowPolicy, ShortRowPolicy
 from cutesync.kernels.scan.slice_policy import SINGLE_THREADS, SinglePolicy, SlicePolicy
-from cutesync.kernels.scan.wave_policy import TwoTilePolicy, WavePolicy, are_full
+from cutesync.kernels.scan.wave_policy import WavePolicy
 from cutesync.runtime import call
 from cutesync.sync.lookback import slots_of
 
@@ -90,17 +90,6 @@ def wave(warps: int, rows: int, asks: bool = True) -> Chooser:
         slots = problem.rows * tiles if tiles > 1 else 0
         policy = WavePolicy(tiles == 1, warps, rows, _shift(problem), asks=asks)
         return Choice(policy, tiles, problem.rows * tiles, slots, problem.inner)
-
-    return choose
-
-
-def two_tiles(warps: int, rows: int, blocks: int, asks: bool = True) -> Chooser:
-    def choose(problem: Problem) -> Choice:
-        tiles = _tiles(problem, warps, rows, VECTOR_BYTES)
-        full = are_full(problem, rows * LANES * problem.items)
-        policy = TwoTilePolicy(False, warps, rows, _shift(problem), asks=asks, full=full)
-        count = problem.rows * tiles
-        return Choice(policy, tiles, min(blocks, _ceil(count, 2)), count, problem.inner)
 
     return choose
 
@@ -254,9 +243,6 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "a wave": (wave(2, 1), (1, 1803), 1),
     "a wave without requests": (wave(2, 2, asks=False), (1, 1803), 1),
     "a wave of rows": (wave(2, 1), (3, 701), 1),
-    "two tiles a block": (two_tiles(2, 1, 3), (1, 1803), 1),
-    "two full tiles a block": (two_tiles(2, 1, 3), (1, 2176), 1),
-    "two tiles a block, of rows": (two_tiles(2, 1, 2, asks=False), (3, 701), 1),
     "few columns in a wave": (wave(2, 1), (2, 150, 4), 1),
     "columns": (columns(4, 8, 4), (2, 37, 36), 1),
     "columns in one tile": (column_tiles(2, 8, 5, 4, 8, 2), (19, 22), 0),

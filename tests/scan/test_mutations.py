@@ -31,7 +31,6 @@ from .kernels import (
     rows,
     runs,
     slabs,
-    two_tiles,
     wave,
 )
 
@@ -42,8 +41,6 @@ KERNELS = {
     "ragged rows": (rows(2, 2, ragged=True), (6, 203), 1),
     "ragged rows with gaps": (rows(2, 2, ragged=True), (6, 403), 1),
     "wave": (wave(2, 1), (1203,), 0),
-    "two tiles": (two_tiles(2, 1, 3), (1203,), 0),
-    "two full tiles": (two_tiles(2, 1, 3), (1536,), 0),
     "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5, prefetch=True), (101, 10), 0),
     "tiles of columns in vectors": (column_tiles(1, 16, 4, 4, 2, 3), (53, 20), 0),
     "clusters of columns": (column_clusters(2, 4, 8, 2), (45, 12), 0),
@@ -107,23 +104,11 @@ FLAGS = {
     "a state published for the block alone": (each(PUBLISHED, r"st.relaxed.cta\1"), {"race"}),
     "states read by plain loads": (every(READ, "ld.global.b64"), {"race"}),
     "states read within the block alone": (every(READ, "ld.relaxed.cta.global.b64"), {"race"}),
-    "the epoch never raised": (
-        every(r"^[ \t]*atom\.global\.add\.u64 [^;]*, %rd\d+;"),
-        {"out-of-bounds", faults.RESULT},
-    ),
+    "the epoch never raised": (only(r"^[ \t]*atom\.global\.add\.u64 [^;]*, %rd\d+;"), {"out-of-bounds", faults.RESULT}),
 }
 
 
-LOOK_BACKS = [
-    "wave",
-    "two tiles",
-    "tiles of columns",
-    "ragged columns",
-    "slabs",
-    "pipeline",
-    "runs",
-    "strided arrays",
-]
+LOOK_BACKS = ["wave", "tiles of columns", "ragged columns", "slabs", "pipeline", "runs", "strided arrays"]
 
 
 # Kernels whose rings and waits are those of another that is tested with the whole table

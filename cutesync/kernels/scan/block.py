@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
@@ -13,7 +12,7 @@ from ...block.warps import scan_partials
 from ...warp import Maybe, zeros
 from .base import Scan
 from .ragged import ROWS, RaggedScan
-from .tile import Span, WarpScan
+from .tile import WarpScan
 
 # What a warp keeps of its chunk between ``reduce`` and ``emit``.
 Held = namedtuple("Held", "span chunk")
@@ -24,8 +23,6 @@ class BlockScan:
 
     Between ``reduce`` and ``emit`` a full chunk stays in registers; one that is not full is read from memory again.
     """
-
-    full = False  # all chunks are full, or have no positions
 
     def __init__(
         self,
@@ -47,37 +44,20 @@ class BlockScan:
 
         ``prefix`` (``Maybe``) is that of this warp's chunk in the tile, ``held`` what ``emit`` needs. ``partials`` is a
         ``partial_array``, a place a warp. One block barrier."""
-        held = Held(self.span(x, length, tile, warp), self.chunk.registers())
-        prefix, total = self.fold(held, x, partials, warp, lane, loads=True)
-        return held, prefix, total
-
-    def span(self, x, length: Int64, tile, warp) -> Span:
-        """The ``Span`` of a warp's chunk of a tile."""
         position = Int64(tile) * self.chunk.tile + warp * self.chunk.chunk
-        return self.chunk.span(x, length, position, self.chunk.chunk)
-
-    @cute.jit
-    def load(self, held: Held, x, lane: Int32):
-        """Load the warp's chunk, if it is full."""
-        if self.chunk.is_full(held.span):
-            self.chunk.load(x + held.span.offset, lane, held.chunk.elements)
-
-    @cute.jit
-    def fold(self, held: Held, x, partials, warp: Int32, lane: Int32, loads: cutlass.Constexpr):
-        """As ``reduce``: ``(prefix, aggregate)`` of a tile. ``loads``: its full chunks are not loaded yet."""
-        span, chunk = held
-        partial = Maybe.none(self.scan.types) if self.full else Maybe.of(zeros(self.scan.types))
+        span = self.chunk.span(x, length, position, self.chunk.chunk)
+        chunk = self.chunk.registers()
+        partial = Maybe.of(zeros(self.scan.types))
         if self.chunk.is_full(span):
-            if cutlass.const_expr(loads):
-                self.chunk.load(x + span.offset, lane, chunk.elements)
+            self.chunk.load(x + span.offset, lane, chunk.elements)
             partial = Maybe.of(self.chunk.reduce(chunk, lane))
-        elif cutlass.const_expr(not self.full):
+        else:
             partial = self.ragged.reduce(x + span.offset, span, lane)
         if lane == 0:
             store_partial(partials, warp, partial)
         cute.arch.sync_threads()
         prefix, total = scan_partials(partials, Int32(0), self.warps, warp, lane, self.scan.types, self.scan.combine)
-        return prefix, total.state
+        return Held(span, chunk), prefix, total.state
 
     @cute.jit
     def emit(self, held: Held, x, out, carry: Maybe, lane: Int32):
@@ -85,5 +65,5 @@ class BlockScan:
         span = held.span
         if self.chunk.is_full(span):
             self.chunk.emit(held.chunk, carry, out + span.target, lane)
-        elif cutlass.const_expr(not self.full):
+        else:
             self.ragged.emit(x + span.offset, out + span.target, span, carry, lane)

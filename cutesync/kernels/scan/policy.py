@@ -22,7 +22,7 @@ from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Pr
 from .ragged_column_policy import ragged_columns
 from .row_policy import rows
 from .slice_policy import FEW_COLUMNS, single, slices
-from .wave_policy import WAVES, Tiling, are_full, sizes, two_tiles, wave
+from .wave_policy import WAVES, Tiling, are_full, sizes, wave
 
 LANES = 32
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
@@ -278,9 +278,6 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         blocks = problem.rows * tiles_of(*sizes(problem, WAVES, total), VECTOR_BYTES)
         slow = problem.wide == 1 and total >= MIN_SLOW_BYTES and shift == 0 and problem.view is None
         pipelined = filled >= MIN_FILLED and (slow or not MIN_WAVE_TILES <= blocks <= SMS)
-    found = two_tiles(problem, Tiling(width, items, total, fitted, tiles_of))
-    if found is not None:
-        return found
     if pipelined:
         base = replace(PIPELINE, boundary=boundary)
         if width == 1 and 1 < tiles <= MAX_HALVED_TILES.get(problem.wide, 0) and _has_slow_ends(problem, items):

@@ -39,12 +39,8 @@ class WaveScan(ScanKernel):
         smem = 2 * partial_bytes(scan.types, policy.warps) + partial_bytes(scan.types, APART) + 8
         super().__init__(scan, policy.warps * LANES, smem, policy.blocks_per_sm)
         self.alone, self.warps, self.asks = policy.alone, policy.warps, policy.asks
-        self.tile = self.tile_of(scan, policy)
+        self.tile = BlockScan(scan, policy.warps, policy.rows, policy.shift, aligned=policy.aligned, gap=policy.gap)
         self.waits = not policy.asks or scan.reads_at_once
-
-    def tile_of(self, scan: Scan, policy: WavePolicy) -> BlockScan:
-        """How the block scans a tile."""
-        return BlockScan(scan, policy.warps, policy.rows, policy.shift, aligned=policy.aligned, gap=policy.gap)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -73,10 +69,6 @@ class WaveScan(ScanKernel):
     def ask(self, a: Arguments):
         """Ask for the lines of the tile with this block's rank: some block gets its number."""
         number, _, _ = cute.arch.block_idx()
-        self.ask_for_tile(a, number)
-
-    @cute.jit
-    def ask_for_tile(self, a: Arguments, number):
         tile = self.tile.chunk
         begin, _ = self.row_places(a, Int64(number // a.tiles))
         row = at_index(a.x + begin, 0)
@@ -92,21 +84,17 @@ class WaveScan(ScanKernel):
 
     @cute.jit
     def look_back(self, slots: cutlass.Constexpr, number, tile, carry: Maybe, thread):
-        """The tile's carry-in, in every thread: the row's, followed by the tiles before this one."""
+        """The tile's carry-in, in every thread: the row's, followed by the tiles before this one. Thread t combines the
+        tiles [t * each, (t + 1) * each) of the row, then the block reduces its threads."""
         types = self.scan.types
         partials = partial_array(types, self.warps)
         found = partial_array(types, APART)
-        before = self.before(slots, number, tile, partials, thread)
-        if thread == 0:
-            store_partial(found, 0, carry.then(before, self.scan.combine))
-        cute.arch.sync_threads()
-        return load_partial(found, 0, types)
-
-    def before(self, slots: Slots, number, tile, partials, thread) -> Maybe:
-        """The tiles before one, in thread 0. Thread t combines the tiles [t * each, (t + 1) * each) of the row, then
-        the block reduces its threads."""
         each = (tile + self.threads - 1) // self.threads
         first = thread * each
         count = cutlass.min(first + each, tile) - first
         some = slots.collect(Int64(number - tile) + first, count, Int64(1), self.scan.combine, batch=1)
-        return reduce_threads(Maybe(some.state[0], some.valid), self.scan.combine, partials, thread)
+        before = reduce_threads(Maybe(some.state[0], some.valid), self.scan.combine, partials, thread)
+        if thread == 0:
+            store_partial(found, 0, carry.then(before, self.scan.combine))
+        cute.arch.sync_threads()
+        return load_partial(found, 0, types)

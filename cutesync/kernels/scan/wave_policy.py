@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...sizes import ceil_div
 from ..policy import Policy
 from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
@@ -37,13 +36,6 @@ MAX_SEVERAL_WARPS, MAX_SEVERAL_VECTORS = 8, 16  # of states of several values: m
 PARTIAL_BLOCKS, MOST_WARPS, LARGE_ROWS, FITTING, MIN_FULL = 2, 16, 8, (2, 4), SMS * 3 // 4
 
 
-# Long rows of so many bytes, read: blocks have two tiles of so many warps and up to so many vectors, and an SM has so
-# many blocks.
-MIN_TWO_TILES, MAX_TWO_TILES = 4 << 20, 72 << 20
-TWO_TILES = (16, 8, 1)
-MIN_TILES_OF_TWO = 32  # of a row
-
-
 @dataclass(frozen=True)
 class WavePolicy(Policy, kernel=".wave:WaveScan"):
     """One tile per block: ``warps`` chunks with ``rows`` vectors per lane. ``alone``: a row is one tile. ``gap`` as in
@@ -57,13 +49,6 @@ class WavePolicy(Policy, kernel=".wave:WaveScan"):
     gap: int = 1
     asks: bool = True
     blocks_per_sm: int = 1
-
-
-@dataclass(frozen=True)
-class TwoTilePolicy(WavePolicy, kernel=".two_tiles:TwoTileScan"):
-    """The same for tiles of which a block has two at a time. ``full``: rows are whole chunks, and begin with one."""
-
-    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,31 +80,6 @@ def wave(problem: Problem, tiling: Tiling) -> Choice:
     grid = problem.rows * tiles
     policy = WavePolicy(tiles == 1, warps, rows, shift, problem.together, problem.gap, asks, blocks)
     return Choice(policy, tiles, grid, grid if tiles > 1 else 0, tiling.width)
-
-
-def two_tiles(problem: Problem, tiling: Tiling) -> Choice | None:
-    """Return the policy and the launch of long rows of as many bytes as blocks that have two tiles are for, else
-    None."""
-    if problem.several or problem.gap > 1 or tiling.width > 1 or not MIN_TWO_TILES <= tiling.total <= MAX_TWO_TILES:
-        return None
-    warps, most, blocks = TWO_TILES
-
-    least = ceil_div(tiling.total, 2 * SMS * blocks * warps * LANES * VECTOR_BYTES)  # of a block with two tiles
-
-    def load(rows: int) -> tuple[int, int]:
-        """Return what a block takes, and prefer full chunks and few tiles."""
-        count = problem.rows * tiling.tiles_of(warps, rows, VECTOR_BYTES)
-        slow = 0 if are_full(problem, rows * LANES * tiling.items) else 1
-        return max(2, ceil_div(count, SMS * blocks)) * rows * (8 + slow), -rows
-
-    rows = min(range(min(least, most // 2 + 1), most + 1), key=load)
-    tiles = tiling.tiles_of(warps, rows, VECTOR_BYTES)
-    if tiles < MIN_TILES_OF_TWO:
-        return None
-    full = are_full(problem, rows * LANES * tiling.items)
-    policy = TwoTilePolicy(False, warps, rows, problem.shift, problem.together, 1, True, blocks, full)
-    count = problem.rows * tiles
-    return Choice(policy, tiles, min(SMS * blocks, ceil_div(count, 2)), count, 1)
 
 
 def sizes(problem: Problem, table: tuple, total: int) -> tuple[int, int]:
