@@ -44,8 +44,10 @@ ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
 # unless rows are long and arrays large (lambda int8 (4067, 7093): 36.9 us, in tiles of columns 46.0 us; bfloat16 (5,
 # 3373, 1071): 43.5 and 51.0 us; but lambda uint8 (21901, 1650): 57.4 and 49.8 us; bfloat16 (884, 6303): 15.6 and 14.0).
 MAX_THREADS_OF_ELEMENTS, MIN_ACROSS_OF_ELEMENTS, MIN_BYTES_OF_ELEMENTS = 64, 16, 12 << 20
-# Tiles of a warp move a few KB each, and the GPU starts 0.81 blocks a ns: where they are many, blocks have several.
-BESIDE, MIN_BESIDE = 4, SMS * 64
+# Tiles of a warp move a few KB each: where they are many, and not low, blocks have several (H200, four of them: max
+# bfloat16 (20, 4671207): 155 us, so 115 us; inclusive int16 (680, 24, 6281): 156 and 115 us; max int8 (37451, 15, 204):
+# 74.3 and 71.6 us; but lambda int8 (11, 3468999): 36.2 and 36.9 us). Of two and of eight, fewer cases gain.
+BESIDE, MIN_BESIDE, MIN_BESIDE_ROWS = 4, SMS * 64, 12
 MAX_THREADS = 1024  # of an SM: 64 registers each
 
 
@@ -76,7 +78,8 @@ def ragged_columns(problem: Problem) -> Choice | None:
     wide &= problem.size_of_results >= MIN_LARGE_BYTES and words >= MIN_BUSY * (lanes - 1) * chains / problem.rows
     if not alone and not (lanes >= MIN_LANES and (whole or wide)):
         return None
-    beside = BESIDE if alone and groups == 1 and chains >= MIN_BESIDE else 1
+    many = chains >= MIN_BESIDE and problem.length >= MIN_BESIDE_ROWS
+    beside = BESIDE if alone and groups == 1 and many else 1
     threads = groups * lanes * beside
 
     def resident(height: int, stages: int) -> int:
