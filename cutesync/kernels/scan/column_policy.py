@@ -165,7 +165,7 @@ def columns(problem: Problem) -> Choice:
     threads = problem.rows * units
     single = items == 1 or items * problem.wide < WORD_BYTES
     width = _columns_apart(problem) if single and not problem.several else 1
-    most = _flat_lanes(problem, items, threads) if width == 1 else 0
+    most = _flat_lanes(problem, items, width, threads) if width == 1 or items * problem.wide >= WORD_BYTES else 0
     idle = 4 * units <= 3 * tiles * max(lanes, WARP_LANES)
     if (idle or most > lanes) and threads + most < 1 << NUMBER_BITS:
         lanes = max(most, COLUMN_LANES)
@@ -177,12 +177,12 @@ def columns(problem: Problem) -> Choice:
     return Choice(ColumnPolicy(items, lanes, unroll, aligned_out, skew=skew), tiles, problem.rows * tiles)
 
 
-def _flat_lanes(problem: Problem, items: int, threads: int) -> int:
+def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
     """Return how many threads that are numbered through all slices a block has for enough bytes; 0 if it has enough
-    with a slice's, or there are few blocks."""
-    moved = problem.length * items * (sum(problem.sources) + sum(problem.results))  # of a thread
+    with a slice's, of which threads have ``width`` vectors of ``items`` columns, or there are few blocks."""
+    moved = problem.length * items * (sum(problem.sources) + sum(problem.results))  # of a vector
     units = problem.inner // items
-    if min(power_of_two(units), COLUMN_LANES) * moved >= FEW_MOVED_BYTES:
+    if min(units if width > 1 else power_of_two(units), COLUMN_LANES * width) * moved >= FEW_MOVED_BYTES:
         return 0
     lanes = COLUMN_LANES
     while lanes < MAX_COLUMN_LANES and lanes * moved < MOVED_BYTES:
