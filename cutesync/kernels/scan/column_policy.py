@@ -57,10 +57,9 @@ MAX_JOINED_ROWS, MAX_JOINED_ROWS_OF_WORDS = 8, 4
 MAX_SKEW = 3  # elements of a vector that are loaded one by one, behind the others
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
-# Short columns: the GPU starts 0.81 blocks a ns, so many blocks that would move less than 6 KiB have threads for 8 KiB
-# (H200, max uint16 (2193, 43, 2, 236) along axis 2: 116 us, so 46 us; lambda float64 (48906, 3, 64): 60.4 and 37.1 us;
-# with half as many bytes exclusive float16 (7661, 4, 394) 19.4 us, so 15.0 us; but reverse uint32 (30413, 7, 108), whose
-# blocks move 7 KB: 45.5 us, so 47.5 us).
+# The GPU starts 0.81 blocks a ns: many blocks that would move less than 6 KiB have threads for 8 KiB (H200, max uint16
+# (2193, 43, 2, 236): 116 us, so 46 us; lambda float64 (48906, 3, 64): 60.4 and 37.1 us; exclusive float16 (7661, 4,
+# 394): 19.4 us, so 15.0 us; but reverse uint32 (30413, 7, 108), whose blocks move 7 KB: 45.5 us, so 47.5 us).
 FEW_MOVED_BYTES, MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 6 << 10, 8 << 10, 512, SMS * 4
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
@@ -184,9 +183,7 @@ def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
     units = problem.inner // items
     if min(units if width > 1 else power_of_two(units), COLUMN_LANES * width) * moved >= FEW_MOVED_BYTES:
         return 0
-    lanes = COLUMN_LANES
-    while lanes < MAX_COLUMN_LANES and lanes * moved < MOVED_BYTES:
-        lanes *= 2
+    lanes = min(MAX_COLUMN_LANES, max(COLUMN_LANES, power_of_two(ceil_div(MOVED_BYTES, moved))))
     return lanes if threads >= lanes * MIN_LARGE_BLOCKS else 0
 
 
