@@ -160,3 +160,11 @@ def test_few_rows_and_many_columns_need_no_tiles():
     assert isinstance(chosen(1, 64, SMS * 240 * 16, 1).policy, ColumnPolicy)
     alone = chosen(1, 40, 5000, 4)
     assert isinstance(alone.policy, ColumnTilePolicy) and alone.policy.alone and not alone.slots
+
+
+@pytest.mark.parametrize(
+    ("length", "inner", "size", "group"), [(130_537, 289, 4, 32), (1 << 20, 64, 4, 128), (1 << 16, 1 << 12, 4, 8)]
+)
+def test_groups_of_few_tiles_side_by_side_have_more(length, inner, size, group):
+    """All chains read some 8 MiB while the end of a group is passed on."""
+    assert chosen(1, length, inner, size).policy.group == group

@@ -44,6 +44,7 @@ MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more
 FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
 MAX_UNIT = 8  # rows that a thread combines at once
 MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
+GROUP_BYTES = 8 << 20  # read while the end of a group of tiles is passed on: 2.5 us
 # Tiles are made lower for more of them, up to one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for each,
 # 9.6 us).
 # Of the rows of the tiles of small arrays: it saves nothing to count those that exist. Nor does it where a tile has all
@@ -330,7 +331,7 @@ def _tiles(problem: Problem) -> Choice:
         tiles = tiles_of(height)
     alone = tiles == 1
     blocks = resident(height, 1 if alone else 2)
-    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains)
+    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains, lanes * groups * height * width * each)
     aligned_out = problem.aligned(width) == 0
     vectors = in_vectors(problem, width, lanes, groups, height)
     full = problem.length > tiles * groups * height * FILLED and problem.size_of_results <= SMALL_ARRAY_BYTES
@@ -362,9 +363,9 @@ def _width_of_tiles(problem: Problem) -> int:
     return width
 
 
-def group_of(chains: int) -> int:
-    """Return how many tiles are a group: the more lie side by side, the longer a group's end takes to be needed."""
-    return min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(max(1, SMS // chains))))
+def group_of(chains: int, tile_bytes: int) -> int:
+    """Return how many tiles are a group: its end is passed on while all chains read those of the next one."""
+    return min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(GROUP_BYTES // (chains * tile_bytes))))
 
 
 def one_wave(

@@ -94,7 +94,7 @@ def ragged_columns(problem: Problem) -> Choice | None:
         height = height if alone else TILE_HEIGHTS[-1]
         tiles = ceil_div(problem.length, groups * height)
     blocks = resident(height, 1 if alone else 2)
-    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains)
+    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains, threads * height * WORD_BYTES)
     fixed = problem.counted or (alone and problem.length > groups * height * FILLED)
     policy = RaggedColumnPolicy(
         width, lanes, groups, height, group, blocks, alone, whole, prefetch=not alone, fixed=fixed, beside=beside
