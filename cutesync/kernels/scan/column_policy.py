@@ -58,10 +58,10 @@ MAX_JOINED_ROWS, MAX_JOINED_ROWS_OF_WORDS = 8, 4
 MAX_SKEW = 3  # elements of a vector that are loaded one by one, behind the others
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
-# The GPU starts 0.81 blocks a ns: many blocks that would move less than 6 KiB have threads for 8 KiB (H200, max uint16
+# The GPU starts 0.81 blocks a ns: many blocks that would move less than 5 KiB have threads for 8 KiB (H200, max uint16
 # (2193, 43, 2, 236): 116 us, so 46 us; lambda float64 (48906, 3, 64): 60.4 and 37.1 us; exclusive float16 (7661, 4,
-# 394): 19.4 us, so 15.0 us; but reverse uint32 (30413, 7, 108), whose blocks move 7 KB: 45.5 us, so 47.5 us).
-FEW_MOVED_BYTES, MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 6 << 10, 8 << 10, 512, SMS * 4
+# 394), of 4 KiB: 19.4 us, so 15.0 us; but reverse float32 (5, 3, 61, 26205), of 5 KiB: 61.6 us, so 63.0 us).
+FEW_MOVED_BYTES, MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 5 << 10, 8 << 10, 512, SMS * 4
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
