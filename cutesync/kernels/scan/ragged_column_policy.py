@@ -45,8 +45,8 @@ ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
 # 3373, 1071): 43.5 and 51.0 us; but lambda uint8 (21901, 1650): 57.4 and 49.8 us; bfloat16 (884, 6303): 15.6 and 14.0).
 MAX_THREADS_OF_ELEMENTS, MIN_ACROSS_OF_ELEMENTS, MIN_BYTES_OF_ELEMENTS = 64, 16, 12 << 20
 # Tiles of a warp move a few KB each: where they are many, and not low, blocks have several (H200, four of them: max
-# bfloat16 (20, 4671207): 155 us, so 115 us; inclusive int16 (680, 24, 6281): 156 and 115 us; max int8 (37451, 15, 204):
-# 74.3 and 71.6 us; but lambda int8 (11, 3468999): 36.2 and 36.9 us). Of two and of eight, fewer cases gain.
+# bfloat16 (20, 4671207): 155 us, so 115 us; inclusive int16 (680, 24, 6281): 156 and 115 us; lambda float16 (118, 12,
+# 21149): 38.8 and 37.4 us; but lambda int8 (11, 3468999): 36.2 and 36.9 us). Of two and of eight, fewer cases gain.
 BESIDE, MIN_BESIDE, MIN_BESIDE_ROWS = 4, SMS * 64, 12
 MAX_THREADS = 1024  # of an SM: 64 registers each
 
