@@ -100,8 +100,6 @@ MAX_HALVED_TILES = {1: 96, 2: 8, 8: 4}  # whole tiles of a row, by the bytes of 
 # 109617): 25.7 us, so 21.1 us; but inclusive int8 (105, 180112): 17.4 us, so 19.4 us; exclusive int8 (1733, 41800):
 # 59.6 us, so 68.4 us; reverse uint8 (2463, 101567): 171 us, so 189 us; but its maximum 240 us, so 202 us).
 QUARTER_TILES, MAX_QUARTERED_TILES = replace(HALF_TILES, vectors_per_thread=4, stages=24), 4
-# One row of few tiles a block: the last ones are alone for less time
-FEW_OF_A_BLOCK, MAX_TILES_OF_A_BLOCK = HALF_TILES, 16
 # Bytes of elements whose half tiles have no partial vectors if rows are whole ones (H200, exclusive int64 (342, 8012):
 # 18.5 us, so 17.2 us; max float64 (409, 7638): 26.0 and 24.4 us; (522, 14168): 42.8 and 42.2 us).
 EDGELESS = 8
@@ -286,9 +284,6 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
             base = QUARTER_TILES if problem.wide == 1 and _has_slowest_ends(problem, tiles) else HALF_TILES
             tiles = tiles_of(base.warps_per_squad, base.vectors_per_thread, base.boundary)
             base = replace(base, whole=problem.whole and problem.wide == EDGELESS)
-        elif problem.rows == 1 and width == 1 and not problem.several and tiles <= SMS * MAX_TILES_OF_A_BLOCK:
-            base = replace(FEW_OF_A_BLOCK, boundary=boundary)
-            tiles = tiles_of(base.warps_per_squad, base.vectors_per_thread, boundary)
         rows = fitted(base.vectors_per_thread)
         policy = replace(base, vectors_per_thread=rows, shift=shift, aligned=problem.together)
         return _pipeline(problem, policy, tiles, items, width)
