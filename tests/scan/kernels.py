@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
 from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
+from cutesync.kernels.scan.column_groups import group_slots
 from cutesync.kernels.scan.column_policy import (
     ColumnPolicy,
     ColumnStripPolicy,
     ColumnTilePolicy,
-    group_slots,
     in_vectors,
 )
 from cutesync.kernels.scan.layout import Layout

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.kernels.scan.column_groups import group_slots
 from cutesync.kernels.scan.column_policy import (
     MIN_STRIPS,
     ColumnPolicy,
     ColumnStripPolicy,
     ColumnTilePolicy,
     columns,
-    group_slots,
 )
 from cutesync.kernels.scan.problem import SMS, Choice, Problem
 
@@ -163,8 +163,9 @@ def test_few_rows_and_many_columns_need_no_tiles():
 
 
 @pytest.mark.parametrize(
-    ("length", "inner", "size", "group"), [(130_537, 289, 4, 32), (1 << 20, 64, 4, 128), (1 << 16, 1 << 12, 4, 8)]
+    ("length", "inner", "size", "group"),
+    [(130_537, 289, 4, 16), (1 << 20, 64, 4, 64), (19_064, 303, 8, 16), (23_811, 44, 8, 64), (1 << 16, 1 << 12, 4, 8)],
 )
 def test_groups_of_few_tiles_side_by_side_have_more(length, inner, size, group):
-    """All chains read some 8 MiB while the end of a group is passed on."""
+    """Three chains and more read 4 MiB or more while the end of a group is passed on."""
     assert chosen(1, length, inner, size).policy.group == group

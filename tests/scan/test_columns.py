@@ -97,6 +97,7 @@ def test_few_words_are_not_columns_apart(dtype, inner, lanes, on_emulator, launc
     """Where most of a thread's columns would not exist. Smaller elements stay, as a thread alone moves too little."""
     size = np.dtype(dtype).itemsize
     assert is_flat(chosen(60_000, 2, inner, size)[1].policy) and not is_flat(chosen(60_000, 2, 1001, size)[1].policy)
+    assert is_flat(chosen(60_000, 2, 151, 8)[1].policy) and not is_flat(chosen(60_000, 2, 215, 4)[1].policy)
     assert chosen(60_000, 3, 1001, 1)[1].policy.apart
     for name in ("MIN_LARGE_BLOCKS", "ENOUGH_COLUMNS", "FULL_THREADS"):
         monkeypatch.setattr(column_policy, name, 1)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...sizes import ceil_div
+from .column_groups import MAX_TILE_GROUP, group_of, group_slots
 from .column_policy import (
-    MAX_TILE_GROUP,
     MIN_TILE_HEIGHT,
     RESERVED_BYTES,
     SMEM_BYTES,
     TILE_THREADS,
     WORD_BYTES,
     ColumnTilePolicy,
-    group_of,
-    group_slots,
     one_wave,
 )
 from .problem import SMS, Choice, Problem
