@@ -64,7 +64,7 @@ COLUMN_LANES, WARP_LANES = 128, 32
 # have too little on their way, if a block moves 3.4 KB or more (float64 (40841, 2, 53): 50.6 us, so 17.7 us; uint32
 # (49504, 3, 101): 61.6 and 37.5 us; float32 (60000, 2, 119): 74.1 and 43.5 us; but (18703, 2, 311): 25.5 and 35.7 us).
 FEW_MOVED_BYTES, MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 5 << 10, 8 << 10, 512, SMS * 4
-FEW_APART_BYTES, FEW_FLIGHT_BYTES = 3 << 10, 8
+FEW_APART_BYTES, FEW_FLIGHT_BYTES, APART_ROWS = 3 << 10, 8, (2, 3)  # other lengths are not measured
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
@@ -162,7 +162,7 @@ def columns(problem: Problem) -> Choice:
     threads = problem.rows * units
     single = items == 1 or items * problem.wide < WORD_BYTES
     width = _columns_apart(problem) if single and not problem.several else 1
-    words = items * problem.wide >= WORD_BYTES and problem.length > 1
+    words = items * problem.wide >= WORD_BYTES and problem.length in APART_ROWS
     most = _flat_lanes(problem, items, width, threads) if width == 1 or words else 0
     idle = 4 * units <= 3 * tiles * max(lanes, WARP_LANES)
     if (idle or most > lanes) and threads + most < 1 << NUMBER_BITS:
@@ -180,7 +180,7 @@ def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
     with a slice's, of which threads have ``width`` vectors of ``items`` columns, or there are few blocks."""
     moved = problem.length * items * (sum(problem.sources) + sum(problem.results))  # of a vector
     units = problem.inner // items
-    few = width > 1 and problem.length * items * problem.source <= FEW_FLIGHT_BYTES
+    few = width > 1 and problem.length * problem.source <= FEW_FLIGHT_BYTES
     least = FEW_APART_BYTES if few else FEW_MOVED_BYTES
     if min(units if width > 1 else power_of_two(units), COLUMN_LANES * width) * moved >= least:
         return 0
