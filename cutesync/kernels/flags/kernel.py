@@ -28,7 +28,7 @@ from ...sync.overlap import let_next_start
 from ...warp import LANES
 from . import words
 from .compare import Compare
-from .policy import FlagPolicy, team
+from .policy import FlagPolicy, joins, team
 
 # The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
 # successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period;
@@ -48,6 +48,7 @@ class FlagKernel(Compare):
         self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one
         self.elements = self.step * policy.unroll
         self.row = policy.row
+        self.joins = joins(policy, marking.source.size)
         self.group = LANES // policy.vector  # lanes whose bits make a word
 
     @cute.jit
@@ -163,7 +164,10 @@ class FlagKernel(Compare):
     def vectors(self, run: Run, places):
         """The results of the vectors at ``places``, each a list an output."""
         final = len(places) - 1
-        vectors = [self.load(run, place, k in (0, final)) for k, place in enumerate(places)]
+        if self.joins:
+            vectors = self.joined_vectors(run, places)
+        else:
+            vectors = [self.load(run, place, k in (0, final)) for k, place in enumerate(places)]
         before = [self.beside(run, 0, place, k == 0) for k, place in enumerate(places)]
         behind = [self.beside(run, 1, place + self.vector, k == final) for k, place in enumerate(places)]
         found = []
@@ -192,6 +196,31 @@ class FlagKernel(Compare):
                     flags[side] = flags[side] | choose(edge, Uint32(bit), Uint32(0))
                 found.append(flags)
         return found
+
+    def joined_vectors(self, run: Run, places) -> list:
+        """The elements of the vectors at ``places``, which begin anywhere."""
+        size = self.vector * self.marking.source.size // words.BYTES
+        found = [cute.make_rmem_tensor((size,), Uint32) for _ in places]
+        margin = words.MARGIN // self.marking.source.size
+        inside = places[0] + run.before >= margin
+        inside &= places[-1] + (self.vector + margin) <= run.length + run.behind
+        self.fill(run.x, places, found, inside)
+        return [self.lifted(each, self.vector) for each in found]
+
+    @cute.jit
+    def fill(self, x, places: cutlass.Constexpr, found: cutlass.Constexpr, inside):
+        """Load vectors: aligned ones that hold them, of which they are joined, if these lie ``inside`` of the array."""
+        if inside:
+            starts = [(x + place).toint() for place in places]
+            loads = [words.vectors_around(start, 1) for start in starts]
+            for each, start, around in zip(found, starts, loads):
+                for i, word in enumerate(words.joined_vectors(around, start)):
+                    each[i] = word
+        else:
+            for each, place in zip(found, places):
+                vector = cute.recast_tensor(self.loaded(x + place, self.vector, self.piece), Uint32)
+                for i in cutlass.range_constexpr(cute.size(each)):
+                    each[i] = vector[i]
 
     def load(self, run: Run, place, outermost: bool):
         """The elements of a vector, or its words."""

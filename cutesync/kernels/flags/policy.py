@@ -32,6 +32,9 @@ MAX_PIECED_VECTOR = 4  # elements, the longest vector that is loaded in pieces
 # 89 us).
 ODD_VECTORS, RUN_COST = (32, 16, 8, 4), 10
 MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
+# Elements of two bytes that begin anywhere are joined from aligned vectors, in arrays of so many: the largest piece that
+# is loaded by itself else.
+HALF, MAX_JOINED_PIECE, MIN_JOINED = 2, 2, 1 << 20
 MAX_BLOCKS = (1 << 31) - 1  # in a grid; memory holds at most 32 times as many rows
 MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits
 
@@ -132,7 +135,11 @@ def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
 
     while not fits(piece, problem.size, problem.aligned):
         piece //= 2
-    large = problem.rows * problem.length >= MIN_ODD_ELEMENTS
+    total = problem.rows * problem.length
+    if problem.size == HALF and piece <= MAX_JOINED_PIECE and total >= MIN_JOINED:
+        if problem.flag == 0 or fits(vector, problem.flag, problem.flag_aligned):
+            return vector, piece
+    large = total >= MIN_ODD_ELEMENTS
     if problem.words and problem.flag == 0 and stride and large and piece <= MAX_ODD_PIECE:
         return min(ODD_VECTORS, key=lambda count: ceil_div(stride, LANES * count) * (RUN_COST + count)), piece
     if problem.words and problem.flag == 0 and large and piece <= MAX_ODD_PIECE and not stride:
@@ -144,6 +151,11 @@ def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
     ):
         vector //= 2
     return vector, min(vector, piece)
+
+
+def joins(policy: FlagPolicy, size: int) -> bool:
+    """Return whether vectors of elements of so many bytes, which begin anywhere, are joined from aligned ones."""
+    return size == HALF and policy.piece <= MAX_JOINED_PIECE and policy.vector * size == VECTOR_BYTES
 
 
 def alignment(address: int) -> int:

@@ -69,14 +69,15 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
 
 @dataclass(frozen=True)
 class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
-    """Tiles of blocks, which have ``lanes`` tiles of threads side by side. Whether results are stored ``in_words`` of
-    four bytes; one by one if not, or if they are as wide.
+    """Tiles of blocks, which have ``lanes`` tiles of threads side by side. Results are stored one by one, or in
+    "words" of four bytes; in those of columns that begin "anywhere", which are joined; or in those of a "run": all of a
+    block, as columns are short and each begins where the one before ends.
 
     ``split``: the columns are two axes of the outputs, the last digit's the outer one. The inner ones are neighbours of
     the rows ("apart"), or of each other, followed by those of the next row ("beside")."""
 
     lanes: int = LANES
-    in_words: bool = False
+    stores: str = ""
     split: str = ""
 
 

@@ -56,6 +56,12 @@ FEW_BLOCKS, BLOCK_ELEMENTS = 4 * SMS, 2048
 # transposed, along its first axis: 2.1 and 2.5 us; heads uint8 (65536, 128, 16), read in the order of 0, 2, 1: 96 and
 # 190 us; difference uint64 (256, 64, 8, 2), in pairs: 2.6 and 11 us).
 MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 15, 1 << 15, 1 << 22, 8, 16
+# Of blocks that transpose: steps of lanes that fit the columns, where so much less lanes than those of whole lines do;
+# bytes of a column of results whose words are joined, if it begins anywhere.
+FIT_LANES, MAX_FIT, MIN_ANYWHERE_BYTES = 8, 0.75, 32
+# Short columns of results of which blocks have whole ones that are one run of memory: results of each, and their bytes,
+# lanes and elements of an array, at least, groups of threads that share columns, and how much of their tiles is filled.
+MIN_RUN_ROWS, MAX_RUN_BYTES_OF_ROW, MIN_RUN_LANES, MIN_RUN, GROUPS, MIN_RUN_FILLED = 3, 28, 48, 1 << 17, (4, 2, 1), 0.8
 # Rows of so few bytes of results are stored in tiles that are this high at most, so that neighbours fill sectors (H200,
 # heads int32 (16777216, 8) reversed: 205 us, so 164 us; tails float16 (3403938, 27), which is wider: 118 and 219 us),
 # but not few rows of single columns (heads uint16 (262144, 32, 4, 2) sliced along its third axis: 132 and 162 us).
@@ -95,11 +101,11 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         across = wide > 1 and _fits(1, columns, axes, wide, facts.result, facts.result_aligned, slice(1, None))
     block = None if form.bits or not down else _block(axes, row, facts, wide, rows is form.flagged)
     if block is not None:
-        lanes, tall, in_words = block
+        lanes, tall, stores = block
     by_words = (
         (loads == "vector" or piece >= WORD_BYTES)
         and _by_words(facts, along, wide)
-        and (form.bits or across or ((stored_down or block is not None) and tall % 4 == 0))
+        and (form.bits or across or ((stored_down or (block is not None and stores != "run")) and tall % 4 == 0))
     )
     words = _words(axes, row, facts, wide) if form.bits and loads == "vector" else 1
     side, height = (wide, tall * words) if block is None else (lanes * wide, THREADS // lanes * tall)
@@ -120,7 +126,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         words,
     )
     if block is not None:
-        policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
+        policy = TransposedPolicy(**vars(policy), lanes=lanes, stores=stores)
     return StridedChoice(policy, axes, counts)
 
 
@@ -165,8 +171,8 @@ def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, 
 
 def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool) -> tuple | None:
     """Return the lanes of a block whose results are stored in another order than its elements are read, the rows of a
-    thread's tile, ``wide`` columns across, and whether results are stored in words; None if lines would not be whole,
-    or the array is small. ``along``: rows are the flagged axis."""
+    thread's tile, ``wide`` columns across, and how results are stored; None if lines would not be whole, or the array
+    is small. ``along``: rows are the flagged axis."""
     columns, rows = axes[0], axes[row]
     sides = (columns.extent, facts.size), (rows.extent, facts.result)
     short = any(
@@ -175,10 +181,13 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     thin = columns.extent * facts.size < SECTOR
     least = MIN_TRANSPOSED_THIN if thin else MIN_TRANSPOSED_ROWS if along else MIN_TRANSPOSED
     if short or math.prod(axis.extent for axis in axes) < least:
-        return None
-    lanes = min(MAX_LANES, LINE_BYTES // (facts.size * wide), power_of_two(ceil_div(columns.extent, wide)))
+        return _run_of_block(axes, row, facts, wide)
+    threads = ceil_div(columns.extent, wide)
+    lanes = _fitted(threads, min(MAX_LANES, LINE_BYTES // (facts.size * wide), power_of_two(threads)))
     groups = THREADS // lanes
     tall = max(1, LINE_BYTES // (facts.result * groups))
+    if groups & (groups - 1):
+        tall = _whole(ceil_div(ceil_div(rows.extent, ceil_div(rows.extent, groups * tall)), groups), facts)
     tall = min(tall, power_of_two(ceil_div(rows.extent, groups)))
     apart = math.prod(axis.extent for axis in axes if axis is not columns and axis is not rows)
     apart *= ceil_div(columns.extent, lanes * wide)
@@ -187,7 +196,42 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
         tall //= 2
     each = WORD_BYTES // facts.result
     whole = each > 1 and tall % each == 0  # a thread has words of its own, so that there are as many as threads
-    return lanes, tall, whole and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
+    if whole and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None)):
+        return lanes, tall, "words"
+    anywhere = whole and set(rows.steps[1:]) == {1} and groups * tall * facts.result >= MIN_ANYWHERE_BYTES
+    return lanes, tall, "anywhere" if anywhere else ""
+
+
+def _fitted(threads: int, lanes: int) -> int:
+    """Return how many of so many lanes have columns, if these are about as many in all blocks, in steps of
+    FIT_LANES; all if few would have none."""
+    blocks = ceil_div(threads, lanes)
+    fitted = ceil_div(ceil_div(threads, blocks), FIT_LANES) * FIT_LANES
+    return fitted if fitted <= MAX_FIT * lanes else lanes
+
+
+def _whole(tall: int, facts: Facts) -> int:
+    """Return at least so many rows, whose results are whole words."""
+    each = ceil_div(WORD_BYTES, facts.result)
+    return ceil_div(tall, each) * each
+
+
+def _run_of_block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple | None:
+    """Return the same of blocks that have all of some short rows, whose results follow each other without gaps."""
+    columns, rows = axes[0], axes[row]
+    height, threads = rows.extent, ceil_div(columns.extent, wide)
+    together = set(rows.steps[1:]) == {1} and set(columns.steps[1:]) == {height}
+    short = MIN_RUN_ROWS <= height and height * facts.result <= MAX_RUN_BYTES_OF_ROW
+    few = threads < MIN_RUN_LANES or math.prod(axis.extent for axis in axes) < MIN_RUN
+    if not (together and short) or few or facts.counted or facts.periodic or columns.steps[0] != 1:
+        return None
+    if height & (height - 1) == 0 and facts.result < WORD_BYTES:  # threads store vectors
+        return None
+    for groups in GROUPS:
+        tall = ceil_div(height, groups)
+        if (tall > 1 and height >= MIN_RUN_FILLED * groups * tall) or groups == 1:
+            return _fitted(threads, THREADS // groups), tall, "run"
+    return None
 
 
 def _by_words(facts: Facts, along: int, columns: int) -> bool:

@@ -1,0 +1,62 @@
+"""Elements of two bytes of rows that begin anywhere are joined from aligned vectors, and none is read outside of the
+array or behind the items that count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import reference
+from cutesync.kernels.flags import plan, policy
+from cutesync.runtime import call
+
+from ..cases import same
+from .cases import keys
+
+
+@pytest.fixture
+def chosen(monkeypatch) -> list:
+    """The policies that are chosen, of arrays that count as large."""
+    monkeypatch.setattr(policy, "MIN_JOINED", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    found, spec, strided = [], plan.kernel_spec, plan.strided_spec
+    monkeypatch.setattr(plan, "kernel_spec", lambda chosen, *rest: found.append(chosen) or spec(chosen, *rest))
+    monkeypatch.setattr(
+        plan, "strided_spec", lambda choice, *rest: found.append(choice.policy.run) or strided(choice, *rest)
+    )
+    return found
+
+
+CASES = (  # call, type, shape, elements before the first, options
+    ("flag_heads", "float16", (3000,), 1, {"dtype": "bits"}),
+    ("flag_heads", "int16", (3, 1203), 0, {"dtype": "bits"}),
+    ("flag_tails", "uint16", (70, 64), 3, {}),
+    ("flag_heads_and_tails", "float16", (1, 2600), 5, {}),
+    ("adjacent_difference", "int16", (2, 2048), 1, {}),
+    ("adjacent_difference", "float16", (9, 8), 7, {"reverse": True}),
+    ("flag_tails", "int16", (1, 1100), 1, {"dtype": "bits", "successor": 3}),
+)
+
+
+@pytest.mark.parametrize(("name", "dtype", "shape", "before", "options"), CASES)
+def test_rows_that_begin_anywhere(chosen, name, dtype, shape, before, options):
+    size = int(np.prod(shape))
+    host = keys(size + before, dtype)
+    theirs = host[before:].reshape(shape)
+    found = getattr(cs, name)(cs.asarray(host)[before:].reshape(shape), **options)
+    wanted = getattr(reference, name)(theirs, **options)
+    for ours, each in zip(found, wanted) if isinstance(wanted, tuple) else ((found, wanted),):
+        same(np.asarray(ours), each)
+    assert all(policy.joins(each, 2) for each in chosen) and chosen
+
+
+@pytest.mark.parametrize("n", [2222, 777, 5])
+def test_rows_that_lie_apart(chosen, n):
+    """And whose first ``n`` items count."""
+    host = keys((3, 2500), "uint16")
+    found = cs.flag_heads(cs.asarray(host)[:, 3:2400], dtype="bits", n=n)
+    wanted = reference.flag_heads(host[:, 3:2400], dtype="bits", n=n)
+    words = -(-n // 32)
+    assert (np.asarray(found)[:, :words] == wanted[:, :words]).all()
+    assert all(policy.joins(each, 2) for each in chosen) and chosen
