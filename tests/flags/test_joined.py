@@ -8,7 +8,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.flags import plan, policy
+from cutesync.kernels.flags import plan, policy, tile_policy
 from cutesync.runtime import call
 
 from ..cases import same
@@ -60,3 +60,27 @@ def test_rows_that_lie_apart(chosen, n):
     words = -(-n // 32)
     assert (np.asarray(found)[:, :words] == wanted[:, :words]).all()
     assert all(policy.joins(each, 2) for each in chosen) and chosen
+
+
+BITS = (  # call, shape, axes of the transposed array, flagged axis, elements before the first
+    ("flag_heads", (70, 61), (0, 1), 0, 0),
+    ("flag_tails", (3, 45, 133), (0, 1, 2), 1, 1),
+    ("flag_heads_and_tails", (33, 90), (0, 1), 0, 2),
+    ("flag_heads", (2, 71, 35), (1, 0, 2), 0, 0),
+)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool"])
+@pytest.mark.parametrize(("name", "shape", "axes", "axis", "before"), BITS)
+def test_bits_of_columns_in_rows_that_begin_anywhere(monkeypatch, name, shape, axes, axis, before, dtype):
+    monkeypatch.setattr(tile_policy, "MIN_JOINED_THREADS", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    tiles, spec = [], plan.strided_spec
+    monkeypatch.setattr(plan, "strided_spec", lambda choice, *rest: tiles.append(choice.policy) or spec(choice, *rest))
+    host = keys(int(np.prod(shape)) + before, dtype)
+    theirs = host[before:].reshape(shape).transpose(axes)
+    found = getattr(cs, name)(cs.asarray(host)[before:].reshape(shape).transpose(axes), axis=axis, dtype="bits")
+    wanted = getattr(reference, name)(theirs, axis=axis, dtype="bits")
+    for ours, each in zip(found, wanted) if isinstance(wanted, tuple) else ((found, wanted),):
+        same(np.asarray(ours), each)
+    assert [tile.loads for tile in tiles] == ["joined"]

@@ -32,8 +32,8 @@ MAX_PIECED_VECTOR = 4  # elements, the longest vector that is loaded in pieces
 # 89 us).
 ODD_VECTORS, RUN_COST = (32, 16, 8, 4), 10
 MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
-# Elements of two bytes that begin anywhere are joined from aligned vectors, in arrays of so many: the largest piece that
-# is loaded by itself else.
+# Elements of two bytes that begin anywhere are joined from aligned vectors, in arrays of so many: the largest piece
+# that is loaded by itself else.
 HALF, MAX_JOINED_PIECE, MIN_JOINED = 2, 2, 1 << 20
 MAX_BLOCKS = (1 << 31) - 1  # in a grid; memory holds at most 32 times as many rows
 MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits

@@ -46,8 +46,8 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
     numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
     "repeated", "each" by itself, or as a part of a "run" of memory, which is the tile, in pieces of ``piece`` bytes, 1
-    if it begins anywhere, or as a vector of memory that is taken "back" wards), whether all items of a row are
-    equal, how many words of bits of a column a thread has, which are neighbours."""
+    if it begins anywhere, as a vector of memory that is taken "back" wards, or "joined" from two words), whether all
+    items of a row are equal, how many words of bits of a column a thread has, which are neighbours."""
 
     digits: int
     along: int

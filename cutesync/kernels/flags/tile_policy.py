@@ -40,6 +40,8 @@ MIN_WIDE = 8
 # 37.1 us; both uint16 (32768, 4096): 260, 166 and 146 us). Floats of two bytes lose (bfloat16 (16384, 8192): 103 us, of
 # 8 203 us).
 WORDS = (8, 1 << 17), (4, FEW_THREADS)
+# Columns of bytes in rows that begin anywhere, of which threads join words: of a row, and threads.
+MIN_JOINED_COLUMNS, MIN_JOINED_THREADS = 32, SMS * 256
 HALF = 2  # bytes
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
@@ -93,17 +95,15 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         tall = min(tall, NARROW_ROWS)
     tall = _aligned(rows, axes, tall, facts) if down else tall
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
-    run = _run(axes, row, facts, wide) if form.bits else None
-    piece = 0
-    if run is not None:
-        wide, piece = run
-        loads, tall = "run", min(ROWS_OF_BITS, rows.extent)
+    special, piece = _loads_of_bits(axes, row, facts, wide, tall) if form.bits else None, 0
+    if special is not None:
+        wide, piece, loads, tall = special
         across = wide > 1 and _fits(1, columns, axes, wide, facts.result, facts.result_aligned, slice(1, None))
     block = None if form.bits or not down else _block(axes, row, facts, wide, rows is form.flagged)
     if block is not None:
         lanes, tall, stores = block
     by_words = (
-        (loads == "vector" or piece >= WORD_BYTES)
+        (loads in ("vector", "joined") or piece >= WORD_BYTES)
         and _by_words(facts, along, wide)
         and (form.bits or across or ((stored_down or (block is not None and stores != "run")) and tall % 4 == 0))
     )
@@ -128,6 +128,25 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, stores=stores)
     return StridedChoice(policy, axes, counts)
+
+
+def _loads_of_bits(axes: Sequence[Axis], row: int, facts: Facts, wide: int, tall: int) -> tuple | None:
+    """Return the columns of a tile of bits, bytes of a piece, how it is loaded, and its rows, up to ``tall``, if it is
+    a run of memory, or of columns that are joined; None for others."""
+    run = _run(axes, row, facts, wide)
+    if run is not None:
+        return *run, "run", min(ROWS_OF_BITS, axes[row].extent)
+    return (WORD_BYTES, 0, "joined", tall) if _joins(axes[0], axes, row, facts, wide) else None
+
+
+def _joins(columns: Axis, axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> bool:
+    """Return whether words of columns of bytes, which are bits then, are joined from two, as they begin anywhere: of
+    wide rows, if many threads are left."""
+    threads = math.prod(axis.extent for axis in axes) // (WORD_BYTES * ROWS_OF_BITS)
+    whole = facts.size == 1 and wide < WORD_BYTES and columns.steps[0] == 1 and not facts.counted
+    forwards = all(axis.steps[0] > 0 for axis in axes if axis.extent > 1)
+    many = columns.extent >= MIN_JOINED_COLUMNS and threads >= MIN_JOINED_THREADS
+    return whole and forwards and many and _by_words(facts, row, WORD_BYTES)
 
 
 def _words(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> int:
@@ -187,7 +206,7 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     groups = THREADS // lanes
     tall = max(1, LINE_BYTES // (facts.result * groups))
     if groups & (groups - 1):
-        tall = _whole(ceil_div(ceil_div(rows.extent, ceil_div(rows.extent, groups * tall)), groups), facts)
+        tall = ceil_div(ceil_div(rows.extent, ceil_div(rows.extent, groups * tall)), groups)
     tall = min(tall, power_of_two(ceil_div(rows.extent, groups)))
     apart = math.prod(axis.extent for axis in axes if axis is not columns and axis is not rows)
     apart *= ceil_div(columns.extent, lanes * wide)
@@ -195,6 +214,8 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     while tall > 1 and apart * ceil_div(rows.extent, groups * tall) < wanted:
         tall //= 2
     each = WORD_BYTES // facts.result
+    if groups & (groups - 1) and each > 1:
+        tall = ceil_div(tall, each) * each
     whole = each > 1 and tall % each == 0  # a thread has words of its own, so that there are as many as threads
     if whole and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None)):
         return lanes, tall, "words"
@@ -210,18 +231,12 @@ def _fitted(threads: int, lanes: int) -> int:
     return fitted if fitted <= MAX_FIT * lanes else lanes
 
 
-def _whole(tall: int, facts: Facts) -> int:
-    """Return at least so many rows, whose results are whole words."""
-    each = ceil_div(WORD_BYTES, facts.result)
-    return ceil_div(tall, each) * each
-
-
 def _run_of_block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple | None:
     """Return the same of blocks that have all of some short rows, whose results follow each other without gaps."""
     columns, rows = axes[0], axes[row]
     height, threads = rows.extent, ceil_div(columns.extent, wide)
     together = set(rows.steps[1:]) == {1} and set(columns.steps[1:]) == {height}
-    short = MIN_RUN_ROWS <= height and height * facts.result <= MAX_RUN_BYTES_OF_ROW
+    short = height >= MIN_RUN_ROWS and height * facts.result <= MAX_RUN_BYTES_OF_ROW
     few = threads < MIN_RUN_LANES or math.prod(axis.extent for axis in axes) < MIN_RUN
     if not (together and short) or few or facts.counted or facts.periodic or columns.steps[0] != 1:
         return None

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections import namedtuple
+from typing import Any
 
 import cutlass
 from cutlass import Int32, Int64, Uint8, Uint32, cute
@@ -23,7 +24,7 @@ from ...monoid import choose
 from ..words import funnel_shift
 from . import words
 from .strided import Arguments
-from .tiles import Left, TileFlags, least
+from .tiles import RESIDENT, Left, TileFlags, least
 
 WORD_BYTES = 4
 ENDS = 2 * WORD_BYTES  # more than a column has bytes in words that have others, before and behind its own
@@ -43,6 +44,8 @@ class TransposedFlags(TileFlags):
         self.size = marking.result.size
         self.across_block, self.down_block = self.lanes * self.columns, self.threads // self.lanes * self.rows
         self.groups = self.threads // self.lanes
+        if self.stores == "anywhere":
+            self.limit_registers(RESIDENT)
         self.unit = max(self.size, WORD_BYTES)  # bytes that are padded, and stored at once in words
         self.pitch = (-(-self.down_block * self.size // self.unit) | 1) * self.unit
         self.tile_bytes = self.across_block * self.pitch
@@ -210,7 +213,8 @@ class TransposedFlags(TileFlags):
     @staticmethod
     def bytes_before(target):
         """How many bytes the first word on its boundary is behind an address."""
-        return -Int32(target.toint() & (WORD_BYTES - 1)) & (WORD_BYTES - 1)
+        behind: Any = Int32(target.toint() & (WORD_BYTES - 1))
+        return -behind & (WORD_BYTES - 1)
 
     @staticmethod
     def shared(kind, address):
