@@ -101,15 +101,15 @@ def test_a_grid_holds_as_many_rows_as_memory_does(rows):
     assert 0 < choice.grid < 1 << 31 and choice.grid * choice.policy.warps >= rows
 
 
-def test_misaligned_keys_of_two_bytes_are_loaded_in_vectors_that_hold_them(allocated):
-    ptx = compiled(allocated, "flag_heads", dry((1 << 28,), "int16", 2))
-    assert "ld.global.v4.b32" in ptx and "st.global.v2.b32" in ptx
-
-
-@pytest.mark.parametrize(("source", "piece"), [("int8", "b8"), ("int32", "b32")])
-def test_misaligned_keys_are_loaded_in_pieces_and_their_flags_stored_whole(source, piece, allocated):
+@pytest.mark.parametrize(("source", "flags"), [("int8", "v4"), ("int16", "v2")])
+def test_misaligned_keys_are_loaded_in_vectors_that_hold_them(source, flags, allocated):
     ptx = compiled(allocated, "flag_heads", dry((1 << 28,), source, BY_NAME[source].size))
-    assert f"ld.global.{piece}" in ptx and "ld.global.v" not in ptx and "st.global.b32" in ptx
+    assert "ld.global.v4.b32" in ptx and f"st.global.{flags}.b32" in ptx
+
+
+def test_misaligned_keys_of_words_are_loaded_one_by_one_and_their_flags_stored_whole(allocated):
+    ptx = compiled(allocated, "flag_heads", dry((1 << 28,), "int32", 4))
+    assert "ld.global.b32" in ptx and "ld.global.v" not in ptx and "st.global.b32" in ptx
 
 
 TILES = ("TilePolicy", "TransposedPolicy")

@@ -28,7 +28,7 @@ from ...sync.overlap import let_next_start
 from ...warp import LANES
 from . import words
 from .compare import Compare
-from .policy import FlagPolicy, joins, team
+from .policy import FlagPolicy, team
 
 # The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
 # successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period;
@@ -48,7 +48,7 @@ class FlagKernel(Compare):
         self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one
         self.elements = self.step * policy.unroll
         self.row = policy.row
-        self.joins = joins(policy, marking.source.size)
+        self.joins = policy.joined
         self.group = LANES // policy.vector  # lanes whose bits make a word
 
     @cute.jit
@@ -205,6 +205,8 @@ class FlagKernel(Compare):
         inside = places[0] + run.before >= margin
         inside &= places[-1] + (self.vector + margin) <= run.length + run.behind
         self.fill(run.x, places, found, inside)
+        if self.by_words:
+            return [[words.keys(Uint32(each[i]), self.marking.source) for i in range(size)] for each in found]
         return [self.lifted(each, self.vector) for each in found]
 
     @cute.jit

@@ -32,9 +32,9 @@ MAX_PIECED_VECTOR = 4  # elements, the longest vector that is loaded in pieces
 # 89 us).
 ODD_VECTORS, RUN_COST = (32, 16, 8, 4), 10
 MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
-# Elements of two bytes that begin anywhere are joined from aligned vectors, in arrays of so many: the largest piece
-# that is loaded by itself else.
-HALF, MAX_JOINED_PIECE, MIN_JOINED = 2, 2, 1 << 20
+# Elements of one and two bytes that begin anywhere are joined from aligned vectors, in arrays of so many: the bytes of
+# the largest piece that is loaded by itself else.
+HALF, MAX_JOINED_PIECE, MIN_JOINED = 2, 4, 1 << 20
 MAX_BLOCKS = (1 << 31) - 1  # in a grid; memory holds at most 32 times as many rows
 MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits
 
@@ -59,7 +59,7 @@ class Problem:
 class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     """Compile-time choices of the kernel: whether there are several rows, whether rows are cut into periods, elements
     per vector, elements per load, vectors per thread, warps per block; whether no period ends within a vector; whether
-    a run of a warp is a row, whose bits are joined from words."""
+    a run of a warp is a row, whose bits are joined from words; whether vectors are joined from aligned ones."""
 
     several_rows: bool
     periodic: bool
@@ -69,6 +69,7 @@ class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     warps: int
     whole: bool
     row: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,9 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     periodic = tile < length
     row = several and not periodic and problem.words and problem.flag == 0 and unroll == 1 and runs == rows
     row = row and piece < vector >= KEYS
-    policy = FlagPolicy(several, periodic, vector, piece, unroll, warps, not periodic or tile % vector == 0, row)
+    joined = joins(problem, vector, piece, tile if periodic else 0)
+    whole = not periodic or tile % vector == 0
+    policy = FlagPolicy(several, periodic, vector, piece, unroll, warps, whole, row, joined)
     return Choice(policy, rows, length, tile, grid)
 
 
@@ -135,17 +138,15 @@ def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
 
     while not fits(piece, problem.size, problem.aligned):
         piece //= 2
-    total = problem.rows * problem.length
-    if problem.size == HALF and piece <= MAX_JOINED_PIECE and total >= MIN_JOINED:
-        if problem.flag == 0 or fits(vector, problem.flag, problem.flag_aligned):
-            return vector, piece
-    large = total >= MIN_ODD_ELEMENTS
+    large = problem.rows * problem.length >= MIN_ODD_ELEMENTS
     if problem.words and problem.flag == 0 and stride and large and piece <= MAX_ODD_PIECE:
         return min(ODD_VECTORS, key=lambda count: ceil_div(stride, LANES * count) * (RUN_COST + count)), piece
     if problem.words and problem.flag == 0 and large and piece <= MAX_ODD_PIECE and not stride:
         found = next((count for count in ODD_VECTORS if period % count == 0), 0)
         if found:
             return found, piece
+    if joins(problem, vector, piece, period) and (not problem.flag or fits(vector, problem.flag, problem.flag_aligned)):
+        return vector, piece
     while vector > max(piece, MAX_PIECED_VECTOR) or (
         problem.flag > 0 and not fits(vector, problem.flag, problem.flag_aligned)
     ):
@@ -153,9 +154,13 @@ def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
     return vector, min(vector, piece)
 
 
-def joins(policy: FlagPolicy, size: int) -> bool:
-    """Return whether vectors of elements of so many bytes, which begin anywhere, are joined from aligned ones."""
-    return size == HALF and policy.piece <= MAX_JOINED_PIECE and policy.vector * size == VECTOR_BYTES
+def joins(problem: Problem, vector: int, piece: int, period: int) -> bool:
+    """Return whether vectors of elements that begin anywhere are joined from aligned ones; of bytes, if keys are
+    compared by words."""
+    few = problem.rows * problem.length < MIN_JOINED or piece * problem.size > MAX_JOINED_PIECE
+    halves = problem.size == HALF
+    whole = problem.size == 1 and problem.words and problem.flag > 0 and period % VECTOR_BYTES == 0
+    return (halves or whole) and not few and vector * problem.size == VECTOR_BYTES
 
 
 def alignment(address: int) -> int:

@@ -14,7 +14,7 @@ from .form import Form
 from .order import FAR, pace_in
 from .parts import in_parts
 from .pitched_policy import choose_pitched
-from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, vector_of
+from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, joins, vector_of
 from .short_policy import choose_short
 from .split_policy import choose_split
 from .strided_choice import (
@@ -147,7 +147,8 @@ def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
     if (length < SHORT_OF_BITS if form.bits else piece * facts.size < 4) or length < MIN_FILLED * runs * elements:
         return None
     count = runs * form.rows
-    run = FlagPolicy(True, facts.periodic, vector, piece, unroll, WARPS, not facts.periodic)
+    joined = joins(problem, vector, piece, 0)
+    run = FlagPolicy(True, facts.periodic, vector, piece, unroll, WARPS, not facts.periodic, joined=joined)
     policy = RowPolicy(1 + len(others), run, facts.counted, count > MAX_NARROW, WARPS * LANES)
     axes = (form.flagged, *others[::-1])
     return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
