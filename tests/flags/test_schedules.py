@@ -110,7 +110,7 @@ FAULTS = {
         {RESULT},
     ),
     "bits of bytes in the wrong order": ("bits of sixteen", every(r"270549120", "134480385"), {RESULT}),
-    "tiles one item late": ("tiles", every(r"rem\.u32|rem\.s32", "div.s32"), {RESULT}),
+    "tiles one item late": ("tiles", every(r"mul\.hi\.u32", "mul.lo.u32"), {RESULT}),
 }
 
 
