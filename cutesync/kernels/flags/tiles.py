@@ -177,8 +177,10 @@ class TileFlags(StridedKernel):
         if self.loads == "run" and not self.by_words:
             return [self.get(at, i) for i in range(columns)]
         if self.by_words:
-            found = cute.recast_tensor(self.loaded(at, columns, columns), Uint32)
-            count = columns * self.marking.source.size // words.BYTES
+            size = self.marking.source.size
+            piece = min(columns, self.piece // size) if self.loads == "run" else columns
+            found = cute.recast_tensor(self.loaded(at, columns, piece), Uint32)
+            count = columns * size // words.BYTES
             return [words.keys(Uint32(found[i]), self.marking.source) for i in range(count)]
         if columns == 1 or self.loads == "repeated":
             return [self.get(at, 0)] * columns
