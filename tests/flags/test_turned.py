@@ -62,11 +62,11 @@ ANYWHERE = (
 RUNS = (
     ((13, 3, 150), (1, 2, 0), 0, "flag_heads", "uint16", 0),
     ((13, 3, 150), (1, 2, 0), 0, "flag_heads_and_tails", "int8", 5),
-    ((5, 170), (1, 0), 0, "adjacent_difference", "int16", 1),
-    ((5, 170), (1, 0), 1, "adjacent_difference", "float32", 0),
-    ((3, 2, 300), (1, 2, 0), 1, "flag_tails", "int64", 3),
-    ((3, 110), (1, 0), 0, "adjacent_difference", "int64", 0),
-    ((7, 601), (1, 0), 1, "flag_tails", "bool", 1),
+    ((7, 170), (1, 0), 0, "adjacent_difference", "int16", 1),
+    ((6, 170), (1, 0), 1, "adjacent_difference", "float32", 0),
+    ((9, 2, 300), (1, 2, 0), 1, "flag_tails", "int64", 3),
+    ((7, 110), (1, 0), 0, "adjacent_difference", "int32", 0),
+    ((11, 601), (1, 0), 1, "flag_tails", "bool", 1),
 )
 
 

@@ -40,8 +40,10 @@ MIN_WIDE = 8
 # 37.1 us; both uint16 (32768, 4096): 260, 166 and 146 us). Floats of two bytes lose (bfloat16 (16384, 8192): 103 us, of
 # 8 203 us).
 WORDS = (8, 1 << 17), (4, FEW_THREADS)
-# Columns of bytes in rows that begin anywhere, of which threads join words: of a row, and threads.
-MIN_JOINED_COLUMNS, MIN_JOINED_THREADS = 32, SMS * 256
+# Columns of bytes in rows that begin anywhere, of which threads join words: of a row, and threads, of which 512 are on
+# a multiprocessor (H200, bits int8 (3, 8934, 6247) along its second axis: 94.9 us, so 61.9 us; but uint8 (102, 117,
+# 1481), of 1100 threads a multiprocessor: 12.2 and 13.0 us).
+MIN_JOINED_COLUMNS, MIN_JOINED_THREADS = 32, SMS * 2048
 HALF = 2  # bytes
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
@@ -58,12 +60,19 @@ FEW_BLOCKS, BLOCK_ELEMENTS = 4 * SMS, 2048
 # transposed, along its first axis: 2.1 and 2.5 us; heads uint8 (65536, 128, 16), read in the order of 0, 2, 1: 96 and
 # 190 us; difference uint64 (256, 64, 8, 2), in pairs: 2.6 and 11 us).
 MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 15, 1 << 15, 1 << 22, 8, 16
-# Of blocks that transpose: steps of lanes that fit the columns, where so much less lanes than those of whole lines do;
-# bytes of a column of results whose words are joined, if it begins anywhere.
-FIT_LANES, MAX_FIT, MIN_ANYWHERE_BYTES = 8, 0.75, 32
+# Of blocks that transpose and store words: steps of lanes that fit the columns, where so much less lanes than those of
+# whole lines do (H200, both uint16 (1782, 37, 78), read in the order of 0, 2, 1: 42.9 us, so 17.7 us; but results of
+# four bytes, difference float32 (14960, 19, 65): 109 and 122 us).
+FIT_LANES, MAX_FIT = 8, 0.75
+# Columns of results that begin anywhere, whose words blocks join: bytes of one in a block, and the rows of a thread, at
+# least and at most, unless lanes fit (H200, tails bfloat16 (16722, 2354) transposed, of 16 rows: 60.7 us, so 51.0 us;
+# but of single columns of 32 rows, heads float16 (371779, 273): 214 and 246 us).
+MIN_ANYWHERE_BYTES, ANYWHERE_ROWS = 32, (8, 16)
 # Short columns of results of which blocks have whole ones that are one run of memory: results of each, and their bytes,
-# lanes and elements of an array, at least, groups of threads that share columns, and how much of their tiles is filled.
-MIN_RUN_ROWS, MAX_RUN_BYTES_OF_ROW, MIN_RUN_LANES, MIN_RUN, GROUPS, MIN_RUN_FILLED = 3, 28, 48, 1 << 17, (4, 2, 1), 0.8
+# lanes and elements of an array, groups of threads that share columns (H200, heads uint16 (543, 714, 13) along its
+# first axis: 45.8 us, so 9.7 us with four groups, 8.0 us with two; but of 12 bytes, which threads store in words,
+# difference uint8 (572, 119, 12): 2.3 and 2.9 us; of three int32, heads (3163137, 3): 17.1 and 22.1 us).
+MIN_RUN_ROWS, MIN_ROW_BYTES, MAX_ROW_BYTES, MIN_RUN_LANES, MIN_RUN, RUN_GROUPS = 6, 8, 28, 48, 1 << 17, 2
 # Rows of so few bytes of results are stored in tiles that are this high at most, so that neighbours fill sectors (H200,
 # heads int32 (16777216, 8) reversed: 205 us, so 164 us; tails float16 (3403938, 27), which is wider: 118 and 219 us),
 # but not few rows of single columns (heads uint16 (262144, 32, 4, 2) sliced along its third axis: 132 and 162 us).
@@ -202,10 +211,20 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     if short or math.prod(axis.extent for axis in axes) < least:
         return _run_of_block(axes, row, facts, wide)
     threads = ceil_div(columns.extent, wide)
-    lanes = _fitted(threads, min(MAX_LANES, LINE_BYTES // (facts.size * wide), power_of_two(threads)))
-    groups = THREADS // lanes
+    most = min(MAX_LANES, LINE_BYTES // (facts.size * wide), power_of_two(threads))
+    lanes = _fitted(threads, most)
+    tall, stores = _turned(axes, row, facts, wide, lanes)
+    if lanes < most and not stores:
+        lanes, (tall, stores) = most, _turned(axes, row, facts, wide, most)
+    return lanes, tall, stores
+
+
+def _turned(axes: Sequence[Axis], row: int, facts: Facts, wide: int, lanes: int) -> tuple[int, str]:
+    """Return the rows of a thread's tile in a block with so many ``lanes``, and how results are stored."""
+    columns, rows = axes[0], axes[row]
+    groups, fitted = THREADS // lanes, lanes & (lanes - 1) > 0
     tall = max(1, LINE_BYTES // (facts.result * groups))
-    if groups & (groups - 1):
+    if fitted:
         tall = ceil_div(ceil_div(rows.extent, ceil_div(rows.extent, groups * tall)), groups)
     tall = min(tall, power_of_two(ceil_div(rows.extent, groups)))
     apart = math.prod(axis.extent for axis in axes if axis is not columns and axis is not rows)
@@ -214,13 +233,14 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     while tall > 1 and apart * ceil_div(rows.extent, groups * tall) < wanted:
         tall //= 2
     each = WORD_BYTES // facts.result
-    if groups & (groups - 1) and each > 1:
+    if fitted and each > 1:
         tall = ceil_div(tall, each) * each
     whole = each > 1 and tall % each == 0  # a thread has words of its own, so that there are as many as threads
     if whole and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None)):
-        return lanes, tall, "words"
+        return tall, "words"
     anywhere = whole and set(rows.steps[1:]) == {1} and groups * tall * facts.result >= MIN_ANYWHERE_BYTES
-    return lanes, tall, "anywhere" if anywhere else ""
+    anywhere &= fitted or (wide > 1 and ANYWHERE_ROWS[0] <= tall <= ANYWHERE_ROWS[1])
+    return tall, "anywhere" if anywhere else ""
 
 
 def _fitted(threads: int, lanes: int) -> int:
@@ -236,17 +256,13 @@ def _run_of_block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tu
     columns, rows = axes[0], axes[row]
     height, threads = rows.extent, ceil_div(columns.extent, wide)
     together = set(rows.steps[1:]) == {1} and set(columns.steps[1:]) == {height}
-    short = height >= MIN_RUN_ROWS and height * facts.result <= MAX_RUN_BYTES_OF_ROW
+    short = height >= MIN_RUN_ROWS and MIN_ROW_BYTES <= height * facts.result <= MAX_ROW_BYTES
     few = threads < MIN_RUN_LANES or math.prod(axis.extent for axis in axes) < MIN_RUN
     if not (together and short) or few or facts.counted or facts.periodic or columns.steps[0] != 1:
         return None
-    if height & (height - 1) == 0 and facts.result < WORD_BYTES:  # threads store vectors
+    if height * facts.result % WORD_BYTES == 0 and facts.result < WORD_BYTES:  # threads store words
         return None
-    for groups in GROUPS:
-        tall = ceil_div(height, groups)
-        if (tall > 1 and height >= MIN_RUN_FILLED * groups * tall) or groups == 1:
-            return _fitted(threads, THREADS // groups), tall, "run"
-    return None
+    return _fitted(threads, THREADS // RUN_GROUPS), ceil_div(height, RUN_GROUPS), "run"
 
 
 def _by_words(facts: Facts, along: int, columns: int) -> bool:

@@ -161,7 +161,7 @@ class TileFlags(StridedKernel):
             for j, (low, high, bits) in enumerate(loads):
                 found[j] = words.funnel_shift(low, high, bits)
         else:
-            for j in cutlass.range(count, unroll=1):
+            for j in cutlass.range(count, unroll=8):
                 place, word = first + Int64(least(Int32(j), left.rows - 1)) * step, Uint32(0)
                 for k in cutlass.range_constexpr(words.KEYS):
                     word = word | (words.element(a.x + least(place + k, last), 1) << (8 * k))
