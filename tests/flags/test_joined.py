@@ -8,7 +8,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.flags import plan, policy, tile_policy
+from cutesync.kernels.flags import plan, policy, strided_policy, tile_policy
 from cutesync.runtime import call
 
 from ..cases import same
@@ -18,7 +18,8 @@ from .cases import keys
 @pytest.fixture
 def chosen(monkeypatch) -> list:
     """The policies that are chosen, of arrays that count as large."""
-    monkeypatch.setattr(policy, "MIN_JOINED", 0)
+    monkeypatch.setattr(policy, "MIN_JOINED", {1: 0, 2: 0})
+    monkeypatch.setattr(strided_policy, "MIN_JOINED_ROW", 0)
     monkeypatch.setattr(call, "_plans", {})
     found, spec, strided = [], plan.kernel_spec, plan.strided_spec
     monkeypatch.setattr(plan, "kernel_spec", lambda chosen, *rest: found.append(chosen) or spec(chosen, *rest))

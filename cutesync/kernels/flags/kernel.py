@@ -29,7 +29,7 @@ from ...warp import LANES
 from ..coordinates import quotient
 from . import words
 from .compare import Compare
-from .policy import FlagPolicy, team
+from .policy import HALF, FlagPolicy, team
 
 # The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
 # successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period;
@@ -215,12 +215,12 @@ class FlagKernel(Compare):
 
     @cute.jit
     def fill(self, x, places: cutlass.Constexpr, found: cutlass.Constexpr, inside):
-        """Load vectors: aligned ones that hold them, of which they are joined, if these lie ``inside`` of the array."""
+        """Load vectors: joined from words or vectors on boundaries that hold them, if these lie ``inside`` of the
+        array."""
         if inside:
-            starts = [(x + place).toint() for place in places]
-            loads = [words.vectors_around(start, 1) for start in starts]
-            for each, start, around in zip(found, starts, loads):
-                for i, word in enumerate(words.joined_vectors(around, start)):
+            joined = words.shifted if self.marking.source.size == HALF else words.shifted_vector
+            for each, vector in zip(found, [joined(x + place, words.VECTOR // words.BYTES) for place in places]):
+                for i, word in enumerate(vector):
                     each[i] = word
         else:
             for each, place in zip(found, places):

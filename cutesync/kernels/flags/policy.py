@@ -32,9 +32,12 @@ MAX_PIECED_VECTOR = 4  # elements, the longest vector that is loaded in pieces
 # 89 us).
 ODD_VECTORS, RUN_COST = (32, 16, 8, 4), 10
 MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
-# Elements of one and two bytes that begin anywhere are joined from aligned vectors, in arrays of so many: the bytes of
-# the largest piece that is loaded by itself else.
-HALF, MAX_JOINED_PIECE, MIN_JOINED = 2, 4, 1 << 20
+# Elements of one byte that begin anywhere are joined from aligned vectors, of two bytes from aligned words, in arrays
+# of so many: the bytes of the largest piece that is loaded by itself else (H200, heads int8 (268435456,), off by one:
+# 147 us, so 129 us; both float16 (21803, 2544), off by one: 64 us, so 56 us; tails float16 (332720, 247): one by one 70
+# us, from vectors 74 us, from words 71 us; but pieces of four bytes, bits float16 (8017, 14000): 65 and 72 us; fewer
+# elements, heads bfloat16 (1543, 304): 1.3 and 1.5 us).
+HALF, MAX_JOINED_PIECE, MIN_JOINED = 2, {1: 4, 2: 2}, {1: 1 << 19, 2: 1 << 20}
 MAX_BLOCKS = (1 << 31) - 1  # in a grid; memory holds at most 32 times as many rows
 MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits
 
@@ -59,7 +62,8 @@ class Problem:
 class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     """Compile-time choices of the kernel: whether there are several rows, whether rows are cut into periods, elements
     per vector, elements per load, vectors per thread, warps per block; whether no period ends within a vector; whether
-    a run of a warp is a row, whose bits are joined from words; whether vectors are joined from aligned ones."""
+    a run of a warp is a row, whose bits are joined from words; whether vectors are joined from what lies on
+    boundaries."""
 
     several_rows: bool
     periodic: bool
@@ -128,9 +132,9 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     return Choice(policy, rows, length, tile, grid)
 
 
-def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
+def vector_of(problem: Problem, stride: int, period: int, join: bool = True) -> tuple[int, int]:
     """Return the elements per vector and per load, if rows begin ``stride`` elements apart and have periods of
-    ``period`` elements (0: no periods)."""
+    ``period`` elements (0: no periods). ``join``: vectors may be joined."""
     vector = piece = VECTOR_BYTES // max(problem.size, problem.flag)
 
     def fits(count: int, size: int, aligned: int) -> bool:
@@ -145,7 +149,8 @@ def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
         found = next((count for count in ODD_VECTORS if period % count == 0), 0)
         if found:
             return found, piece
-    if joins(problem, vector, piece, period) and (not problem.flag or fits(vector, problem.flag, problem.flag_aligned)):
+    stored = not problem.flag or fits(vector, problem.flag, problem.flag_aligned)
+    if join and stored and joins(problem, vector, piece, period):
         return vector, piece
     while vector > max(piece, MAX_PIECED_VECTOR) or (
         problem.flag > 0 and not fits(vector, problem.flag, problem.flag_aligned)
@@ -157,10 +162,11 @@ def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
 def joins(problem: Problem, vector: int, piece: int, period: int) -> bool:
     """Return whether vectors of elements that begin anywhere are joined from aligned ones; of bytes, if keys are
     compared by words."""
-    few = problem.rows * problem.length < MIN_JOINED or piece * problem.size > MAX_JOINED_PIECE
-    halves = problem.size == HALF
-    whole = problem.size == 1 and problem.words and problem.flag > 0 and period % VECTOR_BYTES == 0
-    return (halves or whole) and not few and vector * problem.size == VECTOR_BYTES
+    size = problem.size
+    if size > HALF or vector * size < VECTOR_BYTES or piece * size > MAX_JOINED_PIECE[size]:
+        return False
+    whole = problem.words and problem.flag > 0 and period % VECTOR_BYTES == 0
+    return problem.rows * problem.length >= MIN_JOINED[size] and (size == HALF or whole)
 
 
 def alignment(address: int) -> int:

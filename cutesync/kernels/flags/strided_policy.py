@@ -50,7 +50,7 @@ MAX_HALF = 1 << 23
 HALVES = 16
 LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
-SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
+SHORT_OF_BITS, MIN_JOINED_ROW = 64, 1 << 12  # of shorter rows, a thread flags 32 of one; vectors are not joined
 MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter rows have no warps of their own
 # The same of arrays with few elements, where a warp that loads a row side by side takes less time than a thread
 MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
@@ -137,7 +137,7 @@ def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
     aligned = alignment(facts.aligned | steps[0] * facts.size)
     flag_aligned = alignment(math.gcd(facts.result_aligned, *(step * facts.result for step in steps[1:])))
     problem = Problem(form.rows, length, length, facts.size, flag, aligned, flag_aligned)
-    vector, piece = vector_of(problem, 0, 0)
+    vector, piece = vector_of(problem, 0, 0, length >= MIN_JOINED_ROW)
     narrow = VECTOR_BYTES // (vector * max(facts.size, flag))
     unroll = (1 if form.rows * length // vector <= ONE_VECTOR_THREADS else 2) * min(narrow, 8)
     while unroll > 1 and 2 * LANES * unroll * vector > length:
@@ -147,7 +147,7 @@ def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
     if (length < SHORT_OF_BITS if form.bits else piece * facts.size < 4) or length < MIN_FILLED * runs * elements:
         return None
     count = runs * form.rows
-    joined = joins(problem, vector, piece, 0)
+    joined = length >= MIN_JOINED_ROW and joins(problem, vector, piece, 0)
     run = FlagPolicy(True, facts.periodic, vector, piece, unroll, WARPS, not facts.periodic, joined=joined)
     policy = RowPolicy(1 + len(others), run, facts.counted, count > MAX_NARROW, WARPS * LANES)
     axes = (form.flagged, *others[::-1])

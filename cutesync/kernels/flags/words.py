@@ -100,20 +100,15 @@ def shifted(start, count: int) -> list:
     return [funnel_shift(low, high, bits) for low, high in zip(loads, loads[1:])]
 
 
-def vectors_around(address, count: int) -> list:
-    """The aligned vectors that hold ``count`` vectors from an address on, and the last of them once more if it is one
-    of their boundaries."""
-    last = (address + (VECTOR * count - 1)) & -VECTOR
-    places = [*((address & -VECTOR) + VECTOR * i for i in range(count)), last]
-    return [_load_vector(place) for place in places]
+def shifted_vector(start, count: int) -> list:
+    """The same of one vector and more, all from aligned vectors."""
+    return _from_vectors(start.toint(), BYTES * count // VECTOR)
 
 
 def _from_vectors(address, count: int) -> list:
-    return joined_vectors(vectors_around(address, count), address)
-
-
-def joined_vectors(loads: list, address) -> list:
-    """The words from an address on, of the vectors around."""
+    last = (address + (VECTOR * count - 1)) & -VECTOR
+    places = [*((address & -VECTOR) + VECTOR * i for i in range(count)), last]
+    loads = [_load_vector(place) for place in places]
     skew = Int32(address & (VECTOR - 1))
     return [word for low, high in zip(loads, loads[1:]) for word in shifted_vectors([*low, *high], skew)]
 
