@@ -36,8 +36,8 @@ MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
 # of so many: the bytes of the largest piece that is loaded by itself else (H200, heads int8 (268435456,), off by one:
 # 147 us, so 129 us; both float16 (21803, 2544), off by one: 64 us, so 56 us; tails float16 (332720, 247): one by one 70
 # us, from vectors 74 us, from words 71 us; but pieces of four bytes, bits float16 (8017, 14000): 65 and 72 us; fewer
-# elements, heads bfloat16 (1543, 304): 1.3 and 1.5 us).
-HALF, MAX_JOINED_PIECE, MIN_JOINED = 2, {1: 4, 2: 2}, {1: 1 << 19, 2: 1 << 20}
+# elements, bits uint16 (1048576,): 1.6 and 2.0 us).
+HALF, MAX_JOINED_PIECE, MIN_JOINED = 2, {1: 4, 2: 2}, {1: 1 << 19, 2: 8 * ONE_VECTOR_THREADS}
 MAX_BLOCKS = (1 << 31) - 1  # in a grid; memory holds at most 32 times as many rows
 MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits
 

@@ -41,9 +41,9 @@ MIN_WIDE = 8
 # 8 203 us).
 WORDS = (8, 1 << 17), (4, FEW_THREADS)
 # Columns of bytes in rows that begin anywhere, of which threads join words: of a row, and threads, of which 512 are on
-# a multiprocessor (H200, bits int8 (3, 8934, 6247) along its second axis: 94.9 us, so 61.9 us; but uint8 (102, 117,
-# 1481), of 1100 threads a multiprocessor: 12.2 and 13.0 us).
-MIN_JOINED_COLUMNS, MIN_JOINED_THREADS = 32, SMS * 2048
+# a multiprocessor (H200, bits int8 (3, 8934, 6247) along its second axis: 94.9 us, so 61.9 us; but int8 (7, 19930,
+# 39), of 320 threads a multiprocessor: 4.7 and 5.9 us).
+MIN_JOINED_COLUMNS, MIN_JOINED_THREADS = 32, SMS * 512
 HALF = 2  # bytes
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
@@ -63,7 +63,7 @@ MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYT
 # Of blocks that transpose and store words: steps of lanes that fit the columns, where so much less lanes than those of
 # whole lines do (H200, both uint16 (1782, 37, 78), read in the order of 0, 2, 1: 42.9 us, so 17.7 us; but results of
 # four bytes, difference float32 (14960, 19, 65): 109 and 122 us).
-FIT_LANES, MAX_FIT = 8, 0.75
+FIT_LANES, MAX_FIT = 8, 0.9
 # Columns of results that begin anywhere, whose words blocks join: bytes of one in a block, and the rows of a thread, at
 # least and at most, unless lanes fit (H200, tails bfloat16 (16722, 2354) transposed, of 16 rows: 60.7 us, so 51.0 us;
 # but of single columns of 32 rows, heads float16 (371779, 273): 214 and 246 us).
