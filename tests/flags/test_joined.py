@@ -19,6 +19,7 @@ from .cases import keys
 def chosen(monkeypatch) -> list:
     """The policies that are chosen, of arrays that count as large."""
     monkeypatch.setattr(policy, "MIN_JOINED", {1: 0, 2: 0})
+    monkeypatch.setattr(policy, "MIN_JOINED_PERIODS", 0)
     monkeypatch.setattr(strided_policy, "MIN_JOINED_ROW", 0)
     monkeypatch.setattr(call, "_plans", {})
     found, spec, strided = [], plan.kernel_spec, plan.strided_spec
@@ -36,6 +37,7 @@ CASES = (  # call, type, shape, elements before the first, options
     ("flag_heads_and_tails", "float16", (1, 2600), 5, {}),
     ("adjacent_difference", "int16", (2, 2048), 1, {}),
     ("adjacent_difference", "float16", (9, 8), 7, {"reverse": True}),
+    ("adjacent_difference", "int16", (61, 21), 1, {}),
     ("flag_tails", "int16", (1, 1100), 1, {"dtype": "bits", "successor": 3}),
     ("flag_heads_and_tails", "int8", (1, 3000), 3, {}),
     ("flag_heads", "bool", (70, 32), 1, {}),
@@ -53,6 +55,27 @@ def test_rows_that_begin_anywhere(chosen, name, dtype, shape, before, options):
     for ours, each in zip(found, wanted) if isinstance(wanted, tuple) else ((found, wanted),):
         same(np.asarray(ours), each)
     assert all(each.joined for each in chosen) and chosen
+
+
+JOINED = (  # bytes of an element and of a flag, rows, their length, whether vectors are joined
+    (1, 1, 1, 3 << 19, True),
+    (1, 1, 1, 1 << 20, False),
+    (1, 1, 1 << 15, 16, True),
+    (1, 1, 1 << 16, 24, False),
+    (2, 1, 1, 3 << 19, True),
+    (2, 1, 1, 1 << 20, False),
+    (2, 1, 1 << 16, 24, True),
+    (2, 1, 1 << 16, 25, False),
+    (2, 2, 1 << 16, 25, True),
+    (4, 1, 1, 1 << 22, False),
+)
+
+
+@pytest.mark.parametrize(("size", "flag", "rows", "length", "joined"), JOINED)
+def test_what_is_joined(size, flag, rows, length, joined):
+    """Large arrays that begin anywhere; in periods, those that end where vectors do, and differences."""
+    chosen = policy.choose(policy.Problem(rows, length, length, size, flag, size, 16, words=size == 1))
+    assert chosen.policy.joined is joined
 
 
 @pytest.mark.parametrize("n", [2222, 777, 5])

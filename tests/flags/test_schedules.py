@@ -52,6 +52,7 @@ def right(name: str, schedules: int) -> bool:
         patch.setattr(plan, "choose", lambda problem: choose(problem, unroll, warps))
         patch.setattr(policy, "MIN_ODD_ELEMENTS", 0)
         patch.setattr(policy, "MIN_JOINED", {1: 0, 2: 0})
+        patch.setattr(policy, "MIN_JOINED_PERIODS", 0)
         patch.setattr(calls, "_plans", {})
         found = getattr(cs, call)(cs.asarray(x), **options)
     assert ran.launches == schedules

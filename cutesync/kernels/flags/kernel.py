@@ -31,19 +31,10 @@ from . import words
 from .compare import Compare
 from .policy import HALF, FlagPolicy, team
 
-FEW_WARPS = 4  # of a block, where there are few vectors, or these are short
-
 # The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
 # successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period;
 # how many elements of the array lie before the row, and behind it; the numbers that divide by the period, if there are.
 Run = namedtuple("Run", "x outs ends length period begin start before behind factor shift", defaults=(0, 0, 0, 0))
-
-
-def divides(marking, policy: FlagPolicy) -> bool:
-    """Return whether places are divided by the period with the numbers for that (H200, tails bool (187135, 8): 2.5 us,
-    so 2.3 us): not those of few short runs whose vectors periods cut (tails int8 (417381, 2): 1.4 us, so 1.5 us), nor
-    of differences (int32 (358811, 4): 4.2 us, so 4.5 us)."""
-    return marking.is_flag and (policy.unroll > 1 or policy.warps > FEW_WARPS or policy.whole)
 
 
 class FlagKernel(Compare):
@@ -59,7 +50,9 @@ class FlagKernel(Compare):
         self.elements = self.step * policy.unroll
         self.row = policy.row
         self.joins = policy.joined
-        self.divides = divides(marking, policy)
+        # By the period, with the numbers for that (H200, heads bool (3391, 400), off by one: with a division 1.6 us, so
+        # 1.5 us; but heads uint16 (11, 73530), on boundaries: 1.5 and 1.7 us)
+        self.divides = policy.joined
         self.group = LANES // policy.vector  # lanes whose bits make a word
 
     @cute.jit

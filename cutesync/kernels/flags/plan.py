@@ -93,7 +93,7 @@ def _contiguous(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: i
     tile, words = spec.tile or length, marking.compares_bytes
     problem = Problem(form.rows, length, tile, x.dtype.size, size, alignment(x.ptr), aligned, words)
     choice = choose(problem)
-    factor, shift = divisor(choice.period) if choice.policy.periodic else (0, 0)
+    factor, shift = divisor(choice.period) if choice.policy.periodic and choice.policy.joined else (0, 0)
     values = {
         "factor": factor,
         "shift": shift,

@@ -36,8 +36,10 @@ MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
 # of so many: the bytes of the largest piece that is loaded by itself else (H200, heads int8 (268435456,), off by one:
 # 147 us, so 129 us; both float16 (21803, 2544), off by one: 64 us, so 56 us; tails float16 (332720, 247): one by one 70
 # us, from vectors 74 us, from words 71 us; but pieces of four bytes, bits float16 (8017, 14000): 65 and 72 us; fewer
-# elements, bits uint16 (1048576,): 1.6 and 2.0 us).
-HALF, MAX_JOINED_PIECE, MIN_JOINED = 2, {1: 4, 2: 2}, {1: 1 << 19, 2: 8 * ONE_VECTOR_THREADS}
+# elements, bits uint16 (1048576,): 1.6 and 2.1 us, tails uint8 (1159295,): 1.3 and 1.4 us; of periods that are whole
+# vectors of bytes, heads bool (62, 12992): 2.3 us, so 1.3 us; of others, only differences: int16 (9262, 7651) 76.8 us,
+# so 69 us, but tails (2082, 27773) 48.7 and 49.2 us).
+HALF, MAX_JOINED_PIECE, MIN_JOINED, MIN_JOINED_PERIODS = 2, {1: 4, 2: 2}, {1: 3 << 19, 2: 5 << 18}, 1 << 19
 MAX_BLOCKS = (1 << 31) - 1  # in a grid; memory holds at most 32 times as many rows
 MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits
 
@@ -161,12 +163,13 @@ def vector_of(problem: Problem, stride: int, period: int, join: bool = True) -> 
 
 def joins(problem: Problem, vector: int, piece: int, period: int) -> bool:
     """Return whether vectors of elements that begin anywhere are joined from aligned ones; of bytes, if keys are
-    compared by words."""
+    compared by words; in periods, if these end where vectors do, or results are as wide as two-byte elements."""
     size = problem.size
     if size > HALF or vector * size < VECTOR_BYTES or piece * size > MAX_JOINED_PIECE[size]:
         return False
-    whole = problem.words and problem.flag > 0 and period % VECTOR_BYTES == 0
-    return problem.rows * problem.length >= MIN_JOINED[size] and (size == HALF or whole)
+    whole = period % vector == 0
+    fits = whole or problem.flag == HALF if size == HALF else whole and problem.words and problem.flag > 0
+    return fits and problem.rows * problem.length >= (MIN_JOINED_PERIODS if size == 1 and period else MIN_JOINED[size])
 
 
 def alignment(address: int) -> int:

@@ -41,8 +41,8 @@ MIN_WIDE = 8
 # 8 203 us).
 WORDS = (8, 1 << 17), (4, FEW_THREADS)
 # Columns of bytes in rows that begin anywhere, of which threads join words: of a row, and threads, of which 512 are on
-# a multiprocessor (H200, bits int8 (3, 8934, 6247) along its second axis: 94.9 us, so 61.9 us; but int8 (7, 19930,
-# 39), of 320 threads a multiprocessor: 4.7 and 5.9 us).
+# a multiprocessor (H200, bits int8 (3, 8934, 6247) along its second axis: 94.9 us, so 59.7 us; bool (54, 1286, 153) 8.5
+# us, so 7.1 us; but int8 (7, 19930, 39), of 320 threads a multiprocessor: 4.7 and 5.9 us).
 MIN_JOINED_COLUMNS, MIN_JOINED_THREADS = 32, SMS * 512
 HALF = 2  # bytes
 SECTOR = 32  # bytes that memory delivers at once
@@ -62,8 +62,9 @@ FEW_BLOCKS, BLOCK_ELEMENTS = 4 * SMS, 2048
 MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 15, 1 << 15, 1 << 22, 8, 16
 # Of blocks that transpose and store words: steps of lanes that fit the columns, where so much less lanes than those of
 # whole lines do (H200, both uint16 (1782, 37, 78), read in the order of 0, 2, 1: 42.9 us, so 17.7 us; but results of
-# four bytes, difference float32 (14960, 19, 65): 109 and 122 us).
-FIT_LANES, MAX_FIT = 8, 0.9
+# four bytes, difference float32 (14960, 19, 65): 109 and 122 us; and of two, where three quarters do, difference
+# bfloat16 (198, 47, 122): 3.7 and 4.3 us).
+FIT_LANES, MAX_FIT, MAX_FIT_OF_HALVES = 8, 0.75, 0.625
 # Columns of results that begin anywhere, whose words blocks join: bytes of one in a block, and the rows of a thread, at
 # least and at most, unless lanes fit (H200, tails bfloat16 (16722, 2354) transposed, of 16 rows: 60.7 us, so 51.0 us;
 # but of single columns of 32 rows, heads float16 (371779, 273): 214 and 246 us).
@@ -212,7 +213,7 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
         return _run_of_block(axes, row, facts, wide)
     threads = ceil_div(columns.extent, wide)
     most = min(MAX_LANES, LINE_BYTES // (facts.size * wide), power_of_two(threads))
-    lanes = _fitted(threads, most)
+    lanes = _fitted(threads, most, MAX_FIT_OF_HALVES if facts.result == HALF else MAX_FIT)
     tall, stores = _turned(axes, row, facts, wide, lanes)
     if lanes < most and not stores:
         lanes, (tall, stores) = most, _turned(axes, row, facts, wide, most)
@@ -243,12 +244,12 @@ def _turned(axes: Sequence[Axis], row: int, facts: Facts, wide: int, lanes: int)
     return tall, "anywhere" if anywhere else ""
 
 
-def _fitted(threads: int, lanes: int) -> int:
+def _fitted(threads: int, lanes: int, most: float = MAX_FIT) -> int:
     """Return how many of so many lanes have columns, if these are about as many in all blocks, in steps of
-    FIT_LANES; all if few would have none."""
+    FIT_LANES; all if more than ``most`` of them would."""
     blocks = ceil_div(threads, lanes)
     fitted = ceil_div(ceil_div(threads, blocks), FIT_LANES) * FIT_LANES
-    return fitted if fitted <= MAX_FIT * lanes else lanes
+    return fitted if fitted <= most * lanes else lanes
 
 
 def _run_of_block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple | None:
