@@ -41,7 +41,7 @@ MIN_WIDE = 8
 # 8 203 us).
 WORDS = (8, 1 << 17), (4, FEW_THREADS)
 # Columns of bytes in rows that begin anywhere, of which threads join words: of a row, and threads, of which 512 are on
-# a multiprocessor (H200, bits int8 (3, 8934, 6247) along its second axis: 94.9 us, so 61.9 us; but int8 (7, 19930,
+# a multiprocessor (H200, bits int8 (3, 8934, 6247) along its second axis: 94.9 us, so 59.7 us; but int8 (7, 19930,
 # 39), of 320 threads a multiprocessor: 4.7 and 5.9 us).
 MIN_JOINED_COLUMNS, MIN_JOINED_THREADS = 32, SMS * 512
 HALF = 2  # bytes
@@ -61,8 +61,9 @@ FEW_BLOCKS, BLOCK_ELEMENTS = 4 * SMS, 2048
 # 190 us; difference uint64 (256, 64, 8, 2), in pairs: 2.6 and 11 us).
 MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 15, 1 << 15, 1 << 22, 8, 16
 # Of blocks that transpose and store words: steps of lanes that fit the columns, where so much less lanes than those of
-# whole lines do (H200, both uint16 (1782, 37, 78), read in the order of 0, 2, 1: 42.9 us, so 17.7 us; but results of
-# four bytes, difference float32 (14960, 19, 65): 109 and 122 us).
+# whole lines do (H200, both uint16 (1782, 37, 78), read in the order of 0, 2, 1: 42.9 us, so 17.7 us; heads uint8
+# (145, 159, 46), 56 lanes of 64: 3.7 us, so 3.3 us; but results of four bytes, difference float32 (14960, 19, 65): 109
+# and 122 us).
 FIT_LANES, MAX_FIT = 8, 0.9
 # Columns of results that begin anywhere, whose words blocks join: bytes of one in a block, and the rows of a thread, at
 # least and at most, unless lanes fit (H200, tails bfloat16 (16722, 2354) transposed, of 16 rows: 60.7 us, so 51.0 us;
