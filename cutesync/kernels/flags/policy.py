@@ -34,7 +34,7 @@ ODD_VECTORS, RUN_COST = (32, 16, 8, 4), 10
 MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
 # Elements of one byte that begin anywhere are joined from aligned vectors, of two bytes from aligned words, in arrays
 # of so many: the bytes of the largest piece that is loaded by itself else (H200, heads int8 (268435456,), off by one:
-# 147 us, so 129 us; both float16 (21803, 2544), off by one: 64 us, so 56 us; tails float16 (332720, 247): one by one 70
+# 146 us, so 129 us; both float16 (21803, 2544), off by one: 64 us, so 56 us; tails float16 (332720, 247): one by one 70
 # us, from vectors 74 us, from words 71 us; but pieces of four bytes, bits float16 (8017, 14000): 65 and 72 us; fewer
 # elements, bits uint16 (1048576,): 1.6 and 2.1 us, tails uint8 (1159295,): 1.3 and 1.4 us; of periods that are whole
 # vectors of bytes, heads bool (62, 12992): 2.3 us, so 1.3 us; of others, only differences: int16 (9262, 7651) 76.8 us,
