@@ -32,6 +32,7 @@ KERNELS = {
     "bits of odd rows": ("flag_heads_and_tails", "uint8", (3, 801), {"dtype": "bits"}, (1, 2)),
     "bits of short odd rows": ("flag_heads", "int8", (5, 399), {"dtype": "bits", "predecessor": 1}, (2, 2)),
     "odd rows of two bytes": ("flag_heads_and_tails", "int16", (3, 1201), {"dtype": "bits"}, (2, 2)),
+    "odd rows of tiles": ("flag_heads_and_tails", "int16", (3, 1201), {"tile": 24, "dtype": "bits"}, (2, 2)),
     "bits of two": ("flag_tails", "float64", 700, {"dtype": "bits"}, (8, 1)),
     "tiles": ("flag_heads_and_tails", "int32", 1500, {"tile": 7}, (2, 2)),
     "rows as one": ("flag_heads", "int32", (40, 37), {}, (2, 2)),
@@ -111,7 +112,8 @@ FAULTS = {
         {RESULT},
     ),
     "bits of bytes in the wrong order": ("bits of sixteen", every(r"270549120", "134480385"), {RESULT}),
-    "tiles one item late": ("tiles", every(r"mul\.hi\.u32", "mul.lo.u32"), {RESULT}),
+    "tiles one item late": ("tiles", every(r"rem\.u32|rem\.s32", "div.s32"), {RESULT}),
+    "joined tiles one item late": ("odd rows of tiles", every(r"mul\.hi\.u32", "mul.lo.u32"), {RESULT}),
 }
 
 
