@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
-from .policy import LANES, SHARED_BYTES, SMS
+from .policy import LANES, SHARED_BYTES, SMS, VECTOR_BYTES
+from .reduced_policy import ReducedPolicy
 
 BLOCKS_PER_SM = 3  # that fit by shared memory, and by the registers of small states
 INDEX_BYTES = 8
@@ -34,6 +35,38 @@ class RangesPolicy:
     def bytes(self, sizes: tuple[int, ...]) -> int:
         """The shared memory of a block that keeps an index and numbers of ``sizes`` bytes of each member."""
         return self.warps * self.tile * (INDEX_BYTES + sum(sizes))
+
+
+ROWS = 4  # of 32 vectors, that a warp loads together
+END_BYTES = 32  # an end counts as so many bytes of elements
+
+
+@dataclass(frozen=True)
+class RowsPolicy(ReducedPolicy, kernel=".ranges_rows:RangesReduction"):
+    """Blocks that reduce segments of one array. A lane has ``run`` elements of a tile, in as many vectors as there are
+    ``rows``; an end counts as ``end`` of them."""
+
+    rows: int = ROWS
+    end: int = END_BYTES // 4
+
+    def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...] = ()) -> int:
+        """Upper bound of the shared memory of a block: records, and what chunks leave."""
+        left = self.warps * self.rounds * (2 * sum(states) + 36) + self.warps * (sum(states) + 8) + 16
+        return self.warps * LANES * 20 + left + 16 * (5 * len(states) + 13)
+
+
+# Warps of a block, and blocks of a multiprocessor, by the words of a state.
+WARPS = ((2, 16, 2), (4, 8, 2))
+
+
+def in_rows(sources: tuple[int, ...], states: tuple[int, ...], strided: bool) -> RowsPolicy | None:
+    """Return the policy of a reduction whose elements have ``sources`` bytes at a position, and whose states have
+    numbers of ``states`` bytes, if it has one array, and small states."""
+    sizes = next(((warps, blocks) for most, warps, blocks in WARPS if sum(states) <= 4 * most), None)
+    if strided or len(sources) > 1 or sizes is None:
+        return None
+    run = ROWS * VECTOR_BYTES // sources[0]
+    return RowsPolicy(run, *sizes, end=END_BYTES // sources[0])
 
 
 def choose(sizes: tuple[int, ...]) -> RangesPolicy:

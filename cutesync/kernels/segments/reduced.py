@@ -103,7 +103,7 @@ class SegmentReduction(PlainKernel):
         tails, heads = (partial_array((t, *self.types), self.warps * self.policy.rounds) for t in (Int32, Int64))
         partials = partial_array((Int32, *self.types), self.warps)
         places = state_array((Int64, Int64), self.warps * self.policy.rounds + 1)
-        ends = Ends(a.offsets, a.segments, a.whole, self.spec.heads.ends, self.policy.end).bounded()
+        ends = self.ends(a).bounded()
         chunks = self.warps * a.rounds
         size = (ends.members() + (chunks * blocks - 1)) // (chunks * blocks)
         size = (size + (self.runs.run - 1)) // self.runs.run * self.runs.run
@@ -124,11 +124,14 @@ class SegmentReduction(PlainKernel):
         if notice.collector:
             self.collect(a, self.slots(a, blocks, notice.tag), partials, blocks, thread)
 
+    def ends(self, a: Arguments) -> Ends:
+        return Ends(a.offsets, a.segments, a.whole, self.spec.heads.ends, self.policy.end)
+
     def part(self):
         """The part of the merged list that the block has."""
         return cute.arch.block_idx()[0]
 
-    def stage(self, warp, lane) -> Stage:
+    def stage(self, warp, lane) -> Any:
         """The shared memory of a warp; no element is marked."""
         tile, found = self.runs.tile, []
         gathered = self.runs.sources if self.gather is not None else ()
@@ -158,7 +161,7 @@ class SegmentReduction(PlainKernel):
             if (number < chunks) & (lane % GROUP == 0):
                 put(places, number, (place, segment))
 
-    def chunk(self, a: Arguments, places, number) -> Chunk:
+    def chunk(self, a: Arguments, places, number) -> Any:
         (first, segment), (stop, following) = (get(places, number + k, (Int64, Int64)) for k in (0, 1))
         skew = Int32(0)
         if self.gather is None:  # runs lie in memory where vectors do
