@@ -55,8 +55,9 @@ class RowsPolicy(ReducedPolicy, kernel=".ranges_rows:RangesReduction"):
         return self.warps * LANES * 20 + left + 16 * (5 * len(states) + 13)
 
 
-# Warps of a block, and blocks of a multiprocessor, by the words of a state.
+# Warps of a block, and blocks of a multiprocessor, by the words of a state: 64 registers a lane, or 128.
 WARPS = ((2, 16, 2), (4, 8, 2))
+NARROW_WARPS = 12  # most of them where a vector has 16 elements, which take 80 registers
 
 
 def in_rows(sources: tuple[int, ...], states: tuple[int, ...], strided: bool) -> RowsPolicy | None:
@@ -65,8 +66,10 @@ def in_rows(sources: tuple[int, ...], states: tuple[int, ...], strided: bool) ->
     sizes = next(((warps, blocks) for most, warps, blocks in WARPS if sum(states) <= 4 * most), None)
     if strided or len(sources) > 1 or sizes is None:
         return None
-    run = ROWS * VECTOR_BYTES // sources[0]
-    return RowsPolicy(run, *sizes, end=END_BYTES // sources[0])
+    warps, blocks = sizes
+    if sources[0] == 1:
+        warps = min(warps, NARROW_WARPS)
+    return RowsPolicy(ROWS * VECTOR_BYTES // sources[0], warps, blocks, end=END_BYTES // sources[0])
 
 
 def choose(sizes: tuple[int, ...]) -> RangesPolicy:
