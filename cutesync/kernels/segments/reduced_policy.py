@@ -40,6 +40,11 @@ class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
         """Members of the merged list that an end counts as."""
         return END
 
+    @property
+    def dealt(self) -> bool:
+        """Whether parts of the list that are neighbours lie in blocks far apart."""
+        return False
+
     def members(self, length: int, segments: int) -> int:
         """How many members the merged list of so many elements and segments has."""
         return length + self.end * segments
@@ -59,6 +64,7 @@ class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
 
     stages: int = 3
     end: int = END
+    dealt: bool = True
 
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...]) -> int:
         """Upper bound of the shared memory of a block. States take the place of elements, which have their size."""
