@@ -45,12 +45,13 @@ RANGES = {
     "one block": (RangesPolicy(run=3, warps=1, threads=32), 1),
     "five blocks": (RangesPolicy(run=1, warps=3, threads=96), 5),
 }
-# the same for reductions of one array by begins and ends: warps, chunks of each, rows; blocks
+# the same for reductions of one array by begins and ends: warps, chunks of each, rows, vectors of a segment that a lane
+# goes through; blocks
 ROWS = {
-    "three blocks": ((1, 2, 1), 3),
-    "two blocks": ((4, 1, 4), 2),
-    "one block": ((1, 1, 2), 1),
-    "five blocks": ((3, 2, 1), 5),
+    "three blocks": ((1, 2, 1, 2), 3),
+    "two blocks": ((4, 1, 4, 20), 2),
+    "one block": ((1, 1, 2, 0), 1),
+    "five blocks": ((3, 2, 1, 20), 5),
 }
 
 # the same for runs that are decoded
@@ -105,12 +106,13 @@ def wave(problem: Problem, sizes: tuple[int, int], blocks: int, parts: int = 1) 
 def force_ranges(monkeypatch, name: str = "three blocks") -> None:
     """The same for calls by segments that begins and ends give."""
     policy, grid = RANGES[name]
-    (warps, rounds, rows), rows_grid = ROWS[name]
+    (warps, rounds, rows, longest), rows_grid = ROWS[name]
 
     def in_rows(sources, states, strided) -> RowsPolicy | None:
         chosen = ranges_policy.in_rows(sources, states, strided)
         run = rows * 16 // sources[0]
-        return chosen and replace(chosen, run=run, warps=warps, blocks_per_sm=1, rounds=rounds, rows=rows)
+        sizes = {"run": run, "warps": warps, "blocks_per_sm": 1, "rounds": rounds, "rows": rows, "longest": longest}
+        return chosen and replace(chosen, **sizes)
 
     monkeypatch.setattr(ranges_plan, "choose", lambda sizes: policy)
     monkeypatch.setattr(ranges_plan, "blocks", lambda *problem: grid)

@@ -153,6 +153,25 @@ def test_elements_are_combined_in_order(small, dtype):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", RANGES)
+def test_lanes_go_through_segments_that_are_about_as_long(monkeypatch, name):
+    """From one vector to many, of which the first and the last one are whole or not; some are empty."""
+    force_ranges(monkeypatch, name)
+    for dtype, most in ("int32", 1), ("float32", 12), ("int8", 40), ("float64", 30):
+        rng, x = np.random.default_rng(most), (np.arange(2000) * 7 % 101).astype(dtype)
+        begins = rng.integers(0, 2000 - most, 100)
+        lengths = np.where(rng.random(100) < 0.1, 0, rng.integers(max(1, most // 2), most + 1, 100))
+        for pair in (begins, begins + lengths), (begins // 16 * 16, begins // 16 * 16 + most // 4 * 4):
+            with cs.emulate():
+                last = cs.segmented_reduce(
+                    cs.asarray(x), lambda a, b: b, offsets=on_device(pair), identity=0, dtype=dtype
+                )
+                found = cs.segmented_reduce(cs.asarray(x), offsets=on_device(pair), dtype=dtype)
+            equal(last, np.array([x[b - 1] if b > a else 0 for a, b in zip(*pair)], dtype))
+            equal(found, *reduced([x], pair))
+
+
+@pytest.mark.slow
 def test_batches_that_stop_inside_segments(small, monkeypatch):
     """A batch has so many positions at most that places in its list are numbers of 32 bits."""
     monkeypatch.setattr(ranges_rows, "MOST", 200)

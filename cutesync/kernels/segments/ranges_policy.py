@@ -38,16 +38,23 @@ class RangesPolicy:
 
 
 ROWS = 4  # of 32 vectors, that a warp loads together
-END_BYTES = 32  # an end counts as so many bytes of elements
+END_BYTES = 64  # an end counts as so many bytes of elements
+# Each lane goes through its own segment where none of a batch has more than LONGEST vectors, and lanes take at most
+# TURNS turns of ROWS vectors while a warp would take one.
+LONGEST, TURNS = 20, 2
 
 
 @dataclass(frozen=True)
 class RowsPolicy(ReducedPolicy, kernel=".ranges_rows:RangesReduction"):
     """Blocks that reduce segments of one array. A lane has ``run`` elements of a tile, in as many vectors as there are
-    ``rows``; an end counts as ``end`` of them."""
+    ``rows``; an end counts as ``end`` of them. Lanes go through segments of up to ``longest`` vectors, in ``turns``
+    times as many steps as a warp."""
 
     rows: int = ROWS
     end: int = END_BYTES // 4
+    longest: int = LONGEST
+    turns: int = TURNS
+    dealt: bool = True
 
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...] = ()) -> int:
         """Upper bound of the shared memory of a block: records, and what chunks leave."""

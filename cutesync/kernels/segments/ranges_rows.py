@@ -6,13 +6,14 @@ vectors of 16 bytes, on boundaries of memory, in which a segment lies: the vecto
 the list of the batch. Its rows of 32 vectors, a lane each, are loaded ``rows`` at a time. What segments have in the
 vector of a lane is combined there, and what they have in a row by a scan that begins anew where a segment begins; the
 lane that has a segment's last vector stores its result. While a tile of rows lies inside one segment, nothing of this
-is asked.
+is asked. Where the segments of a batch are short, and about as long, each lane goes through its own (``ranges_lanes``).
 
 In shared memory a warp has of each segment of the batch that has elements: its *base*, the address that the list's
 vector 0 would have if all of the list were the segment's; its *span*, its first place in the list and the one behind
 its last, in elements; and its *name*, the number of its lane, -1 if it does not end in the batch.
 
-Bytes: every vector is read once for each segment in it; begins and ends are read, and results written, once.
+Bytes: every vector is read once for each segment in it; begins and ends are read, and results written, once. The order
+of operations follows from lengths, types, begins, ends, and where in 16 bytes the array begins.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ from ...warp import (
     prepend_between_states,
     reduce_rows,
     scan_states,
-    select,
     shift_up,
     zeros,
 )
@@ -43,8 +43,8 @@ from ..gather import Stepped
 from ..select.chunk import VECTOR_BYTES, cells, popc, put
 from ..tiled import positions
 from .ranges_base import clamped
+from .ranges_lanes import LanesReduction, Own
 from .ranges_policy import RowsPolicy
-from .reduced import SegmentReduction
 from .reduced_base import Arguments, Ends
 from .reduced_run import TileRuns
 
@@ -65,7 +65,7 @@ Batch = namedtuple("Batch", "number first vectors live edge")
 Work = namedtuple("Work", "a chunk bases spans names keep lane")
 
 
-class RangesReduction(SegmentReduction):
+class RangesReduction(LanesReduction):
     """The kernel, with the sizes of a policy and ``shared`` bytes of shared memory."""
 
     name = "segment_ranges"
@@ -74,6 +74,11 @@ class RangesReduction(SegmentReduction):
     def make_runs(self) -> TileRuns:
         """Runs are vectors."""
         return TileRuns(self.spec, self.states.monoid, self.policy.run // self.policy.rows, None)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the segments of the next batch are loaded ahead: registers are short where elements have 8 bytes."""
+        return self.size < 8
 
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
@@ -119,72 +124,79 @@ class RangesReduction(SegmentReduction):
         at, begin, number = chunk.first, Int64(0), Int32(0)
         if chunk.segment > 0:
             begin = ends.raw(chunk.segment - 1)
+        following = self.load_segments(c, ends, number)
         while (number < chunk.ends) | (at < chunk.stop):
-            end, closes, origin = self.batch_ends(c, ends, at, number)
+            end, closes, origin = self.batch_ends(c, following, at, number)
+            if cutlass.const_expr(self.ahead):
+                following = self.load_segments(c, ends, number + LANES)
             start = choose(lane == 0, at, Int64(cute.arch.shuffle_sync_up(end, 1)))
             origin += start - choose(lane == 0, begin, start)
-            batch, last = self.put_records(c, number, origin, Int32(end - start), closes)
-            if batch.live > 0:
-                carry = (*self.go_rows(c, batch, carry), last)
+            own = self.own(c, number, origin, Int32(end - start), closes)
             closed = popc(cute.arch.vote_ballot_sync(closes))
-            number += closed
             at = Int64(cute.arch.shuffle_sync(end, LANES - 1))
             before = Int64(cute.arch.shuffle_sync(end, cutlass.max(closed - 1, 0)))
             begin = choose(closed > 0, before, begin)
+            carry = self.go_batch(c, number, own, carry)
+            number += closed
+            known = (closed == LANES) if self.ahead else Boolean(False)
+            if cutlass.not_(known) & ((number < chunk.ends) | (at < chunk.stop)):
+                following = self.load_segments(c, ends, number)
         if lane == 0:
             store_partial(tails, place, Maybe((Int32(chunk.ends > 0), *carry[:-1]), carry[-1] != 0))
 
     @cute.jit
-    def batch_ends(self, c: cutlass.Constexpr, ends: cutlass.Constexpr, at, number):
-        """Where a lane's segment of the batch that begins at a position ends in it, whether it ends there, and the
-        place in the array where it begins."""
-        k, limit = number + c.lane, cutlass.min(c.chunk.stop, at + MOST)
-        end, closes, origin = limit, Boolean(False), Int64(0)
+    def load_segments(self, c: cutlass.Constexpr, ends: cutlass.Constexpr, number):
+        """Where a lane's segment of the batch whose first one has a number ends, and where in the array it begins."""
+        k, end, origin = number + c.lane, Int64(0), Int64(0)
         if (k <= c.chunk.ends) & (c.chunk.segment + k < c.a.segments):
-            found = ends.raw(c.chunk.segment + k)
-            origin = clamped(element(c.a.begins + (c.chunk.segment + k)), c.a.whole)
-            closes = (found <= limit) & (k < c.chunk.ends)
-            end = cutlass.min(found, limit)
-        return end, closes, origin
+            end = ends.raw(c.chunk.segment + k)
+            origin = Int64(element(c.a.begins + (c.chunk.segment + k)))
+        return end, origin
 
     @cute.jit
-    def put_records(self, c: cutlass.Constexpr, number, origin, count, closes):
-        """The batch whose first segment has a number, and whether the last one with elements goes on behind it. A
-        lane's segment has ``count`` elements from ``origin`` on in it, and may close there."""
-        each, lane, x = self.runs.run, c.lane, c.a.x[0].toint()
-        address, skew, vectors, edge = x, Int32(0), Int32(0), Boolean(False)
-        if count > 0:
-            address = x + origin * self.size
-            skew = Int32(address % VECTOR_BYTES)
-            vectors = (skew // self.size + count + (each - 1)) // each
-            address -= skew
-            edge = (address < x) | (address + Int64(vectors) * VECTOR_BYTES > x + c.a.whole * self.size)
-        else:
-            self.store_empty(c, number + lane, closes)
-        (stop,) = scan_states((vectors,), lambda p, q: (p[0] + q[0],), lane)
-        first, there = stop - vectors, Uint32(cute.arch.vote_ballot_sync(count > 0))
+    def batch_ends(self, c: cutlass.Constexpr, found: tuple, at, number):
+        """Where a lane's segment of the batch that begins at a position ends in it, whether it ends there, and the
+        place in the array where it begins; ``found`` as it is in memory."""
+        k, limit = number + c.lane, cutlass.min(c.chunk.stop, at + MOST)
+        end, closes = limit, Boolean(False)
+        if (k <= c.chunk.ends) & (c.chunk.segment + k < c.a.segments):
+            closes = (found[0] <= limit) & (k < c.chunk.ends)
+            end = cutlass.min(found[0], limit)
+        return end, closes, clamped(found[1], c.a.whole)
+
+    @cute.jit
+    def go_batch(self, c: cutlass.Constexpr, number, own: Own, carry: tuple):
+        """Go through a batch whose first segment has a number, from the state of the segment of which elements went
+        by. Return the state of the last segment with elements, and whether it goes on behind the batch."""
+        there = Uint32(cute.arch.vote_ballot_sync(own.count > 0))
+        if there != 0:
+            opens = Int32(cute.arch.vote_any_sync((own.count > 0) & cutlass.not_(own.closes)))
+            edge = Int32(cute.arch.vote_any_sync(own.edge))
+            most = Int32(cute.arch.warp_redux_sync(own.vectors, "max"))
+            total = Int32(cute.arch.warp_redux_sync(own.vectors, "add"))
+            if (edge == 0) & self.in_lanes(most, total):
+                carry = (*self.go_lanes(c, number, own, (there, most), carry), opens)
+            else:
+                batch = self.put_records(c, number, own, there)._replace(edge=edge)
+                carry = (*self.go_rows(c, batch, carry), opens)
+        return carry
+
+    @cute.jit
+    def put_records(self, c: cutlass.Constexpr, number, own: Own, there):
+        """The batch whose first segment has a number, of which lanes have segments with elements that are ``there``."""
+        each, lane = self.runs.run, c.lane
+        (stop,) = scan_states((own.vectors,), lambda p, q: (p[0] + q[0],), lane)
+        first, live = stop - own.vectors, own.count > 0
         cute.arch.sync_warp()  # what the batch before has put there has been read
-        if count > 0:
+        if live:
             rank = popc(there & ((Uint32(1) << Uint32(lane)) - 1))
-            low = first * each + skew // self.size
-            put(Int64, c.bases + rank * BASE, address - Int64(first) * VECTOR_BYTES)
-            put(Int64, c.spans + rank * SPAN, Int64(low) | (Int64(low + count) << 32))
-            put(Int32, c.names + rank * NAME, choose(closes, lane, Int32(-1)))
+            low = first * each + own.skew
+            put(Int64, c.bases + rank * BASE, own.address - Int64(first) * VECTOR_BYTES)
+            put(Int64, c.spans + rank * SPAN, Int64(low) | (Int64(low + own.count) << 32))
+            put(Int32, c.names + rank * NAME, choose(own.closes, lane, Int32(-1)))
         cute.arch.sync_warp()
-        opens = Int32(cute.arch.vote_any_sync((count > 0) & cutlass.not_(closes)))
         total = Int32(cute.arch.shuffle_sync(stop, LANES - 1))
-        edges = Int32(cute.arch.vote_any_sync(edge))
-        return Batch(number, choose(count > 0, first, Int32(NONE)), total, popc(there), edges), opens
-
-    @property
-    def size(self) -> int:
-        return self.runs.sources[0].size
-
-    @cute.jit
-    def store_empty(self, c: cutlass.Constexpr, k, closes):
-        """Store the result of a segment without elements; that of the chunk's first one is not known yet."""
-        if closes & (k > 0):
-            self.windows.store(c.a, c.chunk.segment + k, zeros(self.types), Boolean(False))
+        return Batch(number, choose(live, first, Int32(NONE)), total, popc(there), Int32(0))
 
     def base(self, c: Work, rank):
         return Int64(cells(Int64, c.bases + rank * BASE, 1)[0])
@@ -230,15 +242,6 @@ class RangesReduction(SegmentReduction):
             found.append(self.runs.total(self.runs.values(registers, self.position(c, place))))
         return combine(state, reduce_rows(found, combine, c.lane))
 
-    def position(self, c: Work, address):
-        """Where in the array the element at an address is."""
-        return (address - c.a.x[0].toint()) // self.size
-
-    def load(self, registers: list, address) -> None:
-        """Load the vector at an address."""
-        words = cute.recast_tensor(registers[0], Int32)
-        cute.autovec_copy(cells(Int32, address, 4, cute.AddressSpace.gmem, VECTOR_BYTES), words)
-
     @cute.jit
     def find(self, c: cutlass.Constexpr, batch: Batch, held: cutlass.Constexpr, at, begun):
         """Load the vectors of a tile of rows, ``begun`` segments of the list having begun before it. Return how many
@@ -278,7 +281,14 @@ class RangesReduction(SegmentReduction):
         vector = at + lane
         first, stop = low - vector * each, high - vector * each
         heads = heads & ~goes_on
-        own = self.of_vector(self.runs.values(registers, self.position(c, address)), first, stop)
+        own, values = zeros(self.types), self.runs.values(registers, self.position(c, address))
+        whole = Boolean(False)
+        if cutlass.const_expr(self.size > 1):  # registers are short for both forms of vectors of 16
+            whole = cute.arch.vote_all_sync((first <= 0) & (stop >= each))
+        if whole:
+            own = self.runs.total(values)
+        else:
+            own = self.of_vector(values, first, stop)
         own = prepend((lane == 0) & (heads & 1 == 0), state, own, combine)
         begins = heads & self.runs.up_to(lane)
         back = choose(begins != 0, lane - (31 - Int32(cute.arch.clz(begins))), lane)
@@ -287,17 +297,5 @@ class RangesReduction(SegmentReduction):
         if (vector < batch.vectors) & (stop <= each):
             name = Int32(cells(Int32, c.names + rank * NAME, 1)[0])
             if name >= 0:
-                k = batch.number + name
-                if k == 0:
-                    self.windows.keep(c, own, Boolean(True))
-                else:
-                    self.windows.store(c.a, c.chunk.segment + k, own, Boolean(True))
+                self.store_own(c, batch.number + name, own)
         return broadcast(own, cutlass.min(batch.vectors - 1 - at, LANES - 1))
-
-    def of_vector(self, values: list, first, stop) -> tuple:
-        """The state of the elements of a vector from ``first`` up to ``stop``, at least one."""
-        state = values[0]()
-        for i, value in enumerate(values[1:], 1):
-            after = prepend_between_states(first < i, state, value(), self.states.monoid.combine)
-            state = select(stop > i, after, state)
-        return state
