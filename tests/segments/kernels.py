@@ -49,9 +49,9 @@ RANGES = {
 # goes through; blocks
 ROWS = {
     "three blocks": ((1, 2, 1, 2), 3),
-    "two blocks": ((4, 1, 4, 20), 2),
+    "two blocks": ((4, 1, 4, 5), 2),
     "one block": ((1, 1, 2, 0), 1),
-    "five blocks": ((3, 2, 1, 20), 5),
+    "five blocks": ((3, 2, 1, 5), 5),
 }
 
 # the same for runs that are decoded

@@ -154,7 +154,7 @@ def test_elements_are_combined_in_order(small, dtype):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RANGES)
-def test_lanes_go_through_segments_that_are_about_as_long(monkeypatch, name):
+def test_lanes_go_through_short_segments(monkeypatch, name):
     """From one vector to many, of which the first and the last one are whole or not; some are empty."""
     force_ranges(monkeypatch, name)
     for dtype, most in ("int32", 1), ("float32", 12), ("int8", 40), ("float64", 30):

@@ -1,5 +1,5 @@
-"""The segments of a batch of ``ranges_rows``, a lane each, of which none has many vectors. Device code; all 32 lanes
-call."""
+"""The segments of a batch of ``ranges_rows``, a lane each, none of which has more vectors than ``longest``. Device
+code; all 32 lanes call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
 from ...monoid import choose
-from ...warp import LANES, broadcast, prepend_between_states, select, zeros
+from ...warp import broadcast, prepend_between_states, select, zeros
 from ..select.chunk import VECTOR_BYTES, cells, popc
 from .ranges_policy import RowsPolicy
 from .reduced import SegmentReduction
@@ -52,51 +52,29 @@ class LanesReduction(SegmentReduction):
             self.store_empty(c, number + c.lane, closes)
         return Own(address, skew, count, vectors, closes, edge)
 
-    def in_lanes(self, most, total) -> Boolean:
-        """Whether lanes go through their own segments, which have ``most`` vectors at most, and ``total`` together:
-        their turns of some vectors each are few beside those of the warp."""
-        rows = self.policy.rows
-        turns, tiles = (most + (rows - 1)) // rows, (total + (rows * LANES - 1)) // (rows * LANES)
-        return (most <= self.policy.longest) & (turns <= self.policy.turns * tiles)
-
     @cute.jit
     def go_lanes(self, c: cutlass.Constexpr, number, own: Own, among: tuple, carry: tuple):
         """Go through the segments of a batch, a lane each, from the state of the segment of which elements went by.
         ``among``: the bits of the lanes whose segments have elements, and the most vectors that one has. Return the
         state of the last of these."""
-        (there, most), rows, each, lane = among, self.policy.rows, self.runs.run, c.lane
+        (there, most), each, lane = among, self.runs.run, c.lane
         first, last = popc((there & (0 - there)) - 1), 31 - Int32(cute.arch.clz(Int32(there)))
         address = Int64(cute.arch.shuffle_sync(own.address, first))  # lanes without elements take these
         address = choose(own.count > 0, own.address, address)
         state, follows = carry[:-1], (lane == first) & (carry[-1] != 0)
-        held = [self.runs.registers() for _ in range(rows)]
-        for at in cutlass.range(0, most, rows, unroll=1):
-            for r in cutlass.range_constexpr(rows):
-                place = choose(at == 0, cutlass.min(Int32(r), cutlass.max(own.vectors - 1, 0)), at + r)
-                if (at + r < own.vectors) | ((at == 0) & (r < most)):
-                    self.load(held[r], address + place * VECTOR_BYTES)
-            low, high = own.skew - at * each, own.skew + own.count - at * each
-            whole = Boolean(False)
-            if cutlass.const_expr(self.size > 1):  # as in ``go_row``
-                whole = cute.arch.vote_all_sync((low <= 0) & (high >= rows * each))
-            if whole:
-                for r in cutlass.range_constexpr(rows):
-                    found = self.runs.total(self.values_at(c, held[r], address, at + r))
-                    state = prepend_between_states(follows | (at + r > 0), state, found, self.states.monoid.combine)
-            else:
-                for r in cutlass.range_constexpr(rows):
-                    if at + r < most:
-                        values = self.values_at(c, held[r], address, at + r)
-                        found = self.of_vector(values, low - r * each, high - r * each)
-                        found = prepend_between_states(follows | (at + r > 0), state, found, self.states.monoid.combine)
-                        state = select(at + r < own.vectors, found, state)
+        held = [self.runs.registers() for _ in range(self.policy.longest)]
+        for r in cutlass.range_constexpr(self.policy.longest):
+            if r < most:  # behind its last vector a lane takes that again
+                self.load(held[r], address + cutlass.max(cutlass.min(own.vectors - 1, r), 0) * VECTOR_BYTES)
+        for r in cutlass.range_constexpr(self.policy.longest):
+            if r < most:
+                values = self.runs.values(held[r], self.position(c, address + r * VECTOR_BYTES))
+                found = self.of_vector(values, own.skew - r * each, own.skew + own.count - r * each)
+                found = prepend_between_states(follows | (r > 0), state, found, self.states.monoid.combine)
+                state = select(r < own.vectors, found, state)
         if own.closes & (own.count > 0):
             self.store_own(c, number + lane, state)
         return broadcast(state, last)
-
-    def values_at(self, c: Work, registers: list, address, vector) -> list:
-        """The states of the elements of a vector of a segment."""
-        return self.runs.values(registers, self.position(c, address + vector * VECTOR_BYTES))
 
     @cute.jit
     def store_own(self, c: cutlass.Constexpr, k, state: tuple):

@@ -6,7 +6,7 @@ vectors of 16 bytes, on boundaries of memory, in which a segment lies: the vecto
 the list of the batch. Its rows of 32 vectors, a lane each, are loaded ``rows`` at a time. What segments have in the
 vector of a lane is combined there, and what they have in a row by a scan that begins anew where a segment begins; the
 lane that has a segment's last vector stores its result. While a tile of rows lies inside one segment, nothing of this
-is asked. Where the segments of a batch are short, and about as long, each lane goes through its own (``ranges_lanes``).
+is asked. Where all segments of a batch are short, each lane goes through its own (``ranges_lanes``).
 
 In shared memory a warp has of each segment of the batch that has elements: its *base*, the address that the list's
 vector 0 would have if all of the list were the segment's; its *span*, its first place in the list and the one behind
@@ -173,8 +173,7 @@ class RangesReduction(LanesReduction):
             opens = Int32(cute.arch.vote_any_sync((own.count > 0) & cutlass.not_(own.closes)))
             edge = Int32(cute.arch.vote_any_sync(own.edge))
             most = Int32(cute.arch.warp_redux_sync(own.vectors, "max"))
-            total = Int32(cute.arch.warp_redux_sync(own.vectors, "add"))
-            if (edge == 0) & self.in_lanes(most, total):
+            if (edge == 0) & (most <= self.policy.longest):
                 carry = (*self.go_lanes(c, number, own, (there, most), carry), opens)
             else:
                 batch = self.put_records(c, number, own, there)._replace(edge=edge)
