@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from cutesync.kernels.segments import decode_plan, plan, ranges_plan, reduced_plan
+from cutesync.kernels.segments import decode_plan, plan, ranges_plan, ranges_policy, reduced_plan
 from cutesync.kernels.segments.decode_policy import Choice as DecodeChoice, DecodePolicy, window_of
 from cutesync.kernels.segments.policy import Choice, MarkedPolicy, PipelinePolicy, Problem, WavePolicy
-from cutesync.kernels.segments.ranges_policy import RangesPolicy
+from cutesync.kernels.segments.ranges_policy import RangesPolicy, RowsPolicy
 from cutesync.kernels.segments.reduced_policy import ReducedPolicy, RingPolicy
 from cutesync.runtime import call
 
@@ -44,6 +44,14 @@ RANGES = {
     "two blocks": (RangesPolicy(run=5, warps=4, threads=32), 2),
     "one block": (RangesPolicy(run=3, warps=1, threads=32), 1),
     "five blocks": (RangesPolicy(run=1, warps=3, threads=96), 5),
+}
+# the same for reductions of one array by begins and ends: warps, chunks of each, rows, vectors of a segment that a lane
+# goes through; blocks
+ROWS = {
+    "three blocks": ((1, 2, 1, 2), 3),
+    "two blocks": ((4, 1, 4, 5), 2),
+    "one block": ((1, 1, 2, 0), 1),
+    "five blocks": ((3, 2, 1, 5), 5),
 }
 
 # the same for runs that are decoded
@@ -98,8 +106,18 @@ def wave(problem: Problem, sizes: tuple[int, int], blocks: int, parts: int = 1) 
 def force_ranges(monkeypatch, name: str = "three blocks") -> None:
     """The same for calls by segments that begins and ends give."""
     policy, grid = RANGES[name]
+    (warps, rounds, rows, longest), rows_grid = ROWS[name]
+
+    def in_rows(sources, states, strided) -> RowsPolicy | None:
+        chosen = ranges_policy.in_rows(sources, states, strided)
+        run = rows * 16 // sources[0]
+        sizes = {"run": run, "warps": warps, "blocks_per_sm": 1, "rounds": rounds, "rows": rows, "longest": longest}
+        return chosen and replace(chosen, **sizes)
+
     monkeypatch.setattr(ranges_plan, "choose", lambda sizes: policy)
     monkeypatch.setattr(ranges_plan, "blocks", lambda *problem: grid)
+    monkeypatch.setattr(ranges_plan, "in_rows", in_rows)
+    monkeypatch.setattr(ranges_plan, "blocks_in_rows", lambda *problem: (rows_grid, rounds))
     monkeypatch.setattr(call, "_plans", {})
 
 

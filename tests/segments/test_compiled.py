@@ -32,11 +32,6 @@ def calls(n: int) -> dict:
         },
         "many offsets": lambda: cs.segmented_reduce(x, offsets=dry((n // 12,), "int64"), stream=0),
         "offsets, scan": lambda: cs.segmented_scan(x, offsets=dry((n // 50,), "int32"), reverse=True, stream=0),
-        "begins and ends": lambda: cs.segmented_reduce(x, offsets=_pair(n), stream=0),
-        "begins and ends, scan": lambda: cs.segmented_scan(x, offsets=_pair(n), reverse=True, stream=0),
-        "states of begins and ends": lambda: cs.segmented_scan(
-            (dry((n,), "int64").reshape(8, -1).T,) * 4, product, offsets=_pair(n), stream=0
-        ),
         "strided": lambda: cs.reduce_by_key(keys.reshape(8, -1).T, x.reshape(8, -1).T, size=1000, stream=0),
         "strided scan": lambda: cs.scan_by_key(
             keys.reshape(8, -1).T, x, reverse=True, out=dry((n, 2), "float32", base=1 << 45)[:, 0], stream=0
@@ -67,6 +62,35 @@ def calls(n: int) -> dict:
     }
 
 
+def of_ranges(n: int) -> dict:
+    """The same by begins and ends."""
+    x = dry((n,), "float32")
+    return {
+        **{
+            f"begins and ends {t}": lambda t=t: cs.segmented_reduce(dry((n,), t), offsets=_pair(n), stream=0)
+            for t in ("int8", "int16", "float32", "float64")
+        },
+        "begins and ends of bytes": lambda: cs.segmented_reduce(
+            dry((n,), "int8"), "max", offsets=_pair(n), identity=0, stream=0
+        ),
+        "begins and ends, a state of two values": lambda: cs.segmented_reduce(
+            dry((n,), "float64"),
+            "add",
+            transform=lambda v: (v, v * v),
+            dtype=("float64", "float64"),
+            offsets=_pair(n),
+            stream=0,
+        ),
+        "strided, begins and ends": lambda: cs.segmented_reduce(
+            dry((n,), "float32").reshape(8, -1).T, offsets=_pair(n), stream=0
+        ),
+        "begins and ends, scan": lambda: cs.segmented_scan(x, offsets=_pair(n), reverse=True, stream=0),
+        "states of begins and ends": lambda: cs.segmented_scan(
+            (dry((n,), "int64").reshape(8, -1).T,) * 4, product, offsets=_pair(n), stream=0
+        ),
+    }
+
+
 def _pair(n: int) -> tuple:
     return dry((n // 50,), "int32"), dry((n // 50, 2), "int64")[:, 0]
 
@@ -76,7 +100,11 @@ def _decoded(n: int, mean: int, dtype: str, length: str = "int64") -> None:
 
 
 def test_configurations(allocated, capsys, some):
-    found = [[spec for spec in needed(call) if spec.key[0] != "scan"] for n in LENGTHS for call in calls(n).values()]
+    found = [
+        [spec for spec in needed(call) if spec.key[0] != "scan"]
+        for n in LENGTHS
+        for call in (calls(n) | of_ranges(n)).values()
+    ]
     assert all(found)
     specs = {spec.key: spec for of_call in found for spec in of_call}
     tell_figures(capsys, [verify(spec, allocated, slack=4096) for spec in some(specs.values(), 24)])

@@ -10,7 +10,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
-from cutesync.kernels.segments import ranges_policy
+from cutesync.kernels.segments import ranges_policy, ranges_rows
 from cutesync.kernels.segments.calls import OFFSETS
 
 from .. import faults, states
@@ -140,6 +140,47 @@ def test_init_finish_arguments_and_indices(small):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "float32", "float64"])
+def test_elements_are_combined_in_order(small, dtype):
+    """Of one array, by operators that do not commute: the last element, and the first."""
+    x = (np.arange(900) * 7 % 101).astype(dtype)
+    for first in (0, 1):
+        part, pair = cs.asarray(x)[first:], overlapping(900 - first, 70, first)
+        for op, place in (lambda a, b: b, -1), (lambda a, b: a, 0):
+            found = cs.segmented_reduce(part, op, offsets=on_device(pair), identity=0, dtype=dtype)
+            wanted = [x[first + a : first + b][place] if b > a else 0 for a, b in zip(*pair)]
+            equal(found, np.array(wanted, dtype))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RANGES)
+def test_lanes_go_through_short_segments(monkeypatch, name):
+    """From one vector to many, of which the first and the last one are whole or not; some are empty."""
+    force_ranges(monkeypatch, name)
+    for dtype, most in ("int32", 1), ("float32", 12), ("int8", 40), ("float64", 30):
+        rng, x = np.random.default_rng(most), (np.arange(2000) * 7 % 101).astype(dtype)
+        begins = rng.integers(0, 2000 - most, 100)
+        lengths = np.where(rng.random(100) < 0.1, 0, rng.integers(max(1, most // 2), most + 1, 100))
+        for pair in (begins, begins + lengths), (begins // 16 * 16, begins // 16 * 16 + most // 4 * 4):
+            with cs.emulate():
+                last = cs.segmented_reduce(
+                    cs.asarray(x), lambda a, b: b, offsets=on_device(pair), identity=0, dtype=dtype
+                )
+                found = cs.segmented_reduce(cs.asarray(x), offsets=on_device(pair), dtype=dtype)
+            equal(last, np.array([x[b - 1] if b > a else 0 for a, b in zip(*pair)], dtype))
+            equal(found, *reduced([x], pair))
+
+
+@pytest.mark.slow
+def test_batches_that_stop_inside_segments(small, monkeypatch):
+    """A batch has so many positions at most that places in its list are numbers of 32 bits."""
+    monkeypatch.setattr(ranges_rows, "MOST", 200)
+    x = np.arange(3000, dtype=np.int32) * 7
+    for pair in (overlapping(3000, 90), (np.int64([1, 0, 2999, 5]), np.int64([2900, 3000, 3000, 205]))):
+        equal(cs.segmented_reduce(x, offsets=pair), *reduced([x], pair))
+
+
+@pytest.mark.slow
 def test_strided_arrays(small):
     """The elements, the offsets and the results."""
     x = (np.arange(1300) % 7).reshape(26, 50)
@@ -257,8 +298,10 @@ MAX = states.Case(None, lambda p, q: (np.maximum(p[0], q[0]),), ("int32",), (-10
 
 
 @functools.cache
-def bench(reduce: bool) -> faults.Bench:
-    """Calls that share memory, where what one leaves is wrong for the next: shares begin where segments do, or not."""
+def bench(kind: str) -> faults.Bench:
+    """Calls that share memory, where what one leaves is wrong for the next: shares begin where segments do, or not.
+    Arrays of which every other element counts have a kernel of their own."""
+    reduce, step = kind != "scan", 2 if kind == "strided" else 1
     options: dict = {"nothing": MAX.identity} if reduce else {}
     calls = []
     for pair in (disjoint(700, 70), (np.arange(0, 700, 2), np.arange(1, 700, 2)), (np.r_[650, 20], np.r_[690, 640])):
@@ -267,7 +310,9 @@ def bench(reduce: bool) -> faults.Bench:
 
     def right() -> bool:
         call = functools.partial(cs.segmented_reduce if reduce else cs.segmented_scan, op="max", identity=-1000)
-        found = [(call(cs.asarray(x), offsets=on_device(pair)), wanted) for x, pair, wanted in calls]
+        found = [
+            (call(cs.asarray(np.repeat(x, step))[::step], offsets=on_device(pair)), wanted) for x, pair, wanted in calls
+        ]
         return all(np.array_equal(*pair) for pair in found)
 
     made = faults.of_tiles(force_ranges, right, schedules=2)
@@ -282,6 +327,6 @@ TABLE = {name: (faults.TABLE[name][0], {*faults.TABLE[name][1], *WRONG}) for nam
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reduce", [True, False], ids=["reduce", "scan"])
-def test_no_mutant_survives(reduce):
-    assert bench(reduce).survivors(TABLE) == []
+@pytest.mark.parametrize("kind", ["reduce", "strided", "scan"])
+def test_no_mutant_survives(kind):
+    assert bench(kind).survivors(TABLE) == []

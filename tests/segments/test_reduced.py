@@ -173,8 +173,8 @@ def test_which_arrays_have_rings():
     """Those of elements that are as large as states; the sizes follow from the mean length of segments."""
     chosen, n = functools.partial(reduced_policy.choose, strided=False), 1 << 28
     for size, sizes in reduced_policy.RINGS.items():
-        for policy in sizes:
-            assert chosen((size,), (size,), length=n, segments=n // policy.run) == policy
+        for least, policy in sizes:
+            assert chosen((size,), (size,), length=n, segments=n // least) == policy
             assert policy.run % 4 == 0 and policy.bytes((size,), ()) <= 226 << 10
         assert not isinstance(chosen((size,), (size,), length=n, segments=n // 2), reduced_policy.RingPolicy)
         assert not isinstance(chosen((size,), (size,), strided=True), reduced_policy.RingPolicy)

@@ -3,7 +3,8 @@
 The positions of all segments, one segment after the other, and the ends of the segments are merged: an end comes behind
 the last position of its segment. Each warp takes an equal share of the members of this list (``block.merge_path``), and
 goes through it in tiles, of which each lane has a run of neighbouring members. So the time does not depend on the
-lengths of segments, and the order of operations follows from them alone. Three kernels:
+lengths of segments, and the order of operations follows from them alone. Reductions of one array with small states
+have a kernel of their own (``ranges_rows``). Three kernels:
 
     shares    each warp reduces its share. Where segments are reduced, it stores the results of those that begin and end
               in it. It leaves two states: ``tail``, of what comes behind its last end, and ``first``, of what comes

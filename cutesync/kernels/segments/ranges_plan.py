@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dtypes import INT64
+from ...dtypes import INT32, INT64
 from ...runtime import forks, workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run
 from ..states import numbered, parameter_groups
-from .ranges_policy import CELL, RangesPolicy, blocks, choose
+from .ranges_policy import CELL, RangesPolicy, RowsPolicy, blocks, choose, in_rows
+from .reduced_plan import sizes_of
+from .reduced_policy import blocks as blocks_in_rows
 from .spec import SegmentsSpec
 
 _sharing = forks.lock()
@@ -22,17 +24,18 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
     operation, device = spec.operation, views[0].device
     sources = tuple(t.size for t in operation.sources)
     sizes = sources if spec.reduced else (*sources, *(t.size for t in operation.results))
+    names = [*numbered("x", operation.sources), *numbered("arg", operation.args), *(["n"] if spec.counted else [])]
+    names += ["begins", "ends", *numbered("out", operation.results)]
+    values = values_of(spec, views, outs)
+    rows = in_rows(sources, sizes_of(operation.registers), spec.strided is not None) if spec.reduced else None
+    if rows is not None:
+        grid, values["rounds"] = blocks_in_rows(rows, rows.members(spec.length, spec.segments))
+        kernel = rows_kernel_spec(rows, spec)
+        return Launch(kernel, device, grid, values, names, workspace.counters_and_slots, stream).run
     policy = choose(sizes)
     grid = blocks(policy, spec.length, views[-2].size)
-    workers = grid * policy.warps
-    values: dict[str, Any] = {"segments": spec.segments, "whole": spec.whole, "workers": workers}
-    values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
-    values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
-    values |= spec.strided.values if spec.strided else {}
-    values |= {name: out.steps[0] for name, out in zip(numbered("step", operation.results), outs) if spec.stepped}
-    values["begin_step"] = views[-2].steps[0]
-    names = [*numbered("x", operation.sources), *numbered("arg", operation.args), *(["n"] if spec.counted else [])]
-    names += ["begins", "ends", *numbered("out", operation.results), "shares"]
+    values["workers"] = workers = grid * policy.warps
+    names += ["shares"]
     kernels = [("shares", grid), ("carries", 1), *([] if spec.reduced else [("results", grid)])]
     runs = [
         Launch(kernel_spec(what, policy, sizes, spec), device, count, values, names, None, stream).run
@@ -47,6 +50,30 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
                 run((*addresses, memory.addresses[0]), stream)
 
     return in_order
+
+
+def values_of(spec: SegmentsSpec, views: Views, outs: Views) -> dict[str, Any]:
+    """Return the numbers that kernels get."""
+    operation = spec.operation
+    values: dict[str, Any] = {"segments": spec.segments, "whole": spec.whole}
+    values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
+    values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
+    values |= spec.strided.values if spec.strided else {}
+    values |= {name: out.steps[0] for name, out in zip(numbered("step", operation.results), outs) if spec.stepped}
+    return values | {"begin_step": views[-2].steps[0]}
+
+
+def rows_kernel_spec(policy: RowsPolicy, spec: SegmentsSpec) -> KernelSpec:
+    """Return the kernel of reductions of one array."""
+    inputs, outputs, start, args = parameter_groups(spec.operation)
+    arrays = [Pointer("n", INT64), Pointer("begins", spec.heads.offsets or INT64), Pointer("ends", INT64)]
+    numbers: list[Pointer | Scalar] = [Scalar(name, "Int64") for name in ("whole", "segments", "rounds", "begin_step")]
+    numbers += [Scalar(name, "Int64") for name in (numbered("step", spec.operation.results) if spec.stepped else ())]
+    nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
+    rest = Pointer("scratch", INT64), Pointer("counters", INT32)
+    groups = [*arrays, *inputs, *outputs], [*numbers, *start, *nothing, *args], *rest
+    shared = policy.bytes(sizes_of(spec.operation.registers))
+    return KernelSpec(("segment_ranges", policy, *spec.key), groups, lambda: policy.make(spec, shared))
 
 
 def kernel_spec(what: str, policy: RangesPolicy, sizes: tuple[int, ...], spec: SegmentsSpec) -> KernelSpec:

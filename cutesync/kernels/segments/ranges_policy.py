@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
-from .policy import LANES, SHARED_BYTES, SMS
+from .policy import LANES, SHARED_BYTES, SMS, VECTOR_BYTES
+from .reduced_policy import ReducedPolicy
 
 BLOCKS_PER_SM = 3  # that fit by shared memory, and by the registers of small states
 INDEX_BYTES = 8
@@ -34,6 +35,52 @@ class RangesPolicy:
     def bytes(self, sizes: tuple[int, ...]) -> int:
         """The shared memory of a block that keeps an index and numbers of ``sizes`` bytes of each member."""
         return self.warps * self.tile * (INDEX_BYTES + sum(sizes))
+
+
+ROWS = 4  # of 32 vectors, that a warp loads together
+# An end counts as so many bytes of elements: 2**22 segments of one element and a giant take 560 us where it counts as
+# 32, 475 as 64, 426 as 96, 398 as 128 (H200, 2**28 float32). Most of the time of a batch of short ones is waiting.
+END_BYTES = 128
+# A lane goes through its own segment where none of a batch has more vectors than this, by the bytes of elements: with
+# one element in most, before a giant, 469 us (521 without), of 4 float32 in order 198 (221), of 64 int8 198 (259).
+# Longer ones take more, as the sectors of a segment are asked for one by one: of 16 float32 816 us (661 without), of 64
+# 718 (377), of 64 int16 159 (149; H200).
+LONGEST, LONGEST_OF_BYTES = 2, 4
+
+
+@dataclass(frozen=True)
+class RowsPolicy(ReducedPolicy, kernel=".ranges_rows:RangesReduction"):
+    """Blocks that reduce segments of one array. A lane has ``run`` elements of a tile, in as many vectors as there are
+    ``rows``; an end counts as ``end`` of them. Lanes go through segments of up to ``longest`` vectors;
+    ``dealt`` is as for rings."""
+
+    rows: int = ROWS
+    end: int = END_BYTES // 4
+    longest: int = LONGEST
+    dealt: bool = True
+
+    def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...] = ()) -> int:
+        """Upper bound of the shared memory of a block: records, and what chunks leave."""
+        left = self.warps * self.rounds * (2 * sum(states) + 36) + self.warps * (sum(states) + 8) + 16
+        return self.warps * LANES * 20 + left + 16 * (5 * len(states) + 13)
+
+
+# Warps of a block, and blocks of a multiprocessor, by the words of a state: 64 registers a lane, or 128.
+WARPS = ((2, 16, 2), (4, 8, 2))
+NARROW_WARPS = 12  # most of them where a vector has 16 elements, which take 80 registers
+
+
+def in_rows(sources: tuple[int, ...], states: tuple[int, ...], strided: bool) -> RowsPolicy | None:
+    """Return the policy of a reduction whose elements have ``sources`` bytes at a position, and whose states have
+    numbers of ``states`` bytes, if it has one array, and small states."""
+    sizes = next(((warps, blocks) for most, warps, blocks in WARPS if sum(states) <= 4 * most), None)
+    if strided or len(sources) > 1 or sizes is None:
+        return None
+    warps, blocks = sizes
+    if sources[0] == 1:
+        warps = min(warps, NARROW_WARPS)
+    longest = LONGEST_OF_BYTES if sources[0] == 1 else LONGEST
+    return RowsPolicy(ROWS * VECTOR_BYTES // sources[0], warps, blocks, end=END_BYTES // sources[0], longest=longest)
 
 
 def choose(sizes: tuple[int, ...]) -> RangesPolicy:

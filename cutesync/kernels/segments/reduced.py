@@ -15,8 +15,8 @@ tail, if it has elements (as ``warp.Maybe``). Two are combined by
                  (a's flag, a's state then b's)     else
 
 Bytes: every element and every end is read once, and every result is written once; a chunk's search for its cuts, and
-the elements of a vector that chunks share, come on top. The order of operations follows from lengths, types and
-offsets.
+the elements of a vector that chunks share, come on top. The order of operations follows from lengths, types, offsets
+and where a run's boundary lies in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64, Uint8
+from cutlass import Boolean, Int32, Int64, Uint8, Uint32
 from cutlass.memory import SmemAllocator
 
 from ...block.reduce import get, partial_array, put, state_array, store_partial
@@ -38,8 +38,8 @@ from ..gather import Gather, Stepped
 from ..plain import PlainKernel
 from ..select.chunk import VECTOR_BYTES, put_if
 from ..tiled import positions
-from .reduced_base import GROUP, HALF, Arguments, Chunk, Ends, Work, search
-from .reduced_policy import ReducedPolicy
+from .reduced_base import GROUP, HALF, Arguments, Chunk, Ends, Work, near_share, search
+from .reduced_policy import DEALT, ReducedPolicy
 from .reduced_run import Stage, TileRuns
 from .reduced_window import Windows
 from .spec import SegmentsSpec
@@ -103,7 +103,7 @@ class SegmentReduction(PlainKernel):
         tails, heads = (partial_array((t, *self.types), self.warps * self.policy.rounds) for t in (Int32, Int64))
         partials = partial_array((Int32, *self.types), self.warps)
         places = state_array((Int64, Int64), self.warps * self.policy.rounds + 1)
-        ends = Ends(a.offsets, a.segments, a.whole, self.spec.heads.ends, self.policy.end).bounded()
+        ends = self.ends(a).bounded()
         chunks = self.warps * a.rounds
         size = (ends.members() + (chunks * blocks - 1)) // (chunks * blocks)
         size = (size + (self.runs.run - 1)) // self.runs.run * self.runs.run
@@ -124,11 +124,15 @@ class SegmentReduction(PlainKernel):
         if notice.collector:
             self.collect(a, self.slots(a, blocks, notice.tag), partials, blocks, thread)
 
+    def ends(self, a: Arguments) -> Ends:
+        return Ends(a.offsets, a.segments, a.whole, self.spec.heads.ends, self.policy.end)
+
     def part(self):
         """The part of the merged list that the block has."""
-        return cute.arch.block_idx()[0]
+        block, blocks = (Uint32(of()[0]) for of in (cute.arch.block_idx, cute.arch.grid_dim))
+        return Int32(block * DEALT % blocks) if self.policy.dealt else Int32(block)
 
-    def stage(self, warp, lane) -> Stage:
+    def stage(self, warp, lane) -> Any:
         """The shared memory of a warp; no element is marked."""
         tile, found = self.runs.tile, []
         gathered = self.runs.sources if self.gather is not None else ()
@@ -143,11 +147,30 @@ class SegmentReduction(PlainKernel):
 
     @cute.jit
     def cut(self, ends: cutlass.Constexpr, size, chunks, places: cutlass.Constexpr, warp, lane):
-        """Find where the merged list is cut before each of the block's ``chunks`` of ``size`` members, and behind them:
-        all warps where the block's part begins and stops, then groups of lanes a cut each."""
+        """Find where the merged list is cut before each of the block's ``chunks`` of ``size`` members, and behind
+        them."""
+        if chunks == self.warps:
+            self.cut_once(ends, size, places, warp, lane)
+        else:
+            self.cut_often(ends, size, chunks, places, warp, lane)
+
+    @cute.jit
+    def cut_once(self, ends: cutlass.Constexpr, size, places: cutlass.Constexpr, warp, lane):
+        """Each warp searches for where its only chunk begins and stops."""
+        number = self.part() * self.warps + warp + lane // HALF
+        member = cutlass.min(size * number, ends.members())
+        low, high = near_share(ends, member, HALF, lane)
+        place, segment = search(ends, member, low, high, HALF, lane)
+        if (lane == 0) | ((lane == HALF) & (warp == self.warps - 1)):
+            put(places, warp + lane // HALF, (place, segment))
+
+    @cute.jit
+    def cut_often(self, ends: cutlass.Constexpr, size, chunks, places: cutlass.Constexpr, warp, lane):
+        """All warps search for where the block's part begins and stops, then groups of lanes for a cut each."""
         members, first, half = ends.members(), self.part() * chunks, lane // HALF
         of_block = cutlass.min(size * (first + half * chunks), members)
-        place, segment = search(ends, of_block, Int64(0), Int64(ends.segments), HALF, lane)
+        low, high = near_share(ends, of_block, HALF, lane)
+        place, segment = search(ends, of_block, low, high, HALF, lane)
         if (warp == 0) & (lane % HALF == 0):
             put(places, half * chunks, (place, segment))
         low, high = (Int64(cute.arch.shuffle_sync(segment, at)) for at in (0, HALF))
@@ -158,7 +181,7 @@ class SegmentReduction(PlainKernel):
             if (number < chunks) & (lane % GROUP == 0):
                 put(places, number, (place, segment))
 
-    def chunk(self, a: Arguments, places, number) -> Chunk:
+    def chunk(self, a: Arguments, places, number) -> Any:
         (first, segment), (stop, following) = (get(places, number + k, (Int64, Int64)) for k in (0, 1))
         skew = Int32(0)
         if self.gather is None:  # runs lie in memory where vectors do

@@ -22,8 +22,11 @@ from .offsets import offset
 HALF, GROUP = 16, 4  # lanes that search for the cut of a block, or of a chunk
 
 # A launch's arguments: ``offsets`` has where each of ``segments`` segments begins in the ``whole`` elements of ``x``;
-# ``rounds`` chunks have each warp. ``nothing`` is the state of a segment without elements.
-Arguments = namedtuple("Arguments", "x out offsets segments whole rounds nothing slots counters")
+# ``rounds`` chunks have each warp. ``nothing`` is the state of a segment without elements. Of ``ranges_rows`` alone:
+# ``begins`` has where segments begin, and ``offsets`` where they would end if they were put one after the other.
+Arguments = namedtuple(
+    "Arguments", "x out offsets segments whole rounds nothing slots counters begins", defaults=(None,)
+)
 
 # A chunk: the elements from ``first`` up to ``stop``, counted from ``origin``, which lies on a boundary of runs in
 # memory; and the ``ends`` of segments from number ``segment`` on. Runs that begin from ``low`` up to ``high`` lie

@@ -40,6 +40,11 @@ class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
         """Members of the merged list that an end counts as."""
         return END
 
+    @property
+    def dealt(self) -> bool:
+        """Whether parts of the list that are neighbours lie in blocks far apart."""
+        return False
+
     def members(self, length: int, segments: int) -> int:
         """How many members the merged list of so many elements and segments has."""
         return length + self.end * segments
@@ -59,6 +64,7 @@ class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
 
     stages: int = 3
     end: int = END
+    dealt: bool = True
 
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...]) -> int:
         """Upper bound of the shared memory of a block. States take the place of elements, which have their size."""
@@ -67,15 +73,16 @@ class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
         return self.warps * warp + left + LINE_BYTES + 16 * 18
 
 
-# By the bytes of elements, for segments of at least as many on average as a run has, so that few runs have several
+# By the bytes of elements, with the mean length of segments from which on they are used, so that few runs have several
 # ends: segments of 20 take 313 us by runs of 20, 334 by runs of 28 (328 without rings), those of 16 334 by runs of 12,
 # 360 by runs of 20 (338 without rings); of 64, runs of 28 take 0.5 % less than those of 20. An end weighs more than
 # without rings, as it waits longer where more bytes are on their way: 2**22 empty segments before a giant take 293 us
 # where it counts as 12, 289 as 16, ones and a giant 290 and 286 (three stages, 12: 314, 295; H200, 2**28 float32).
-# Random segments of 16 float64 take 331 us by runs of 12, 327 without rings.
+# Random segments of 16 float64 take 331 us by runs of 12, 327 without rings. Segments of 10 take 429 us by runs of 12,
+# 462 without rings, random ones of 8 496 and 504, but of 4 670 and 662.
 RINGS = {
-    4: (RingPolicy(20, 16, 1, 1, 2, 16), RingPolicy(12, 24, 1, 1, 4, 12)),
-    8: (RingPolicy(20, 16, 1, 1, 2, 8),),
+    4: ((20, RingPolicy(20, 16, 1, 1, 2, 16)), (8, RingPolicy(12, 24, 1, 1, 4, 12))),
+    8: ((20, RingPolicy(20, 16, 1, 1, 2, 8)),),
 }
 # Block b has part b * DEALT % blocks of the merged list; a prime above any number of blocks. With one of 132 blocks,
 # parts that are neighbours lie in blocks 5 apart. Some groups of multiprocessors had sparse parts alone, and others the
@@ -90,7 +97,7 @@ def ring(
     """Return the policy of one array whose tiles bulk copies bring, if they can."""
     if strided or len(sources) > 1 or sources != states or sources[0] not in RINGS:
         return None
-    return next((policy for policy in RINGS[sources[0]] if length >= policy.run * segments), None)
+    return next((policy for least, policy in RINGS[sources[0]] if length >= least * segments), None)
 
 
 def choose(

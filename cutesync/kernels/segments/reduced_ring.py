@@ -20,7 +20,6 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint8, Uint32
 from cutlass.memory import SmemAllocator
 
-from ...block.reduce import put as put_state
 from ...monoid import tree
 from ...sync.barrier import Barriers
 from ...sync.overlap import LINE_BYTES
@@ -29,9 +28,9 @@ from ...warp import LANES, prepend, select
 from ..coordinates import element
 from ..select.chunk import VECTOR_BYTES, cells, put
 from .reduced import SegmentReduction
-from .reduced_base import HALF, Work, near_share, search
+from .reduced_base import Ends, Work
 from .reduced_kept import KeptWindows
-from .reduced_policy import DEALT, RingPolicy
+from .reduced_policy import RingPolicy
 from .reduced_run import Stage, TileRuns
 from .reduced_window import Windows
 from .spec import SegmentsSpec
@@ -195,10 +194,6 @@ class RingReduction(SegmentReduction):
     def make_runs(self) -> CopiedRuns:
         return CopiedRuns(self.spec, self.states.monoid, self.policy.run, self.policy.stages)
 
-    def part(self):
-        block, blocks = (Uint32(of()[0]) for of in (cute.arch.block_idx, cute.arch.grid_dim))
-        return Int32(block * DEALT % blocks)
-
     def make_windows(self) -> Windows:
         return KeptWindows(self.spec, self.states, self.runs)
 
@@ -214,12 +209,5 @@ class RingReduction(SegmentReduction):
         self.runs.ends(stage, lane)  # which clears them
         return stage
 
-    @cute.jit
-    def cut(self, ends: cutlass.Constexpr, size, chunks, places: cutlass.Constexpr, warp, lane):
-        """Each warp searches for where its only chunk begins and stops."""
-        number = self.part() * chunks + warp + lane // HALF
-        member = cutlass.min(size * number, ends.members())
-        low, high = near_share(ends, member, HALF, lane)
-        place, segment = search(ends, member, low, high, HALF, lane)
-        if (lane == 0) | ((lane == HALF) & (warp == self.warps - 1)):
-            put_state(places, warp + lane // HALF, (place, segment))
+    def cut(self, ends: Ends, size, chunks, places, warp, lane) -> None:
+        self.cut_once(ends, size, places, warp, lane)

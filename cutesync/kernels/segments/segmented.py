@@ -69,7 +69,8 @@ def segmented_reduce(
     With offsets or lengths, an array with a result for each segment; with heads or keys, ``Selected`` of the results,
     whose ``count`` is on the device, or the exact array for NumPy arrays. Of several results, a tuple of arrays.
 
-    The order of operations depends on lengths, types and offsets alone. Errors: ``cutesync.errors``.
+    The order of operations depends on lengths, types, offsets and where in 128 bytes arrays begin (in 16 by begins and
+    ends) alone. Errors: ``cutesync.errors``.
     """
     where = _where(x, (offsets, lengths, heads, keys), n, stream)
     options = Options(False, False, init, dtype, identity, out_dtype)
