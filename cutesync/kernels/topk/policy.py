@@ -33,11 +33,10 @@ HELD_RESIDENT = 1024  # threads of a multiprocessor
 HELD_BYTES = 1 << 16  # of a row
 MULTIPROCESSOR_BYTES = 227 << 10  # of shared memory
 SHORT_WARPS = 8  # of a block whose warps have a row each
-SHORT_WORDS = 32  # registers of a lane for the elements of its row
-# The lane whose greatest element is the limit is in the middle at most: of random rows, some 22 elements then reach it.
-# With 32 results of rows of 1024 int8 it is the last one, and the search for a better limit takes twice as long as
-# blocks do (H200: 2472 us, 1272).
-MAX_SHORT_WANTED = LANES // 2
+SHORT_WORDS = 32  # registers of a lane for the elements of its row, at most
+SHORT_EACH = 16  # where fewer than the lanes of a warp have a row
+SHORT_HALF = 8  # groups of elements that reach the limit, at least
+SHORT_CANDIDATES = 256  # of a row: those that reach the limit, or all elements
 
 
 @dataclass(frozen=True)
@@ -86,10 +85,13 @@ class TopKPolicy(Policy, kernel=".kernel:TopKKernel"):
 
 @dataclass(frozen=True)
 class ShortPolicy(Policy, kernel=".short:ShortTopK"):
-    """Warps that have a row each: a lane holds ``unroll`` vectors of ``width`` elements."""
+    """Warps of which ``lanes`` lanes have a row each: a lane holds ``unroll`` vectors of ``width`` elements, and
+    ``slots`` candidates. They are all elements if these are as many."""
 
     width: int
     unroll: int
+    lanes: int
+    slots: int
     key_bytes: int
     blocks_per_sm: int
     rank: int = 1
@@ -97,8 +99,8 @@ class ShortPolicy(Policy, kernel=".short:ShortTopK"):
 
     @property
     def smem(self) -> int:
-        """The bytes of shared memory: a candidate a lane."""
-        return SHORT_WARPS * LANES * (self.key_bytes + 4) + 32
+        """The bytes of shared memory: a key and an index for each candidate."""
+        return SHORT_WARPS * LANES * self.slots * (self.key_bytes + 2) + 32
 
 
 @dataclass(frozen=True)
@@ -143,16 +145,18 @@ class Choice:
 
 
 def short(problem: Problem) -> Choice | None:
-    """Return the launch of warps that have a row each, if rows are short enough for them."""
-    each = power_of_two(max(1, ceil_div(problem.length, LANES)))
-    words = max(1, problem.size // 4) * each
-    if problem.after or problem.wanted > MAX_SHORT_WANTED or words > SHORT_WORDS:
+    """Return the launch of warps whose lanes share rows, if rows are short enough for them."""
+    words, padded = max(1, problem.size // 4), power_of_two(max(problem.length, 2))
+    each = max(padded // LANES, min(SHORT_EACH // words, padded // 2))
+    lanes = padded // each
+    candidates = min(padded, 2 * max(SHORT_HALF, power_of_two(problem.wanted), lanes // 2))
+    if problem.after or each * words > SHORT_WORDS or candidates > SHORT_CANDIDATES:
         return None
     width = min(each, VECTOR_BYTES // problem.size) if problem.neighbours else 1
     width = 1 if width * problem.size < 4 else width
-    blocks = 4 if words <= SHORT_WORDS // 2 else 3
-    policy = ShortPolicy(width, each // width, 8 if problem.size == 8 else 4, blocks)
-    return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS))
+    blocks = 4 if each * words <= SHORT_WORDS // 2 else 3
+    policy = ShortPolicy(width, each // width, lanes, candidates // lanes, 8 if problem.size == 8 else 4, blocks)
+    return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS * (LANES // lanes)))
 
 
 def held(problem: Problem) -> Choice | None:
