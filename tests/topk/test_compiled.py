@@ -26,8 +26,15 @@ CASES = [
     ("rows of 256", "float32", 8),
     ("rows of 256", "float64", 8),
     ("rows of 512", "int64", 8),
+    ("rows of 256", "float32", 128),
+    ("rows of 256", "int64", 256),
+    ("rows of 512", "float64", 128),
     ("rows of 1024", "int8", 16),
+    ("rows of 1024", "int8", 128),
     ("rows of 1024", "float32", 16),
+    ("rows of 1024", "float32", 64),
+    ("rows of 1024", "float32", 128),
+    ("rows of 1024", "float16", 64),
 ]
 
 

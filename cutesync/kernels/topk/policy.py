@@ -32,7 +32,7 @@ HELD_THREADS, HELD_VECTORS, HELD_NARROW_VECTORS = 128, 32, 16  # threads at most
 HELD_RESIDENT = 1024  # threads of a multiprocessor
 HELD_BYTES = 1 << 16  # of a row
 MULTIPROCESSOR_BYTES = 227 << 10  # of shared memory
-SHORT_WARPS = 8  # of a block whose warps have a row each
+SHORT_WARPS = 4  # of a block whose warps have rows for themselves
 SHORT_WORDS = 32  # registers of a lane for the elements of its row, at most
 SHORT_EACH = 16  # where fewer than the lanes of a warp have a row
 SHORT_HALF = 8  # groups of elements that reach the limit, at least
@@ -154,7 +154,8 @@ def short(problem: Problem) -> Choice | None:
         return None
     width = min(each, VECTOR_BYTES // problem.size) if problem.neighbours else 1
     width = 1 if width * problem.size < 4 else width
-    blocks = 4 if each * words <= SHORT_WORDS // 2 else 3
+    few = each * words <= SHORT_WORDS // 2 and candidates <= 8 * lanes
+    blocks = 8 if few else 5  # 64 registers a thread, 96
     policy = ShortPolicy(width, each // width, lanes, candidates // lanes, 8 if problem.size == 8 else 4, blocks)
     return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS * (LANES // lanes)))
 

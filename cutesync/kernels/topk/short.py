@@ -102,7 +102,8 @@ class ShortTopK(TopKKernel):
 
     def value(self, a: Arguments, index):
         """The element at an index."""
-        return self.order.dtype.cutlass(element(a.x + Int64(index) * a.steps[0]))
+        step = 1 if self.width > 1 else a.steps[0]
+        return self.order.dtype.cutlass(element(a.x + Int64(index) * step))
 
     def key(self, held, j):
         """The key of a lane's element ``j``."""
@@ -111,13 +112,26 @@ class ShortTopK(TopKKernel):
     @cute.jit
     def load(self, held, a: Arguments, lane):
         """Put a lane's elements into registers; a bit for each that exists."""
+        exists, vectors = Int32(-1), Boolean(a.x.toint() % (self.width * self.order.dtype.size) == 0)
+        if cute.arch.vote_all_sync(vectors & (a.length == self.elements)):
+            for u in cutlass.range_constexpr(self.policy.unroll):
+                if cutlass.const_expr(self.width > 1):
+                    self.load_vector(held, u, a.x + (u * self.lanes + lane) * self.width)
+                else:
+                    held[u] = self.order.hold(self.value(a, u * self.lanes + lane))
+        else:
+            exists = self.load_pieces(held, a, lane, vectors)
+        return exists
+
+    @cute.jit
+    def load_pieces(self, held, a: Arguments, lane, vectors):
+        """As ``load``, of a row that may end anywhere. ``vectors``: they are at multiples of their size."""
         exists = Int32(0)
         for u in cutlass.range_constexpr(self.policy.unroll):
-            first = u * (self.lanes * self.width) + lane * self.width
+            first = (u * self.lanes + lane) * self.width
             number = cutlass.min(cutlass.max(a.length - first, Int32(0)), Int32(self.width))
-            whole = Boolean(number == self.width)
+            whole = vectors & (number == self.width)
             if cutlass.const_expr(self.width > 1):
-                whole = whole & (a.x.toint() % (self.width * self.order.dtype.size) == 0)
                 if whole:
                     self.load_vector(held, u, a.x + first)
             if cutlass.const_expr(self.width == 1) or cutlass.not_(whole):
