@@ -146,7 +146,8 @@ class Choice:
 
 def short(problem: Problem) -> Choice | None:
     """Return the launch of warps whose lanes share rows, if rows are short enough for them."""
-    words, padded = max(1, problem.size // 4), power_of_two(max(problem.length, 2))
+    words = max(1, problem.size // 4)
+    padded = power_of_two(max(problem.length, problem.wanted, 2))
     each = max(padded // LANES, min(SHORT_EACH // words, padded // 2))
     lanes = padded // each
     candidates = min(padded, 2 * max(SHORT_HALF, power_of_two(problem.wanted), lanes // 2))

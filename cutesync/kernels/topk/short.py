@@ -334,7 +334,6 @@ class ShortTopK(TopKKernel):
     def give_by_ranks(self, room: Room, found: Candidates, a: Arguments, lane):
         """Store each candidate as the result that it is."""
         size, lane = self.policy.key_bytes, lane & (self.lanes - 1)
-        cute.arch.sync_warp()
         for c in cutlass.range_constexpr(self.slots):
             slot = c * self.lanes + lane
             cells(self.order.type, room.keys + slot * size, 1)[0] = found.keys[c]
