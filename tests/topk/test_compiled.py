@@ -12,7 +12,7 @@ from ..compiled import dry, needed, tell_figures, verify
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 LARGE = 1 << 28
 SHAPES = {"array": (LARGE,), "rows": (1 << 14, 1 << 14), "short rows": (1 << 20, 100)}
-SHAPES |= {f"rows of {length}": (1 << 18, length) for length in (256, 512, 1024)}
+SHAPES |= {f"rows of {length}": (1 << 18, length) for length in (256, 512, 1024, 2048, 4096)}
 CASES = [
     ("array", "float32", 64),
     ("array", "float32", 2048),
@@ -35,6 +35,10 @@ CASES = [
     ("rows of 1024", "float32", 64),
     ("rows of 1024", "float32", 128),
     ("rows of 1024", "float16", 64),
+    ("rows of 2048", "float32", 64),
+    ("rows of 2048", "int8", 64),
+    ("rows of 2048", "int64", 100),
+    ("rows of 4096", "float32", 100),
 ]
 
 

@@ -28,6 +28,7 @@ LINE_BYTES = 128
 HELD_GROUPS = 8  # groups of vectors of a thread, of a row in shared memory
 # Results: of more the ranks take longer than rows take to come, but for rows of 32 vectors a result.
 HELD_WANTED, HELD_CAPACITY = 64, 512  # results, and candidates
+HELD_WARP_CAPACITY = 256  # of blocks of a warp, of which many are wanted: twice as many as results
 HELD_THREADS, HELD_VECTORS, HELD_NARROW_VECTORS = 128, 32, 16  # threads at most, and vectors of one at least
 HELD_RESIDENT = 1024  # threads of a multiprocessor
 HELD_BYTES = 1 << 16  # of a row
@@ -136,6 +137,13 @@ class HeldPolicy(Policy, kernel=".held:HeldTopK"):
 
 
 @dataclass(frozen=True)
+class HeldWarpPolicy(HeldPolicy, kernel=".held_warp:HeldWarpTopK"):
+    """Blocks of a warp, which sorts ``slots`` candidates a lane."""
+
+    slots: int = 1
+
+
+@dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``splits`` blocks a row."""
 
@@ -168,9 +176,13 @@ def held(problem: Problem) -> Choice | None:
         return None
     vectors = elements * problem.size // VECTOR_BYTES
     threads = max(LANES, min(HELD_THREADS, vectors // (HELD_VECTORS if problem.size >= 4 else HELD_NARROW_VECTORS)))
-    if 2 * wanted > min(vectors, HELD_GROUPS * threads) or wanted > max(HELD_WANTED, vectors // LANES):
+    alone = threads == LANES  # a warp that sorts
+    most = HELD_GROUPS * LANES // 2 if alone else max(HELD_WANTED, vectors // LANES)
+    if 2 * wanted > min(vectors, HELD_GROUPS * threads) or wanted > most:
         return None
-    policy = HeldPolicy(threads, HELD_GROUPS, elements, problem.size, HELD_CAPACITY, 1)
+    sizes = threads, HELD_GROUPS, elements, problem.size, HELD_WARP_CAPACITY if alone else HELD_CAPACITY, 1
+    slots = ceil_div(2 * power_of_two(wanted), LANES)
+    policy = HeldWarpPolicy(*sizes, slots=slots) if alone else HeldPolicy(*sizes)
     blocks = min(MULTIPROCESSOR_BYTES // (policy.smem + 1024), HELD_RESIDENT // threads)
     if problem.rows < blocks * SMS // 2:
         return None

@@ -4,8 +4,7 @@
                reach the limit
     candidates the elements that reach it, if there is room for all; otherwise a division of the keys' range finds a
                greater limit, or all but the first ones of equal keys are left out
-    sort       a candidate is one word: how far its key is above the limit, as far as there are bits for it, and its
-               index. A network sorts the words
+    sort       a network sorts the candidates as words
     ranks      where keys that differ have the same bits, each lane counts the candidates that come before its own
 
 The warps of a block share nothing, nor do groups of lanes that have a row each, but for branches: they take those that
@@ -19,7 +18,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int16, Int32, Int64, Uint8, Uint32, Uint64
+from cutlass import Boolean, Int16, Int32, Int64, Uint8
 from cutlass.memory import SmemAllocator
 
 from ...block.reduce import state_array
@@ -30,18 +29,15 @@ from ..coordinates import element, store
 from ..plain import PlainKernel
 from ..select.chunk import cells
 from .kernel import Arguments, TopKKernel
-from .network import middle, partners, sort
+from .network import middle
 from .order import Order
 from .policy import SHORT_WARPS, VECTOR_BYTES, ShortPolicy
 from .pool import Limit, within
 from .spec import TopK
-
-SPARE = {"float16": 13, "bfloat16": 16}  # the lowest bits of keys that are zero
+from .words import Candidates, Words
 
 # A row's part of shared memory: addresses of keys, or of the words that are sorted, and of indexes.
 Room = namedtuple("Room", "keys places")
-# A lane's candidates: keys and indexes, -1 where there is none. All keys are from ``low`` to ``top``.
-Candidates = namedtuple("Candidates", "keys places low top")
 
 
 class ShortTopK(TopKKernel):
@@ -55,8 +51,7 @@ class ShortTopK(TopKKernel):
         self.width, self.each = policy.width, policy.width * policy.unroll
         self.lanes, self.slots = policy.lanes, policy.slots
         self.capacity, self.elements = self.lanes * self.slots, self.lanes * self.each
-        self.bits = self.elements.bit_length()  # of a word, for what is left of a row from an element on
-        self.unsigned: Any = Uint64 if self.order.type.width == 64 else Uint32
+        self.words = Words(self.order, self.lanes, self.slots, self.elements)
 
     @cute.jit
     def main(self, arrays: tuple, numbers: tuple, axes: tuple, scratch: cute.Pointer, counters: cute.Pointer):
@@ -81,12 +76,7 @@ class ShortTopK(TopKKernel):
             found = self.all_elements(held, a, lane)
         else:
             found = self.chosen(held, exists, room, a, lane)
-        shift = self.shift(found)
-        words = sort(self.words(found, shift), lane, self.capacity)
-        exact = Boolean(True)
-        if cutlass.const_expr(self.order.dtype.size >= 4):
-            if cute.arch.vote_any_sync(self.same_bits(words, lane) & (shift > 0)):
-                exact = cutlass.not_(cute.arch.vote_any_sync(self.disordered(words, a, lane)))
+        words, exact = self.words.sorted(found, lane, lambda index: self.order.of(self.value(a, index)))
         if exact:
             self.give(room, words, a, lane)
         else:
@@ -163,21 +153,11 @@ class ShortTopK(TopKKernel):
 
     # Candidates
 
-    def over_lanes(self, one, combine):
-        """Combine what the lanes of a row have."""
-        for log in range(self.lanes.bit_length() - 1):
-            one = combine(one, *partners([one], 1 << log))
-        return one
-
     def all_elements(self, held, a: Arguments, lane) -> Candidates:
         """All elements of a row."""
         keys, places = [self.key(held, j) for j in range(self.each)], [self.place(lane, j) for j in range(self.each)]
         places = [choose(place < a.length, place, Int32(-1)) for place in places]
-        ends = []
-        for combine, none in ((cutlass.min, self.order.highest), (cutlass.max, self.order.lowest)):
-            there = [choose(place >= 0, key, self.order.type(none)) for key, place in zip(keys, places)]
-            ends.append(self.over_lanes(tree(there, combine), combine))
-        return Candidates(keys, places, *ends)
+        return self.words.candidates(keys, places)
 
     @cute.jit
     def chosen(self, held, exists, room: Room, a: Arguments, lane):
@@ -227,7 +207,7 @@ class ShortTopK(TopKKernel):
 
     def number(self, held, exists, holds):
         """Of how many keys of a row ``holds``."""
-        return self.over_lanes(Int32(cute.arch.popc(self.those(held, exists, holds))), lambda a, b: a + b)
+        return self.words.over_lanes(Int32(cute.arch.popc(self.those(held, exists, holds))), lambda a, b: a + b)
 
     @cute.jit
     def divided(self, held, exists, a: Arguments, known: tuple, lane):
@@ -238,7 +218,7 @@ class ShortTopK(TopKKernel):
         high = choose((count > self.capacity) & more, top, low)
         while cute.arch.vote_any_sync(low < high):
             between = self.order.between(low, high)
-            number = self.number(held, exists, lambda key: key >= between)
+            number = self.number(held, exists, lambda key, least=between: key >= least)
             enough = number >= a.wanted
             high = choose(enough, choose(number > self.capacity, high, between), between - 1)
             low = choose(enough, between, low)
@@ -263,70 +243,20 @@ class ShortTopK(TopKKernel):
             left -= count
         return chosen
 
-    # Order
-
-    def shift(self, found: Candidates):
-        """How many of the lowest bits of keys words have no room for."""
-        width, spare = self.order.type.width, SPARE.get(self.order.dtype.name, 0)
-        span = self.order.type(self.unsigned(found.top) - self.unsigned(found.low))
-        bits = width - Int32(cute.arch.clz(span)) - spare
-        return cutlass.max(bits - (32 - self.bits), Int32(0))
-
-    def words(self, found: Candidates, shift) -> list:
-        """Candidates as words: the greatest one comes first. None is 0, but where there is no candidate."""
-        spare, words = SPARE.get(self.order.dtype.name, 0), []
-        for key, place in zip(found.keys, found.places):
-            span = (self.unsigned(key) - self.unsigned(found.low)) >> self.unsigned(shift + spare)
-            word = (Uint32(span) << Uint32(self.bits)) | Uint32(self.elements - place)
-            words.append(choose(place >= 0, word, Uint32(0)))
-        return words
-
-    def after(self, words: list, lane) -> list:
-        """The words that come after a lane's, 0 after the last one of a row."""
-        following = Uint32(cute.arch.shuffle_sync_down(words[0], 1))
-        last = (lane & (self.lanes - 1)) == self.lanes - 1
-        return [*words[1:], choose(last, Uint32(0), following)]
-
-    def same_bits(self, words: list, lane):
-        """Whether two candidates differ in their index alone."""
-        found = Boolean(False)
-        for one, other in zip(words, self.after(words, lane)):
-            found = found | ((other != 0) & ((one ^ other) < Uint32(1 << self.bits)))
-        return found
-
-    def index_of(self, word):
-        """The index of a word."""
-        return self.elements - Int32(word & Uint32((1 << self.bits) - 1))
-
-    @cute.jit
-    def disordered(self, words: cutlass.Constexpr, a: Arguments, lane):
-        """Whether a candidate comes before a greater one."""
-        found, following = Boolean(False), self.after(words, lane)
-        for c in cutlass.range_constexpr(self.slots):
-            if (following[c] != 0) & ((words[c] ^ following[c]) < Uint32(1 << self.bits)):
-                one, other = (self.order.of(self.value(a, self.index_of(word))) for word in (words[c], following[c]))
-                found = found | (one < other)
-        return found
-
     # Results
 
     @cute.jit
     def give(self, room: Room, words: cutlass.Constexpr, a: Arguments, lane):
         """Store the results of sorted words; 0, and the index -1, where there are not enough."""
-        mine = cute.make_rmem_tensor((self.slots,), Uint32)
-        for c in cutlass.range_constexpr(self.slots):
-            mine[c] = words[c]
+        self.words.stage(words, room.keys, lane)
         lane = lane & (self.lanes - 1)
-        size = 4 * self.slots
-        cute.autovec_copy(mine, cells(Uint32, room.keys + lane * size, self.slots, align=min(size, VECTOR_BYTES)))
-        cute.arch.sync_warp()
         for c in cutlass.range_constexpr(self.slots):
             to = c * self.lanes + lane
             if to < a.wanted:
                 place, value = Int32(-1), self.order.dtype.cutlass(0)
-                word = Uint32(cells(Uint32, room.keys + 4 * to, 1)[0])
+                word = self.words.at(room.keys, to)
                 if word != 0:
-                    place = self.index_of(word)
+                    place = self.words.index(word)
                     value = self.value(a, place)
                 self.store_result(a, to, place, value)
 
