@@ -13,7 +13,7 @@ from cutesync.kernels.topk.policy import HeldWarpPolicy, Problem, choose
 
 from .. import faults
 from ..cases import SCHEDULES, data
-from ..faults import each
+from ..faults import every
 from .kernels import FAULTS, bench_of, hold_warp
 from .test_held import agrees
 
@@ -88,9 +88,7 @@ def bench() -> faults.Bench:
     return bench_of(hold_warp, (random, far, random % 3), 40)
 
 
-OWN = {
-    "words read before they are written": (each(r"bar\.warp\.sync[^;]*;", ""), {"race", "uninitialised", faults.RESULT})
-}
+OWN = {"no barrier of the warp": (every(r"bar\.warp\.sync[^;]*;", ""), {"race", "uninitialised", faults.RESULT})}
 
 
 @pytest.mark.slow

@@ -39,8 +39,7 @@ class HeldWarpTopK(HeldTopK):
         _, key = middle(values, thread, LANES)
         cute.arch.sync_warp()  # all have read the number of candidates of the last row
         if thread == 0:
-            pool.words[COUNT] = Int32(0)
-        cute.arch.sync_warp()
+            pool.words[COUNT] = Int32(0)  # ``append`` waits for the warp before it counts
         return Limit(key, self.index(int(self.index.max)))
 
     @cute.jit

@@ -163,9 +163,10 @@ def short(problem: Problem) -> Choice | None:
         return None
     width = min(each, VECTOR_BYTES // problem.size) if problem.neighbours else 1
     width = 1 if width * problem.size < 4 else width
-    few = each * words <= SHORT_WORDS // 2 and candidates <= 8 * lanes
-    blocks = 8 if few else 5  # 64 registers a thread, 96
-    policy = ShortPolicy(width, each // width, lanes, candidates // lanes, 8 if problem.size == 8 else 4, blocks)
+    slots = candidates // lanes
+    few = max(each, 2 * slots) * words <= SHORT_WORDS // 2
+    blocks = 8 if few else 5 if slots <= SHORT_WORDS // 4 else 4  # 64 registers a thread, 96, 128
+    policy = ShortPolicy(width, each // width, lanes, slots, 8 if problem.size == 8 else 4, blocks)
     return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS * (LANES // lanes)))
 
 
