@@ -35,7 +35,9 @@ HELD_BYTES = 1 << 16  # of a row
 MULTIPROCESSOR_BYTES = 227 << 10  # of shared memory
 SHORT_WARPS = 4  # of a block whose warps have rows for themselves
 SHORT_WORDS = 32  # registers of a lane for the elements of its row, at most
-SHORT_EACH = 16  # where fewer than the lanes of a warp have a row
+# Where fewer lanes of a warp have a row, fewer comparisons take shuffles; of many candidates a lane has fewer elements.
+SHORT_FEW, SHORT_FEW_SLOTS, SHORT_FEW_LANES = 32, 8, 4  # words of a lane, with up to so many candidates, of so many lanes
+SHORT_EACH, SHORT_ALL = 16, 8  # words of a lane otherwise, and where all elements are sorted
 SHORT_HALF = 8  # groups of elements that reach the limit, at least
 SHORT_CANDIDATES = 256  # of a row: those that reach the limit, or all elements
 
@@ -156,18 +158,32 @@ def short(problem: Problem) -> Choice | None:
     """Return the launch of warps whose lanes share rows, if rows are short enough for them."""
     words = max(1, problem.size // 4)
     padded = power_of_two(max(problem.length, problem.wanted, 2))
-    each = max(padded // LANES, min(SHORT_EACH // words, padded // 2))
-    lanes = padded // each
-    candidates = min(padded, 2 * max(SHORT_HALF, power_of_two(problem.wanted), lanes // 2))
+    each, lanes, candidates = short_sizes(padded, problem.wanted, words)
     if problem.after or each * words > SHORT_WORDS or candidates > SHORT_CANDIDATES:
         return None
-    width = min(each, VECTOR_BYTES // problem.size) if problem.neighbours else 1
+    width = min(each, VECTOR_BYTES // problem.size) if problem.neighbours and problem.even else 1
     width = 1 if width * problem.size < 4 else width
     slots = candidates // lanes
     few = max(each, 2 * slots) * words <= SHORT_WORDS // 2
     blocks = 8 if few else 5 if slots <= SHORT_WORDS // 4 else 4  # 64 registers a thread, 96, 128
     policy = ShortPolicy(width, each // width, lanes, slots, 8 if problem.size == 8 else 4, blocks)
     return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS * (LANES // lanes)))
+
+
+def short_sizes(padded: int, wanted: int, words: int) -> tuple[int, int, int]:
+    """``(elements of a lane, lanes, candidates)`` of rows of ``padded`` elements of so many words."""
+
+    def sizes(each: int) -> tuple[int, int, int]:
+        each = max(padded // LANES, min(each // words, padded // 2))
+        lanes = padded // each
+        return each, lanes, min(padded, 2 * max(SHORT_HALF, power_of_two(wanted), lanes // 2))
+
+    for most in (SHORT_FEW, SHORT_EACH):
+        each, lanes, candidates = sizes(most)
+        slots = candidates // lanes
+        if candidates < padded and (most == SHORT_EACH or slots <= SHORT_FEW_SLOTS and lanes >= SHORT_FEW_LANES):
+            return each, lanes, candidates
+    return sizes(min(SHORT_ALL, max(2, padded // 4)))  # the results of four lanes at least lie side by side
 
 
 def held(problem: Problem) -> Choice | None:

@@ -104,13 +104,32 @@ class ShortTopK(TopKKernel):
         """Put a lane's elements into registers; a bit for each that exists."""
         exists, vectors = Int32(-1), Boolean(a.x.toint() % (self.width * self.order.dtype.size) == 0)
         if cute.arch.vote_all_sync(vectors & (a.length == self.elements)):
-            for u in cutlass.range_constexpr(self.policy.unroll):
-                if cutlass.const_expr(self.width > 1):
-                    self.load_vector(held, u, a.x + (u * self.lanes + lane) * self.width)
-                else:
-                    held[u] = self.order.hold(self.value(a, u * self.lanes + lane))
+            self.load_whole(held, a, lane, self.elements)
+        elif cute.arch.vote_all_sync(vectors & (a.length % self.width == 0) & (a.length > 0)):
+            self.load_whole(held, a, lane, a.length)
+            exists = self.existing(held, a, lane)
         else:
             exists = self.load_pieces(held, a, lane, vectors)
+        return exists
+
+    def load_whole(self, held, a: Arguments, lane, length) -> None:
+        """Load whole vectors of a row of ``length``, all at once: behind the row's end, the last one."""
+        for u in range(self.policy.unroll):
+            first = (u * self.lanes + lane) * self.width
+            first = first if isinstance(length, int) else cutlass.min(first, length - self.width)
+            if self.width > 1:
+                self.load_vector(held, u, a.x + first)
+            else:
+                held[u] = self.order.hold(self.value(a, first))
+
+    def existing(self, held, a: Arguments, lane):
+        """A bit for each element of whole vectors that exists; registers of others hold none then."""
+        exists = Int32(0)
+        for u in range(self.policy.unroll):
+            there = (u * self.lanes + lane) * self.width < a.length
+            exists = exists | choose(there, Int32((1 << self.width) - 1), Int32(0)) << (u * self.width)
+            for i in range(u * self.width, (u + 1) * self.width):
+                held[i] = choose(there, self.order.held(held[i]), self.order.missing())
         return exists
 
     @cute.jit

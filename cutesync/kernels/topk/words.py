@@ -21,6 +21,8 @@ from .policy import VECTOR_BYTES
 
 SPARE = {"float16": 13, "bfloat16": 16}  # the lowest bits of keys that are zero
 
+TURNS = 8  # in which words that share the bits of keys change places: most are two or three
+
 # A lane's candidates: keys and indexes, -1 where there is none. All keys are from ``low`` to ``top``.
 Candidates = namedtuple("Candidates", "keys places low top")
 
@@ -57,7 +59,13 @@ class Words:
         bits = self.order.type.width - Int32(cute.arch.clz(span)) - self.spare
         shift = cutlass.max(bits - (32 - self.bits), Int32(0))
         words = sort(self.of(found, shift), lane, self.lanes * self.slots)
-        return words, self.exact(words, shift, lane, key_of)
+        if cutlass.const_expr(self.order.dtype.size < 4):  # keys of narrow elements have few enough bits
+            return words, Boolean(True)
+        held = cute.make_rmem_tensor((self.slots,), Uint32)
+        for c, word in enumerate(words):
+            held[c] = word
+        exact = self.mended(held, shift, lane, key_of)
+        return [Uint32(held[c]) for c in range(self.slots)], exact
 
     def of(self, found: Candidates, shift) -> list:
         """Candidates as words, without the ``shift`` lowest bits of keys."""
@@ -73,25 +81,56 @@ class Words:
         return self.elements - Int32(word & Uint32((1 << self.bits) - 1))
 
     @cute.jit
-    def exact(self, words: cutlass.Constexpr, shift, lane, key_of: cutlass.Constexpr):
-        """Whether no candidate comes before a greater one."""
-        exact = Boolean(True)
-        if cutlass.const_expr(self.order.dtype.size >= 4):  # keys of narrow elements have few enough bits
-            following = self.following(words, lane)
-            close = [self.same_bits(*pair) for pair in zip(words, following)]
-            if cute.arch.vote_any_sync(tree(close, lambda a, b: a | b) & (shift > 0)):
-                for c in cutlass.range_constexpr(self.slots):
-                    if self.same_bits(words[c], following[c]):
-                        one, other = key_of(self.index(words[c])), key_of(self.index(following[c]))
-                        exact = exact & (one >= other)
-                exact = Boolean(cute.arch.vote_all_sync(exact))
-        return exact
+    def mended(self, held, shift, lane, key_of: cutlass.Constexpr):
+        """Let neighbouring words whose bits of the key are the same change places, until their keys are in order;
+        whether they are, after so many turns."""
+        words = [*[Uint32(held[c]) for c in range(self.slots)], self.beyond(held, lane)[1]]
+        close = tree([self.same_bits(*pair) for pair in zip(words, words[1:])], lambda a, b: a | b)
+        again, turns = Boolean(cute.arch.vote_any_sync(close & (shift > 0))), Int32(0)
+        while again & (turns < TURNS):
+            changed = Boolean(self.turn(held, lane, 0, key_of) | self.turn(held, lane, 1, key_of))
+            again = Boolean(cute.arch.vote_any_sync(changed))
+            turns += 1
+        return cutlass.not_(again)
 
-    def following(self, words: list, lane) -> list:
-        """The words that come after a lane's, 0 after the last one of a row."""
-        following = Uint32(cute.arch.shuffle_sync_down(words[0], 1))
-        last = (lane & (self.lanes - 1)) == self.lanes - 1
-        return [*words[1:], choose(last, Uint32(0), following)]
+    def beyond(self, held, lane) -> tuple:
+        """The words before and behind a lane's, 0 where it is the first or the last one of the row."""
+        first, last = Uint32(held[0]), Uint32(held[self.slots - 1])
+        before, after = Uint32(cute.arch.shuffle_sync_up(last, 1)), Uint32(cute.arch.shuffle_sync_down(first, 1))
+        lane = lane & (self.lanes - 1)
+        return choose(lane == 0, Uint32(0), before), choose(lane == self.lanes - 1, Uint32(0), after)
+
+    @cute.jit
+    def turn(self, held, lane, odd: cutlass.Constexpr, key_of: cutlass.Constexpr):
+        """Each second word from the first (``odd``: the second) one on changes places with the next one, if its key is
+        less; whether a lane's has."""
+        changed = Boolean(False)
+        for c in cutlass.range_constexpr(odd, self.slots - 1, 2):
+            one, other = Uint32(held[c]), Uint32(held[c + 1])
+            if self.wrong(one, other, key_of):
+                held[c], held[c + 1] = other, one
+                changed = Boolean(True)
+        if cutlass.const_expr(odd or self.slots == 1):
+            before, after = self.beyond(held, lane)
+            one, other = Uint32(held[0]), Uint32(held[self.slots - 1])
+            second = Boolean(True) if self.slots > 1 else (lane & 1) != odd
+            if second & (before != 0):
+                if self.wrong(before, one, key_of):
+                    held[0] = before
+                    changed = Boolean(True)
+            if (cutlass.not_(second) | (self.slots > 1)) & (after != 0):
+                if self.wrong(other, after, key_of):
+                    held[self.slots - 1] = after
+                    changed = Boolean(True)
+        return changed
+
+    @cute.jit
+    def wrong(self, one, other, key_of: cutlass.Constexpr):
+        """Whether the first of two words, of which the second may be none, has the same bits and a lesser key."""
+        wrong = Boolean(False)
+        if self.same_bits(one, other):
+            wrong = Boolean(key_of(self.index(one)) < key_of(self.index(other)))
+        return wrong
 
     def same_bits(self, one, other):
         """Whether two words, of which the second may be none, differ in their indexes alone."""
