@@ -34,12 +34,14 @@ HELD_RESIDENT = 1024  # threads of a multiprocessor
 HELD_BYTES = 1 << 16  # of a row
 MULTIPROCESSOR_BYTES = 227 << 10  # of shared memory
 SHORT_WARPS = 4  # of a block whose warps have rows for themselves
+# Of these blocks on a multiprocessor: 64 registers a thread, 96, and 168 for more than so many candidates of a lane.
+SHORT_LIGHT, SHORT_HEAVY, SHORT_MOST, SHORT_MANY = 8, 5, 3, 16
 SHORT_WORDS = 32  # registers of a lane for the elements of its row, at most
 # Where fewer lanes of a warp have a row, fewer comparisons take shuffles; of many candidates a lane has fewer elements.
 SHORT_FEW, SHORT_FEW_SLOTS, SHORT_FEW_LANES = 32, 8, 4  # words of a lane, with up to so many candidates, of so many lanes
 SHORT_EACH, SHORT_ALL = 16, 8  # words of a lane otherwise, and where all elements are sorted
 SHORT_HALF = 8  # groups of elements that reach the limit, at least
-SHORT_CANDIDATES = 256  # of a row: those that reach the limit, or all elements
+SHORT_CANDIDATES = 1024  # of a row: those that reach the limit, or all elements
 
 
 @dataclass(frozen=True)
@@ -164,8 +166,8 @@ def short(problem: Problem) -> Choice | None:
     width = min(each, VECTOR_BYTES // problem.size) if problem.neighbours and problem.even else 1
     width = 1 if width * problem.size < 4 else width
     slots = candidates // lanes
-    few = max(each, 2 * slots) * words <= SHORT_WORDS // 2
-    blocks = 8 if few else 5 if slots <= SHORT_WORDS // 4 else 4  # 64 registers a thread, 96, 128
+    blocks = SHORT_LIGHT if max(each, 2 * slots) * words <= SHORT_WORDS // 2 else SHORT_HEAVY
+    blocks = SHORT_MOST if slots > SHORT_MANY else blocks
     policy = ShortPolicy(width, each // width, lanes, slots, 8 if problem.size == 8 else 4, blocks)
     return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS * (LANES // lanes)))
 

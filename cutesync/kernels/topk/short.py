@@ -80,7 +80,7 @@ class ShortTopK(TopKKernel):
         if exact:
             self.give(room, words, a, lane)
         else:
-            self.give_by_ranks(room, found, a, lane)
+            self.give_by_ranks(room, words, a, lane)
 
     # Elements
 
@@ -280,24 +280,32 @@ class ShortTopK(TopKKernel):
                 self.store_result(a, to, place, value)
 
     @cute.jit
-    def give_by_ranks(self, room: Room, found: Candidates, a: Arguments, lane):
-        """Store each candidate as the result that it is."""
+    def give_by_ranks(self, room: Room, words: cutlass.Constexpr, a: Arguments, lane):
+        """Store the candidate of each word as the result that it is."""
         size, lane = self.policy.key_bytes, lane & (self.lanes - 1)
+        keys, places = [], []
+        for c in cutlass.range_constexpr(self.slots):
+            key, place = self.order.type(self.order.lowest), Int32(-1)
+            if words[c] != 0:
+                place = self.words.index(words[c])
+                key = self.order.of(self.value(a, place))
+            keys.append(key)
+            places.append(place)
         for c in cutlass.range_constexpr(self.slots):
             slot = c * self.lanes + lane
-            cells(self.order.type, room.keys + slot * size, 1)[0] = found.keys[c]
-            cells(Int16, room.places + slot * 2, 1)[0] = Int16(found.places[c])
+            cells(self.order.type, room.keys + slot * size, 1)[0] = keys[c]
+            cells(Int16, room.places + slot * 2, 1)[0] = Int16(places[c])
         cute.arch.sync_warp()
         ranks = [Int32(-1) for _ in range(self.slots)]  # no candidate comes after itself
         for slot in cutlass.range(self.capacity, unroll=1):
             key = self.order.type(cells(self.order.type, room.keys + slot * size, 1)[0])
             place = Int32(Int16(cells(Int16, room.places + slot * 2, 1)[0]))
             for c in cutlass.range_constexpr(self.slots):
-                first = within(Limit(found.keys[c], found.places[c]), key, place) & (place >= 0)
+                first = within(Limit(keys[c], places[c]), key, place) & (place >= 0)
                 ranks[c] += Int32(first)
         for c in cutlass.range_constexpr(self.slots):
-            if (found.places[c] >= 0) & (ranks[c] < a.wanted):
-                self.store_result(a, ranks[c], found.places[c], self.value(a, found.places[c]))
+            if (places[c] >= 0) & (ranks[c] < a.wanted):
+                self.store_result(a, ranks[c], places[c], self.value(a, places[c]))
             if (c * self.lanes + lane >= a.length) & (c * self.lanes + lane < a.wanted):
                 self.store_result(a, c * self.lanes + lane, Int32(-1), self.order.dtype.cutlass(0))
 
