@@ -37,11 +37,13 @@ SHORT_WARPS = 4  # of a block whose warps have rows for themselves
 # Of these blocks on a multiprocessor: 64 registers a thread, 96, and 168 for more than so many candidates of a lane.
 SHORT_LIGHT, SHORT_HEAVY, SHORT_MOST, SHORT_MANY = 8, 5, 3, 16
 SHORT_WORDS = 32  # registers of a lane for the elements of its row, at most
-# Where fewer lanes of a warp have a row, fewer comparisons take shuffles; of many candidates a lane has fewer elements.
-SHORT_FEW, SHORT_FEW_SLOTS, SHORT_FEW_LANES = 32, 8, 4  # words of a lane, with up to so many candidates, of so many lanes
-SHORT_EACH, SHORT_ALL = 16, 8  # words of a lane otherwise, and where all elements are sorted
+# Words of a lane where fewer than all lanes have a row. Of few candidates 32: fewer comparisons take shuffles (rows of
+# 512, k = 16: 159 us, with 16 words 175), but by two lanes (64, k = 8: 256, 234) or with 16 candidates a lane (256,
+# k = 64: 593, 548) they are slower. Where all elements are sorted 8: stores of more lanes lie side by side (64, k = 64:
+# 711, 885).
+SHORT_FEW, SHORT_EACH, SHORT_ALL = 32, 16, 8
+SHORT_FEW_LANES, SHORT_FEW_SLOTS = 4, 8  # lanes at least, and candidates of one at most
 SHORT_HALF = 8  # groups of elements that reach the limit, at least
-SHORT_CANDIDATES = 1024  # of a row: those that reach the limit, or all elements
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ def short(problem: Problem) -> Choice | None:
     words = max(1, problem.size // 4)
     padded = power_of_two(max(problem.length, problem.wanted, 2))
     each, lanes, candidates = short_sizes(padded, problem.wanted, words)
-    if problem.after or each * words > SHORT_WORDS or candidates > SHORT_CANDIDATES:
+    if problem.after or each * words > SHORT_WORDS:
         return None
     width = min(each, VECTOR_BYTES // problem.size) if problem.neighbours and problem.even else 1
     width = 1 if width * problem.size < 4 else width
@@ -180,12 +182,12 @@ def short_sizes(padded: int, wanted: int, words: int) -> tuple[int, int, int]:
         lanes = padded // each
         return each, lanes, min(padded, 2 * max(SHORT_HALF, power_of_two(wanted), lanes // 2))
 
-    for most in (SHORT_FEW, SHORT_EACH):
-        each, lanes, candidates = sizes(most)
-        slots = candidates // lanes
-        if candidates < padded and (most == SHORT_EACH or slots <= SHORT_FEW_SLOTS and lanes >= SHORT_FEW_LANES):
-            return each, lanes, candidates
-    return sizes(min(SHORT_ALL, max(2, padded // 4)))  # the results of four lanes at least lie side by side
+    _, lanes, candidates = found = sizes(SHORT_FEW)
+    if lanes < SHORT_FEW_LANES or candidates > SHORT_FEW_SLOTS * lanes:
+        found = sizes(SHORT_EACH)
+    if found[2] == padded:
+        found = sizes(min(SHORT_ALL, max(2, padded // 4)))  # the results of four lanes at least lie side by side
+    return found
 
 
 def held(problem: Problem) -> Choice | None:
