@@ -24,7 +24,7 @@ from typing import NamedTuple
 import boost
 import numpy as np
 import script
-from matmul_brute import is_promoted, stored_by_tma, workload
+from matmul_brute import is_full, is_promoted, stored_by_tma, workload
 from matmul_random import CLASSES, Random
 
 from cutesync.kernels.matmul import coefficients
@@ -99,6 +99,16 @@ def _without(record: dict, own: set[int]) -> dict[str, float]:
         if not own & {access.own_a, access.own_b}:
             found[words] = us
     return found
+
+
+def _split_in_kernel(product: Random, found: dict[str, float]) -> dict[str, float]:
+    """As the kernels that ran: operands of float32 were split in the kernel wherever it can."""
+    if not is_full(product):
+        return found
+    return {
+        words if " parts" in words or not policy_of(words, True).splits_parts() else f"{words} parts": us
+        for words, us in found.items()
+    }
 
 
 class Times(namedtuple("Times", "of load starts us groups counts weight")):
@@ -346,6 +356,11 @@ def main(argv=None) -> None:
             if own:
                 enough = [record | {"times": _without(record, own)} for record in enough]
                 enough = [record for record in enough if len(record["times"]) > 1]
+            if not report.get("packs", False):  # timed before a configuration could say that operands are packed
+                enough = [
+                    record | {"times": _split_in_kernel(Random(*record["product"]), record["times"])}
+                    for record in enough
+                ]
             if not report.get("lines", True):  # timed before threads stored lines of results that TMA does not store
                 enough = [record for record in enough if stored_by_tma(Random(*record["product"]))]
             records += [record | columns | {"count": named * record.get("weight", 1)} for record in enough]

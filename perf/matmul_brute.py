@@ -152,7 +152,7 @@ def ranked(product: Random, policies: tuple[MatmulPolicy, ...] | None = None) ->
         if parts:
             given = tuple(replace(config, parts=True) for config in given if config.splits_parts())
         elif is_full(product):
-            given = tuple(config for config in given if not config.parts)
+            given = tuple(replace(config, parts=False) for config in given if not config.parts)
         if not given:
             continue
         if load.own:

@@ -161,7 +161,7 @@ def main(chosen) -> int:
     )
     groups = chosen.cases[1:] or list(CLASSES)
     report = {"family": "matmul random", "gpu": gpu.name, "seed": chosen.seed, "brute": chosen.brute}
-    report |= {"versions": versions(), "failures": {}, "products": []}
+    report |= {"packs": True, "versions": versions(), "failures": {}, "products": []}
     try:
         run(
             gpu,

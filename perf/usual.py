@@ -32,16 +32,19 @@ PRICE = 0.5  # of a kernel, in per cent of the time
 CONVEX = 60  # a product that takes 10 % longer counts for seven times as much as that
 TABLES = {"table": "layers", "float8 table": "float8"}  # must lose nothing: kernels that they need are worth it
 WEIGHTS = {"layers": 2} | dict.fromkeys(TABLES, 10)  # of classes; 1 of others
-# of a kernel of some classes: float8 has few; any extents pay for each way to load
+# of a kernel of some classes, so that they need some 60
 PRICES = {
-    "float8": 0.04,
-    "any": 1.2,
-    "gelu": 2.0,
-    "tf32": 1.4,
+    "float8": 0.15,
+    "any": 1.5,
+    "gelu": 4.5,
+    "tf32": 4.0,
     "invariant": 1.2,
-    "float32": 1.4,
+    "float32": 3.0,
     "layers": 0.7,
-    "int8": 0.8,
+    "eights": 1.8,
+    "float16": 0.8,
+    "batches": 0.8,
+    "int8": 1.0,
 }
 PRICES |= dict.fromkeys(TABLES, 0)
 USUAL = 48
@@ -87,7 +90,7 @@ def ways_of(products: list[Random], numbers: dict[Mark, int]) -> Ways:
             if longer <= max(*model.RARE_COSTS, model.RARE_BY_THREADS):
                 load = workload(product, config)
                 mark = (candidates.name(config, int(load.owned)), bool(model.is_by_threads(load)))
-                mark = () if load.parts or (load.promoted and load.own) else mark
+                mark = () if load.promoted and load.own else mark
                 loads = (WORDS if own == PAIRS else own for own in (load.access.own_a, load.access.own_b))
                 kernel = (config.kernel, *loads, load.by_tma)
                 numbered = [of.setdefault(one, len(of)) for of, one in ((numbers, mark), (kernels, kernel))]
@@ -165,7 +168,7 @@ def marked(text: str, of: dict[Mark, int]) -> str:
         if m["name"]:
             options.clear()
             options.update(schedule=m["name"].lower(), promoted=m["more"] == "_TWO_SETS")
-            options.update(candidates.LOADS if m["more"] == "_OWN" else {})
+            options.update({"_OWN": candidates.LOADS, "_PARTS": candidates.SPLIT}.get(m["more"], {}))
             return m[0]
         tile, words = (int(m["rows"]), int(m["columns"])), m["words"].replace("~", "").split()
         groups: list[list[str]] = [[] for _ in model.RARE_COSTS]
@@ -178,7 +181,7 @@ def marked(text: str, of: dict[Mark, int]) -> str:
                 groups[level][-1] += sign * (usual and (config.own or own == 0))
         return f'    {tile}: "{" ~".join(" ".join(["", *group]) for group in groups).strip(" ").rstrip("~ ")}",\n'
 
-    names = r"_(?P<name>COOPERATIVE|PINGPONG)(?P<more>_TWO_SETS|_OWN)? = [^\n]*\n"
+    names = r"_(?P<name>COOPERATIVE|PINGPONG)(?P<more>_TWO_SETS|_OWN|_PARTS)? = [^\n]*\n"
     form = r"    \((?P<rows>\d+), (?P<columns>\d+)\): \"(?P<words>[^\"]*)\",\n"
     return re.sub(f"^(?:{names}|{form})", line, text, flags=re.M)
 

@@ -42,7 +42,7 @@ def verify(
     result = element_type(out)
     terms = replace(terms, either=result.size == 2 and terms.pre is None)
     load_a, load_b = ("tma" if load == "tma" else "own" for load in loads)
-    config = replace(config, load_a=load_a, load_b=load_b)
+    config = replace(config, load_a=load_a, load_b=load_b, parts=bool(config.parts))
     config = config.decided(terms.widest(result), several=terms.pre is None)
     operand = TFLOAT32 if element == "tfloat32" else element_type(element)
     spec = kernel_spec(config, (operand, operand), result, majors, terms, loads)
@@ -140,7 +140,7 @@ OTHERS = {
     **{
         f"3xTF32 in the kernel, {config.tile}, {config.splits}": (config, {"out": "float32", "element": "tfloat32"})
         for config in PARTS
-        if config.splits == 3 and config.accumulators >= 32
+        if config.splits == 3 and config.accumulators >= 40
     },
     **{
         f"slices in one block, {tile}": (MatmulPolicy(tile, schedule, slices=2), {})

@@ -1,11 +1,15 @@
 """float32 operands: in full precision, by 3xTF32, and rounded to tfloat32."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import cutesync as cs
 from cutesync.kernels.matmul.policy import MatmulPolicy
+from cutesync.runtime.device_array import transposed
 
+from ..compiled import dry, needed
 from .support import SMALL, few_blocks, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
@@ -37,6 +41,18 @@ def test_integers_of_15_bits_are_exact(m, n, k, transposed):
     )
     a, b = (wide, narrow) if k == 40 else (narrow.T, wide.T)
     multiplied(a, b, config=CONFIG)
+
+
+@pytest.mark.parametrize("parts", [None, True, False])
+def test_the_configuration_says_where_operands_are_split(parts):
+    """In the kernel, or by launches before it; in the kernel if it does not say, and that can."""
+    config = replace(CONFIG, parts=parts)
+    a, b = dry((128, 64), "float32"), transposed(dry((96, 64), "float32", base=1 << 41))
+    out = dry((128, 96), "float32", base=1 << 42)
+    for chosen, packs in ((config, parts is False), (replace(config, parts=None, cluster=(2, 1)), True)):
+        kernels = {spec.key[0] for spec in needed(cs.matmul, a, b, out=out, config=chosen)}
+        assert kernels == {"matmul", *["matmul pack"] * packs}, "blocks that share loads cannot split stages"
+    multiplied(operand(70, 72, False, "float32") * np.float32(6827), operand(72, 40, True, "float32"), config=config)
 
 
 @pytest.mark.parametrize("positive", [True])

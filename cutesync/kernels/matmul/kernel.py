@@ -217,7 +217,7 @@ class Matmul:
         *stages, buffers = (
             allocator.allocate_tensor(element, layout.outer, byte_alignment=1024, swizzle=layout.inner)
             for element, layout in (
-                *(of_stages * (1 + self.config.parts)),
+                *(of_stages * (1 + bool(self.config.parts))),
                 (self.epilogue.widest.out, self.epilogue.widest.buffer_layout()),
             )
         )
@@ -232,7 +232,9 @@ class Matmul:
             cute.arch.cluster_arrive_relaxed()
             cute.arch.cluster_wait()
         work = Work(self.config, lambda: self.producer.extent_k(a), d, self.k, order, split)
-        spare = max(REPORT_REGISTERS * bounded(), PARTS_REGISTERS * self.config.parts, OWN_REGISTERS * self.config.own)
+        spare = max(
+            REPORT_REGISTERS * bounded(), PARTS_REGISTERS * bool(self.config.parts), OWN_REGISTERS * self.config.own
+        )
         if group == CONSUMERS:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS + 2 * spare)
             if cutlass.const_expr(self.config.own):

@@ -78,7 +78,7 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
             config.exchange_bytes(2) if config.cluster_split else 0,
             config.stored_share(2),
             replace(config, splits=1).slots(multiprocessors),
-            config.parts,
+            bool(config.parts),
             policy.SURE_SLOTS[config.cluster_size] * config.cluster_size,
             config.tile[0] * config.cluster[0],
             config.tile[1] * config.cluster[1],

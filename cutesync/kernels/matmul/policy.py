@@ -75,11 +75,12 @@ class MatmulPolicy:
     while it multiplies the next ("pingpong" has its other warpgroup for that); None does so where registers and tiles
     are enough. With ``swap_ab`` the result is computed as its transpose (see ``problem``), and ``tile`` is that of the
     transpose; None leaves it to the model. ``parts`` (for float32 in three products) splits each stage into big and
-    small parts in the kernel (see ``parts``). ``load_a`` and ``load_b`` say how an operand that TMA refuses as it lies
-    is loaded: "own" by the producer's threads (see ``own``), "tma" by TMA from a packed copy; None leaves it to the
-    model. Other operands are always loaded by TMA. They are those of the transpose, too. ``slices`` of K are multiplied
-    one behind the other by the same block, each in accumulators that are zero at first, and their sums added up in
-    order: the bits are those of so many ``splits``."""
+    small parts in the kernel (see ``parts``), and False in copies before it; None does so in the kernel where that can.
+    ``load_a`` and ``load_b`` say how an operand that TMA refuses as it lies is loaded: "own" by the producer's threads
+    (see ``own``), "tma" by TMA from a packed copy; None leaves it to the model. Other operands are always loaded by
+    TMA. They are those of the transpose, too. ``slices`` of K are multiplied one behind the other by the same block,
+    each in accumulators that are zero at first, and their sums added up in order: the bits are those of so many
+    ``splits``."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
@@ -90,7 +91,7 @@ class MatmulPolicy:
     splits: int = 1
     deferred: bool | None = None
     swap_ab: bool | None = None
-    parts: bool = False
+    parts: bool | None = None
     load_a: str | None = None
     load_b: str | None = None
     slices: int = 1
@@ -148,11 +149,10 @@ class MatmulPolicy:
             whole(getattr(self, name), f"config.{name}")
         choice(self.schedule, "config.schedule", ("cooperative", "pingpong"))
         flag(self.promoted, "config.promoted")
-        flag(self.parts, "config.parts")
         for name in ("load_a", "load_b"):
             if getattr(self, name) is not None:
                 choice(getattr(self, name), f"config.{name}", ("tma", "own"))
-        for name in ("deferred", "swap_ab"):
+        for name in ("deferred", "swap_ab", "parts"):
             if getattr(self, name) is not None:
                 flag(getattr(self, name), f"config.{name}")
 
@@ -169,7 +169,7 @@ class MatmulPolicy:
             self.promoted,
             splits,
             self.deferred,
-            self.parts,
+            bool(self.parts),
             sliced,
         )
 
@@ -328,7 +328,7 @@ class MatmulPolicy:
 
     def stage_room(self) -> int:
         """Shared memory of a stage, with its small parts if there are."""
-        return self.stage_bytes() * (1 + self.parts)
+        return self.stage_bytes() * (1 + bool(self.parts))
 
     def buffer_bytes(self, out_bytes: int) -> int:
         """All buffers of the epilogue."""
@@ -341,7 +341,7 @@ class MatmulPolicy:
         split = 4 * CONSUMERS if self.splits > 1 else 0
         if self.cluster_split:
             split = self.exchange_beside(out_bytes) + 8 * (CONSUMERS + self.exchange_in_stages(out_bytes))
-        barriers = (16 + 8 * self.parts + 16 * self.own) * self.stages
+        barriers = (16 + 8 * bool(self.parts) + 16 * self.own) * self.stages
         return self.stages * self.stage_room() + self.buffer_bytes(out_bytes) + barriers + split
 
     def fitting_stages(self, out_bytes: int) -> int:

@@ -159,7 +159,7 @@ def _parts(product: Product, config: MatmulPolicy | None) -> tuple[bool, ...]:
         return (parts_of_any_rows(product) and (config is None or config.splits_parts()),)
     if config is None:
         return True, False
-    return (config.splits_parts(),)
+    return (config.splits_parts() if config.parts is None else config.parts,)
 
 
 def steps_of(product: Product, operands: tuple, swapped: bool, parts: bool) -> list[Step]:
