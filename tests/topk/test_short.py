@@ -1,4 +1,4 @@
-"""Short rows, a warp each: agreement with NumPy, hostile schedules, planted faults."""
+"""Short rows, which lanes of a warp have: agreement with NumPy, hostile schedules, planted faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator, reference
-from cutesync.kernels.topk.policy import Problem, ShortPolicy, choose
+from cutesync.kernels.topk.policy import FewPolicy, Problem, ShortPolicy, choose
 from cutesync.runtime import device
 
 from .. import faults
@@ -45,12 +45,23 @@ def test_policy():
         Problem(5, 256, 4, True, 256, False): (32, 8),
         Problem(5, 128, 4, True, 8, False): (4, 4),
         Problem(5, 64, 4, True, 8, False): (4, 4),
+        Problem(5, 32, 4, True, 32, False): (8, 4),
+        Problem(5, 16, 4, True, 16, False): (4, 4),
+        Problem(5, 16, 4, True, 4, False): (2, 8),
         Problem(5, 16, 8, True, 16, False): (8, 2),
+        Problem(5, 64, 1, True, 8, False): (2, 8),
+        Problem(5, 256, 2, True, 128, False): (16, 16),
+        Problem(5, 250, 1, True, 8, False, False): (16, 1),
         Problem(5, 1, 2, True, 1, False): (2, 1),
     }
     for problem, (lanes, slots) in cases.items():
         policy = choose(problem).policy
         assert (policy.lanes, policy.slots) == (lanes, slots), problem
+    few = Problem(5, 1000, 4, True, 8, False), Problem(5, 512, 8, True, 1, False)
+    assert all(isinstance(choose(problem).policy, FewPolicy) for problem in few)
+    more = Problem(5, 1024, 4, True, 9, False), Problem(5, 999, 4, True, 8, False, False)
+    more = *more, Problem(5, 1024, 2, True, 1, False), Problem(5, 256, 8, True, 1, False)
+    assert not any(isinstance(choose(problem).policy, FewPolicy) for problem in more)
     longer = Problem(5, 1025, 4, True, 16, False), Problem(5, 513, 8, True, 1, False)
     after = Problem(5, 100, 4, True, 16, True)
     assert not any(isinstance(choose(problem).policy, ShortPolicy) for problem in (*longer, after))
@@ -132,6 +143,29 @@ def test_keys_that_share_bits(dtype, length, k):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", ("float32", "int32", "uint32", "int64", "float64"))
+def test_few_of_rows_of_4_kib(dtype):
+    """Ranks of few elements are counted. Of equal ones, and where lanes with many great ones are few, more than 32
+    reach the first limit."""
+    length, rng = (512, np.random.default_rng(4)) if dtype.endswith("64") else (1024, np.random.default_rng(5))
+    agrees(data((9, length), dtype, op="max"), 8)
+    agrees(data((3, length - 24), dtype, op="max") % 7, 1)
+    x = rng.integers(0, 5, (4, length)).astype(dtype)
+    x[1], x[2, 4::64] = 3, 9
+    agrees(x, 5)
+    for n in (0, 3, 200):
+        agrees(x, 8, n=n)
+        agrees(x, 8, n=cs.asarray(np.int64(n)))
+
+
+@pytest.mark.slow
+def test_few_of_special_elements():
+    x = np.random.default_rng(1).choice(SPECIAL, (4, 1024))
+    x[1], x[2, 1:] = np.nan, -0.0
+    agrees(x, 8)
+
+
+@pytest.mark.slow
 def test_strides_axes_and_lengths_on_the_device():
     x = data((3, 70, 2), "float32", op="max")
     for axis in range(3):
@@ -148,26 +182,33 @@ def test_strides_axes_and_lengths_on_the_device():
     same(np.asarray(indices), wanted[1])
 
 
-def test_agrees_under_hostile_schedules():
-    x = data((11, 77), "int32") % 9
+# name: (rows of words that share bits of keys, of equal elements, of one far from others; results)
+KINDS = {"sorted words": ((9, 77), (3, 90), (3, 90), 16), "ranks of few": ((5, 1000), (1, 1024), (3, 1024), 5)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_agrees_under_hostile_schedules(kind):
+    shape, *_, k = KINDS[kind]
+    x = data((11, shape[1]), "int32") % 9
     x[1, 7] = 2**31 - 1
     with cs.emulate(schedules=8, seed=3) as ran:
-        found = cs.topk(cs.asarray(x), 9)
+        found = cs.topk(cs.asarray(x), k)
     assert ran.launches == 8
-    for one, wanted in zip(found, reference.topk(x, 9)):
+    for one, wanted in zip(found, reference.topk(x, k)):
         assert np.array_equal(one, wanted)
 
 
 @functools.cache
-def bench() -> faults.Bench:
-    far = np.arange(270, dtype=np.int32).reshape(3, 90) % 67
+def bench(kind: str) -> faults.Bench:
+    shape, equal, rows, k = KINDS[kind]
+    far = np.arange(rows[0] * rows[1], dtype=np.int32).reshape(rows) % 67
     far[:, 5] = 2**31 - 1
-    arrays = data((9, 77), "int32") % 50, np.zeros((3, 90), np.int32), far
+    arrays = data(shape, "int32") % 50, np.zeros(equal, np.int32), far
 
     def right() -> bool:
         with device.forced("emulator"), cs.emulate(), emulator.emulate(schedules=4, seed=3, resident=2):
-            found = [cs.topk(cs.asarray(x), 16) for x in arrays]
-            wanted = [reference.topk(x, 16) for x in arrays]
+            found = [cs.topk(cs.asarray(x), k) for x in arrays]
+            wanted = [reference.topk(x, k) for x in arrays]
             return all(np.array_equal(*pair) for both in zip(found, wanted) for pair in zip(*both))
 
     return faults.Bench(right)
@@ -188,11 +229,13 @@ OWN = {
 
 
 @pytest.mark.slow
-def test_no_mutant_survives():
-    assert bench().survivors(TABLE) == []
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_mutant_survives(kind):
+    assert bench(kind).survivors(TABLE) == []
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", OWN)
-def test_own_faults_are_found(fault):
-    bench().check(*OWN[fault])
+def test_own_faults_are_found(fault, kind):
+    bench(kind).check(*OWN[fault])

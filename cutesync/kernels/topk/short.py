@@ -31,7 +31,7 @@ from ..select.chunk import cells
 from .kernel import Arguments, TopKKernel
 from .network import middle
 from .order import Order
-from .policy import SHORT_WARPS, VECTOR_BYTES, ShortPolicy
+from .policy import VECTOR_BYTES, ShortPolicy
 from .pool import Limit, within
 from .spec import TopK
 from .words import Candidates, Words
@@ -44,7 +44,7 @@ class ShortTopK(TopKKernel):
     """The kernel. Its parameters are those of ``TopKKernel``."""
 
     def __init__(self, operation: TopK, policy: ShortPolicy) -> None:
-        PlainKernel.__init__(self, SHORT_WARPS * LANES, policy.smem, policy.blocks_per_sm)
+        PlainKernel.__init__(self, policy.warps * LANES, policy.smem, policy.blocks_per_sm)
         self.operation, self.policy = operation, policy
         self.index: Any = Int32
         self.order = Order(operation.dtype, operation.largest)
