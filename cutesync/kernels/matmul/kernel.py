@@ -75,7 +75,7 @@ class Matmul:
         terms: TermsSpec,
         loads: tuple[str, str] = ("tma", "tma"),
     ) -> None:
-        self.config = config
+        self.config, self.parts = config, bool(config.parts)
         self.element_a, self.element_b = elements
         self.a_major, self.b_major = (LayoutEnum.ROW_MAJOR if k_major else LayoutEnum.COL_MAJOR for k_major in majors)
         modes = self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode()
@@ -86,7 +86,7 @@ class Matmul:
         self.schedule = (Cooperative if config.schedule == "cooperative" else PingPong)()
         split = ClusterSplit if config.cluster_split else Turnstile
         self.finish = (split if config.splits > 1 else DeferredStore if config.deferred else DirectStore)(self.epilogue)
-        mainloop = PartsMainloop if config.parts else PromotedMainloop if config.promoted else Mainloop
+        mainloop = PartsMainloop if self.parts else PromotedMainloop if config.promoted else Mainloop
         mainloop = SlicedMainloop if config.slices > 1 else mainloop
         self.mainloop = mainloop(config, mma, types, self.finish)
         registers = OWN_IN_FLIGHT // max(1, 2 - loads.count("tma"))
@@ -217,14 +217,14 @@ class Matmul:
         *stages, buffers = (
             allocator.allocate_tensor(element, layout.outer, byte_alignment=1024, swizzle=layout.inner)
             for element, layout in (
-                *(of_stages * (1 + bool(self.config.parts))),
+                *(of_stages * (1 + self.parts)),
                 (self.epilogue.widest.out, self.epilogue.widest.buffer_layout()),
             )
         )
         stages_a, stages_b, *small = stages
         barriers = allocator.allocate_array(Int64, 2 * self.config.stages)
         exchange = self.finish.exchange(allocator, split, stages_a.iterator)  # the barriers before are 16 bytes a stage
-        if cutlass.const_expr(self.config.parts):
+        if cutlass.const_expr(self.parts):
             small.append(Barriers.make(self.config.stages, WARPS, name="ready"))
         ring, landed = self.make_ring(barriers, allocator)
         if cutlass.const_expr(self.config.cluster_split and self.config.peers == 1):
@@ -232,9 +232,7 @@ class Matmul:
             cute.arch.cluster_arrive_relaxed()
             cute.arch.cluster_wait()
         work = Work(self.config, lambda: self.producer.extent_k(a), d, self.k, order, split)
-        spare = max(
-            REPORT_REGISTERS * bounded(), PARTS_REGISTERS * bool(self.config.parts), OWN_REGISTERS * self.config.own
-        )
+        spare = max(REPORT_REGISTERS * bounded(), PARTS_REGISTERS * self.parts, OWN_REGISTERS * self.config.own)
         if group == CONSUMERS:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS + 2 * spare)
             if cutlass.const_expr(self.config.own):
@@ -245,7 +243,7 @@ class Matmul:
                 load_a = TmaLoad(a[0], a[1], stages_a, tile_m, self.k, order.a_priority, peers_n, of_row)
                 load_b = TmaLoad(b[0], b[1], stages_b, tile_n, self.k, order.b_priority, parts_b, of_column)
                 in_role("producer", self.produce, load_a, load_b, ring, work)
-            elif cutlass.const_expr(self.config.parts):
+            elif cutlass.const_expr(self.parts):
                 in_role("splitter", self.split_stages, Inputs(stages_a, stages_b, ring, split.splits, *small), work)
         else:
             cute.arch.setmaxregister_increase(CONSUMER_REGISTERS - spare)
