@@ -101,10 +101,15 @@ def test_a_grid_holds_as_many_rows_as_memory_does(rows):
     assert 0 < choice.grid < 1 << 31 and choice.grid * choice.policy.warps >= rows
 
 
-@pytest.mark.parametrize(("source", "piece"), [("int8", "b8"), ("int16", "b16"), ("int32", "b32")])
-def test_misaligned_keys_are_loaded_in_pieces_and_their_flags_stored_whole(source, piece, allocated):
+@pytest.mark.parametrize(("source", "loads", "flags"), [("int8", "v4.b32", "v4"), ("int16", "b32", "v2")])
+def test_misaligned_keys_are_loaded_in_vectors_or_words_that_hold_them(source, loads, flags, allocated):
     ptx = compiled(allocated, "flag_heads", dry((1 << 28,), source, BY_NAME[source].size))
-    assert f"ld.global.{piece}" in ptx and "ld.global.v" not in ptx and "st.global.b32" in ptx
+    assert f"ld.global.{loads}" in ptx and f"st.global.{flags}.b32" in ptx
+
+
+def test_misaligned_keys_of_words_are_loaded_one_by_one_and_their_flags_stored_whole(allocated):
+    ptx = compiled(allocated, "flag_heads", dry((1 << 28,), "int32", 4))
+    assert "ld.global.b32" in ptx and "ld.global.v" not in ptx and "st.global.b32" in ptx
 
 
 TILES = ("TilePolicy", "TransposedPolicy")
@@ -170,6 +175,11 @@ APART = {
     "strips": ("StripPolicy", "float64", lambda x: x((6, 1 << 20, 6)).transpose(2, 1, 0), {"axis": 2}, 96),
     "two keys at once": ("TilePolicy", "bfloat16", lambda x: x((2048, 16384)), {"axis": 0}, 64),
     "joined neighbours": ("FlatPolicy", "float32", lambda x: x((15, 1501245)), {"axis": 0}, 64),
+    "words anywhere": ("TransposedPolicy", "uint16", lambda x: x((4097, 4096)).T, {"axis": 0}, 128),
+    "runs": ("TransposedPolicy", "uint16", lambda x: x((13, 500, 700)).transpose(1, 2, 0), {"axis": 0}, 96),
+    "odd lanes": ("TransposedPolicy", "uint16", lambda x: x((9000, 56, 33)).transpose(0, 2, 1), {"axis": 2}, 96),
+    "odd columns": ("TilePolicy", "int8", lambda x: x((4096, 4095)), {"axis": 0, "dtype": "bits"}, 128),
+    "odd rows of halves": ("FlagPolicy", "float16", lambda x: x((64, 65537)), {"axis": 1, "dtype": "bits"}, 96),
     "boxes of short rows": ("BoxPolicy", "int32", lambda x: x((3, 25015, 10)).transpose(2, 1, 0), {"axis": 2}, 96),
 }
 

@@ -8,7 +8,8 @@ import pytest
 
 import cutesync as cs
 from cutesync import dtypes, reference
-from cutesync.kernels.flags import strided_policy, words
+from cutesync.kernels.flags import strided_policy, tile_policy, words
+from cutesync.runtime import call
 
 from ..cases import same
 from .cases import keys
@@ -87,3 +88,16 @@ def test_two_keys_differ_as_numbers_do(dtype):
             top = words._differing(dtypes.dtype(dtype), a | b << 16, b | a << 16)
             wanted = bool(number(a) != number(b))
             assert (bool(top & 0x8000), bool(top & 0x80000000)) == (wanted, wanted), (hex(a), hex(b))
+
+
+@pytest.mark.parametrize("before", [2, 4, 6])
+def test_bits_of_runs_in_pieces_of_a_row(monkeypatch, before):
+    """A row's four elements are two pieces of memory."""
+    monkeypatch.setattr(tile_policy, "MIN_TRANSPOSED", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    host = keys((before + 256,), "uint16")
+    theirs = host[before:].reshape(8, 8, 4).transpose(1, 2, 0)
+    ours = cs.asarray(host)[before:].reshape(8, 8, 4).transpose(1, 2, 0)
+    found = cs.flag_heads_and_tails(ours, axis=0, dtype="bits")
+    for one, other in zip(found, reference.flag_heads_and_tails(theirs, axis=0, dtype="bits")):
+        same(np.asarray(one), other)

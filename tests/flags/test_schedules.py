@@ -31,6 +31,8 @@ KERNELS = {
     "bits of sixteen": ("flag_heads", "uint8", 2600, {"dtype": "bits"}, (4, 1)),
     "bits of odd rows": ("flag_heads_and_tails", "uint8", (3, 801), {"dtype": "bits"}, (1, 2)),
     "bits of short odd rows": ("flag_heads", "int8", (5, 399), {"dtype": "bits", "predecessor": 1}, (2, 2)),
+    "odd rows of two bytes": ("flag_heads_and_tails", "int16", (3, 1201), {"dtype": "bits"}, (2, 2)),
+    "odd rows of tiles": ("flag_heads_and_tails", "int16", (3, 1201), {"tile": 24, "dtype": "bits"}, (2, 2)),
     "bits of two": ("flag_tails", "float64", 700, {"dtype": "bits"}, (8, 1)),
     "tiles": ("flag_heads_and_tails", "int32", 1500, {"tile": 7}, (2, 2)),
     "rows as one": ("flag_heads", "int32", (40, 37), {}, (2, 2)),
@@ -50,6 +52,8 @@ def right(name: str, schedules: int) -> bool:
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=11) as ran:
         patch.setattr(plan, "choose", lambda problem: choose(problem, unroll, warps))
         patch.setattr(policy, "MIN_ODD_ELEMENTS", 0)
+        patch.setattr(policy, "MIN_JOINED", {1: 0, 2: 0})
+        patch.setattr(policy, "MIN_JOINED_PERIODS", 0)
         patch.setattr(calls, "_plans", {})
         found = getattr(cs, call)(cs.asarray(x), **options)
     assert ran.launches == schedules
@@ -102,8 +106,14 @@ FAULTS = {
         every(r"shf\.r\.wrap\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;"),
         {RESULT},
     ),
+    "vectors of two bytes as they lie": (
+        "odd rows of two bytes",
+        every(r"shf\.r\.wrap\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;"),
+        {RESULT},
+    ),
     "bits of bytes in the wrong order": ("bits of sixteen", every(r"270549120", "134480385"), {RESULT}),
     "tiles one item late": ("tiles", every(r"rem\.u32|rem\.s32", "div.s32"), {RESULT}),
+    "joined tiles one item late": ("odd rows of tiles", every(r"mul\.hi\.u32", "mul.lo.u32"), {RESULT}),
 }
 
 
@@ -129,6 +139,10 @@ STRIDED = {
     "differences in boxes": ("adjacent_difference", "int32", lambda x: x((18, 33, 4)).transpose(1, 0, 2), {"axis": 1}),
     "transposed rows as periods": ("flag_tails", "int8", lambda x: x((9, 5, 70)).transpose(2, 0, 1), {}),
     "transposed columns of two axes": ("flag_tails", "int16", lambda x: x((35, 40, 7)).transpose(1, 0, 2), {"axis": 1}),
+    "turned columns anywhere": ("flag_tails", "int16", lambda x: x((37, 66)).T, {"axis": 0}),
+    "turned runs": ("flag_heads_and_tails", "int16", lambda x: x((9, 3, 70)).transpose(1, 2, 0), {"axis": 0}),
+    "odd lanes": ("adjacent_difference", "int16", lambda x: x((40, 33)).T, {"axis": 1}),
+    "bits of odd columns": ("flag_tails", "int8", lambda x: x((70, 37)), {"axis": 0, "dtype": "bits"}),
     "a middle axis": ("flag_tails", "int8", lambda x: x((7, 20, 3)), {"axis": 1}),
     "stepped backwards": ("adjacent_difference", "int16", lambda x: x((900,))[::-2], {}),
     "rows with a pitch": ("flag_heads_and_tails", "int32", lambda x: x((3, 700))[:, 8:660], {"dtype": "bits"}),
@@ -146,7 +160,11 @@ def strided_is_right(name: str, schedules: int) -> bool:
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=5) as ran:
         if name != "few columns":  # tiles as large arrays have
             patch.setattr(tile_policy, "FEWEST_THREADS", 0)
-        if name.startswith("transposed"):  # in shared memory
+        if name.startswith("turned"):
+            for limit in ("FEW_BLOCKS", "MIN_RUN", "MIN_RUN_LANES"):
+                patch.setattr(tile_policy, limit, 0)
+        patch.setattr(tile_policy, "MIN_JOINED_THREADS", 0 if name == "bits of odd columns" else 1 << 40)
+        if name.startswith(("transposed", "turned", "odd lanes")):  # in shared memory
             for limit in ("MIN_TRANSPOSED", "MIN_TRANSPOSED_ROWS", "MIN_TRANSPOSED_THIN"):
                 patch.setattr(tile_policy, limit, 0)
             patch.setattr(periods, "MIN_TRANSPOSED", 0)
@@ -193,6 +211,26 @@ STRIDED_FAULTS = {
         "transposed",
         first(op(r"bar\.sync"), after=r"st\.shared"),
         {"race", "uninitialised"},
+    ),
+    "no barrier between the tiles of threads and columns that are stored in words": (
+        "turned columns anywhere",
+        first(op(r"bar\.sync"), after=r"st\.shared"),
+        {"race", "uninitialised"},
+    ),
+    "no barrier between the tiles of threads and a run": (
+        "turned runs",
+        first(op(r"bar\.sync"), after=r"st\.shared"),
+        {"race", "uninitialised"},
+    ),
+    "words of a run as they lie": (
+        "turned runs",
+        every(r"shf\.r\.wrap\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;"),
+        {RESULT},
+    ),
+    "words of columns as they lie": (
+        "bits of odd columns",
+        every(r"shf\.r\.wrap\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;"),
+        {RESULT},
     ),
     "no barrier between the elements of a box and its flags": (
         "boxes",

@@ -159,7 +159,7 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
     for shape in ((600, 4), (72, 4)):  # a thread has less than a word of the results
         host = keys(shape, "uint64")
         same(np.asarray(cs.flag_heads(cs.asarray(host).T, axis=1)), reference.flag_heads(host.T, axis=1))
-        assert isinstance(chosen[-1].policy, tile_policy.TransposedPolicy) and not chosen[-1].policy.in_words
+        assert isinstance(chosen[-1].policy, tile_policy.TransposedPolicy) and chosen[-1].policy.stores != "words"
 
 
 def test_results_down_the_rows_are_aligned_vectors(monkeypatch):

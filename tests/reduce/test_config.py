@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.reduce.policy import SMS, choose
+from cutesync.kernels.reduce.policy import SMS, choose, strided_is_faster
 from cutesync.kernels.reduce.problem import (
     Choice,
     ColumnPolicy,
@@ -232,3 +232,49 @@ def test_passes_reduce_everything_once():
             assert outer * length * inner == left
             left = outer * inner
         assert left == np.prod([n for a, n in enumerate(shape) if a not in axes])
+
+
+def row_problem(rows: int, length: int, size: int, aligned: bool) -> Problem:
+    return Problem(rows, length, 1, size, size // 4 or 1, aligned, True, in_turn=True)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_warps_of_rows_that_are_no_whole_chunks_have_one_chunk_or_end(size):
+    for row_bytes in (300_008, 349_672, 1_028_864, 4_277_920, 7_000_008):
+        for aligned in (True, False):
+            choice = choose(row_problem(1, row_bytes // size, size, aligned))
+            chunks = row_bytes // (32 * 16 * choice.policy.unroll)
+            assert (
+                not choice.policy.whole and chunks // choice.splits + (chunks % choice.splits > 0) < choice.policy.warps
+            )
+    for row_bytes, blocks in ((1 << 20, 32), (400 << 10, 13)):  # of whole chunks
+        choice = choose(row_problem(1, row_bytes // size, size, True))
+        assert choice.policy.whole and choice.splits == blocks
+
+
+def test_few_rows_of_some_chunks_have_a_block_each():
+    for rows, row_bytes, scope, warps in (
+        (512, 16384, "block", 4),
+        (400, 6008, "block", 4),
+        (1100, 8192, "warp", 8),
+        (300, 2048, "warp", 8),
+    ):
+        policy = choose(row_problem(rows, row_bytes // 2, 2, False)).policy
+        assert (policy.scope, policy.warps) == (scope, warps)
+
+
+def test_short_rows_off_a_boundary_are_runs():
+    assert strided_is_faster(row_problem(9000, 168, 4, False)) and strided_is_faster(row_problem(9000, 168, 4, True))
+    assert not strided_is_faster(row_problem(500, 168, 4, False))
+    assert strided_is_faster(row_problem(9000, 600, 4, False)) and not strided_is_faster(
+        row_problem(9000, 600, 4, True)
+    )
+    assert not strided_is_faster(row_problem(2000, 600, 4, False))
+    assert not strided_is_faster(row_problem(9000, 2048, 4, False))
+
+
+def test_the_last_warp_of_blocks_that_share_a_row_reads_its_head():
+    blocks = [
+        choose(row_problem(rows, length, 2, False)).policy for rows, length in ((1, 17953), (1, 1 << 20), (400, 3004))
+    ]
+    assert [(p.scope, p.last_heads) for p in blocks] == [("block", False), ("grid", True), ("block", True)]

@@ -36,6 +36,8 @@ def chosen(monkeypatch):
         "MIN_BYTES_IN_ORDER",
         "MIN_PAIRS_IN_ORDER",
         "MIN_KEYS_BYTES",
+        "MIN_NARROW_KEYS",
+        "MIN_NARROWEST_KEYS",
     ):
         monkeypatch.setattr(policy, name, 0)
     monkeypatch.setattr(calls, "_plans", {})

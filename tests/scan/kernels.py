@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
 from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
+from cutesync.kernels.scan.column_groups import group_slots
 from cutesync.kernels.scan.column_policy import (
     ColumnPolicy,
     ColumnStripPolicy,
     ColumnTilePolicy,
-    group_slots,
     in_vectors,
 )
 from cutesync.kernels.scan.layout import Layout
@@ -163,8 +163,8 @@ def column_clusters(width: int, lanes: int, groups: int, height: int) -> Chooser
     return choose
 
 
-def ragged_columns(lanes: int, groups: int, height: int, group: int, blocks: int) -> Chooser:
-    """Of elements of up to two bytes; in place another kernel."""
+def ragged_columns(lanes: int, groups: int, height: int, group: int, blocks: int, beside: int = 1) -> Chooser:
+    """Of elements of up to two bytes; in place another kernel. ``beside`` warps have a tile each."""
 
     def choose(problem: Problem) -> Choice:
         width = ragged_column_policy.WORD_BYTES // problem.source
@@ -173,9 +173,9 @@ def ragged_columns(lanes: int, groups: int, height: int, group: int, blocks: int
         whole = problem.aligned(width) == 0 and (problem.view is not None or problem.inner % width == 0)
         across = ragged_column_policy.across(problem, width, lanes, whole)
         tiles, chains = _ceil(problem.length, groups * height), problem.rows * across
-        policy = RaggedColumnPolicy(width, lanes, groups, height, group, 1, tiles == 1, whole, tiles > 1)
+        policy = RaggedColumnPolicy(width, lanes, groups, height, group, 1, tiles == 1, whole, tiles > 1, beside=beside)
         if tiles == 1:
-            return Choice(policy, 1, chains)
+            return Choice(policy, 1, _ceil(chains, beside))
         slots = problem.rows * group_slots(tiles, group) * _ceil(problem.inner, width) * width
         return Choice(policy, tiles, min(blocks, chains * tiles), slots)
 

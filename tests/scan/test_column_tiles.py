@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.kernels.scan.column_groups import group_slots
 from cutesync.kernels.scan.column_policy import (
     MIN_STRIPS,
     ColumnPolicy,
     ColumnStripPolicy,
     ColumnTilePolicy,
     columns,
-    group_slots,
 )
 from cutesync.kernels.scan.problem import SMS, Choice, Problem
 
@@ -160,3 +160,12 @@ def test_few_rows_and_many_columns_need_no_tiles():
     assert isinstance(chosen(1, 64, SMS * 240 * 16, 1).policy, ColumnPolicy)
     alone = chosen(1, 40, 5000, 4)
     assert isinstance(alone.policy, ColumnTilePolicy) and alone.policy.alone and not alone.slots
+
+
+@pytest.mark.parametrize(
+    ("length", "inner", "size", "group"),
+    [(130_537, 289, 4, 16), (1 << 20, 64, 4, 64), (19_064, 303, 8, 16), (23_811, 44, 8, 64), (1 << 16, 1 << 12, 4, 8)],
+)
+def test_groups_of_few_tiles_side_by_side_have_more(length, inner, size, group):
+    """Three chains and more read 4 MiB or more while the end of a group is passed on."""
+    assert chosen(1, length, inner, size).policy.group == group

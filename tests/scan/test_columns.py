@@ -80,6 +80,32 @@ def test_threads_without_a_column_are_few():
             assert 4 * units > 3 * threads
 
 
+@pytest.mark.parametrize(("dtype", "inner", "lanes"), [("int16", 70, 512), ("float32", 33, 512), ("int32", 62, 256)])
+def test_short_columns_have_larger_blocks(dtype, inner, lanes, on_emulator, launched, monkeypatch):
+    """Of several slices each, so that many blocks do not have few bytes."""
+    assert not is_flat(chosen(1000, 2, 118, 4)[1].policy)
+    assert is_flat(chosen(94_299, 2, 118, 4)[1].policy)
+    for name in ("MIN_LARGE_BLOCKS", "ENOUGH_COLUMNS"):
+        monkeypatch.setattr(column_policy, name, 1)
+    x = data((41, 2, inner), dtype)
+    same(np.asarray(cs.scan(cs.asarray(x), axis=1)), scanned(x, axis=1))
+    assert is_flat(launched[0]) and launched[0].lanes == lanes
+
+
+@pytest.mark.parametrize(("dtype", "inner", "lanes"), [("float32", 119, 512), ("int64", 101, 256)])
+def test_few_words_are_not_columns_apart(dtype, inner, lanes, on_emulator, launched, monkeypatch):
+    """Where most of a thread's columns would not exist. Smaller elements stay, as a thread alone moves too little."""
+    size = np.dtype(dtype).itemsize
+    assert is_flat(chosen(60_000, 2, inner, size)[1].policy) and not is_flat(chosen(60_000, 2, 1001, size)[1].policy)
+    assert is_flat(chosen(60_000, 2, 151, 8)[1].policy) and not is_flat(chosen(60_000, 2, 215, 4)[1].policy)
+    assert chosen(60_000, 3, 1001, 1)[1].policy.apart
+    for name in ("MIN_LARGE_BLOCKS", "ENOUGH_COLUMNS", "FULL_THREADS"):
+        monkeypatch.setattr(column_policy, name, 1)
+    x = data((23, 2, inner), dtype)
+    same(np.asarray(cs.scan(cs.asarray(x), axis=1, reverse=True)), scanned(x, axis=1, reverse=True))
+    assert is_flat(launched[0]) and launched[0].lanes == lanes
+
+
 def test_long_narrow_columns_of_views_are_not_tiles(on_emulator, launched):
     """A tile would touch a line for every position."""
     assert not column_policy.suits(chosen(100, 600, 4, 2, 6)[0])

@@ -64,6 +64,16 @@ def test_groups_have_as_few_rows_as_tiles_allow(on_emulator, monkeypatch):
         check(data((2, length, inner), "int8"), "add", (inner, inner), (1, 2))
 
 
+@pytest.mark.parametrize("beside", [2, 4])
+@pytest.mark.parametrize(("dtype", "inner"), [("int8", 137), ("float16", 61), ("bool", 301)])
+def test_warps_of_a_block_have_a_tile_each(dtype, inner, beside, on_emulator, monkeypatch):
+    """There are fewer tiles than warps: those that are left over store nothing."""
+    force(monkeypatch, ragged_columns(32, 1, 12, 2, 1, beside))
+    for k, how in enumerate(WAYS):
+        x = data((3 - k % 2, (9, 12, 10)[k], inner), dtype)
+        check(x, "or" if dtype == "bool" else "add", (inner + k, inner + 2), (k, 2 * k), **how)
+
+
 @pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bool", "float16", "uint8"])
@@ -144,14 +154,14 @@ def test_what_the_policy_promises(size):
         policy = choice.policy
         assert isinstance(policy, RaggedColumnPolicy) and policy.width * size == 4
         assert policy.aligned_out == (pitch is not None) and policy.alone == (pitch is None)
-        threads = policy.lanes * policy.groups
-        held = policy.height * policy.groups * (policy.lanes + 1) * 4 + 8 * threads * policy.width
+        threads = policy.lanes * policy.groups * policy.beside
+        held = policy.height * policy.groups * policy.beside * (policy.lanes + 1) * 4 + 8 * threads * policy.width
         assert threads % 32 == 0 and threads * policy.blocks_per_sm <= 1024
         assert policy.blocks_per_sm * (policy.stages * held + 128 + RESERVED) <= SMEM
         if policy.alone:
             problem = Problem(rows, length, inner, (size,), (size,), (0,), (0,))
             assert policy.groups * policy.height >= length
-            assert choice.grid == rows * across(problem, 4 // size, policy.lanes, False)
+            assert choice.grid == -(-rows * across(problem, 4 // size, policy.lanes, False) // policy.beside)
         else:
             assert choice.grid <= SMS * policy.blocks_per_sm and choice.slots >= rows * choice.tiles * inner
 

@@ -7,8 +7,9 @@ import numpy as np
 import cutesync as cs
 from cutesync import reference
 from cutesync.kernels.topk import plan, policy
-from cutesync.kernels.topk.policy import Choice, HeldPolicy, Problem, TopKPolicy
+from cutesync.kernels.topk.policy import Choice, HeldPolicy, HeldWarpPolicy, Problem, TopKPolicy
 from cutesync.runtime import call
+from cutesync.sizes import power_of_two
 
 from .. import faults
 
@@ -61,6 +62,18 @@ def hold(monkeypatch) -> None:
 
     def choose(problem: Problem) -> Choice:
         return Choice(HeldPolicy(64, 4, 1024, problem.size, 96, 1), 1, min(problem.rows, 2))
+
+    monkeypatch.setattr(plan, "choose", choose)
+    monkeypatch.setattr(call, "_plans", {})
+
+
+def hold_warp(monkeypatch) -> None:
+    """As ``hold``, with blocks of a warp that sorts."""
+
+    def choose(problem: Problem) -> Choice:
+        slots = max(1, 2 * power_of_two(problem.wanted) // 32)
+        sizes = HeldWarpPolicy(32, 8, 1024, problem.size, 32 * slots + 40, 1, slots=slots)
+        return Choice(sizes, 1, min(problem.rows, 2))
 
     monkeypatch.setattr(plan, "choose", choose)
     monkeypatch.setattr(call, "_plans", {})

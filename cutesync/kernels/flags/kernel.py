@@ -26,14 +26,15 @@ from cutlass import Boolean, Int32, Int64, Uint32, cute
 from ...monoid import choose, tree
 from ...sync.overlap import let_next_start
 from ...warp import LANES
+from ..coordinates import quotient
 from . import words
 from .compare import Compare
-from .policy import FlagPolicy, team
+from .policy import HALF, FlagPolicy, team
 
 # The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
 # successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period;
-# how many elements of the array lie before the row, and behind it.
-Run = namedtuple("Run", "x outs ends length period begin start before behind", defaults=(0, 0))
+# how many elements of the array lie before the row, and behind it; the numbers that divide by the period, if there are.
+Run = namedtuple("Run", "x outs ends length period begin start before behind factor shift", defaults=(0, 0, 0, 0))
 
 
 class FlagKernel(Compare):
@@ -43,17 +44,21 @@ class FlagKernel(Compare):
         super().__init__(marking, policy.warps * LANES)
         self.several_rows, self.periodic = policy.several_rows, policy.periodic
         self.vector, self.piece, self.unroll = policy.vector, policy.piece, policy.unroll
-        self.by_words = words.fit(marking, not policy.whole, policy.vector)
+        self.by_words, self.whole = words.fit(marking, not policy.whole, policy.vector), policy.whole
         self.team = team(policy.several_rows, policy.warps)
         self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one
         self.elements = self.step * policy.unroll
         self.row = policy.row
+        self.joins = policy.joined
+        # By the period, with the numbers for that (H200, heads bool (3391, 400), off by one: with a division 1.6 us, so
+        # 1.5 us; but heads uint16 (11, 73530), on boundaries: 1.5 and 1.7 us)
+        self.divides = policy.joined
         self.group = LANES // policy.vector  # lanes whose bits make a word
 
     @cute.jit
     def main(self, arrays: tuple, numbers: tuple, values: tuple):
         let_next_start()
-        (x, *others), (length, rows, period, runs) = arrays, numbers
+        (x, *others), (length, rows, period, runs, factor, shift) = arrays, numbers
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         outs = tuple(others[: self.marking.outputs])
         ends = self.bind(values)
@@ -65,9 +70,11 @@ class FlagKernel(Compare):
                 begin = (work - row * runs) * self.elements
                 far = row * length, (rows - 1 - row) * length
                 mark = self.mark_row if self.row else self.mark
-                mark(Run(x + far[0], outs, ends, length, Int32(period), begin, Int32(0), *far), thread % LANES)
+                run = Run(x + far[0], outs, ends, length, Int32(period), begin, Int32(0), *far, factor, shift)
+                mark(run, thread % LANES)
         else:
-            self.mark(Run(x, outs, ends, length, Int32(period), Int64(block) * self.elements, Int32(0)), thread)
+            begin = Int64(block) * self.elements
+            self.mark(Run(x, outs, ends, length, Int32(period), begin, Int32(0), 0, 0, factor, shift), thread)
 
     def stride(self, length):
         """Results a row has in memory."""
@@ -78,7 +85,7 @@ class FlagKernel(Compare):
         """Mark a run; ``member`` is the thread's place in the team that shares it."""
         whole = run.length & -LANES  # where the elements begin that go one to a lane
         if cutlass.const_expr(self.periodic):
-            run = run._replace(start=Int32(run.begin % run.period))
+            run = run._replace(start=self.first_place(run))
         place = run.begin + member * self.vector
         if cutlass.const_expr(self.unroll == 1):
             self.mark_some(run, place, whole, False)
@@ -163,7 +170,10 @@ class FlagKernel(Compare):
     def vectors(self, run: Run, places):
         """The results of the vectors at ``places``, each a list an output."""
         final = len(places) - 1
-        vectors = [self.load(run, place, k in (0, final)) for k, place in enumerate(places)]
+        if self.joins:
+            vectors = self.joined_vectors(run, places)
+        else:
+            vectors = [self.load(run, place, k in (0, final)) for k, place in enumerate(places)]
         before = [self.beside(run, 0, place, k == 0) for k, place in enumerate(places)]
         behind = [self.beside(run, 1, place + self.vector, k == final) for k, place in enumerate(places)]
         found = []
@@ -192,6 +202,33 @@ class FlagKernel(Compare):
                     flags[side] = flags[side] | choose(edge, Uint32(bit), Uint32(0))
                 found.append(flags)
         return found
+
+    def joined_vectors(self, run: Run, places) -> list:
+        """The elements of the vectors at ``places``, which begin anywhere."""
+        size = self.vector * self.marking.source.size // words.BYTES
+        found = [cute.make_rmem_tensor((size,), Uint32) for _ in places]
+        margin = words.MARGIN // self.marking.source.size
+        inside = places[0] + run.before >= margin
+        inside &= places[-1] + (self.vector + margin) <= run.length + run.behind
+        self.fill(run.x, places, found, inside)
+        if self.by_words:
+            return [[words.keys(Uint32(each[i]), self.marking.source) for i in range(size)] for each in found]
+        return [self.lifted(each, self.vector) for each in found]
+
+    @cute.jit
+    def fill(self, x, places: cutlass.Constexpr, found: cutlass.Constexpr, inside):
+        """Load vectors: joined from words or vectors on boundaries that hold them, if these lie ``inside`` of the
+        array."""
+        if inside:
+            joined = words.shifted if self.marking.source.size == HALF else words.shifted_vector
+            for each, vector in zip(found, [joined(x + place, words.VECTOR // words.BYTES) for place in places]):
+                for i, word in enumerate(vector):
+                    each[i] = word
+        else:
+            for each, place in zip(found, places):
+                vector = cute.recast_tensor(self.loaded(x + place, self.vector, self.piece), Uint32)
+                for i in cutlass.range_constexpr(cute.size(each)):
+                    each[i] = vector[i]
 
     def load(self, run: Run, place, outermost: bool):
         """The elements of a vector, or its words."""
@@ -237,6 +274,8 @@ class FlagKernel(Compare):
         for side, end, outermost in ((0, first, 0), (1, last, count - 1)):
             if self.looks[side]:
                 edges = [self.is_edge(end if i == outermost else None, rests[i + side]) for i in range(count)]
+                if self.periodic and self.whole:  # no period ends within a vector
+                    edges = [edges[i] if i == outermost else None for i in range(count)]
                 indexes = [self.index(place, rests, i) for i in range(count)]
                 pairs = zip(items[side:], items[side + 1 :], edges, [i + 1 for i in indexes] if side else indexes)
                 found.append([self.compared(side, *pair, run.ends[side]) for pair in pairs])
@@ -248,13 +287,32 @@ class FlagKernel(Compare):
         if not self.periodic:
             return [None] * (count + 1)
         rests = [self.rest(run, place)]
-        for _ in range(count):
+        if self.whole:
+            rests += [rests[0] + i for i in range(1, count)]
+        while len(rests) <= count:
             rests.append(choose(rests[-1] + 1 == run.period, Int32(0), rests[-1] + 1))
         return rests
 
     def rest(self, run: Run, place):
         """A place in the period."""
-        return (run.start + Int32(place - run.begin)) % run.period
+        return self.within(run, run.start + Int32(place - run.begin))
+
+    def within(self, run: Run, place):
+        """What is left of a place below 2**31 behind whole periods."""
+        if not self.divides:
+            return place % run.period
+        number = Uint32(place)
+        return Int32(number - quotient(number, run.period, run.factor, run.shift) * Uint32(run.period))
+
+    @cute.jit
+    def first_place(self, run: Run):
+        """The place in the period at which a run begins."""
+        found = Int32(0)
+        if run.begin < 1 << 31:
+            found = self.within(run, Int32(run.begin))
+        else:
+            found = Int32(run.begin % run.period)
+        return found
 
     @staticmethod
     def is_edge(edge, rest):

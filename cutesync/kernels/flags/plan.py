@@ -10,6 +10,7 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from .. import spread
+from ..axes import divisor
 from ..states import numbered
 from .form import Form, form_of
 from .periods import in_periods
@@ -24,6 +25,7 @@ MIN_UNREAD = 1 << 21
 
 _ARRAYS = ("x", "out", "other")
 _NUMBERS = tuple(Scalar(name, "Int64") for name in ("length", "rows", "period", "runs"))
+_NUMBERS += Scalar("factor", "Uint32"), Scalar("shift", "Uint32")  # which divide by the period
 _STRIDED = tuple(Scalar(name, "Int64") for name in ("n", "work", "length", "period"))
 
 
@@ -91,7 +93,10 @@ def _contiguous(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: i
     tile, words = spec.tile or length, marking.compares_bytes
     problem = Problem(form.rows, length, tile, x.dtype.size, size, alignment(x.ptr), aligned, words)
     choice = choose(problem)
+    factor, shift = divisor(choice.period) if choice.policy.periodic and choice.policy.joined else (0, 0)
     values = {
+        "factor": factor,
+        "shift": shift,
         "length": choice.length,
         "rows": choice.rows,
         "period": choice.period,

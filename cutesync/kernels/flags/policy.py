@@ -32,6 +32,14 @@ MAX_PIECED_VECTOR = 4  # elements, the longest vector that is loaded in pieces
 # 89 us).
 ODD_VECTORS, RUN_COST = (32, 16, 8, 4), 10
 MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
+# Elements of one byte that begin anywhere are joined from aligned vectors, of two bytes from aligned words, in arrays
+# of so many: the bytes of the largest piece that is loaded by itself else (H200, heads int8 (268435456,), off by one:
+# 146 us, so 129 us; both float16 (21803, 2544), off by one: 64 us, so 56 us; tails float16 (332720, 247): one by one 70
+# us, from vectors 74 us, from words 71 us; but pieces of four bytes, bits float16 (8017, 14000): 65 and 72 us; fewer
+# elements, bits uint16 (1048576,): 1.6 and 2.1 us, tails uint8 (1159295,): 1.3 and 1.4 us; of periods that are whole
+# vectors of bytes, heads bool (62, 12992): 2.3 us, so 1.3 us; of others, only differences: int16 (9262, 7651) 76.8 us,
+# so 69 us, but tails (2082, 27773) 48.7 and 49.2 us).
+HALF, MAX_JOINED_PIECE, MIN_JOINED, MIN_JOINED_PERIODS = 2, {1: 4, 2: 2}, {1: 3 << 19, 2: 5 << 18}, 1 << 19
 MAX_BLOCKS = (1 << 31) - 1  # in a grid; memory holds at most 32 times as many rows
 MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits
 
@@ -56,7 +64,8 @@ class Problem:
 class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     """Compile-time choices of the kernel: whether there are several rows, whether rows are cut into periods, elements
     per vector, elements per load, vectors per thread, warps per block; whether no period ends within a vector; whether
-    a run of a warp is a row, whose bits are joined from words."""
+    a run of a warp is a row, whose bits are joined from words; whether vectors are joined from what lies on
+    boundaries."""
 
     several_rows: bool
     periodic: bool
@@ -66,6 +75,7 @@ class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     warps: int
     whole: bool
     row: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,13 +128,15 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     periodic = tile < length
     row = several and not periodic and problem.words and problem.flag == 0 and unroll == 1 and runs == rows
     row = row and piece < vector >= KEYS
-    policy = FlagPolicy(several, periodic, vector, piece, unroll, warps, not periodic or tile % vector == 0, row)
+    joined = joins(problem, vector, piece, tile if periodic else 0)
+    whole = not periodic or tile % vector == 0
+    policy = FlagPolicy(several, periodic, vector, piece, unroll, warps, whole, row, joined)
     return Choice(policy, rows, length, tile, grid)
 
 
-def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
+def vector_of(problem: Problem, stride: int, period: int, join: bool = True) -> tuple[int, int]:
     """Return the elements per vector and per load, if rows begin ``stride`` elements apart and have periods of
-    ``period`` elements (0: no periods)."""
+    ``period`` elements (0: no periods). ``join``: vectors may be joined."""
     vector = piece = VECTOR_BYTES // max(problem.size, problem.flag)
 
     def fits(count: int, size: int, aligned: int) -> bool:
@@ -139,11 +151,25 @@ def vector_of(problem: Problem, stride: int, period: int) -> tuple[int, int]:
         found = next((count for count in ODD_VECTORS if period % count == 0), 0)
         if found:
             return found, piece
+    stored = not problem.flag or fits(vector, problem.flag, problem.flag_aligned)
+    if join and stored and joins(problem, vector, piece, period):
+        return vector, piece
     while vector > max(piece, MAX_PIECED_VECTOR) or (
         problem.flag > 0 and not fits(vector, problem.flag, problem.flag_aligned)
     ):
         vector //= 2
     return vector, min(vector, piece)
+
+
+def joins(problem: Problem, vector: int, piece: int, period: int) -> bool:
+    """Return whether vectors of elements that begin anywhere are joined from aligned ones; of bytes, if keys are
+    compared by words; in periods, if these end where vectors do, or results are as wide as two-byte elements."""
+    size = problem.size
+    if size > HALF or vector * size < VECTOR_BYTES or piece * size > MAX_JOINED_PIECE[size]:
+        return False
+    whole = period % vector == 0
+    fits = whole or problem.flag == HALF if size == HALF else whole and problem.words and problem.flag > 0
+    return fits and problem.rows * problem.length >= (MIN_JOINED_PERIODS if size == 1 and period else MIN_JOINED[size])
 
 
 def alignment(address: int) -> int:

@@ -33,7 +33,7 @@ def choose_split(form: Form, facts: Facts) -> StridedChoice | None:
     both = Axis(inner.extent * outer.extent, (1, *outer.steps[1:]))
     found = choose_tiles(replace(form, others=(*others, both)), facts)
     policy, (columns, *axes) = found.policy, found.axes
-    if not isinstance(policy, TransposedPolicy) or columns.extent != both.extent:
+    if not isinstance(policy, TransposedPolicy) or policy.stores == "run" or columns.extent != both.extent:
         return None
     rows = set(axes[policy.row - 1].steps[1:])
     beside = set(inner.steps[1:]) == {1} and rows == {inner.extent}
@@ -41,5 +41,7 @@ def choose_split(form: Form, facts: Facts) -> StridedChoice | None:
     if (beside and few) or not (beside or rows == {1}):
         return None
     policy = replace(policy, digits=policy.digits + 1, split="beside" if beside else "apart")
+    if beside:
+        policy = replace(policy, stores="")
     split = Axis(both.extent, inner.steps), *axes, Axis(inner.extent, (0, *outer.steps[1:]))
     return StridedChoice(policy, split, (*found.counts, 1))

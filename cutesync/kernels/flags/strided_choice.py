@@ -46,8 +46,8 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
     numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
     "repeated", "each" by itself, or as a part of a "run" of memory, which is the tile, in pieces of ``piece`` bytes, 1
-    if it begins anywhere, or as a vector of memory that is taken "back" wards), whether all items of a row are
-    equal, how many words of bits of a column a thread has, which are neighbours."""
+    if it begins anywhere, as a vector of memory that is taken "back" wards, or "joined" from two words), whether all
+    items of a row are equal, how many words of bits of a column a thread has, which are neighbours."""
 
     digits: int
     along: int
@@ -69,14 +69,15 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
 
 @dataclass(frozen=True)
 class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
-    """Tiles of blocks, which have ``lanes`` tiles of threads side by side. Whether results are stored ``in_words`` of
-    four bytes; one by one if not, or if they are as wide.
+    """Tiles of blocks, which have ``lanes`` tiles of threads side by side. Results are stored one by one, or in
+    "words" of four bytes; in those of columns that begin "anywhere", which are joined; or in those of a "run": all of a
+    block, as columns are short and each begins where the one before ends.
 
     ``split``: the columns are two axes of the outputs, the last digit's the outer one. The inner ones are neighbours of
     the rows ("apart"), or of each other, followed by those of the next row ("beside")."""
 
     lanes: int = LANES
-    in_words: bool = False
+    stores: str = ""
     split: str = ""
 
 

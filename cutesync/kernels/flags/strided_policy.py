@@ -14,7 +14,7 @@ from .form import Form
 from .order import FAR, pace_in
 from .parts import in_parts
 from .pitched_policy import choose_pitched
-from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, vector_of
+from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, joins, vector_of
 from .short_policy import choose_short
 from .split_policy import choose_split
 from .strided_choice import (
@@ -34,6 +34,10 @@ MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, thread
 MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an array that is not large
 # Up to so many elements, a short way counts, not the bytes of a load
 FEW_ELEMENTS = ONE_VECTOR_THREADS * 3 // 2, ONE_VECTOR_THREADS * 4
+# Of so few, a thread that loads less than a word has one (H200, tails int16 (448, 7, 58): 1.5 us, so 1.2 us; but of
+# more, heads bool (61, 2, 2157): 1.4 and 1.6 us). Vectors are not cut to have more threads than are on the GPU at once
+# (heads float32 (26, 11961): 2.0 us, so 1.6 us), but for two outputs (both int32 (8, 3, 14327): 2.2 and 2.8 us).
+MAX_ONE, AT_ONCE = ONE_VECTOR_THREADS * 3 // 2, ONE_VECTOR_THREADS * 2
 # More where neighbours along the axis lie in other lines (H200, tails int16 (83, 1593, 2) along its first axis: 1.8 us,
 # so 1.3 us; but heads uint16 (60, 2, 5954) along its second, of two: 1.8 and 2.4 us)
 FEW_APART = ONE_VECTOR_THREADS * 6, ONE_VECTOR_THREADS * 9
@@ -50,7 +54,7 @@ MAX_HALF = 1 << 23
 HALVES = 16
 LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
-SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
+SHORT_OF_BITS, MIN_JOINED_ROW = 64, 1 << 12  # of shorter rows, a thread flags 32 of one; vectors are not joined
 MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter rows have no warps of their own
 # The same of arrays with few elements, where a warp that loads a row side by side takes less time than a thread
 MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
@@ -137,7 +141,7 @@ def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
     aligned = alignment(facts.aligned | steps[0] * facts.size)
     flag_aligned = alignment(math.gcd(facts.result_aligned, *(step * facts.result for step in steps[1:])))
     problem = Problem(form.rows, length, length, facts.size, flag, aligned, flag_aligned)
-    vector, piece = vector_of(problem, 0, 0)
+    vector, piece = vector_of(problem, 0, 0, length >= MIN_JOINED_ROW)
     narrow = VECTOR_BYTES // (vector * max(facts.size, flag))
     unroll = (1 if form.rows * length // vector <= ONE_VECTOR_THREADS else 2) * min(narrow, 8)
     while unroll > 1 and 2 * LANES * unroll * vector > length:
@@ -147,7 +151,8 @@ def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
     if (length < SHORT_OF_BITS if form.bits else piece * facts.size < 4) or length < MIN_FILLED * runs * elements:
         return None
     count = runs * form.rows
-    run = FlagPolicy(True, facts.periodic, vector, piece, unroll, WARPS, not facts.periodic)
+    joined = length >= MIN_JOINED_ROW and joins(problem, vector, piece, 0)
+    run = FlagPolicy(True, facts.periodic, vector, piece, unroll, WARPS, not facts.periodic, joined=joined)
     policy = RowPolicy(1 + len(others), run, facts.counted, count > MAX_NARROW, WARPS * LANES)
     axes = (form.flagged, *others[::-1])
     return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
@@ -265,16 +270,18 @@ def _piece(facts: Facts, starts: int, apart: bool) -> int:
     return 1 if apart and piece * facts.size < WORD_BYTES else piece
 
 
-def _of_few(facts: Facts, total: int, vector: int, loaded: int, distant: bool) -> int:
+def _of_few(facts: Facts, total: int, vector: int, loaded: int, distant: bool, several: bool) -> int:
     """Return the results of a thread of an array of few, which loads so many bytes at once. A short way counts there,
-    not the bytes of a load."""
-    if total <= ONE_VECTOR_THREADS and loaded < WORD_BYTES:
+    not the bytes of a load. ``several``: there are two outputs."""
+    if total <= MAX_ONE and loaded < WORD_BYTES:
         return 1
     narrow = VECTOR_BYTES // max(facts.size, facts.result)
     vector = min(vector, narrow, MAX_SINGLE)
     few = (FEW_APART if distant else FEW_ELEMENTS)[facts.size == 1]
     pieces = narrow > 4 or loaded < VECTOR_BYTES
     while pieces and 1 < vector > WORD_BYTES // facts.size and total <= few:
+        if 2 * total > vector * AT_ONCE and not several:
+            break
         vector //= 2  # (H200, fewer than 2**17 elements: vectors of 8 and 16 1.6 to 2.7 us, of 1 and 4 1.0 to 1.4)
     return vector
 
@@ -361,7 +368,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         vector = min(vector, MAX_SINGLE)
     if total <= ONE_VECTOR_THREADS * vector:
         distant = whole and inner.extent * facts.size >= LINE_BYTES and (slices > 2 * inner.extent or not others)
-        vector = _of_few(facts, total, vector, min(piece, near) * facts.size, distant)
+        vector = _of_few(facts, total, vector, min(piece, near) * facts.size, distant, len(inner.steps) > 2)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
     long = slices >= LONG_SLICE * vector and not facts.periodic

@@ -40,6 +40,10 @@ MIN_WIDE = 8
 # 37.1 us; both uint16 (32768, 4096): 260, 166 and 146 us). Floats of two bytes lose (bfloat16 (16384, 8192): 103 us, of
 # 8 203 us).
 WORDS = (8, 1 << 17), (4, FEW_THREADS)
+# Columns of bytes in rows that begin anywhere, of which threads join words: of a row, and threads, of which 512 are on
+# a multiprocessor (H200, bits int8 (3, 8934, 6247) along its second axis: 94.9 us, so 59.7 us; bool (54, 1286, 153) 8.5
+# us, so 7.1 us; but int8 (7, 19930, 39), of 320 threads a multiprocessor: 4.7 and 5.9 us).
+MIN_JOINED_COLUMNS, MIN_JOINED_THREADS = 32, SMS * 512
 HALF = 2  # bytes
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
@@ -56,6 +60,20 @@ FEW_BLOCKS, BLOCK_ELEMENTS = 4 * SMS, 2048
 # transposed, along its first axis: 2.1 and 2.5 us; heads uint8 (65536, 128, 16), read in the order of 0, 2, 1: 96 and
 # 190 us; difference uint64 (256, 64, 8, 2), in pairs: 2.6 and 11 us).
 MIN_TRANSPOSED, MIN_TRANSPOSED_ROWS, MIN_TRANSPOSED_THIN, MIN_SIDE, MIN_SIDE_BYTES = 1 << 15, 1 << 15, 1 << 22, 8, 16
+# Of blocks that transpose and store words: steps of lanes that fit the columns, where so much less lanes than those of
+# whole lines do (H200, both uint16 (1782, 37, 78), read in the order of 0, 2, 1: 42.9 us, so 17.7 us; but results of
+# four bytes, difference float32 (14960, 19, 65): 109 and 122 us; and of two, where three quarters do, difference
+# bfloat16 (198, 47, 122): 3.7 and 4.3 us).
+FIT_LANES, MAX_FIT, MAX_FIT_OF_HALVES = 8, 0.75, 0.625
+# Columns of results that begin anywhere, whose words blocks join: bytes of one in a block, and the rows of a thread, at
+# least and at most, unless lanes fit (H200, tails bfloat16 (16722, 2354) transposed, of 16 rows: 60.7 us, so 51.0 us;
+# but of single columns of 32 rows, heads float16 (371779, 273): 214 and 246 us).
+MIN_ANYWHERE_BYTES, ANYWHERE_ROWS = 32, (8, 16)
+# Short columns of results of which blocks have whole ones that are one run of memory: results of each, and their bytes,
+# lanes and elements of an array, groups of threads that share columns (H200, heads uint16 (543, 714, 13) along its
+# first axis: 45.8 us, so 9.7 us with four groups, 8.0 us with two; but of 12 bytes, which threads store in words,
+# difference uint8 (572, 119, 12): 2.3 and 2.9 us; of three int32, heads (3163137, 3): 17.1 and 22.1 us).
+MIN_RUN_ROWS, MIN_ROW_BYTES, MAX_ROW_BYTES, MIN_RUN_LANES, MIN_RUN, RUN_GROUPS = 6, 8, 28, 48, 1 << 17, 2
 # Rows of so few bytes of results are stored in tiles that are this high at most, so that neighbours fill sectors (H200,
 # heads int32 (16777216, 8) reversed: 205 us, so 164 us; tails float16 (3403938, 27), which is wider: 118 and 219 us),
 # but not few rows of single columns (heads uint16 (262144, 32, 4, 2) sliced along its third axis: 132 and 162 us).
@@ -87,19 +105,17 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         tall = min(tall, NARROW_ROWS)
     tall = _aligned(rows, axes, tall, facts) if down else tall
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
-    run = _run(axes, row, facts, wide) if form.bits else None
-    piece = 0
-    if run is not None:
-        wide, piece = run
-        loads, tall = "run", min(ROWS_OF_BITS, rows.extent)
+    special, piece = _loads_of_bits(axes, row, facts, wide, tall) if form.bits else None, 0
+    if special is not None:
+        wide, piece, loads, tall = special
         across = wide > 1 and _fits(1, columns, axes, wide, facts.result, facts.result_aligned, slice(1, None))
     block = None if form.bits or not down else _block(axes, row, facts, wide, rows is form.flagged)
     if block is not None:
-        lanes, tall, in_words = block
+        lanes, tall, stores = block
     by_words = (
-        (loads == "vector" or piece >= WORD_BYTES)
+        (loads in ("vector", "joined") or piece >= WORD_BYTES)
         and _by_words(facts, along, wide)
-        and (form.bits or across or ((stored_down or block is not None) and tall % 4 == 0))
+        and (form.bits or across or ((stored_down or (block is not None and stores != "run")) and tall % 4 == 0))
     )
     words = _words(axes, row, facts, wide) if form.bits and loads == "vector" else 1
     side, height = (wide, tall * words) if block is None else (lanes * wide, THREADS // lanes * tall)
@@ -120,8 +136,27 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         words,
     )
     if block is not None:
-        policy = TransposedPolicy(**vars(policy), lanes=lanes, in_words=in_words)
+        policy = TransposedPolicy(**vars(policy), lanes=lanes, stores=stores)
     return StridedChoice(policy, axes, counts)
+
+
+def _loads_of_bits(axes: Sequence[Axis], row: int, facts: Facts, wide: int, tall: int) -> tuple | None:
+    """Return the columns of a tile of bits, bytes of a piece, how it is loaded, and its rows, up to ``tall``, if it is
+    a run of memory, or of columns that are joined; None for others."""
+    run = _run(axes, row, facts, wide)
+    if run is not None:
+        return *run, "run", min(ROWS_OF_BITS, axes[row].extent)
+    return (WORD_BYTES, 0, "joined", tall) if _joins(axes[0], axes, row, facts, wide) else None
+
+
+def _joins(columns: Axis, axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> bool:
+    """Return whether words of columns of bytes, which are bits then, are joined from two, as they begin anywhere: of
+    wide rows, if many threads are left."""
+    threads = math.prod(axis.extent for axis in axes) // (WORD_BYTES * ROWS_OF_BITS)
+    whole = facts.size == 1 and wide < WORD_BYTES and columns.steps[0] == 1 and not facts.counted
+    forwards = all(axis.steps[0] > 0 for axis in axes if axis.extent > 1)
+    many = columns.extent >= MIN_JOINED_COLUMNS and threads >= MIN_JOINED_THREADS
+    return whole and forwards and many and _by_words(facts, row, WORD_BYTES)
 
 
 def _words(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> int:
@@ -165,8 +200,8 @@ def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, 
 
 def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool) -> tuple | None:
     """Return the lanes of a block whose results are stored in another order than its elements are read, the rows of a
-    thread's tile, ``wide`` columns across, and whether results are stored in words; None if lines would not be whole,
-    or the array is small. ``along``: rows are the flagged axis."""
+    thread's tile, ``wide`` columns across, and how results are stored; None if lines would not be whole, or the array
+    is small. ``along``: rows are the flagged axis."""
     columns, rows = axes[0], axes[row]
     sides = (columns.extent, facts.size), (rows.extent, facts.result)
     short = any(
@@ -175,10 +210,23 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     thin = columns.extent * facts.size < SECTOR
     least = MIN_TRANSPOSED_THIN if thin else MIN_TRANSPOSED_ROWS if along else MIN_TRANSPOSED
     if short or math.prod(axis.extent for axis in axes) < least:
-        return None
-    lanes = min(MAX_LANES, LINE_BYTES // (facts.size * wide), power_of_two(ceil_div(columns.extent, wide)))
-    groups = THREADS // lanes
+        return _run_of_block(axes, row, facts, wide)
+    threads = ceil_div(columns.extent, wide)
+    most = min(MAX_LANES, LINE_BYTES // (facts.size * wide), power_of_two(threads))
+    lanes = _fitted(threads, most, MAX_FIT_OF_HALVES if facts.result == HALF else MAX_FIT)
+    tall, stores = _turned(axes, row, facts, wide, lanes)
+    if lanes < most and not stores:
+        lanes, (tall, stores) = most, _turned(axes, row, facts, wide, most)
+    return lanes, tall, stores
+
+
+def _turned(axes: Sequence[Axis], row: int, facts: Facts, wide: int, lanes: int) -> tuple[int, str]:
+    """Return the rows of a thread's tile in a block with so many ``lanes``, and how results are stored."""
+    columns, rows = axes[0], axes[row]
+    groups, fitted = THREADS // lanes, lanes & (lanes - 1) > 0
     tall = max(1, LINE_BYTES // (facts.result * groups))
+    if fitted:
+        tall = ceil_div(ceil_div(rows.extent, ceil_div(rows.extent, groups * tall)), groups)
     tall = min(tall, power_of_two(ceil_div(rows.extent, groups)))
     apart = math.prod(axis.extent for axis in axes if axis is not columns and axis is not rows)
     apart *= ceil_div(columns.extent, lanes * wide)
@@ -186,8 +234,36 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     while tall > 1 and apart * ceil_div(rows.extent, groups * tall) < wanted:
         tall //= 2
     each = WORD_BYTES // facts.result
+    if fitted and each > 1:
+        tall = ceil_div(tall, each) * each
     whole = each > 1 and tall % each == 0  # a thread has words of its own, so that there are as many as threads
-    return lanes, tall, whole and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None))
+    if whole and _fits(1, rows, axes, each, facts.result, facts.result_aligned, slice(1, None)):
+        return tall, "words"
+    anywhere = whole and set(rows.steps[1:]) == {1} and groups * tall * facts.result >= MIN_ANYWHERE_BYTES
+    anywhere &= fitted or (wide > 1 and ANYWHERE_ROWS[0] <= tall <= ANYWHERE_ROWS[1])
+    return tall, "anywhere" if anywhere else ""
+
+
+def _fitted(threads: int, lanes: int, most: float = MAX_FIT) -> int:
+    """Return how many of so many lanes have columns, if these are about as many in all blocks, in steps of
+    FIT_LANES; all if more than ``most`` of them would."""
+    blocks = ceil_div(threads, lanes)
+    fitted = ceil_div(ceil_div(threads, blocks), FIT_LANES) * FIT_LANES
+    return fitted if fitted <= most * lanes else lanes
+
+
+def _run_of_block(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple | None:
+    """Return the same of blocks that have all of some short rows, whose results follow each other without gaps."""
+    columns, rows = axes[0], axes[row]
+    height, threads = rows.extent, ceil_div(columns.extent, wide)
+    together = set(rows.steps[1:]) == {1} and set(columns.steps[1:]) == {height}
+    short = height >= MIN_RUN_ROWS and MIN_ROW_BYTES <= height * facts.result <= MAX_ROW_BYTES
+    few = threads < MIN_RUN_LANES or math.prod(axis.extent for axis in axes) < MIN_RUN
+    if not (together and short) or few or facts.counted or facts.periodic or columns.steps[0] != 1:
+        return None
+    if height * facts.result % WORD_BYTES == 0 and facts.result < WORD_BYTES:  # threads store words
+        return None
+    return _fitted(threads, THREADS // RUN_GROUPS), ceil_div(height, RUN_GROUPS), "run"
 
 
 def _by_words(facts: Facts, along: int, columns: int) -> bool:

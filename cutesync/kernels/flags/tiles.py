@@ -22,6 +22,7 @@ from . import words
 from .strided import Arguments, StridedKernel
 
 ROWS_OF_BITS = 32  # flags in a word
+RESIDENT = 512  # threads on a multiprocessor at once, at least, of those that join words: 128 registers
 
 # How many columns and rows of a tile lie in the array.
 Left = namedtuple("Left", "columns rows")
@@ -44,6 +45,8 @@ class TileFlags(StridedKernel):
         self.across, self.down = policy.across, policy.down
         self.words = policy.words
         self.by_words, self.loads, self.equal, self.piece = policy.by_words, policy.loads, policy.equal, policy.piece
+        if self.loads == "joined":
+            self.limit_registers(RESIDENT)
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -123,6 +126,8 @@ class TileFlags(StridedKernel):
             return [self.load_row(a, x)] * self.rows
         if self.loads == "run":
             return self.load_run(x, left)
+        if self.loads == "joined":
+            return self.load_joined(a, x, left, self.rows)
         return [self.load_row(a, x + self.row(a, j, left)) for j in range(self.rows)]
 
     def load_run(self, x, left) -> list:
@@ -139,14 +144,43 @@ class TileFlags(StridedKernel):
         each = len(values) // self.rows
         return [values[j * each : (j + 1) * each] for j in range(self.rows)]
 
+    def load_joined(self, a: Arguments, x, left, count: int) -> list:
+        """The words of so many rows, from an address on that may be any."""
+        found = cute.make_rmem_tensor((max(2, count),), Uint32)
+        self.fill_joined(a, x, left, count, found)
+        return [[words.keys(Uint32(found[j]), self.marking.source)] for j in range(count)]
+
+    @cute.jit
+    def fill_joined(self, a: cutlass.Constexpr, x, left, count: cutlass.Constexpr, found):
+        """The same, joined from the aligned words that hold them if all of these lie in the array."""
+        last = self.offset([extent - 1 for extent in a.extents], a.steps[0])
+        first, step = x.toint() - a.x.toint(), a.steps[0][self.digit_of_rows]
+        rows = [self.row(a, j, left) for j in range(count)]
+        if (first >= words.BYTES) & (first + rows[-1] + 2 * words.BYTES <= last):
+            loads = [words.halves_of(x + row) for row in rows]
+            for j, (low, high, bits) in enumerate(loads):
+                found[j] = words.funnel_shift(low, high, bits)
+        else:
+            for j in cutlass.range(count, unroll=8):
+                place, word = first + Int64(least(Int32(j), left.rows - 1)) * step, Uint32(0)
+                for k in cutlass.range_constexpr(words.KEYS):
+                    word = word | (words.element(a.x + least(place + k, last), 1) << (8 * k))
+                for k in cutlass.range_constexpr(count - 1):
+                    found[k] = found[k + 1]
+                found[count - 1] = word
+
     def load_row(self, a: Arguments, at) -> list:
         """The elements of a row of the tile, or its words of four keys."""
         columns = self.columns
+        if self.loads == "joined":
+            return self.load_joined(a, at, Left(Int32(columns), Int32(1)), 1)[0]
         if self.loads == "run" and not self.by_words:
             return [self.get(at, i) for i in range(columns)]
         if self.by_words:
-            found = cute.recast_tensor(self.loaded(at, columns, columns), Uint32)
-            count = columns * self.marking.source.size // words.BYTES
+            size = self.marking.source.size
+            piece = min(columns, self.piece // size) if self.loads == "run" else columns
+            found = cute.recast_tensor(self.loaded(at, columns, piece), Uint32)
+            count = columns * size // words.BYTES
             return [words.keys(Uint32(found[i]), self.marking.source) for i in range(count)]
         if columns == 1 or self.loads == "repeated":
             return [self.get(at, 0)] * columns

@@ -42,6 +42,12 @@ def load_anywhere(start, inside):
     return funnel_shift(*_halves(start, inside))
 
 
+def halves_of(start) -> tuple:
+    """The two aligned words that hold the four keys from ``start`` on, and how many bits of the first are others'."""
+    address = start.toint()
+    return load_at(Uint32, address & -4), load_at(Uint32, (address + 3) & -4), Int32(address & 3) * 8
+
+
 @cute.jit
 def _halves(start: cute.Pointer, inside):
     """The two aligned words that hold four keys, and how many bits of the first belong to other keys.
@@ -50,7 +56,7 @@ def _halves(start: cute.Pointer, inside):
     address: Any = start.toint()
     low, high, bits = Uint32(0), Uint32(0), Int32(0)
     if inside:
-        low, high, bits = load_at(Uint32, address & -4), load_at(Uint32, (address + 3) & -4), Int32(address & 3) * 8
+        low, high, bits = halves_of(start)
     else:
         for i in cutlass.range_constexpr(KEYS):
             low = low | (Uint32(load_at(Uint8, address + i)) << (8 * i))
@@ -92,6 +98,11 @@ def shifted(start, count: int) -> list:
     loads = [load_at(Uint32, (address & -BYTES) + BYTES * i) for i in range(count)] + [load_at(Uint32, last)]
     bits = Int32(address & (BYTES - 1)) * 8
     return [funnel_shift(low, high, bits) for low, high in zip(loads, loads[1:])]
+
+
+def shifted_vector(start, count: int) -> list:
+    """The same of one vector and more, all from aligned vectors."""
+    return _from_vectors(start.toint(), BYTES * count // VECTOR)
 
 
 def _from_vectors(address, count: int) -> list:

@@ -22,10 +22,16 @@ CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # a warp of SegmentReduce reduces this much
 COSTLY_WORDS, MAX_COSTLY_BYTES, COSTLY_UNROLL, COSTLY_CHUNKS = 3, 1 << 23, 4, 4
 SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
-MIN_WARP_ROW_BYTES = 2048  # a warp loads so much at once: shorter rows have a few lanes each
+# A warp loads so much at once: shorter rows have a few lanes, or their runs, each; so have up to so long ones of whole
+# vectors off a boundary, if they are many (H200, sum uint16 (8192, 2048) off by one: 12.8 us, so 10.5 us; argmax
+# float64 (2655, 878): 8.1 and 6.7 us; but lambda uint8 (3860, 12048): 14.1 us by both).
+MIN_WARP_ROW_BYTES, MAX_OFF_BYTES = 2048, 8192
 # Rows of so many chunks have a block each (H200, lambda float64 (4096, 16384): 140 us by warps, so 120 us) but for many
 # of costly states (argmax float32 (12442, 17932): 201 us, so 228 us).
 MIN_BLOCK_CHUNKS, MIN_WARP_ROWS = 8, 16 * SMS
+# Shorter ones of so many bytes have four warps each if the blocks of all run at once (H200, sum uint16 (512, 8192) off
+# by one: 9.1 us, so 4.6 us; bfloat16 (265, 2048): 1.69 and 1.40 us; but argmax uint8 (2882, 4400): 6.1 and 7.0 us).
+MIN_FEW_ROW, MAX_FEW_ROWS = 3072, 8 * SMS
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 # Bytes of odd columns are read in words, for sums if they are many; so are halves in even rows, or in few (H200, max
@@ -55,6 +61,10 @@ MIN_TURNS = 4
 # 44): 3.5 and 9.2 us; sum uint8 (500000, 20), with 40 states: 12.5 us, by words 10.2 us); more of them of indexes
 # beside other values (argmax bfloat16 (80684, 12) off by one: 10.3 us, element by element 8.9 us).
 MAX_ANYWHERE_BYTES, MAX_LANE_STATES, MIN_ANYWHERE_BYTES, SHARE_OF_INDEXES = 2, (32, 36), 1 << 17, 4
+# Keys of few slices with fewer bytes are combined by more blocks (H200, argmax int16 (65536, 8) off by one: 8.1 us, so
+# 3.1 us; bool (955530, 8): 10.3 and 9.1 us), of less than four columns with fewer again (H200, argmax int8 (841058, 3):
+# 7.4 us, so 5.4 us; but bool (1556536, 3): 9.5 and 12.7 us; (4034271, 2): 13.6 and 19.9 us).
+MIN_NARROW_KEYS, MIN_NARROWEST_KEYS = 1 << 23, 3 << 20
 # A lane counts in 32 bits: the keys of rows shorter than a vector have so many registers in a large array (H200, argmax
 # int8 (9318497, 15): 111 us, so 87 us; (3, 2710415, 14): 107 and 70 us; but bool (3, 82373, 14): 10.4 and 12.6 us;
 # int8 (20, 76568, 18): 22.8 and 28.6 us; uint16 (164908, 15): 6.9 and 13.0 us).
@@ -151,10 +161,14 @@ def strided_is_faster(problem: Problem) -> bool:
             return True
         if ragged and total <= SMALL_ROWS_BYTES:
             return True
-        return odd and (runs or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
+        off = short and problem.outer >= MIN_WARP_ROWS and row_bytes % VECTOR_BYTES == 0
+        runs |= off and MIN_WARP_ROW_BYTES <= row_bytes < MAX_OFF_BYTES
+        return runs or (odd and problem.size == 1 and row_bytes > SHORT_ROW_BYTES)
     two = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
     least = NARROW_BYTES * _more_of_small(problem) // (SHARE_OF_PAIRS if two else 1)
-    if row_bytes >= least if _is_narrow(problem) else _is_narrow_anywhere(problem):
+    few_keys = problem.keys and problem.outer <= FEW_SLICES
+    few_keys &= total < (MIN_NARROW_KEYS if problem.inner > 3 else MIN_NARROWEST_KEYS)
+    if not few_keys and (row_bytes >= least if _is_narrow(problem) else _is_narrow_anywhere(problem)):
         return False
     if problem.several:
         return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES
@@ -229,7 +243,10 @@ def _segments(problem: Problem) -> Choice:
     most, warps, unroll = (2 * SMS, 16, 4) if large else (256, 8, 8)
     unroll = COSTLY_UNROLL if costly else unroll
     least = COSTLY_CHUNKS if costly else 4 if chunks <= 64 else 8  # chunks of a block
-    splits = min(most // problem.outer, chunks // least, SLOTS // (problem.words * problem.outer))
+    wanted = chunks // least
+    if least == warps:  # each warp of a block has one chunk at most, and others both ends
+        wanted = ceil_div(chunks, warps) if _whole(problem, unroll) else chunks // (warps - 2) + 1
+    splits = min(most // problem.outer, wanted, SLOTS // (problem.words * problem.outer))
     if splits > 1 and problem.outer <= GROUPS:
         scope = "grid" if problem.outer == 1 else "grid_rows"
         return Choice(
@@ -241,6 +258,8 @@ def _segments(problem: Problem) -> Choice:
     costly = problem.words >= COSTLY_WORDS and problem.outer >= MIN_WARP_ROWS
     if problem.outer < 2 * SMS or chunks > 32 or (chunks >= MIN_BLOCK_CHUNKS and not costly):
         return Choice(SegmentPolicy("block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
+    if row_bytes >= MIN_FEW_ROW and problem.outer <= MAX_FEW_ROWS:
+        return Choice(SegmentPolicy("block", 4, 4, 8, _whole(problem, 4)), 1, 1, problem.outer)
     return Choice(SegmentPolicy("warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
 
 

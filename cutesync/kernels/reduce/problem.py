@@ -56,6 +56,12 @@ class SegmentPolicy(Policy, kernel=".segments:SegmentReduce"):
     few: bool = False
     aligned: bool = True
 
+    @property
+    def last_heads(self) -> bool:
+        """Whether a block's last warp reads the head, which its first one reads where eight or sixteen have a row
+        (H200, sum bool (17953,): 1.73 us, by the last 1.85 us)."""
+        return self.scope != "block" or self.warps < 8
+
 
 @dataclass(frozen=True)
 class ShortRowPolicy(Policy, kernel=".rows:ShortRowReduce"):

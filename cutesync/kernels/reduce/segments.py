@@ -55,6 +55,7 @@ class SegmentReduce(ContiguousKernel):
         grid = partial_bytes(monoid.types, policy.warps) + 16 if policy.scope.startswith("grid") else 0
         super().__init__(monoid, has_init, policy.warps * LANES, block + grid, policy.blocks_per_sm)
         self.scope, self.warps, self.whole, self.few = policy.scope, policy.warps, policy.whole, policy.few
+        self.last_heads = policy.last_heads
         self.chunk = ChunkReduce(monoid, policy.unroll, policy.aligned)
 
     @cute.jit
@@ -139,7 +140,8 @@ class SegmentReduce(ContiguousKernel):
     @cute.jit
     def block_share(self, x, length, split, splits, thread):
         """The aggregate of this block's contiguous share of a row, in thread 0: whole chunks, in the first block also
-        the misaligned head, in the last block the ragged end. Chunks go to warps in turn, ``CHUNKS`` a round."""
+        the misaligned head, in the last block the ragged end. Chunks go to warps in turn, ``CHUNKS`` a round, and the
+        end to a warp that has none, if there is such, the head to the last one or to the first."""
         states = state_array(self.monoid.types, CHUNKS)
         lane = thread % LANES
         warp = thread // LANES
@@ -147,17 +149,24 @@ class SegmentReduce(ContiguousKernel):
         row = Row(x, head, length, Int32((length - head) // self.chunk.elements))
         begin, end = share(row.full, split, splits)
         partial = Maybe.none(self.monoid.types)
+        lead = Int32(0)
         if cutlass.const_expr(not self.whole):
             if (split == 0) & (head > 0):
-                partial = Maybe.of(partial.state)
-                if warp == 0:
-                    partial = Maybe.of(self.chunk.narrow(x, Int32(head), Int64(0), lane))
+                if cutlass.const_expr(self.last_heads):
+                    lead = Int32(1)
+                    if warp == self.warps - 1:  # which has no chunk if these are few
+                        self.keep(states, 0, self.chunk.narrow(x, Int32(head), Int64(0), lane), lane)
+                else:
+                    partial = Maybe.of(partial.state)
+                    if warp == 0:
+                        partial = Maybe.of(self.chunk.narrow(x, Int32(head), Int64(0), lane))
         more = Boolean(True)
         while more:
-            stop = cutlass.min(begin + (CHUNKS - 2), end)
+            stop = cutlass.min(begin + (CHUNKS - 3), end)
             more = stop < end
-            self.round(row, begin, stop, states, warp, lane)
-            count = stop - begin
+            self.round(row, begin, stop, states, (warp, lane), lead)
+            count = stop - begin + lead
+            lead = Int32(0)
             if cutlass.const_expr(not self.whole):
                 if (split == splits - 1) & (stop == row.full):
                     count = self.ragged_end(row, count, states, warp, lane)
@@ -172,9 +181,11 @@ class SegmentReduce(ContiguousKernel):
         return partial.state
 
     @cute.jit
-    def round(self, row: Row, begin, stop, states, warp, lane):
-        """Reduce chunks ``begin + warp, begin + warp + warps, ...`` below ``stop``; chunk ``begin`` goes to place 0."""
-        place = warp
+    def round(self, row: Row, begin, stop, states, me: cutlass.Constexpr, first):
+        """Reduce chunks ``begin + warp, begin + warp + warps, ...`` below ``stop``; chunk ``begin`` goes to place
+        ``first``."""
+        warp, lane = me
+        place = first + warp
         start = row.x + row.head + Int64(begin + warp) * self.chunk.elements
         index = row.head + Int64(begin + warp) * self.chunk.elements
         for _ in cutlass.range((stop - begin - warp + self.warps - 1) // self.warps, unroll=1):

@@ -31,6 +31,10 @@ MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
 # us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
 MIN_PAIRS_BYTES = 1 << 25
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
+# But for so many columns of bytes, with so many positions, of an array of so many bytes, or of so many if results are
+# indexes (H200, sum bool (13328120, 5) of rows of 9: 82 us, so 56 us; argmax bool (754978, 13): 28.2 and 15.4 us; but
+# sum bool (1001229, 6) of rows of 17: 11.5 and 12.5 us; argmax int16 (295314, 13): 9.7 and 10.3 us).
+MIN_FEW_COLUMNS, MIN_FEW_LENGTH, MIN_FEW_BYTES, MIN_FEW_INDEXED = 5, 256, 1 << 23, 1 << 21
 SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores at most so much consecutive memory
 # Elements so far apart, of which words hold several, are read as vectors of memory; of columns if rows of them have
 # some (H200, max int8 (1048576, 32), 2 apart: 54 us, so 22 us; lambda float16 (67108864,): 87 and 68 us; but of 4
@@ -113,7 +117,7 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if size > 2 or last.extent < 16 or total < MIN_WORDS_BYTES or reaches:
         return "element", size
     width = VECTOR_BYTES // size
-    whole = form.length >= MIN_WIDE_LENGTH or store_of(problem, width) != "element"
+    whole = form.length >= MIN_WIDE_LENGTH or store_of(problem, width) != "element" or are_joined(problem, width)
     wide = (
         whole
         and width <= (most if short else mapped)
@@ -124,6 +128,26 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
+
+
+def words_of_few(problem: StridedProblem) -> bool:
+    """Return whether a few columns of bytes with many positions, which others read element by element, are read in
+    words."""
+    form, size = problem.form, problem.size
+    if problem.inputs > 1 or size > 1 or not form.kept or form.kept[-1].steps[0] != 1:
+        return False
+    *others, last = [*form.reduced, *form.kept]
+    apart = all(axis.steps[0] >= WORD_BYTES for axis in others)  # words do not reach beyond the next row
+    large = form.results * form.length >= (MIN_FEW_INDEXED if problem.places else MIN_FEW_BYTES)
+    return apart and large and last.extent >= MIN_FEW_COLUMNS and form.length >= MIN_FEW_LENGTH
+
+
+def are_joined(problem: StridedProblem, width: int) -> bool:
+    """Return whether neighbouring threads, each of which has ``width`` results, store these in common vectors."""
+    last = problem.form.kept[-1]
+    near = all(step == 1 for step in last.steps[problem.inputs :])
+    sizes = [output.size for output in problem.outputs]
+    return near and all(size < WORD_BYTES and width * size in (8, VECTOR_BYTES) for size in sizes)
 
 
 def positions_of(form: Normal, each: int, load: str) -> tuple[Axis, ...]:

@@ -13,9 +13,10 @@ from .copies import SECTOR_BYTES, copied, copies, without_copies
 from .order_of_results import blocked, smallest_step
 from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
 from .short_policy import FULL_UNITS, LEFT_UNITS, results_of, with_results
-from .strided_loads import WORD_BYTES, load_of, positions_of, store_of
+from .strided_loads import WORD_BYTES, are_joined, load_of, positions_of, store_of, words_of_few
 from .strided_problem import (
     THREADS,
+    JoinedPolicy,
     OrderedPolicy,
     RunPolicy,
     StridedChoice,
@@ -79,6 +80,10 @@ MIN_GROUPS, MIN_FEWER_BYTES = 8, 5 << 18
 MIN_SHARED, MAX_SHORT_BYTES = 8, 1 << 21
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
+# Vectors that begin anywhere, which a thread has in flight (more are four and four); and bytes of a row of integers,
+# of which it has as many aligned vectors of 4 bytes (H200, any uint16 (6, 8386770): 48 us, so 33 us; argmax int16 (7,
+# 951422): 7.9 and 6.7 us; but sum bfloat16 (7, 6253134): 26.7 and 28.4 us).
+MAX_AT_ONCE, MIN_AT_ONCE = 7, 1 << 23
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
@@ -124,6 +129,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         slices = slice_policy.choose(problem)
         if slices is not None:
             return slices
+        load, load_bytes = ("words", WORD_BYTES) if columns and words_of_few(problem) else (load, load_bytes)
     return _of_loads(problem, columns, load, load_bytes, pace)
 
 
@@ -149,9 +155,10 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     near = _near(kept, reduced, load_bytes) if across else 0
     loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem
     groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
-    unroll = _unroll(problem.words * width, load, load_bytes, length)
-    tiles = ceil_div(units, THREADS // groups)
     total = units * width * length * problem.size
+    whole = columns and len(kept) == 1 and problem.size <= 2 and not problem.floats and total >= MIN_AT_ONCE
+    unroll = _unroll(problem.words * width, (load, load_bytes), length, whole)
+    tiles = ceil_div(units, THREADS // groups)
     blocks = _blocks(total, unroll * load_bytes)
     most = math.isqrt(length // unroll) if width * problem.words > MAX_TRIP_WORDS else length
     splits = _splits(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
@@ -165,7 +172,9 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
     splits = _even(splits, tiles) if columns else splits
     ordered = not columns and not across and (not problem.in_turn or pace > 1) and groups >= LANES
-    policy = (OrderedPolicy if ordered else StridedPolicy)(
+    store = store_of(problem, width) if load in ("vector", "words") else "element"
+    joins = load == "words" and groups == splits == 1 and store == "element" and are_joined(problem, width)
+    policy = (JoinedPolicy if joins else OrderedPolicy if ordered else StridedPolicy)(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
         power_of_two(len(form.reduced)),
         across,
@@ -177,7 +186,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         problem.in_turn and (load != "row" or (runs and groups > 1) or bool(form.weights)),  # else alone, in order
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
-        store=store_of(problem, width) if load in ("vector", "words") else "element",
+        store=store,
         repeated=form.repeats > 1,
         indexed=bool(form.weights),
         pace=pace,
@@ -250,11 +259,15 @@ def _is_small(problem: StridedProblem, load_bytes: int) -> bool:
     return load_bytes > THIN_BYTES > size and form.length >= MIN_THIN and small
 
 
-def _unroll(words: int, load: str, load_bytes: int, length: int) -> int:
+def _unroll(words: int, load: tuple[str, int], length: int, whole: bool) -> int:
     """Return how many positions a thread, which has states of so many words, has in flight: of fewer than 8 words 4, as
     those at the end are read one by one (H200, sum float16 (4, 28536675) along axis 0: with 8 in flight 184 us, with 4
-    118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too."""
-    return 4 if words > 16 or (load == "words" and (4 <= length < 8 or load_bytes > 4)) else 8
+    118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too, but all of
+    up to 7 of these, and of those of 4 bytes if ``whole``."""
+    anywhere, wide = load[0] == "words", load[1] > WORD_BYTES
+    if words <= 16 and 4 < length <= MAX_AT_ONCE and (wide if anywhere else whole and load == ("vector", WORD_BYTES)):
+        return length
+    return 4 if words > 16 or (anywhere and (4 <= length < 8 or wide)) else 8
 
 
 def _blocks(total: int, flight: int) -> int:

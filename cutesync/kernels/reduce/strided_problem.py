@@ -77,6 +77,11 @@ class ShortPolicy(StridedPolicy, kernel=".short:ShortReduce"):
 
 
 @dataclass(frozen=True)
+class JoinedPolicy(StridedPolicy, kernel=".joined:JoinedReduce"):
+    """Columns that begin anywhere, whose results neighbouring threads store in common vectors."""
+
+
+@dataclass(frozen=True)
 class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
     """The last reduced axis is contiguous: positions are pieces of its runs, which may be numbered ``backward``."""
 

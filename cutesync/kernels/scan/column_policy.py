@@ -9,6 +9,7 @@ from typing import ClassVar
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
+from .column_groups import MAX_TILE_GROUP, group_of, group_slots
 from .problem import ANYWHERE, LANES, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 LINE_BYTES = 128  # of memory
@@ -43,7 +44,6 @@ MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more
 # Where few tiles have all rows, they are narrower (H200, threads of 8, 16, 32, 64 rows: 1.5, 2.3, 4.5 to 6, 7 us).
 FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
 MAX_UNIT = 8  # rows that a thread combines at once
-MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
 # Tiles are made lower for more of them, up to one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for each,
 # 9.6 us).
 # Of the rows of the tiles of small arrays: it saves nothing to count those that exist. Nor does it where a tile has all
@@ -57,6 +57,14 @@ MAX_JOINED_ROWS, MAX_JOINED_ROWS_OF_WORDS = 8, 4
 MAX_SKEW = 3  # elements of a vector that are loaded one by one, behind the others
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
+# The GPU starts 0.81 blocks a ns: many blocks that would move less than 5 KiB have threads for 8 KiB (H200, max uint16
+# (2193, 43, 2, 236): 116 us, so 46 us; lambda float64 (48906, 3, 64): 60.4 and 37.1 us; exclusive float16 (7661, 4,
+# 394), of 4 KiB: 19.4 us, so 15.0 us; but reverse float32 (5, 3, 61, 26205), of 5 KiB: 61.6 us, so 63.0 us).
+# Those of odd slices of words that have columns apart, too, which is slower of two positions of 4 bytes, whose threads
+# have too little on their way, if a block moves 3.4 KB or more (float64 (40841, 2, 53): 50.6 us, so 17.7 us; uint32
+# (49504, 3, 101): 61.6 and 37.5 us; float32 (60000, 2, 119): 74.1 and 43.5 us; but (18703, 2, 311): 25.5 and 35.7 us).
+FEW_MOVED_BYTES, MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 5 << 10, 8 << 10, 512, SMS * 4
+FEW_APART_BYTES, FEW_FLIGHT_BYTES, APART_ROWS = 3 << 10, 8, (2, 3)  # other lengths are not measured
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
@@ -139,12 +147,6 @@ def unit_of(height: int) -> int:
     return min(MAX_UNIT, height & -height)
 
 
-def group_slots(tiles: int, group: int) -> int:
-    """Return the number of slots of a column of ``tiles`` tiles: one for each tile of each group, and one for what
-    comes before the group."""
-    return ceil_div(tiles, group) * (group + 1)
-
-
 def columns(problem: Problem) -> Choice:
     """Return the policy and the launch of a scan of several columns."""
     items, skew = _of_thread(problem)
@@ -158,16 +160,32 @@ def columns(problem: Problem) -> Choice:
         unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
     aligned_out = problem.aligned(items) == 0
     threads = problem.rows * units
-    if 4 * units <= 3 * tiles * max(lanes, WARP_LANES) and threads + COLUMN_LANES < 1 << NUMBER_BITS:
-        policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, flat=True, skew=skew)
-        return Choice(policy, units, ceil_div(threads, COLUMN_LANES))
     single = items == 1 or items * problem.wide < WORD_BYTES
     width = _columns_apart(problem) if single and not problem.several else 1
+    words = items * problem.wide >= WORD_BYTES and problem.length in APART_ROWS
+    most = _flat_lanes(problem, items, width, threads) if width == 1 or words else 0
+    idle = 4 * units <= 3 * tiles * max(lanes, WARP_LANES)
+    if (idle or most > lanes) and threads + most < 1 << NUMBER_BITS:
+        lanes = max(most, COLUMN_LANES)
+        return Choice(ColumnPolicy(items, lanes, unroll, aligned_out, True, skew=skew), units, ceil_div(threads, lanes))
     if width > 1:
         tiles = ceil_div(problem.inner, COLUMN_LANES * width)
         policy = ColumnPolicy(width, COLUMN_LANES, power_of_two(problem.length), aligned_out, apart=True)
         return Choice(policy, tiles, problem.rows * tiles)
     return Choice(ColumnPolicy(items, lanes, unroll, aligned_out, skew=skew), tiles, problem.rows * tiles)
+
+
+def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
+    """Return how many threads that are numbered through all slices a block has for enough bytes; 0 if it has enough
+    with a slice's, of which threads have ``width`` vectors of ``items`` columns, or there are few blocks."""
+    moved = problem.length * items * (sum(problem.sources) + sum(problem.results))  # of a vector
+    units = problem.inner // items
+    few = width > 1 and problem.length * problem.source <= FEW_FLIGHT_BYTES
+    least = FEW_APART_BYTES if few else FEW_MOVED_BYTES
+    if min(units if width > 1 else power_of_two(units), COLUMN_LANES * width) * moved >= least:
+        return 0
+    lanes = min(MAX_COLUMN_LANES, max(COLUMN_LANES, power_of_two(ceil_div(MOVED_BYTES, moved))))
+    return lanes if threads >= lanes * MIN_LARGE_BLOCKS else 0
 
 
 def _skewed(problem: Problem) -> tuple[int, int]:
@@ -313,7 +331,8 @@ def _tiles(problem: Problem) -> Choice:
         tiles = tiles_of(height)
     alone = tiles == 1
     blocks = resident(height, 1 if alone else 2)
-    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains)
+    size = lanes * groups * height * width * each
+    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains, 0 if problem.several else size)
     aligned_out = problem.aligned(width) == 0
     vectors = in_vectors(problem, width, lanes, groups, height)
     full = problem.length > tiles * groups * height * FILLED and problem.size_of_results <= SMALL_ARRAY_BYTES
@@ -343,11 +362,6 @@ def _width_of_tiles(problem: Problem) -> int:
     ):
         width //= 2
     return width
-
-
-def group_of(chains: int) -> int:
-    """Return how many tiles are a group: the more lie side by side, the longer a group's end takes to be needed."""
-    return min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(max(1, SMS // chains))))
 
 
 def one_wave(

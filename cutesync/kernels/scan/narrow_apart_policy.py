@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
-from .column_policy import group_slots
+from .column_groups import group_slots
 from .layout import MAX_ROWS, STEPS, Layout
 from .narrow_policy import (
     GROUP,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ...sizes import ceil_div, power_of_two_below
 from ..policy import Policy
-from .column_policy import LINE_BYTES, group_slots
+from .column_groups import group_slots
+from .column_policy import LINE_BYTES
 from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 # Columns, more if words hold no whole rows, and bytes of a row: wider rows are lines of memory of their own (H200, max

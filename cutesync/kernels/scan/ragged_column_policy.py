@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...sizes import ceil_div
+from .column_groups import MAX_TILE_GROUP, group_of, group_slots
 from .column_policy import (
-    MAX_TILE_GROUP,
     MIN_TILE_HEIGHT,
     RESERVED_BYTES,
     SMEM_BYTES,
     TILE_THREADS,
     WORD_BYTES,
     ColumnTilePolicy,
-    group_of,
-    group_slots,
     one_wave,
 )
 from .problem import SMS, Choice, Problem
@@ -44,13 +42,19 @@ ENOUGH_THREADS = SMS * 512  # with fewer, more threads share a column
 # unless rows are long and arrays large (lambda int8 (4067, 7093): 36.9 us, in tiles of columns 46.0 us; bfloat16 (5,
 # 3373, 1071): 43.5 and 51.0 us; but lambda uint8 (21901, 1650): 57.4 and 49.8 us; bfloat16 (884, 6303): 15.6 and 14.0).
 MAX_THREADS_OF_ELEMENTS, MIN_ACROSS_OF_ELEMENTS, MIN_BYTES_OF_ELEMENTS = 64, 16, 12 << 20
+# Tiles of a warp move a few KB each: where they are many, and not low, blocks have several (H200, four of them: max
+# bfloat16 (20, 4671207): 155 us, so 115 us; inclusive int16 (680, 24, 6281): 156 and 115 us; lambda float16 (118, 12,
+# 21149): 38.8 and 37.4 us; but lambda int8 (11, 3468999): 36.2 and 36.9 us). Of two and of eight, fewer cases gain.
+BESIDE, MIN_BESIDE, MIN_BESIDE_ROWS = 4, SMS * 64, 12
 MAX_THREADS = 1024  # of an SM: 64 registers each
 
 
 @dataclass(frozen=True)
 class RaggedColumnPolicy(ColumnTilePolicy, kernel=".ragged_columns:RaggedColumnScan"):
     """As ``ColumnTilePolicy``; ``width`` columns are a word. ``aligned_out``: rows of results begin on words; else
-    neighbouring tiles share the columns of a lane."""
+    neighbouring tiles share the columns of a lane. ``beside``: so many warps of a block have a tile each."""
+
+    beside: int = 1
 
 
 def ragged_columns(problem: Problem) -> Choice | None:
@@ -72,11 +76,13 @@ def ragged_columns(problem: Problem) -> Choice | None:
     wide &= problem.size_of_results >= MIN_LARGE_BYTES and words >= MIN_BUSY * (lanes - 1) * chains / problem.rows
     if not alone and not (lanes >= MIN_LANES and (whole or wide)):
         return None
-    threads = groups * lanes
+    many = chains >= MIN_BESIDE and problem.length >= MIN_BESIDE_ROWS
+    beside = BESIDE if alone and groups == 1 and many else 1
+    threads = groups * lanes * beside
 
     def resident(height: int, stages: int) -> int:
         """Return how many blocks with ``stages`` tiles an SM holds."""
-        held = stages * height * groups * (lanes + 1) + (1 if alone else 2) * threads * width * problem.words
+        held = stages * height * beside * groups * (lanes + 1) + (1 if alone else 2) * threads * width * problem.words
         return max(1, min(MAX_THREADS // threads, SMEM_BYTES // (held * WORD_BYTES + RESERVED_BYTES)))
 
     wave = None if alone else one_wave(problem, chains, (groups, threads), TILE_HEIGHTS, resident)
@@ -86,13 +92,13 @@ def ragged_columns(problem: Problem) -> Choice | None:
         height = height if alone else TILE_HEIGHTS[-1]
         tiles = ceil_div(problem.length, groups * height)
     blocks = resident(height, 1 if alone else 2)
-    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains)
+    group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains, threads * height * WORD_BYTES)
     fixed = problem.counted or (alone and problem.length > groups * height * FILLED)
     policy = RaggedColumnPolicy(
-        width, lanes, groups, height, group, blocks, alone, whole, prefetch=not alone, fixed=fixed
+        width, lanes, groups, height, group, blocks, alone, whole, prefetch=not alone, fixed=fixed, beside=beside
     )
     if alone:
-        return Choice(policy, 1, chains)
+        return Choice(policy, 1, ceil_div(chains, beside))
     slots = problem.rows * group_slots(tiles, group) * ceil_div(problem.inner, width) * width
     return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)
 

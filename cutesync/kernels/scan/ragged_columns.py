@@ -68,16 +68,21 @@ class RaggedColumnScan(ColumnTileScan):
         self.unroll = self.unit
         self.pitch = policy.groups * (policy.lanes + 1)  # words from row to row
         self.stage = policy.height * self.pitch
-        threads = policy.lanes * policy.groups
+        self.beside = policy.beside  # warps with a tile each
+        threads = policy.lanes * policy.groups * self.beside
         self.states, self.positions = threads * self.width, 0 if policy.alone else self.tile
-        smem = self.stages * self.stage * WORD_BYTES + 32
+        smem = self.beside * self.stages * self.stage * WORD_BYTES + 32
         smem += (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states)
         ScanKernel.__init__(self, scan, threads, smem, policy.blocks_per_sm)
         self.waits = not self.prefetch or scan.reads_at_once
         self.first_values = first_values
 
     def stage_buffers(self, allocator) -> tuple:
-        return (allocator.allocate_array(Int32, self.stages * self.stage, byte_alignment=16),)
+        return (allocator.allocate_array(Int32, self.beside * self.stages * self.stage, byte_alignment=16),)
+
+    def member(self, a: Arguments, thread) -> Member:
+        me = super().member(a, thread)
+        return me if self.beside == 1 else me._replace(group=Int32(0))
 
     def across(self, a: Arguments):
         each, more = (self.lanes - self.halo) * self.columns, self.halo * (self.columns - 1)
@@ -90,6 +95,10 @@ class RaggedColumnScan(ColumnTileScan):
 
     def part(self, number, a: Arguments, me: Member) -> Any:
         chains, across, inner = self.chains(a), self.across(a), Int32(a.inner)
+        exists = Boolean(True)
+        if self.beside > 1:
+            number = number * self.beside + me.thread // LANES
+            exists, number = number < chains, cutlass.min(number, chains - 1)
         tile = number // chains
         chain = number - tile * chains
         outer = chain // across
@@ -100,7 +109,7 @@ class RaggedColumnScan(ColumnTileScan):
         first, row = Int64(tile) * height, me.group * me.rows
         count = Int32(cutlass.min(a.length - first, Int64(height)))
         stores = (column >= 0) & (column < inner + self.halo * (self.columns - 1)) & (me.lane >= self.halo)
-        left = choose(stores, count - row, Int32(0))
+        left = choose(stores & exists, count - row, Int32(0))
         row = cutlass.min(row, count - 1)
         at = self.scan.flip(first + row, a.length)
         begin, target = self.row_places(a, Int64(outer))
@@ -153,6 +162,8 @@ class RaggedColumnScan(ColumnTileScan):
 
     def word_in(self, shared, stage, u, me: Member):
         """Where the word of a thread's row ``u`` lies in shared memory."""
+        if self.beside > 1:
+            stage = me.thread // LANES
         return shared.stages[0] + (stage * self.stage + u * self.pitch + me.group * (self.lanes + 1) + me.lane)
 
     def word_of(self, pointer):
@@ -209,6 +220,8 @@ class RaggedColumnScan(ColumnTileScan):
 
     def most_of_warp(self, me: Member, part: Any):
         """How many rows of a warp are looked at: those of its first row group, which has the most."""
+        if self.beside > 1:
+            return self.looked_at(me, part)
         return self.looked_at(me._replace(group=me.thread // LANES * LANES // self.lanes), part)
 
     def states_of(self, shared, a: Arguments, me: Member, part: Any, stage, first) -> list:

@@ -11,7 +11,8 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
-from .column_policy import MAX_TILE_GROUP, MIN_FEW_LANES, MIN_TILE_GROUP, group_slots
+from .column_groups import GROUP_BYTES, MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
+from .column_policy import MIN_FEW_LANES
 from .column_runs import FAR, beside_of, box_of, neighbours, neighbours_across, run_of, whole_runs
 from .layout import Layout
 from .problem import SMS, Choice, Problem
@@ -46,7 +47,6 @@ BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 byt
 # The same of axes that these do not divide; smaller ones where the last would be half empty. Not of bytes, of which
 # they are no sector (H200, lambda uint8 (17, 13990, 59) transposed: 43.6 us, so 52.1 us).
 PADDED_BLOCKS = (16, 8)
-GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
 
 
 @dataclass(frozen=True)

@@ -28,16 +28,32 @@ LINE_BYTES = 128
 HELD_GROUPS = 8  # groups of vectors of a thread, of a row in shared memory
 # Results: of more the ranks take longer than rows take to come, but for rows of 32 vectors a result.
 HELD_WANTED, HELD_CAPACITY = 64, 512  # results, and candidates
+HELD_WARP_CAPACITY = 256  # of blocks of a warp, of which many are wanted: twice as many as results
 HELD_THREADS, HELD_VECTORS, HELD_NARROW_VECTORS = 128, 32, 16  # threads at most, and vectors of one at least
 HELD_RESIDENT = 1024  # threads of a multiprocessor
 HELD_BYTES = 1 << 16  # of a row
 MULTIPROCESSOR_BYTES = 227 << 10  # of shared memory
-SHORT_WARPS = 8  # of a block whose warps have a row each
-SHORT_WORDS = 32  # registers of a lane for the elements of its row
-# The lane whose greatest element is the limit is in the middle at most: of random rows, some 22 elements then reach it.
-# With 32 results of rows of 1024 int8 it is the last one, and the search for a better limit takes twice as long as
-# blocks do (H200: 2472 us, 1272).
-MAX_SHORT_WANTED = LANES // 2
+SHORT_WARPS = 4  # of a block whose warps have rows for themselves
+# Of these blocks on a multiprocessor: 64 registers a thread, 80, 72 for elements of one and two bytes, and 128 for so
+# many candidates of a lane, or as many as lanes if these are more. Such few take a stack, but more warps are faster
+# (rows of 256, k = 8: 152 us, with 96 registers 159; of 1024 int8 371, 449; of 1024, k = 512: 2116, with 168 registers
+# 2311). Four blocks are faster than five of rows of 256 int8, k = 128 (2143, 2302).
+SHORT_LIGHT, SHORT_HEAVY, SHORT_NARROW, SHORT_MOST, SHORT_MANY = 8, 6, 7, 4, 16
+SHORT_WORDS = 32  # registers of a lane for the elements of its row, at most
+# Words of a lane where fewer than all lanes have a row. Of few candidates 32: fewer comparisons take shuffles (rows of
+# 512, k = 16: 159 us, with 16 words 175), but by two lanes (64, k = 8: 256, 236; not int8: 662, 731) or with 16
+# candidates a lane (256, k = 64: 562, 542) they are slower.
+SHORT_FEW, SHORT_EACH = 32, 16
+SHORT_FEW_LANES, SHORT_FEW_NARROW, SHORT_FEW_SLOTS = 4, 2, 8  # lanes at least, and candidates of one at most
+# Where all elements are sorted 8: stores of more lanes lie side by side (64, k = 64: 637 us, with 16 words 816), but
+# not where few are stored (16, k = 1: 428 by four lanes, 368 by two). 4 of rows of 32 (k = 32: 643, 813), and 16 of 256
+# of one and two bytes (int8, k = 128: 2143, 2470).
+SHORT_ALL, SHORT_ALL_NARROW = 8, 16
+SHORT_HALF = 8  # groups of elements that reach the limit, at least
+# So many results of rows of 4 KiB are found by ranks: of 1024 float32, k = 1 and 8, in 125 and 143 us, by sorted words
+# in 140 and 146.
+FEW_WANTED, FEW_BYTES = 8, 4096
+FEW_WARPS, FEW_BLOCKS = 8, 3  # 80 registers a thread
 
 
 @dataclass(frozen=True)
@@ -86,19 +102,35 @@ class TopKPolicy(Policy, kernel=".kernel:TopKKernel"):
 
 @dataclass(frozen=True)
 class ShortPolicy(Policy, kernel=".short:ShortTopK"):
-    """Warps that have a row each: a lane holds ``unroll`` vectors of ``width`` elements."""
+    """Warps of which ``lanes`` lanes have a row each: a lane holds ``unroll`` vectors of ``width`` elements, and
+    ``slots`` candidates. They are all elements if these are as many."""
 
     width: int
     unroll: int
+    lanes: int
+    slots: int
     key_bytes: int
     blocks_per_sm: int
     rank: int = 1
     split = wide = False
+    warps = SHORT_WARPS
 
     @property
     def smem(self) -> int:
-        """The bytes of shared memory: a candidate a lane."""
-        return SHORT_WARPS * LANES * (self.key_bytes + 4) + 32
+        """The bytes of shared memory: a key and an index for each candidate."""
+        return self.warps * LANES * self.slots * (self.key_bytes + 2) + 32
+
+
+@dataclass(frozen=True)
+class FewPolicy(ShortPolicy, kernel=".few:FewTopK"):
+    """Warps that have a row each, and a candidate a lane."""
+
+    warps = FEW_WARPS
+
+    @property
+    def smem(self) -> int:
+        """The bytes of shared memory: a key and an index of 32 bits for each candidate."""
+        return self.warps * LANES * (self.key_bytes + 4) + 32
 
 
 @dataclass(frozen=True)
@@ -134,6 +166,13 @@ class HeldPolicy(Policy, kernel=".held:HeldTopK"):
 
 
 @dataclass(frozen=True)
+class HeldWarpPolicy(HeldPolicy, kernel=".held_warp:HeldWarpTopK"):
+    """Blocks of a warp, which sorts ``slots`` candidates a lane."""
+
+    slots: int = 1
+
+
+@dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``splits`` blocks a row."""
 
@@ -143,16 +182,53 @@ class Choice:
 
 
 def short(problem: Problem) -> Choice | None:
-    """Return the launch of warps that have a row each, if rows are short enough for them."""
-    each = power_of_two(max(1, ceil_div(problem.length, LANES)))
-    words = max(1, problem.size // 4) * each
-    if problem.after or problem.wanted > MAX_SHORT_WANTED or words > SHORT_WORDS:
+    """Return the launch of warps whose lanes share rows, if rows are short enough for them."""
+    words, size = max(1, problem.size // 4), problem.size
+    padded = power_of_two(max(problem.length, problem.wanted, 2))
+    each, lanes, candidates = short_sizes(padded, problem)
+    if problem.after or each * words > SHORT_WORDS:
         return None
-    width = min(each, VECTOR_BYTES // problem.size) if problem.neighbours else 1
-    width = 1 if width * problem.size < 4 else width
-    blocks = 4 if words <= SHORT_WORDS // 2 else 3
-    policy = ShortPolicy(width, each // width, 8 if problem.size == 8 else 4, blocks)
-    return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS))
+    # Rows that begin anywhere are loaded element by element, but not those of one and two bytes (int8 of 250, k = 8:
+    # 753 us, by vectors, of which a lane has 16 elements, 567).
+    vectors = problem.neighbours and (problem.even or size < 4)
+    width = min(each, VECTOR_BYTES // size) if vectors else 1
+    width = 1 if width * size < 4 else width
+    sizes, key_bytes = (width, each // width, lanes), 8 if size == 8 else 4
+    if size >= 4 and size * padded == FEW_BYTES and problem.wanted <= FEW_WANTED and problem.even:
+        return Choice(FewPolicy(*sizes, 1, key_bytes, FEW_BLOCKS), 1, ceil_div(problem.rows, FEW_WARPS))
+    slots = candidates // lanes
+    heavy = SHORT_NARROW if size < 4 else SHORT_HEAVY
+    blocks = SHORT_LIGHT if max(each, 2 * slots) * words <= SHORT_WORDS // 2 else heavy
+    blocks = SHORT_MOST if slots >= max(SHORT_MANY, lanes) else blocks
+    policy = ShortPolicy(*sizes, slots, key_bytes, blocks)
+    return Choice(policy, 1, ceil_div(problem.rows, SHORT_WARPS * (LANES // lanes)))
+
+
+def short_sizes(padded: int, problem: Problem) -> tuple[int, int, int]:
+    """``(elements of a lane, lanes, candidates)`` of rows of ``padded`` elements."""
+    wanted, size = problem.wanted, problem.size
+
+    def sizes(words: int) -> tuple[int, int, int]:
+        each = max(padded // LANES, min(words // max(1, size // 4), padded // 2))
+        lanes = padded // each
+        return each, lanes, min(padded, 2 * max(SHORT_HALF, power_of_two(wanted), lanes // 2))
+
+    _, lanes, candidates = found = sizes(SHORT_FEW if problem.even or size >= 4 else SHORT_EACH)
+    if lanes < (SHORT_FEW_NARROW if size < 4 else SHORT_FEW_LANES) or candidates > SHORT_FEW_SLOTS * lanes:
+        found = sizes(SHORT_EACH)
+    if found[2] == padded:
+        found = sizes(short_sorted(padded, wanted, size))
+    return found
+
+
+def short_sorted(padded: int, wanted: int, size: int) -> int:
+    """The words of a lane where all elements are sorted."""
+    if size < 4 and padded >= SHORT_ALL * LANES:
+        return SHORT_ALL_NARROW
+    if 4 * wanted <= padded:
+        return SHORT_ALL
+    # The results of four lanes at least lie side by side, those of eight where these have four elements.
+    return min(SHORT_ALL, max(2, padded // 4) if padded < 32 or size == 8 else padded // 8)
 
 
 def held(problem: Problem) -> Choice | None:
@@ -162,9 +238,13 @@ def held(problem: Problem) -> Choice | None:
         return None
     vectors = elements * problem.size // VECTOR_BYTES
     threads = max(LANES, min(HELD_THREADS, vectors // (HELD_VECTORS if problem.size >= 4 else HELD_NARROW_VECTORS)))
-    if 2 * wanted > min(vectors, HELD_GROUPS * threads) or wanted > max(HELD_WANTED, vectors // LANES):
+    alone = threads == LANES  # a warp that sorts
+    most = HELD_GROUPS * LANES // 2 if alone else max(HELD_WANTED, vectors // LANES)
+    if 2 * wanted > min(vectors, HELD_GROUPS * threads) or wanted > most:
         return None
-    policy = HeldPolicy(threads, HELD_GROUPS, elements, problem.size, HELD_CAPACITY, 1)
+    sizes = threads, HELD_GROUPS, elements, problem.size, HELD_WARP_CAPACITY if alone else HELD_CAPACITY, 1
+    slots = ceil_div(2 * power_of_two(wanted), LANES)
+    policy = HeldWarpPolicy(*sizes, slots=slots) if alone else HeldPolicy(*sizes)
     blocks = min(MULTIPROCESSOR_BYTES // (policy.smem + 1024), HELD_RESIDENT // threads)
     if problem.rows < blocks * SMS // 2:
         return None
