@@ -36,10 +36,10 @@ WEIGHTS = {"layers": 2} | dict.fromkeys(TABLES, 10)  # of classes; 1 of others
 PRICES = {
     "float8": 0.15,
     "any": 1.5,
-    "gelu": 4.5,
+    "gelu": 5.0,
     "tf32": 4.0,
     "invariant": 1.2,
-    "float32": 3.0,
+    "float32": 7.0,
     "layers": 0.7,
     "eights": 1.8,
     "float16": 0.8,

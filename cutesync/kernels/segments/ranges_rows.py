@@ -75,11 +75,6 @@ class RangesReduction(LanesReduction):
         """Runs are vectors."""
         return TileRuns(self.spec, self.states.monoid, self.policy.run // self.policy.rows, None)
 
-    @property
-    def ahead(self) -> bool:
-        """Whether the segments of the next batch are loaded ahead: registers are short where elements have 8 bytes."""
-        return self.size < 8
-
     def arguments(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
         count, begins, ends, x, *outs = arrays
@@ -127,8 +122,7 @@ class RangesReduction(LanesReduction):
         following = self.load_segments(c, ends, number)
         while (number < chunk.ends) | (at < chunk.stop):
             end, closes, origin = self.batch_ends(c, following, at, number)
-            if cutlass.const_expr(self.ahead):
-                following = self.load_segments(c, ends, number + LANES)
+            following = self.load_segments(c, ends, number + LANES)
             start = choose(lane == 0, at, Int64(cute.arch.shuffle_sync_up(end, 1)))
             origin += start - choose(lane == 0, begin, start)
             own = self.own(c, number, origin, Int32(end - start), closes)
@@ -138,8 +132,7 @@ class RangesReduction(LanesReduction):
             begin = choose(closed > 0, before, begin)
             carry = self.go_batch(c, number, own, carry)
             number += closed
-            known = (closed == LANES) if self.ahead else Boolean(False)
-            if cutlass.not_(known) & ((number < chunk.ends) | (at < chunk.stop)):
+            if (closed < LANES) & ((number < chunk.ends) | (at < chunk.stop)):
                 following = self.load_segments(c, ends, number)
         if lane == 0:
             store_partial(tails, place, Maybe((Int32(chunk.ends > 0), *carry[:-1]), carry[-1] != 0))
