@@ -31,6 +31,14 @@ def agrees(x: np.ndarray, k: int, on=None, orders=(True, False), **options) -> N
             same(np.asarray(one), wanted, f"top {k} of {x.dtype}{list(x.shape)}, largest={largest}")
 
 
+def agrees_under_schedules(x: np.ndarray, k: int) -> None:
+    with cs.emulate(schedules=SCHEDULES, seed=3) as ran:
+        found = cs.topk(cs.asarray(x), k)
+    assert ran.launches == SCHEDULES
+    for one, wanted in zip(found, reference.topk(x, k)):
+        assert np.array_equal(one, wanted)
+
+
 def test_policy():
     """Rows of up to 64 KiB are held if there are enough of them, and enough vectors for the results."""
     rows = 1 << 14
@@ -99,11 +107,7 @@ def test_strides_of_rows_and_results():
 def test_agrees_under_hostile_schedules(order):
     x = data((5, 531), "int16")[:, 1:]
     x = x if order == "random" else x % 3
-    with cs.emulate(schedules=SCHEDULES, seed=3) as ran:
-        found = cs.topk(cs.asarray(x), 40)
-    assert ran.launches == SCHEDULES
-    for one, wanted in zip(found, reference.topk(x, 40)):
-        assert np.array_equal(one, wanted)
+    agrees_under_schedules(x, 40)
 
 
 @functools.cache
