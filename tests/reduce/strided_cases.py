@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from cutesync.kernels.reduce import slice_policy, strided_policy
+from cutesync.kernels.reduce import slice_policy, strided_plan, strided_policy
 from cutesync.kernels.reduce.normal import Normal
 from cutesync.runtime import call as calls
 
@@ -25,6 +25,14 @@ VIEWS = {
     "runs of a block": ((3, 1500), np.s_[:, 1:1490], 1, "RunReduce", 256, False),
     "runs, split": ((2, 9000), np.s_[:, 3:8990], 1, "RunReduce", 256, True),
 }
+
+
+def recorded(patch: pytest.MonkeyPatch) -> list:
+    """The choices for strided arrays that calls make from now on; none is remembered."""
+    found: list = []
+    patch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
+    patch.setattr(calls, "_plans", {})
+    return found
 
 
 @contextmanager

@@ -8,11 +8,12 @@ import pytest
 
 import cutesync as cs
 from cutesync.emulator.machine import Machine
-from cutesync.kernels.reduce import strided_loads, strided_plan, strided_policy
-from cutesync.runtime import call as calls, device
+from cutesync.kernels.reduce import strided_loads, strided_policy
+from cutesync.runtime import device
 
 from ..cases import same
 from ..compiled import dry, needed, verify
+from .strided_cases import recorded
 
 TYPES = ("int8", "float16", "float32", "uint64", "float64", "bool", "uint16")
 
@@ -20,14 +21,12 @@ TYPES = ("int8", "float16", "float32", "uint64", "float64", "bool", "uint16")
 @pytest.fixture
 def chosen(monkeypatch):
     """Policies as for large arrays; the choices that are made."""
-    found: list = []
-    monkeypatch.setattr(calls, "_plans", {})
     monkeypatch.setattr(strided_policy, "MIN_INDEXED_BYTES", 0)
     monkeypatch.setattr(strided_policy, "_backward_is_faster", lambda problem: True)
     monkeypatch.setattr(strided_policy, "MIN_INDEXED_RUN", 512)
     monkeypatch.setattr(strided_policy, "PIECE_BYTES", (512, 2048))
     monkeypatch.setattr(strided_loads, "MIN_INDEXED", 0)
-    monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
+    found = recorded(monkeypatch)
     return found
 
 
@@ -184,9 +183,7 @@ LIMITS = {
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits(name, monkeypatch):
     shape, steps, first, axis, dtype, how = LIMITS[name]
-    found: list = []
-    monkeypatch.setattr(calls, "_plans", {})
-    monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
+    found = recorded(monkeypatch)
     with device.forced("dry"):
         cs.argmax(cs.empty((shape[0] * shape[1],), dtype).as_strided(shape, steps, first), axis=axis)
     assert [kind(choice) for choice in found] == [how]

@@ -7,23 +7,22 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce import strided_loads, strided_policy
 from cutesync.kernels.reduce.strided_problem import JoinedPolicy, StridedPolicy
-from cutesync.runtime import call as calls, device
+from cutesync.runtime import device
 
 from ..cases import data, same
 from ..compiled import dry, needed, verify
 from ..faults import RESULT, Bench, swap
+from .strided_cases import recorded
 
 
 def force(patch) -> list:
     """The choices that calls make, for which no array is too small."""
-    found: list = []
     for name in ("MIN_WIDE_UNITS", "MIN_WORDS_BYTES", "MIN_FEW_BYTES", "MIN_FEW_INDEXED"):
         patch.setattr(strided_loads, name, 0)
     patch.setattr("cutesync.kernels.reduce.plan.strided_is_faster", lambda problem: True)
-    patch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
-    patch.setattr(calls, "_plans", {})
+    found = recorded(patch)
     return found
 
 

@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import order_of_results, plan, policy, strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce import order_of_results, plan, policy, strided_loads
 from cutesync.kernels.reduce.problem import ShortRowPolicy
 from cutesync.runtime import call as calls, device
 
 from ..cases import data, same
 from ..faults import RESULT, Bench, every
+from .strided_cases import recorded
 
 NAMES = ("sum", "max", "min", "any", "all")
 
@@ -18,13 +19,11 @@ NAMES = ("sum", "max", "min", "any", "all")
 @pytest.fixture
 def chosen(monkeypatch) -> list:
     """The choices for contiguous arrays, for which no array is too small."""
-    found: list = []
+    found = recorded(monkeypatch)
     for name in ("MIN_MASKED_BYTES", "SMALL_ROWS_BYTES", "MIN_COPY_BYTES"):
         monkeypatch.setattr(policy, name, 0)
     monkeypatch.setattr(strided_loads, "MIN_WORDS_BYTES", 0)
     monkeypatch.setattr(plan, "choose", lambda problem: found.append(policy.choose(problem)) or found[-1])
-    monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
-    monkeypatch.setattr(calls, "_plans", {})
     return found
 
 
@@ -85,9 +84,7 @@ def test_rows_of_one_element_that_begin_anywhere(dtype, on_emulator, chosen):
 def test_vectors_of_columns_whose_results_lie_in_another_order(name, dtype, on_emulator, monkeypatch):
     for limit, number in (("MIN_BLOCKED_BYTES", 0), ("BLOCK_BYTES", 64)):
         monkeypatch.setattr(order_of_results, limit, number)
-    found: list = []
-    monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
-    monkeypatch.setattr(calls, "_plans", {})
+    found = recorded(monkeypatch)
     x = data((6, 2, 9, 96), dtype)
     for axes, axis in (((3, 0, 2, 1), 1), ((3, 1, 0, 2), 3)):
         given, wanted = cs.asarray(x).transpose(axes), x.transpose(axes)

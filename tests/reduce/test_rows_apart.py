@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import slice_policy, strided_plan, strided_policy
+from cutesync.kernels.reduce import slice_policy
 from cutesync.runtime import call as calls, device
 
 from ..cases import data, fold, matrix, same
 from ..faults import Bench, first, op
+from .strided_cases import recorded
 
 # limits by which no array is too small
 SMALL = {"MIN_ORDERED_BYTES": 0, "MIN_APART_BYTES": {1: 64, 2: 64}, "MIN_APART_FLOATS": 64, "SMS": 1}
@@ -31,11 +32,9 @@ def matrices(shape) -> np.ndarray:
 @pytest.fixture
 def chosen(monkeypatch) -> list:
     """The choices; no array is too small."""
-    found: list = []
     for name, value in SMALL.items():
         monkeypatch.setattr(slice_policy, name, value)
-    monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
-    monkeypatch.setattr(calls, "_plans", {})
+    found = recorded(monkeypatch)
     return found
 
 
@@ -89,9 +88,7 @@ def test_rows_near_each_other_or_on_boundaries_are_not_apart(chosen):
 )
 def test_blocks_of_a_multiprocessor(shape, dtype, blocks, monkeypatch):
     """Few have more registers; short rows of two bytes, and longer ones of floats, are read element by element."""
-    found: list = []
-    monkeypatch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
-    monkeypatch.setattr(calls, "_plans", {})
+    found = recorded(monkeypatch)
     with device.forced("dry"):
         cs.reduce(cs.empty((shape[0], 5 * shape[1]), dtype)[:, 1 : shape[1] + 1], add, axis=1)
     assert getattr(found[0].policy, "blocks_per_sm", None) == blocks

@@ -8,27 +8,26 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, policy, strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce import plan, policy, strided_loads, strided_policy
 from cutesync.kernels.reduce.problem import NarrowPolicy, Problem, ShortRowPolicy
-from cutesync.runtime import call as calls, device
+from cutesync.runtime import device
 from cutesync.sizes import ceil_div
 
 from ..cases import bicyclic, brackets, data, fold, same
 from ..compiled import dry, needed
 from ..faults import RESULT, Bench, every, first, op
+from .strided_cases import recorded
 
 
 def force(patch) -> list:
     """The choices that calls make, for which no array is too small."""
-    found: list = []
+    found = recorded(patch)
     for name in ("MIN_ROWS", "MIN_RUN_RESULTS", "MIN_RUN_ARRAY"):
         patch.setattr(strided_loads, name, 1)
     patch.setattr(strided_policy, "SMS", 4)
     for name in ("MIN_SIDE_BYTES", "MIN_WHOLE_ROWS_BYTES", "NARROW_BYTES", "MIN_TURNS"):
         patch.setattr(policy, name, 0)
     patch.setattr(plan, "choose", lambda problem: found.append(policy.choose(problem)) or found[-1])
-    patch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
-    patch.setattr(calls, "_plans", {})
     return found
 
 

@@ -10,6 +10,7 @@ from cutesync.runtime import call as calls, device
 
 from ..cases import data, same
 from ..faults import RESULT, Bench, every
+from .strided_cases import recorded
 
 TYPES = ("int8", "uint8", "int16", "uint16", "bool")
 
@@ -115,9 +116,7 @@ def test_bytes_that_a_callable_maps_are_read_in_pairs_of_words():
 
 
 def test_vectors_of_few_results_of_small_arrays_are_shared_by_more_threads(on_emulator, monkeypatch):
-    chosen: list = []
-    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
-    monkeypatch.setattr(calls, "_plans", {})
+    chosen = recorded(monkeypatch)
     x = data((47, 142, 8), "bool")
     same(np.asarray(cs.sum(cs.asarray(x), axis=1)), x.sum(1), "sum")
     assert [(choice.policy.groups, choice.splits) for choice in chosen] == [(32, 1)]
@@ -127,11 +126,9 @@ def test_vectors_of_few_results_of_small_arrays_are_shared_by_more_threads(on_em
     ("shape", "dtype", "groups"), [((540, 33, 4), "bool", 4), ((300, 41, 4), "uint16", 4), ((270, 37, 8), "int16", 8)]
 )
 def test_small_vectors_of_few_positions_are_shared_by_fewer_threads(shape, dtype, groups, on_emulator, monkeypatch):
-    chosen: list = []
     for name in ("MAX_SHORT_BYTES", "MIN_FEWER_BYTES"):
         monkeypatch.setattr(strided_policy, name, 0)
-    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
-    monkeypatch.setattr(calls, "_plans", {})
+    chosen = recorded(monkeypatch)
     x = data(shape, dtype)
     same(np.asarray(cs.sum(cs.asarray(x), axis=1)), x.sum(1), "sum")
     assert [(choice.policy.groups, choice.policy.bytes) for choice in chosen] == [
@@ -144,14 +141,12 @@ def test_small_vectors_of_few_positions_are_shared_by_fewer_threads(shape, dtype
 )
 def test_short_runs_of_results_are_shared_by_fewer_threads(shape, dtype, groups, on_emulator, monkeypatch):
     """Whose results have several runs each; those of 16 bytes a thread by as many as others."""
-    chosen: list = []
     for name in ("MAX_SHORT_BYTES", "MIN_FEWER_BYTES"):
         monkeypatch.setattr(strided_policy, name, 0)
     monkeypatch.setattr(strided_policy, "FULL_UNITS", 0)  # so that there are not few results
     for name in ("MIN_RUN_RESULTS", "MIN_ROWS", "MIN_RUN_ARRAY"):
         monkeypatch.setattr(strided_loads, name, 0)
-    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
-    monkeypatch.setattr(calls, "_plans", {})
+    chosen = recorded(monkeypatch)
     x = data(shape, dtype)
     same(np.asarray(cs.max(cs.asarray(x), axis=(0, 2))), x.max((0, 2)), "max")
     assert [(choice.policy.load, choice.policy.groups) for choice in chosen] == [("row", groups)]
@@ -201,9 +196,7 @@ SMALL = {
 @pytest.mark.parametrize("name", SMALL)
 def test_blocks_that_share_columns_of_small_arrays(name, monkeypatch):
     shape, dtype, shared, threads = SMALL[name]
-    chosen: list = []
-    monkeypatch.setattr(calls, "_plans", {})
-    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    chosen = recorded(monkeypatch)
     with device.forced("dry"):
         cs.argmax(cs.empty(shape, dtype), axis=0)
     assert [(choice.splits > 1, choice.policy.lanes * choice.policy.groups) for choice in chosen] == [(shared, threads)]

@@ -6,23 +6,22 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import strided_loads, strided_plan, strided_policy, turned_policy
+from cutesync.kernels.reduce import strided_loads, turned_policy
 from cutesync.kernels.reduce.turned_policy import TurnedPolicy
-from cutesync.runtime import call as calls, device
+from cutesync.runtime import device
 
 from ..cases import bicyclic, brackets, data, fold, same
 from ..compiled import dry, needed, verify
 from ..faults import RESULT, Bench, every, first, op
+from .strided_cases import recorded
 
 
 def force(patch) -> list:
     """The choices that calls make, for which no array is too small."""
-    found: list = []
     for name, value in (("MIN_BYTES", 0), ("MIN_SIDE", 1)):
         patch.setattr(turned_policy, name, value)
     patch.setattr(strided_loads, "MIN_ROWS", 1)
-    patch.setattr(strided_plan, "choose", lambda p: found.append(strided_policy.choose(p)) or found[-1])
-    patch.setattr(calls, "_plans", {})
+    found = recorded(patch)
     return found
 
 

@@ -31,6 +31,15 @@ def agrees(x: np.ndarray, k: int, on=None, orders=(True, False), **options) -> N
             same(np.asarray(one), wanted, f"top {k} of {x.dtype}{list(x.shape)}, largest={largest}")
 
 
+def agrees_on_zeros_and_nan() -> None:
+    rng = np.random.default_rng(0)
+    special = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1e-45, -1e-45, 1.0], np.float32)
+    agrees(rng.choice(special, (2, 700)), 60)
+    sparse = np.full((2, 700), np.nan, np.float32)
+    sparse[:, ::90] = 1
+    agrees(sparse, 40)
+
+
 def agrees_under_schedules(x: np.ndarray, k: int) -> None:
     with cs.emulate(schedules=SCHEDULES, seed=3) as ran:
         found = cs.topk(cs.asarray(x), k)
@@ -68,12 +77,7 @@ def test_every_type(dtype):
 @pytest.mark.slow
 def test_zeros_nan_and_equal_elements():
     """Groups of NaN pass for better ones among the smallest; of equal elements, some fit and some do not."""
-    rng = np.random.default_rng(0)
-    special = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1e-45, -1e-45, 1.0], np.float32)
-    agrees(rng.choice(special, (2, 700)), 60)
-    sparse = np.full((2, 700), np.nan, np.float32)
-    sparse[:, ::90] = 1
-    agrees(sparse, 40)
+    agrees_on_zeros_and_nan()
     agrees(
         np.stack([np.full(700, np.inf, np.float32), np.full(700, -np.inf, np.float32), np.zeros(700, np.float32)]), 64
     )

@@ -33,8 +33,8 @@ from .policy import HALF, FlagPolicy, team
 
 # The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
 # successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period;
-# how many elements of the array lie before the row, and behind it; the numbers that divide by the period, if there are.
-Run = namedtuple("Run", "x outs ends length period begin start before behind factor shift", defaults=(0, 0, 0, 0))
+# how many elements of the array lie before the row, and behind it; the numbers that divide by the period, or None.
+Run = namedtuple("Run", "x outs ends length period begin start before behind divisor", defaults=(0, 0, None))
 
 
 class FlagKernel(Compare):
@@ -50,15 +50,15 @@ class FlagKernel(Compare):
         self.elements = self.step * policy.unroll
         self.row = policy.row
         self.joins = policy.joined
-        # By the period, with the numbers for that (H200, heads bool (3391, 400), off by one: with a division 1.6 us, so
-        # 1.5 us; but heads uint16 (11, 73530), on boundaries: 1.5 and 1.7 us)
-        self.divides = policy.joined
         self.group = LANES // policy.vector  # lanes whose bits make a word
 
     @cute.jit
     def main(self, arrays: tuple, numbers: tuple, values: tuple):
         let_next_start()
-        (x, *others), (length, rows, period, runs, factor, shift) = arrays, numbers
+        (x, *others), (length, rows, period, runs, *found) = arrays, numbers
+        # Joined vectors are found with the numbers that divide (H200, heads bool (3391, 400), off by one: with a
+        # division 1.6 us, so 1.5 us; but heads uint16 (11, 73530), on boundaries: 1.5 and 1.7 us).
+        divisor = tuple(found) if self.joins else None
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         outs = tuple(others[: self.marking.outputs])
         ends = self.bind(values)
@@ -70,11 +70,11 @@ class FlagKernel(Compare):
                 begin = (work - row * runs) * self.elements
                 far = row * length, (rows - 1 - row) * length
                 mark = self.mark_row if self.row else self.mark
-                run = Run(x + far[0], outs, ends, length, Int32(period), begin, Int32(0), *far, factor, shift)
+                run = Run(x + far[0], outs, ends, length, Int32(period), begin, Int32(0), *far, divisor)
                 mark(run, thread % LANES)
         else:
             begin = Int64(block) * self.elements
-            self.mark(Run(x, outs, ends, length, Int32(period), begin, Int32(0), 0, 0, factor, shift), thread)
+            self.mark(Run(x, outs, ends, length, Int32(period), begin, Int32(0), 0, 0, divisor), thread)
 
     def stride(self, length):
         """Results a row has in memory."""
@@ -299,10 +299,10 @@ class FlagKernel(Compare):
 
     def within(self, run: Run, place):
         """What is left of a place below 2**31 behind whole periods."""
-        if not self.divides:
+        if run.divisor is None:
             return place % run.period
         number = Uint32(place)
-        return Int32(number - quotient(number, run.period, run.factor, run.shift) * Uint32(run.period))
+        return Int32(number - quotient(number, run.period, *run.divisor) * Uint32(run.period))
 
     @cute.jit
     def first_place(self, run: Run):

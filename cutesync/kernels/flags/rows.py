@@ -19,7 +19,6 @@ class RowFlags(StridedKernel):
     def __init__(self, marking, policy) -> None:
         super().__init__(marking, policy)
         self.inside = FlagKernel(marking, policy.run)
-        self.inside.divides = False
 
     @cute.jit
     def mark(self, a: Arguments, number):

@@ -38,6 +38,8 @@ class RangesPolicy:
 
 
 ROWS = 4  # of 32 vectors, that a warp loads together
+BASE, SPAN, NAME = 8, 8, 4  # bytes of a segment's records in shared memory (see ``ranges_rows``)
+RECORD_BYTES = LANES * (BASE + SPAN + NAME)  # of a warp
 # An end counts as so many bytes of elements: 2**22 segments of one element and a giant take 560 us where it counts as
 # 32, 475 as 64, 426 as 96, 398 as 128 (H200, 2**28 float32). Most of the time of a batch of short ones is waiting.
 END_BYTES = 128
@@ -62,7 +64,7 @@ class RowsPolicy(ReducedPolicy, kernel=".ranges_rows:RangesReduction"):
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...] = ()) -> int:
         """Upper bound of the shared memory of a block: records, and what chunks leave."""
         left = self.warps * self.rounds * (2 * sum(states) + 36) + self.warps * (sum(states) + 8) + 16
-        return self.warps * LANES * 20 + left + 16 * (5 * len(states) + 13)
+        return self.warps * RECORD_BYTES + left + 16 * (5 * len(states) + 13)
 
 
 # Warps of a block, and blocks of a multiprocessor, by the words of a state: 64 registers a lane, or 128.

@@ -44,14 +44,12 @@ from ..select.chunk import VECTOR_BYTES, cells, popc, put
 from ..tiled import positions
 from .ranges_base import clamped
 from .ranges_lanes import LanesReduction, Own
-from .ranges_policy import RowsPolicy
+from .ranges_policy import BASE, NAME, RECORD_BYTES, SPAN, RowsPolicy
 from .reduced_base import Arguments, Ends
 from .reduced_run import TileRuns
 
 MOST = 1 << 24  # positions of a batch: places in its list are numbers of 32 bits
 NONE = -(1 << 30)  # where a segment without elements begins in the list
-BASE, SPAN, NAME = 8, 8, 4  # bytes
-STAGE_BYTES = LANES * (BASE + SPAN + NAME)
 
 # A chunk: the positions from ``first`` up to ``stop``, and the ``ends`` of segments from number ``segment`` on.
 Share = namedtuple("Share", "first stop segment ends")
@@ -96,8 +94,8 @@ class RangesReduction(LanesReduction):
 
     def stage(self, warp, lane) -> tuple:
         """The addresses of a warp's bases, spans and names."""
-        start = SmemAllocator().allocate_array(Uint8, self.warps * STAGE_BYTES, byte_alignment=VECTOR_BYTES)
-        bases = Int32(start.toint()) + warp * STAGE_BYTES
+        start = SmemAllocator().allocate_array(Uint8, self.warps * RECORD_BYTES, byte_alignment=VECTOR_BYTES)
+        bases = Int32(start.toint()) + warp * RECORD_BYTES
         return bases, bases + LANES * BASE, bases + LANES * (BASE + SPAN)
 
     def chunk(self, a: Arguments, places, number) -> Share:
