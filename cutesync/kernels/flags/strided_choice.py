@@ -190,23 +190,10 @@ class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
 
 
 @dataclass(frozen=True)
-class StripPolicy(WholeRows, Policy, kernel=".strips:StripFlags"):
-    """Compile-time choices of the kernel: the digits of a thread's number, the elements of a row, the rows of a thread,
-    results that are stored at once; the rest as in TilePolicy."""
-
-    digits: int
-    length: int
-    rows: int
-    unit: int
-    wide: bool
-    threads: int = THREADS
-
-
-@dataclass(frozen=True)
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy | StripPolicy
+    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
