@@ -73,12 +73,11 @@ class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
     "words" of four bytes; in those of columns that begin "anywhere", which are joined; or in those of a "run": all of a
     block, as columns are short and each begins where the one before ends.
 
-    ``split``: the columns are two axes of the outputs, the last digit's the outer one. The inner ones are neighbours of
-    the rows ("apart"), or of each other, followed by those of the next row ("beside")."""
+    ``split``: the columns are two axes of the outputs, the last digit's the outer one."""
 
     lanes: int = LANES
     stores: str = ""
-    split: str = ""
+    split: bool = False
 
 
 class WholeRows:
