@@ -274,7 +274,7 @@ def choose(problem: Problem) -> Choice:
     if vectors and chunks < 2:
         unroll = 1
     room = max(keep + LANES * width * unroll, power_of_two(keep))  # for a chunk, and for a sort
-    threads = max(threads, min(most, power_of_two(ceil_div(room, MAX_HELD))))
+    threads = max(threads, power_of_two(ceil_div(room, MAX_HELD)))
     capacity = ceil_div(max(room, 4 * threads), threads) * threads
     each = 2 * most if heavy else 768 if threads < LIGHT_THREADS else 1024
     policy = TopKPolicy(
