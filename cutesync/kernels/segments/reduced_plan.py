@@ -30,12 +30,14 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
 
 
 def values_of(spec: SegmentsSpec, outs: Views) -> dict[str, Any]:
-    """Return the values of ``last_numbers``, by name, but for run-time arguments."""
-    operation = spec.operation
-    values: dict[str, Any] = dict(zip(numbered("init", operation.registers), spec.start or ()))
-    values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
+    """Return what kernels get besides run-time arguments, by name: the first state, the results of an empty segment,
+    what fills the rest of results, and strides of inputs and results."""
+    registers, results = spec.operation.registers, (*spec.keys, *spec.operation.results)
+    values: dict[str, Any] = dict(zip(numbered("init", registers), spec.start or ()))
+    values |= dict(zip(numbered("nothing", registers), spec.nothing or ()))
+    values |= dict(zip(numbered("fill", results), spec.fill or ()))
     values |= spec.strided.values if spec.strided else {}
-    return values | {name: out.steps[0] for name, out in zip(numbered("step", operation.results), outs) if spec.stepped}
+    return values | {name: out.steps[0] for name, out in zip(numbered("step", results), outs) if spec.stepped}
 
 
 def last_numbers(spec: SegmentsSpec, start: Sequence[Scalar], args: Sequence[Pointer | Scalar]) -> list:
