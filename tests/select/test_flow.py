@@ -297,7 +297,7 @@ def bench_of_many_heads() -> faults.Bench:
     return faults.of_tiles(functools.partial(force, name="runs of bytes"), right)
 
 
-WORDS = r"shf\.l\.wrap\.b32 [^\n;]*, 0, 1,"
+WORDS = r"shf\.r\.clamp\.b32 "
 OF_MANY_HEADS = {
     "a word that other chunks have a part of is stored whole": (
         faults.every(r"(%r\d+, 3;\n(?:[^\n]*\.loc[^\n]*\n)*[ \t]*and\.b32 \t%r\d+, %r\d+, )-4;", r"\g<1>-8;"),
