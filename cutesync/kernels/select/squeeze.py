@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import cutlass.cute as cute
-from cutlass import Boolean, Uint8, Uint16, Uint32
+from cutlass import Boolean, Uint8, Uint16, Uint32, Uint64
 
 from ..words import funnel_shift_left, moved_in, permuted
-from .chunk import put_if, put_next
+from .chunk import put, put_if, put_next
 
 WORD_BYTES, WORD_BITS = 4, 32
 KINDS = {1: Uint8, 2: Uint16}
@@ -25,12 +25,14 @@ KEPT_AT = 20  # of a permutation's number: from this bit on, how many bits it ke
 
 class Stream(NamedTuple):
     """A lane's elements of one array: ``words`` of elements of ``size`` bytes. They go to a chunk that ``begin``s at an
-    address; ``ends``: whether its last word may be written."""
+    address; ``ends``: whether its last word may be written. ``high``: None, or the byte that each element, a byte, has
+    behind it in the chunk, whose elements have two."""
 
     words: list
     size: int
     begin: Any
     ends: Any
+    high: Any = None
 
 
 class Part(NamedTuple):
@@ -57,7 +59,7 @@ def put_whole_words(streams: list[Stream], size: int, part: Part, lane) -> list:
     flags, first = part.flags, part.first
     table, unit = permutations(size, lane), WORD_BYTES // size
     bits, place = Uint32(first * (8 * size)), (first * size) & -WORD_BYTES
-    last, places = [Uint32(0)] * len(streams), [stream.begin + place for stream in streams]
+    last, places = [Uint32(0)] * len(streams), [stream.begin + place * stored(stream) for stream in streams]
     words = len(streams[0].words)
     for k in range(words):
         word, bit = divmod(unit * k, WORD_BITS)
@@ -68,7 +70,10 @@ def put_whole_words(streams: list[Stream], size: int, part: Part, lane) -> list:
             more = permuted(stream.words[k], Uint32(0), permutation)
             word, last[i] = funnel_shift_left(last[i], more, bits), moved_in(last[i], more, kept)
             here = full & stream.ends if k == words - 1 else full
-            places[i] = put_next(here, Uint32, places[i], word)
+            if stream.high is None:
+                places[i] = put_next(here, Uint32, places[i], word)
+            else:
+                places[i] = put_both(here, places[i], word, stream.high)
         bits = bits + kept
     return [funnel_shift_left(rest, Uint32(0), bits) for rest in last]
 
@@ -81,7 +86,24 @@ def put_last_words(streams: list[Stream], size: int, part: Part, rests: list) ->
     for k in range(unit - 1):
         own = Uint32(start + k - first) < Uint32(count)
         for stream, rest in zip(streams, rests):
-            put_if(own, KINDS[size], stream.begin + (start + k) * size, KINDS[size](rest >> (8 * size * k)))
+            bytes_of = size * stored(stream)
+            found = rest >> (8 * size * k) if stream.high is None else permuted(rest, stream.high, Uint32(0x4440 + k))
+            put_if(own, KINDS[bytes_of], stream.begin + (start + k) * bytes_of, KINDS[bytes_of](found))
+
+
+def stored(stream: Stream) -> int:
+    """How many bytes are stored for each byte of a stream."""
+    return 1 if stream.high is None else 2
+
+
+@cute.jit
+def put_both(condition, address, word, high):
+    """As ``put_next``, of the bytes of a word, each with byte ``high`` behind it."""
+    if condition:
+        pair = [permuted(word, high, Uint32(chosen)) for chosen in (0x4140, 0x4342)]
+        put(Uint64, address, Uint64(pair[0]) | (Uint64(pair[1]) << WORD_BITS))
+        address = address + 2 * WORD_BYTES
+    return address
 
 
 def permutations(size: int, lane) -> Any:
