@@ -73,13 +73,7 @@ class FillStorer:
             for k in cutlass.range_constexpr(self.vectors):
                 cells(Int32, self.address(at, k, lane), WORDS_OF_VECTOR, align=VECTOR_BYTES).fill(0)
             cute.arch.sync_warp()  # nothing is changed
-            if cutlass.const_expr(self.dense):
-                count = self.mark_dense(runs, at, run, lane)
-            elif count < LANES:
-                change = self.change(runs.values + (run + 1 + lane) * self.size)
-                put_if(begin < at.stop, self.kind, at.flags + (begin - at.low) * self.size, self.kind(change))
-            else:
-                count = self.mark(runs, at, run + 1, lane)
+            count = self.mark_dense(runs, at, run, lane) if self.dense else self.mark(runs, at, run + 1, lane)
             cute.arch.sync_warp()  # all changes are there
             words = self.filled(at, found, lane)
         elif count > 0:
