@@ -59,7 +59,6 @@ DECODE = {
     "three blocks": (DecodePolicy(groups=2, place_warps=2, store_warps=2, stages=2, windows=2, squads=2), 3),
     "two blocks": (DecodePolicy(groups=2, place_warps=1, store_warps=3, stages=3, windows=1, dense=True), 2),
     "one block": (DecodePolicy(groups=1, place_warps=1, store_warps=1, stages=1, windows=2), 1),
-    "bands of a window": (DecodePolicy(groups=2, place_warps=2, store_warps=3, stages=2, windows=1), 2),
 }
 
 

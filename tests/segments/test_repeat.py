@@ -67,32 +67,6 @@ def test_tiles_and_parts(emulated, monkeypatch, dtype, length, name):
             equal(out, np.concatenate([[99], filled, np.full(8, 99)]).astype(dtype))
 
 
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize(
-    "dtype, name",
-    [("int8", "three blocks"), ("int8", "two blocks"), ("int16", "three blocks"), ("int16", "bands of a window")],
-)
-def test_tiles_that_have_a_rest(emulated, monkeypatch, dtype, name):
-    """Tiles of whole windows and a bit more, which the last band has, too, in few runs and in many, wherever vectors
-    begin; and tiles that are no more than a rest."""
-    force_decode(monkeypatch, name)
-    window = decode_policy.window_of(np.dtype(dtype).itemsize)
-    sums = [window + more for more in (0, 1, window // 4 - 1, window // 4, window // 4 + 1, window - 1)] + [256, 300]
-    for begin, few in ((0, False), (1, True), (30, False)):
-        lengths = []
-        for total in sums:  # 256 runs each
-            own = np.ones(256, int)
-            own[7] += total - 256 if few else 0
-            own += 0 if few else (total - 256) // 256
-            own[-1] += total - own.sum()
-            lengths.append(own)
-        lengths = np.concatenate(lengths).astype(np.int32)
-        x = np.random.default_rng(3).integers(-99, 99, len(lengths)).astype(dtype)
-        out = cs.asarray(np.full(begin + lengths.sum() + 5, 99).astype(dtype))
-        cs.run_length_decode(cs.asarray(x), cs.asarray(lengths), out=out[begin : begin + lengths.sum()])
-        equal(out, np.concatenate([np.full(begin, 99), np.repeat(x, lengths), np.full(5, 99)]).astype(dtype))
-
-
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
 def test_tiles_that_end_inside_vectors(emulated, monkeypatch, dtype):

@@ -339,14 +339,12 @@ class Decode(PlainKernel):
 
     @cute.jit
     def share_out(self, shared: cutlass.Constexpr, a: Arguments, stage, begin, turn, lane):
-        """One warp: how many bands a tile has, or a part of it, whose results begin at index ``begin``; the last one
-        has a rest, too, that would make a short band. Warp ``turn`` stores the first of them; return which one comes
-        after the last."""
-        each, rest, held = self.policy.windows * self.storer.window, self.storer.rest, shared.bands
+        """One warp: how many bands a tile has, or a part of it, whose results begin at index ``begin``. Warp ``turn``
+        stores the first of them; return which one comes after the last."""
+        each, held = self.policy.windows * self.storer.window, shared.bands
         count = Int32(exist(Int64(shared.stops[stage]), begin, a.cut.size))
         ahead, vectors = lead(a.out, begin, self.decoding.dtype.size)
-        behind = Uint32(cutlass.max(count + ahead - rest, Int32(1)))
-        bands = choose(count > 0, (behind + (each - 1)) // each, Uint32(0))
+        bands = choose(count > 0, Uint32(count + ahead + (each - 1)) // each, Uint32(0))
         if lane == 0:
             words = turn, Int32(bands), count, ahead + choose(vectors, Int32(LINE_BYTES), Int32(0))
             for k, word in enumerate(words):
@@ -384,7 +382,7 @@ class Decode(PlainKernel):
             flags = Int32(shared.flags.toint()) + warp * self.scratch
             for band in cutlass.range(first, bands, warps, unroll=1):
                 low = band * each - ahead
-                at = Band(low, choose(band + 1 < bands, low + each, count), begin, flags, skew >= LINE_BYTES)
+                at = Band(low, cutlass.min(low + each, count), begin, flags, skew >= LINE_BYTES)
                 self.storer.store(a.out, runs, at, lane)
 
 

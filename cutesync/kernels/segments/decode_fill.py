@@ -30,7 +30,7 @@ WORDS_OF_VECTOR = VECTOR_BYTES // WORD_BYTES
 FEW = 3  # runs that begin in a window: they change it one by one (2**28 int8 of 1000 92 us, 97 without)
 ROWS_OF_VECTORS = 2  # that are looked at together
 EDGE = 16  # as many elements as a vector has, or more
-VECTORS, REST_VECTORS = SCRATCH_BYTES // (LANES * VECTOR_BYTES), 1  # of a lane; of a rest
+VECTORS = SCRATCH_BYTES // (LANES * VECTOR_BYTES)  # of a lane
 # Of elements of a size, of ``prmt``: a word of the k-th element of a word, for each k; the last elements of two words
 ALL_OF = {1: (0x0000, 0x1111, 0x2222, 0x3333), 2: (0x1010, 0x3232), 4: (0x3210,)}
 LAST_OF = {1: 0x0073, 2: 0x7632}
@@ -38,29 +38,25 @@ LOW_HALVES = 0x5410
 
 
 class FillStorer:
-    """Stores results of ``size`` bytes, windows of so many ``vectors`` of each lane."""
+    """Stores results of ``size`` bytes."""
 
-    def __init__(self, size: int, windows: int, dense: bool, vectors: int = VECTORS) -> None:
-        self.size, self.kind, self.windows, self.dense, self.vectors = size, WORDS[size], windows, dense, vectors
+    def __init__(self, size: int, windows: int, dense: bool) -> None:
+        self.size, self.kind, self.windows, self.dense = size, WORDS[size], windows, dense
         self.each = VECTOR_BYTES // size  # results that a lane stores at once
         self.unit = WORD_BYTES // size  # elements of a word
-        self.window = window_of(size) * vectors // VECTORS
-        self.of_rest = self if vectors == REST_VECTORS else FillStorer(size, 1, dense, REST_VECTORS)
-        self.rest = self.of_rest.window
+        self.window = window_of(size)
 
     @cute.jit
     def store(self, out, runs: Runs, band: Band, lane):
-        """Store a band, which has at least one result. What is left behind whole windows, if it is no more than a
-        rest, takes fewer vectors."""
-        run, low = find_run(runs, cutlass.max(band.low, 0), lane), band.low
-        while band.stop - low > self.rest:
-            at = band._replace(low=low, stop=cutlass.min(low + self.window, band.stop))
-            run, low = run + self.store_window(out, runs, at, run, lane), low + self.window
-            if cutlass.const_expr(self.windows == 1):  # runs are not counted
-                if low < band.stop:
-                    run = find_run(runs, low, lane)
-        if low < band.stop:
-            self.of_rest.store_window(out, runs, band._replace(low=low), run, lane)
+        """Store a band, which has at least one result."""
+        run = find_run(runs, cutlass.max(band.low, 0), lane)
+        if cutlass.const_expr(self.windows == 1):
+            self.store_window(out, runs, band, run, lane)
+        else:
+            low = band.low
+            while low < band.stop:
+                at = band._replace(low=low, stop=cutlass.min(low + self.window, band.stop))
+                run, low = run + self.store_window(out, runs, at, run, lane), low + self.window
 
     @cute.jit
     def store_window(self, out, runs: Runs, at: Band, run, lane):
@@ -68,9 +64,9 @@ class FillStorer:
         found = self.all_of(Uint32(cells(self.kind, runs.values + run * self.size, 1)[0]), 0)
         begin = Int32(cells(Int32, runs.begins + (run + 1 + lane) * BEGIN_BYTES, 1)[0])
         begins = Uint32(cute.arch.vote_ballot_sync(begin < at.stop))
-        words, count = tuple(found for _ in range(self.vectors * WORDS_OF_VECTOR)), popc(begins)
+        words, count = tuple(found for _ in range(VECTORS * WORDS_OF_VECTOR)), popc(begins)
         if count > FEW:
-            for k in cutlass.range_constexpr(self.vectors):
+            for k in cutlass.range_constexpr(VECTORS):
                 cells(Int32, self.address(at, k, lane), WORDS_OF_VECTOR, align=VECTOR_BYTES).fill(0)
             cute.arch.sync_warp()  # nothing is changed
             count = self.mark_dense(runs, at, run, lane) if self.dense else self.mark(runs, at, run + 1, lane)
@@ -164,8 +160,12 @@ class FillStorer:
     def before(self, vectors: list, found, lane) -> list:
         """The element before each of a lane's vectors, in all places of a word; ``found`` is that before the window."""
         befores = []
-        for first in range(0, self.vectors, self.unit):
-            own = self.side_by_side([self.total(vector) for vector in vectors[first : first + self.unit]])
+        for first in range(0, VECTORS, self.unit):
+            words = [self.total(vector) for vector in vectors[first : first + self.unit]]
+            while len(words) > 1:  # the last elements of words side by side
+                chosen = LAST_OF[self.size] if len(words) == self.unit else LOW_HALVES
+                words = [permuted(words[i], words[i + 1], Uint32(chosen)) for i in range(0, len(words), 2)]
+            (own,) = words
             through = changed_through_lanes(own, lane)
             totals = self.through(Uint32(cute.arch.shuffle_sync(through, LANES - 1)))
             ahead = totals << (BYTE_BITS * self.size) if self.unit > 1 else Uint32(0)
@@ -174,16 +174,6 @@ class FillStorer:
             found = found ^ self.all_of(totals, self.unit - 1)
         return befores
 
-    def side_by_side(self, words: list) -> Any:
-        """The last elements of words, in one word."""
-        if len(words) == 1:
-            return words[0] >> (WORD_BITS - BYTE_BITS * self.size)
-        chosen = LAST_OF[self.size]
-        while len(words) > 1:
-            words = [permuted(words[i], words[i + 1], Uint32(chosen)) for i in range(0, len(words), 2)]
-            chosen = LOW_HALVES
-        return words[0]
-
     def total(self, vector: list) -> Any:
         """What a vector changes, in the last place of a word."""
         a, b, c, d = vector
@@ -191,7 +181,7 @@ class FillStorer:
 
     def filled(self, at: Band, found, lane) -> tuple:
         """The words of a lane's vectors of results; ``found`` is the element before the window."""
-        vectors, words = [load_words(self.address(at, k, lane), Uint32) for k in range(self.vectors)], []
+        vectors, words = [load_words(self.address(at, k, lane), Uint32) for k in range(VECTORS)], []
         for vector, before in zip(vectors, self.before(vectors, found, lane)):
             for word in vector:
                 words.append(self.through(word) ^ before)

@@ -53,7 +53,7 @@ class Band(NamedTuple):
 class Storer:
     """Stores results of ``size`` bytes, four or more."""
 
-    window, rest = WINDOW, 0
+    window = WINDOW
 
     def __init__(self, size: int) -> None:
         self.size, self.kind = size, WORDS[size]
