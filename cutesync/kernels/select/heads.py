@@ -30,11 +30,12 @@ from .where import Where
 
 PLACES = LANES * LANES  # of 32 words
 COUNT_BITS, WORD_BITS = 16, 32  # of the heads of 32 words; of a word
-# Heads are found bit by bit if they are not more than one of so many positions; the second one of bytes that are put in
-# whole words (H200, 2**28 int8 in runs of 2 119 us, bit by bit 250; of 8, bit by bit, 90; one of 3 or of 8 is slower).
-# Bit by bit, lanes are in one another's banks (run lengths of 2**28 int8 in runs of 2 253 us, bit by bit 452, of 3 243,
-# 294, but of 4 on average 210, 191; unique int16 in runs of 2 199, 497, of 3 193, 305).
-SPARSE, SPARSE_WORDS = 3.5, 4
+# Heads are found bit by bit if they are not more than one of so many positions; the second one of bytes, which are put
+# in whole words (H200, 2**28 int8 in runs of 4, one of 4, 5, 6 the limit: unique elements 130, 104, 104 us, run lengths
+# 207, 162, 162; of 5 106, 106, 109 and 176, 176, 181; of 8, bit by bit and in words, 90, 100 and 127, 146; a fifth
+# selected 120, 116, 113). Bit by bit, lanes are in one another's banks (unique int16 in runs of 2 199 us, bit by bit
+# 497, of 3 193, 305).
+SPARSE, SPARSE_WORDS = 3.5, 5
 # If more of a chunk than this are put in words, those of lanes are 32 bytes apart, in one another's banks: in halves,
 # of which each second four lanes put the second one first, they seldom are (H200, 2**28 int8 all selected 148 us, as
 # they are 176, in runs of 1 142, 170). If fewer are, gaps move the words of lanes to other banks, and halves take more
