@@ -69,7 +69,7 @@ def plan(spec: CountSpec, views: Views, outs: Views, stream: int) -> tuple[Run, 
     if form is not None:
         kinds = [SumPolicy] if form.known else [ExponentPolicy, SumPolicy]
     for kind in kinds if spec.length else ():
-        choice = choose(kind, counting.form, spec.length, counting.dtype.size, bins)
+        choice = choose(kind, spec)
         add(choice.policy, choice.grid, spec.length)
     if counting.finished:
         add(finish, ceil_div(bins, finish.threads), bins)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...dtypes import DType
 from ...sizes import ceil_div
 from ..policy import Policy
+from .spec import Counting, CountSpec
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 VECTOR_BYTES = 16
@@ -19,10 +20,15 @@ SHARED_BINS = (256, 2048, 12 << 10, 56 << 10)  # counters in shared memory; with
 MAX_PARTS = {"index": 8, "uniform": 2, "edges": 1}  # of bins, each of which costs a pass; the last two search for bins
 MAX_SUM_PARTS = 2  # likewise, of sums: three parts take as long as atomics of global memory
 MAX_COUNTED = 1 << 38  # elements that blocks of one part count, so that 32 bits hold the counts of one
-SLOTS = 8192  # of frequent bins
+SLOTS, WEIGHT_SLOTS = 8192, 2048  # of frequent bins; with weights, which need most of the L1 for exponents
+QUEUED_SUM_BYTES = 12  # of shared memory: three words
+QUEUED_ELEMENTS = 8  # that a thread has on their way
+QUEUED_LENGTHS = 1 << 24, 1 << 30  # of others, three words would not hold the sums of a block (``queued``)
+QUEUE = 64  # elements that wait in a warp: 32 are taken when there are as many
+MAX_SMEM = 227 << 10
 SHARED_SUMS = ((256, 32), (880, 16), (3328, 4), (11500, 1))  # bins and copies of their sums in shared memory
 BIAS = 1022  # of exponents: a float64 is below 2**(its exponent field - BIAS)
-LAST_BIT = -1074  # the exponent of the least float64: sums have no bits below
+LAST_BIT, SHORT_LAST_BIT = -1074, -149  # the exponents of the least float64 and float32: sums have no bits below
 SUM_BITS = 62  # of the sum of either half of fixed-point weights
 SPANS = {"b": (1, 1), "f": (16, 40)}  # of bool and float16: e and b, if weights are multiples of 2**(e - b) up to 2**e
 
@@ -97,7 +103,7 @@ class StridedPolicy(CountPolicy, kernel=".kernel:StridedCount"):
 
 @dataclass(frozen=True)
 class ExponentPolicy(CountPolicy, kernel=".weights:Exponents"):
-    """The largest exponents of weights; as ``StridedPolicy``, of exponents instead of counters."""
+    """The largest exponents of weights; as ``StridedPolicy``, of two exponents instead of a counter."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,25 @@ class SumPolicy(CountPolicy, kernel=".weights:Sums"):
 
     @property
     def smem(self) -> int:
-        return COUNTER_BYTES * (SUM_WORDS * self.copies + 1) * self.shared + 32 if self.shared else 0
+        return COUNTER_BYTES * (SUM_WORDS * self.copies + 1) * (self.shared or self.slots) + 32
+
+
+@dataclass(frozen=True)
+class QueuedPolicy(CountPolicy, kernel=".queued:QueuedSums"):
+    """The sums of weights where several parts of the bins read each element: those of a block's own part wait in queues
+    of warps. A bin's sum is three words, and its exponent ``exponent_bytes``; a queued weight ``weight_bytes``."""
+
+    exponent_bytes: int = 0
+    weight_bytes: int = 4
+
+    @property
+    def smem(self) -> int:
+        return self.shared * (QUEUED_SUM_BYTES + self.exponent_bytes) + self.queue_bytes + 80
+
+    @property
+    def queue_bytes(self) -> int:
+        """The bytes of all queues."""
+        return self.threads // 32 * QUEUE * (COUNTER_BYTES + self.weight_bytes)
 
 
 @dataclass(frozen=True)
@@ -119,31 +143,48 @@ class Choice:
     grid: int
 
 
-def choose(kind: type[CountPolicy], form: str, length: int, size: int, bins: int) -> Choice:
-    """Return the policy of a ``kind`` for ``length`` elements of ``size`` bytes, whose bins are found by their ``form``
-    (``Counting``)."""
+def choose(kind: type[CountPolicy], spec: CountSpec) -> Choice:
+    """Return the policy of a ``kind`` for a call."""
+    form, size, length, bins = spec.counting.form, spec.counting.dtype.size, spec.length, spec.bins
     if kind is SumPolicy:
-        return _choose_sums(form, length, bins)
-    parts = ceil_div(bins, SHARED_BINS[-1])
+        return _choose_sums(spec)
+    counters = ceil_div(bins, 2) if kind is ExponentPolicy else bins
+    parts = ceil_div(counters, SHARED_BINS[-1])
     if parts > MAX_PARTS[form] or parts * length > MAX_COUNTED:
         parts = 1
-    shared = next((room for room in SHARED_BINS if ceil_div(bins, parts) <= room), 0)
+    shared = next((room for room in SHARED_BINS if ceil_div(counters, parts) <= room), 0)
     alone = shared == SHARED_BINS[-1]
     unroll, each = ELEMENTS, ELEMENTS
     if kind is CountPolicy:
         unroll = LOAD_BYTES.get(size, MOST_LOAD_BYTES) // VECTOR_BYTES
         each = unroll * VECTOR_BYTES // size
-    slots = 0 if shared or kind is ExponentPolicy else SLOTS
+    slots = 0 if shared else WEIGHT_SLOTS if kind is ExponentPolicy else SLOTS
     return _launch(kind(THREADS[alone], unroll, shared, 1 if alone else 2, parts, slots), length, each)
 
 
-def _choose_sums(form: str, length: int, bins: int) -> Choice:
+def _choose_sums(spec: CountSpec) -> Choice:
     """As ``choose``."""
+    length, bins, most = spec.length, spec.bins, MAX_PARTS[spec.counting.form]
     parts = ceil_div(bins, SHARED_SUMS[-1][0])
-    parts = parts if parts <= min(MAX_SUM_PARTS, MAX_PARTS[form]) else 1
+    if parts > 1 and QUEUED_LENGTHS[0] < length and spec.whole <= QUEUED_LENGTHS[1]:
+        policy = queued(spec.counting, bins)
+        if policy.parts <= most:
+            return _launch(policy, length, policy.unroll)
+    parts = parts if parts <= min(MAX_SUM_PARTS, most) else 1
     shared, copies = next((room for room in SHARED_SUMS if ceil_div(bins, parts) <= room[0]), (0, 1))
     threads, blocks_per_sm = (THREADS[1], 1) if shared else (THREADS[0], 2)
-    return _launch(SumPolicy(threads, ELEMENTS, shared, blocks_per_sm, parts, copies=copies), length, ELEMENTS)
+    slots = 0 if shared else WEIGHT_SLOTS
+    return _launch(SumPolicy(threads, ELEMENTS, shared, blocks_per_sm, parts, slots, copies), length, ELEMENTS)
+
+
+def queued(counting: Counting, bins: int) -> QueuedPolicy:
+    """The policy that queues, with as few parts as have room."""
+    weights = counting.weights
+    assert weights is not None
+    exponent_bytes = 0 if exact(weights) else 1 if weights.size <= 4 else 2
+    policy = QueuedPolicy(THREADS[1], QUEUED_ELEMENTS, 0, 1, 1, 0, exponent_bytes, weights.size)
+    shared = (MAX_SMEM - policy.smem) // (QUEUED_SUM_BYTES + exponent_bytes) // 16 * 16
+    return replace(policy, shared=shared, parts=ceil_div(bins, shared - 1))  # one more for a frequent bin
 
 
 def _launch(policy: CountPolicy, length: int, each: int) -> Choice:
@@ -163,9 +204,16 @@ class Window:
     known: bool
 
 
+def exact(weights: DType) -> bool:
+    """Whether the form of sums of weights does not depend on them, if there are not very many (``window``)."""
+    return weights.kind != "f" or weights.name == "float16"
+
+
 def window(weights: DType, length: int) -> Window:
     """Return the form of sums of up to ``length`` weights."""
     digits = SUM_BITS - max(length - 1, 0).bit_length()
     top, span = (8 * weights.size,) * 2 if weights.kind in "iu" else SPANS[weights.kind]
-    known = span <= 2 * digits and (weights.kind != "f" or weights.name == "float16")
-    return Window(digits, BIAS + top if known else max(BIAS + LAST_BIT + 2 * digits, 1), known)
+    if exact(weights) and span <= 2 * digits:
+        return Window(digits, BIAS + top, True)
+    last_bit = SHORT_LAST_BIT if weights.kind == "f" and weights.size <= 4 else LAST_BIT
+    return Window(digits, max(BIAS + last_bit + 2 * digits, 1), False)

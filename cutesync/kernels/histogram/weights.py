@@ -29,16 +29,18 @@ from cutlass.memory import SmemAllocator
 from ...block.reduce import Reduce
 from ...monoid import choose, convert, nonzero
 from ...sync.overlap import let_next_start
-from ...warp import reduce_commutative
 from ..coordinates import element, store
 from ..tiled import positions
-from .base import Arguments, Elements, HistogramKernel, agree
+from .base import Arguments, Elements, HistogramKernel, meet
+from .kernel import Slots
 from .policy import BIAS, SUM_BITS, SUM_WORDS, SumPolicy
 
 FRACTION_BITS, SPECIAL = 52, 2047  # of float64
 SHORT_FRACTION_BITS, SHORT_SPECIAL, SHORT_BIAS = 23, 255, 127  # of float32
 EXPONENT_BIAS = 1023  # of float64, as stored
+SUM_PIECES = 3  # of ``PIECE_BITS`` that a sum has
 ENOUGH_COPIES = 8  # of sums: with fewer, a warp whose elements have one bin adds them first
+HALF_BITS, HALF = 16, 0xFFFF  # of a word
 UP, DOWN, NONE = 1, 2, 4  # a bin has +infinity, -infinity, NaN
 
 
@@ -76,24 +78,58 @@ def short_field(weight) -> Any:
 
 
 class Exponents(Elements):
-    """The largest exponent of the finite weights of each bin."""
+    """The largest exponent of the finite weights of each bin. In shared memory a word has those of two bins, a slot
+    that of one."""
 
-    def whole(self, a: Arguments):
-        return notes(a)
+    def __init__(self, counting: Any, policy: Any) -> None:
+        super().__init__(counting, policy)
+        self.slots = Slots(policy.slots, policy.threads)
 
-    def flush(self, a: Arguments, i, found) -> None:
-        cute.arch.atomic_max(notes(a) + 2 * Int64(a.first + i), found, sem="relaxed", scope="gpu")
+    @cute.jit
+    def flush(self, a: Arguments, i, found):
+        for half in cutlass.range_constexpr(2):
+            self.note(a, a.first + 2 * i + half, (found >> (HALF_BITS * half)) & HALF)
+
+    @cute.jit
+    def note(self, a: Arguments, bin, exponent):
+        """The exponent of some of a bin's weights."""
+        if exponent > 0:
+            cute.arch.atomic_max(notes(a) + 2 * Int64(bin), exponent, sem="relaxed", scope="gpu")
+
+    @cute.jit
+    def direct(self, a: Arguments):
+        held = self.slots.make(a.block)
+        self.visit_all(a, held)
+        cute.arch.sync_threads()
+        let_next_start()
+        for i in cutlass.range(cute.arch.thread_idx()[0], self.policy.slots, self.threads, unroll=1):
+            self.note(a, Int32(element(held.bins + i)), Int32(element(held.words + i)))
+
+    def size(self, a: Arguments):
+        return (a.width + 1) // 2
 
     @cute.jit
     def visit(self, a: Arguments, largest, item: tuple):
         value, weight, exists = item
         found, counts = self.bin_of(value, a)
         exponent = self.exponent(weight)
-        if counts & exists & (exponent > 0) & (exponent < SPECIAL):
-            scope: Any = "cta" if self.policy.shared else "gpu"
-            place = largest + (found if self.policy.shared else 2 * Int64(found))
-            if exponent > Int32(cute.arch.load(place, Int32, sem="relaxed", scope=scope)):  # so few atomics meet
-                cute.arch.atomic_max(place, exponent, sem="relaxed", scope=scope)
+        if counts & exists & (exponent > 0) & (exponent < SPECIAL):  # atomics only where needed, so few of them meet
+            if cutlass.const_expr(self.policy.shared > 0):
+                place, shift = largest + (found >> 1), (found & 1) * HALF_BITS
+                before = Int32(cute.arch.load(place, Int32, sem="relaxed", scope="cta"))
+                while ((before >> shift) & HALF) < exponent:
+                    wanted = (before & ~(HALF << shift)) | (exponent << shift)
+                    seen = cute.arch.atomic_cas(place, cmp=before, val=wanted, sem="relaxed", scope="cta")
+                    before = choose(Int32(seen) == before, wanted, Int32(seen))
+            else:
+                slot, mine = self.slots.find(largest, found)
+                if mine:
+                    place = largest.words + slot
+                    if exponent > Int32(cute.arch.load(place, Int32, sem="relaxed", scope="cta")):
+                        cute.arch.atomic_max(place, exponent, sem="relaxed", scope="cta")
+                else:
+                    if exponent > Int32(cute.arch.load(notes(a) + 2 * Int64(found), Int32, sem="relaxed", scope="gpu")):
+                        self.note(a, found, exponent)
 
     @cute.jit
     def exponent(self, weight):
@@ -117,9 +153,15 @@ class Sums(Elements):
 
     policy: SumPolicy
 
+    def __init__(self, counting: Any, policy: Any) -> None:
+        super().__init__(counting, policy)
+        self.slots = Slots(policy.slots, policy.threads, SUM_WORDS)
+        self.copies = getattr(policy, "copies", 1)
+        self.room = (policy.shared or policy.slots) * self.copies
+
     @cute.jit
     def body(self, a: Arguments):
-        thread, copies = cute.arch.thread_idx()[0], self.policy.copies
+        thread, copies = cute.arch.thread_idx()[0], self.copies
         if cutlass.const_expr(self.counting.counted):
             a = a._replace(length=positions(a.length, a.n))
         if cutlass.const_expr(self.policy.shared > 0):
@@ -129,7 +171,7 @@ class Sums(Elements):
             for i in cutlass.range(thread, SUM_WORDS * copies * size, self.threads, unroll=1):
                 store(words + i, Int32(0))
             for i in cutlass.range(thread, a.width, self.threads, unroll=1):
-                store(exponents + i, self.exponent(a, i))
+                store(exponents + i, self.exponent(a, a.first + i))
             cute.arch.sync_threads()
             self.visit_all(a, (words, exponents))
             cute.arch.sync_threads()
@@ -138,55 +180,78 @@ class Sums(Elements):
                 for half in cutlass.range_constexpr(2):
                     self.add(a, a.first + i, half, self.total(words, i, half))
         else:
-            self.visit_all(a, ())
-
-    def exponent(self, a: Arguments, i):
-        """The exponent of the sums of this block's bin ``i``."""
-        return cutlass.max(Int32(a.exponent), Int32(element(notes(a) + 2 * Int64(a.first + i))))
+            self.direct(a)
 
     @cute.jit
-    def visit(self, a: Arguments, memory: tuple, item: tuple):
+    def direct(self, a: Arguments):
+        held = self.slots.make(a.block)
+        self.visit_all(a, held)
+        cute.arch.sync_threads()
+        let_next_start()
+        for i in cutlass.range(cute.arch.thread_idx()[0], self.policy.slots, self.threads, unroll=1):
+            bin = Int32(element(held.bins + i))
+            for half in cutlass.range_constexpr(2):
+                self.add(a, bin, half, self.total(held.words, i, half))
+
+    def exponent(self, a: Arguments, i):
+        """The exponent of the sums of bin ``i``."""
+        return cutlass.max(Int32(a.exponent), Int32(element(notes(a) + 2 * Int64(i))))
+
+    @cute.jit
+    def visit(self, a: Arguments, memory: Any, item: tuple):
         value, weight, exists = item
         found, counts = self.bin_of(value, a)
-        counts = counts & exists
+        counts = Boolean(counts & exists)
         exponent = Int32(a.exponent)
         if counts:
             if cutlass.const_expr(self.policy.shared > 0):
                 exponent = Int32(element(memory[1] + found))
             else:
                 exponent = self.exponent(a, found)
-        if counts & (weight - weight != 0):
-            kind = choose(weight != weight, Int32(NONE), choose(weight > 0, Int32(UP), Int32(DOWN)))
-            cute.arch.atomic_or(notes(a) + (2 * Int64(a.first + found) + 1), kind, sem="relaxed", scope="gpu")
-            counts = Boolean(False)
+        counts = self.finite(a, a.first + found, weight, counts)
         weight = choose(counts, weight, type(weight)(0))
         high, low = self.fixed(weight, a.digits + BIAS - exponent, a.digits)
-        if cutlass.const_expr(self.policy.copies < ENOUGH_COPIES):
-            same, leader = agree(found, counts)
-            if same:
-                high, low = reduce_commutative((high, low), lambda u, v: (u[0] + v[0], u[1] + v[1]))
-                counts = Boolean(Int32(cute.arch.lane_idx()) == leader)
+        if cutlass.const_expr(self.copies < ENOUGH_COPIES):
+            counts, (high, low) = meet(found, counts, (high, low), SUM_PIECES)
         if counts:
             if cutlass.const_expr(self.policy.shared > 0):
                 self.add_shared(memory[0], found, 0, high)
                 self.add_shared(memory[0], found, 1, low)
             else:
-                self.add(a, found, 0, high)
-                self.add(a, found, 1, low)
+                slot, mine = self.slots.find(memory, found)
+                if mine:
+                    self.add_shared(memory.words, slot, 0, high)
+                    self.add_shared(memory.words, slot, 1, low)
+                else:
+                    self.add(a, found, 0, high)
+                    self.add(a, found, 1, low)
+
+    @cute.jit
+    def finite(self, a: Arguments, place, weight, counts) -> Boolean:
+        """Whether an element counts whose weight is finite; others are noted for their bin."""
+        if counts & (weight - weight != 0):
+            kind = choose(weight != weight, Int32(NONE), choose(weight > 0, Int32(UP), Int32(DOWN)))
+            cute.arch.atomic_or(notes(a) + (2 * Int64(place) + 1), kind, sem="relaxed", scope="gpu")
+            counts = Boolean(False)
+        return counts
 
     @cute.jit
     def fixed(self, weight, scale, digits):
-        """A finite weight times ``2**scale`` as two integers, the nearest one and that of ``2**digits`` times the
-        rest."""
+        """A finite weight times ``2**scale`` as two integers, the second of ``2**digits`` times the rest: the nearest
+        ones, or the integer below and a rest that needs no rounding."""
         if cutlass.const_expr(is_short(self.counting.weights)):
             bits, field = Int32(Float32(weight).bitcast(Int32)), short_field(weight)
             fraction = bits & ((1 << SHORT_FRACTION_BITS) - 1)
             fraction = choose(field != 0, fraction | (1 << SHORT_FRACTION_BITS), fraction)
             shift = cutlass.max(field, Int32(1)) - (SHORT_BIAS + SHORT_FRACTION_BITS) + scale
-            magnitude = Int64(fraction) << Int64(cutlass.min(cutlass.max(shift, Int32(0)), Int32(SUM_BITS)))
-            high, low = choose(bits < 0, -magnitude, magnitude), Int64(0)
-            if (shift < 0) & (fraction != 0):  # few of them
-                high, low = self.rounded(Float64(weight), scale, digits)
+            signed = Int64(choose(bits < 0, -fraction, fraction))
+            high, low = signed << Int64(cutlass.min(cutlass.max(shift, Int32(0)), Int32(SUM_BITS))), Int64(0)
+            if (shift < 0) & (fraction != 0):
+                if shift + digits >= 0:
+                    high = signed >> Int64(-shift)
+                    low = (signed - (high << Int64(-shift))) << Int64(shift + digits)
+                else:  # few of them
+                    high, low = self.rounded(Float64(weight), scale, digits)
         else:
             high, low = self.rounded(Float64(weight), scale, digits)
         return high, low
@@ -199,9 +264,8 @@ class Sums(Elements):
 
     def place(self, i, half: int):
         """The index of the lower word of this lane's copy of a sum in shared memory, and how far the upper one is."""
-        size = self.policy.shared * self.policy.copies
-        copy = Int32(cute.arch.lane_idx()) & (self.policy.copies - 1)
-        return i * self.policy.copies + copy + 2 * half * size, size
+        copy = Int32(cute.arch.lane_idx()) & (self.copies - 1)
+        return i * self.copies + copy + 2 * half * self.room, self.room
 
     @cute.jit
     def add_shared(self, words, found, half: cutlass.Constexpr, number):
@@ -218,7 +282,7 @@ class Sums(Elements):
         """The sum of all copies of a sum."""
         place, size = self.place(i, half)
         found = Int64(0)
-        for turn in cutlass.range_constexpr(self.policy.copies):
+        for turn in cutlass.range_constexpr(self.copies):
             one = place ^ turn  # each lane begins with its own copy
             found += (Int64(element(words + (one + size))) << 32) + (Int64(element(words + one)) & 0xFFFFFFFF)
         return found
