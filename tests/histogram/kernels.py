@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cutesync.kernels.histogram import plan
+from cutesync.kernels.histogram import plan, policy
 from cutesync.kernels.histogram.policy import Choice, CountPolicy, SumPolicy, queued, window
 from cutesync.kernels.histogram.spec import CountSpec
 from cutesync.runtime import call
@@ -22,13 +22,15 @@ def force(monkeypatch, name: str = "shared") -> None:
         shared = counters if spec.bins <= counters * parts else 0
         parts = parts if shared else 1
         slots = 0 if shared else SLOTS
-        copies = {"copies": 16 if name == "shared" else 1} if kind is SumPolicy else {}
-        policy = kind(64, 2, shared, 1, parts, slots, **copies)
+        copies = {"copies": 16 if name == "shared" and shared else 1} if kind is SumPolicy else {}
+        made = kind(64, 2, shared, 1, parts, slots, **copies)
         if name == "queued" and kind is SumPolicy and shared:
-            policy = replace(queued(spec.counting, spec.bins), threads=64, unroll=2, shared=shared + 1, parts=parts)
-        return Choice(policy, parts * max(1, min(3, spec.length // 500)))
+            made = replace(queued(spec.counting, spec.bins), threads=64, unroll=2, shared=shared + 1, parts=parts)
+        return Choice(made, parts * max(1, min(3, spec.length // 500)))
 
     monkeypatch.setattr(plan, "choose", choose)
+    if name != "shared":
+        monkeypatch.setattr(policy, "LIMITED_LENGTH", 0)
     if name == "queued":  # as if there were very many
         monkeypatch.setattr(plan, "window", lambda weights, length: window(weights, 1 << 25))
     monkeypatch.setattr(call, "_plans", {})

@@ -11,23 +11,12 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...sizes import ceil_div
 from ..policy import Policy
-from .policy import (
-    ClearPolicy,
-    CountPolicy,
-    DensityPolicy,
-    ExponentPolicy,
-    FinishPolicy,
-    StridedPolicy,
-    SumPolicy,
-    TotalPolicy,
-    choose,
-    window,
-)
+from .policy import ClearPolicy, DensityPolicy, FinishPolicy, TotalPolicy, choose, kinds, window
 from .spec import FLOAT64, Counting, CountSpec
 
 NUMBERS = ("length", "bins", "digits", "exponent", "low", "scale", "out_step", "edges_step")
 KINDS = ("Int64", "Int32", "Int32", "Int32", "Float64", "Float64", "Int64", "Int64")
-WORDS = 3  # of 64 bits for a bin with weights: two sums, an exponent and bits
+WORDS, MORE_WORDS = 3, 1  # of 64 bits for a bin with weights: two sums, an exponent and bits; and limits of all
 
 
 def kernel_spec(policy: Any, counting: Counting) -> KernelSpec:
@@ -49,7 +38,7 @@ def plan(spec: CountSpec, views: Views, outs: Views, stream: int) -> tuple[Run, 
     given = ["x", *(["edges"] if with_edges else [])]
     given += ["weights", "n"] if counting.counted else [] if counting.weights is None else ["weights"]
     names = [*given, "out", *(["out_edges"] if with_edges else []), *(["words"] if counting.finished else [])]
-    words = bins * WORDS if counting.weights is not None else bins
+    words = bins * WORDS + MORE_WORDS if counting.weights is not None else bins
     form = None if counting.weights is None else window(counting.weights, spec.whole)
     cleared = words if counting.finished else bins
     scale = bins / (spec.high - spec.low) if spec.high > spec.low else 0.0
@@ -65,10 +54,7 @@ def plan(spec: CountSpec, views: Views, outs: Views, stream: int) -> tuple[Run, 
 
     clear, finish, density = ClearPolicy(), FinishPolicy(), DensityPolicy()
     add(clear, ceil_div(max(cleared, bins + 1), clear.threads), cleared)
-    kinds: list[type[CountPolicy]] = [CountPolicy if counting.layout is None else StridedPolicy]
-    if form is not None:
-        kinds = [SumPolicy] if form.known else [ExponentPolicy, SumPolicy]
-    for kind in kinds if spec.length else ():
+    for kind in kinds(spec) if spec.length else ():
         choice = choose(kind, spec)
         add(choice.policy, choice.grid, spec.length)
     if counting.finished:

@@ -24,6 +24,7 @@ SLOTS, WEIGHT_SLOTS = 8192, 2048  # of frequent bins; with weights, which need m
 QUEUED_SUM_BYTES = 12  # of shared memory: three words
 QUEUED_ELEMENTS = 8  # that a thread has on their way
 QUEUED_LENGTHS = 1 << 24, 1 << 30  # of others, three words would not hold the sums of a block (``queued``)
+LIMITED_LENGTH = 1 << 22  # of more weights of short types, the limits of exponents are worth a launch
 QUEUE = 64  # elements that wait in a warp: 32 are taken when there are as many
 MAX_SMEM = 227 << 10
 SHARED_SUMS = ((256, 32), (880, 16), (3328, 4), (11500, 1))  # bins and copies of their sums in shared memory
@@ -102,7 +103,12 @@ class StridedPolicy(CountPolicy, kernel=".kernel:StridedCount"):
 
 
 @dataclass(frozen=True)
-class ExponentPolicy(CountPolicy, kernel=".weights:Exponents"):
+class LimitsPolicy(CountPolicy, kernel=".exponents:Limits"):
+    """The largest and the smallest exponent of all weights, without counters."""
+
+
+@dataclass(frozen=True)
+class ExponentPolicy(CountPolicy, kernel=".exponents:Exponents"):
     """The largest exponents of weights; as ``StridedPolicy``, of two exponents instead of a counter."""
 
 
@@ -148,6 +154,8 @@ def choose(kind: type[CountPolicy], spec: CountSpec) -> Choice:
     form, size, length, bins = spec.counting.form, spec.counting.dtype.size, spec.length, spec.bins
     if kind is SumPolicy:
         return _choose_sums(spec)
+    if kind is LimitsPolicy:
+        return _launch(LimitsPolicy(THREADS[0], QUEUED_ELEMENTS, 0, 2), length, QUEUED_ELEMENTS)
     counters = ceil_div(bins, 2) if kind is ExponentPolicy else bins
     parts = ceil_div(counters, SHARED_BINS[-1])
     if parts > MAX_PARTS[form] or parts * length > MAX_COUNTED:
@@ -194,6 +202,17 @@ def _launch(policy: CountPolicy, length: int, each: int) -> Choice:
     return Choice(policy, policy.parts * max(1, min(blocks, most)))
 
 
+def kinds(spec: CountSpec) -> list[type[CountPolicy]]:
+    """Return the kinds of kernels that visit the elements, in turn."""
+    weights = spec.counting.weights
+    if weights is None:
+        return [CountPolicy if spec.counting.layout is None else StridedPolicy]
+    if window(weights, spec.whole).known:
+        return [SumPolicy]
+    limited = short(weights) and spec.length > LIMITED_LENGTH
+    return [*([LimitsPolicy] if limited else []), ExponentPolicy, SumPolicy]
+
+
 @dataclass(frozen=True)
 class Window:
     """The form of sums of weights (``weights``): ``digits`` bits in either half; ``exponent`` is the least of the
@@ -202,6 +221,11 @@ class Window:
     digits: int
     exponent: int
     known: bool
+
+
+def short(weights: DType | None) -> bool:
+    """Whether weights are float32, or converted to that without a loss."""
+    return weights is not None and weights.kind == "f" and weights.size <= 4
 
 
 def exact(weights: DType) -> bool:
@@ -215,5 +239,5 @@ def window(weights: DType, length: int) -> Window:
     top, span = (8 * weights.size,) * 2 if weights.kind in "iu" else SPANS[weights.kind]
     if exact(weights) and span <= 2 * digits:
         return Window(digits, BIAS + top, True)
-    last_bit = SHORT_LAST_BIT if weights.kind == "f" and weights.size <= 4 else LAST_BIT
+    last_bit = SHORT_LAST_BIT if short(weights) else LAST_BIT
     return Window(digits, max(BIAS + last_bit + 2 * digits, 1), False)

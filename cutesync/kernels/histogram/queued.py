@@ -28,7 +28,7 @@ from ..coordinates import element, store
 from ..tiled import positions
 from .base import Arguments, meet
 from .policy import BIAS, QUEUE
-from .weights import Sums
+from .weights import Sums, common
 
 WARP = 32
 WORD = 32  # bits
@@ -67,12 +67,12 @@ class QueuedSums(Sums):
         shared = self.allocate(thread // WARP)
         for i in cutlass.range(thread, a.width + 1, self.threads, unroll=1):
             self.clear(shared, i)
-        hot = self.frequent(a, shared)
+        hot, everywhere = self.frequent(a, shared), common(a, self.counting.weights)
         for i in cutlass.range(thread, a.width + 1, self.threads, unroll=1):
             self.clear(shared, i)
             if cutlass.const_expr(self.policy.exponent_bytes > 0):
-                exponent = self.exponent(a, cutlass.max(self.number(a, hot, i), Int32(0))) - Int32(a.exponent)
-                store(shared.exponents + i, self.small[self.policy.exponent_bytes](exponent))
+                exponent = self.exponent(a, everywhere, cutlass.max(self.number(a, hot, i), Int32(0)))
+                store(shared.exponents + i, self.small[self.policy.exponent_bytes](exponent - Int32(a.exponent)))
         cute.arch.sync_threads()
         self.visit_all(a, shared, hot)
         cute.arch.sync_threads()

@@ -1,7 +1,8 @@
 """Sums of weights that are the same in every run: fixed-point numbers, whose order of addition does not matter. Device
 code.
 
-    exponents   the largest exponent of a bin's weights            (not for types of few bits)
+    limits      the least and the largest exponent of all weights  (of float32 and shorter types, if there are many)
+    exponents   the largest exponent of a bin's weights            (not for types of few bits; not where those are near)
     sums        each weight as two integers, added to the bin's     in shared or global memory, by atomics; for few bins
                                                                     lanes of a warp have sums of their own
     finish      the two sums as one number, rounded once
@@ -14,7 +15,8 @@ one window of two words.
 
 Words: the high sums, the low sums, then for each bin two 32-bit numbers: the biased exponent e + ``BIAS``, and bits
 that tell of +infinity, -infinity and NaN. Such weights are not added. Exponents are at least so large that ``low`` has
-no bits below those of float64.
+no bits below those of the weights' type. The limits come last. If no weight has bits below the ``low`` of the largest
+one, all bins may have its exponent: nothing is rounded then either, and sums are the same.
 """
 
 from __future__ import annotations
@@ -33,14 +35,13 @@ from ..coordinates import element, store
 from ..tiled import positions
 from .base import Arguments, Elements, HistogramKernel, meet
 from .kernel import Slots
-from .policy import BIAS, SUM_BITS, SUM_WORDS, SumPolicy
+from .policy import BIAS, SUM_BITS, SUM_WORDS, SumPolicy, short
 
 FRACTION_BITS, SPECIAL = 52, 2047  # of float64
 SHORT_FRACTION_BITS, SHORT_SPECIAL, SHORT_BIAS = 23, 255, 127  # of float32
 EXPONENT_BIAS = 1023  # of float64, as stored
 SUM_PIECES = 3  # of ``PIECE_BITS`` that a sum has
 ENOUGH_COPIES = 8  # of sums: with fewer, a warp whose elements have one bin adds them first
-HALF_BITS, HALF = 16, 0xFFFF  # of a word
 UP, DOWN, NONE = 1, 2, 4  # a bin has +infinity, -infinity, NaN
 
 
@@ -67,83 +68,25 @@ def notes(a: Arguments) -> Any:
     return cute.make_ptr(Int32, address, cute.AddressSpace.gmem, assumed_align=4)
 
 
-def is_short(weights: Any) -> bool:
-    """Whether weights are float32, or converted to that without a loss."""
-    return weights.kind == "f" and weights.size <= 4
-
-
 def short_field(weight) -> Any:
     """The exponent of a float32 as it is stored."""
     return (Int32(Float32(weight).bitcast(Int32)) >> SHORT_FRACTION_BITS) & SHORT_SPECIAL
 
 
-class Exponents(Elements):
-    """The largest exponent of the finite weights of each bin. In shared memory a word has those of two bins, a slot
-    that of one."""
+def limits(a: Arguments) -> Any:
+    """The largest exponent of all weights, and ``SPECIAL`` less the smallest one, if they are looked for; else 0."""
+    return notes(a) + 2 * Int64(a.bins)
 
-    def __init__(self, counting: Any, policy: Any) -> None:
-        super().__init__(counting, policy)
-        self.slots = Slots(policy.slots, policy.threads)
 
-    @cute.jit
-    def flush(self, a: Arguments, i, found):
-        for half in cutlass.range_constexpr(2):
-            self.note(a, a.first + 2 * i + half, (found >> (HALF_BITS * half)) & HALF)
-
-    @cute.jit
-    def note(self, a: Arguments, bin, exponent):
-        """The exponent of some of a bin's weights."""
-        if exponent > 0:
-            cute.arch.atomic_max(notes(a) + 2 * Int64(bin), exponent, sem="relaxed", scope="gpu")
-
-    @cute.jit
-    def direct(self, a: Arguments):
-        held = self.slots.make(a.block)
-        self.visit_all(a, held)
-        cute.arch.sync_threads()
-        let_next_start()
-        for i in cutlass.range(cute.arch.thread_idx()[0], self.policy.slots, self.threads, unroll=1):
-            self.note(a, Int32(element(held.bins + i)), Int32(element(held.words + i)))
-
-    def size(self, a: Arguments):
-        return (a.width + 1) // 2
-
-    @cute.jit
-    def visit(self, a: Arguments, largest, item: tuple):
-        value, weight, exists = item
-        found, counts = self.bin_of(value, a)
-        exponent = self.exponent(weight)
-        if counts & exists & (exponent > 0) & (exponent < SPECIAL):  # atomics only where needed, so few of them meet
-            if cutlass.const_expr(self.policy.shared > 0):
-                place, shift = largest + (found >> 1), (found & 1) * HALF_BITS
-                before = Int32(cute.arch.load(place, Int32, sem="relaxed", scope="cta"))
-                while ((before >> shift) & HALF) < exponent:
-                    wanted = (before & ~(HALF << shift)) | (exponent << shift)
-                    seen = cute.arch.atomic_cas(place, cmp=before, val=wanted, sem="relaxed", scope="cta")
-                    before = choose(Int32(seen) == before, wanted, Int32(seen))
-            else:
-                slot, mine = self.slots.find(largest, found)
-                if mine:
-                    place = largest.words + slot
-                    if exponent > Int32(cute.arch.load(place, Int32, sem="relaxed", scope="cta")):
-                        cute.arch.atomic_max(place, exponent, sem="relaxed", scope="cta")
-                else:
-                    if exponent > Int32(cute.arch.load(notes(a) + 2 * Int64(found), Int32, sem="relaxed", scope="gpu")):
-                        self.note(a, found, exponent)
-
-    @cute.jit
-    def exponent(self, weight):
-        """The biased exponent of a weight in float64; ``SPECIAL`` if it is not finite."""
-        exponent = Int32(SPECIAL)
-        if cutlass.const_expr(is_short(self.counting.weights)):
-            field = short_field(weight)
-            if field == 0:  # few of them
-                exponent = exponent_of(Float64(weight))
-            elif field < SHORT_SPECIAL:
-                exponent = field + (EXPONENT_BIAS - SHORT_BIAS)
-        else:
-            exponent = exponent_of(Float64(weight))
-        return exponent
+@cute.jit
+def common(a: Arguments, weights: cutlass.Constexpr):
+    """The exponent of the sums of all bins, if these need no other ones as no weight is rounded with it; else -1."""
+    found = Int32(-1)
+    if cutlass.const_expr(short(weights)):
+        most, least = Int32(element(limits(a))), SPECIAL - Int32(element(limits(a) + 1))
+        if (most > 0) & (most - least <= 2 * a.digits - (SHORT_FRACTION_BITS + 1)):
+            found = cutlass.max(most, Int32(a.exponent))
+    return found
 
 
 class Sums(Elements):
@@ -164,6 +107,7 @@ class Sums(Elements):
         thread, copies = cute.arch.thread_idx()[0], self.copies
         if cutlass.const_expr(self.counting.counted):
             a = a._replace(length=positions(a.length, a.n))
+        everywhere = common(a, self.counting.weights)
         if cutlass.const_expr(self.policy.shared > 0):
             size = self.policy.shared
             words = SmemAllocator().allocate_array(Int32, SUM_WORDS * copies * size, byte_alignment=16)
@@ -171,7 +115,7 @@ class Sums(Elements):
             for i in cutlass.range(thread, SUM_WORDS * copies * size, self.threads, unroll=1):
                 store(words + i, Int32(0))
             for i in cutlass.range(thread, a.width, self.threads, unroll=1):
-                store(exponents + i, self.exponent(a, a.first + i))
+                store(exponents + i, self.exponent(a, everywhere, a.first + i))
             cute.arch.sync_threads()
             self.visit_all(a, (words, exponents))
             cute.arch.sync_threads()
@@ -180,12 +124,13 @@ class Sums(Elements):
                 for half in cutlass.range_constexpr(2):
                     self.add(a, a.first + i, half, self.total(words, i, half))
         else:
-            self.direct(a)
+            self.add_directly(a, everywhere)
 
     @cute.jit
-    def direct(self, a: Arguments):
+    def add_directly(self, a: Arguments, everywhere):
+        """Add to sums in global memory, but for those of frequent bins."""
         held = self.slots.make(a.block)
-        self.visit_all(a, held)
+        self.visit_all(a, (held, everywhere))
         cute.arch.sync_threads()
         let_next_start()
         for i in cutlass.range(cute.arch.thread_idx()[0], self.policy.slots, self.threads, unroll=1):
@@ -193,9 +138,13 @@ class Sums(Elements):
             for half in cutlass.range_constexpr(2):
                 self.add(a, bin, half, self.total(held.words, i, half))
 
-    def exponent(self, a: Arguments, i):
-        """The exponent of the sums of bin ``i``."""
-        return cutlass.max(Int32(a.exponent), Int32(element(notes(a) + 2 * Int64(i))))
+    @cute.jit
+    def exponent(self, a: Arguments, everywhere, i):
+        """The exponent of the sums of bin ``i``; that of all bins, unless it is -1."""
+        found = Int32(everywhere)
+        if found < 0:
+            found = cutlass.max(Int32(a.exponent), Int32(element(notes(a) + 2 * Int64(i))))
+        return found
 
     @cute.jit
     def visit(self, a: Arguments, memory: Any, item: tuple):
@@ -207,7 +156,7 @@ class Sums(Elements):
             if cutlass.const_expr(self.policy.shared > 0):
                 exponent = Int32(element(memory[1] + found))
             else:
-                exponent = self.exponent(a, found)
+                exponent = self.exponent(a, memory[1], found)
         counts = self.finite(a, a.first + found, weight, counts)
         weight = choose(counts, weight, type(weight)(0))
         high, low = self.fixed(weight, a.digits + BIAS - exponent, a.digits)
@@ -218,10 +167,10 @@ class Sums(Elements):
                 self.add_shared(memory[0], found, 0, high)
                 self.add_shared(memory[0], found, 1, low)
             else:
-                slot, mine = self.slots.find(memory, found)
+                slot, mine = self.slots.find(memory[0], found)
                 if mine:
-                    self.add_shared(memory.words, slot, 0, high)
-                    self.add_shared(memory.words, slot, 1, low)
+                    self.add_shared(memory[0].words, slot, 0, high)
+                    self.add_shared(memory[0].words, slot, 1, low)
                 else:
                     self.add(a, found, 0, high)
                     self.add(a, found, 1, low)
@@ -239,7 +188,7 @@ class Sums(Elements):
     def fixed(self, weight, scale, digits):
         """A finite weight times ``2**scale`` as two integers, the second of ``2**digits`` times the rest: the nearest
         ones, or the integer below and a rest that needs no rounding."""
-        if cutlass.const_expr(is_short(self.counting.weights)):
+        if cutlass.const_expr(short(self.counting.weights)):
             bits, field = Int32(Float32(weight).bitcast(Int32)), short_field(weight)
             fraction = bits & ((1 << SHORT_FRACTION_BITS) - 1)
             fraction = choose(field != 0, fraction | (1 << SHORT_FRACTION_BITS), fraction)
@@ -318,7 +267,9 @@ class Finish(HistogramKernel):
         """The sum of a bin's weights."""
         high, low = Int64(element(a.words + at)), Int64(element(a.words + (Int64(a.bins) + at)))
         numbers = notes(a) + 2 * Int64(at)
-        exponent = cutlass.max(Int32(a.exponent), Int32(element(numbers)))
+        exponent = common(a, self.counting.weights)
+        if exponent < 0:
+            exponent = cutlass.max(Int32(a.exponent), Int32(element(numbers)))
         special = Int32(element(numbers + 1))
         digits = Int64(a.digits)
         mask = (Int64(1) << digits) - 1
