@@ -23,11 +23,10 @@ from .weights import (
     common,
     exponent_of,
     limits,
+    near,
     notes,
     short_field,
 )
-
-HALF_BITS, HALF = 16, 0xFFFF  # of a word
 
 
 class Finite(Elements):
@@ -49,24 +48,25 @@ class Finite(Elements):
 
 
 class Limits(Finite):
-    """The largest and the smallest exponent of all weights."""
+    """The largest and the smallest exponent of all weights; of some, where these are too far from each other already."""
 
     @cute.jit
     def body(self, a: Arguments):
         if cutlass.const_expr(self.counting.counted):
             a = a._replace(length=positions(a.length, a.n))
-        most, least = Int32(0), Int32(0)
-        for tile in cutlass.range(a.block, self.tiles(a), a.blocks, unroll=1):
+        tiles, tile, most, least = self.tiles(a), a.block, Int32(0), Int32(0)
+        while tile < tiles:
             for _, weight, exists in self.load_tile(a, tile):
                 exponent = self.exponent(weight)
                 counts = exists & (exponent > 0) & (exponent < SPECIAL)
                 most = cutlass.max(most, choose(counts, exponent, Int32(0)))
                 least = cutlass.max(least, choose(counts, SPECIAL - exponent, Int32(0)))
+            most, least = (Int32(cute.arch.warp_redux_sync(mine, "max")) for mine in (most, least))
+            tile = choose(near(a, most, least), tile + a.blocks, tiles)
         let_next_start()
         for i, mine in enumerate((most, least)):
-            found = Int32(cute.arch.warp_redux_sync(mine, "max"))
             if Int32(cute.arch.lane_idx()) == 0:
-                self.raise_to(limits(a) + i, found)
+                self.raise_to(limits(a) + i, mine)
 
     @cute.jit
     def raise_to(self, place, found):
@@ -76,8 +76,7 @@ class Limits(Finite):
 
 
 class Exponents(Finite):
-    """The largest exponent of the finite weights of each bin. In shared memory a word has those of two bins, a slot
-    that of one."""
+    """The largest exponent of the finite weights of each bin."""
 
     def __init__(self, counting: Any, policy: Any) -> None:
         super().__init__(counting, policy)
@@ -88,10 +87,8 @@ class Exponents(Finite):
         if common(a, self.counting.weights) < 0:
             super().body(a)
 
-    @cute.jit
-    def flush(self, a: Arguments, i, found):
-        for half in cutlass.range_constexpr(2):
-            self.note(a, a.first + 2 * i + half, (found >> (HALF_BITS * half)) & HALF)
+    def flush(self, a: Arguments, i, found) -> None:
+        self.note(a, a.first + i, found)
 
     @cute.jit
     def note(self, a: Arguments, bin, exponent):
@@ -108,9 +105,6 @@ class Exponents(Finite):
         for i in cutlass.range(cute.arch.thread_idx()[0], self.policy.slots, self.threads, unroll=1):
             self.note(a, Int32(element(held.bins + i)), Int32(element(held.words + i)))
 
-    def size(self, a: Arguments):
-        return (a.width + 1) // 2
-
     @cute.jit
     def visit(self, a: Arguments, largest, item: tuple):
         value, weight, exists = item
@@ -118,18 +112,17 @@ class Exponents(Finite):
         exponent = self.exponent(weight)
         if counts & exists & (exponent > 0) & (exponent < SPECIAL):  # atomics only where needed, so few of them meet
             if cutlass.const_expr(self.policy.shared > 0):
-                place, shift = largest + (found >> 1), (found & 1) * HALF_BITS
-                before = Int32(cute.arch.load(place, Int32, sem="relaxed", scope="cta"))
-                while ((before >> shift) & HALF) < exponent:
-                    wanted = (before & ~(HALF << shift)) | (exponent << shift)
-                    seen = cute.arch.atomic_cas(place, cmp=before, val=wanted, sem="relaxed", scope="cta")
-                    before = choose(Int32(seen) == before, wanted, Int32(seen))
+                self.raise_shared(largest + found, exponent)
             else:
                 slot, mine = self.slots.find(largest, found)
                 if mine:
-                    place = largest.words + slot
-                    if exponent > Int32(cute.arch.load(place, Int32, sem="relaxed", scope="cta")):
-                        cute.arch.atomic_max(place, exponent, sem="relaxed", scope="cta")
+                    self.raise_shared(largest.words + slot, exponent)
                 else:
                     if exponent > Int32(cute.arch.load(notes(a) + 2 * Int64(found), Int32, sem="relaxed", scope="gpu")):
                         self.note(a, found, exponent)
+
+    @cute.jit
+    def raise_shared(self, place, exponent):
+        """The larger one of a number in shared memory and another."""
+        if exponent > Int32(cute.arch.load(place, Int32, sem="relaxed", scope="cta")):
+            cute.arch.atomic_max(place, exponent, sem="relaxed", scope="cta")

@@ -13,12 +13,13 @@ SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every
 VECTOR_BYTES = 16
 LOAD_BYTES = {1: 32}  # that a thread has on their way, by the size of an element
 MOST_LOAD_BYTES = 64
-ELEMENTS = 4  # that a thread has on their way, if they are loaded one by one
+ELEMENTS, MANY_ELEMENTS = 4, 8  # that a thread has on their way, one by one; of long weights, 8 take 0.92 of the time
 THREADS = 512, 1024  # of a block, where two or one fit a multiprocessor: 64 registers a thread
 COUNTER_BYTES, SUM_WORDS = 4, 4  # words of 32 bits: two sums of 64 bits
 SHARED_BINS = (256, 2048, 12 << 10, 56 << 10)  # counters in shared memory; with the last, one block a multiprocessor
 MAX_PARTS = {"index": 8, "uniform": 2, "edges": 1}  # of bins, each of which costs a pass; the last two search for bins
 MAX_SUM_PARTS = 2  # likewise, of sums: three parts take as long as atomics of global memory
+MAX_QUEUED_PARTS = 6  # of queued sums, 0.91 of the time of such atomics; 8 parts take 1.15 of it (2**28 weights)
 MAX_COUNTED = 1 << 38  # elements that blocks of one part count, so that 32 bits hold the counts of one
 SLOTS, WEIGHT_SLOTS = 8192, 2048  # of frequent bins; with weights, which need most of the L1 for exponents
 QUEUED_SUM_BYTES = 12  # of shared memory: three words
@@ -109,7 +110,7 @@ class LimitsPolicy(CountPolicy, kernel=".exponents:Limits"):
 
 @dataclass(frozen=True)
 class ExponentPolicy(CountPolicy, kernel=".exponents:Exponents"):
-    """The largest exponents of weights; as ``StridedPolicy``, of two exponents instead of a counter."""
+    """The largest exponents of weights; as ``StridedPolicy``, of exponents instead of counters."""
 
 
 @dataclass(frozen=True)
@@ -156,13 +157,12 @@ def choose(kind: type[CountPolicy], spec: CountSpec) -> Choice:
         return _choose_sums(spec)
     if kind is LimitsPolicy:
         return _launch(LimitsPolicy(THREADS[0], QUEUED_ELEMENTS, 0, 2), length, QUEUED_ELEMENTS)
-    counters = ceil_div(bins, 2) if kind is ExponentPolicy else bins
-    parts = ceil_div(counters, SHARED_BINS[-1])
+    parts = ceil_div(bins, SHARED_BINS[-1])
     if parts > MAX_PARTS[form] or parts * length > MAX_COUNTED:
         parts = 1
-    shared = next((room for room in SHARED_BINS if ceil_div(counters, parts) <= room), 0)
+    shared = next((room for room in SHARED_BINS if ceil_div(bins, parts) <= room), 0)
     alone = shared == SHARED_BINS[-1]
-    unroll, each = ELEMENTS, ELEMENTS
+    unroll = each = ELEMENTS if kind is StridedPolicy else _elements(length)
     if kind is CountPolicy:
         unroll = LOAD_BYTES.get(size, MOST_LOAD_BYTES) // VECTOR_BYTES
         each = unroll * VECTOR_BYTES // size
@@ -176,13 +176,18 @@ def _choose_sums(spec: CountSpec) -> Choice:
     parts = ceil_div(bins, SHARED_SUMS[-1][0])
     if parts > 1 and QUEUED_LENGTHS[0] < length and spec.whole <= QUEUED_LENGTHS[1]:
         policy = queued(spec.counting, bins)
-        if policy.parts <= most:
+        if policy.parts <= min(MAX_QUEUED_PARTS, most):
             return _launch(policy, length, policy.unroll)
     parts = parts if parts <= min(MAX_SUM_PARTS, most) else 1
     shared, copies = next((room for room in SHARED_SUMS if ceil_div(bins, parts) <= room[0]), (0, 1))
     threads, blocks_per_sm = (THREADS[1], 1) if shared else (THREADS[0], 2)
-    slots = 0 if shared else WEIGHT_SLOTS
-    return _launch(SumPolicy(threads, ELEMENTS, shared, blocks_per_sm, parts, slots, copies), length, ELEMENTS)
+    slots, unroll = 0 if shared else WEIGHT_SLOTS, _elements(length)
+    return _launch(SumPolicy(threads, unroll, shared, blocks_per_sm, parts, slots, copies), length, unroll)
+
+
+def _elements(length: int) -> int:
+    """How many elements with weights a thread has on their way."""
+    return ELEMENTS if length <= LIMITED_LENGTH else MANY_ELEMENTS
 
 
 def queued(counting: Counting, bins: int) -> QueuedPolicy:

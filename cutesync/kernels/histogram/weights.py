@@ -78,13 +78,18 @@ def limits(a: Arguments) -> Any:
     return notes(a) + 2 * Int64(a.bins)
 
 
+def near(a: Arguments, most, least) -> Any:
+    """Whether no weight (float32) between these limits has bits below the ``low`` of the largest one."""
+    return most + least - SPECIAL <= 2 * a.digits - (SHORT_FRACTION_BITS + 1)
+
+
 @cute.jit
 def common(a: Arguments, weights: cutlass.Constexpr):
     """The exponent of the sums of all bins, if these need no other ones as no weight is rounded with it; else -1."""
     found = Int32(-1)
     if cutlass.const_expr(short(weights)):
-        most, least = Int32(element(limits(a))), SPECIAL - Int32(element(limits(a) + 1))
-        if (most > 0) & (most - least <= 2 * a.digits - (SHORT_FRACTION_BITS + 1)):
+        most, least = Int32(element(limits(a))), Int32(element(limits(a) + 1))
+        if (most > 0) & near(a, most, least):
             found = cutlass.max(most, Int32(a.exponent))
     return found
 
