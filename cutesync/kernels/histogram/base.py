@@ -22,13 +22,14 @@ from .spec import Counting
 MEETING = 4  # lanes with elements of one bin that are added before they reach memory
 PIECE_BITS = 26  # of a number that is added over the lanes of a warp: 32 such sums fit into 32 bits
 
-# A launch's arguments: ``length`` elements ``x`` and their ``weights``, ``bins`` bins, whose edges are ``low + i /
-# scale`` if they are at equal distances. ``out`` and ``out_edges`` have the results. ``words`` are the sums of results
-# that are made of them, ``digits`` and ``exponent`` the form of such sums (see ``weights``). ``n`` points to how many
-# elements count, if that is in memory. A block updates ``width`` bins from ``first`` on, and is number ``block`` of the
-# ``blocks`` that do.
+# A launch's arguments: ``length`` elements ``x`` and their ``weights``, ``bins`` bins, whose edges are less than
+# ``slack`` bins from ``low + i / scale`` if they are at equal distances. ``out`` and ``out_edges`` have the results.
+# ``words`` are the sums of results that are made of them, ``digits`` and ``exponent`` the form of such sums (see
+# ``weights``). ``n`` points to how many elements count, if that is in memory. A block updates ``width`` bins from
+# ``first`` on, and is number ``block`` of the ``blocks`` that do.
 Arguments = namedtuple(
-    "Arguments", "x weights edges out out_edges words n length bins digits exponent low scale first width block blocks"
+    "Arguments",
+    "x weights edges out out_edges words n length bins digits exponent low scale slack first width block blocks",
 )
 
 
@@ -45,11 +46,11 @@ class HistogramKernel(PlainKernel):
     def arguments(self, arrays: tuple, numbers: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""
         x, weights, edges, out, out_edges, words, n = arrays
-        length, bins, digits, exponent, low, scale, out_step, edges_step, *rest = numbers
+        length, bins, digits, exponent, low, scale, slack, out_step, edges_step, *rest = numbers
         if self.gather is not None:
             self.gather.bind(rest)
         results = Stepped(out, out_step), Stepped(out_edges, edges_step)
-        fixed = x, weights, edges, *results, words, n, length, bins, digits, exponent, low, scale
+        fixed = x, weights, edges, *results, words, n, length, bins, digits, exponent, low, scale, slack
         return Arguments(*fixed, *self.part(bins))
 
     def part(self, bins) -> tuple:
@@ -71,21 +72,24 @@ class HistogramKernel(PlainKernel):
             return Int32(number), Boolean(number < Uint64(a.width))
         wide = Float64(value)
         counts = (wide >= element(a.edges)) & (wide <= element(a.edges + a.bins))
-        place = self.search(wide, counts, a.edges, a.bins, (a.low, a.scale)) - a.first
+        place = self.search(wide, counts, a.edges, a.bins, (a.low, a.scale, a.slack)) - a.first
         return place, Boolean(counts & (Uint32(place) < Uint32(a.width)))
 
     @cute.jit
     def search(self, value, counts, edges, bins, line: tuple):
         """The last bin whose first edge is not above a value that counts; 0 for others. Where edges are at equal
-        distances, it is next to a straight line."""
+        distances, it is next to a straight line; edges are read only where that is not enough."""
         found = Int32(0)
         if counts:
             if cutlass.const_expr(self.counting.form == "uniform"):
-                found = cutlass.min(cutlass.max(Int32((value - line[0]) * line[1]), Int32(0)), bins - 1)
-                while (found > 0) & (value < element(edges + found)):
-                    found -= 1
-                while (found < bins - 1) & (value >= element(edges + cutlass.min(found + 1, bins))):
-                    found += 1
+                place = (value - line[0]) * line[1]
+                found = cutlass.min(cutlass.max(Int32(place), Int32(0)), bins - 1)
+                rest = place - Float64(found)
+                if cutlass.not_((rest > line[2]) & (rest < 1 - line[2])):  # so if it is NaN
+                    while (found > 0) & (value < element(edges + found)):
+                        found -= 1
+                    while (found < bins - 1) & (value >= element(edges + cutlass.min(found + 1, bins))):
+                        found += 1
             else:
                 stop = Int32(bins)
                 while stop - found > 1:

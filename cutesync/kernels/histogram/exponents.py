@@ -48,7 +48,7 @@ class Finite(Elements):
 
 
 class Limits(Finite):
-    """The largest and the smallest exponent of all weights; of some, where these are too far from each other already."""
+    """The largest and the smallest exponent of all weights; of some, if those are too far from each other already."""
 
     @cute.jit
     def body(self, a: Arguments):

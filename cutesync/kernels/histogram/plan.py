@@ -14,8 +14,9 @@ from ..policy import Policy
 from .policy import ClearPolicy, DensityPolicy, FinishPolicy, TotalPolicy, choose, kinds, window
 from .spec import FLOAT64, Counting, CountSpec
 
-NUMBERS = ("length", "bins", "digits", "exponent", "low", "scale", "out_step", "edges_step")
-KINDS = ("Int64", "Int32", "Int32", "Int32", "Float64", "Float64", "Int64", "Int64")
+NUMBERS = ("length", "bins", "digits", "exponent", "low", "scale", "slack", "out_step", "edges_step")
+KINDS = ("Int64", "Int32", "Int32", "Int32", "Float64", "Float64", "Float64", "Int64", "Int64")
+ROUNDED = {"float16": (9, -14), "float32": (22, -126), "float64": (50, -1022)}  # bits of edges; the least normal ones
 WORDS, MORE_WORDS = 3, 1  # of 64 bits for a bin with weights: two sums, an exponent and bits; and limits of all
 
 
@@ -27,6 +28,14 @@ def kernel_spec(policy: Any, counting: Counting) -> KernelSpec:
     numbers = [Scalar(name, kind) for name, kind in zip(NUMBERS, KINDS)]
     numbers += [] if counting.layout is None else counting.layout.parameters
     return KernelSpec(("histogram", policy, *counting.key), (arrays, numbers), lambda: policy.make(counting))
+
+
+def slack(spec: CountSpec, scale: float) -> float:
+    """How far edges at equal distances, and places of values, may be from the line through the first and the last edge,
+    in bins: twice their rounding at least. NumPy rounds edges to the type of values."""
+    x = spec.counting.dtype
+    bits, least = ROUNDED.get(x.name, ROUNDED["float32"]) if x.kind == "f" else ROUNDED["float64"]
+    return 2.0**-bits * max(abs(spec.low), abs(spec.high), 2.0**least) * scale + 2.0**-50 * spec.bins
 
 
 def plan(spec: CountSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
@@ -43,7 +52,8 @@ def plan(spec: CountSpec, views: Views, outs: Views, stream: int) -> tuple[Run, 
     cleared = words if counting.finished else bins
     scale = bins / (spec.high - spec.low) if spec.high > spec.low else 0.0
     steps = [(view.steps or (1,))[0] for view in outs]
-    fixed = 0 if form is None else form.digits, 0 if form is None else form.exponent, spec.low, scale, *steps
+    digits, exponent = (0, 0) if form is None else (form.digits, form.exponent)
+    fixed = digits, exponent, spec.low, scale, slack(spec, scale), *steps
     launches: list[tuple[Run, tuple[int, ...]]] = []
 
     def add(policy: Policy, grid: int, length: int) -> None:
