@@ -19,7 +19,7 @@ from ..tiled import positions
 from .policy import CountPolicy
 from .spec import Counting
 
-MEETING = 4  # lanes with elements of one bin that are added before they reach memory
+MEETING = 16  # lanes with elements of one bin that are added before they reach memory; 4 take 1.00 to 1.13 of the time
 PIECE_BITS = 26  # of a number that is added over the lanes of a warp: 32 such sums fit into 32 bits
 
 # A launch's arguments: ``length`` elements ``x`` and their ``weights``, ``bins`` bins, whose edges are less than
