@@ -27,7 +27,6 @@ from .strided_choice import (
     StridedChoice,
     TilePolicy,
 )
-from .strips_policy import choose_strips
 from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECTOR, WORD_BYTES, choose_tiles
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
@@ -105,7 +104,7 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
         if votes is not None:
             return votes
         tiles = choose_tiles(form, facts)
-        whole = choose_columns(form, facts, tiles.policy) or choose_strips(form, facts) or choose_boxes(form, facts)
+        whole = choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts)
         return whole or choose_pitched(form, facts, tiles) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
         return choose_tiles(form, facts)
