@@ -191,8 +191,8 @@ class Sums(Elements):
 
     @cute.jit
     def fixed(self, weight, scale, digits):
-        """A finite weight times ``2**scale`` as two integers, the second of ``2**digits`` times the rest: the nearest
-        ones, or the integer below and a rest that needs no rounding."""
+        """The integer nearest to a finite weight times ``2**scale``, and that nearest to ``2**digits`` times the rest.
+        A short weight with a rest takes float64 too: in 64-bit integers, wide ones take 1.05 to 1.12 of the time."""
         if cutlass.const_expr(short(self.counting.weights)):
             bits, field = Int32(Float32(weight).bitcast(Int32)), short_field(weight)
             fraction = bits & ((1 << SHORT_FRACTION_BITS) - 1)
@@ -201,11 +201,7 @@ class Sums(Elements):
             signed = Int64(choose(bits < 0, -fraction, fraction))
             high, low = signed << Int64(cutlass.min(cutlass.max(shift, Int32(0)), Int32(SUM_BITS))), Int64(0)
             if (shift < 0) & (fraction != 0):
-                if shift + digits >= 0:
-                    high = signed >> Int64(-shift)
-                    low = (signed - (high << Int64(-shift))) << Int64(shift + digits)
-                else:  # few of them
-                    high, low = self.rounded(Float64(weight), scale, digits)
+                high, low = self.rounded(Float64(weight), scale, digits)
         else:
             high, low = self.rounded(Float64(weight), scale, digits)
         return high, low
