@@ -111,6 +111,18 @@ def test_edges_of_every_type(dtype):
             equal(one, other)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int16"])
+def test_values_at_equal_edges_and_next_to_them(dtype):
+    """Edges are rounded, so the line through them is not enough there."""
+    ranges = (0.1, 0.7), (-3.3, 1e-3), (1000.1, 1090.3), (-1e4, 3e4), (0.0, 1e-5)
+    for first, last in ranges if dtype != "int16" else ((-7, 9), (0, 23)):
+        for bins in (1, 7, 60):
+            edges = np.histogram_bin_edges(np.zeros(1, dtype), bins, (first, last))
+            inside = (edges[1:] + edges[:-1]) / 2
+            x = np.concatenate([edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf), inside]).astype(dtype)
+            equal(cs.histogram(cs.asarray(x), bins, (first, last))[0], np.histogram(x, bins, (first, last))[0])
+
+
 def test_edges_that_numpy_chooses():
     x = data(500, "float32", op="max")
     for bins in (10, "sqrt"):

@@ -28,13 +28,13 @@ def test_edges(dtype, allocated, capsys, monkeypatch):
     tell_figures(capsys, [verify(spec, allocated) for spec in {spec.key: spec for spec in specs}.values()])
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int64"])
+@pytest.mark.parametrize("dtype", ["float64", "int64", "float32"])
 def test_weights_and_densities(dtype, allocated, capsys, monkeypatch):
     monkeypatch.setattr(call, "_on_device", lambda edges, ordinal: dry((len(edges) // 8,), "float64"))
     x, y, w = dry((1 << 28,), "int32"), dry((1 << 20, 30), "float32")[:, ::2], dry((1 << 20, 15), dtype)
     specs = [
         spec
-        for bins in (256, 12288, 20_000)
+        for bins in (256, 11_500, 20_000, 1 << 16, 1 << 20)
         for spec in needed(cs.bincount, x, dry(x.shape, dtype), length=bins, stream=0)
     ]
     for bins in (10, 60_000):

@@ -65,6 +65,23 @@ def test_weights_agree(torch):
                 assert ((found - wanted).abs() <= 1e-10 * sizes).all()
 
 
+@pytest.mark.slow
+def test_many_weights_agree(torch):
+    """More than 2**24 elements: with parts of the bins, without, and with a bin that has half of the elements."""
+    n = (1 << 25) + 7
+    normal = torch.randn(n, device="cuda")
+    far = normal.double() * torch.exp(9 * torch.randn(n, device="cuda", dtype=torch.float64))
+    whole = torch.randint(-(10**9), 10**9, (n,), device="cuda", dtype=torch.int32)
+    for bins in (20_000, 65_536, 10**6):
+        x = torch.randint(0, bins, (n,), device="cuda", dtype=torch.int32)
+        for keys in (x, torch.where(normal > 0, 7, x)):
+            for w in (normal, far.float(), far, whole):
+                found = cs.bincount(keys, w, length=bins)
+                assert torch.equal(cs.bincount(keys.flip(0), w.flip(0), length=bins), found)
+                wanted, sizes = (torch.bincount(keys, one.double(), minlength=bins) for one in (w, w.abs()))
+                assert ((found - wanted).abs() <= 1e-10 * sizes).all()
+
+
 def test_strided_arrays_and_densities_agree(torch):
     x = torch.randn(1003, 60, 50, device="cuda")
     for part in (x.permute(2, 0, 1), x[::2, :, 3:], x[:, 7], x[:1].expand(9, 60, 50)):

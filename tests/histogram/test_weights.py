@@ -75,6 +75,19 @@ def test_the_rounding_that_is_promised():
             assert one == rounded
 
 
+@pytest.mark.parametrize("name", [pytest.param(t, marks=pytest.mark.slow) for t in KERNELS])
+def test_short_weights_near_each_other_and_far(name, monkeypatch):
+    """With one exponent for all bins, or one for each; one bin frequent; weights of 0, and the least there are."""
+    force(monkeypatch, name)
+    rng, x = np.random.default_rng(7), numbers()
+    x[rng.random(N) < 0.5] = 7
+    for spread, least in ((1, 0.0), (1, 2.0**-149), (12, 0.0)):
+        w = (rng.standard_normal(N) * np.exp(spread * rng.standard_normal(N))).astype(np.float32)
+        w[::5] = least
+        same(cs.bincount(x, w), reference.bincount(x, w))
+    same(cs.bincount(x, w * 0), np.zeros(60))
+
+
 def test_weights_that_are_special():
     x, w = np.repeat(np.arange(8), 2), np.ones(16)
     w[[0, 2, 3, 4, 6, 9]] = np.nan, np.inf, np.inf, -np.inf, np.inf, 0.0

@@ -50,29 +50,31 @@ class ClearCounts(HistogramKernel):
                 store(a.out_edges + at, element(a.edges + at))
 
 
-# Slots of a block: bins, their counts, and an odd factor: bins that meet in a slot do not in all blocks.
-Held = namedtuple("Held", "bins counts factor")
+# Slots of a block: bins, their words, and an odd factor: bins that meet in a slot do not in all blocks.
+Held = namedtuple("Held", "bins words factor")
 
 
 class Slots:
-    """Counts of as many bins as there are slots in shared memory: a slot counts the first bin that comes to it."""
+    """``words`` of as many bins as there are slots in shared memory: a slot has the first bin that comes to it."""
 
-    def __init__(self, slots: int, threads: int) -> None:
-        self.slots, self.threads = slots, threads
+    def __init__(self, slots: int, threads: int, words: int = 1) -> None:
+        self.slots, self.threads, self.words = slots, threads, words
 
     @cute.jit
     def make(self, block) -> Held:
         """Free slots. A block barrier."""
-        bins, counts = (SmemAllocator().allocate_array(Int32, self.slots, byte_alignment=16) for _ in range(2))
+        bins = SmemAllocator().allocate_array(Int32, self.slots, byte_alignment=16)
+        words = SmemAllocator().allocate_array(Int32, self.words * self.slots, byte_alignment=16)
         for i in cutlass.range(cute.arch.thread_idx()[0], self.slots, self.threads, unroll=1):
             store(bins + i, Int32(FREE))
-            store(counts + i, Int32(0))
+            for word in cutlass.range_constexpr(self.words):
+                store(words + (i + word * self.slots), Int32(0))
         cute.arch.sync_threads()
-        return Held(bins, counts, Uint32(GOLDEN_RATIO) + Uint32(2 * block))
+        return Held(bins, words, Uint32(GOLDEN_RATIO) + Uint32(2 * block))
 
     @cute.jit
-    def count(self, held: Held, found) -> Boolean:
-        """Count an element of a bin, if that has a slot; whether it has."""
+    def find(self, held: Held, found) -> tuple:
+        """The slot of a bin, and whether the bin has it."""
         slot = Int32((Uint32(found) * held.factor) >> Uint32(33 - self.slots.bit_length()))
         owner = Int32(cute.arch.load(held.bins + slot, Int32, sem="relaxed", scope="cta"))
         if owner == FREE:
@@ -80,9 +82,7 @@ class Slots:
                 cute.arch.atomic_cas(held.bins + slot, cmp=Int32(FREE), val=Int32(found), sem="relaxed", scope="cta")
             )
             owner = choose(owner == FREE, Int32(found), owner)
-        if owner == found:
-            cute.arch.atomic_add(held.counts + slot, Int32(1), sem="relaxed", scope="cta")
-        return Boolean(owner == found)
+        return slot, Boolean(owner == found)
 
 
 class Counter(Privatized):
@@ -106,7 +106,7 @@ class Counter(Privatized):
         cute.arch.sync_threads()
         let_next_start()
         for i in cutlass.range(cute.arch.thread_idx()[0], self.policy.slots, self.threads, unroll=1):
-            count = Int32(element(held.counts + i))
+            count = Int32(element(held.words + i))
             if count != 0:
                 self.flush(a, Int32(element(held.bins + i)), count)
 
@@ -118,7 +118,10 @@ class Counter(Privatized):
             if cutlass.const_expr(self.policy.shared > 0):
                 cute.arch.atomic_add(counters + found, Int32(1), sem="relaxed", scope="cta")
             else:
-                if cutlass.not_(self.slots.count(counters, found)):
+                slot, mine = self.slots.find(counters, found)
+                if mine:
+                    cute.arch.atomic_add(counters.words + slot, Int32(1), sem="relaxed", scope="cta")
+                else:
                     cute.arch.atomic_add(self.whole(a) + found, Int64(1), sem="relaxed", scope="gpu")
 
 
