@@ -191,7 +191,8 @@ def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
 def _skewed(problem: Problem) -> tuple[int, int]:
     """Return how many columns a thread has, and how many elements before them lies a boundary of a vector, where
     results begin on boundaries; ``(1, 0)`` for other arrays."""
-    if problem.sources != problem.results or not problem.apart or problem.several or problem.counted:
+    backward = problem.view == "backward"
+    if problem.sources != problem.results or not problem.apart or problem.several or problem.counted or backward:
         return 1, 0
     return _skewed_alike(problem) or _skewed_anywhere(problem) or (1, 0)
 

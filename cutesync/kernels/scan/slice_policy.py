@@ -63,7 +63,8 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
     column: as many as there are for all columns of a tile. ``aligned``:
     every tile of the inputs begins on a boundary of 16 bytes; ``aligned_out``: every tile of the outputs does.
     ``mirrored``: the inputs run backwards along a slice's positions. ``apart``: the inputs have gaps between their
-    slices or in them, or these run backwards. ``between``: their stride between columns."""
+    slices or in them, or these run backwards. ``between``: their stride between columns. ``upside_down``: slices are
+    whole vectors of the inputs and lie in the opposite order there, and are copied to the order of the results."""
 
     segments: int
     capacity: int
@@ -73,6 +74,7 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
     mirrored: bool = False
     apart: bool = False
     between: int = 1
+    upside_down: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,8 @@ def _slices(problem: Problem, between: int = 1) -> Choice | None:
     each = problem.length * problem.inner
     step = _step(problem)  # from slice to slice of the inputs
     row = abs(problem.pitches[0][1]) if len(problem.pitches[0]) > 2 else problem.inner  # from position to position
-    apart = step != each or row != problem.inner or between != 1
+    upside_down = step == -each and not mirrored and row == problem.inner and between == 1 and _whole(problem, each)
+    apart = not upside_down and (step != each or row != problem.inner or between != 1)
     sizes = _buffers(problem, mirrored or apart)
     room = abs(step)  # elements
     if any(is_padded(n * size, problem.inner * size) for size in sizes for n in {room, each}):
@@ -189,7 +192,7 @@ def _slices(problem: Problem, between: int = 1) -> Choice | None:
     group = problem.rows if problem.view is None else problem.group  # slices that are one run of memory
     most = capacity // room
     aligned, aligned_out = _aligned(problem)
-    aligned = aligned and not mirrored and min(step, between) > 0
+    aligned = aligned and not mirrored and (upside_down or min(step, between) > 0)
     if unit > 1 and _anywhere(problem, most, unit, blocks, aligned or aligned_out):
         unit, aligned, aligned_out = 1, False, False
     if most < unit or (blocks == LARGE_TILES[1] and problem.rows < 2 * SMS):
@@ -201,8 +204,15 @@ def _slices(problem: Problem, between: int = 1) -> Choice | None:
     columns = count * problem.inner
     segments = min(power_of_two(SLICE_THREADS // columns), power_of_two_below(problem.length // MIN_SEGMENT))
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
-    policy = SlicePolicy(segments, capacity, aligned, aligned_out, max(1, blocks), mirrored, apart, between)
+    blocks = max(1, blocks)
+    policy = SlicePolicy(segments, capacity, aligned, aligned_out, blocks, mirrored, apart, between, upside_down)
     return Choice(policy, count, tiles)
+
+
+def _whole(problem: Problem, each: int) -> bool:
+    """Return whether slices of ``each`` elements of the inputs are whole vectors."""
+    whole = not any(each * size % VECTOR_BYTES for size in problem.sources)
+    return whole and _aligned(problem)[0] and not problem.counted
 
 
 def _anywhere(problem: Problem, most: int, unit: int, blocks: int, aligned: bool) -> bool:
