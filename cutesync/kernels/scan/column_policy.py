@@ -162,8 +162,8 @@ def columns(problem: Problem) -> Choice:
     threads = problem.rows * units
     single = items == 1 or items * problem.wide < WORD_BYTES
     width = _columns_apart(problem) if single and not problem.several else 1
-    words = items * problem.wide >= WORD_BYTES and problem.length in APART_ROWS
-    most = _flat_lanes(problem, items, width, threads) if width == 1 or words else 0
+    joined = items * problem.wide < WORD_BYTES or problem.length in APART_ROWS
+    most = _flat_lanes(problem, items, width, threads) if width == 1 or joined else 0
     idle = 4 * units <= 3 * tiles * max(lanes, WARP_LANES)
     if (idle or most > lanes) and threads + most < 1 << NUMBER_BITS:
         lanes = max(most, COLUMN_LANES)
@@ -185,6 +185,8 @@ def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
     if min(units if width > 1 else power_of_two(units), COLUMN_LANES * width) * moved >= least:
         return 0
     lanes = min(MAX_COLUMN_LANES, max(COLUMN_LANES, power_of_two(ceil_div(MOVED_BYTES, moved))))
+    while lanes > COLUMN_LANES and threads < lanes * MIN_LARGE_BLOCKS:
+        lanes //= 2
     return lanes if threads >= lanes * MIN_LARGE_BLOCKS else 0
 
 
