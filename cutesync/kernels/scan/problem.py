@@ -178,7 +178,8 @@ class Problem:
             return False
         few = self.wide == WORD_BYTES and self.size_of_results < MIN_JOINED_BYTES
         fits = self.length <= MAX_JOINED_VECTORS * self.items
-        return fits and not few and self.vector(self.length)[0] * self.wide < MIN_VECTOR_BYTES
+        least = VECTOR_BYTES if self.wide == 8 and self.length > MAX_JOINED_VECTORS else MIN_VECTOR_BYTES
+        return fits and not few and self.vector(self.length)[0] * self.wide < least
 
     @functools.cached_property
     def size_of_results(self) -> int:
