@@ -143,7 +143,9 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
     assert {policy.mirrored for policy in policies} == {mirrored}
 
 
-@pytest.mark.parametrize(("dtype", "shape"), [("bool", (70, 24, 2)), ("int8", (70, 48, 3)), ("int16", (70, 32, 3))], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("bool", (70, 24, 2)), ("int8", (70, 48, 3)), ("int16", (70, 32, 3))], ids=str
+)
 def test_whole_vectors_in_the_opposite_order(dtype, shape, on_emulator, monkeypatch, policies):
     """Slices that are whole vectors are copied to the places of their results, with bytes between them or without."""
     monkeypatch.setattr(slice_policy, "MIN_STRIDED_BYTES", 1)
