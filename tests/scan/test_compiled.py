@@ -107,6 +107,8 @@ CASES = {  # what: (shape, type, operator, options)
     "a wave of words from bytes": ((1, 3_000_001, 1), "int8", "add", {"dtype": "int16", "offset": 1}),
     "a wave of halves from words": ((1, 1_500_001, 1), "float32", "max", {"dtype": "float16", "reverse": True}),
     "long rows of a block": ((1720, 4940, 1), "float64", "add", {"exclusive": True}),
+    "rows of 8 bytes off by one": ((2048, 2048, 1), "float64", "add", {"reverse": True, "offset": 8}),
+    "rows of 8 bytes apart": ((900, 1300, 1), "int64", lambda a, b: a + b, {"offset": 8}),
     "long rows of a block off by one": ((1024, 8192, 1), "int64", lambda a, b: a + b, {"reverse": True, "offset": 8}),
 }
 
