@@ -273,13 +273,12 @@ class ColumnTileScan(ColumnCopies):
         for c in cutlass.range_constexpr(self.width):
             put(storage, c * self.threads + me.thread, states[c])
         cute.arch.sync_threads()
-        base = me.thread - me.group * self.lanes  # the tile's first thread of these columns
-        total = self.stored(storage, base)
+        total = self.stored(storage, me.lane)
         before = total
         for g in cutlass.range(1, count, 1, unroll=8):
             if g == me.group:
                 before = total
-            total = self.combine(total, self.stored(storage, base + g * self.lanes))
+            total = self.combine(total, self.stored(storage, g * self.lanes + me.lane))
         return before, total
 
     def stored(self, storage, thread):

@@ -76,8 +76,8 @@ def ragged_columns(problem: Problem) -> Choice | None:
     wide &= problem.size_of_results >= MIN_LARGE_BYTES and words >= MIN_BUSY * (lanes - 1) * chains / problem.rows
     if not alone and not (lanes >= MIN_LANES and (whole or wide)):
         return None
-    many = chains >= MIN_BESIDE and (problem.length >= MIN_BESIDE_ROWS or groups > 1)
-    beside = BESIDE if alone and groups * lanes == LANES[0] and many else 1
+    many = chains >= MIN_BESIDE and problem.length >= MIN_BESIDE_ROWS
+    beside = BESIDE if alone and groups == 1 and many else 1
     threads = groups * lanes * beside
 
     def resident(height: int, stages: int) -> int:

@@ -82,7 +82,7 @@ class RaggedColumnScan(ColumnTileScan):
 
     def member(self, a: Arguments, thread) -> Member:
         me = super().member(a, thread)
-        return me if self.beside == 1 else me._replace(group=me.thread % LANES // self.lanes)
+        return me if self.beside == 1 else me._replace(group=Int32(0))
 
     def across(self, a: Arguments):
         each, more = (self.lanes - self.halo) * self.columns, self.halo * (self.columns - 1)
@@ -220,8 +220,9 @@ class RaggedColumnScan(ColumnTileScan):
 
     def most_of_warp(self, me: Member, part: Any):
         """How many rows of a warp are looked at: those of its first row group, which has the most."""
-        first = Int32(0) if self.beside > 1 else me.thread // LANES * LANES // self.lanes
-        return self.looked_at(me._replace(group=first), part)
+        if self.beside > 1:
+            return self.looked_at(me, part)
+        return self.looked_at(me._replace(group=me.thread // LANES * LANES // self.lanes), part)
 
     def states_of(self, shared, a: Arguments, me: Member, part: Any, stage, first) -> list:
         rows = []
