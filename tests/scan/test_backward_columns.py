@@ -11,11 +11,13 @@ from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.strided_policy import StridedPolicy
 
 from ..cases import data, same
+from .kernels import force_backward
 
 
 @pytest.fixture
 def launched(monkeypatch):
-    """The choices of the launches of a test."""
+    """The choices of the launches of a test, whose arrays are too small for the kernels of columns to gain."""
+    force_backward(monkeypatch)
     found = []
     launch = plan.launch
     monkeypatch.setattr(plan, "launch", lambda choice, *more: found.append(choice) or launch(choice, *more))

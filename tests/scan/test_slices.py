@@ -141,16 +141,3 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
         same(np.asarray(around)[3:-5].reshape(wanted.shape), wanted, f"{name} {how} into others")
         assert (np.asarray(around)[[0, 1, 2, -5, -4, -3, -2, -1]] == 7).all()
     assert {policy.mirrored for policy in policies} == {mirrored}
-
-
-@pytest.mark.parametrize(
-    ("dtype", "shape"), [("bool", (70, 24, 2)), ("int8", (70, 48, 3)), ("int16", (70, 32, 3))], ids=str
-)
-def test_whole_vectors_in_the_opposite_order(dtype, shape, on_emulator, monkeypatch, policies):
-    """Slices that are whole vectors are copied to the places of their results, with bytes between them or without."""
-    monkeypatch.setattr(slice_policy, "MIN_STRIDED_BYTES", 1)
-    monkeypatch.setattr(slice_policy, "SMS", 2)
-    x = np.random.default_rng(5).random(shape) < 0.1 if dtype == "bool" else data(shape, dtype)
-    for how in {}, {"reverse": True, "exclusive": True}:
-        same(np.asarray(cs.scan(cs.asarray(x)[::-1], axis=1, **how)), scanned(x[::-1], axis=1, **how), str(how))
-    assert all(policy.upside_down and aligned(policy) == (True, True) for policy in policies)

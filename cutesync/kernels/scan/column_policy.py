@@ -65,6 +65,7 @@ COLUMN_LANES, WARP_LANES = 128, 32
 # (49504, 3, 101): 61.6 and 37.5 us; float32 (60000, 2, 119): 74.1 and 43.5 us; but (18703, 2, 311): 25.5 and 35.7 us).
 FEW_MOVED_BYTES, MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 5 << 10, 8 << 10, 512, SMS * 4
 FEW_APART_BYTES, FEW_FLIGHT_BYTES, APART_ROWS = 3 << 10, 8, (2, 3)  # other lengths are not measured
+MAX_NEAR_COLUMNS = 256
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
@@ -162,8 +163,8 @@ def columns(problem: Problem) -> Choice:
     threads = problem.rows * units
     single = items == 1 or items * problem.wide < WORD_BYTES
     width = _columns_apart(problem) if single and not problem.several else 1
-    joined = items * problem.wide < WORD_BYTES or problem.length in APART_ROWS
-    most = _flat_lanes(problem, items, width, threads) if width == 1 or joined else 0
+    near = problem.length in APART_ROWS if items * problem.wide >= WORD_BYTES else units <= MAX_NEAR_COLUMNS
+    most = _flat_lanes(problem, items, width, threads) if width == 1 or near else 0
     idle = 4 * units <= 3 * tiles * max(lanes, WARP_LANES)
     if (idle or most > lanes) and threads + most < 1 << NUMBER_BITS:
         lanes = max(most, COLUMN_LANES)
@@ -185,7 +186,7 @@ def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
     if min(units if width > 1 else power_of_two(units), COLUMN_LANES * width) * moved >= least:
         return 0
     lanes = min(MAX_COLUMN_LANES, max(COLUMN_LANES, power_of_two(ceil_div(MOVED_BYTES, moved))))
-    while lanes > COLUMN_LANES and threads < lanes * MIN_LARGE_BLOCKS:
+    while width > 1 and lanes > COLUMN_LANES and threads < lanes * MIN_LARGE_BLOCKS:
         lanes //= 2
     return lanes if threads >= lanes * MIN_LARGE_BLOCKS else 0
 

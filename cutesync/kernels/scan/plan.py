@@ -33,7 +33,7 @@ from .problem import VECTOR_BYTES, Choice, Problem
 from .ragged_column_policy import RaggedColumnPolicy
 from .short_policy import short
 from .short_turn_policy import short_turn
-from .slice_policy import slices_apart
+from .slice_policy import has_ragged_gaps, slices_apart
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
@@ -152,6 +152,9 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     arrays = (*names, *numbered("out", outs))
     plain = isinstance(operation, Single) and not firsts
     found = (equal(problem, layout) or lone(problem, layout, not spec.exclusive)) if plain else None
+    if found is None and plain and has_ragged_gaps(problem):
+        gaps = slices_apart(problem, layout)
+        found = gaps[0] if gaps is not None else None
     if found is not None:
         choice = found
     elif form is None or (plain and has_odd_rows(problem)) or (form.view is not None and not suits(problem)):
@@ -181,13 +184,18 @@ def _of_layout(
     seen = spec.seen_as((1, layout.length, layout.count)), layout, inputs, outs
     problem = _problem(*seen[:2], None, inputs, outs, apart)
     few = short(problem, layout) or short_turn(problem, layout)
-    near = None if few else slices_apart(problem, layout) or narrow_apart(problem, layout)
-    if few is None and near is None and is_backward(problem, layout):
-        words = packed(*seen, backward=True) or seen
-        near = backward_columns(_problem(*words[:2], None, *words[2:], apart), words[1])
-        seen = words if near else seen
+    if few is not None:
+        return few, seen
+    near = slices_apart(problem, layout) or narrow_apart(problem, layout)
     if near is None:
-        return few or strided_policy.strided(problem, layout), seen
+        tiles = strided_policy.strided(problem, layout)
+        if not is_backward(problem, layout):
+            return tiles, seen
+        words = packed(*seen, backward=True) or seen
+        near = backward_columns(_problem(*words[:2], None, *words[2:], apart), words[1], tiles)
+        if near is None:
+            return tiles, seen
+        seen = words
     choice, extents = near
     return choice, (seen[0].seen_as(extents), *seen[1:])
 

@@ -53,6 +53,7 @@ MAX_FEW_BYTES, MAX_BYTES_OF_PAIRS = 48, 8 << 20
 # of 101: 295 us, so 176 us; but lambda float16, 128 of 195: 90 us, so 146 us; int32, 4 of 5: 13.5 us, so 15.8 us;
 # uint8, 4 of 6: 11.8 us, so 24.7 us).
 MAX_GAP_BYTES = 64
+MAX_RAGGED_BYTES, MIN_RAGGED_LENGTH = LINE_BYTES, 8
 # Rows of which each begins elsewhere in a vector have slower ends than others: shorter ones are slices.
 MIN_UNLIKE_ROW = 512
 
@@ -63,8 +64,7 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
     column: as many as there are for all columns of a tile. ``aligned``:
     every tile of the inputs begins on a boundary of 16 bytes; ``aligned_out``: every tile of the outputs does.
     ``mirrored``: the inputs run backwards along a slice's positions. ``apart``: the inputs have gaps between their
-    slices or in them, or these run backwards. ``between``: their stride between columns. ``upside_down``: slices are
-    whole vectors of the inputs and lie in the opposite order there, and are copied to the order of the results."""
+    slices or in them, or these run backwards. ``between``: their stride between columns."""
 
     segments: int
     capacity: int
@@ -74,7 +74,6 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
     mirrored: bool = False
     apart: bool = False
     between: int = 1
-    upside_down: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,6 +128,14 @@ def slices(problem: Problem) -> Choice | None:
     return _slices(problem) if _suits(problem) and _dense(problem) else None
 
 
+def has_ragged_gaps(problem: Problem) -> bool:
+    """Return whether narrow rows of small elements, which no words hold whole, lie apart, and columns are not short."""
+    row = problem.inner * problem.wide if problem.inner > 1 else MAX_RAGGED_BYTES
+    words = problem.vector(problem.inner)[0] * problem.wide >= WORD_BYTES
+    ragged = problem.view == "pitched" and problem.wide < WORD_BYTES and not words
+    return ragged and row < MAX_RAGGED_BYTES and problem.length >= MIN_RAGGED_LENGTH
+
+
 def slices_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]] | None:
     """Return the same and the extents for slices of small elements with gaps between positions or columns of the
     inputs, each with the gap behind it; None for others."""
@@ -176,8 +183,7 @@ def _slices(problem: Problem, between: int = 1) -> Choice | None:
     each = problem.length * problem.inner
     step = _step(problem)  # from slice to slice of the inputs
     row = abs(problem.pitches[0][1]) if len(problem.pitches[0]) > 2 else problem.inner  # from position to position
-    upside_down = step == -each and not mirrored and row == problem.inner and between == 1 and _whole(problem, each)
-    apart = not upside_down and (step != each or row != problem.inner or between != 1)
+    apart = step != each or row != problem.inner or between != 1
     sizes = _buffers(problem, mirrored or apart)
     room = abs(step)  # elements
     if any(is_padded(n * size, problem.inner * size) for size in sizes for n in {room, each}):
@@ -192,7 +198,7 @@ def _slices(problem: Problem, between: int = 1) -> Choice | None:
     group = problem.rows if problem.view is None else problem.group  # slices that are one run of memory
     most = capacity // room
     aligned, aligned_out = _aligned(problem)
-    aligned = aligned and not mirrored and (upside_down or min(step, between) > 0)
+    aligned = aligned and not mirrored and min(step, between) > 0
     if unit > 1 and _anywhere(problem, most, unit, blocks, aligned or aligned_out):
         unit, aligned, aligned_out = 1, False, False
     if most < unit or (blocks == LARGE_TILES[1] and problem.rows < 2 * SMS):
@@ -204,15 +210,8 @@ def _slices(problem: Problem, between: int = 1) -> Choice | None:
     columns = count * problem.inner
     segments = min(power_of_two(SLICE_THREADS // columns), power_of_two_below(problem.length // MIN_SEGMENT))
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
-    blocks = max(1, blocks)
-    policy = SlicePolicy(segments, capacity, aligned, aligned_out, blocks, mirrored, apart, between, upside_down)
+    policy = SlicePolicy(segments, capacity, aligned, aligned_out, max(1, blocks), mirrored, apart, between)
     return Choice(policy, count, tiles)
-
-
-def _whole(problem: Problem, each: int) -> bool:
-    """Return whether slices of ``each`` elements of the inputs are whole vectors."""
-    whole = not any(each * size % VECTOR_BYTES for size in problem.sources)
-    return whole and _aligned(problem)[0] and not problem.counted
 
 
 def _anywhere(problem: Problem, most: int, unit: int, blocks: int, aligned: bool) -> bool:

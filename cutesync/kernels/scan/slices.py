@@ -14,6 +14,7 @@ copied whole, too, one that holds the end of a slice and the beginning of the ne
 results that do not are joined from the words of shared memory that hold them.
 
 In strided arrays the slices of a group are one run of memory, and a tile has slices of one group.
+
 Inputs may have gaps between their slices, or in them between positions and between columns, which are copied with them;
 slices, positions and columns may run backwards.
 
@@ -57,7 +58,7 @@ class SliceScan(ThreadColumns):
     def __init__(self, scan: Scan, policy: SlicePolicy) -> None:
         self.width, self.segments = 1, policy.segments
         self.aligned, self.aligned_out, self.mirrored = policy.aligned, policy.aligned_out, policy.mirrored
-        self.apart, self.between, self.upside_down = policy.apart, policy.between, policy.upside_down
+        self.apart, self.between = policy.apart, policy.between
         self.lanes = min(policy.segments, LANES)  # that exchange the states of a column's pieces
         sources, results = scan.monoid.sources, scan.monoid.results
         self.sizes = [dtype.size for dtype in sources]
@@ -130,7 +131,7 @@ class SliceScan(ThreadColumns):
         start, target = self.row_places(a, first)
         if self.mirrored and not self.scan.mirrored:
             start += (a.length - 1) * a.x_step
-        if self.apart or self.upside_down:
+        if self.apart:
             start += cutlass.min(a.x_next, Int64(0)) * (count - 1) + min(self.between, 0) * (a.inner - 1)
         return first, count, start, target
 
@@ -167,12 +168,9 @@ class SliceScan(ThreadColumns):
     def copy_in(self, buffer, source, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
         bytes_of, pad = self.pitch(self.step_in(a), a, dtype.size)
         vectors = elements * dtype.size // VECTOR_BYTES
-        each = choose((pad > 0) | self.upside_down, bytes_of // VECTOR_BYTES, Int32(UNPADDED))
-        last = elements // self.slice_of(a) - 1
+        each = choose(pad > 0, bytes_of // VECTOR_BYTES, Int32(UNPADDED))
         for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=1):
-            slot = last - v // each if self.upside_down else v // each
-            place = (v + (slot - v // each) * each) * VECTOR_BYTES + slot * pad
-            self.copy_vector(buffer + place, source, v * VECTOR_BYTES)
+            self.copy_vector(buffer + (v * VECTOR_BYTES + v // each * pad), source, v * VECTOR_BYTES)
         whole = vectors * (VECTOR_BYTES // dtype.size)
         for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
             if self.counts(i, a):
@@ -279,7 +277,9 @@ class SliceScan(ThreadColumns):
         exists = column < columns
         column = cutlass.min(column, columns - 1)
         number = column // inner
-        held = choose(a.x_next < 0, count - 1 - number, number) if self.apart else number
+        held = number
+        if self.apart:
+            held = choose(a.x_next < 0, count - 1 - number, number)
         if self.segments == 1:
             return Piece(number, held, column - number * inner, Int32(0), length, Boolean(True))
         height = self.height(a)

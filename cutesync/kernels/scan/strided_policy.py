@@ -174,7 +174,7 @@ def _shape(
     if layout.length <= THREADS // lanes * height:
         while (
             lanes > MIN_FEW_LANES
-            and _tiles(layout, lanes, height) < SMS
+            and _tiles(layout, lanes, height) <= SMS * 2
             and layout.length > THREADS // lanes * MIN_HEIGHT
         ):
             lanes //= 2
