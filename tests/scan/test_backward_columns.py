@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan import plan
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.strided_policy import StridedPolicy
+from cutesync.runtime.device import DRY
+from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import data, same
+from ..compiled import needed
 from .kernels import force_backward
 
 
@@ -79,3 +85,24 @@ def test_callables_and_first_operands(on_emulator, launched):
     found = cs.scan(cs.asarray(x)[:, ::-1], axis=0, init=cs.asarray(init))
     same(np.asarray(found), np.cumsum(x[:, ::-1], 0, dtype=np.int32) + init)
     assert isinstance(launched[-1].policy, StridedPolicy)
+
+
+LIMITS = {  # (type, shape, whether the kernels of columns scan such columns)
+    "few columns as a tile": ("int64", (3286, 46, 5), False),
+    "small, in a strided tile with all positions": ("int32", (215, 1296), False),
+    "small, where a strided tile has not": ("int16", (1024, 2048), True),
+    "odd, in few chains of strided tiles": ("int8", (9000, 333), True),
+    "odd, in several": ("int16", (40_000, 301), False),
+    "many positions of a thread": ("uint16", (8192, 64, 64), False),
+    "few positions": ("float32", (20, 30, 8192), True),
+    "few columns of slices": ("float16", (4000, 9, 33), False),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_where_strided_tiles_are_as_fast(name):
+    dtype, shape, expected = LIMITS[name]
+    kind, steps = element_type(dtype), (*(math.prod(shape[k + 1 :]) for k in range(len(shape) - 1)), -1)
+    x = DeviceArray((1 << 40) + (shape[-1] - 1) * kind.size, shape, kind, DRY, None, steps)
+    (spec,) = needed(cs.scan, x, lambda a, b: a + b, axis=len(shape) - 2)
+    assert (spec.key[3] == "backward") == expected

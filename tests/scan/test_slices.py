@@ -108,6 +108,7 @@ VIEWS = {
     "positions apart": ((7, 67, 4), np.s_[:, :, 1:], 1, False),
     "positions apart backward, in groups": ((2, 4, 67, 5), np.s_[:, :, ::-1, :3], 2, True),
     "columns apart": ((9, 21, 5), np.s_[::-1, :20, ::-2], 1, False),
+    "odd columns with gaps": ((7, 21, 31), np.s_[:, 1:, 3:28], 1, False),
 }
 
 
@@ -141,3 +142,16 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
         same(np.asarray(around)[3:-5].reshape(wanted.shape), wanted, f"{name} {how} into others")
         assert (np.asarray(around)[[0, 1, 2, -5, -4, -3, -2, -1]] == 7).all()
     assert {policy.mirrored for policy in policies} == {mirrored}
+
+
+def test_which_odd_columns_with_gaps_are_slices():
+    """Narrow ones of small elements that no words hold whole, unless an axis is short."""
+
+    def found(length: int, inner: int, pitch: int, size: int) -> bool:
+        steps = (0, pitch, pitch * length), (0, inner, inner * length)
+        given = (300, length, inner, (size,), (size,), (0,), (0,))
+        return slice_policy.has_ragged_gaps(Problem(*given, view="pitched", pitches=steps))
+
+    assert found(20, 15, 17, 2) and found(20, 41, 44, 1)
+    assert not found(7, 15, 17, 2) and not found(20, 129, 131, 1) and not found(20, 16, 20, 2)
+    assert not found(20, 5, 7, 4) and not found(20, 1, 3, 1)
