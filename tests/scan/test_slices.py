@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan import plan, slice_policy
 from cutesync.kernels.scan.problem import Problem
 from cutesync.kernels.scan.slice_policy import SlicePolicy
+from cutesync.runtime.device import DRY
+from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import data, same, scanned
+from ..compiled import needed
 from .kernels import force, outer_slices
 
 SHAPES = {  # (shape, axis): with bytes between slices in shared memory, and without
@@ -144,14 +148,20 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
     assert {policy.mirrored for policy in policies} == {mirrored}
 
 
-def test_which_odd_columns_with_gaps_are_slices():
+@pytest.mark.parametrize(
+    ("length", "inner", "pitch", "dtype", "expected"),
+    [
+        (20, 15, 17, "int16", True),
+        (20, 41, 44, "uint8", True),
+        (7, 15, 17, "int16", False),
+        (20, 129, 131, "int8", False),
+        (20, 16, 20, "int16", False),
+        (20, 15, 17, "int32", False),
+    ],
+)
+def test_which_odd_columns_with_gaps_are_slices(length, inner, pitch, dtype, expected):
     """Narrow ones of small elements that no words hold whole, unless an axis is short."""
-
-    def found(length: int, inner: int, pitch: int, size: int) -> bool:
-        steps = (0, pitch, pitch * length), (0, inner, inner * length)
-        given = (300, length, inner, (size,), (size,), (0,), (0,))
-        return slice_policy.has_ragged_gaps(Problem(*given, view="pitched", pitches=steps))
-
-    assert found(20, 15, 17, 2) and found(20, 41, 44, 1)
-    assert not found(7, 15, 17, 2) and not found(20, 129, 131, 1) and not found(20, 16, 20, 2)
-    assert not found(20, 5, 7, 4) and not found(20, 1, 3, 1)
+    kind = element_type(dtype)
+    x = DeviceArray(1 << 40, (9000, length, inner), kind, DRY, None, (length * pitch, pitch, 1))
+    (spec,) = needed(cs.scan, x, axis=1)
+    assert isinstance(spec.key[1], SlicePolicy) == expected

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
-from .column_groups import MAX_TILE_GROUP, group_of, group_slots
+from .column_groups import MAX_TILE_GROUP, MAX_UNIT, TILE_BLOCKS, TILE_THREADS, group_of, group_slots, one_wave
 from .problem import ANYWHERE, LANES, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
-TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
-THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 8, 64
+TILE_LANES, MAX_TILE_GROUPS = 32, 32
+THREAD_BYTES, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 8, 64
 WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
 # Blocks of states of several values have half as many, of twice the bytes, and load up to 16 bytes of two columns
 # (H200, recurrence down (2**15, 2**12): as others 537 us, so 485 us).
@@ -43,7 +42,6 @@ MIN_SINGLY_BYTES, SINGLY_HEIGHT, SINGLY_BLOCKS = 20 << 20, 32, 5
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 # Where few tiles have all rows, they are narrower (H200, threads of 8, 16, 32, 64 rows: 1.5, 2.3, 4.5 to 6, 7 us).
 FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
-MAX_UNIT = 8  # rows that a thread combines at once
 # Tiles are made lower for more of them, up to one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for each,
 # 9.6 us).
 # Of the rows of the tiles of small arrays: it saves nothing to count those that exist. Nor does it where a tile has all
@@ -186,7 +184,8 @@ def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
     if min(units if width > 1 else power_of_two(units), COLUMN_LANES * width) * moved >= least:
         return 0
     lanes = min(MAX_COLUMN_LANES, max(COLUMN_LANES, power_of_two(ceil_div(MOVED_BYTES, moved))))
-    while width > 1 and lanes > COLUMN_LANES and threads < lanes * MIN_LARGE_BLOCKS:
+    odd = width > 1 and items * problem.wide < WORD_BYTES
+    while odd and lanes > COLUMN_LANES and threads < lanes * MIN_LARGE_BLOCKS:
         lanes //= 2
     return lanes if threads >= lanes * MIN_LARGE_BLOCKS else 0
 
@@ -366,29 +365,6 @@ def _width_of_tiles(problem: Problem) -> int:
     ):
         width //= 2
     return width
-
-
-def one_wave(
-    problem: Problem,
-    chains: int,
-    shape: tuple[int, int],
-    heights: Sequence[int],
-    resident: Callable[[int, int], int],
-) -> tuple[int, int] | None:
-    """Return one of the ``heights`` of a group, and the number of tiles of a chain, with which one wave of blocks has a
-    tile each: as few as possible on each SM, and equally many. ``shape`` are the groups and the threads of a block;
-    ``resident`` says how many blocks an SM holds. None if there is no such height."""
-    groups, threads = shape
-    for blocks in range(1 if threads > TILE_THREADS // 2 else 2, TILE_BLOCKS + 1):
-        tiles = SMS * blocks // chains
-        tiles -= tiles % MAX_TILE_GROUP if tiles > MAX_TILE_GROUP else 0
-        if tiles == 0:
-            continue
-        rows = ceil_div(problem.length, groups * MAX_UNIT * tiles) * MAX_UNIT
-        fits = [h for h in heights if h >= rows and resident(h, 2) >= blocks]
-        if fits:
-            return fits[0], ceil_div(problem.length, groups * (fits[0] if problem.counted else rows))
-    return None
 
 
 def in_vectors(problem: Problem, width: int, lanes: int, groups: int, height: int) -> bool:

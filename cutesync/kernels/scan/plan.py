@@ -33,7 +33,7 @@ from .problem import VECTOR_BYTES, Choice, Problem
 from .ragged_column_policy import RaggedColumnPolicy
 from .short_policy import short
 from .short_turn_policy import short_turn
-from .slice_policy import has_ragged_gaps, slices_apart
+from .slice_policy import ragged_slices, slices_apart
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
@@ -151,10 +151,9 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     names = _names(spec)
     arrays = (*names, *numbered("out", outs))
     plain = isinstance(operation, Single) and not firsts
-    found = (equal(problem, layout) or lone(problem, layout, not spec.exclusive)) if plain else None
-    if found is None and plain and has_ragged_gaps(problem):
-        gaps = slices_apart(problem, layout)
-        found = gaps[0] if gaps is not None else None
+    found = None
+    if plain:
+        found = equal(problem, layout) or lone(problem, layout, not spec.exclusive) or ragged_slices(problem, layout)
     if found is not None:
         choice = found
     elif form is None or (plain and has_odd_rows(problem)) or (form.view is not None and not suits(problem)):

@@ -128,12 +128,15 @@ def slices(problem: Problem) -> Choice | None:
     return _slices(problem) if _suits(problem) and _dense(problem) else None
 
 
-def has_ragged_gaps(problem: Problem) -> bool:
-    """Return whether narrow rows of small elements, which no words hold whole, lie apart, and columns are not short."""
+def ragged_slices(problem: Problem, layout: Layout) -> Choice | None:
+    """Return the same for narrow rows of small elements, which no words hold whole, in columns that are not short; None
+    for others."""
     row = problem.inner * problem.wide if problem.inner > 1 else MAX_RAGGED_BYTES
     words = problem.vector(problem.inner)[0] * problem.wide >= WORD_BYTES
     ragged = problem.view == "pitched" and problem.wide < WORD_BYTES and not words
-    return ragged and row < MAX_RAGGED_BYTES and problem.length >= MIN_RAGGED_LENGTH
+    fits = ragged and row < MAX_RAGGED_BYTES and problem.length >= MIN_RAGGED_LENGTH
+    found = slices_apart(problem, layout) if fits else None
+    return found[0] if found else None
 
 
 def slices_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]] | None:
