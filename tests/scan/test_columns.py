@@ -106,7 +106,7 @@ def test_few_words_are_not_columns_apart(dtype, inner, lanes, on_emulator, launc
     assert is_flat(launched[0]) and launched[0].lanes == lanes
 
 
-@pytest.mark.parametrize(("dtype", "inner", "lanes"), [("int8", 51, 512), ("float16", 25, 512)])
+@pytest.mark.parametrize(("dtype", "inner", "lanes"), [("int8", 51, 256), ("float16", 25, 256)])
 def test_few_small_columns_are_not_apart(dtype, inner, lanes, on_emulator, launched, monkeypatch):
     """The same of small elements in slices with gaps; blocks are smaller where threads are few."""
     size = np.dtype(dtype).itemsize

@@ -135,6 +135,7 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
     monkeypatch.setattr(Problem, "skewed", False)
     monkeypatch.setattr(slice_policy, "SMS", 2)
     monkeypatch.setattr(slice_policy, "MIN_SLICES", 2)
+    monkeypatch.setattr(slice_policy, "MIN_RAGGED_SLICES", 2)
     shape, index, axis, mirrored = VIEWS[name]
     x = data(shape, dtype)
     ways = {}, {"reverse": True, "exclusive": True}, {"init": 3}

@@ -63,10 +63,10 @@ COLUMN_LANES, WARP_LANES = 128, 32
 # (49504, 3, 101): 61.6 and 37.5 us; float32 (60000, 2, 119): 74.1 and 43.5 us; but (18703, 2, 311): 25.5 and 35.7 us).
 FEW_MOVED_BYTES, MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 5 << 10, 8 << 10, 512, SMS * 4
 FEW_APART_BYTES, FEW_FLIGHT_BYTES, APART_ROWS = 3 << 10, 8, (2, 3)  # other lengths are not measured
-# The same of odd slices of small elements (uint8 (60000, 6, 51) of rows of 60: 75.7 us, so 42.1 us; int8 (40000, 3,
-# 201): 86.5 and 68.7 us; exclusive bool (6, 4581, 31): 6.8 and 2.8 us; but bool (12155, 3, 331): 30.4 us, so 35.1 us;
-# int16 (9000, 2, 333): 16.3 and 22.5 us).
-MAX_NEAR_COLUMNS = 256
+# The same of odd slices of small elements (reverse uint8 (2, 45780, 49): 89.3 us, so 16.7 us; uint8 (60000, 6, 51) of
+# rows of 60: 75.7 and 35.6 us; int8 (40000, 3, 201): 86.5 and 63.7 us; but bool (12155, 3, 331): 30.4 us, so 35.1 us),
+# in blocks of 256 threads, of five rows and more of 128 (uint16 (44063, 7, 45) by 256: 25.9 us, so 26.4 us).
+MAX_NEAR_ROWS, MAX_NEAR_COLUMNS = 4, 256
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
@@ -186,8 +186,9 @@ def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
     least = FEW_APART_BYTES if few else FEW_MOVED_BYTES
     if min(units if width > 1 else power_of_two(units), COLUMN_LANES * width) * moved >= least:
         return 0
-    lanes = min(MAX_COLUMN_LANES, max(COLUMN_LANES, power_of_two(ceil_div(MOVED_BYTES, moved))))
     odd = width > 1 and items * problem.wide < WORD_BYTES
+    most = COLUMN_LANES * (1 + (problem.length <= MAX_NEAR_ROWS)) if odd else MAX_COLUMN_LANES
+    lanes = min(most, max(COLUMN_LANES, power_of_two(ceil_div(MOVED_BYTES, moved))))
     while odd and lanes > COLUMN_LANES and threads < lanes * MIN_LARGE_BLOCKS:
         lanes //= 2
     return lanes if threads >= lanes * MIN_LARGE_BLOCKS else 0
