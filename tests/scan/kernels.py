@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cutesync.kernels.scan import plan, ragged_column_policy, strided_policy
+from cutesync.kernels.scan import backward_policy, column_policy, plan, ragged_column_policy, strided_policy
 from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
 from cutesync.kernels.scan.column_groups import group_slots
 from cutesync.kernels.scan.column_policy import (
@@ -305,4 +305,12 @@ def force(monkeypatch, choice: Chooser | StridedTiles) -> None:
     else:
         monkeypatch.setattr(plan, "choose", lambda problem: replace(choice(problem), view=problem.view))
         monkeypatch.setattr(plan, "suits", lambda problem: True)
+    monkeypatch.setattr(call, "_plans", {})
+
+
+def force_backward(monkeypatch, choice: Chooser | None = None) -> None:
+    """Make scans of columns that run backwards run by the kernels of columns, with this configuration."""
+    monkeypatch.setattr(backward_policy, "_gains", lambda *_: True)
+    if choice is not None:
+        monkeypatch.setattr(column_policy, "columns", choice)
     monkeypatch.setattr(call, "_plans", {})

@@ -106,6 +106,19 @@ def test_few_words_are_not_columns_apart(dtype, inner, lanes, on_emulator, launc
     assert is_flat(launched[0]) and launched[0].lanes == lanes
 
 
+@pytest.mark.parametrize(("dtype", "inner", "lanes"), [("int8", 51, 256), ("float16", 25, 256)])
+def test_few_small_columns_are_not_apart(dtype, inner, lanes, on_emulator, launched, monkeypatch):
+    """The same of small elements in slices with gaps; blocks are smaller where threads are few."""
+    size = np.dtype(dtype).itemsize
+    assert is_flat(chosen(60_000, 6, inner, size, 60)[1].policy) and not is_flat(chosen(60_000, 3, 333, size)[1].policy)
+    assert chosen(8_000, 4, 25, size, 32)[1].policy.lanes == 256
+    for name in ("MIN_LARGE_BLOCKS", "ENOUGH_COLUMNS", "FULL_THREADS"):
+        monkeypatch.setattr(column_policy, name, 1)
+    x = data((23, 3, inner + 2), dtype)
+    same(np.asarray(cs.scan(cs.asarray(x)[:, :, 1:-1], axis=1)), scanned(x[:, :, 1:-1], axis=1))
+    assert is_flat(launched[0]) and launched[0].lanes == lanes
+
+
 def test_long_narrow_columns_of_views_are_not_tiles(on_emulator, launched):
     """A tile would touch a line for every position."""
     assert not column_policy.suits(chosen(100, 600, 4, 2, 6)[0])

@@ -4,6 +4,7 @@ declare."""
 from __future__ import annotations
 
 import functools
+import math
 
 import pytest
 
@@ -106,6 +107,8 @@ CASES = {  # what: (shape, type, operator, options)
     "a wave of words from bytes": ((1, 3_000_001, 1), "int8", "add", {"dtype": "int16", "offset": 1}),
     "a wave of halves from words": ((1, 1_500_001, 1), "float32", "max", {"dtype": "float16", "reverse": True}),
     "long rows of a block": ((1720, 4940, 1), "float64", "add", {"exclusive": True}),
+    "rows of 8 bytes off by one": ((2048, 2048, 1), "float64", "add", {"reverse": True, "offset": 8}),
+    "rows of 8 bytes apart": ((900, 1300, 1), "int64", lambda a, b: a + b, {"offset": 8}),
     "long rows of a block off by one": ((1024, 8192, 1), "int64", lambda a, b: a + b, {"reverse": True, "offset": 8}),
 }
 
@@ -180,6 +183,28 @@ def test_arrays_that_are_not_contiguous(name, dtype, allocated):
     shape, steps, axis = VIEWS[name]
     x = DeviceArray(1 << 40, shape, element_type(dtype), DRY, None, steps)
     for spec in needed(cs.scan, x, "add", axis=axis, exclusive=dtype != "bool", reverse=dtype != "bool"):
+        verify(spec, allocated)
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "op"),
+    [
+        ((1 << 16, 128), "bool", "add"),
+        ((4096, 2048), "bfloat16", "add"),
+        ((8192, 256), "float64", lambda a, b: a + b),
+        ((9000, 333), "int8", "max"),
+        ((6000, 30, 2000), "int8", "max"),
+        ((9000, 3, 4801), "uint8", "add"),
+    ],
+    ids=str,
+)
+def test_columns_that_run_backwards(shape, dtype, op, allocated):
+    """The lowest element lies on a boundary."""
+    kind, steps = element_type(dtype), (*(math.prod(shape[k + 1 :]) for k in range(len(shape) - 1)), -1)
+    x = DeviceArray((1 << 40) + (shape[-1] - 1) * kind.size, shape, kind, DRY, None, steps)
+    for spec in needed(cs.scan, x, op, axis=len(shape) - 2):
+        assert spec.key[3] == "backward"
         verify(spec, allocated)
 
 

@@ -119,3 +119,12 @@ def test_faults_are_found(fault):
 @slow
 def test_a_vector_beyond_the_array_is_found():
     assert "out-of-bounds" in bench().finds(each(r"setp\.gt\.s64", "setp.lt.s64"))
+
+
+@pytest.mark.parametrize("dtype", ["int64", pytest.param("float64", marks=slow)])
+def test_long_rows_of_eight_bytes(dtype, on_emulator, launched):
+    """Rows of more elements than a block has vectors, which begin in the middle of one."""
+    for view, x in views((2, 1200), dtype):
+        same(np.asarray(cs.scan(view, axis=1)), scanned(x, axis=1))
+        same(np.asarray(cs.scan(view, axis=1, reverse=True)), scanned(x, axis=1, reverse=True))
+    assert {policy.skewed for policy in launched} == {True}

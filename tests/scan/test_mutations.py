@@ -25,6 +25,7 @@ from .kernels import (
     column_strips,
     column_tiles,
     force,
+    force_backward,
     outer_slices,
     pipeline,
     ragged_columns,
@@ -43,6 +44,7 @@ KERNELS = {
     "wave": (wave(2, 1), (1203,), 0),
     "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5, prefetch=True), (101, 10), 0),
     "tiles of columns in vectors": (column_tiles(1, 16, 4, 4, 2, 3), (53, 20), 0),
+    "tiles of backward columns in vectors": (column_tiles(1, 16, 4, 4, 2, 3), (53, 20), 0),
     "clusters of columns": (column_clusters(2, 4, 8, 2), (45, 12), 0),
     "strips of columns": (column_strips(2, 4, 8, 2, 3), (101, 12), 0),
     "ragged columns": (ragged_columns(8, 4, 2, 3, 5), (101, 21), 0),
@@ -69,13 +71,15 @@ def bench(name: str) -> faults.Bench:
 
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
-            force(patch, choice)
+            (force_backward if "backward" in name else force)(patch, choice)
             for limit in ("MIN_STRIDED_BYTES", "MIN_RUN_BYTES", "MIN_SLICES", "SMS"):
                 patch.setattr(slice_policy, limit, 1)
             with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
                 array = cs.asarray(x.T.copy()).T if "strided" in name else cs.asarray(x)
                 if "gaps" in name:
                     array = cs.asarray(np.pad(x, ((0, 0), (0, 5))))[:, : shape[1]]
+                if "backward" in name:
+                    array = cs.asarray(x[:, ::-1].copy())[:, ::-1]
                 return all(np.array_equal(np.asarray(cs.scan(array, **how)), wanted) for _ in range(2))
 
     return faults.Bench(right)
@@ -115,6 +119,7 @@ LOOK_BACKS = ["wave", "tiles of columns", "ragged columns", "slabs", "pipeline",
 VARIANTS = (
     "ragged rows with gaps",
     "tiles of columns in vectors",
+    "tiles of backward columns in vectors",
     "slabs from the end",
     "slabs that begin anywhere",
     "outer slices of few columns",
@@ -135,8 +140,9 @@ def test_faults_of_the_look_back_are_found(name, fault):
     bench(name).check(*FLAGS[fault])
 
 
-def test_warps_that_do_not_meet_after_their_copies_are_found():
-    bench("tiles of columns in vectors").check(each(r"^[ \t]*bar\.warp\.sync[^;\n]*;", ""), {"race"})
+@pytest.mark.parametrize("name", ["tiles of columns in vectors", "tiles of backward columns in vectors"])
+def test_warps_that_do_not_meet_after_their_copies_are_found(name):
+    bench(name).check(each(r"^[ \t]*bar\.warp\.sync[^;\n]*;", ""), {"race"})
 
 
 @functools.cache

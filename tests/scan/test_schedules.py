@@ -7,7 +7,7 @@ import cutesync as cs
 from cutesync import emulator
 
 from ..cases import SCHEDULES, adjacent, bicyclic, brackets, data, same, scanned, segments
-from .kernels import KERNELS, force, pipeline
+from .kernels import KERNELS, column_tiles, force, force_backward, pipeline
 
 QUICK = 9  # schedules of the tests that are not slow: each policy once
 # what: (data, operator, options)
@@ -66,6 +66,15 @@ def test_two_resident_blocks_make_progress(name, monkeypatch):
     with cs.emulate(), emulator.emulate(schedules=9, seed=5, resident=2):
         got = cs.scan(cs.asarray(x), axis=axis)
     same(np.asarray(got), scanned(x, axis=axis), name)
+
+
+def test_columns_that_run_backwards(monkeypatch):
+    """Lanes read vectors that others of their warp have copied."""
+    x = data((53, 20), "int32")
+    force_backward(monkeypatch, column_tiles(1, 16, 4, 4, 2, 3))
+    with cs.emulate(schedules=QUICK, seed=4):
+        got = cs.scan(cs.asarray(x)[:, ::-1], axis=0)
+    same(np.asarray(got), scanned(x[:, ::-1], axis=0))
 
 
 def test_more_tiles_than_the_look_ahead_reads_at_once(monkeypatch):

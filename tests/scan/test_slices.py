@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.dtypes import dtype as element_type
 from cutesync.kernels.scan import plan, slice_policy
 from cutesync.kernels.scan.problem import Problem
 from cutesync.kernels.scan.slice_policy import SlicePolicy
+from cutesync.runtime.device import DRY
+from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import data, same, scanned
+from ..compiled import needed
 from .kernels import force, outer_slices
 
 SHAPES = {  # (shape, axis): with bytes between slices in shared memory, and without
@@ -108,6 +112,7 @@ VIEWS = {
     "positions apart": ((7, 67, 4), np.s_[:, :, 1:], 1, False),
     "positions apart backward, in groups": ((2, 4, 67, 5), np.s_[:, :, ::-1, :3], 2, True),
     "columns apart": ((9, 21, 5), np.s_[::-1, :20, ::-2], 1, False),
+    "odd columns with gaps": ((7, 21, 31), np.s_[:, 1:, 3:28], 1, False),
 }
 
 
@@ -130,6 +135,7 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
     monkeypatch.setattr(Problem, "skewed", False)
     monkeypatch.setattr(slice_policy, "SMS", 2)
     monkeypatch.setattr(slice_policy, "MIN_SLICES", 2)
+    monkeypatch.setattr(slice_policy, "MIN_RAGGED_SLICES", 2)
     shape, index, axis, mirrored = VIEWS[name]
     x = data(shape, dtype)
     ways = {}, {"reverse": True, "exclusive": True}, {"init": 3}
@@ -141,3 +147,22 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
         same(np.asarray(around)[3:-5].reshape(wanted.shape), wanted, f"{name} {how} into others")
         assert (np.asarray(around)[[0, 1, 2, -5, -4, -3, -2, -1]] == 7).all()
     assert {policy.mirrored for policy in policies} == {mirrored}
+
+
+@pytest.mark.parametrize(
+    ("length", "inner", "pitch", "dtype", "expected"),
+    [
+        (20, 15, 17, "int16", True),
+        (20, 41, 44, "uint8", True),
+        (7, 15, 17, "int16", False),
+        (20, 129, 131, "int8", False),
+        (20, 16, 20, "int16", False),
+        (20, 15, 17, "int32", False),
+    ],
+)
+def test_which_odd_columns_with_gaps_are_slices(length, inner, pitch, dtype, expected):
+    """Narrow ones of small elements that no words hold whole, unless an axis is short."""
+    kind = element_type(dtype)
+    x = DeviceArray(1 << 40, (9000, length, inner), kind, DRY, None, (length * pitch, pitch, 1))
+    (spec,) = needed(cs.scan, x, axis=1)
+    assert isinstance(spec.key[1], SlicePolicy) == expected

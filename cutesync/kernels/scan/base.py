@@ -47,7 +47,8 @@ class Scan:
     that are scanned side by side. ``counted``: only the first positions count; their number is known at run time.
 
     ``view`` is None for C-contiguous arrays. With "pitched", the strides in ``Arguments`` are parameters. With
-    "mirrored" they are, too, and the inputs run backwards along rows, whose results are neighbours.
+    "mirrored" they are, too, and the inputs run backwards along rows, whose results are neighbours; with "backward"
+    along neighbouring columns.
     """
 
     monoid: Any
@@ -61,6 +62,10 @@ class Scan:
     @property
     def mirrored(self) -> bool:
         return self.view == "mirrored"
+
+    @property
+    def backward(self) -> bool:
+        return self.view == "backward"
 
     @property
     def reads_at_once(self) -> bool:

@@ -62,7 +62,10 @@ class ColumnCopies(ThreadColumns):
 
     def held(self, shared, k: int, stage, u, me: Member):
         """Where a thread's row ``u`` of input ``k`` lies in shared memory."""
-        return shared.stages[k] + (stage * self.stage + u * self.states + me.thread * self.width)
+        thread = me.thread
+        if self.scan.backward and self.vectors:
+            thread += self.lanes - 1 - 2 * me.lane
+        return shared.stages[k] + (stage * self.stage + u * self.states + thread * self.width)
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
@@ -76,15 +79,20 @@ class ColumnCopies(ThreadColumns):
     @cute.jit
     def load_vectors(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
         """A lane has a vector of the elements that the warp has of each row, or of some rows. Of columns that do not
-        exist, others are copied."""
+        exist, others are copied. Where columns run backwards, so do those of a tile in shared memory."""
         (dtype,) = self.scan.monoid.sources
         items, row = VECTOR_BYTES // dtype.size, self.lanes * self.width  # elements of a vector, and of a tile's row
         across = LANES * self.width // items
         lane = me.thread % LANES
         first, place = lane // across, (me.thread - lane) * self.width + lane % across * items
-        column = cutlass.min(part.column + (place % row - me.lane * self.width), Int32(a.inner) - items)
+        column = part.column - me.lane * self.width  # the first of the tile
+        if cutlass.const_expr(self.scan.backward):
+            column = -cutlass.min(column + (row - 1 - place % row), Int32(a.inner) - 1)
+        else:
+            column = cutlass.min(column + place % row, Int32(a.inner) - items)
         position = cutlass.min(place // row * me.rows, part.count - 1)
-        at = a.x + (part.place + (column - cutlass.min(part.column, Int32(a.inner) - self.width)))
+        own = self.column_in(cutlass.min(part.column, Int32(a.inner) - self.width))
+        at = a.x + (part.place + (column - own))
         at += Int64(position - part.row) * part.step
         target = shared.stages[0] + (stage * self.stage + place)
         for u in cutlass.range(first, me.rows, LANES // across, unroll=4):

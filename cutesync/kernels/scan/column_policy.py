@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
-from .column_groups import MAX_TILE_GROUP, group_of, group_slots
+from .column_groups import MAX_TILE_GROUP, MAX_UNIT, TILE_BLOCKS, TILE_THREADS, group_of, group_slots, one_wave
 from .problem import ANYWHERE, LANES, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
-TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
-THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 8, 64
+TILE_LANES, MAX_TILE_GROUPS = 32, 32
+THREAD_BYTES, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 8, 64
 WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
 # Blocks of states of several values have half as many, of twice the bytes, and load up to 16 bytes of two columns
 # (H200, recurrence down (2**15, 2**12): as others 537 us, so 485 us).
@@ -43,7 +42,6 @@ MIN_SINGLY_BYTES, SINGLY_HEIGHT, SINGLY_BLOCKS = 20 << 20, 32, 5
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 # Where few tiles have all rows, they are narrower (H200, threads of 8, 16, 32, 64 rows: 1.5, 2.3, 4.5 to 6, 7 us).
 FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
-MAX_UNIT = 8  # rows that a thread combines at once
 # Tiles are made lower for more of them, up to one for each SM (H200, float32 (131072, 8): 7.5 us; up to two for each,
 # 9.6 us).
 # Of the rows of the tiles of small arrays: it saves nothing to count those that exist. Nor does it where a tile has all
@@ -65,6 +63,10 @@ COLUMN_LANES, WARP_LANES = 128, 32
 # (49504, 3, 101): 61.6 and 37.5 us; float32 (60000, 2, 119): 74.1 and 43.5 us; but (18703, 2, 311): 25.5 and 35.7 us).
 FEW_MOVED_BYTES, MOVED_BYTES, MAX_COLUMN_LANES, MIN_LARGE_BLOCKS = 5 << 10, 8 << 10, 512, SMS * 4
 FEW_APART_BYTES, FEW_FLIGHT_BYTES, APART_ROWS = 3 << 10, 8, (2, 3)  # other lengths are not measured
+# The same of odd slices of small elements (reverse uint8 (2, 45780, 49): 89.3 us, so 16.7 us; uint8 (60000, 6, 51) of
+# rows of 60: 75.7 and 35.6 us; int8 (40000, 3, 201): 86.5 and 63.7 us; but bool (12155, 3, 331): 30.4 us, so 35.1 us),
+# in blocks of 256 threads, of five rows and more of 128 (uint16 (44063, 7, 45) by 256: 25.9 us, so 26.4 us).
+MAX_NEAR_ROWS, MAX_NEAR_COLUMNS = 4, 256
 # Elements that are loaded one by one: if an SM is full of threads, each needs so many bytes of them in flight.
 FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
@@ -162,8 +164,8 @@ def columns(problem: Problem) -> Choice:
     threads = problem.rows * units
     single = items == 1 or items * problem.wide < WORD_BYTES
     width = _columns_apart(problem) if single and not problem.several else 1
-    words = items * problem.wide >= WORD_BYTES and problem.length in APART_ROWS
-    most = _flat_lanes(problem, items, width, threads) if width == 1 or words else 0
+    near = problem.length in APART_ROWS if items * problem.wide >= WORD_BYTES else units <= MAX_NEAR_COLUMNS
+    most = _flat_lanes(problem, items, width, threads) if width == 1 or near else 0
     idle = 4 * units <= 3 * tiles * max(lanes, WARP_LANES)
     if (idle or most > lanes) and threads + most < 1 << NUMBER_BITS:
         lanes = max(most, COLUMN_LANES)
@@ -184,14 +186,19 @@ def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
     least = FEW_APART_BYTES if few else FEW_MOVED_BYTES
     if min(units if width > 1 else power_of_two(units), COLUMN_LANES * width) * moved >= least:
         return 0
-    lanes = min(MAX_COLUMN_LANES, max(COLUMN_LANES, power_of_two(ceil_div(MOVED_BYTES, moved))))
+    odd = width > 1 and items * problem.wide < WORD_BYTES
+    most = COLUMN_LANES * (1 + (problem.length <= MAX_NEAR_ROWS)) if odd else MAX_COLUMN_LANES
+    lanes = min(most, max(COLUMN_LANES, power_of_two(ceil_div(MOVED_BYTES, moved))))
+    while odd and lanes > COLUMN_LANES and threads < lanes * MIN_LARGE_BLOCKS:
+        lanes //= 2
     return lanes if threads >= lanes * MIN_LARGE_BLOCKS else 0
 
 
 def _skewed(problem: Problem) -> tuple[int, int]:
     """Return how many columns a thread has, and how many elements before them lies a boundary of a vector, where
     results begin on boundaries; ``(1, 0)`` for other arrays."""
-    if problem.sources != problem.results or not problem.apart or problem.several or problem.counted:
+    backward = problem.view == "backward"
+    if problem.sources != problem.results or not problem.apart or problem.several or problem.counted or backward:
         return 1, 0
     return _skewed_alike(problem) or _skewed_anywhere(problem) or (1, 0)
 
@@ -362,29 +369,6 @@ def _width_of_tiles(problem: Problem) -> int:
     ):
         width //= 2
     return width
-
-
-def one_wave(
-    problem: Problem,
-    chains: int,
-    shape: tuple[int, int],
-    heights: Sequence[int],
-    resident: Callable[[int, int], int],
-) -> tuple[int, int] | None:
-    """Return one of the ``heights`` of a group, and the number of tiles of a chain, with which one wave of blocks has a
-    tile each: as few as possible on each SM, and equally many. ``shape`` are the groups and the threads of a block;
-    ``resident`` says how many blocks an SM holds. None if there is no such height."""
-    groups, threads = shape
-    for blocks in range(1 if threads > TILE_THREADS // 2 else 2, TILE_BLOCKS + 1):
-        tiles = SMS * blocks // chains
-        tiles -= tiles % MAX_TILE_GROUP if tiles > MAX_TILE_GROUP else 0
-        if tiles == 0:
-            continue
-        rows = ceil_div(problem.length, groups * MAX_UNIT * tiles) * MAX_UNIT
-        fits = [h for h in heights if h >= rows and resident(h, 2) >= blocks]
-        if fits:
-            return fits[0], ceil_div(problem.length, groups * (fits[0] if problem.counted else rows))
-    return None
 
 
 def in_vectors(problem: Problem, width: int, lanes: int, groups: int, height: int) -> bool:

@@ -202,7 +202,7 @@ class ColumnTileScan(ColumnCopies):
         left = choose(inside, count - row, Int32(0))
         row = cutlass.min(row, count - 1)
         at, existing = self.scan.flip(first + row, a.length), cutlass.min(column, Int32(a.inner) - self.width)
-        place, target = (begin + existing for begin in self.row_places(a, Int64(outer)))
+        begin, target = self.row_places(a, Int64(outer))
         steps = (-a.x_step, -a.out_step) if self.scan.reverse else (a.x_step, a.out_step)
         return Part(
             tile,
@@ -213,9 +213,9 @@ class ColumnTileScan(ColumnCopies):
             row,
             count,
             first + row,
-            place + at * a.x_step,
+            begin + self.column_in(existing) + at * a.x_step,
             steps[0],
-            target + at * a.out_step,
+            target + existing + at * a.out_step,
             steps[1],
         )
 

@@ -19,6 +19,7 @@ from ..arrays import pointers_of
 from ..words import funnel_shift, load_pair, of_pair
 from .base import Arguments, Scan, ScanKernel
 from .column_policy import ColumnPolicy
+from .packed_monoid import PackedMonoid
 from .problem import ANYWHERE, VECTOR_BYTES, WORD_BYTES
 
 
@@ -30,8 +31,12 @@ class ThreadColumns(ScanKernel):
     """Threads with ``width`` columns each, loaded as one vector. A ``Maybe`` has one flag here for the states of a
     thread's columns.
 
-    ``aligned_out``: results can be stored as one vector, too."""
+    ``aligned_out``: results can be stored as one vector, too. ``apart``: the columns of a thread are no neighbours.
 
+    Where the inputs run ``backward`` along columns, a thread's elements lie in the opposite order, also those of a
+    word that holds several columns."""
+
+    apart = False
     width: int
     aligned_out: bool
 
@@ -44,7 +49,23 @@ class ThreadColumns(ScanKernel):
     def lifted(self, rows, position, a: Arguments):
         """The states of the row at ``position`` (in scan order): ``rows`` are a thread's elements of each input."""
         index = self.scan.flip(position, a.length) if self.scan.monoid.takes_index else 0
+        rows = [self.in_order(row) for row in rows]
         return tuple(self.scan.monoid.lift(*(row[c] for row in rows), index) for c in range(self.width))
+
+    def in_order(self, row):
+        """A thread's elements of a row in the order of its columns."""
+        if not self.scan.backward:
+            return row
+        found = [row[c] for c in range(self.width)]
+        found = found if self.apart else found[::-1]
+        monoid = self.scan.monoid
+        return [monoid.backwards(word) for word in found] if isinstance(monoid, PackedMonoid) else found
+
+    def column_in(self, column):
+        """Where a thread's elements of a row begin in the inputs, from that of column 0 on; ``column`` is its first."""
+        if not self.scan.backward:
+            return column
+        return -column if self.apart else -column - (self.width - 1)
 
     def store_row(self, at, states) -> None:
         """Store the results of a row's states."""
@@ -94,7 +115,7 @@ class ColumnScan(ThreadColumns):
             begin, target = self.row_places(a, Int64(row))
             carry = self.carry_in(a, row, column)
             count = Int32(cutlass.min((a.inner - column + (self.lanes - 1)) // self.lanes, Int64(self.width)))
-            self.scan_columns(a, a.x + (begin + column), a.out + (target + column), carry, count)
+            self.scan_columns(a, a.x + (begin + self.column_in(column)), a.out + (target + column), carry, count)
 
     def columns_from(self, column, a: Arguments) -> list:
         if not self.apart:
@@ -153,8 +174,9 @@ class ColumnScan(ThreadColumns):
         the array's."""
         for pointer, dtype, target in zip(pointers_of(at), self.scan.monoid.sources, targets):
             if self.apart:
+                lanes = -self.lanes if self.scan.backward else self.lanes
                 for c in range(self.width):
-                    place = pointer + choose(c < count, Int32(c * self.lanes), Int32(0)) if c else pointer
+                    place = pointer + choose(c < count, Int32(c * lanes), Int32(0)) if c else pointer
                     target[c] = cute.make_tensor(place, cute.make_layout((1,)))[0]
             elif self.skew == ANYWHERE:
                 load_pair(pointer, target, end)

@@ -76,11 +76,16 @@ def packs(spec: ScanSpec) -> bool:
     return isinstance(single, Single) and packed_single(single) is not None and spec.start_kind in (None, "value")
 
 
-def packed(spec: ScanSpec, layout: Layout, inputs: Views, outs: Views) -> tuple[ScanSpec, Layout, Views, Views] | None:
+def packed(
+    spec: ScanSpec, layout: Layout, inputs: Views, outs: Views, backward: bool = False
+) -> tuple[ScanSpec, Layout, Views, Views] | None:
     """Return a scan of columns as one of words; None if words do not hold whole columns of each position, or the
-    operator has no word arithmetic."""
+    operator has no word arithmetic. ``backward``: of inputs that run backwards along columns, whose first words begin
+    before their first elements."""
     single, columns = spec.operation, layout.columns
-    if not isinstance(single, Single) or not columns or set(columns[-1].steps) != {1} or spec.algorithm != "auto":
+    if not isinstance(single, Single) or not columns or spec.algorithm != "auto":
+        return None
+    if columns[-1].steps != ((-1,) * len(inputs) + (1,) * len(outs) if backward else (1,) * len(columns[-1].steps)):
         return None
     operation = packed_single(single)
     if operation is None or spec.start_kind in ("memory", "rows"):
@@ -89,6 +94,8 @@ def packed(spec: ScanSpec, layout: Layout, inputs: Views, outs: Views) -> tuple[
         return None
     width = WORD_BYTES // operation.element.size
     *others, last = columns
+    if backward:
+        inputs = tuple(replace(view, ptr=view.ptr - (width - 1) * view.dtype.size) for view in inputs)
     strides = [step for axis in (*layout.scanned, *others) for step in axis.steps]
     places = [view.ptr for view in (*inputs, *outs)]
     if any(n % width for n in (last.extent, *strides, *layout.offsets)):

@@ -8,6 +8,7 @@ from cutlass import Uint32
 from ...dtypes import BY_NAME
 from ...monoid import Monoid
 from ..states import Single
+from ..words import permuted
 from .base import Scan
 from .bools import LOW_BITS, ONES
 from .packed import BITWISE, Packed, packed_single
@@ -49,6 +50,10 @@ class PackedMonoid(Monoid):
         if self.is_spread:
             return ((word << Uint32(8)) & Uint32(UPPER_BYTES), word & Uint32(UPPER_BYTES))
         return (word,)
+
+    def backwards(self, word):
+        """The elements of a word in the opposite order."""
+        return permuted(Uint32(word), Uint32(word), Uint32(0x0123 if self.element.size == 1 else 0x1032))
 
     def combine(self, a, b):
         return tuple(self.combined(x, y) for x, y in zip(a, b))

@@ -20,6 +20,7 @@ from .. import spread
 from ..policy import Policy
 from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
+from .backward_policy import backward_columns, is_backward
 from .column_policy import ColumnPolicy
 from .equal_policy import MAX_FLAT_VECTORS, equal
 from .layout import STEPS, Form, Layout, layout_of
@@ -32,7 +33,7 @@ from .problem import VECTOR_BYTES, Choice, Problem
 from .ragged_column_policy import RaggedColumnPolicy
 from .short_policy import short
 from .short_turn_policy import short_turn
-from .slice_policy import slices_apart
+from .slice_policy import ragged_slices, slices_apart
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")
@@ -150,13 +151,13 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     names = _names(spec)
     arrays = (*names, *numbered("out", outs))
     plain = isinstance(operation, Single) and not firsts
-    found = (equal(problem, layout) or lone(problem, layout, not spec.exclusive)) if plain else None
+    found = None
+    if plain:
+        found = equal(problem, layout) or lone(problem, layout, not spec.exclusive) or ragged_slices(problem, layout)
     if found is not None:
         choice = found
     elif form is None or (plain and has_odd_rows(problem)) or (form.view is not None and not suits(problem)):
-        spec = spec.seen_as((1, layout.length, layout.count))
-        choice, extents = _of_layout(_problem(spec, layout, None, inputs, outs, apart), layout)
-        spec = spec.seen_as(extents)
+        choice, (spec, layout, inputs, outs) = _of_layout(spec, layout, inputs, outs, apart)
     else:
         choice = choose(problem)
         if form.view is not None:
@@ -164,22 +165,38 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
             numbers = (*form.steps, form.group, *form.next, *more)
             choice = replace(choice, layout=dict(zip(STEPS, numbers)))
     run = launch(choice, spec, x.device, stream, arrays).run
+    operation = spec.operation
     sizes = [dtype.size for dtype in (*operation.sources, *operation.results, operation.results[0])]
     placed = (*arrays[: len(inputs)], *numbered("out", outs), "init_at")
-    far = dict(zip(placed, map(operator.mul, layout.offsets, sizes)))
+    begins = (*(a.ptr - b.ptr for a, b in zip(inputs, views)), *[0] * (1 + len(outs)))  # of words
+    far = dict(zip(placed, (n * size + begin for n, size, begin in zip(layout.offsets, sizes, begins))))
     run = _moved(run, tuple(far.get(name, 0) for name in arrays))
     if in_place is not None and _reads_beside(choice.policy):
         run = _or_in_place(run, lambda: _plan(given, views, outs, stream, apart=False)[0], len(names))
     return run, in_place
 
 
-def _of_layout(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]]:
-    """Return the policy and the launch of a scan of arrays that no other form suits, and the extents of the kernel."""
+def _of_layout(
+    spec: ScanSpec, layout: Layout, inputs: Views, outs: Views, apart: bool
+) -> tuple[Choice, tuple[ScanSpec, Layout, Views, Views]]:
+    """Return the policy and the launch of a scan of arrays that no other form suits, and what the kernel scans."""
+    seen = spec.seen_as((1, layout.length, layout.count)), layout, inputs, outs
+    problem = _problem(*seen[:2], None, inputs, outs, apart)
     few = short(problem, layout) or short_turn(problem, layout)
-    near = None if few else slices_apart(problem, layout) or narrow_apart(problem, layout)
-    if near is not None:
-        return near
-    return few or strided_policy.strided(problem, layout), (1, layout.length, layout.count)
+    if few is not None:
+        return few, seen
+    near = slices_apart(problem, layout) or narrow_apart(problem, layout)
+    if near is None:
+        tiles = strided_policy.strided(problem, layout)
+        if not is_backward(problem, layout):
+            return tiles, seen
+        words = packed(*seen, backward=True) or seen
+        near = backward_columns(_problem(*words[:2], None, *words[2:], apart), words[1], tiles)
+        if near is None:
+            return tiles, seen
+        seen = words
+    choice, extents = near
+    return choice, (seen[0].seen_as(extents), *seen[1:])
 
 
 def _reads_beside(policy: Policy) -> bool:

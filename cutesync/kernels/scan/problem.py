@@ -23,7 +23,10 @@ MIN_RAGGED_ROW = 288
 # Words of smaller arrays are loaded one by one (H200, reverse float32 (256, 1024), 1088 apart: 2.4 us, joined 2.7 us;
 # (1024, 512), 738 apart: 3.4 and 2.9 us).
 WORD_BYTES, MIN_JOINED_BYTES = 4, 2 << 20
-MAX_JOINED_VECTORS = 1024  # of a row: longer ones are tiles
+# Vectors of a row: longer ones are tiles. Rows of 8 bytes of as many elements are read one by one, a lane each, or in
+# vectors of their own (H200, off by one, joined: reverse uint64 (2048, 2048): 29.1 us, so 18.5 us; float64 (600, 1500):
+# 7.9 and 6.0 us; uint64 (1108,): 2.9 and 1.6 us).
+MAX_JOINED_VECTORS = 1024
 MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its vectors and their prefixes
 
 
@@ -178,7 +181,8 @@ class Problem:
             return False
         few = self.wide == WORD_BYTES and self.size_of_results < MIN_JOINED_BYTES
         fits = self.length <= MAX_JOINED_VECTORS * self.items
-        return fits and not few and self.vector(self.length)[0] * self.wide < MIN_VECTOR_BYTES
+        least = VECTOR_BYTES if self.wide == 8 and self.length > MAX_JOINED_VECTORS else MIN_VECTOR_BYTES
+        return fits and not few and self.vector(self.length)[0] * self.wide < least
 
     @functools.cached_property
     def size_of_results(self) -> int:

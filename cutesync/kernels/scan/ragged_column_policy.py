@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...sizes import ceil_div
-from .column_groups import MAX_TILE_GROUP, group_of, group_slots
+from .column_groups import MAX_TILE_GROUP, TILE_THREADS, group_of, group_slots, one_wave
 from .column_policy import (
     MIN_TILE_HEIGHT,
     RESERVED_BYTES,
     SMEM_BYTES,
-    TILE_THREADS,
     WORD_BYTES,
     ColumnTilePolicy,
-    one_wave,
 )
 from .problem import SMS, Choice, Problem
 

@@ -53,6 +53,11 @@ MAX_FEW_BYTES, MAX_BYTES_OF_PAIRS = 48, 8 << 20
 # of 101: 295 us, so 176 us; but lambda float16, 128 of 195: 90 us, so 146 us; int32, 4 of 5: 13.5 us, so 15.8 us;
 # uint8, 4 of 6: 11.8 us, so 24.7 us).
 MAX_GAP_BYTES = 64
+# Rows of columns that no words hold whole, in so many slices that lie apart, or in the opposite order (H200, lambda
+# int16 (90000, 20, 15) of rows of 17: 143 us as ragged columns, so 36.2 us; reverse float16 (182633, 9, 13) of 16: 158
+# and 38.6 us; lambda uint16 (5615, 224, 9) backwards: 35.2 and 23.5 us; exclusive int8 (1875, 17, 119) of 135: 9.2 and
+# 8.3 us; but max uint8 (256, 256, 32) of 38: 3.1 and 5.3 us). Shorter columns are not measured.
+MAX_RAGGED_BYTES, MIN_RAGGED_LENGTH, MIN_RAGGED_SLICES = LINE_BYTES, 8, 1 << 10
 # Rows of which each begins elsewhere in a vector have slower ends than others: shorter ones are slices.
 MIN_UNLIKE_ROW = 512
 
@@ -125,6 +130,18 @@ def _few_vectors(problem: Problem, each: int) -> int:
 def slices(problem: Problem) -> Choice | None:
     """Return the policy and the launch of a scan in whole outer slices, None where another kernel is better."""
     return _slices(problem) if _suits(problem) and _dense(problem) else None
+
+
+def ragged_slices(problem: Problem, layout: Layout) -> Choice | None:
+    """Return the same for narrow rows of small elements, which no words hold whole, in columns that are not short; None
+    for others."""
+    row = problem.inner * problem.wide if problem.inner > 1 else MAX_RAGGED_BYTES
+    words = problem.vector(problem.inner)[0] * problem.wide >= WORD_BYTES
+    ragged = problem.view == "pitched" and problem.wide < WORD_BYTES and not words
+    fits = ragged and row < MAX_RAGGED_BYTES and problem.length >= MIN_RAGGED_LENGTH
+    fits = fits and problem.rows >= MIN_RAGGED_SLICES
+    found = slices_apart(problem, layout) if fits else None
+    return found[0] if found else None
 
 
 def slices_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]] | None:

@@ -29,7 +29,7 @@ from ..arrays import pointers_of
 from ..coordinates import Axes
 from .base import Arguments, Scan, ScanKernel
 from .column_copies import WORD_BYTES, Member
-from .column_policy import MAX_UNIT
+from .column_groups import MAX_UNIT
 from .column_tiles import UNROLL_BYTES, ColumnTileScan
 from .strided_policy import THREADS, StridedPolicy, slot_sizes, strides_of_slots
 
