@@ -41,14 +41,18 @@ class FlatFlags(StridedKernel):
         if self.whole and self.long:
             self.limit_registers(RESIDENT)
 
-    @cute.jit
-    def body(self, a: Arguments):
-        """What a thread does. If neighbours are ``far``, consecutive blocks have the same places of different rows."""
+    def block(self, a: Arguments):
+        """The number of a block. If neighbours are ``far``, consecutive blocks have the same places of all rows."""
         block = cute.arch.block_idx()[0]
-        if cutlass.const_expr(self.far):
+        if self.far:
             rows = Int32(a.work // a.extents[0])
             block = block % rows * (cute.arch.grid_dim()[0] // rows) + block // rows
-        number = Int64(block) * self.threads + cute.arch.thread_idx()[0]
+        return Int64(block)
+
+    @cute.jit
+    def body(self, a: Arguments):
+        """What a thread does."""
+        number = self.block(a) * self.threads + cute.arch.thread_idx()[0]
         if number * self.vector < a.work:
             self.mark(a, number)
 

@@ -46,8 +46,9 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
     numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
     "repeated", "each" by itself, or as a part of a "run" of memory, which is the tile, in pieces of ``piece`` bytes, 1
-    if it begins anywhere, as a vector of memory that is taken "back" wards, or "joined" from two words), whether all
-    items of a row are equal, how many words of bits of a column a thread has, which are neighbours."""
+    if it begins anywhere, as a vector of memory that is taken "back" wards, "joined" from two words, or "spaced": each
+    by itself, one of every warp's lanes behind that of the lane before), whether all items of a row are equal, how many
+    words of bits of a column a thread has, which are neighbours."""
 
     digits: int
     along: int
@@ -136,6 +137,13 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
 
 
 @dataclass(frozen=True)
+class SinglesPolicy(FlatPolicy, kernel=".singles:SingleFlags"):
+    """The same of threads with ``singles`` results, one by one, as far apart as a block has threads."""
+
+    singles: int = 4
+
+
+@dataclass(frozen=True)
 class PitchedPolicy(WholeRows, Policy, kernel=".pitched:PitchedFlags"):
     """Compile-time choices of the kernel: the digits of a result's number; the rest as in TilePolicy."""
 
@@ -190,6 +198,17 @@ class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
 
 
 @dataclass(frozen=True)
+class PackedPolicy(WholeRows, Policy, kernel=".packed:PackedFlags"):
+    """Compile-time choices of the kernel: the digits of a number; the most elements of a block; the rest as in
+    TilePolicy."""
+
+    digits: int
+    elements: int
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
 class StripPolicy(WholeRows, Policy, kernel=".strips:StripFlags"):
     """Compile-time choices of the kernel: the digits of a thread's number, the elements of a row, the rows of a thread,
     results that are stored at once; the rest as in TilePolicy."""
@@ -206,7 +225,9 @@ class StripPolicy(WholeRows, Policy, kernel=".strips:StripFlags"):
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy | StripPolicy
+    policy: (
+        TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy | PackedPolicy | StripPolicy
+    )
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
@@ -218,7 +239,10 @@ class StridedChoice:
     def grid(self) -> int:
         if isinstance(self.policy, (TransposedPolicy, BoxPolicy)):
             return self.work
+        if isinstance(self.policy, PackedPolicy):
+            return self.counts[1]
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
+        each = self.policy.singles if isinstance(self.policy, SinglesPolicy) else each
         work = self.work
         if isinstance(self.policy, PitchedPolicy):
             work = work // VECTOR_BYTES + work % VECTOR_BYTES  # threads

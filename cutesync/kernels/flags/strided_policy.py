@@ -12,10 +12,12 @@ from ..policy import Policy
 from .boxes_policy import choose_boxes
 from .form import Form
 from .order import FAR, pace_in
+from .packed_policy import choose_packed
 from .parts import in_parts
 from .pitched_policy import choose_pitched
 from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, joins, vector_of
 from .short_policy import choose_short
+from .singles_policy import in_singles
 from .split_policy import choose_split
 from .strided_choice import (
     THREADS,
@@ -24,6 +26,7 @@ from .strided_choice import (
     FlatPolicy,
     RowPolicy,
     ShortPolicy,
+    SinglesPolicy,
     StridedChoice,
     TilePolicy,
 )
@@ -106,16 +109,18 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
             return votes
         tiles = choose_tiles(form, facts)
         whole = choose_columns(form, facts, tiles.policy) or choose_strips(form, facts) or choose_boxes(form, facts)
+        whole = whole or choose_packed(form, facts, tiles)
         return whole or choose_pitched(form, facts, tiles) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
         return choose_tiles(form, facts)
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
     distance, pace = flat.axes[0].extent, pace_in(flat.axes[0])
     vectors = isinstance(flat.policy, FlatPolicy) and flat.policy.pace > 1
-    if vectors or distance * facts.size < WIDE_BYTES:
+    singles = isinstance(flat.policy, SinglesPolicy) and abs(flat.axes[0].steps[0]) == 1
+    if vectors or singles or distance * facts.size < WIDE_BYTES:
         return flat
     tiles = choose_tiles(form, facts)
-    columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
+    columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) and tiles.policy.loads != "spaced" else 1
     wide = columns * max(facts.size, facts.result) >= 8 or SECTOR <= pace * facts.size < FAR
     return tiles if wide else flat
 
@@ -237,7 +242,8 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
     if step > min(paces, default=step) and (large or step * facts.size >= SECTOR):
         return None  # neighbours lie in other lines, or rows in the same lines
     whole = inner.steps[0] == 1 and (not others or [axis.steps[0] for axis in others] == [slices])
-    return _whole_rows(facts, inner, slices, others) or _flat(facts, inner, slices, others[::-1], whole)
+    rows = _whole_rows(facts, inner, slices, others)
+    return rows or in_singles(_flat(facts, inner, slices, others[::-1], whole), facts)
 
 
 def _stepped(facts: Facts, step: int, most: int) -> int:
