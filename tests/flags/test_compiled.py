@@ -180,6 +180,16 @@ APART = {
     "odd lanes": ("TransposedPolicy", "uint16", lambda x: x((9000, 56, 33)).transpose(0, 2, 1), {"axis": 2}, 96),
     "odd columns": ("TilePolicy", "int8", lambda x: x((4096, 4095)), {"axis": 0, "dtype": "bits"}, 128),
     "odd rows of halves": ("FlagPolicy", "float16", lambda x: x((64, 65537)), {"axis": 1, "dtype": "bits"}, 96),
+    "single results": ("SinglesPolicy", "float64", lambda x: x((1 << 20, 8)), {"axis": 0}, 64),
+    "bits of few rows": ("TilePolicy", "uint32", lambda x: x((2, 83835155)), {"axis": 0, "dtype": "bits"}, 64),
+    "bits of short odd rows": ("PackedPolicy", "int32", lambda x: x((288235, 35)), {"axis": 1, "dtype": "bits"}, 96),
+    "turned bits": (
+        "TurnedBitsPolicy",
+        "float16",
+        lambda x: x((1341, 1384, 2)).transpose(2, 1, 0),
+        {"axis": 0, "dtype": "bits"},
+        96,
+    ),
     "boxes of short rows": ("BoxPolicy", "int32", lambda x: x((3, 25015, 10)).transpose(2, 1, 0), {"axis": 2}, 96),
 }
 

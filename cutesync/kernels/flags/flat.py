@@ -5,9 +5,8 @@ neighbours are ``distance`` places apart: 1, or ``inner``. Each thread has ``vec
 are stored at once, also where a slice ends among them. The input of a slice lies evenly spaced, one slice may lie
 anywhere. If the input has no gaps either (``whole``), or none inside slices that are whole vectors, its elements are
 loaded in pieces as large as their alignment allows, and so are their neighbours, which come from the cache; small
-pieces are joined from aligned words or vectors. Elements that lie ``pace`` apart are loaded with what lies between.
-
-The last elements of the array, less than a vector, are flagged one by one. No thread waits for another.
+pieces are joined from aligned words or vectors. Elements that lie ``pace`` apart are loaded with what lies between. The
+last elements of the array, less than a vector, are flagged one by one. No thread waits for another.
 """
 
 from __future__ import annotations

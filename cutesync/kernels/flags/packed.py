@@ -28,7 +28,7 @@ class PackedFlags(StridedKernel):
         super().__init__(marking, policy)
         self.elements = policy.elements
         self.unroll = min(MAX_UNROLL, self.elements // self.threads)
-        self.words = self.elements // LANES + 1  # the last one is only read together with the one before
+        self.words = self.elements // LANES
         self.smem = marking.outputs * self.words * 4 + 16
 
     @cute.jit
@@ -48,7 +48,7 @@ class PackedFlags(StridedKernel):
         words = (length + (LANES - 1)) // LANES
         for number in cutlass.range(thread, rows * words, self.threads):
             row = Int32(Uint32(number) // Uint32(words))
-            self.join(a, votes, (first, row), number - row * words)
+            self.join(a, votes, (first, row, count), number - row * words)
 
     def vote(self, a: Arguments, x, votes, begin, count) -> None:
         """Put the flags of some items of each lane into shared memory."""
@@ -79,12 +79,13 @@ class PackedFlags(StridedKernel):
 
     @cute.jit
     def join(self, a: Arguments, votes, at, word):
-        """Store a word of a row."""
-        (first, row), length = at, Int32(a.counts[0])
+        """Store a word of a row, which may lie in the last word of votes alone."""
+        (first, row, count), length = at, Int32(a.counts[0])
         begin = row * length + word * LANES
+        held = begin // LANES, cutlass.min(begin // LANES + 1, (count - 1) // LANES)
         valid = Uint32(0xFFFFFFFF) >> Uint32(LANES - cutlass.min(length - word * LANES, Int32(LANES)))
         for k in cutlass.range_constexpr(len(a.outs)):
-            low, high = (self.read(votes, k * self.words + begin // LANES + i) for i in range(2))
+            low, high = (self.read(votes, k * self.words + place) for place in held)
             value = funnel_shift(low, high, begin % LANES) & valid
             steps = a.steps[1 + k]
             self.put(a.outs[k], (first + row) * steps[1] + Int64(word) * steps[0], value)

@@ -21,7 +21,7 @@ def choose_packed(form: Form, facts: Facts, tiles: StridedChoice) -> StridedChoi
         return None
     (rows,) = form.others
     beside = set(form.flagged.steps) == {1} and rows.steps[0] == length
-    singly = policy.loads == "vector" or (policy.loads == "run" and policy.piece <= MAX_PIECE)
+    singly = policy.loads in ("vector", "spaced") or (policy.loads == "run" and policy.piece <= MAX_PIECE)
     if not (beside and singly and length >= MIN_LENGTH and MIN_ELEMENTS <= total < 1 << NUMBER_BITS):
         return None
     most = OF_BLOCK * max(1, WORD_BYTES // facts.size) if total >= MANY else FEW_OF_BLOCK

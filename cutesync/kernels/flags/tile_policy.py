@@ -114,11 +114,16 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     block = None if form.bits or not down else _block(axes, row, facts, wide, rows is form.flagged)
     if block is not None:
         lanes, tall, stores = block
+    if down and block is None and not stored_down and math.prod(axis.extent for axis in axes) <= FEWEST_THREADS:
+        wide, tall, loads = 1, 1, "vector"  # stores of a warp touch as many sectors: all multiprocessors share these
     by_words = (
         (loads in ("vector", "joined") or piece >= WORD_BYTES)
         and _by_words(facts, along, wide)
         and (form.bits or across or ((stored_down or (block is not None and stores != "run")) and tall % 4 == 0))
     )
+    full = block is None and row == along > 0 and not (equal or facts.counted or facts.periodic)
+    if full and not down and 1 < rows.extent <= min(tall, MAX_ROWS):
+        tall = rows.extent
     words = _words(axes, row, facts, wide) if form.bits and loads == "vector" else 1
     spaced = 1
     if wide == 1 == words and loads == "vector" and block is None and not (down or equal or row != along):
@@ -143,6 +148,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         FEW_IN_BLOCK if few else THREADS,
         piece,
         words,
+        full and tall == rows.extent,
     )
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, stores=stores)
@@ -153,16 +159,9 @@ def _spaced(axes: Sequence[Axis], facts: Facts, tall: int, moved: int) -> int:
     """Return how many columns, of which each moves so many bytes, a thread has a warp's lanes apart; 1 if it would have
     one, as there are few, or that moves enough."""
     threads, columns = math.prod(axis.extent for axis in axes) // tall, axes[0].extent
-    return next(
-        (
-            count
-            for count in SPACED
-            if count * moved <= SPACED_BYTES
-            and columns >= MIN_SPACED * LANES * count
-            and threads >= count * ONE_VECTOR_THREADS
-        ),
-        1,
-    )
+    most = min(SPACED_BYTES // moved, columns // (MIN_SPACED * LANES), threads // ONE_VECTOR_THREADS)
+    side = pace_in(axes[0]) * facts.size < SECTOR
+    return next((count for count in SPACED if side and count <= most), 1)
 
 
 def _loads_of_bits(axes: Sequence[Axis], row: int, facts: Facts, wide: int, tall: int) -> tuple | None:

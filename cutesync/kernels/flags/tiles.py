@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 import cutlass
-from cutlass import Int32, Int64, Uint32, cute
+from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose, tree
 from ...warp import LANES
@@ -44,7 +44,7 @@ class TileFlags(StridedKernel):
         self.sizes = [1] * policy.digits  # of a tile along each digit's axis
         self.sizes[0], self.sizes[policy.row] = policy.columns, policy.rows
         self.across, self.down = policy.across, policy.down
-        self.words = policy.words
+        self.words, self.full = policy.words, policy.full
         self.by_words, self.loads, self.equal, self.piece = policy.by_words, policy.loads, policy.equal, policy.piece
         self.space = LANES if policy.loads == "spaced" else 1  # between a tile's columns
         if self.loads == "joined":
@@ -55,6 +55,8 @@ class TileFlags(StridedKernel):
         """Flag a tile."""
         digits = self.split(a, number)
         first = [digit * size for digit, size in zip(digits, self.sizes)]
+        if cutlass.const_expr(self.full):
+            first[self.along] = Int64(0)
         if cutlass.const_expr(self.space > 1):
             lane = digits[0] % self.space
             first[0] = (digits[0] - lane) * self.columns + lane
@@ -115,6 +117,8 @@ class TileFlags(StridedKernel):
         each output, a list for each row."""
         there = [(a.n if k == self.along else extent) - at for k, (extent, at) in enumerate(zip(a.extents, first))]
         left = Left(*(Int32(least(there[k], Int64(self.sizes[k]))) for k in (0, self.digit_of_rows)))
+        if self.full:
+            left = left._replace(rows=Int32(self.rows))
         if self.space > 1:
             columns = (there[0] + (self.space - 1)) // self.space
             left = left._replace(columns=Int32(least(columns, Int64(self.columns))))
@@ -208,6 +212,8 @@ class TileFlags(StridedKernel):
         first position on the flagged axis, from which on it has ``there`` elements."""
         if self.equal:
             return tile
+        if self.full:  # no element is at the ends
+            return [*tile[1:], tile[-1]] if side else [tile[0], *tile[:-1]]
         step = a.steps[0][self.along]
         if side:  # the next tile's first element, or the last one that there is
             shift = least(Int64(self.sizes[self.along]), there - 1) * step
@@ -227,7 +233,9 @@ class TileFlags(StridedKernel):
         rests = self.rests(a, place, count)
         edges, indexes = [], []
         for k in range(count):
-            if side:
+            if self.full:
+                edge = Boolean(True) if k == (count - 1 if side else 0) else None
+            elif side:
                 edge = place + (k + 1) >= a.n
             else:
                 edge = place == 0 if k == 0 else None
