@@ -12,6 +12,7 @@ import cutesync as cs
 from cutesync.kernels.flags import (
     ballots_policy,
     boxes_policy,
+    fitted_policy,
     packed_policy,
     periods,
     plan,
@@ -191,7 +192,7 @@ def strided_is_right(name: str, schedules: int) -> bool:
             patch.setattr(turned_bits_policy, "MIN_WORDS", 0)
         if name.startswith("single results") or name.endswith("a warp apart"):
             patch.setattr(singles_policy, "ONE_VECTOR_THREADS", 1)
-            patch.setattr(tile_policy, "ONE_VECTOR_THREADS", 1)
+            patch.setattr(fitted_policy, "ONE_VECTOR_THREADS", 1)
             patch.setattr(strided_policy, "MIN_FAR_BYTES", 0)
         if name.endswith("boxes"):
             patch.setattr(boxes_policy, "MIN_ELEMENTS", 0)

@@ -8,7 +8,15 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.flags import ballots_policy, packed_policy, plan, singles_policy, tile_policy, turned_bits_policy
+from cutesync.kernels.flags import (
+    ballots_policy,
+    fitted_policy,
+    packed_policy,
+    plan,
+    singles_policy,
+    tile_policy,
+    turned_bits_policy,
+)
 from cutesync.runtime import call
 
 from ..cases import same
@@ -19,7 +27,7 @@ from .cases import keys
 @pytest.fixture
 def chosen(monkeypatch) -> list:
     """The policies that are chosen, of arrays that count as large."""
-    for module in (singles_policy, tile_policy):
+    for module in (singles_policy, fitted_policy):
         monkeypatch.setattr(module, "ONE_VECTOR_THREADS", 1)
     monkeypatch.setattr(tile_policy, "FEWEST_THREADS", 0)
     monkeypatch.setattr(tile_policy, "FEW_THREADS", 0)

@@ -10,6 +10,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div
 from .ballots_policy import choose_ballots, choose_columns
 from .boxes_policy import choose_boxes
+from .fitted_policy import fit_tiles
 from .form import Form
 from .order import FAR, pace_in
 from .packed_policy import choose_packed
@@ -33,7 +34,7 @@ from .strided_choice import (
     TilePolicy,
 )
 from .strips_policy import choose_strips
-from .tile_policy import LINE_BYTES, MAX_NARROW, SECTOR, WORD_BYTES, choose_tiles
+from .tile_policy import LINE_BYTES, MAX_NARROW, SECTOR, WORD_BYTES
 from .turned_bits_policy import choose_turned_bits
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
@@ -95,19 +96,19 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
         votes = choose_ballots(form, facts)
         if votes is not None:
             return votes
-        tiles = choose_tiles(form, facts)
+        tiles = fit_tiles(form, facts)
         whole = choose_columns(form, facts, tiles.policy) or choose_strips(form, facts) or choose_boxes(form, facts)
         whole = whole or choose_packed(form, facts, tiles) or choose_turned_bits(form, facts, tiles)
         return whole or choose_pitched(form, facts, tiles) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
-        return choose_tiles(form, facts)
+        return fit_tiles(form, facts)
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
     distance, pace, flat = flat.axes[0].extent, pace_in(flat.axes[0]), in_singles(flat, facts)
     vectors = isinstance(flat.policy, FlatPolicy) and flat.policy.pace > 1
     singles = isinstance(flat.policy, SinglesPolicy) and abs(flat.axes[0].steps[0]) == 1
     if vectors or singles or distance * facts.size < WIDE_BYTES:
         return flat
-    tiles = choose_tiles(form, facts)
+    tiles = fit_tiles(form, facts)
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) and tiles.policy.loads != "spaced" else 1
     wide = columns * max(facts.size, facts.result) >= 8 or SECTOR <= pace * facts.size < FAR
     return tiles if wide else flat

@@ -11,7 +11,7 @@ from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
 from .form import Form
 from .order import pace_in, pace_out, roles_of
-from .policy import LANES, ONE_VECTOR_THREADS, SMS, VECTOR_BYTES, alignment
+from .policy import LANES, SMS, VECTOR_BYTES, alignment
 from .strided_choice import THREADS, Facts, StridedChoice, TilePolicy, TransposedPolicy
 
 ROWS_OF_BITS = 32  # flags in a word
@@ -79,8 +79,6 @@ MIN_RUN_ROWS, MIN_ROW_BYTES, MAX_ROW_BYTES, MIN_RUN_LANES, MIN_RUN, RUN_GROUPS =
 # but not few rows of single columns (heads uint16 (262144, 32, 4, 2) sliced along its third axis: 132 and 162 us).
 MAX_NARROW_BYTES, NARROW_ROWS, MIN_NARROW_ROWS = 16, 2, 64
 
-SPACED, SPACED_BYTES, MIN_SPACED = (4, 2), 80, 4
-
 
 def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     """Return the tiles of a problem."""
@@ -121,19 +119,9 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         and _by_words(facts, along, wide)
         and (form.bits or across or ((stored_down or (block is not None and stores != "run")) and tall % 4 == 0))
     )
-    full = block is None and row == along > 0 and not (equal or facts.counted or facts.periodic)
-    if full and not down and 1 < rows.extent <= min(tall, MAX_ROWS):
-        tall = rows.extent
     words = _words(axes, row, facts, wide) if form.bits and loads == "vector" else 1
-    spaced = 1
-    if wide == 1 == words and loads == "vector" and block is None and not (down or equal or row != along):
-        spaced = _spaced(axes, facts, tall, tall * facts.size + (WORD_BYTES if form.bits else tall * facts.result))
-    if spaced > 1:
-        wide, loads = spaced, "spaced"
     side, height = (wide, tall * words) if block is None else (lanes * wide, THREADS // lanes * tall)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
-    if loads == "spaced":  # whole warps
-        counts = ceil_div(counts[0], LANES) * LANES, *counts[1:]
     geometry, given = (len(axes), along, row, wide, tall), (facts.periodic, facts.counted)
     few = block is None and tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS
     policy = TilePolicy(
@@ -148,20 +136,10 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         FEW_IN_BLOCK if few else THREADS,
         piece,
         words,
-        full and tall == rows.extent,
     )
     if block is not None:
         policy = TransposedPolicy(**vars(policy), lanes=lanes, stores=stores)
     return StridedChoice(policy, axes, counts)
-
-
-def _spaced(axes: Sequence[Axis], facts: Facts, tall: int, moved: int) -> int:
-    """Return how many columns, of which each moves so many bytes, a thread has a warp's lanes apart; 1 if it would have
-    one, as there are few, or that moves enough."""
-    threads, columns = math.prod(axis.extent for axis in axes) // tall, axes[0].extent
-    most = min(SPACED_BYTES // moved, columns // (MIN_SPACED * LANES), threads // ONE_VECTOR_THREADS)
-    side = pace_in(axes[0]) * facts.size < SECTOR
-    return next((count for count in SPACED if side and count <= most), 1)
 
 
 def _loads_of_bits(axes: Sequence[Axis], row: int, facts: Facts, wide: int, tall: int) -> tuple | None:

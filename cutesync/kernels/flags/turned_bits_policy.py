@@ -29,11 +29,11 @@ def choose_turned_bits(form: Form, facts: Facts, tiles: StridedChoice) -> Stride
     short = form.flagged.extent <= ROWS_OF_BITS and policy.along == policy.row > 0 and not policy.equal
     if not (far and short and words >= MIN_WORDS):
         return None
-    wide, loads = (1, "vector") if policy.loads == "spaced" else (min(policy.columns, MAX_COLUMNS), policy.loads)
-    if loads == "run" and wide < policy.columns:
+    wide = min(policy.columns, MAX_COLUMNS)
+    if policy.loads == "run" and wide < policy.columns:
         return None
     each = next((n for n in EACH if n * wide * policy.rows <= MAX_HELD), 1)
     sizes = {0: wide * LANES, policy.row: policy.rows, beside: THREADS // LANES * each}
     counts = tuple(ceil_div(axis.extent, sizes.get(k, 1)) for k, axis in enumerate(axes))
-    tile = replace(policy, columns=wide, loads=loads, across=False, wide=math.prod(counts) >= 1 << 31, threads=THREADS)
+    tile = replace(policy, columns=wide, across=False, wide=math.prod(counts) >= 1 << 31, threads=THREADS)
     return replace(tiles, policy=TurnedBitsPolicy(**vars(tile), beside=beside, each=each), counts=counts)
