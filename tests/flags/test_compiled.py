@@ -122,7 +122,7 @@ STRIDED = {
     "stored down": (TILES, lambda x: x((4096, 4096)).T, {"axis": 0}),
     "boxes": ("BoxPolicy", lambda x: x((696, 327, 236, 2)).transpose(2, 1, 0, 3), {"axis": 0}),
     "stepped": ("FlatPolicy", lambda x: x((1 << 24,))[::2], {}),
-    "a middle axis": ("FlatPolicy", lambda x: x((4096, 128, 3)), {"axis": 1}),
+    "a middle axis": (("FlatPolicy", "SinglesPolicy"), lambda x: x((4096, 128, 3)), {"axis": 1}),
     "a pitch": ("FlatPolicy", lambda x: x((4096, 40))[:, 1:31], {}),
     "long rows": ("RowPolicy", lambda x: x((4096, 4096))[:, :4000], {}),
     "counted": ("FlatPolicy", lambda x: x((1 << 24,)), {"n": 5}),

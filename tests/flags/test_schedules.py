@@ -155,7 +155,7 @@ STRIDED = {
     "turned runs": ("flag_heads_and_tails", "int16", lambda x: x((9, 3, 70)).transpose(1, 2, 0), {"axis": 0}),
     "odd lanes": ("adjacent_difference", "int16", lambda x: x((40, 33)).T, {"axis": 1}),
     "bits of odd columns": ("flag_tails", "int8", lambda x: x((70, 37)), {"axis": 0, "dtype": "bits"}),
-    "bits of short odd rows": ("flag_heads_and_tails", "int16", lambda x: x((90, 35)), {"dtype": "bits"}),
+    "bits of short odd rows": ("flag_heads_and_tails", "int32", lambda x: x((90, 35)), {"dtype": "bits"}),
     "turned bits": ("flag_tails", "int16", lambda x: x((35, 40, 2)).transpose(2, 1, 0), {"axis": 0, "dtype": "bits"}),
     "single results": ("flag_heads_and_tails", "int64", lambda x: x((2, 3, 501)), {"axis": 1}),
     "single results of far rows": ("adjacent_difference", "int32", lambda x: x((5, 401)), {"axis": 0}),

@@ -66,7 +66,6 @@ CASES = {  # policy, call, type, elements of memory, view, options
         lambda x: x.reshape(2, 350, 3)[:, :, 0],
         {"axis": 1},
     ),
-    "far apart": ("Singles", "flag_tails", "int8", 32 * 700, lambda x: x[::32], {"successor": 1}),
     "a middle axis": (
         "Singles",
         "adjacent_difference",
@@ -93,7 +92,7 @@ CASES = {  # policy, call, type, elements of memory, view, options
         {"axis": 0, "n": 7},
     ),
     "short odd rows": ("Packed", "flag_heads", "int32", 35 * 77, lambda x: x.reshape(77, 35), BITS),
-    "shorter than words": ("Packed", "flag_heads_and_tails", "int8", 22 * 500, lambda x: x.reshape(500, 22), BITS),
+    "shorter than words": ("Packed", "flag_heads_and_tails", "int64", 13 * 500, lambda x: x.reshape(500, 13), BITS),
     "given ends": ("Packed", "flag_tails", "float64", 63 * 40, lambda x: x.reshape(40, 63), {"successor": 1.0, **BITS}),
     "turned words": (
         "TurnedBits",
@@ -162,17 +161,30 @@ def test_tiles_that_have_all_of_a_short_axis(chosen, dtype, shape, axis, options
 
 def test_blocks_of_single_results(chosen):
     """A block has as many results as its threads have together."""
-    cs.adjacent_difference(cs.asarray(keys((2, 3001), "int64")), axis=0)
+    cs.adjacent_difference(cs.asarray(keys((20, 301), "int64")), axis=0)
     (choice,) = chosen
-    assert choice.grid == -(-6002 // (choice.policy.threads * choice.policy.singles))
+    assert choice.grid == -(-6020 // (choice.policy.threads * choice.policy.singles))
 
 
-@pytest.mark.parametrize(("work", "singles"), [(1 << 17, 0), (1 << 19, 2), (1 << 20, 4)])
-def test_small_arrays_have_vectors(monkeypatch, work, singles):
+LIMITS = [  # op, type, shape, axis, singles
+    ("adjacent_difference", "float64", (1 << 14, 9), 0, 0),
+    ("adjacent_difference", "float64", (1 << 15, 9), 0, 2),
+    ("adjacent_difference", "float64", (1 << 17, 9), 0, 4),
+    ("flag_heads", "int64", (1 << 12, 201), 0, 4),
+    ("flag_heads", "int64", (1 << 11, 201), 0, 0),  # two are no faster than tiles
+    ("flag_heads", "int64", (1 << 10, 1201), 0, 0),  # rows are too far apart
+    ("adjacent_difference", "int32", (1 << 10, 1201), 0, 4),
+    ("adjacent_difference", "int32", (1 << 11, 1201), 0, 0),  # joined vectors of more are as fast
+    ("flag_heads", "int32", (1 << 10, 1201), 0, 0),
+]
+
+
+@pytest.mark.parametrize(("op", "dtype", "shape", "axis", "singles"), LIMITS)
+def test_where_threads_have_single_results(monkeypatch, op, dtype, shape, axis, singles):
     monkeypatch.setattr(call, "_plans", {})
     found, strided = [], plan.strided_spec
     monkeypatch.setattr(
         plan, "strided_spec", lambda choice, *rest: found.append(choice.policy) or strided(choice, *rest)
     )
-    cs.adjacent_difference(dry((2, work // 2 + 1), "float64"), axis=0)
+    getattr(cs, op)(dry(shape, dtype), axis=axis)
     assert getattr(found[-1], "singles", 0) == singles

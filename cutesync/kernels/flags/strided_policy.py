@@ -18,7 +18,7 @@ from .parts import in_parts
 from .pitched_policy import choose_pitched
 from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, joins, vector_of
 from .short_policy import choose_short
-from .singles_policy import in_singles
+from .singles_policy import beats_tiles, in_singles
 from .split_policy import choose_split
 from .strided_choice import (
     LARGE,
@@ -29,7 +29,6 @@ from .strided_choice import (
     FlatPolicy,
     RowPolicy,
     ShortPolicy,
-    SinglesPolicy,
     StridedChoice,
     TilePolicy,
 )
@@ -105,8 +104,7 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
     distance, pace, flat = flat.axes[0].extent, pace_in(flat.axes[0]), in_singles(flat, facts)
     vectors = isinstance(flat.policy, FlatPolicy) and flat.policy.pace > 1
-    singles = isinstance(flat.policy, SinglesPolicy) and abs(flat.axes[0].steps[0]) == 1
-    if vectors or singles or distance * facts.size < WIDE_BYTES:
+    if vectors or beats_tiles(flat, facts) or distance * facts.size < WIDE_BYTES:
         return flat
     tiles = fit_tiles(form, facts)
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) and tiles.policy.loads != "spaced" else 1

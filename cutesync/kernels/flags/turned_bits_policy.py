@@ -12,7 +12,10 @@ from .policy import LANES
 from .strided_choice import THREADS, Facts, StridedChoice, TilePolicy, TurnedBitsPolicy
 from .tile_policy import ROWS_OF_BITS, SECTOR, WORD_BYTES
 
-MIN_WORDS, MIN_SIDE = 1 << 15, 16  # of an array, and the extent of both axes
+# Words of an array, and the extent of both axes (H200, bits int32 (2, 320084, 43) transposed, along its first axis: 454
+# us, so 73 us; float16 (2, 1384, 1341): 29.3 us, so 6.1 us; int32 (3, 105, 988), of 104 thousand words: 2.9 us, so 1.5
+# us; int32 (25, 1891, 128): 13.1 us, so 11.2 us; fewer words were not measured)
+MIN_WORDS, MIN_SIDE = 1 << 15, 16
 MAX_COLUMNS, MAX_HELD = 4, 16  # of a tile, and the elements of a thread
 EACH = 4, 2, 1  # tiles of a thread
 
