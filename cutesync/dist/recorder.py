@@ -77,17 +77,11 @@ class Recorder:
 
     def observe(self, call: Callable[[], Any]) -> Any:
         """Return the result of a call that is observed."""
-        thread = get_ident()
-        before = front_ends.recorders.get(thread)
-        front_ends.recorders[thread] = self
         CURRENT.taken = False
         try:
-            return call()
+            with front_ends.recording(self):
+                return call()
         finally:
-            if before is None:
-                del front_ends.recorders[thread]
-            else:
-                front_ends.recorders[thread] = before
             self.whole = self.whole and not CURRENT.taken
 
     def note(self, plans: dict, plan: Any, library: Any, stream: Any, given: tuple) -> None:

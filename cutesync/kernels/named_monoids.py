@@ -65,10 +65,6 @@ class NamedMonoid(StateMonoid):
         found = self.finish(state) if self.last else state
         return tuple(dtype.cutlass(convert(value, dtype.cutlass)) for dtype, value in zip(self.results, found))
 
-    def lower(self, state):
-        """The element to store in the only output."""
-        return self.results_of(state)[0]
-
 
 class MeanMonoid(NamedMonoid):
     """A plain sum, which is divided at the end by a run-time argument."""

@@ -8,8 +8,9 @@ treated as other arrays.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -172,6 +173,21 @@ def front_end(family: Family) -> Callable:
         return out if single else tuple(out)
 
     return call
+
+
+@contextlib.contextmanager
+def recording(recorder: Any) -> Iterator[Any]:
+    """Let ``recorder`` observe this thread's calls inside, in place of what does so around, which is yielded."""
+    thread = get_ident()
+    before = recorders.get(thread)
+    recorders[thread] = recorder
+    try:
+        yield before
+    finally:
+        if before is None:
+            del recorders[thread]
+        else:
+            recorders[thread] = before
 
 
 def _note(family: Family, key: tuple, adapter: Any, stream: Any, arrays: tuple) -> None:

@@ -95,8 +95,8 @@ class KernelSpec:
 
     @property
     def label(self) -> str:
-        """The policy as text, for messages."""
-        return next((repr(part) for part in self.key if dataclasses.is_dataclass(part)), str(self.key[1]))
+        """The policy as text, for messages, or what comes behind the family, if there is more."""
+        return next((repr(part) for part in self.key if dataclasses.is_dataclass(part)), str(self.key[:2][-1]))
 
     def build(self) -> tuple[Callable, list, dict]:
         """Return ``(host function, example arguments, launch facts)`` for ``cute.compile``."""

@@ -240,18 +240,11 @@ class Recorder:
 
     def observe(self, call: Callable[[], Any]) -> Any:
         """Return the result of a call that is observed."""
-        thread = get_ident()
         CURRENT.source = None
-        before = front_ends.recorders.get(thread)
-        front_ends.recorders[thread] = self
-        try:
-            return call()
-        finally:
-            if before is None:
-                del front_ends.recorders[thread]
-            else:
+        with front_ends.recording(self) as before:
+            if before is not None:
                 before.whole = False
-                front_ends.recorders[thread] = before
+            return call()
 
     def note(self, plans: dict, plan: Plan | None, library: Any, stream: Any, given: tuple) -> None:
         """Add a call: its plan, if that is stored among ``plans``, and ``given``, its inputs, the outputs as they were

@@ -150,7 +150,7 @@ STRIDED = {
     "boxes": ("flag_heads_and_tails", "int16", lambda x: x((19, 40, 3)).transpose(1, 0, 2), {"axis": 0}),
     "differences in boxes": ("adjacent_difference", "int32", lambda x: x((18, 33, 4)).transpose(1, 0, 2), {"axis": 1}),
     "transposed rows as periods": ("flag_tails", "int8", lambda x: x((9, 5, 70)).transpose(2, 0, 1), {}),
-    "transposed columns of two axes": ("flag_tails", "int16", lambda x: x((35, 40, 7)).transpose(1, 0, 2), {"axis": 1}),
+    "transposed columns of two axes": ("flag_tails", "int16", lambda x: x((37, 5, 6)).transpose(2, 1, 0), {"axis": 2}),
     "turned columns anywhere": ("flag_tails", "int16", lambda x: x((37, 66)).T, {"axis": 0}),
     "turned runs": ("flag_heads_and_tails", "int16", lambda x: x((9, 3, 70)).transpose(1, 2, 0), {"axis": 0}),
     "odd lanes": ("adjacent_difference", "int16", lambda x: x((40, 33)).T, {"axis": 1}),
@@ -303,7 +303,7 @@ STRIDED_FAULTS = {
         every(r"rem\.u64 ([^,]*), ([^,]*), [^;]*;|rem\.s64 ([^,]*), ([^,]*), [^;]*;", r"mov.b64 \1\3, 1;"),
         {RESULT},
     ),
-    "runs of results of a column more": (
+    "results of the column behind": (
         "transposed columns of two axes",
         every(r"div\.u32 ([^,]*), ([^,]*), ([^;]*);", r"div.u32 \1, \2, \3; add.u32 \1, \1, 1;"),
         {RESULT, "out-of-bounds"},

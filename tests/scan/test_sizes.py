@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import cutesync as cs
 from cutesync.kernels.scan.policy import PipelinePolicy, choose
-from cutesync.kernels.scan.problem import Choice, Problem
+from cutesync.kernels.scan.problem import Problem
 from cutesync.kernels.scan.row_policy import RowPolicy
 from cutesync.kernels.scan.wave_policy import WavePolicy
 
 from ..cases import data, same, scanned
-from .kernels import force, pipeline, rows, wave
+from .kernels import force, rows, wave
 
 
 def chosen(count: int, length: int, size: int, first: int = 0):
@@ -96,23 +94,3 @@ def test_tiles_of_eight_warps_that_ask_for_nothing(on_emulator, monkeypatch):
     force(monkeypatch, wave(8, 8, asks=False))
     x = data((3, 1 << 14), "float32")
     same(np.asarray(cs.scan(cs.asarray(x), axis=1)), scanned(x, axis=1), "three rows of two tiles")
-
-
-def test_half_tiles_of_whole_rows_have_no_partial_vectors(on_emulator, monkeypatch):
-    for length, first, whole in ((8012, 0, True), (14168, 0, True), (14168, 8, False), (14167, 0, False)):
-        policy = chosen(522, length, 8, first).policy
-        assert (type(policy), policy.vectors_per_thread, policy.whole) == (PipelinePolicy, 8, whole)
-    small = pipeline(4, 2, 4, 1, 2, 2)
-
-    def choose_whole(problem: Problem) -> Choice:
-        choice = small(problem)
-        assert problem.whole
-        return replace(choice, policy=replace(choice.policy, whole=True))
-
-    force(monkeypatch, choose_whole)
-    for dtype, length in (("int64", 602), ("float64", 256)):
-        x = data((2, length), dtype)
-        for options in ({}, {"reverse": True}, {"exclusive": True, "reverse": True}, {"op": "max"}):
-            same(
-                np.asarray(cs.scan(x, axis=1, **options)), scanned(x, axis=1, **options), f"{dtype} {length} {options}"
-            )

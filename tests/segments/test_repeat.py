@@ -68,6 +68,20 @@ def test_tiles_and_parts(emulated, monkeypatch, dtype, length, name):
 
 
 @pytest.mark.drawn(1)
+@pytest.mark.parametrize("dtype, length", [("int8", "int32"), ("int32", "uint16"), ("int8", "int64")])
+def test_short_runs_as_long_as_half_a_word_holds(emulated, monkeypatch, dtype, length):
+    """Groups of 128 runs of which all have 256 results, of which one has 257, and of which one or all have 1."""
+    force_decode(monkeypatch, "two blocks")
+    lengths = np.repeat([256, 256, 1, 256, 256, 256], 128)
+    lengths[[130, 600]] = 1, 257
+    x = np.arange(len(lengths)).astype(dtype)
+    wanted = np.repeat(x, lengths)
+    found = cs.run_length_decode(cs.asarray(x), cs.asarray(lengths.astype(length)), size=len(wanted))
+    assert int(found.count) == len(wanted)
+    equal(found.values, wanted)
+
+
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
 def test_tiles_that_end_inside_vectors(emulated, monkeypatch, dtype):
     """Tiles of many results, and of so few that they begin and end in one vector, from every place of a vector on."""

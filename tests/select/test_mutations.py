@@ -100,7 +100,7 @@ def bench_of_words() -> faults.Bench:
     return faults.of_tiles(functools.partial(force, name="words"), right)
 
 
-SQUEEZE = r"shf\.l\.wrap\.b32 [^\n;]*, 0, 1,"
+SQUEEZE = r"shf\.r\.clamp\.b32 "
 OF_WORDS = {
     "the last words of lanes do not wait for whole ones": (
         faults.first(faults.op(r"bar\.warp\.sync"), after=SQUEEZE),

@@ -131,3 +131,23 @@ def test_refused():
         for options in ({"equal": 3}, {"equal": lambda a: a}, {"return_counts": 1}, {"dtype": "float32"}):
             with pytest.raises(ArgumentTypeError):
                 cs.unique_consecutive(x, **{"return_counts": True} | options)
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("dtype, kind", [("int8", "int32"), ("int8", "int64"), ("int32", "int32"), ("int16", "int64")])
+def test_lengths_that_begin_anywhere(monkeypatch, dtype, kind):
+    """They are stored two at a time, wherever pairs of them begin in memory; and one by one if they lie apart."""
+    force(monkeypatch, {"int8": "runs of bytes", "int16": "runs", "int32": "flow"}[dtype])
+    x = np.cumsum(np.random.default_rng(4).random(9000) < 0.8).astype(dtype)
+    values, _, _, lengths = of_runs(x, heads_of(x))
+    with cs.emulate():
+        for places in (slice(0, 8000), slice(1, 8001), slice(3, 8003), slice(1, 16001, 2)):
+            out = cs.asarray(np.full(16002, -1, kind))
+            found = cs.run_length_encode(
+                cs.asarray(x), dtype=kind, out=(cs.asarray(np.zeros(8000, dtype)), out[places])
+            )
+            assert int(found.count) == len(values)
+            equal(found.values[: len(values)], values)
+            wanted = np.full(16002, -1, kind)
+            wanted[places][: len(lengths)] = lengths
+            equal(out, wanted)

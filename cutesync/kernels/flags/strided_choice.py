@@ -83,12 +83,11 @@ class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
     "words" of four bytes; in those of columns that begin "anywhere", which are joined; or in those of a "run": all of a
     block, as columns are short and each begins where the one before ends.
 
-    ``split``: the columns are two axes of the outputs, the last digit's the outer one. The inner ones are neighbours of
-    the rows ("apart"), or of each other, followed by those of the next row ("beside")."""
+    ``split``: the columns are two axes of the outputs, the last digit's the outer one."""
 
     lanes: int = LANES
     stores: str = ""
-    split: str = ""
+    split: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,33 +226,10 @@ class PackedPolicy(WholeRows, Policy, kernel=".packed:PackedFlags"):
 
 
 @dataclass(frozen=True)
-class StripPolicy(WholeRows, Policy, kernel=".strips:StripFlags"):
-    """Compile-time choices of the kernel: the digits of a thread's number, the elements of a row, the rows of a thread,
-    results that are stored at once; the rest as in TilePolicy."""
-
-    digits: int
-    length: int
-    rows: int
-    unit: int
-    wide: bool
-    threads: int = THREADS
-
-
-@dataclass(frozen=True)
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: (
-        TilePolicy
-        | BoxPolicy
-        | FlatPolicy
-        | PitchedPolicy
-        | RowPolicy
-        | BallotPolicy
-        | ShortPolicy
-        | PackedPolicy
-        | StripPolicy
-    )
+    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy | PackedPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 

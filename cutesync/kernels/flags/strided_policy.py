@@ -32,7 +32,6 @@ from .strided_choice import (
     StridedChoice,
     TilePolicy,
 )
-from .strips_policy import choose_strips
 from .tile_policy import LINE_BYTES, MAX_NARROW, SECTOR, WORD_BYTES
 from .turned_bits_policy import choose_turned_bits
 
@@ -96,7 +95,7 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
         if votes is not None:
             return votes
         tiles = fit_tiles(form, facts)
-        whole = choose_columns(form, facts, tiles.policy) or choose_strips(form, facts) or choose_boxes(form, facts)
+        whole = choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts)
         whole = whole or choose_packed(form, facts, tiles) or choose_turned_bits(form, facts, tiles)
         return whole or choose_pitched(form, facts, tiles) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none

@@ -32,8 +32,6 @@ ENDS = 2 * WORD_BYTES  # more than a column has bytes in words that have others,
 # The number of a block's first column, and the inner columns that an outer one has.
 Split = namedtuple("Split", "first inner")
 
-FRACTION = 22  # bits of a reciprocal: exact for up to 256 rows of up to 127 inner columns, as 256 * 127**2 < 2**22
-
 
 class TransposedFlags(TileFlags):
     """The kernel: ``lanes`` register tiles side by side. Each digit counts tiles of a block."""
@@ -78,9 +76,7 @@ class TransposedFlags(TileFlags):
             for k in cutlass.range_constexpr(len(a.outs)):
                 steps, split = a.steps[1 + k], Split(first_column, Uint32(a.extents[-1]))
                 target = a.outs[k] + self.offset(corner, steps)
-                if cutlass.const_expr(self.split_columns == "beside"):
-                    self.store_beside(tiles, k, target, steps[-1], split, thread, left)
-                elif cutlass.const_expr(self.stores == "run"):
+                if cutlass.const_expr(self.stores == "run"):
                     bytes_of = left.columns * Int32(extents[self.digit_of_rows]) * self.size
                     start = tiles.toint() + k * self.tile_bytes
                     self.store_whole_run(start, target, bytes_of, thread)
@@ -236,24 +232,6 @@ class TransposedFlags(TileFlags):
         number = split.first + Uint32(column)
         outer = number // split.inner
         return Int64(outer) * steps[-1] + Int64(number - outer * split.inner) * steps[0]
-
-    @cute.jit
-    def store_beside(self, tiles, k: cutlass.Constexpr, target, step, split, thread, left):
-        """The same of columns whose inner ones are followed by those of the next row: each outer column is a run."""
-        outer, reciprocal = split.first // split.inner, ((Uint32(1) << FRACTION) + split.inner - 1) // split.inner
-        skipped = Int32(
-            split.first - outer * split.inner
-        )  # inner columns of the first outer one that the block before has
-        each = Int32(split.inner)
-        runs = (skipped + left.columns + each - 1) // each
-        for run in cutlass.range(runs):
-            start = target + Int64(outer + Uint32(run)) * step
-            for place in cutlass.range(thread, left.rows * each, self.threads, unroll=4):
-                row = Int32((Uint32(place) * reciprocal) >> FRACTION)
-                column = run * each + place - row * each - skipped
-                if (column >= 0) & (column < left.columns):
-                    slot = self.slot(tiles, k, column % self.columns * self.lanes + column // self.columns, row)
-                    self.store_unit(slot, start + place, self.marking.result.cutlass)
 
     def store_unit(self, start, target, kind) -> None:
         """Store one value of a ``kind`` from an address in shared memory."""

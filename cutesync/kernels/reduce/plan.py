@@ -42,9 +42,8 @@ from .strided_plan import COUNTS, MEMORY, behind, form_of, of_nothing, order_of,
 _EXTENTS = ("outer", "length", "inner")
 _SHAPE = tuple(Scalar(name, "Int64") for name in _EXTENTS)
 FILL_THREADS = 256
-# Copies of a result by a launch of their own; of results of so few positions they have twice as many bytes at least
-# (H200, any float32 (4, 256, 262144) of (4, 256): 118 us, so 21 us; but argmax int16 of two positions: 3.7 and 5.3 us).
-MIN_COPIES, MIN_DENSE_COPIES, MAX_FEW_COPIED = 64, 8, 4
+# Copies of a result by a launch of their own (H200, any float32 (4, 256, 262144) of (4, 256): 118 us, so 21 us).
+MIN_COPIES, MIN_DENSE_COPIES = 64, 8
 MAX_FEW_FILLED = 1 << 17  # results; with more, a thread stores several
 
 

@@ -108,7 +108,7 @@ class PipelineScan(ScanKernel):
         self.warps, self.stages = policy.warps_per_squad, policy.stages
         self.teams, self.look_aheads = teams, policy.look_aheads  # of fold warps, and warps: they take tiles in turn
         self.tile, self.aligned = self.tile_of(scan, policy), policy.aligned
-        self.ragged = RaggedScan(self.tile, whole=policy.whole)
+        self.ragged = RaggedScan(self.tile)
         whole = all(self.tile.bytes_of(dtype) == VECTOR_BYTES for dtype in scan.monoid.sources)
         self.vectors_held = scan.width == 1 and whole and policy.aligned
         # the ring holds a tile's whole units; the rest is read from global memory

@@ -71,8 +71,7 @@ MIN_PIPELINED_GAPS = {(1, 2): 4 << 20, (1, 3): 4 << 20, (2, 2): 5 << 20, (4, 3):
 @dataclass(frozen=True)
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     """Resident blocks with a ring of ``stages`` tiles: some warps reduce each tile, and squads of warps scan and store
-    it. ``look_aheads`` warps take tiles in turn to find their prefixes. ``whole``: rows are whole vectors on
-    boundaries of 16 bytes, which makes partial chunks simpler."""
+    it. ``look_aheads`` warps take tiles in turn to find their prefixes."""
 
     reduce_warps: int
     scan_squads: int
@@ -83,7 +82,6 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     aligned: bool = True
     look_aheads: int = 1
     boundary: int = LINE_BYTES
-    whole: bool = False
 
 
 # Tiles of 32 KiB.
@@ -100,9 +98,6 @@ MAX_HALVED_TILES = {1: 96, 2: 8, 8: 4}  # whole tiles of a row, by the bytes of 
 # 109617): 25.7 us, so 21.1 us; but inclusive int8 (105, 180112): 17.4 us, so 19.4 us; exclusive int8 (1733, 41800):
 # 59.6 us, so 68.4 us; reverse uint8 (2463, 101567): 171 us, so 189 us; but its maximum 240 us, so 202 us).
 QUARTER_TILES, MAX_QUARTERED_TILES = replace(HALF_TILES, vectors_per_thread=4, stages=24), 4
-# Bytes of elements whose half tiles have no partial vectors if rows are whole ones (H200, exclusive int64 (342, 8012):
-# 18.5 us, so 17.2 us; max float64 (409, 7638): 26.0 and 24.4 us; (522, 14168): 42.8 and 42.2 us).
-EDGELESS = 8
 # States of float64 or of several values: four warps reduce tiles more slowly than these are copied (H200, 2**26
 # float64: 281 us, with eight 268 us; a linear recurrence of 2**27 float32: 433 us, with eight 421 us).
 COSTLY_REDUCE_WARPS = 8
@@ -283,7 +278,6 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         if width == 1 and 1 < tiles <= MAX_HALVED_TILES.get(problem.wide, 0) and _has_slow_ends(problem, items):
             base = QUARTER_TILES if problem.wide == 1 and _has_slowest_ends(problem, tiles) else HALF_TILES
             tiles = tiles_of(base.warps_per_squad, base.vectors_per_thread, base.boundary)
-            base = replace(base, whole=problem.whole and problem.wide == EDGELESS)
         rows = fitted(base.vectors_per_thread)
         policy = replace(base, vectors_per_thread=rows, shift=shift, aligned=problem.together)
         return _pipeline(problem, policy, tiles, items, width)

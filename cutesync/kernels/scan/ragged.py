@@ -44,13 +44,13 @@ class RaggedScan:
     """The chunks of ``tile`` in global memory, full or not, in pieces of ``rows`` rows of vectors.
 
     ``vectors`` is where the methods read whole vectors, if not at ``start``: in shared memory, where the chunk's places
-    are the same. ``whole``: no vector is partial."""
+    are the same."""
 
-    def __init__(self, tile: WarpScan, rows: int = ROWS, whole: bool = False) -> None:
+    def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
         self.chunk = tile.chunk
         one = WarpScan(tile.scan, min(rows, tile.rows), 1, tile.shift, tile.items, aligned=tile.aligned)
         self.tile = one.apart(tile.gap)
-        self.scan, self.edgeless = tile.scan, whole or tile.items == 1
+        self.scan, self.edgeless = tile.scan, tile.items == 1
 
     @cute.jit
     def reduce(self, start, span: Span, lane: Int32, vectors=None):

@@ -9,8 +9,9 @@ from ...arguments import flag, integer
 from ...dtypes import number
 from ...runtime.repeat import repeatable
 from ...types import Array, DTypeLike, Operator, Scalar, Stream
+from ..select.spec import MAX_LENGTH
 from ..states import NO_ARGS
-from .calls import MAX_LENGTH, KeyedCall, Options
+from .calls import KeyedCall, Options
 
 
 @repeatable

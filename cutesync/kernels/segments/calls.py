@@ -17,13 +17,13 @@ from ...runtime.view import View
 from ..count import check, split
 from ..layouts import strided
 from ..scan.spec import start_value
+from ..select.spec import MAX_LENGTH
 from ..several import Inputs, call_of, inputs_of, operation_of, with_first
 from ..states import States, start_of
 from .plan import MASK, plan
 from .result import Reduced
 from .spec import Heads, SegmentsSpec
 
-MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
 MASKS = ("bool", "uint8", "int8")
 OFFSETS = ("int64", "int32", "uint32")
 

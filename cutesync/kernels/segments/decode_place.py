@@ -29,6 +29,7 @@ from .decode_policy import GROUP
 
 EACH = GROUP // LANES
 LONG = 1 << 18  # where runs of tiles without longer ones begin are numbers of 32 bits
+SHORT, HALF_BITS = 1 << 8, 16  # of groups without longer ones, where runs begin are numbers of half as many
 FAR = 1 << 30  # places that lie further behind the first result are not told apart
 BEGIN_BYTES, WORD_BITS = 4, 32
 # What is said of a group beside the number of its runs that are not empty: some are, and some are long
@@ -53,7 +54,10 @@ class Placer:
         found = self.load(self.length, address, groups, exist, lane)
         begins = tuple(Int32(0) for _ in found)
         results, runs = tuple(Int64(0) for _ in groups), tuple(Int32(GROUP) for _ in groups)
-        if cute.arch.vote_any_sync(self.odd(found)):
+        bits = self.bits(found)
+        if cute.arch.vote_all_sync(bits < SHORT):
+            begins, results = self.begins(found, self.through_pairs, lane)
+        elif cute.arch.vote_any_sync(bits >= LONG):
             words, lengths = Int32(HAS_EMPTY), self.counts(found)
             most = functools.reduce(cutlass.max, lengths)
             if cute.arch.vote_any_sync(most >= LONG):
@@ -63,28 +67,40 @@ class Placer:
             lives = [count_live(of_group(lengths, k)) for k in range(len(groups))]
             runs = tuple(words + Int32(cute.arch.warp_redux_sync(live, "add")) for live in lives)
         else:
-            own = [self.begins(of_group(found, k), lane) for k in range(len(groups))]
-            begins = tuple(begin for some, _ in own for begin in some)
-            results = tuple(total for _, total in own)
+            begins, results = self.begins(found, self.through_each, lane)
         return results, runs, begins
 
-    def odd(self, lengths: tuple) -> Any:
-        """Whether a length is 0, below, or more than ``LONG``: looked at in words, as most are none of these."""
+    def bits(self, lengths: tuple) -> Any:
+        """The bits of all lengths less 1, as a word; or more than ``LONG`` has, if a length is 0, below, or too long
+        for that. Most are short: so all are looked at together."""
         lows = [Uint32(length) if self.length.width >= WORD_BITS else Uint32(Int32(length)) for length in lengths]
         bits = functools.reduce(operator.or_, [low - 1 for low in lows])
         if self.length.width > WORD_BITS:
             highs = [Uint32(length >> WORD_BITS) for length in lengths]
             bits = bits | choose(functools.reduce(operator.or_, highs) != 0, Uint32(LONG), Uint32(0))
-        return bits >= LONG
+        return bits
 
-    def begins(self, lengths: tuple, lane) -> tuple:
-        """Where a lane's first run of a group begins in it, and the lengths of all but the last one; and how many
-        results the group has."""
-        own = [Int32(length) for length in lengths]
-        results = sum(own, Int32(0))
-        through = Int32(through_lanes(Uint32(results), lane))
-        total = Int64(Int32(cute.arch.shuffle_sync(through, LANES - 1)))
-        return [through - results, *own[:-1]], total
+    def begins(self, lengths: tuple, through_lanes_of: Any, lane) -> tuple:
+        """Of each group, where a lane's first run begins in it, and the lengths of all but the last one; and how many
+        results each group has."""
+        own = [[Int32(length) for length in of_group(lengths, k)] for k in range(len(lengths) // EACH)]
+        results = [sum(some, Int32(0)) for some in own]
+        throughs, totals = through_lanes_of(results, lane)
+        begins = [[through - result, *some[:-1]] for through, result, some in zip(throughs, results, own)]
+        return tuple(begin for some in begins for begin in some), tuple(map(Int64, totals))
+
+    def through_each(self, results: list, lane) -> tuple:
+        """How many results the lanes of each group have up to this one, and all of them."""
+        throughs = [Int32(through_lanes(Uint32(result), lane)) for result in results]
+        return throughs, [Int32(cute.arch.shuffle_sync(through, LANES - 1)) for through in throughs]
+
+    def through_pairs(self, results: list, lane) -> tuple:
+        """The same of groups of short runs, two groups in a word."""
+        pairs = [results[k : k + 2] for k in range(0, len(results), 2)]
+        words = [sum(result << (HALF_BITS * i) for i, result in enumerate(pair)) for pair in pairs]
+        throughs, totals = self.through_each(words, lane)
+        halves = lambda word: (word & (2**HALF_BITS - 1), Int32(Uint32(word) >> HALF_BITS))  # noqa: E731
+        return tuple([half for word in some for half in halves(word)][: len(results)] for some in (throughs, totals))
 
     def lengths(self, address, groups: tuple, exist, lane) -> tuple:
         """The lengths of a lane's runs, of group after group. Those below 0 are 0."""

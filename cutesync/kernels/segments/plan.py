@@ -65,12 +65,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> tuple[Ru
 def _launch(choice: Choice, spec: SegmentsSpec, device: int, stream: int, outs: Views) -> Run:
     """Prepare the launch of the pipeline."""
     operation = spec.operation
-    results = (*spec.keys, *operation.results)
-    values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity}
-    values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
-    values |= dict(zip(numbered("fill", results), spec.fill or ()))
-    values |= spec.strided.values if spec.strided else {}
-    values |= {name: out.steps[0] for name, out in zip(numbered("step", results), outs) if spec.stepped}
+    values = {"length": spec.length, "capacity": spec.capacity} | reduced_plan.values_of(spec, outs)
     names = [
         *numbered("x", operation.sources),
         *numbered("arg", operation.args),

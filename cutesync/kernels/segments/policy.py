@@ -118,33 +118,14 @@ class Choice:
     shared: int
 
 
-def _usual(policy: PipelinePolicy) -> PipelinePolicy:
-    return policy
-
-
-def _two_squads(policy: PipelinePolicy) -> PipelinePolicy:
-    """Return the policy with tiles of four chunks, which eight warps reduce."""
-    return replace(policy, reduce_warps=8, squads=2, warps=4, stages=STAGES, look_aheads=2)
-
-
-def _fewer_reducers(policy: PipelinePolicy) -> PipelinePolicy:
-    """Return the same with four warps that reduce."""
-    return replace(_two_squads(policy), reduce_warps=4)
-
-
-def _one_squad(policy: PipelinePolicy) -> PipelinePolicy:
-    """Return that with one squad and one warp that looks ahead."""
-    return replace(_fewer_reducers(policy), squads=1, look_aheads=1)
-
-
-def _gathered(policy: PipelinePolicy) -> PipelinePolicy:
-    """Return the policy for strided arrays. Not measured on a GPU."""
-    policy = _fewer_reducers(policy) if policy.reduce_warps > 4 else policy
-    return replace(policy, look_aheads=policy.squads, gathers=4 * policy.squads)
-
-
+# Warps of a block, and stages of its ring: of tiles of eight chunks, and of four, which eight warps reduce, or four,
+# with two squads or one.
+EIGHT_CHUNKS = {"reduce_warps": CHUNKS, "squads": 1, "warps": CHUNKS, "stages": STAGES // 2, "look_aheads": 1}
+FOUR_CHUNKS = {"reduce_warps": 8, "squads": 2, "warps": 4, "stages": STAGES, "look_aheads": 2}
+FEW_REDUCERS = FOUR_CHUNKS | {"reduce_warps": 4}
+ONE_SQUAD = FEW_REDUCERS | {"squads": 1, "look_aheads": 1}
 # By the words of a state: larger ones need the registers of a block of fewer warps.
-WARPS = ((4, _usual), (8, _fewer_reducers), (1 << 10, _one_squad))
+WARPS = ((4, EIGHT_CHUNKS), (8, FEW_REDUCERS), (1 << 10, ONE_SQUAD))
 MAX_BYTES = 32  # of a position in shared memory, in tiles of eight chunks
 
 # Short arrays have a block a tile. One block, or one cluster of blocks, has up to so many positions, in chunks of runs
@@ -188,11 +169,13 @@ def _fits(policy: PipelinePolicy, problem: Problem) -> bool:
 def sized(problem: Problem, run: int, long: bool) -> PipelinePolicy:
     """Return the policy of lanes that have ``run`` positions, with as many stages as there is shared memory for."""
     kind = MarkedPolicy if problem.marked else PipelinePolicy
-    few = next(warps for words, warps in WARPS if problem.words <= words)
-    if few is _usual and not (long and sum(problem.sources) + sum(problem.apart) <= MAX_BYTES):
-        few = _two_squads
-    policy = few(kind(reduce_warps=CHUNKS, squads=1, warps=CHUNKS, run=run, stages=STAGES // 2, look_aheads=1))
-    policy = _gathered(policy) if problem.strided else policy
+    sizes = next(sizes for words, sizes in WARPS if problem.words <= words)
+    if sizes is EIGHT_CHUNKS and not (long and sum(problem.sources) + sum(problem.apart) <= MAX_BYTES):
+        sizes = FOUR_CHUNKS
+    if problem.strided:  # not measured on a GPU
+        sizes = FEW_REDUCERS if sizes["reduce_warps"] > 4 else sizes
+        sizes = sizes | {"look_aheads": sizes["squads"], "gathers": 4 * sizes["squads"]}
+    policy = kind(run=run, **sizes)
     while policy.bytes(problem) > SHARED_BYTES and policy.stages > MIN_STAGES:
         policy = replace(policy, stages=policy.stages - policy.look_aheads)
     return policy

@@ -59,10 +59,7 @@ class RangesKernel(PlainKernel):
         if self.gather is not None:
             rest = self.gather.bind(rest)
             x = tuple(At(self.gather, k, pointer) for k, pointer in enumerate(x))
-        values = len(self.types)
-        start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
-        self.states.bind(start, args)
-        nothing = nothing if self.states.start is None else tuple(self.states.start)
+        nothing = self.states.bind_last(rest)
         segments = positions(segments, count) if self.spec.counted else segments
         return Arguments(
             Stepped(begins, step), ends, x, out, shares, segments, total_of(ends, segments), whole, workers, nothing

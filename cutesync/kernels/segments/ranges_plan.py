@@ -11,7 +11,7 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run
 from ..states import numbered, parameter_groups
 from .ranges_policy import CELL, RangesPolicy, RowsPolicy, blocks, choose, in_rows
-from .reduced_plan import sizes_of
+from .reduced_plan import last_numbers, sizes_of, values_of
 from .reduced_policy import blocks as blocks_in_rows
 from .spec import SegmentsSpec
 
@@ -26,7 +26,7 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
     sizes = sources if spec.reduced else (*sources, *(t.size for t in operation.results))
     names = [*numbered("x", operation.sources), *numbered("arg", operation.args), *(["n"] if spec.counted else [])]
     names += ["begins", "ends", *numbered("out", operation.results)]
-    values = values_of(spec, views, outs)
+    values = {"segments": spec.segments, "whole": spec.whole, "begin_step": views[-2].steps[0]} | values_of(spec, outs)
     rows = in_rows(sources, sizes_of(operation.registers), spec.strided is not None) if spec.reduced else None
     if rows is not None:
         grid, values["rounds"] = blocks_in_rows(rows, rows.members(spec.length, spec.segments))
@@ -52,26 +52,14 @@ def plan(spec: SegmentsSpec, views: Views, outs: Views, stream: int) -> Run:
     return in_order
 
 
-def values_of(spec: SegmentsSpec, views: Views, outs: Views) -> dict[str, Any]:
-    """Return the numbers that kernels get."""
-    operation = spec.operation
-    values: dict[str, Any] = {"segments": spec.segments, "whole": spec.whole}
-    values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
-    values |= dict(zip(numbered("nothing", operation.registers), spec.nothing or ()))
-    values |= spec.strided.values if spec.strided else {}
-    values |= {name: out.steps[0] for name, out in zip(numbered("step", operation.results), outs) if spec.stepped}
-    return values | {"begin_step": views[-2].steps[0]}
-
-
 def rows_kernel_spec(policy: RowsPolicy, spec: SegmentsSpec) -> KernelSpec:
     """Return the kernel of reductions of one array."""
     inputs, outputs, start, args = parameter_groups(spec.operation)
     arrays = [Pointer("n", INT64), Pointer("begins", spec.heads.offsets or INT64), Pointer("ends", INT64)]
     numbers: list[Pointer | Scalar] = [Scalar(name, "Int64") for name in ("whole", "segments", "rounds", "begin_step")]
-    numbers += [Scalar(name, "Int64") for name in (numbered("step", spec.operation.results) if spec.stepped else ())]
-    nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
+    numbers += last_numbers(spec, start, args)
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
-    groups = [*arrays, *inputs, *outputs], [*numbers, *start, *nothing, *args], *rest
+    groups = [*arrays, *inputs, *outputs], numbers, *rest
     shared = policy.bytes(sizes_of(spec.operation.registers))
     return KernelSpec(("segment_ranges", policy, *spec.key), groups, lambda: policy.make(spec, shared))
 
@@ -86,11 +74,7 @@ def kernel_spec(what: str, policy: RangesPolicy, sizes: tuple[int, ...], spec: S
         *outputs,
     ]
     numbers: list[Pointer | Scalar] = [Scalar(name, "Int64") for name in ("segments", "whole", "workers", "begin_step")]
-    steps = numbered("step", spec.operation.results) if spec.stepped else ()
-    numbers += [Scalar(name, "Int64") for name in steps]
-    numbers += spec.strided.layout.parameters if spec.strided else []
-    nothing = [Scalar(name, t) for name, t in zip(numbered("nothing", start), spec.operation.registers)]
-    numbers += [*start, *nothing, *args]
+    numbers += last_numbers(spec, start, args)
 
     def make() -> Any:
         from .ranges import ResultsKernel, SharesKernel

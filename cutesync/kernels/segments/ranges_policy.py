@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
@@ -53,13 +54,12 @@ LONGEST, LONGEST_OF_BYTES = 2, 4
 @dataclass(frozen=True)
 class RowsPolicy(ReducedPolicy, kernel=".ranges_rows:RangesReduction"):
     """Blocks that reduce segments of one array. A lane has ``run`` elements of a tile, in as many vectors as there are
-    ``rows``; an end counts as ``end`` of them. Lanes go through segments of up to ``longest`` vectors;
-    ``dealt`` is as for rings."""
+    ``rows``; an end counts as ``end`` of them. Lanes go through segments of up to ``longest`` vectors."""
 
     rows: int = ROWS
     end: int = END_BYTES // 4
     longest: int = LONGEST
-    dealt: bool = True
+    dealt: ClassVar[bool] = True
 
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...] = ()) -> int:
         """Upper bound of the shared memory of a block: records, and what chunks leave."""

@@ -80,10 +80,7 @@ class RangesReduction(LanesReduction):
         out = tuple(outs)
         if self.spec.stepped:
             out, rest = tuple(map(Stepped, out, rest)), rest[len(out) :]
-        values = len(self.types)
-        start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
-        self.states.bind(start, args)
-        nothing = nothing if self.states.start is None else tuple(self.states.start)
+        nothing = self.states.bind_last(rest)
         segments = positions(segments, count) if self.spec.counted else segments
         rounds, begins = Int32(rounds), Stepped(begins, step)
         return Arguments((x,), out, ends, segments, whole, rounds, nothing, slots, counters, begins)

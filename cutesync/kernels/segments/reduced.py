@@ -84,10 +84,7 @@ class SegmentReduction(PlainKernel):
             out, rest = tuple(map(Stepped, out, rest)), rest[len(out) :]
         if self.gather is not None:
             rest = self.gather.bind(rest)
-        values = len(self.types)
-        start, nothing, args = rest[:values], tuple(rest[values : 2 * values]), rest[2 * values :]
-        self.states.bind(start, args)
-        nothing = nothing if self.states.start is None else tuple(self.states.start)
+        nothing = self.states.bind_last(rest)
         segments = positions(segments, count) if self.spec.counted else segments
         return Arguments(x, out, offsets, segments, whole, Int32(rounds), nothing, slots, counters)
 

@@ -64,13 +64,10 @@ class KeptWindows(Windows):
             put(Uint16, c.stage.kept + k * 2, Uint16(cutlass.max(end, Int32(0))))
 
     @cute.jit
-    def emit_more(self, c: cutlass.Constexpr, w: Window, stop, first):
-        """Store the results of segments that end in the tile from ``first`` on: of those behind window ``w``, and the
-        one behind that, up to number ``stop``."""
-        k, end, begin = self.following(c, w)
-        self.emit_ends(c, first, k, end, begin, k < stop)
-        start, before = w.first + 2 * LANES, Int32(cute.arch.shuffle_sync(end, LANES - 1))
-        before, at = cutlass.max(before - first, Int32(0)), start
+    def emit_rest(self, c: cutlass.Constexpr, at, stop, first, before):
+        """Store the results of segments that end in the tile from ``first`` on, from number ``at`` to ``stop``: of
+        those whose ends are kept, then of others; ``before`` is the end before."""
+        start, before = at, cutlass.max(before - first, Int32(0))
         while (at < stop) & (at - start < self.runs.tile):
             places = [self.kept_end(c, start, at + (g * LANES + c.lane), stop) for g in range(GROUPS)]
             last = before
@@ -80,7 +77,7 @@ class KeptWindows(Windows):
                 last = Int32(cute.arch.shuffle_sync(end, LANES - 1))
             before = last
             at += GROUPS * LANES
-        self.emit_rest(c, at, stop, first, before + first)
+        Windows.emit_rest(self, c, at, stop, first, before + first)
 
     @cute.jit
     def kept_end(self, c: cutlass.Constexpr, start, k, stop):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
@@ -23,12 +24,14 @@ WARPS = ((4, 16, 2), (10, 8, 2), (1 << 10, 8, 1))
 @dataclass(frozen=True)
 class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
     """Blocks of ``warps`` warps, of which ``blocks_per_sm`` fit on a multiprocessor. Each has at most ``rounds`` chunks
-    for each warp. A warp goes through a chunk in tiles, of which each lane has ``run`` neighbouring elements."""
+    for each warp. A warp goes through a chunk in tiles, of which each lane has ``run`` neighbouring elements.
+    ``dealt``: parts of the list that are neighbours lie in blocks far apart."""
 
     run: int
     warps: int
     blocks_per_sm: int
     rounds: int = 8
+    dealt: ClassVar[bool] = False
 
     @property
     def tile(self) -> int:
@@ -39,11 +42,6 @@ class ReducedPolicy(Policy, kernel=".reduced:SegmentReduction"):
     def end(self) -> int:
         """Members of the merged list that an end counts as."""
         return END
-
-    @property
-    def dealt(self) -> bool:
-        """Whether parts of the list that are neighbours lie in blocks far apart."""
-        return False
 
     def members(self, length: int, segments: int) -> int:
         """How many members the merged list of so many elements and segments has."""
@@ -62,9 +60,9 @@ class RingPolicy(ReducedPolicy, kernel=".reduced_ring:RingReduction"):
     """The same where each warp has one chunk (``rounds`` is 1) and a ring of ``stages`` tiles in shared memory. Runs
     are a multiple of four elements long, whose marks are a word."""
 
-    stages: int = 3
+    stages: int = 2
     end: int = END
-    dealt: bool = True
+    dealt: ClassVar[bool] = True
 
     def bytes(self, states: tuple[int, ...], gathered: tuple[int, ...]) -> int:
         """Upper bound of the shared memory of a block. States take the place of elements, which have their size."""

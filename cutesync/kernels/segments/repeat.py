@@ -18,7 +18,7 @@ from ...types import Array, Scalar, Stream
 from ..count import check, split
 from ..layouts import strided
 from ..select import Selected
-from .calls import MAX_LENGTH
+from ..select.spec import MAX_LENGTH
 from .decode_plan import plan
 from .decode_spec import DecodeSpec, Decoding
 from .lengths import ends_on_host

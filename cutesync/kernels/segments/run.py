@@ -286,7 +286,7 @@ class ChunkRuns:
         size = target.kind.width // 8
         source = target.address + (self.chunk - 1) * target.step if self.reverse else target.address
         sink = (out + lowest).toint()
-        if whole & self.lies_even(out, source, sink):
+        if whole & self.lies_even(source, sink):
             for v in cutlass.range(lane, self.chunk * size // VECTOR_BYTES, LANES, unroll=UNROLL):
                 held = cells(Int32, source + v * VECTOR_BYTES, 4, align=VECTOR_BYTES)
                 there = cells(Int32, sink + v * VECTOR_BYTES, 4, cute.AddressSpace.gmem, VECTOR_BYTES)
@@ -297,7 +297,7 @@ class ChunkRuns:
             for place in cutlass.range(begin + lane, end, LANES, unroll=UNROLL):
                 self.store(out, lowest + place, target.kind(cells(target.kind, source + place * size, 1)[0]))
 
-    def lies_even(self, out, source, sink) -> Boolean:
+    def lies_even(self, source, sink) -> Boolean:
         """Whether a chunk's results can be stored in vectors."""
         if self.spec.stepped:
             return Boolean(False)

@@ -36,6 +36,13 @@ class SegmentStates:
         self.monoid.bind(args)
         self.start = None if self.spec.start is None else self.monoid.first_state(init)
 
+    def bind_last(self, numbers) -> tuple:
+        """Take the same from a kernel's ``numbers``, where results of an empty segment lie between. Return these, or
+        the first state if there is one."""
+        values = len(self.monoid.types)
+        self.bind(numbers[:values], numbers[2 * values :])
+        return tuple(numbers[values : 2 * values] if self.start is None else self.start)
+
     def ordered(self, a, b):
         """Combine values, of which ``a`` comes earlier in scan order."""
         return self.monoid.combine(b, a) if self.reverse else self.monoid.combine(a, b)

@@ -25,11 +25,10 @@ from ..layouts import strided
 from ..states import NO_ARGS, Argument, argument_type
 from .plan import plan
 from .result import Selected
-from .spec import Selection, SelectSpec
+from .spec import MAX_LENGTH, Selection, SelectSpec, length_of
 
 MASKS = ("bool", "uint8", "int8")
 MAX_AXES = 64
-MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,12 +264,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
     if wanted.rows:
         by_name, outer = _by_rows(wanted, by_name)
         xs = tuple(by_name.values())[: wanted.arrays]
-    length = xs[0].size
-    for x, name in zip(xs[1:], given.names[1:]):
-        if x.size != length:
-            raise ArgumentValueError(explain(name, f"{x.size} elements", f"{length}, as {given.names[0]} has"))
-    if length > MAX_LENGTH:
-        raise ArgumentValueError(explain("x", f"{length} elements", f"at most {MAX_LENGTH}"))
+    length = length_of(xs, given.names)
     args = _parse_args(given, by_name)
     kind, takes_index, length = _kind(given, by_name, length, len(args))
     check(by_name.get("n"))

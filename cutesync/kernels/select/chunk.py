@@ -52,6 +52,16 @@ def put_if(condition, kind: cutlass.Constexpr, address, value):
         put(kind, address, value)
 
 
+@cute.jit
+def put_next(condition, kind: cutlass.Constexpr, address, value):
+    """Store one element at an address of shared memory where ``condition`` holds: the address behind it. Else the same
+    address."""
+    if condition:
+        put(kind, address, value)
+        address = address + kind.width // 8
+    return address
+
+
 def nears_of(near, chunk: int) -> tuple:
     """How many selected elements of a chunk come before its places 256, 512 and so on; ``near`` has all of them."""
     if chunk <= 2 * NEAR:

@@ -183,14 +183,8 @@ class ColumnSelect(PipelineSelect):
         addresses = [base + Int64(place) * step * n for base, step, n in zip(bases, columns.steps, sizes)]
         return [kind(cells(kind, at, 1, cute.AddressSpace.gmem)[0]) for kind, at in zip(kinds, addresses)]
 
-    @cute.jit
-    def publish(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
+    def publish_tile(self, shared, a: Arguments, at, team, lane) -> None:
         """The chunks' places in the results are known: there is nothing to publish."""
-        at = shared.tiles.first(team)
-        while at.number != DONE:
-            shared.counted.await_phase(at.stage, at.parity)
-            shared.ready[at.stage].arrive_once()
-            at = shared.tiles.next(at, self.teams)
 
     def total(self, shared, a: Arguments, stage):
         columns = self.columns(a)

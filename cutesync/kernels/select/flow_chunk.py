@@ -18,7 +18,7 @@ from cutlass import Int32, Uint8, Uint16, Uint32
 from ...dtypes import DType
 from ...monoid import choose
 from ...warp import LANES
-from .chunk import VECTOR_BYTES, Chunk, cells, put
+from .chunk import VECTOR_BYTES, Chunk, cells, put_next
 from .narrow import nonzero_bytes, through_lanes
 from .squeeze import add_if
 from .tally import pack
@@ -208,16 +208,6 @@ class FlowCompactor:
                 address = area + rank * (kind.width // 8)
                 for flag, value in zip(flags, values):
                     address = put_next(flag, kind, address, value)
-
-
-@cute.jit
-def put_next(condition, kind: cutlass.Constexpr, address, value):
-    """Store one element at an address of shared memory where ``condition`` holds: the address behind it. Else the same
-    address."""
-    if condition:
-        put(kind, address, value)
-        address = address + kind.width // 8
-    return address
 
 
 def last_bit(word) -> Any:

@@ -38,9 +38,13 @@ def store_kept(selection: Selection, a, kept: Kept, worker: tuple, lane) -> None
     if selection.lengths is not None:
         ends = cutlass.min(kept.room + 1, kept.count)  # runs that end in the tile, or before
         store_length_before(a, kept, ends, place, worker, lane)
-        length = lambda rank: place(rank + 1) - place(rank)  # noqa: E731
-        store = lambda rank, length: put_length(a.lengths, offset + rank, length)  # noqa: E731
-        in_turns(length, store, (skew, ends - 1), worker, lane)
+        if isinstance(a.lengths, Stepped):
+            length = lambda rank: place(rank + 1) - place(rank)  # noqa: E731
+            store = lambda rank, length: put_length(a.lengths, offset + rank, length)  # noqa: E731
+            in_turns(length, store, (skew, ends - 1), worker, lane)
+        else:
+            target = a.lengths.toint() + offset * (a.lengths.dtype.width // 8)
+            store_pairs(a.lengths.dtype, target, place, ends - 1, worker, lane)
 
 
 def store_elements(out, kind, area, offset, part: tuple, worker: tuple, lane) -> None:
@@ -64,6 +68,30 @@ def store_length_before(a, kept: cutlass.Constexpr, ends, place: cutlass.Constex
     last = kept.before.last
     if (worker[0] == 0) & (lane == 0) & (ends > 0) & (last > 0):
         put_length(a.lengths, kept.before.count - 1, kept.position + place(Int32(0)) - (last - 1))
+
+
+@cute.jit
+def store_pairs(kind: cutlass.Constexpr, target, place: cutlass.Constexpr, stop, worker: tuple, lane):
+    """Store ``place(rank + 1) - place(rank)`` for the ranks below ``stop`` from an address on, two neighbours a lane. A
+    warp takes as many in a turn as ``in_turns``."""
+    (warp, warps), size, section = worker, kind.width // 8, UNROLL * LANES
+    skew = Int32(target & (section * size - 1)) // size
+    for start in cutlass.range(warp * section - skew, stop, warps * section, unroll=1):
+        if (start >= 0) & (start + section <= stop):
+            ranks = [start + 2 * (k * LANES + lane) for k in range(UNROLL // 2)]
+            for rank, places in [(rank, [place(rank + i) for i in range(3)]) for rank in ranks]:
+                put_pair(kind, target + rank * size, *places)
+        else:
+            for rank in cutlass.range(start + lane, cutlass.min(start + section, stop), LANES, unroll=1):
+                if rank >= 0:
+                    put(kind, target + rank * size, kind(place(rank + 1) - place(rank)), cute.AddressSpace.gmem)
+
+
+def put_pair(kind, address, first, second, behind) -> None:
+    """Store the differences of three places, at an address that is a multiple of their size together."""
+    found = cute.make_rmem_tensor((2,), kind)
+    found[0], found[1] = kind(second - first), kind(behind - second)
+    cute.autovec_copy(found, cells(kind, address, 2, cute.AddressSpace.gmem, 2 * kind.width // 8))
 
 
 @cute.jit

@@ -5,8 +5,8 @@
     bring   lane k takes the bits of the k-th 32 positions of each 1024: a scan of the lanes' counts says where its
             heads go, which are found bit by bit
 
-If there are many heads, all elements are read again, and put where they go if they are heads: bytes, if nothing else is
-asked for, in whole words.
+If there are many heads, all elements are read again, and put where they go if they are heads: bytes in whole words, and
+so are the low bytes of their places, if these are wanted, whose high ones are the same for all neighbours of a lane.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from .where import Where
 
 PLACES = LANES * LANES  # of 32 words
 COUNT_BITS, WORD_BITS = 16, 32  # of the heads of 32 words; of a word
-# Heads are found bit by bit if they are not more than one of so many positions; the second one of bytes that are put in
-# whole words (H200, 2**28 int8 in runs of 2 119 us, bit by bit 250; of 8, bit by bit, 90; one of 3 or of 8 is slower).
-# Bit by bit, lanes are in one another's banks (run lengths of 2**28 int8 in runs of 2 253 us, bit by bit 452, of 3 243,
-# 294, but of 4 on average 210, 191; unique int16 in runs of 2 199, 497, of 3 193, 305).
-SPARSE, SPARSE_WORDS = 3.5, 4
+# Heads are found bit by bit if they are not more than one of so many positions; the second one of bytes, which are put
+# in whole words (H200, 2**28 int8 in runs of 4, one of 4, 5, 6 the limit: unique elements 130, 104, 104 us, run lengths
+# 207, 162, 162; of 5 106, 106, 109 and 176, 176, 181; of 8, bit by bit and in words, 90, 100 and 127, 146; a fifth
+# selected 120, 116, 113). Bit by bit, lanes are in one another's banks (unique int16 in runs of 2 199 us, bit by bit
+# 497, of 3 193, 305).
+SPARSE, SPARSE_WORDS = 3.5, 5
 # If more of a chunk than this are put in words, those of lanes are 32 bytes apart, in one another's banks: in halves,
 # of which each second four lanes put the second one first, they seldom are (H200, 2**28 int8 all selected 148 us, as
 # they are 176, in runs of 1 142, 170). If fewer are, gaps move the words of lanes to other banks, and halves take more
@@ -207,8 +208,7 @@ class ByteHeadFinder(HeadFinder):
 
     def __init__(self, where: Where, rows: int) -> None:
         super().__init__(where, rows)
-        if not self.selection.located:
-            self.sparse = self.chunk // SPARSE_WORDS
+        self.sparse = self.chunk // SPARSE_WORDS
         self.crowded = int(self.chunk * CROWDED)
 
     def flags_of_words(self, at: Chunk, shifted: bool, lane) -> tuple:
@@ -244,51 +244,57 @@ class ByteHeadFinder(HeadFinder):
 
     @cute.jit
     def put_many(self, at: Chunk, areas: list, first, begin, flags: tuple, lane):
-        whole = self.begins_on_vectors(at) & (at.position + self.chunk <= at.length)
-        if cutlass.const_expr(self.selection.located):
-            self.put_found(at, areas, first, begin, flags, lane)
-        elif whole:
-            self.put_words(at, areas[0], first, flags, lane)
+        if self.begins_on_vectors(at) & (at.position + self.chunk <= at.length):
+            self.put_words(at, areas, first, begin, flags, lane)
         else:
             self.put_found(at, areas, first, begin, flags, lane)
 
     @cute.jit
-    def put_words(self, at: Chunk, area, first, flags: tuple, lane) -> None:
+    def put_words(self, at: Chunk, areas: list, first, begin, flags: tuple, lane) -> None:
         """As ``bring``, of a whole chunk, in words."""
         counts = sum(popc(word) << (COUNT_BITS * w) for w, word in enumerate(flags))
         through = Int32(through_lanes(counts, lane))
         totals = Int32(cute.arch.shuffle_sync(through, LANES - 1))
-        parts, begin = [], first
+        parts, low = [], first
         for w in cutlass.range_constexpr(self.words):
-            behind = begin + ((through >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+            behind = low + ((through >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
             parts.append(Part([flags[w]], behind - popc(flags[w]), popc(flags[w])))
-            begin = begin + ((totals >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
-        if begin - first > self.crowded:
-            self.put_parts(at, area, first, parts, in_halves, lane)
+            low = low + ((totals >> (COUNT_BITS * w)) & (2**COUNT_BITS - 1))
+        if low - first > self.crowded:
+            self.put_parts(at, areas, first, begin, parts, in_halves, lane)
         else:
-            self.put_parts(at, area, first, parts, as_they_are, lane)
+            self.put_parts(at, areas, first, begin, parts, as_they_are, lane)
 
-    def put_parts(self, at: Chunk, area, first, parts: list, taken, lane) -> None:
+    def put_parts(self, at: Chunk, areas: list, first, begin, parts: list, taken, lane) -> None:
         """Put the parts of all lanes, as they are ``taken``. The chunk's first word may have other warps' elements, so
         the chunk's own go there one by one."""
         stop, rests = (first + (WORD_BYTES - 1)) & -WORD_BYTES, []
         for w, part in enumerate(parts):
-            place, behind = at.begins[0] + (w * PLACES + lane * LANES), part.first + part.count
-            rest, to = self.put_until(stop, place, area, part.flags[0], part.first)
-            for words, own in taken(place, Part([rest], to, behind - to), lane):
-                group = [Stream(words, 1, area, Boolean(True))], 1, own
+            own, behind = w * PLACES + lane * LANES, part.first + part.count
+            source, place = at.begins[0] + own, begin + own
+            rest, to = self.put_until(stop, (source, place), areas, part.flags[0], part.first)
+            for offset, words, some in taken(source, Part([rest], to, behind - to), lane):
+                streams = [Stream(words, 1, areas[0], Boolean(True))]
+                if self.selection.located:
+                    low, high = Uint32((place + offset) & 0xFF) * 0x01010101, Uint32(place) >> PART_BITS
+                    places = [low + (0x03020100 + k * 0x04040404) for k in range(len(words))]
+                    streams.append(Stream(places, 1, areas[-1], Boolean(True), high))
+                group = streams, 1, some
                 rests.append((*group, put_whole_words(*group, lane)))
         cute.arch.sync_warp()  # the words are there, and the other lanes' elements of them come after that
         for rest in rests:
             put_last_words(*rest)
 
     @cute.jit
-    def put_until(self, stop, place, area, rest, to):
-        """Put the heads among the 32 positions from a place on that go to an index below ``stop``: the others, and
-        where they go."""
+    def put_until(self, stop, begins: tuple, areas: list, rest, to):
+        """Put the heads among 32 positions that go to an index below ``stop``: the others, and where they go. The
+        positions' elements begin at an address, ``begins`` = that and the first one's place in the tile."""
         while (rest != 0) & (to < stop):
             others = rest & (rest - 1)
-            put(WORDS[1], area + to, cells(WORDS[1], place + last_bit(rest ^ others), 1)[0])
+            bit = last_bit(rest ^ others)
+            put(WORDS[1], areas[0] + to, cells(WORDS[1], begins[0] + bit, 1)[0])
+            if cutlass.const_expr(self.selection.located):
+                put(Uint16, areas[-1] + to * PLACE_BYTES, Uint16(begins[1] + bit))
             rest, to = others, to + 1
         return rest, to
 
@@ -305,8 +311,8 @@ def head_finder(where: Where, rows: int) -> HeadFinder:
 
 
 def as_they_are(place, part: Part, lane) -> list:
-    """The lane's 32 neighbours from a place on, in words, and what is kept of them."""
-    return [(words_at(place, PARTS, False) + words_at(place + VECTOR_BYTES, PARTS, False), part)]
+    """The lane's 32 neighbours from a place on: where they begin behind it, in words, and what is kept of them."""
+    return [(0, words_at(place, PARTS, False) + words_at(place + VECTOR_BYTES, PARTS, False), part)]
 
 
 def in_halves(place, part: Part, lane) -> list:
@@ -320,7 +326,8 @@ def in_halves(place, part: Part, lane) -> list:
         flags, first, count = (choose(second, p, q) for p, q in zip(one, other))
         return Part([flags], first, count)
 
-    return [(a, choose_part(upper, lower)), (b, choose_part(lower, upper))]
+    skew = choose(second, Int32(VECTOR_BYTES), Int32(0))
+    return [(skew, a, choose_part(upper, lower)), (VECTOR_BYTES - skew, b, choose_part(lower, upper))]
 
 
 def halves_at(place, lane) -> tuple:

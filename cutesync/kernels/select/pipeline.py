@@ -215,12 +215,12 @@ class PipelineSelect(AsksEarly, SelectKernel):
         while at.number != DONE:
             if cutlass.const_expr(self.gather is not None):
                 shared.gathered.await_phase(at.stage, at.parity)
-            self.compact_tile(shared, a, at, team, warp, lane)
+            self.compact_tile(shared, a, at, warp, lane)
             shared.counted[at.stage].arrive_once()
             at = shared.tiles.next(at, self.teams)
 
     @cute.jit
-    def compact_tile(self, shared: cutlass.Constexpr, a: Arguments, at, team, warp, lane):
+    def compact_tile(self, shared: cutlass.Constexpr, a: Arguments, at, warp, lane):
         """A team's warp: its chunks of a tile."""
         tallies, nears = shared.tallies, shared.nears
         own, number = self.inside(a, at.number)

@@ -286,7 +286,7 @@ def flow_rows(problem: Problem) -> int:
     if not problem.narrow:
         return most_rows(problem)
     rows = 2 * NARROW_ROWS if problem.sizes == (1,) and in_words(problem) and not problem.mask else NARROW_ROWS
-    return power_of_two_below(rows // max(len(problem.sizes), 1))
+    return power_of_two_below(rows // len(problem.sizes))
 
 
 def flow(problem: Problem) -> Choice | None:
@@ -299,7 +299,7 @@ def flow(problem: Problem) -> Choice | None:
     tile = base.compact_warps * rows * LANES
     ring, kept = sum(problem.sizes) + problem.mask, sum(problem.sizes) + 2 * problem.located
     stages = max(2, min(MAX_STAGES, FLOW_RING // (ring * tile)) // base.squads * base.squads)
-    room = (FLOW_BYTES - stages * (ring * tile + problem.padding)) // max(kept, 1)
+    room = (FLOW_BYTES - stages * (ring * tile + problem.padding)) // kept
     if room < tile:
         return None
     room = min(room, base.entries * tile) // LANES * LANES

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...dtypes import INT64, DType
+from ...errors import ArgumentValueError, explain
 from ...identity import identify
-from ...runtime.call import Spec
+from ...runtime.call import Spec, Views
 from ..layouts import Layout, Strided
 from ..states import Argument
+
+MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
+
+
+def length_of(xs: Views, names: Sequence[str]) -> int:
+    """Return how many elements each array has, if all have as many, and kernels can count them."""
+    length = xs[0].size
+    for x, name in zip(xs[1:], names[1:]):
+        if x.size != length:
+            raise ArgumentValueError(explain(name, f"{x.size} elements", f"{length}, as {names[0]} has"))
+    if length > MAX_LENGTH:
+        raise ArgumentValueError(explain("x", f"{length} elements", f"at most {MAX_LENGTH}"))
+    return length
 
 
 @dataclass(frozen=True)

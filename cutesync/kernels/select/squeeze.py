@@ -1,7 +1,8 @@
 """Elements of one or two bytes that are kept of a chunk, side by side: a lane has neighbours, in words of 32 bits.
 
-Of each word, a permutation of bytes moves the kept elements to the low end. They are appended to the word of the result
-that the lane is at; how the words of a lane follow each other costs no branch.
+Of each word, a permutation of bytes moves the kept elements to the low end. A lane has the last four bytes that it has
+kept: a shift makes the word of the result that the next ones end, another one the last four bytes behind them. How the
+words of a lane follow each other costs no branch.
 
 A word of the result may have elements of several lanes. The lane that has its last element stores the whole word. Then
 the other lanes store their elements of it, one by one: they are in these lanes' last words, which have no end.
@@ -14,9 +15,8 @@ from typing import Any, NamedTuple
 import cutlass.cute as cute
 from cutlass import Boolean, Uint8, Uint16, Uint32, Uint64
 
-from ...monoid import choose
-from ..words import permuted
-from .chunk import put_if
+from ..words import funnel_shift_left, moved_in, permuted
+from .chunk import put, put_if, put_next
 
 WORD_BYTES, WORD_BITS = 4, 32
 KINDS = {1: Uint8, 2: Uint16}
@@ -25,12 +25,14 @@ KEPT_AT = 20  # of a permutation's number: from this bit on, how many bits it ke
 
 class Stream(NamedTuple):
     """A lane's elements of one array: ``words`` of elements of ``size`` bytes. They go to a chunk that ``begin``s at an
-    address; ``ends``: whether its last word may be written."""
+    address; ``ends``: whether its last word may be written. ``high``: None, or the byte that each element, a byte, has
+    behind it in the chunk, whose elements have two."""
 
     words: list
     size: int
     begin: Any
     ends: Any
+    high: Any = None
 
 
 class Part(NamedTuple):
@@ -57,19 +59,23 @@ def put_whole_words(streams: list[Stream], size: int, part: Part, lane) -> list:
     flags, first = part.flags, part.first
     table, unit = permutations(size, lane), WORD_BYTES // size
     bits, place = Uint32(first * (8 * size)), (first * size) & -WORD_BYTES
-    last = [Uint32(0)] * len(streams)
+    last, places = [Uint32(0)] * len(streams), [stream.begin + place * stored(stream) for stream in streams]
     words = len(streams[0].words)
     for k in range(words):
         word, bit = divmod(unit * k, WORD_BITS)
         permutation = Uint32(cute.arch.shuffle_sync(table, flags[word] >> bit))
-        behind = bits + (permutation >> KEPT_AT)
-        full = ((bits ^ behind) & WORD_BITS) != 0
+        kept = permutation >> KEPT_AT
+        full = ((bits ^ (bits + kept)) & WORD_BITS) != 0
         for i, stream in enumerate(streams):
-            low, high = appended(last[i], permuted(stream.words[k], Uint32(0), permutation), bits)
-            put_if(full & stream.ends if k == words - 1 else full, Uint32, stream.begin + place, low)
-            last[i] = choose(full, high, low)
-        bits, place = behind, place + choose(full, type(place)(WORD_BYTES), type(place)(0))
-    return last
+            more = permuted(stream.words[k], Uint32(0), permutation)
+            word, last[i] = funnel_shift_left(last[i], more, bits), moved_in(last[i], more, kept)
+            here = full & stream.ends if k == words - 1 else full
+            if stream.high is None:
+                places[i] = put_next(here, Uint32, places[i], word)
+            else:
+                places[i] = put_both(here, places[i], word, stream.high)
+        bits = bits + kept
+    return [funnel_shift_left(rest, Uint32(0), bits) for rest in last]
 
 
 def put_last_words(streams: list[Stream], size: int, part: Part, rests: list) -> None:
@@ -80,7 +86,24 @@ def put_last_words(streams: list[Stream], size: int, part: Part, rests: list) ->
     for k in range(unit - 1):
         own = Uint32(start + k - first) < Uint32(count)
         for stream, rest in zip(streams, rests):
-            put_if(own, KINDS[size], stream.begin + (start + k) * size, KINDS[size](rest >> (8 * size * k)))
+            bytes_of = size * stored(stream)
+            found = rest >> (8 * size * k) if stream.high is None else permuted(rest, stream.high, Uint32(0x4440 + k))
+            put_if(own, KINDS[bytes_of], stream.begin + (start + k) * bytes_of, KINDS[bytes_of](found))
+
+
+def stored(stream: Stream) -> int:
+    """How many bytes are stored for each byte of a stream."""
+    return 1 if stream.high is None else 2
+
+
+@cute.jit
+def put_both(condition, address, word, high):
+    """As ``put_next``, of the bytes of a word, each with byte ``high`` behind it."""
+    if condition:
+        pair = [permuted(word, high, Uint32(chosen)) for chosen in (0x4140, 0x4342)]
+        put(Uint64, address, Uint64(pair[0]) | (Uint64(pair[1]) << WORD_BITS))
+        address = address + 2 * WORD_BYTES
+    return address
 
 
 def permutations(size: int, lane) -> Any:
@@ -92,13 +115,6 @@ def permutations(size: int, lane) -> Any:
         holds = Uint32(lane >> k) & 1
         found, kept = found | (holds * bytes_of) << kept, kept + holds * (4 * size)
     return ((found | Uint32(0x4444) << kept) & 0xFFFF) | (2 * kept) << KEPT_AT
-
-
-def appended(last, word, bits) -> Any:
-    """A word that is not full, and behind its ``bits`` (modulo 32) another one: two words."""
-    power = cute.arch.inline_ptx("shf.l.wrap.b32 {$w0}, 0, 1, {$r0};", write_only_types=[Uint32], read_only_args=[bits])
-    both = Uint64(word) * Uint64(power)
-    return Uint32(both) | last, Uint32(both >> WORD_BITS)
 
 
 def add_if(condition, number, value) -> Any:

@@ -27,8 +27,8 @@ from ..policy import Policy
 from ..scan.plan import plan as plan_scan
 from ..scan.spec import ScanSpec, along
 from ..states import NO_ARGS, Argument, Single, argument_type, numbered
-from .calls import MAX_LENGTH, arrays_of, mask_kind, takes_index
-from .spec import Selection
+from .calls import arrays_of, mask_kind, takes_index
+from .spec import Selection, length_of
 
 PARTS = 3
 CONDITIONS = "first", "second"
@@ -189,12 +189,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> PartSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
     (given,) = arguments
     xs, masks = views[: given.arrays], list(views[given.arrays : len(given.names)])
-    size = xs[0].size
-    for x, name in zip(xs[1:], given.names[1:]):
-        if x.size != size:
-            raise ArgumentValueError(explain(name, f"{x.size} elements", f"{size}, as {given.names[0]} has"))
-    if size > MAX_LENGTH:
-        raise ArgumentValueError(explain("x", f"{size} elements", f"at most {MAX_LENGTH}"))
+    size = length_of(xs, given.names)
     check(views[len(given.names)] if given.counted else None)
     sources, read = tuple(x.dtype for x in xs), (*xs, *masks)
     memory = zip(views[len(given.names) + given.counted :], (f"args[{i}]" for i in range(len(given.numbers))))

@@ -72,7 +72,7 @@ class WaveSelect(PipelineSelect):
         let_next_start()
         exists = Boolean(at.number < self.tiles(a))
         if exists:
-            self.compact_tile(shared, a, at, 0, warp, lane)
+            self.compact_tile(shared, a, at, warp, lane)
         cute.arch.sync_threads()
         if cutlass.const_expr(peers is not None):
             peers.met()

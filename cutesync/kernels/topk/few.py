@@ -61,10 +61,7 @@ class FewTopK(ShortTopK):
         greatest = self.order.key(tree([self.order.held(held[j]) for j in range(self.each)], self.order.first))
         (by_lanes,) = sort([greatest], lane, LANES)
         low, top = broadcast((by_lanes,), a.wanted - 1)[0], broadcast((by_lanes,))[0]
-        chosen, floor = Int32(0), self.order.floor(low)
-        for j in cutlass.range_constexpr(self.each):
-            chosen = chosen | (Int32(self.order.reaches(self.order.held(held[j]), floor)) << j)
-        chosen = chosen & exists
+        chosen = self.reaching(held, exists, self.order.floor(low))
         before, count = self.counted(chosen, lane)
         if count > LANES:
             chosen, low = self.divided(held, exists, a, (low, top, count), lane)

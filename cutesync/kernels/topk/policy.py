@@ -94,7 +94,7 @@ class TopKPolicy(Policy, kernel=".kernel:TopKKernel"):
 
     @property
     def smem(self) -> int:
-        """The bytes of shared memory (see ``pool.Pools.bytes``)."""
+        """Upper bound of the shared memory (see ``pool.Pools.make``)."""
         entry = self.key_bytes + (8 if self.wide else 4)
         counters = 4 * (ceil_div(BUCKETS, self.threads) * self.threads + 1) if self.exact else 0
         return entry * self.capacity + 16 * (self.threads // LANES) + 128 + counters
@@ -153,7 +153,7 @@ class HeldPolicy(Policy, kernel=".held:HeldTopK"):
 
     @property
     def smem(self) -> int:
-        """The bytes of shared memory (see ``pool.Pools.bytes``)."""
+        """Upper bound of the shared memory (see ``pool.Pools.make``)."""
         row = (ceil_div(self.size * self.elements, LINE_BYTES) + 1) * LINE_BYTES
         places = 4 if self.size == 8 else 0
         return (
@@ -274,7 +274,7 @@ def choose(problem: Problem) -> Choice:
     if vectors and chunks < 2:
         unroll = 1
     room = max(keep + LANES * width * unroll, power_of_two(keep))  # for a chunk, and for a sort
-    threads = max(threads, min(most, power_of_two(ceil_div(room, MAX_HELD))))
+    threads = max(threads, power_of_two(ceil_div(room, MAX_HELD)))
     capacity = ceil_div(max(room, 4 * threads), threads) * threads
     each = 2 * most if heavy else 768 if threads < LIGHT_THREADS else 1024
     policy = TopKPolicy(

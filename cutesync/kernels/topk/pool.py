@@ -67,11 +67,6 @@ class Pools:
         self.key, self.warps, self.each = order.type, threads // LANES, -(-capacity // threads)
         self.types = (self.key, index)
 
-    @staticmethod
-    def bytes(key_bytes: int, index_bytes: int, threads: int, capacity: int) -> int:
-        """Upper bound of the shared memory that ``make`` takes."""
-        return (key_bytes + index_bytes) * capacity + 4 * WORDS + 2 * 8 * threads // LANES + 64
-
     def make(self) -> Pool:
         """Allocate a pool. Call at the top of a kernel."""
         keys, places = state_array(self.types, self.capacity, 16)

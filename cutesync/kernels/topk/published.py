@@ -21,11 +21,6 @@ COUNTER_WORDS = 2  # of a row, of 32 bits: candidates, arrivals; then two words 
 Shared = namedtuple("Shared", "scratch counters number split splits wanted")
 
 
-def counter_bytes(splits: int) -> int:
-    """The bytes of counters of a row."""
-    return 4 * COUNTER_WORDS + 16 * splits
-
-
 def store(address, value) -> None:
     """Store one number."""
     cute.make_tensor(address, cute.make_layout((1,)))[0] = value

@@ -183,10 +183,7 @@ class ShortTopK(TopKKernel):
         """Elements of a row that ``wanted`` ones are among, or all that exist."""
         groups = [[self.order.held(held[j]) for j in range(g, self.each, self.slots)] for g in range(self.slots)]
         top, low = middle([self.order.key(tree(group, self.order.first)) for group in groups], lane, self.lanes)
-        chosen, floor = Int32(0), self.order.floor(low)
-        for j in cutlass.range_constexpr(self.each):
-            chosen = chosen | (Int32(self.order.reaches(self.order.held(held[j]), floor)) << j)
-        chosen = chosen & exists
+        chosen = self.reaching(held, exists, self.order.floor(low))
         before, count = self.counted(chosen, lane)
         if cute.arch.vote_any_sync(count > self.capacity):
             chosen, low = self.divided(held, exists, a, (low, top, count), lane)
@@ -222,6 +219,13 @@ class ShortTopK(TopKKernel):
         found = Int32(0)
         for j in range(self.each):
             found = found | (Int32(holds(self.key(held, j))) << j)
+        return found & exists
+
+    def reaching(self, held, exists, floor):
+        """A bit for each of a lane's elements that reaches the ``floor`` of a key."""
+        found = Int32(0)
+        for j in range(self.each):
+            found = found | (Int32(self.order.reaches(self.order.held(held[j]), floor)) << j)
         return found & exists
 
     def number(self, held, exists, holds):
