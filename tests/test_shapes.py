@@ -110,6 +110,10 @@ def test_the_report(perf):
     assert missed.startswith(
         "rivals: ours as fast (0.97) in 99 %, never below 0.85: 29 of 30  <- missed; beside the limit 1"
     )
+    assert text[text.index(missed) + 2] == "    by bytes moved: 29 of 30; beside the limit 1"
+    two = shapes.Drawn(0, "flags", "heads", "int8", (2, 8), 0, "contiguous", (8, 1), 0, 16)  # torch writes half
+    found = report.record(two, {"cutesync": 10.0, "copy": 9.0, "torch": 7.5}, True, {})
+    assert abs(report.of_rivals(found) - 0.75) < 1e-9 and abs(report.of_rivals_by_bytes(found) - 1) < 1e-9
     assert abs(report.mean([0.5, 2.0]) - 1) < 1e-9
 
 

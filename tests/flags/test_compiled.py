@@ -31,12 +31,15 @@ KINDS = [(name, flag, source) for i, (name, flag) in enumerate(FORMS) for source
 KINDS += [(name, flag, source) for name, flag in FORMS[2:6:3] + FORMS[-2:-1] for source in ("float16", "float64")]
 
 
+SHARED = "TransposedPolicy", "TurnedBitsPolicy", "BoxPolicy", "PackedPolicy"  # policies
+
+
 def compiled(allocated, name: str, x, *arguments, most: int = 128, **options) -> str:
-    """The PTX of the kernel of a call; a thread has ``most`` registers at most. Only the kernels that transpose tiles
-    and boxes have shared memory and a barrier."""
+    """The PTX of the kernel of a call; a thread has ``most`` registers at most. Only the kernels of ``SHARED`` have
+    shared memory and a barrier."""
     (spec,) = needed(getattr(cs, name), x, *arguments, **options)
     *_, shared, registers = verify(spec, allocated, stack=STACK if spec.make().blocks_per_sm > 1 else 0)
-    ptx, transposes = spec.kernel().ptx, spec.label.startswith(("TransposedPolicy", "BoxPolicy"))
+    ptx, transposes = spec.kernel().ptx, spec.label.startswith(SHARED)
     assert spec.key[0] == name and registers <= most
     assert (shared > 0) == transposes == bool(re.search(r"\.shared\b|\bbar\b", ptx))
     return ptx
@@ -119,7 +122,7 @@ STRIDED = {
     "stored down": (TILES, lambda x: x((4096, 4096)).T, {"axis": 0}),
     "boxes": ("BoxPolicy", lambda x: x((696, 327, 236, 2)).transpose(2, 1, 0, 3), {"axis": 0}),
     "stepped": ("FlatPolicy", lambda x: x((1 << 24,))[::2], {}),
-    "a middle axis": ("FlatPolicy", lambda x: x((4096, 128, 3)), {"axis": 1}),
+    "a middle axis": (("FlatPolicy", "SinglesPolicy"), lambda x: x((4096, 128, 3)), {"axis": 1}),
     "a pitch": ("FlatPolicy", lambda x: x((4096, 40))[:, 1:31], {}),
     "long rows": ("RowPolicy", lambda x: x((4096, 4096))[:, :4000], {}),
     "counted": ("FlatPolicy", lambda x: x((1 << 24,)), {"n": 5}),
@@ -179,6 +182,16 @@ APART = {
     "odd lanes": ("TransposedPolicy", "uint16", lambda x: x((9000, 56, 33)).transpose(0, 2, 1), {"axis": 2}, 96),
     "odd columns": ("TilePolicy", "int8", lambda x: x((4096, 4095)), {"axis": 0, "dtype": "bits"}, 128),
     "odd rows of halves": ("FlagPolicy", "float16", lambda x: x((64, 65537)), {"axis": 1, "dtype": "bits"}, 96),
+    "single results": ("SinglesPolicy", "float64", lambda x: x((1 << 20, 9)), {"axis": 0}, 64),
+    "bits of few rows": ("TilePolicy", "uint32", lambda x: x((2, 83835155)), {"axis": 0, "dtype": "bits"}, 64),
+    "bits of short odd rows": ("PackedPolicy", "int32", lambda x: x((288235, 35)), {"axis": 1, "dtype": "bits"}, 96),
+    "turned bits": (
+        "TurnedBitsPolicy",
+        "float16",
+        lambda x: x((1341, 1384, 2)).transpose(2, 1, 0),
+        {"axis": 0, "dtype": "bits"},
+        96,
+    ),
     "boxes of short rows": ("BoxPolicy", "int32", lambda x: x((3, 25015, 10)).transpose(2, 1, 0), {"axis": 2}, 96),
 }
 

@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.flags import boxes_policy, periods, plan, policy, tile_policy
+from cutesync.kernels.flags import (
+    ballots_policy,
+    boxes_policy,
+    fitted_policy,
+    packed_policy,
+    periods,
+    plan,
+    policy,
+    singles_policy,
+    strided_policy,
+    tile_policy,
+    turned_bits_policy,
+)
 from cutesync.runtime import call as calls
 
 from ..cases import SCHEDULES, same
@@ -143,6 +155,12 @@ STRIDED = {
     "turned runs": ("flag_heads_and_tails", "int16", lambda x: x((9, 3, 70)).transpose(1, 2, 0), {"axis": 0}),
     "odd lanes": ("adjacent_difference", "int16", lambda x: x((40, 33)).T, {"axis": 1}),
     "bits of odd columns": ("flag_tails", "int8", lambda x: x((70, 37)), {"axis": 0, "dtype": "bits"}),
+    "bits of short odd rows": ("flag_heads_and_tails", "int32", lambda x: x((90, 35)), {"dtype": "bits"}),
+    "turned bits": ("flag_tails", "int16", lambda x: x((35, 40, 2)).transpose(2, 1, 0), {"axis": 0, "dtype": "bits"}),
+    "single results": ("flag_heads_and_tails", "int64", lambda x: x((2, 3, 501)), {"axis": 1}),
+    "single results of far rows": ("adjacent_difference", "int32", lambda x: x((5, 401)), {"axis": 0}),
+    "columns a warp apart": ("flag_heads_and_tails", "int16", lambda x: x((9, 301))[:, ::-1], {"axis": 0}),
+    "bits of columns a warp apart": ("flag_tails", "int16", lambda x: x((3, 3, 301)), {"axis": 1, "dtype": "bits"}),
     "a middle axis": ("flag_tails", "int8", lambda x: x((7, 20, 3)), {"axis": 1}),
     "stepped backwards": ("adjacent_difference", "int16", lambda x: x((900,))[::-2], {}),
     "rows with a pitch": ("flag_heads_and_tails", "int32", lambda x: x((3, 700))[:, 8:660], {"dtype": "bits"}),
@@ -168,6 +186,14 @@ def strided_is_right(name: str, schedules: int) -> bool:
             for limit in ("MIN_TRANSPOSED", "MIN_TRANSPOSED_ROWS", "MIN_TRANSPOSED_THIN"):
                 patch.setattr(tile_policy, limit, 0)
             patch.setattr(periods, "MIN_TRANSPOSED", 0)
+        if "bits" in name:
+            patch.setattr(packed_policy, "MIN_ELEMENTS", 0)
+            patch.setattr(ballots_policy, "MAX_FEW_BITS", 0)
+            patch.setattr(turned_bits_policy, "MIN_WORDS", 0)
+        if name.startswith("single results") or name.endswith("a warp apart"):
+            patch.setattr(singles_policy, "ONE_VECTOR_THREADS", 1)
+            patch.setattr(fitted_policy, "ONE_VECTOR_THREADS", 1)
+            patch.setattr(strided_policy, "MIN_FAR_BYTES", 0)
         if name.endswith("boxes"):
             patch.setattr(boxes_policy, "MIN_ELEMENTS", 0)
             patch.setattr(boxes_policy, "FAR_BYTES", 8)
@@ -234,6 +260,21 @@ STRIDED_FAULTS = {
     ),
     "no barrier between the elements of a box and its flags": (
         "boxes",
+        every(op(r"bar\.sync")),
+        {"race", "uninitialised"},
+    ),
+    "no barrier between votes and the words of rows": (
+        "bits of short odd rows",
+        every(op(r"bar\.sync")),
+        {"race", "uninitialised"},
+    ),
+    "votes as they lie": (
+        "bits of short odd rows",
+        every(r"shf\.r\.wrap\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;"),
+        {RESULT},
+    ),
+    "no barrier between words and those who store them": (
+        "turned bits",
         every(op(r"bar\.sync")),
         {"race", "uninitialised"},
     ),

@@ -12,7 +12,15 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.flags import boxes_policy, periods, plan, split_policy, strided_policy, tile_policy
+from cutesync.kernels.flags import (
+    ballots_policy,
+    boxes_policy,
+    periods,
+    plan,
+    split_policy,
+    strided_policy,
+    tile_policy,
+)
 from cutesync.runtime import call, compiler
 
 from ..cases import numpy_dtype, same
@@ -148,8 +156,8 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
     for limit in LIMITS:
         monkeypatch.setattr(tile_policy, limit, 0)
     monkeypatch.setattr(call, "_plans", {})
-    chosen, choose = [], strided_policy.choose_tiles
-    monkeypatch.setattr(strided_policy, "choose_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
+    chosen, choose = [], strided_policy.fit_tiles
+    monkeypatch.setattr(strided_policy, "fit_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
     rng = np.random.default_rng(8)
     for shape, axes in (((70, 39), (1, 0)), ((3, 40, 66), (2, 0, 1)), ((40, 5, 36), (2, 1, 0))):
         host = keys(shape, "int8")
@@ -169,8 +177,8 @@ def test_results_down_the_rows_are_aligned_vectors(monkeypatch):
     for name in ("FEW_THREADS", "FEWEST_THREADS"):
         monkeypatch.setattr(tile_policy, name, 0)
     monkeypatch.setattr(call, "_plans", {})
-    chosen, choose = [], strided_policy.choose_tiles
-    monkeypatch.setattr(strided_policy, "choose_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
+    chosen, choose = [], strided_policy.fit_tiles
+    monkeypatch.setattr(strided_policy, "fit_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
     for rows, wanted in ((44, 4), (48, 16), (45, 32)):
         host = keys((rows, 9), "int8")
         same(np.asarray(cs.flag_tails(cs.asarray(host).T, axis=0)), reference.flag_tails(host.T, axis=0))
@@ -299,7 +307,7 @@ def test_blocks_take_far_rows_in_turn(monkeypatch):
 @pytest.mark.parametrize("dtype", ["bool", *(pytest.param(d, marks=pytest.mark.slow) for d in ("int16",))])
 def test_bits_of_short_and_narrow_rows(dtype, monkeypatch):
     """A thread loads its tile as a run of memory, which begins anywhere; nothing beside the array is read."""
-    monkeypatch.setattr(strided_policy, "MAX_FEW_BITS", 0)
+    monkeypatch.setattr(ballots_policy, "MAX_FEW_BITS", 0)
     for name in ("MIN_ANY_RUN_BYTES", "MIN_TRANSPOSED"):
         monkeypatch.setattr(tile_policy, name, 0)
     monkeypatch.setattr(call, "_plans", {})

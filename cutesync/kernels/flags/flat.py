@@ -5,9 +5,8 @@ neighbours are ``distance`` places apart: 1, or ``inner``. Each thread has ``vec
 are stored at once, also where a slice ends among them. The input of a slice lies evenly spaced, one slice may lie
 anywhere. If the input has no gaps either (``whole``), or none inside slices that are whole vectors, its elements are
 loaded in pieces as large as their alignment allows, and so are their neighbours, which come from the cache; small
-pieces are joined from aligned words or vectors. Elements that lie ``pace`` apart are loaded with what lies between.
-
-The last elements of the array, less than a vector, are flagged one by one. No thread waits for another.
+pieces are joined from aligned words or vectors. Elements that lie ``pace`` apart are loaded with what lies between. The
+last elements of the array, less than a vector, are flagged one by one. No thread waits for another.
 """
 
 from __future__ import annotations
@@ -41,14 +40,18 @@ class FlatFlags(StridedKernel):
         if self.whole and self.long:
             self.limit_registers(RESIDENT)
 
-    @cute.jit
-    def body(self, a: Arguments):
-        """What a thread does. If neighbours are ``far``, consecutive blocks have the same places of different rows."""
+    def block(self, a: Arguments):
+        """The number of a block. If neighbours are ``far``, consecutive blocks have the same places of all rows."""
         block = cute.arch.block_idx()[0]
-        if cutlass.const_expr(self.far):
+        if self.far:
             rows = Int32(a.work // a.extents[0])
             block = block % rows * (cute.arch.grid_dim()[0] // rows) + block // rows
-        number = Int64(block) * self.threads + cute.arch.thread_idx()[0]
+        return Int64(block)
+
+    @cute.jit
+    def body(self, a: Arguments):
+        """What a thread does."""
+        number = self.block(a) * self.threads + cute.arch.thread_idx()[0]
         if number * self.vector < a.work:
             self.mark(a, number)
 

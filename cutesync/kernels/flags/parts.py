@@ -22,7 +22,7 @@ def in_parts(choice: StridedChoice, facts: Facts) -> StridedChoice:
     tiles, rows = choice.counts[0], policy.rows
     apart = columns.steps[0] != 0 != others[0].steps[0]  # rows that repeat are the same lines
     far = apart and columns.extent * rows * facts.size >= MIN_TILE_BYTES and others[0].extent > rows
-    if not far or policy.loads == "run" or columns.extent % policy.columns:
+    if not far or policy.loads in ("run", "spaced") or columns.extent % policy.columns:
         return choice
     part = next((n for n in range(min(MAX_PART, tiles - 1), MIN_PART - 1, -1) if tiles % n == 0), 0)
     if part == 0:

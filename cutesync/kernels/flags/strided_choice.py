@@ -13,6 +13,13 @@ from ..policy import Policy
 from .policy import LANES, VECTOR_BYTES, FlagPolicy, alignment
 
 THREADS = 256
+# Of a block that flags runs of rows (H200, tails float16 (4096, 4, 8, 512) stepped: of 4 warps 81 us, so 54 us)
+WARPS = 8
+# The GPU starts 0.81 blocks a ns, of 128 or 256 threads, in which a copy moves 5.1 KB a block: those of less that load
+# next to nothing have more threads, if so many blocks are left (H200, bits int8 (1, 134217728, 1): 161 us, so 117 us;
+# bool (15541, 487, 3), repeated along its last axis: 36.6 us, so 18.6 us). Others gain nothing (difference float16,
+# 4 apart: 335 and 353 us).
+MAX_MOVED, LARGE, MIN_LARGE = 6000, 512, 2048
 
 
 @dataclass(frozen=True)
@@ -46,8 +53,10 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
     numbers of threads need 64 bits, how the columns of a row are loaded (as a "vector", as one element that is
     "repeated", "each" by itself, or as a part of a "run" of memory, which is the tile, in pieces of ``piece`` bytes, 1
-    if it begins anywhere, as a vector of memory that is taken "back" wards, or "joined" from two words), whether all
-    items of a row are equal, how many words of bits of a column a thread has, which are neighbours."""
+    if it begins anywhere, as a vector of memory that is taken "back" wards, "joined" from two words, or "spaced": each
+    by itself, one of every warp's lanes behind that of the lane before), whether all items of a row are equal, how many
+    words of bits of a column a thread has, which are neighbours, whether the rows of a tile are the flagged axis, in
+    ``full``."""
 
     digits: int
     along: int
@@ -65,6 +74,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     threads: int = THREADS
     piece: int = 0
     words: int = 1
+    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,15 @@ class TransposedPolicy(TilePolicy, kernel=".transposed:TransposedFlags"):
     lanes: int = LANES
     stores: str = ""
     split: bool = False
+
+
+@dataclass(frozen=True)
+class TurnedBitsPolicy(TilePolicy, kernel=".turned_bits:TurnedBitFlags"):
+    """Tiles of threads that turn words of bits: the digit of the axis ``beside``, on which neighbouring words lie, and
+    how many tiles along it a thread has."""
+
+    beside: int = 1
+    each: int = 1
 
 
 class WholeRows:
@@ -135,6 +154,13 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
 
 
 @dataclass(frozen=True)
+class SinglesPolicy(FlatPolicy, kernel=".singles:SingleFlags"):
+    """The same of threads with ``singles`` results, one by one, as far apart as a block has threads."""
+
+    singles: int = 4
+
+
+@dataclass(frozen=True)
 class PitchedPolicy(WholeRows, Policy, kernel=".pitched:PitchedFlags"):
     """Compile-time choices of the kernel: the digits of a result's number; the rest as in TilePolicy."""
 
@@ -189,10 +215,21 @@ class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
 
 
 @dataclass(frozen=True)
+class PackedPolicy(WholeRows, Policy, kernel=".packed:PackedFlags"):
+    """Compile-time choices of the kernel: the digits of a number; the most elements of a block; the rest as in
+    TilePolicy."""
+
+    digits: int
+    elements: int
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy
+    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy | PackedPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
@@ -202,9 +239,12 @@ class StridedChoice:
 
     @property
     def grid(self) -> int:
-        if isinstance(self.policy, (TransposedPolicy, BoxPolicy)):
+        if isinstance(self.policy, (TransposedPolicy, TurnedBitsPolicy, BoxPolicy)):
             return self.work
+        if isinstance(self.policy, PackedPolicy):
+            return self.counts[1]
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
+        each = self.policy.singles if isinstance(self.policy, SinglesPolicy) else each
         work = self.work
         if isinstance(self.policy, PitchedPolicy):
             work = work // VECTOR_BYTES + work % VECTOR_BYTES  # threads

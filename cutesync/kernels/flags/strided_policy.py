@@ -8,18 +8,23 @@ from dataclasses import replace
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div
-from ..policy import Policy
+from .ballots_policy import choose_ballots, choose_columns
 from .boxes_policy import choose_boxes
+from .fitted_policy import fit_tiles
 from .form import Form
 from .order import FAR, pace_in
+from .packed_policy import choose_packed
 from .parts import in_parts
 from .pitched_policy import choose_pitched
 from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, joins, vector_of
 from .short_policy import choose_short
+from .singles_policy import beats_tiles, in_singles
 from .split_policy import choose_split
 from .strided_choice import (
-    THREADS,
-    BallotPolicy,
+    LARGE,
+    MAX_MOVED,
+    MIN_LARGE,
+    WARPS,
     Facts,
     FlatPolicy,
     RowPolicy,
@@ -27,7 +32,8 @@ from .strided_choice import (
     StridedChoice,
     TilePolicy,
 )
-from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, ROWS_OF_BITS, SECTOR, WORD_BYTES, choose_tiles
+from .tile_policy import LINE_BYTES, MAX_NARROW, SECTOR, WORD_BYTES
+from .turned_bits_policy import choose_turned_bits
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
 MAX_SINGLE = 8  # results of a thread that loads elements one by one, or of an array that is not large
@@ -40,8 +46,6 @@ MAX_ONE, AT_ONCE = ONE_VECTOR_THREADS * 3 // 2, ONE_VECTOR_THREADS * 2
 # More where neighbours along the axis lie in other lines (H200, tails int16 (83, 1593, 2) along its first axis: 1.8 us,
 # so 1.3 us; but heads uint16 (60, 2, 5954) along its second, of two: 1.8 and 2.4 us)
 FEW_APART = ONE_VECTOR_THREADS * 6, ONE_VECTOR_THREADS * 9
-# Of a block that flags runs of rows (H200, tails float16 (4096, 4, 8, 512) stepped: of 4 warps 81 us, so 54 us)
-WARPS = 8
 MIN_APART_BYTES, MIN_APART_BYTES_OF_WORDS = 8, 16  # of a vector, shorter than others, that lies in one slice
 # Arrays without gaps of fewer elements of two bytes: a thread loads 16 bytes, not 32 (H200, both float16 (5, 500386)
 # along its first axis: 6.7 us, so 5.0 us; but heads float16 (64, 12692, 93, 2) along its second: 120 and 128 us). So of
@@ -54,24 +58,11 @@ HALVES = 16
 LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS, MIN_JOINED_ROW = 64, 1 << 12  # of shorter rows, a thread flags 32 of one; vectors are not joined
-MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter rows have no warps of their own
-# The same of arrays with few elements, where a warp that loads a row side by side takes less time than a thread
-MIN_BALLOT_BITS, MAX_FEW_BITS = 16, 1 << 18
-# Bytes of a lane that has items of few columns (H200, bits bfloat16 (208, 13, 4689, 2) along its third axis: tiles 53.9
-# us, votes 20.0 us; int64 (186, 2831, 2), heads and tails: 5.4 us, of 32 bytes a lane 3.8 us, of 64 4.7 us; but int8
-# (220692, 128, 2), whose tiles are loaded in vectors: 19.7 and 50.3 us), and of its loads (uint8 (2353, 391, 3): 3.5
-# and 3.9 us).
-MAX_ITEMS, MIN_ITEM_PIECE = 32, 2
 WIDE_BYTES = 128  # of a row of columns
 MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all rows that lie in a line are done
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
 PACES, MIN_APART_WIDTH = (2, 4), 8
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
-# The GPU starts 0.81 blocks a ns, of 128 or 256 threads, in which a copy moves 5.1 KB a block: those of less that load
-# next to nothing have more threads, if so many blocks are left (H200, bits int8 (1, 134217728, 1): 161 us, so 117 us;
-# bool (15541, 487, 3), repeated along its last axis: 36.6 us, so 18.6 us). Others gain nothing (difference float16,
-# 4 apart: 335 and 353 us).
-MAX_MOVED, LARGE, MIN_LARGE = 6000, 512, 2048
 
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
@@ -103,18 +94,19 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
         votes = choose_ballots(form, facts)
         if votes is not None:
             return votes
-        tiles = choose_tiles(form, facts)
+        tiles = fit_tiles(form, facts)
         whole = choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts)
+        whole = whole or choose_packed(form, facts, tiles) or choose_turned_bits(form, facts, tiles)
         return whole or choose_pitched(form, facts, tiles) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
-        return choose_tiles(form, facts)
+        return fit_tiles(form, facts)
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
-    distance, pace = flat.axes[0].extent, pace_in(flat.axes[0])
+    distance, pace, flat = flat.axes[0].extent, pace_in(flat.axes[0]), in_singles(flat, facts)
     vectors = isinstance(flat.policy, FlatPolicy) and flat.policy.pace > 1
-    if vectors or distance * facts.size < WIDE_BYTES:
+    if vectors or beats_tiles(flat, facts) or distance * facts.size < WIDE_BYTES:
         return flat
-    tiles = choose_tiles(form, facts)
-    columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
+    tiles = fit_tiles(form, facts)
+    columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) and tiles.policy.loads != "spaced" else 1
     wide = columns * max(facts.size, facts.result) >= 8 or SECTOR <= pace * facts.size < FAR
     return tiles if wide else flat
 
@@ -153,60 +145,6 @@ def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
     joined = length >= MIN_JOINED_ROW and joins(problem, vector, piece, 0)
     run = FlagPolicy(True, facts.periodic, vector, piece, unroll, WARPS, not facts.periodic, joined=joined)
     policy = RowPolicy(1 + len(others), run, facts.counted, count > MAX_NARROW, WARPS * LANES)
-    axes = (form.flagged, *others[::-1])
-    return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
-
-
-def choose_ballots(form: Form, facts: Facts) -> StridedChoice | None:
-    """Return the launch with a lane an item, or None if these are no neighbours, or have few words."""
-    length, others = form.flagged.extent, form.others
-    words = ceil_div(length, ROWS_OF_BITS)
-    pace = abs(form.flagged.steps[0])
-    near = pace > 0 and pace * facts.size < LINE_BYTES and all(pace <= pace_in(axis) for axis in others)
-    few = words < MIN_BALLOTS and (length < MIN_BALLOT_BITS or form.rows * length > MAX_FEW_BITS)
-    if not form.bits or not near or few:
-        return None
-    unroll = MAX_BALLOTS
-    while unroll > 1 and (unroll > words or form.rows * ceil_div(words, unroll) * LANES < FEW_THREADS):
-        unroll //= 2
-    runs = ceil_div(words, unroll)
-    wide = runs * form.rows * LANES * unroll > MAX_NARROW
-    policy = BallotPolicy(1 + len(others), unroll, facts.periodic, facts.counted, wide)
-    axes = (form.flagged, *others[::-1])
-    return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
-
-
-def choose_columns(form: Form, facts: Facts, tile: Policy) -> StridedChoice | None:
-    """Return the launch with a lane an item of few columns, which lie side by side in both arrays; None for others, and
-    where the ``tile`` of a thread is a run of bytes, or bytes would be loaded one by one."""
-    length, others, columns = form.flagged.extent, form.others[:-1], form.others[-1] if form.others else None
-    if not form.bits or columns is None or facts.periodic or set(columns.steps) != {1}:
-        return None
-    if isinstance(tile, TilePolicy) and tile.loads == "run" and facts.size == 1:
-        return None
-    count, pace = columns.extent, form.flagged.steps[0]
-    width = count * facts.size
-    words = ceil_div(length, ROWS_OF_BITS)
-    if count == 1 or width > VECTOR_BYTES or pace < count or pace * facts.size >= LINE_BYTES:
-        return None
-    starts = math.gcd(pace, *(axis.steps[0] for axis in others)) * facts.size
-    piece = max(1, min(count & -count, min(facts.aligned, alignment(starts)) // facts.size))
-    if words < MIN_BALLOTS or piece * facts.size < MIN_ITEM_PIECE:
-        return None
-    unroll = MAX_BALLOTS
-    while unroll > 1 and (
-        unroll * count > LANES
-        or unroll * width > MAX_ITEMS
-        or unroll > words
-        or form.rows // count * ceil_div(words, unroll) * LANES < FEW_THREADS
-    ):
-        unroll //= 2
-    runs = ceil_div(words, unroll)
-    warps = runs * form.rows // count
-    moved = WARPS * unroll * (LANES * width + count * facts.result)
-    threads = LARGE if moved < MAX_MOVED and warps >= MIN_LARGE * LARGE // LANES else THREADS
-    wide = warps * LANES * unroll > MAX_NARROW
-    policy = BallotPolicy(1 + len(others), unroll, False, facts.counted, wide, threads, count, piece)
     axes = (form.flagged, *others[::-1])
     return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
 

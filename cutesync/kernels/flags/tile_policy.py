@@ -24,7 +24,10 @@ MIN_DOWN_ROWS = 4
 DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by words
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
-FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128  # up to so many threads have one row each, in smaller blocks
+# Up to so many threads have one row each, in smaller blocks, also where results are stored one by one down the rows: as
+# stores of a warp touch as many sectors, all multiprocessors share these (H200, both bool (228, 67) transposed: 9.7 us,
+# so 2.0 us; heads int32 (220, 26): 1.4 us, so 1.1 us).
+FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128
 # Arrays of fewer bytes have smaller tiles, if results are stored across the columns (H200, difference uint64 (6,
 # 153666) along its first axis: 6.0 us, so 5.1 us; but both uint64 (256, 2, 4, 16384): 85 and 96 us).
 SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
@@ -112,6 +115,8 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     block = None if form.bits or not down else _block(axes, row, facts, wide, rows is form.flagged)
     if block is not None:
         lanes, tall, stores = block
+    if down and block is None and not stored_down and math.prod(axis.extent for axis in axes) <= FEWEST_THREADS:
+        wide, tall, loads = 1, 1, "vector"
     by_words = (
         (loads in ("vector", "joined") or piece >= WORD_BYTES)
         and _by_words(facts, along, wide)

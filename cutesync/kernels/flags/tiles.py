@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections import namedtuple
 
 import cutlass
-from cutlass import Int32, Int64, Uint32, cute
+from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose, tree
+from ...warp import LANES
 from . import words
 from .strided import Arguments, StridedKernel
 
@@ -43,8 +44,9 @@ class TileFlags(StridedKernel):
         self.sizes = [1] * policy.digits  # of a tile along each digit's axis
         self.sizes[0], self.sizes[policy.row] = policy.columns, policy.rows
         self.across, self.down = policy.across, policy.down
-        self.words = policy.words
+        self.words, self.full = policy.words, policy.full
         self.by_words, self.loads, self.equal, self.piece = policy.by_words, policy.loads, policy.equal, policy.piece
+        self.space = LANES if policy.loads == "spaced" else 1  # between a tile's columns
         if self.loads == "joined":
             self.limit_registers(RESIDENT)
 
@@ -53,7 +55,14 @@ class TileFlags(StridedKernel):
         """Flag a tile."""
         digits = self.split(a, number)
         first = [digit * size for digit, size in zip(digits, self.sizes)]
-        if cutlass.const_expr(self.words > 1):
+        if cutlass.const_expr(self.full):
+            first[self.along] = Int64(0)
+        if cutlass.const_expr(self.space > 1):
+            lane = digits[0] % self.space
+            first[0] = (digits[0] - lane) * self.columns + lane
+            if (first[0] < a.extents[0]) & (first[self.along] < a.n):
+                self.mark_tile(a, digits, first)
+        elif cutlass.const_expr(self.words > 1):
             digits[self.along], first[self.along] = (at[self.along] * self.words for at in (digits, first))
             if first[self.along] + (self.words - 1) * ROWS_OF_BITS < a.n:
                 self.mark_words(a, digits, first)
@@ -108,6 +117,11 @@ class TileFlags(StridedKernel):
         each output, a list for each row."""
         there = [(a.n if k == self.along else extent) - at for k, (extent, at) in enumerate(zip(a.extents, first))]
         left = Left(*(Int32(least(there[k], Int64(self.sizes[k]))) for k in (0, self.digit_of_rows)))
+        if self.full:
+            left = left._replace(rows=Int32(self.rows))
+        if self.space > 1:
+            columns = (there[0] + (self.space - 1)) // self.space
+            left = left._replace(columns=Int32(least(columns, Int64(self.columns))))
         x = a.x + self.offset(first, a.steps[0])
         tile = self.load(a, x, left)
         found = []
@@ -123,12 +137,12 @@ class TileFlags(StridedKernel):
     def load(self, a: Arguments, x, left) -> list:
         """The elements of the tile at ``x``: a list for each row."""
         if self.equal and self.along == self.digit_of_rows:
-            return [self.load_row(a, x)] * self.rows
+            return [self.load_row(a, x, left)] * self.rows
         if self.loads == "run":
             return self.load_run(x, left)
         if self.loads == "joined":
             return self.load_joined(a, x, left, self.rows)
-        return [self.load_row(a, x + self.row(a, j, left)) for j in range(self.rows)]
+        return [self.load_row(a, x + self.row(a, j, left), left) for j in range(self.rows)]
 
     def load_run(self, x, left) -> list:
         """The elements of a tile that is a run of memory: a list for each row."""
@@ -169,7 +183,7 @@ class TileFlags(StridedKernel):
                     found[k] = found[k + 1]
                 found[count - 1] = word
 
-    def load_row(self, a: Arguments, at) -> list:
+    def load_row(self, a: Arguments, at, left) -> list:
         """The elements of a row of the tile, or its words of four keys."""
         columns = self.columns
         if self.loads == "joined":
@@ -186,6 +200,9 @@ class TileFlags(StridedKernel):
             return [self.get(at, 0)] * columns
         if self.loads == "each":
             return [self.get(at, a.steps[0][0] * i) for i in range(columns)]
+        if self.loads == "spaced":  # columns that do not exist are the last one again
+            places = [least(Int32(i), left.columns - 1) if i else Int32(0) for i in range(columns)]
+            return [self.get(at, a.steps[0][0] * (self.space * Int64(place))) for place in places]
         if self.loads == "back":
             return self.lifted(self.loaded(at - (columns - 1), columns, columns), columns)[::-1]
         return self.lifted(self.loaded(at, columns, columns), columns)
@@ -195,13 +212,15 @@ class TileFlags(StridedKernel):
         first position on the flagged axis, from which on it has ``there`` elements."""
         if self.equal:
             return tile
+        if self.full:  # no element is at the ends
+            return [*tile[1:], tile[-1]] if side else [tile[0], *tile[:-1]]
         step = a.steps[0][self.along]
         if side:  # the next tile's first element, or the last one that there is
             shift = least(Int64(self.sizes[self.along]), there - 1) * step
         else:
             shift = choose(place > 0, -step, Int64(0))
         if self.along == self.digit_of_rows:
-            line = self.load_row(a, x + shift)
+            line = self.load_row(a, x + shift, left)
             return [*tile[1:], line] if side else [line, *tile[:-1]]
         if self.along > 0:
             return self.load(a, x + shift, left)
@@ -214,7 +233,9 @@ class TileFlags(StridedKernel):
         rests = self.rests(a, place, count)
         edges, indexes = [], []
         for k in range(count):
-            if side:
+            if self.full:
+                edge = Boolean(True) if k == (count - 1 if side else 0) else None
+            elif side:
                 edge = place + (k + 1) >= a.n
             else:
                 edge = place == 0 if k == 0 else None
@@ -269,7 +290,7 @@ class TileFlags(StridedKernel):
         """Store the results of the tile."""
         if self.marking.bits:
             columns = [each & self.mask(left.rows) for each in self.column_bits(values)]
-            self.store_run(target, steps[0], columns, left.columns, self.across)
+            self.store_run(target, steps[0] * self.space, columns, left.columns, self.across)
         elif self.by_words and self.down:
             for i, column in enumerate(words.transposed(values)):
                 self.store_column(target + steps[0] * i, column, left.rows)
@@ -288,7 +309,8 @@ class TileFlags(StridedKernel):
         else:
             for j, row in enumerate(values):
                 count = choose(left.rows > j, left.columns, Int32(0)) if j else left.columns
-                self.store_run(target + steps[self.digit_of_rows] * j, steps[0], row, count, self.across)
+                place = target + steps[self.digit_of_rows] * j
+                self.store_run(place, steps[0] * self.space, row, count, self.across)
 
     def column_bits(self, values) -> list:
         """The word of each column's flags."""

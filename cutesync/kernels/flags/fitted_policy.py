@@ -1,0 +1,52 @@
+"""Tiles of threads that fit a short flagged axis, or have columns a warp's lanes apart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ...sizes import ceil_div
+from .form import Form
+from .order import pace_in, pace_out
+from .policy import LANES, ONE_VECTOR_THREADS
+from .strided_choice import Facts, StridedChoice, TilePolicy
+from .tile_policy import MAX_ROWS, WORD_BYTES, choose_tiles
+
+# Columns of a thread, what they move, whole warps of them in a row, bytes of an element (H200, bits bool (210, 3,
+# 391679), backwards, along its second axis: of one column 417 us, so 175 us; tails int8 (16, 948, 1621): 31.5 us, so
+# 21.7 us; but wide elements, both int64 (3, 26, 46389): 11.9 and 12.8 us; up to 288 bytes, both uint16 (1, 46, 406591):
+# 24.3 and 57 us)
+SPACED, SPACED_BYTES, MIN_SPACED, MAX_SPACED_SIZE = (4, 2), 80, 4, 4
+
+
+def fit_tiles(form: Form, facts: Facts) -> StridedChoice:
+    """Return the tiles of a problem. Those that have all of the flagged axis are as high as that, load nothing beyond
+    it, and know its ends when they are compiled (H200, tails bool (6, 4581, 31), sliced, along its first axis: of eight
+    rows 3.6 us, so 2.0 us; bits int8 (175558, 5, 17) along its second: 20.6 us, so 15.1 us)."""
+    tiles = choose_tiles(form, facts)
+    policy = tiles.policy
+    if type(policy) is not TilePolicy or not policy.row == policy.along > 0 or policy.equal:
+        return tiles
+    length = form.flagged.extent
+    if not (policy.down or facts.counted or facts.periodic):
+        rows = length if length <= min(policy.rows, MAX_ROWS) else policy.rows
+        policy = replace(policy, rows=rows, full=rows == length)
+    return _spaced(policy, replace(tiles, policy=policy), form, facts)
+
+
+def _spaced(policy: TilePolicy, tiles: StridedChoice, form: Form, facts: Facts) -> StridedChoice:
+    """Return tiles of several columns, a warp's lanes apart, in place of single ones that move few bytes."""
+    columns = tiles.axes[0]
+    singly = policy.columns == policy.words == 1 and policy.loads == "vector" and not policy.down
+    apart = pace_in(columns) > 1 or pace_out(columns) > 1
+    if not singly or apart or facts.size > MAX_SPACED_SIZE:
+        return tiles
+    moved = policy.rows * facts.size + (WORD_BYTES if form.bits else policy.rows * facts.result)
+    threads = math.prod(axis.extent for axis in tiles.axes) // policy.rows
+    most = min(SPACED_BYTES // moved, columns.extent // (MIN_SPACED * LANES), threads // ONE_VECTOR_THREADS)
+    count = next((count for count in SPACED if count <= most), 1)
+    if count == 1:
+        return tiles
+    warps = ceil_div(columns.extent, LANES * count)
+    spaced = replace(policy, columns=count, loads="spaced")
+    return replace(tiles, policy=spaced, counts=(warps * LANES, *tiles.counts[1:]))

@@ -1,0 +1,190 @@
+"""Elements that are loaded one by one: single results a block apart, columns of tiles a warp apart, bits of short odd
+rows, and tiles that have all of a short axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import reference
+from cutesync.kernels.flags import (
+    ballots_policy,
+    fitted_policy,
+    packed_policy,
+    plan,
+    singles_policy,
+    tile_policy,
+    turned_bits_policy,
+)
+from cutesync.runtime import call
+
+from ..cases import same
+from ..compiled import dry
+from .cases import keys
+
+
+@pytest.fixture
+def chosen(monkeypatch) -> list:
+    """The policies that are chosen, of arrays that count as large."""
+    for module in (singles_policy, fitted_policy):
+        monkeypatch.setattr(module, "ONE_VECTOR_THREADS", 1)
+    monkeypatch.setattr(tile_policy, "FEWEST_THREADS", 0)
+    monkeypatch.setattr(tile_policy, "FEW_THREADS", 0)
+    monkeypatch.setattr(packed_policy, "MIN_ELEMENTS", 0)
+    monkeypatch.setattr(ballots_policy, "MAX_FEW_BITS", 0)
+    monkeypatch.setattr(turned_bits_policy, "MIN_WORDS", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    found, strided = [], plan.strided_spec
+    monkeypatch.setattr(plan, "strided_spec", lambda choice, *rest: found.append(choice) or strided(choice, *rest))
+    return found
+
+
+BITS = {"dtype": "bits"}
+CASES = {  # policy, call, type, elements of memory, view, options
+    "few rows of wide elements": (
+        "Singles",
+        "adjacent_difference",
+        "float64",
+        1002,
+        lambda x: x.reshape(2, 501),
+        {"axis": 0},
+    ),
+    "three rows, one element off": (
+        "Singles",
+        "flag_heads_and_tails",
+        "int64",
+        904,
+        lambda x: x[1:].reshape(3, 301),
+        {"axis": 0},
+    ),
+    "every third": (
+        "Singles",
+        "adjacent_difference",
+        "uint32",
+        2100,
+        lambda x: x.reshape(2, 350, 3)[:, :, 0],
+        {"axis": 1},
+    ),
+    "a middle axis": (
+        "Singles",
+        "adjacent_difference",
+        "int32",
+        1515,
+        lambda x: x.reshape(5, 3, 101),
+        {"axis": 1, "reverse": True},
+    ),
+    "bits of few rows": ("Tile", "flag_heads", "uint16", 1806, lambda x: x.reshape(2, 3, 301), {"axis": 1, **BITS}),
+    "bits of rows backwards": (
+        "Tile",
+        "flag_tails",
+        "bool",
+        1806,
+        lambda x: x.reshape(3, 2, 301)[:, :, ::-1],
+        {"axis": 1, **BITS},
+    ),
+    "columns backwards": (
+        "Tile",
+        "flag_heads",
+        "float16",
+        2709,
+        lambda x: x.reshape(9, 301)[:, ::-1],
+        {"axis": 0, "n": 7},
+    ),
+    "short odd rows": ("Packed", "flag_heads", "int32", 35 * 77, lambda x: x.reshape(77, 35), BITS),
+    "shorter than words": ("Packed", "flag_heads_and_tails", "int64", 13 * 500, lambda x: x.reshape(500, 13), BITS),
+    "given ends": ("Packed", "flag_tails", "float64", 63 * 40, lambda x: x.reshape(40, 63), {"successor": 1.0, **BITS}),
+    "turned words": (
+        "TurnedBits",
+        "flag_heads",
+        "float16",
+        2 * 37 * 41,
+        lambda x: x.reshape(41, 37, 2).transpose(2, 1, 0),
+        {"axis": 0, **BITS},
+    ),
+    "turned bytes": (
+        "TurnedBits",
+        "flag_tails",
+        "int8",
+        20 * 70 * 36,
+        lambda x: x.reshape(20, 70, 36).transpose(0, 2, 1),
+        {"axis": 0, **BITS},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_elements_that_are_loaded_one_by_one(chosen, name):
+    kind, called, dtype, size, view, options = CASES[name]
+    host = keys(size, dtype)
+    found = getattr(cs, called)(view(cs.asarray(host)), **options)
+    wanted = getattr(reference, called)(view(host), **options)
+    n = options.get("n")
+    for ours, each in zip(found, wanted) if isinstance(wanted, tuple) else ((found, wanted),):
+        same(np.asarray(ours)[:n], each[:n])
+    assert type(chosen[-1].policy).__name__ == kind + "Policy"
+
+
+CALLABLE = lambda a, b, index: (a != b) & (index % 3 != 1)  # noqa: E731
+
+
+@pytest.mark.parametrize("name", ["short odd rows", "bits of few rows", "turned words", "every third"])
+def test_callables_that_know_the_index(chosen, name):
+    _, _, dtype, size, view, options = CASES[name]
+    host = keys(size, dtype)
+    found = cs.flag_heads(view(cs.asarray(host)), CALLABLE, **options)
+    same(np.asarray(found), reference.flag_heads(view(host), CALLABLE, **options))
+    assert chosen
+
+
+FULL = (  # shape, axis, options
+    ((2, 300), 0, {}),
+    ((3, 6, 31), 0, {"predecessor": 1}),
+    ((7, 2, 64), 1, {}),
+    ((5, 64), 0, {"n": 4}),
+    ((6, 64), 0, {"tile": 4}),
+)
+
+
+@pytest.mark.parametrize(("shape", "axis", "options"), FULL)
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_tiles_that_have_all_of_a_short_axis(chosen, dtype, shape, axis, options):
+    """They load no element beyond it, and know which are its ends; not where a number, or periods, say these."""
+    wide = (*shape[:-1], shape[-1] + 4)
+    host = keys(wide, dtype)
+    found = cs.flag_heads(cs.asarray(host)[..., 4:], axis=axis, **options)
+    n = options.get("n")
+    same(np.asarray(found)[:n], reference.flag_heads(host[..., 4:], axis=axis, **options)[:n])
+    full = "n" not in options and "tile" not in options
+    assert [choice.policy.full for choice in chosen if hasattr(choice.policy, "full")][-1:] in ([full], [])
+
+
+def test_blocks_of_single_results(chosen):
+    """A block has as many results as its threads have together."""
+    cs.adjacent_difference(cs.asarray(keys((20, 301), "int64")), axis=0)
+    (choice,) = chosen
+    assert choice.grid == -(-6020 // (choice.policy.threads * choice.policy.singles))
+
+
+LIMITS = [  # op, type, shape, axis, singles
+    ("adjacent_difference", "float64", (1 << 14, 9), 0, 0),
+    ("adjacent_difference", "float64", (1 << 15, 9), 0, 2),
+    ("adjacent_difference", "float64", (1 << 17, 9), 0, 4),
+    ("flag_heads", "int64", (1 << 12, 201), 0, 4),
+    ("flag_heads", "int64", (1 << 11, 201), 0, 0),  # two are no faster than tiles
+    ("flag_heads", "int64", (1 << 10, 1201), 0, 0),  # rows are too far apart
+    ("adjacent_difference", "int32", (1 << 10, 1201), 0, 4),
+    ("adjacent_difference", "int32", (1 << 11, 1201), 0, 0),  # joined vectors of more are as fast
+    ("flag_heads", "int32", (1 << 10, 1201), 0, 0),
+]
+
+
+@pytest.mark.parametrize(("op", "dtype", "shape", "axis", "singles"), LIMITS)
+def test_where_threads_have_single_results(monkeypatch, op, dtype, shape, axis, singles):
+    monkeypatch.setattr(call, "_plans", {})
+    found, strided = [], plan.strided_spec
+    monkeypatch.setattr(
+        plan, "strided_spec", lambda choice, *rest: found.append(choice.policy) or strided(choice, *rest)
+    )
+    getattr(cs, op)(dry(shape, dtype), axis=axis)
+    assert getattr(found[-1], "singles", 0) == singles
