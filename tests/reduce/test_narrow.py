@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, policy
+from cutesync.kernels.reduce import launches, plan, policy
 from cutesync.runtime import call as calls
 
 from ..cases import bicyclic, brackets, data, fold, same
@@ -33,13 +33,13 @@ def chosen(monkeypatch):
     for name in (
         "NARROW_BYTES",
         "MIN_ANYWHERE_BYTES",
-        "MIN_BYTES_IN_ORDER",
-        "MIN_PAIRS_IN_ORDER",
         "MIN_KEYS_BYTES",
         "MIN_NARROW_KEYS",
         "MIN_NARROWEST_KEYS",
     ):
         monkeypatch.setattr(policy, name, 0)
+    for name in ("MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
+        monkeypatch.setattr(launches, name, 0)
     monkeypatch.setattr(calls, "_plans", {})
     return found
 

@@ -6,7 +6,6 @@ The thresholds were measured on an H200. As they do not depend on the GPU, neith
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,9 +68,6 @@ MIN_NARROW_KEYS, MIN_NARROWEST_KEYS = 1 << 23, 3 << 20
 # int8 (9318497, 15): 111 us, so 87 us; (3, 2710415, 14): 107 and 70 us; but bool (3, 82373, 14): 10.4 and 12.6 us;
 # int8 (20, 76568, 18): 22.8 and 28.6 us; uint16 (164908, 15): 6.9 and 13.0 us).
 WORDS_OF_KEYS, MIN_KEYS_BYTES = 2, 1 << 24
-# Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
-# results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
-MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
 # Rows of small elements that begin anywhere and have more bytes are read in vectors by a warp each (H200, max uint8
 # (524288, 256) off by one: 92 us, so 63 us; sum bool (187740, 507): 57 and 34 us; but max bool (96390, 140): 10 and 12
 # us; sum int16 (635819, 70): 31 and 54 us).
@@ -81,18 +77,6 @@ SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are re
 MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
-MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one launch is faster than two
-# Of axes that are not neighbours and are reduced in two launches: bytes of the array, twice as many of wide elements,
-# bytes that become one, and of runs that are short, those of elements of 8 bytes too (H200, any bfloat16 (32, 1048576,
-# 2) along axes 0 and 2: 99.6 us, so 36.3 us; squares float64 (65536, 64, 2): 37.9 and 20.9 us; but int64 (25, 395, 27,
-# 14) along axes 1 and 3: 11.3 and 12.4 us; any uint32 (2, 21627, 3, 20) along axes 0, 2, 3: 5.5 and 7.4 us). Few
-# positions take one launch of any operator (a callable on uint32 (2, 1048576, 2) along axes 0 and 2: 11.3 us, so 6.5).
-MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
-MAX_FEW_POSITIONS = 16
-# Of a callable, too, where elements between the launches would be many: neighbouring columns of so many bytes, and
-# positions that become one in the first of two launches (lambda float32 (336, 162, 2, 884) along axes 0 and 2: 227 us,
-# so 100 us; bfloat16 (25, 32, 12, 1759): 26 and 24 us).
-MIN_COLUMNS_AT_ONCE, MAX_SHARE_AT_ONCE = 128, 16
 MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
 # Rows of small integers that are no whole vectors, of which a lane has up to so many vectors with what else they hold:
 # bytes of a row, and of an array (H200, any int8 (700000, 171): 66 us, so 30 us; max int8 (300000, 303): 48 and 29 us).
@@ -180,56 +164,6 @@ def strided_is_faster(problem: Problem) -> bool:
     in_words |= problem.keys or (halves and (pairs or problem.length <= MAX_ODD_HALVES))
     odd &= not in_words
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
-
-
-def is_small_in_order(total: int) -> bool:
-    """Return whether ``memory_order_is_faster`` is false of every array of so many bytes."""
-    return total < min(MIN_PAIRS_IN_ORDER, MIN_BYTES_IN_ORDER)
-
-
-def memory_order_is_faster(problem: Problem, run: int) -> bool:
-    """Return whether it is faster to reduce in the order of memory, and to bring the results into another order, than
-    to have a kernel of strided arrays store them there, which have ``run`` neighbours in both."""
-    row_bytes, results = problem.length * problem.size, problem.outer * problem.inner
-    pairs = problem.inner > 1 and problem.inner * problem.size <= 4  # which those kernels read element by element
-    least = max(MIN_PAIRS_IN_ORDER if pairs else MIN_BYTES_IN_ORDER, results * problem.out_size * MIN_SHARE_IN_ORDER)
-    odd = problem.inner == 1 and row_bytes <= SHORT_ROW_BYTES and row_bytes % VECTOR_BYTES != 0
-    fits = results * row_bytes >= least and not odd
-    fits &= problem.inner <= MAX_INNER_IN_ORDER or _is_short(problem, run)
-    return fits and (_is_short(problem, run) or not strided_is_faster(problem))
-
-
-def axes_of_first_launch(groups: Sequence[tuple[int, bool]], size: int, between: int) -> int | None:
-    """Return which group of a reduction along axes that are not neighbours a launch of its own reduces, to elements of
-    ``between`` bytes, before another one reduces the others; None if one launch takes less time, as it does not read
-    short runs, or elements between are many. ``groups`` are the extents of neighbouring axes that are all reduced, or
-    all kept."""
-    sizes = [extent for extent, _ in groups]
-    last, inner = (sizes[-1], 1) if groups[-1][1] else (sizes[-2], sizes[-1])
-    short = last * inner * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES) and inner * size < VECTOR_BYTES
-    if not short or math.prod(sizes) * size < MIN_BYTES_OF_TWO * (2 if size >= 4 else 1):
-        return None
-    reduced = [i for i, (extent, reduced) in enumerate(groups) if reduced and extent * size >= MIN_SHARE * between]
-    return next((i for i in reduced if i < 2 or i >= len(groups) - 2), None)
-
-
-def columns_at_once(groups: Sequence[tuple[int, bool]], size: int) -> bool:
-    """Return whether one launch reduces neighbouring columns along all groups of axes, of which two launches would
-    leave many elements in between."""
-    *_, (first, _), (inner, reduced) = groups
-    return not reduced and inner * size >= MIN_COLUMNS_AT_ONCE and first <= MAX_SHARE_AT_ONCE
-
-
-def runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:
-    """Return whether ``count`` short runs of an array, of which a result has several, are reduced by a launch of their
-    own, to elements of ``between`` bytes."""
-    large = run * count * size >= MIN_BYTES_OF_TWO * (2 if size >= 4 else 1)
-    return large and MIN_SHARE * between <= run * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES)
-
-
-def _is_short(problem: Problem, run: int) -> bool:
-    """Return whether ``run`` neighbours are few and no whole words."""
-    return run < MAX_INNER_IN_ORDER and run * problem.size % 4 != 0
 
 
 def _segments(problem: Problem) -> Choice:
