@@ -62,6 +62,32 @@ def test_rows_that_begin_anywhere(name, dtype, columns, chosen, on_emulator):
     assert any(each.anywhere for each in narrow)
 
 
+SLICES = [
+    ("argmax", "bool", (9, 512, 2)),
+    ("argmax", "uint32", (8, 512, 4)),
+    ("argmax", "int64", (3, 96, 8)),
+    ("sum", "int8", (17, 256, 8)),
+    ("any", "uint8", (5, 192, 16)),
+    ("max", "int16", (3, 512, 4)),
+]
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize(("name", "dtype", "shape"), SLICES)
+def test_short_slices_have_a_warp_each(name, dtype, shape, monkeypatch, on_emulator):
+    """Blocks with and without a slice for each warp; and operands that stay in order."""
+    found, choose = [], plan.choose
+    monkeypatch.setattr(plan, "choose", lambda problem: found.append(choose(problem)) or found[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(policy, "MIN_SLICES_OF_WARPS", 0)
+    monkeypatch.setattr(policy, "COSTLY_WORDS", 1)
+    x = data(shape, dtype)
+    same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=1)), getattr(np, name)(x, axis=1))
+    rows = brackets((9, 256, 2))
+    same(np.asarray(cs.reduce(cs.asarray(rows), bicyclic, axis=1)), fold(bicyclic, rows.transpose(0, 2, 1)))
+    assert [choice.policy.alone for choice in found] == [True, True]
+
+
 def test_operators_that_do_not_commute_keep_the_order_of_rows(chosen, on_emulator):
     x = data((4001, 8), "uint8")
     got = cs.reduce(behind(x, 1), lambda a, b: a * 2 + b - a, axis=0)

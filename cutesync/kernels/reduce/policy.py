@@ -68,6 +68,9 @@ MIN_NARROW_KEYS, MIN_NARROWEST_KEYS = 1 << 23, 3 << 20
 # int8 (9318497, 15): 111 us, so 87 us; (3, 2710415, 14): 107 and 70 us; but bool (3, 82373, 14): 10.4 and 12.6 us;
 # int8 (20, 76568, 18): 22.8 and 28.6 us; uint16 (164908, 15): 6.9 and 13.0 us).
 WORDS_OF_KEYS, MIN_KEYS_BYTES = 2, 1 << 24
+# Shorter slices, which are whole steps of a warp, have one each if there are so many of so many bytes, of indexes and
+# of bytes: others are read as fast by neighbouring threads.
+MIN_SLICES_OF_WARPS, MIN_SLICE_OF_WARP, UNROLL_OF_WARPS = 4 * SMS, 1024, 4
 # Rows of small elements that begin anywhere and have more bytes are read in vectors by a warp each (H200, max uint8
 # (524288, 256) off by one: 92 us, so 63 us; sum bool (187740, 507): 57 and 34 us; but max bool (96390, 140): 10 and 12
 # us; sum int16 (635819, 70): 31 and 54 us).
@@ -148,6 +151,8 @@ def strided_is_faster(problem: Problem) -> bool:
         off = short and problem.outer >= MIN_WARP_ROWS and row_bytes % VECTOR_BYTES == 0
         runs |= off and MIN_WARP_ROW_BYTES <= row_bytes < MAX_OFF_BYTES
         return runs or (odd and problem.size == 1 and row_bytes > SHORT_ROW_BYTES)
+    if _are_of_warps(problem):
+        return False
     two = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
     least = NARROW_BYTES * _more_of_small(problem) // (SHARE_OF_PAIRS if two else 1)
     few_keys = problem.keys and problem.outer <= FEW_SLICES
@@ -261,6 +266,24 @@ def _more_of_small(problem: Problem) -> int:
     return 2 * MORE_OF_SMALL if problem.outer == 1 else MORE_OF_SMALL
 
 
+def _are_of_warps(problem: Problem) -> bool:
+    """Return whether slices of few columns are short and many, so that each has a warp."""
+    outer_slice = problem.length * problem.inner * problem.size
+    step = 32 * math.lcm(problem.inner * problem.size, VECTOR_BYTES)
+    costly = problem.size == 1 or problem.words >= COSTLY_WORDS
+    return (
+        problem.aligned
+        and costly
+        and not problem.several
+        and problem.inner <= 16
+        and problem.inner == power_of_two(problem.inner)
+        and step <= 32 * LANE_BYTES
+        and outer_slice % step == 0
+        and MIN_SLICE_OF_WARP <= outer_slice < NARROW_BYTES
+        and problem.outer >= MIN_SLICES_OF_WARPS
+    )
+
+
 def _is_narrow_anywhere(problem: Problem) -> bool:
     """Return whether a lane can load whole rows of few columns that begin on any byte, faster than words of them."""
     row_bytes = problem.inner * problem.size
@@ -284,6 +307,8 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
 
 
 def _columns(problem: Problem) -> Choice:
+    if _are_of_warps(problem):
+        return _slices_of_warps(problem)
     if _is_narrow(problem):
         return _narrow_columns(problem, math.lcm(problem.inner * problem.size, VECTOR_BYTES))
     if _is_narrow_anywhere(problem):
@@ -323,3 +348,12 @@ def _narrow_columns(problem: Problem, lane_bytes: int, anywhere: bool = False) -
     in_turn = problem.in_turn and (anywhere or (turns >= MIN_TURNS and not problem.keys))
     policy = NarrowPolicy(problem.inner, lane_bytes, unroll, warps, splits > 1, anywhere, in_turn)
     return Choice(policy, splits, 1, problem.outer * splits)
+
+
+def _slices_of_warps(problem: Problem) -> Choice:
+    lane_bytes, warps = math.lcm(problem.inner * problem.size, VECTOR_BYTES), 8
+    steps = problem.length * problem.inner * problem.size // (32 * lane_bytes)
+    unroll = min(power_of_two_below(steps), UNROLL_OF_WARPS * VECTOR_BYTES // lane_bytes)
+    in_turn = problem.in_turn and steps >= MIN_TURNS and not problem.keys
+    policy = NarrowPolicy(problem.inner, lane_bytes, max(1, unroll), warps, False, False, in_turn, True)
+    return Choice(policy, 1, 1, ceil_div(problem.outer, warps))
