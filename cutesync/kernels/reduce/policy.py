@@ -81,6 +81,7 @@ MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
 MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
+LANE_OF_WIDE = 4  # elements of 8 bytes of a row that begins anywhere: what a lane reads of it is a sector
 # Rows of small integers that are no whole vectors, of which a lane has up to so many vectors with what else they hold:
 # bytes of a row, and of an array (H200, any int8 (700000, 171): 66 us, so 30 us; max int8 (300000, 303): 48 and 29 us).
 MIN_MASKED_ROW, MIN_MASKED_BYTES, MAX_MASKED = 33, 1 << 20, 5
@@ -213,6 +214,7 @@ def _short_rows(problem: Problem) -> Choice:
     odd = problem.size <= 2 and row_bytes % VECTOR_BYTES != 0
     small = odd and problem.outer * row_bytes >= MIN_SMALL_ROWS_BYTES
     each = VECTOR_BYTES // problem.size if vectors else 16 if small else 8  # elements of a lane
+    each = LANE_OF_WIDE if problem.size == 8 and not vectors else each
     group = min(power_of_two(ceil_div(problem.length, each)), 16 if small else 32)
     unroll, warps, side = 4, 8, 1
     whole = math.lcm(row_bytes, VECTOR_BYTES)
