@@ -4,6 +4,7 @@ types and alignment."""
 from __future__ import annotations
 
 from ...runtime.layout import Axis
+from ...sizes import ceil_div
 from .normal import Normal
 from .policy import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedProblem
@@ -22,7 +23,8 @@ MIN_RUN_RESULTS, MIN_RUN_ARRAY = 6 * SMS, 1 << 18
 # So many elements, whose indexes are not in the order of memory, are read in vectors of short runs (H200, argmax of
 # float16 (8, 1646666), transposed: 41.3 us, so 12.9 us; but bfloat16 (4, 16, 2331): 3.3 and 3.8 us).
 MIN_INDEXED = 1 << 18
-MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
+# So many results have a thread each that loads vectors; fewer, of an array of so many bytes, share their runs.
+MIN_ROWS, MIN_FEW_RESULTS = 4 * SMS, 1 << 21
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
 # are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
 # vectors; squares int16 (259281, 101): 35 and 24 us; but (8, 512, 256) along axis 1: 3.6 and 5.3 us).
@@ -30,6 +32,8 @@ MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
 # Bytes that a callable maps are read in pairs of words in an array of so many (H200, squares uint8 (676030, 194): 73
 # us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
 MIN_PAIRS_BYTES = 1 << 25
+# Vectors of columns that end between rows: bytes of an array, and how many times what counts they may read.
+MIN_GAP_BYTES, MOST_OF_GAP = 1 << 20, (5, 4)
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 # But for so many columns of bytes, with so many positions, of an array of so many bytes, or of so many if results are
 # indexes (H200, sum bool (13328120, 5) of rows of 9: 82 us, so 56 us; argmax bool (754978, 13): 28.2 and 15.4 us; but
@@ -41,6 +45,12 @@ SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores 
 # bytes, max uint32 (19, 231982): 11.4 and 12.7 us; max bfloat16 (1048576, 4): 7.8 and 10.2 us; argmax bfloat16 (32,
 # 2048) along its second axis: 1.5 and 2.6 us).
 PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
+FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill it
+# Elements of an array whose runs are read backwards, of many results, and of one, or of bytes (H200, argmax uint8
+# (8348, 1744) reversed along its rows: 32.4 us element by element, so 6.7 us; float32 (4096, 4096) along both axes:
+# 38.4 and 23.2 us; but bfloat16 (894, 2814) along both: 8.9 and 9.7 us; uint16 (351, 25667) along its rows: 8.6 and
+# 11.5 us).
+MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
 
 
 def runs_are_vectors(run: int, results: int, total: int, size: int, begin: int) -> bool:
@@ -84,9 +94,10 @@ def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     form, size = problem.form, problem.size
     rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted
     several = len(form.reduced) > 1  # runs of a result
-    many = form.results >= MIN_ROWS or (several and bool(form.weights))
+    total = form.results * form.length * size
+    many = form.results >= MIN_ROWS or (several and (bool(form.weights) or total >= MIN_FEW_RESULTS))
     least = MIN_INDEXED * size if form.weights else MIN_RUN_ARRAY
-    if rows and many and not (several and form.results * form.length * size < least):
+    if rows and many and not (several and total < least):
         *others, run = [*form.kept, *form.reduced]
         for wide in (16, 8, 4):
             starts = all(axis.steps[0] * size % wide == 0 for axis in others)
@@ -111,6 +122,9 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
             whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
             if whole and problem.begin % wide == 0:
                 return "vector", wide
+    gap = _vector_with_gap(problem, mapped)
+    if gap:
+        return "words", gap
     least = min((axis.steps[0] * size for axis in others), default=VECTOR_BYTES)
     total = form.results * form.length * size
     reaches = least < WORD_BYTES  # words of other rows than the last would reach beyond the array
@@ -128,6 +142,43 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
+
+
+def _vector_with_gap(problem: StridedProblem, most: int) -> int:
+    """Return the bytes of vectors of up to ``most`` columns whose rows lie on boundaries and end anywhere, so far from
+    the next that the last vector does not reach it; 0 if there are none, or they would read much that does not
+    count."""
+    form, size = problem.form, problem.size
+    *others, last = [*form.reduced, *form.kept]
+    if form.results * form.length * size < MIN_GAP_BYTES or not others:
+        return 0
+    for wide in (wide for wide in (16, 8, 4) if size < wide <= max(most * size, WORD_BYTES)):
+        width = wide // size
+        read = ceil_div(last.extent, width) * width
+        apart = all(axis.steps[0] % width == 0 and axis.steps[0] >= read for axis in others)
+        if problem.begin % wide == 0 and apart and read * MOST_OF_GAP[1] <= last.extent * MOST_OF_GAP[0]:
+            return wide
+    return 0
+
+
+def are_on_boundaries(problem: StridedProblem, load_bytes: int) -> bool:
+    """Return whether all rows of columns begin on boundaries of ``load_bytes``."""
+    *others, _ = [*problem.form.reduced, *problem.form.kept]
+    starts = all(axis.steps[0] * problem.size % load_bytes == 0 for axis in others)
+    return starts and problem.begin % load_bytes == 0
+
+
+def is_backward(problem: StridedProblem) -> bool:
+    """Return whether indexes count the elements of runs backwards."""
+    return problem.places and bool(problem.form.reduced) and problem.form.reduced[-1].steps == (-1,)
+
+
+def backward_is_faster(problem: StridedProblem) -> bool:
+    """Return whether runs of indexes that lie backwards are read in vectors, not element by element."""
+    results, count = problem.form.results, problem.form.results * problem.form.length
+    if results >= FULL_RUNS * SMS:
+        return count >= MIN_BACKWARD
+    return (problem.size == 1 or results == 1) and count >= MIN_BACKWARD_OF_FEW
 
 
 def words_of_few(problem: StridedProblem) -> bool:
@@ -148,6 +199,19 @@ def are_joined(problem: StridedProblem, width: int) -> bool:
     near = all(step == 1 for step in last.steps[problem.inputs :])
     sizes = [output.size for output in problem.outputs]
     return near and all(size < WORD_BYTES and width * size in (8, VECTOR_BYTES) for size in sizes)
+
+
+def axes_of_units(form: Normal, width: int, load: str) -> tuple[tuple[Axis, ...], int]:
+    """Return the kept axes of units of ``width`` neighbouring results, with the steps of their numbers if they are
+    words, and the extent of the last axis; 0 of single results."""
+    if width == 1:
+        return form.kept, 0
+    *others, (extent, steps) = form.kept
+    last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
+    if load == "words":
+        others = [Axis(axis.extent, (*axis.steps, 0)) for axis in others]
+        last = Axis(last.extent, (*last.steps, width))
+    return (*others, last), extent
 
 
 def positions_of(form: Normal, each: int, load: str) -> tuple[Axis, ...]:
