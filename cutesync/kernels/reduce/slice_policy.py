@@ -12,7 +12,8 @@ from ...sizes import ceil_div, power_of_two
 from .policy import ORDERED_ROW_BYTES, SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 
-STAGE_BYTES = 16384  # of slices in shared memory: eight blocks a multiprocessor
+# Of slices in shared memory, and blocks of a multiprocessor: as many as shared memory holds fit its registers.
+STAGE_BYTES, BLOCKS_OF_SLICES = 16384, 8
 LINE_BYTES = 128  # smaller gaps are copied: every line has elements
 MIN_BYTES, MIN_SLICES = 1 << 18, 64  # of an array: with less, threads reduce results from global memory
 MIN_BLOCK_BYTES = 1024
@@ -191,6 +192,7 @@ def choice_of(problem: StridedProblem, axes: Slices) -> StridedChoice | None:
         False,
         False,
         repeated=problem.form.repeats > 1,
+        resident=BLOCKS_OF_SLICES * STAGE_BYTES // stage,
         stage=stage,
         pad=pad,
     )

@@ -51,6 +51,9 @@ FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill
 # 38.4 and 23.2 us; but bfloat16 (894, 2814) along both: 8.9 and 9.7 us; uint16 (351, 25667) along its rows: 8.6 and
 # 11.5 us).
 MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
+# Threads whose registers fit a multiprocessor at once: those of words that begin anywhere and of runs in order, and of
+# vectors of bytes that are combined in order.
+RESIDENT, RESIDENT_IN_ORDER = 1024, 512
 
 
 def runs_are_vectors(run: int, results: int, total: int, size: int, begin: int) -> bool:
@@ -179,6 +182,15 @@ def backward_is_faster(problem: StridedProblem) -> bool:
     if results >= FULL_RUNS * SMS:
         return count >= MIN_BACKWARD
     return (problem.size == 1 or results == 1) and count >= MIN_BACKWARD_OF_FEW
+
+
+def resident_of(problem: StridedProblem, load: tuple[str, int], threads: int) -> int:
+    """Return how many blocks of so many threads are to fit the registers of a multiprocessor."""
+    kind, load_bytes = load
+    if load == ("words", WORD_BYTES):
+        return RESIDENT // threads
+    wide = kind in ("vector", "words") and load_bytes == VECTOR_BYTES and problem.size == 1
+    return RESIDENT_IN_ORDER // threads if wide and not problem.in_turn else 1
 
 
 def words_of_few(problem: StridedProblem) -> bool:

@@ -30,7 +30,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     ``store`` says how a unit's results are stored: each "element", or as a vector, "forward" or "backward" in memory.
     ``indexed``: positions are not numbered as indexes are; the last of their steps are those of the index.
     ``repeated``: each element stands for several equal ones. ``copied``: each result is stored several times, ``fill``
-    of them as a vector. ``pace``: elements are so far apart, and the vector or row has what lies between."""
+    of them as a vector. ``pace``: elements are so far apart, and the vector or row has what lies between. ``resident``
+    blocks fit the registers of a multiprocessor."""
 
     kept: int
     reduced: int
@@ -54,6 +55,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     indexed: bool = False
     pace: int = 1
     boundary: bool = False
+    resident: int = 1
 
     @property
     def columns(self) -> int:
