@@ -51,8 +51,8 @@ FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill
 # 38.4 and 23.2 us; but bfloat16 (894, 2814) along both: 8.9 and 9.7 us; uint16 (351, 25667) along its rows: 8.6 and
 # 11.5 us).
 MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
-# Threads whose registers fit a multiprocessor at once: those of words that begin anywhere and of runs in order, and of
-# vectors of bytes that are combined in order.
+# Threads whose registers fit a multiprocessor at once: those of words that begin anywhere, of runs in order, and of
+# larger blocks; and those of vectors of bytes that are combined in order.
 RESIDENT, RESIDENT_IN_ORDER = 1024, 512
 
 
@@ -187,7 +187,7 @@ def backward_is_faster(problem: StridedProblem) -> bool:
 def resident_of(problem: StridedProblem, load: tuple[str, int], threads: int) -> int:
     """Return how many blocks of so many threads are to fit the registers of a multiprocessor."""
     kind, load_bytes = load
-    if load == ("words", WORD_BYTES):
+    if load == ("words", WORD_BYTES) or threads > THREADS:
         return RESIDENT // threads
     wide = kind in ("vector", "words") and load_bytes == VECTOR_BYTES and problem.size == 1
     return RESIDENT_IN_ORDER // threads if wide and not problem.in_turn else 1
