@@ -35,7 +35,7 @@ RARE_BY_THREADS = 0.4  # those that are not ``candidates.usual_by_threads``, whe
 LESS_RARE = 0.4  # of that for long products, whose clocks are more certain, and by threads for a short K,
 SHORT_K_TILES = 2  # where others take little longer;
 LESS_RARE_IN_BATCHES = 0.2  # of batches, which need few kernels anyway,
-RARER = 1.3  # of those that need most: slices for any number of rows, activations, two sets of accumulators
+RARER = 1.6  # of those that need most: slices for any number of rows, activations, two sets of accumulators
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 IN_TURN_COST = 0.06  # of slices of K that a block has one behind the other: the pipeline runs dry between them
 
