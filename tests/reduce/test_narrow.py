@@ -65,9 +65,9 @@ def test_rows_that_begin_anywhere(name, dtype, columns, chosen, on_emulator):
 SLICES = [
     ("argmax", "bool", (9, 512, 2)),
     ("argmax", "uint32", (8, 512, 4)),
-    ("argmax", "int64", (3, 96, 8)),
-    ("sum", "int8", (17, 256, 8)),
-    ("any", "uint8", (5, 192, 16)),
+    ("argmax", "int64", (3, 96, 2)),
+    ("sum", "int8", (17, 256, 4)),
+    ("any", "uint8", (5, 768, 2)),
     ("max", "int16", (3, 512, 4)),
 ]
 

@@ -24,7 +24,8 @@ def split(monkeypatch) -> list:
     """The calls that take two launches."""
     found: list = []
     monkeypatch.setattr(calls, "_plans", {})
-    monkeypatch.setattr(launch_policy, "MIN_BYTES_OF_TWO", 0)
+    for name in ("MIN_BYTES_OF_TWO", "MIN_BYTES_OF_SMALL"):
+        monkeypatch.setattr(launch_policy, name, 0)
     two = plan._in_two_launches
     monkeypatch.setattr(plan, "_in_two_launches", lambda *given: found.append(given) or two(*given))
     return found
@@ -85,7 +86,7 @@ def test_short_runs_of_a_transposed_array_are_reduced_first(dtype, monkeypatch):
 def test_runs_with_gaps_and_those_in_order_are_reduced_first(dtype, monkeypatch):
     """Where one launch would read their elements one by one; a callable gets them in order."""
     monkeypatch.setattr(calls, "_plans", {})
-    for name in ("MIN_BYTES_OF_APART", "MIN_BYTES_OF_ORDERED"):
+    for name in ("MIN_BYTES_OF_APART", "MIN_RUN_APART", "MIN_BYTES_OF_ORDERED", "MIN_ORDERED_RUN"):
         monkeypatch.setattr(launch_policy, name, 0)
     found, two = [], plan._runs_first
     monkeypatch.setattr(plan, "_runs_first", lambda *given: found.append(two(*given)) or found[-1])

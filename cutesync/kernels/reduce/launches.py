@@ -21,8 +21,16 @@ MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one l
 # 14) along axes 1 and 3: 11.3 and 12.4 us; any uint32 (2, 21627, 3, 20) along axes 0, 2, 3: 5.5 and 7.4 us). Few
 # positions take one launch of any operator (a callable on uint32 (2, 1048576, 2) along axes 0 and 2: 11.3 us, so 6.5).
 MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
-# The same of runs with gaps, and of those of elements in order.
-MIN_BYTES_OF_APART, MIN_BYTES_OF_ORDERED, MAX_ORDERED_RUN = 1 << 20, 1 << 20, 4096
+# The same of bytes, where a result's neighbours are few (H200, max uint8 (14591, 19, 4, 3) along axes 0 and 2: 11.1 us,
+# so 5.9 us; squares uint8 (922, 37, 12, 5): 6.3 and 5.4 us; but max int32 (273, 161, 12, 2): 3.5 and 4.8 us).
+MIN_BYTES_OF_SMALL = 1 << 20
+# Of runs with gaps: bytes of an array of which several reduced axes lie before them; or of runs that are long (H200,
+# sum int8 (157, 46, 6, 47) along axes 0, 2 and 3: 10.4 us, so 5.8 us; max int32 (2342, 47, 121) along axes 0 and 2:
+# 28.7 and 21.5 us; but float16 (1384, 18, 29): 4.3 and 9.0 us; int32 (72993, 6, 29): 28.1 and 28.3 us).
+MIN_BYTES_OF_APART, MIN_RUN_APART = 1 << 20, 256
+# Of runs of elements in order: bytes of an array, and of runs (H200, a callable on uint32 (13802, 25, 145) along axes 0
+# and 2: 196 us, so 78 us; but int16 (84, 5, 6, 213), 1 MB: 4.8 and 5.7 us; uint32 (1329, 13, 6, 39): 15.9 and 18.2 us).
+MIN_BYTES_OF_ORDERED, MIN_ORDERED_RUN, MAX_ORDERED_RUN = 1 << 22, 512, 4096
 MAX_FEW_POSITIONS = 16
 # Of a callable, too, where elements between the launches would be many: neighbouring columns of so many bytes, and
 # positions that become one in the first of two launches (lambda float32 (336, 162, 2, 884) along axes 0 and 2: 227 us,
@@ -55,7 +63,8 @@ def axes_of_first_launch(groups: Sequence[tuple[int, bool]], size: int, between:
     sizes = [extent for extent, _ in groups]
     last, inner = (sizes[-1], 1) if groups[-1][1] else (sizes[-2], sizes[-1])
     short = last * inner * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES) and inner * size < VECTOR_BYTES
-    if not short or math.prod(sizes) * size < MIN_BYTES_OF_TWO * (2 if size >= 4 else 1):
+    least = MIN_BYTES_OF_SMALL if size == 1 and inner > 1 else MIN_BYTES_OF_TWO * (2 if size >= 4 else 1)
+    if not short or math.prod(sizes) * size < least:
         return None
     reduced = [i for i, (extent, reduced) in enumerate(groups) if reduced and extent * size >= MIN_SHARE * between]
     return next((i for i in reduced if i < 2 or i >= len(groups) - 2), None)
@@ -75,11 +84,17 @@ def runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:
     return large and MIN_SHARE * between <= run * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES)
 
 
-def runs_apart_first_is_faster(run: int, count: int, size: int, between: int, commutes: bool) -> bool:
-    """Return the same of runs between which other elements lie, or which a callable combines in order, where one launch
-    would read their elements one by one."""
-    large = run * count * size >= (MIN_BYTES_OF_APART if commutes else MIN_BYTES_OF_ORDERED)
-    return large and MIN_SHARE * between <= run * size < (MAX_RUN_OF_PASSES if commutes else MAX_ORDERED_RUN)
+def runs_apart_first_is_faster(run: int, count: int, size: int, between: int, several: bool) -> bool:
+    """Return the same of runs between which other elements lie, ``several`` axes of a result, where one launch would
+    read their elements one by one."""
+    least = MIN_SHARE * between if several else max(MIN_SHARE * between, MIN_RUN_APART)
+    return run * count * size >= MIN_BYTES_OF_APART and least <= run * size < MAX_RUN_OF_PASSES
+
+
+def ordered_runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:
+    """Return the same of runs that a callable combines in order."""
+    large = run * count * size >= MIN_BYTES_OF_ORDERED
+    return large and max(MIN_SHARE * between, MIN_ORDERED_RUN) <= run * size < MAX_ORDERED_RUN
 
 
 def _is_short(problem: Problem, run: int) -> bool:

@@ -29,6 +29,7 @@ from .launches import (
     columns_at_once,
     is_small_in_order,
     memory_order_is_faster,
+    ordered_runs_first_is_faster,
     runs_apart_first_is_faster,
     runs_first_is_faster,
 )
@@ -256,10 +257,13 @@ def _runs_first(spec: ReduceSpec, form: Normal, views: Views, outs: Views, strea
         return None
     run, count, gaps = form.runs()
     size, between = reduction.source.size, reduction.between
-    if gaps or not order_of(reduction)[0]:
-        if not runs_apart_first_is_faster(run, count, size, between.size, order_of(reduction)[0]):
-            return None
-        if choose_strided(problem_of_form(spec, form, views, outs)).policy.load == "row":
+    commutes = order_of(reduction)[0]
+    if gaps or not commutes:
+        if commutes:
+            faster = runs_apart_first_is_faster(run, count, size, between.size, len(form.reduced) > 2)
+        else:
+            faster = ordered_runs_first_is_faster(run, count, size, between.size)
+        if not faster or choose_strided(problem_of_form(spec, form, views, outs)).policy.load == "row":
             return None
     elif runs_are_vectors(
         run, form.results, run * count * size, size, views[0].ptr + form.starts[0] * size

@@ -23,7 +23,8 @@ MIN_RUN_RESULTS, MIN_RUN_ARRAY = 6 * SMS, 1 << 18
 # So many elements, whose indexes are not in the order of memory, are read in vectors of short runs (H200, argmax of
 # float16 (8, 1646666), transposed: 41.3 us, so 12.9 us; but bfloat16 (4, 16, 2331): 3.3 and 3.8 us).
 MIN_INDEXED = 1 << 18
-# So many results have a thread each that loads vectors; fewer, of an array of so many bytes, share their runs.
+# So many results have a thread each that loads vectors; fewer, of an array of so many bytes, share their runs (H200,
+# max uint8 (32768, 128, 2, 32) along axes 0 and 3, with gaps: 301 us by elements, so 66 us).
 MIN_ROWS, MIN_FEW_RESULTS = 4 * SMS, 1 << 21
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
 # are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
@@ -32,8 +33,6 @@ MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
 # Bytes that a callable maps are read in pairs of words in an array of so many (H200, squares uint8 (676030, 194): 73
 # us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
 MIN_PAIRS_BYTES = 1 << 25
-# Vectors of columns that end between rows: bytes of an array, and how many times what counts they may read.
-MIN_GAP_BYTES, MOST_OF_GAP = 1 << 20, (5, 4)
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 # But for so many columns of bytes, with so many positions, of an array of so many bytes, or of so many if results are
 # indexes (H200, sum bool (13328120, 5) of rows of 9: 82 us, so 56 us; argmax bool (754978, 13): 28.2 and 15.4 us; but
@@ -51,9 +50,11 @@ FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill
 # 38.4 and 23.2 us; but bfloat16 (894, 2814) along both: 8.9 and 9.7 us; uint16 (351, 25667) along its rows: 8.6 and
 # 11.5 us).
 MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
-# Threads whose registers fit a multiprocessor at once: those of words that begin anywhere, of runs in order, and of
-# larger blocks; and those of vectors of bytes that are combined in order.
-RESIDENT, RESIDENT_IN_ORDER = 1024, 512
+# Blocks of which the registers of a multiprocessor are to hold so many, where there are more than the second number,
+# which it holds anyway: of words that begin anywhere (H200, any uint8 (13, 92, 4075) along axis 1, 414 blocks: 6.9 us,
+# so 4.9 us; but (21, 309, 4649), 382 blocks: 13.4 and 14.8 us), of vectors of bytes in order (a callable on int8 (1024,
+# 65536): 30.4 us, so 22.3 us), and of runs in order (float16 (8930, 1364) apart: 11.6 us, so 10.0 us).
+RESIDENT_WORDS, RESIDENT_IN_ORDER, RESIDENT_RUNS = (4, 3), (2, 1), (4, 2)
 
 
 def runs_are_vectors(run: int, results: int, total: int, size: int, begin: int) -> bool:
@@ -125,9 +126,6 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
             whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
             if whole and problem.begin % wide == 0:
                 return "vector", wide
-    gap = _vector_with_gap(problem, mapped)
-    if gap:
-        return "words", gap
     least = min((axis.steps[0] * size for axis in others), default=VECTOR_BYTES)
     total = form.results * form.length * size
     reaches = least < WORD_BYTES  # words of other rows than the last would reach beyond the array
@@ -145,23 +143,6 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if pairs and total >= MIN_PAIRS_BYTES:
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
-
-
-def _vector_with_gap(problem: StridedProblem, most: int) -> int:
-    """Return the bytes of vectors of up to ``most`` columns whose rows lie on boundaries and end anywhere, so far from
-    the next that the last vector does not reach it; 0 if there are none, or they would read much that does not
-    count."""
-    form, size = problem.form, problem.size
-    *others, last = [*form.reduced, *form.kept]
-    if form.results * form.length * size < MIN_GAP_BYTES or not others:
-        return 0
-    for wide in (wide for wide in (16, 8, 4) if size < wide <= max(most * size, WORD_BYTES)):
-        width = wide // size
-        read = ceil_div(last.extent, width) * width
-        apart = all(axis.steps[0] % width == 0 and axis.steps[0] >= read for axis in others)
-        if problem.begin % wide == 0 and apart and read * MOST_OF_GAP[1] <= last.extent * MOST_OF_GAP[0]:
-            return wide
-    return 0
 
 
 def are_on_boundaries(problem: StridedProblem, load_bytes: int) -> bool:
@@ -184,13 +165,18 @@ def backward_is_faster(problem: StridedProblem) -> bool:
     return (problem.size == 1 or results == 1) and count >= MIN_BACKWARD_OF_FEW
 
 
-def resident_of(problem: StridedProblem, load: tuple[str, int], threads: int) -> int:
-    """Return how many blocks of so many threads are to fit the registers of a multiprocessor."""
+def resident_of(blocks: int, load: tuple[str, int], problem: StridedProblem) -> int:
+    """Return how many of so many blocks are to fit the registers of a multiprocessor."""
     kind, load_bytes = load
-    if load == ("words", WORD_BYTES) or threads > THREADS:
-        return RESIDENT // threads
+    if load == ("words", WORD_BYTES):
+        return resident(blocks, RESIDENT_WORDS)
     wide = kind in ("vector", "words") and load_bytes == VECTOR_BYTES and problem.size == 1
-    return RESIDENT_IN_ORDER // threads if wide and not problem.in_turn else 1
+    return resident(blocks, RESIDENT_IN_ORDER) if wide and not problem.in_turn else 1
+
+
+def resident(blocks: int, wanted: tuple[int, int]) -> int:
+    """Return the first of two numbers of blocks of a multiprocessor, if there are more blocks than the second."""
+    return wanted[0] if blocks > wanted[1] * SMS else 1
 
 
 def words_of_few(problem: StridedProblem) -> bool:

@@ -15,7 +15,7 @@ from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
 from .short_policy import FULL_UNITS, LEFT_UNITS, results_of, with_results
 from .strided_loads import (
     FULL_RUNS,
-    RESIDENT,
+    RESIDENT_RUNS,
     WORD_BYTES,
     are_joined,
     are_on_boundaries,
@@ -24,6 +24,7 @@ from .strided_loads import (
     is_backward,
     load_of,
     positions_of,
+    resident,
     resident_of,
     store_of,
     words_of_few,
@@ -195,7 +196,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         indexed=bool(form.weights),
         pace=pace,
         boundary=boundary,
-        resident=resident_of(problem, (load, load_bytes), (1 + joined) * THREADS),
+        resident=1 if joined else resident_of(splits * tiles, (load, load_bytes), problem),
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
     return with_results(choice, results_of(problem, policy, units, length), units, length)
@@ -383,7 +384,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         max(form.results, positions) >= 1 << NUMBER_BITS,
         repeated=form.repeats > 1,
         indexed=bool(form.weights) or step < 0,
-        resident=1 if problem.in_turn else RESIDENT // THREADS,
+        resident=1 if problem.in_turn else resident(splits * tiles, RESIDENT_RUNS),
         backward=step < 0,
     )
     return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run, repeats=form.repeats)
