@@ -22,11 +22,12 @@ MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one l
 # positions take one launch of any operator (a callable on uint32 (2, 1048576, 2) along axes 0 and 2: 11.3 us, so 6.5).
 MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
 # The same of bytes, where a result's neighbours are few (H200, max uint8 (14591, 19, 4, 3) along axes 0 and 2: 11.1 us,
-# so 5.9 us; squares uint8 (922, 37, 12, 5): 6.3 and 5.4 us; but max int32 (273, 161, 12, 2): 3.5 and 4.8 us).
-MIN_BYTES_OF_SMALL = 1 << 20
-# Of runs with gaps: bytes of an array of which several reduced axes lie before them; or of runs that are long (H200,
-# sum int8 (157, 46, 6, 47) along axes 0, 2 and 3: 10.4 us, so 5.8 us; max int32 (2342, 47, 121) along axes 0 and 2:
-# 28.7 and 21.5 us; but float16 (1384, 18, 29): 4.3 and 9.0 us; int32 (72993, 6, 29): 28.1 and 28.3 us).
+# so 5.9 us; squares uint8 (922, 37, 12, 5): 6.3 and 5.4 us; but sum int8 (6874, 43, 2, 3), 1.8 MB: 8.8 and 10.0 us; max
+# int32 (273, 161, 12, 2): 3.5 and 4.8 us).
+MIN_BYTES_OF_SMALL = 7 << 18
+# Of runs with gaps: bytes of an array of which several reduced axes lie before them; or twice as many, of long runs
+# (H200, sum int8 (157, 46, 6, 47) along axes 0, 2 and 3: 10.4 us, so 5.8 us; max int32 (2342, 47, 121) along axes 0 and
+# 2: 28.7 and 21.5 us; but any bfloat16 (1008, 5, 173): 4.3 and 4.6 us; sum float16 (1384, 18, 29): 4.3 and 9.0 us).
 MIN_BYTES_OF_APART, MIN_RUN_APART = 1 << 20, 256
 # Of runs of elements in order: bytes of an array, and of runs (H200, a callable on uint32 (13802, 25, 145) along axes 0
 # and 2: 196 us, so 78 us; but int16 (84, 5, 6, 213), 1 MB: 4.8 and 5.7 us; uint32 (1329, 13, 6, 39): 15.9 and 18.2 us).
@@ -88,7 +89,8 @@ def runs_apart_first_is_faster(run: int, count: int, size: int, between: int, se
     """Return the same of runs between which other elements lie, ``several`` axes of a result, where one launch would
     read their elements one by one."""
     least = MIN_SHARE * between if several else max(MIN_SHARE * between, MIN_RUN_APART)
-    return run * count * size >= MIN_BYTES_OF_APART and least <= run * size < MAX_RUN_OF_PASSES
+    large = run * count * size >= MIN_BYTES_OF_APART * (1 if several else 2)
+    return large and least <= run * size < MAX_RUN_OF_PASSES
 
 
 def ordered_runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:

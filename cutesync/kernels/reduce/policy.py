@@ -69,10 +69,10 @@ MIN_NARROW_KEYS, MIN_NARROWEST_KEYS = 1 << 23, 3 << 20
 # int8 (20, 76568, 18): 22.8 and 28.6 us; uint16 (164908, 15): 6.9 and 13.0 us).
 WORDS_OF_KEYS, MIN_KEYS_BYTES = 2, 1 << 24
 # Shorter slices of up to four columns, which are whole steps of a warp, have one each if there are so many of so many
-# bytes, of indexes and of bytes, in a small array (H200, argmax bool (16384, 512, 2): 19.3 us, so 10.3 us; int16 (671,
-# 1024, 2): 4.6 and 3.0 us; but float16 (13257, 256, 4): 10.5 and 16.3 us; float16 (2417, 64, 16): 3.8 and 4.8 us; of
-# 132 slices, int16 (128364, 32, 8): 22 and 74 us).
-MIN_SLICES_OF_WARPS, MIN_SLICE_OF_WARP, MAX_BYTES_OF_WARPS, UNROLL_OF_WARPS = 4 * SMS, 1024, 1 << 24, 8
+# bytes, of indexes and of bytes, in an array of bytes of up to 16 MiB, of others of 8 MiB (H200, argmax bool (16384,
+# 512, 2): 19.3 us, so 10.3 us; int16 (671, 1024, 2): 4.6 and 3.0 us; but float16 (11564, 128, 4): 6.4 and 8.7 us;
+# (2417, 64, 16): 3.8 and 4.8 us; of 132 slices, int16 (128364, 32, 8): 22 and 74 us).
+MIN_SLICES_OF_WARPS, MIN_SLICE_OF_WARP, MAX_BYTES_OF_WARPS, UNROLL_OF_WARPS = 4 * SMS, 1024, (1 << 24, 1 << 23), 8
 # Rows of small elements that begin anywhere and have more bytes are read in vectors by a warp each (H200, max uint8
 # (524288, 256) off by one: 92 us, so 63 us; sum bool (187740, 507): 57 and 34 us; but max bool (96390, 140): 10 and 12
 # us; sum int16 (635819, 70): 31 and 54 us).
@@ -83,10 +83,11 @@ MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
 MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
-# Elements of 8 bytes of a row that begins anywhere, of which a lane reads a sector, but for indexes of longer rows
-# (H200, max float64 (262144, 16) off by one: 15.2 us, so 10.9 us, 12.9 of two; but argmax (82727, 54): 11.8 and 13.0
-# us).
-LANE_OF_WIDE, MAX_WIDE_INDEXES = 4, 32
+# Elements of 8 bytes of a row that begins anywhere, of which a lane reads a sector, of rows that are longer than a lane
+# had, in any order, in arrays of up to so many bytes (H200, max float64 (262144, 16) off by one: 15.2 us, so 10.9 us,
+# 12.9 of two; but int64 (900243, 10): 20.0 and 24.4 us; a callable on float64 (207411, 20): 10.3 and 13.3 us; sum
+# float64 (205315, 5): 4.0 and 4.5 us).
+LANE_OF_WIDE, MAX_WIDE_BYTES = 4, 1 << 25
 # Rows of small integers that are no whole vectors, of which a lane has up to so many vectors with what else they hold:
 # bytes of a row, and of an array (H200, any int8 (700000, 171): 66 us, so 30 us; max int8 (300000, 303): 48 and 29 us).
 MIN_MASKED_ROW, MIN_MASKED_BYTES, MAX_MASKED = 33, 1 << 20, 5
@@ -219,8 +220,8 @@ def _short_rows(problem: Problem) -> Choice:
     odd = problem.size <= 2 and row_bytes % VECTOR_BYTES != 0
     small = odd and problem.outer * row_bytes >= MIN_SMALL_ROWS_BYTES
     each = VECTOR_BYTES // problem.size if vectors else 16 if small else 8  # elements of a lane
-    if problem.size == 8 and not vectors and (problem.words < COSTLY_WORDS or problem.length <= MAX_WIDE_INDEXES):
-        each = LANE_OF_WIDE
+    wide = problem.size == 8 and not vectors and problem.in_turn and problem.length > each
+    each = LANE_OF_WIDE if wide and problem.outer * row_bytes <= MAX_WIDE_BYTES else each
     group = min(power_of_two(ceil_div(problem.length, each)), 16 if small else 32)
     unroll, warps, side = 4, 8, 1
     whole = math.lcm(row_bytes, VECTOR_BYTES)
@@ -287,7 +288,7 @@ def _are_of_warps(problem: Problem) -> bool:
         and outer_slice % step == 0
         and MIN_SLICE_OF_WARP <= outer_slice < NARROW_BYTES
         and problem.outer >= MIN_SLICES_OF_WARPS
-        and problem.outer * outer_slice <= MAX_BYTES_OF_WARPS
+        and problem.outer * outer_slice <= MAX_BYTES_OF_WARPS[problem.size > 1]
     )
 
 
