@@ -22,7 +22,7 @@ TYPES = ("int8", "float16", "float32", "uint64", "float64", "bool", "uint16")
 def chosen(monkeypatch):
     """Policies as for large arrays; the choices that are made."""
     monkeypatch.setattr(strided_policy, "MIN_INDEXED_BYTES", 0)
-    monkeypatch.setattr(strided_policy, "_backward_is_faster", lambda problem: True)
+    monkeypatch.setattr(strided_policy, "backward_is_faster", lambda problem: True)
     monkeypatch.setattr(strided_policy, "MIN_INDEXED_RUN", 512)
     monkeypatch.setattr(strided_policy, "PIECE_BYTES", (512, 2048))
     monkeypatch.setattr(strided_loads, "MIN_INDEXED", 0)

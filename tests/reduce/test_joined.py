@@ -170,3 +170,29 @@ def bench() -> Bench:
 @pytest.mark.slow
 def test_results_of_the_wrong_neighbour_are_found():
     bench().check(swap(r"shfl\.sync\.up", ", 1, ", ", 2, "), {RESULT})
+
+
+# shape, pitch of rows, type, function, bytes of a vector
+BOUNDARIES = {
+    "halves": ((300, 51), 54, "uint16", "sum", 4),
+    "halves of which vectors are wide": ((200, 29), 32, "float16", "max", 16),
+    "bytes of which vectors are wide": ((200, 61), 64, "uint8", "any", 16),
+    "indexes": ((200, 31), 32, "int8", "argmax", 4),
+}
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("what", BOUNDARIES)
+def test_rows_on_boundaries_end_between_others(what, on_emulator, monkeypatch):
+    """The last vector of a row holds what lies behind it; that of the array, nothing that does not belong to it."""
+    shape, pitch, dtype, name, size = BOUNDARIES[what]
+    found = recorded(monkeypatch)
+    monkeypatch.setattr(strided_loads, "MIN_WORDS_BYTES", 0)
+    if size == 16:
+        monkeypatch.setattr(strided_loads, "MIN_WIDE_UNITS", 0)
+    memory = data(((shape[0] - 1) * pitch + shape[1],), dtype, "max" if dtype[0] == "f" else "add")
+    x = np.lib.stride_tricks.as_strided(memory, shape, (pitch * memory.itemsize, memory.itemsize))
+    got = np.asarray(getattr(cs, name)(cs.asarray(memory).as_strided(shape, (pitch, 1)), axis=0))
+    same(got, getattr(np, name)(x, axis=0).astype(got.dtype))
+    (choice,) = found
+    assert (choice.policy.load, choice.policy.bytes, choice.policy.boundary) == ("words", size, True)

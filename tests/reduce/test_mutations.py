@@ -7,7 +7,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.kernels.reduce import plan, policy
+from cutesync.kernels.reduce import launches, plan, policy
 from cutesync.kernels.reduce.problem import Choice, NarrowPolicy, SegmentPolicy
 from cutesync.runtime import call, device
 
@@ -132,8 +132,9 @@ def bench_of_two_launches() -> Bench:
 
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
-            for name in ("NARROW_BYTES", "MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
-                patch.setattr(policy, name, 0)
+            patch.setattr(policy, "NARROW_BYTES", 0)
+            for name in ("MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
+                patch.setattr(launches, name, 0)
             patch.setattr(call, "_plans", {})
             with cs.emulate(), emulator.emulate(schedules=3, seed=3, resident=2):
                 return np.array_equal(np.asarray(cs.max(cs.asarray(x)[:, ::-1], axis=0)), x[:, ::-1].max(0))

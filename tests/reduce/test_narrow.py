@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, policy
+from cutesync.kernels.reduce import launches, plan, policy
 from cutesync.runtime import call as calls
 
 from ..cases import bicyclic, brackets, data, fold, same
@@ -33,13 +33,13 @@ def chosen(monkeypatch):
     for name in (
         "NARROW_BYTES",
         "MIN_ANYWHERE_BYTES",
-        "MIN_BYTES_IN_ORDER",
-        "MIN_PAIRS_IN_ORDER",
         "MIN_KEYS_BYTES",
         "MIN_NARROW_KEYS",
         "MIN_NARROWEST_KEYS",
     ):
         monkeypatch.setattr(policy, name, 0)
+    for name in ("MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
+        monkeypatch.setattr(launches, name, 0)
     monkeypatch.setattr(calls, "_plans", {})
     return found
 
@@ -60,6 +60,32 @@ def test_rows_that_begin_anywhere(name, dtype, columns, chosen, on_emulator):
     narrow = [choice.policy for choice in chosen if isinstance(choice.policy, policy.NarrowPolicy)]
     assert len(narrow) >= 2 and all(each.in_turn for each in narrow if each.anywhere)
     assert any(each.anywhere for each in narrow)
+
+
+SLICES = [
+    ("argmax", "bool", (9, 512, 2)),
+    ("argmax", "uint32", (8, 512, 4)),
+    ("argmax", "int64", (3, 96, 2)),
+    ("sum", "int8", (17, 256, 4)),
+    ("any", "uint8", (5, 768, 2)),
+    ("max", "int16", (3, 512, 4)),
+]
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize(("name", "dtype", "shape"), SLICES)
+def test_short_slices_have_a_warp_each(name, dtype, shape, monkeypatch, on_emulator):
+    """Blocks with and without a slice for each warp; and operands that stay in order."""
+    found, choose = [], plan.choose
+    monkeypatch.setattr(plan, "choose", lambda problem: found.append(choose(problem)) or found[-1])
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(policy, "MIN_SLICES_OF_WARPS", 0)
+    monkeypatch.setattr(policy, "COSTLY_WORDS", 1)
+    x = data(shape, dtype)
+    same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=1)), getattr(np, name)(x, axis=1))
+    rows = brackets((9, 256, 2))
+    same(np.asarray(cs.reduce(cs.asarray(rows), bicyclic, axis=1)), fold(bicyclic, rows.transpose(0, 2, 1)))
+    assert [choice.policy.alone for choice in found] == [True, True]
 
 
 def test_operators_that_do_not_commute_keep_the_order_of_rows(chosen, on_emulator):

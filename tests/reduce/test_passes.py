@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, policy
+from cutesync.kernels.reduce import launches as launch_policy, plan
 from cutesync.runtime import call as calls
 
 from .. import faults
-from ..cases import data, fold, matrices, matrix, same
+from ..cases import bicyclic, brackets, data, fold, matrices, matrix, same
 
 CASES = [
     ((40, 30, 4), (0, 2), "uint16", {}),
@@ -24,7 +24,8 @@ def split(monkeypatch) -> list:
     """The calls that take two launches."""
     found: list = []
     monkeypatch.setattr(calls, "_plans", {})
-    monkeypatch.setattr(policy, "MIN_BYTES_OF_TWO", 0)
+    for name in ("MIN_BYTES_OF_TWO", "MIN_BYTES_OF_SMALL"):
+        monkeypatch.setattr(launch_policy, name, 0)
     two = plan._in_two_launches
     monkeypatch.setattr(plan, "_in_two_launches", lambda *given: found.append(given) or two(*given))
     return found
@@ -50,7 +51,7 @@ def test_short_runs_are_reduced_in_the_order_of_memory(monkeypatch):
     """Results whose neighbours are few in the order of memory are brought into their own by a second launch."""
     monkeypatch.setattr(calls, "_plans", {})
     for name in ("MIN_BYTES_IN_ORDER", "MIN_PAIRS_IN_ORDER"):
-        monkeypatch.setattr(policy, name, 0)
+        monkeypatch.setattr(launch_policy, name, 0)
     orders = []
     in_order = plan._in_order_of_memory
     monkeypatch.setattr(plan, "_in_order_of_memory", lambda *given: orders.append(in_order(*given)) or orders[-1])
@@ -64,7 +65,7 @@ def test_short_runs_are_reduced_in_the_order_of_memory(monkeypatch):
 def test_short_runs_of_a_transposed_array_are_reduced_first(dtype, monkeypatch):
     """Where results have several, also of axes that run backwards, and beside an operand that comes first."""
     monkeypatch.setattr(calls, "_plans", {})
-    monkeypatch.setattr(policy, "MIN_BYTES_OF_TWO", 0)
+    monkeypatch.setattr(launch_policy, "MIN_BYTES_OF_TWO", 0)
     found, two = [], plan._runs_first
     monkeypatch.setattr(plan, "_runs_first", lambda *given: found.append(two(*given)) or found[-1])
     x = data((8, 12, 6, 32), dtype)
@@ -79,6 +80,33 @@ def test_short_runs_of_a_transposed_array_are_reduced_first(dtype, monkeypatch):
     cs.reduce(own, lambda a, b: a + b, axis=(2, 3))
     cs.argmax(own, axis=(2, 3))
     assert found[6:] == [None] * 3
+
+
+@pytest.mark.parametrize("dtype", ["int8", pytest.param("float32", marks=pytest.mark.slow)])
+def test_runs_with_gaps_and_those_in_order_are_reduced_first(dtype, monkeypatch):
+    """Where one launch would read their elements one by one; a callable gets them in order."""
+    monkeypatch.setattr(calls, "_plans", {})
+    for name in ("MIN_BYTES_OF_APART", "MIN_RUN_APART", "MIN_BYTES_OF_ORDERED", "MIN_ORDERED_RUN"):
+        monkeypatch.setattr(launch_policy, name, 0)
+    found, two = [], plan._runs_first
+    monkeypatch.setattr(plan, "_runs_first", lambda *given: found.append(two(*given)) or found[-1])
+    x = data((7, 4, 3, 40), dtype)
+    host, own = x[:, :3, :, :35], cs.asarray(x)[:, :3, :, :35]
+    for axes in ((0, 2, 3), (1, 3)):
+        same(np.asarray(cs.reduce(own, axis=axes, init=3)), host.sum(axes, dtype=dtype) + np.array(3, dtype))
+        same(np.asarray(cs.max(own, axis=axes, keepdims=True)), host.max(axes, keepdims=True))
+    squares = {"transform": lambda v: v * v}
+    same(np.asarray(cs.reduce(own, axis=(0, 3), **squares)), (host * host).sum((0, 3), dtype=dtype))
+    letters = brackets((6, 5, 40))
+    for given, axes in ((letters[:, :4, :35], (0, 2)), (letters[:, :, :35], (0, 2))):
+        kept = cs.asarray(letters)[tuple(slice(0, n) for n in given.shape)]
+        rows = given.transpose(1, 0, 2).reshape(given.shape[1], -1)
+        same(np.asarray(cs.reduce(kept, bicyclic, axis=axes)), fold(bicyclic, rows))
+    assert sum(each is not None for each in found) == 7  # the first of two launches asks, too
+    found.clear()
+    cs.reduce(own[:, :, ::-1], lambda a, b: a + b, axis=(0, 2, 3))  # backwards
+    cs.argmax(own)
+    assert set(found) == {None}
 
 
 def test_others_take_one_launch(split):
@@ -97,7 +125,7 @@ def test_a_second_launch_that_does_not_wait_is_found():
 
     def force(patch) -> None:
         patch.setattr(calls, "_plans", {})
-        patch.setattr(policy, "MIN_BYTES_OF_TWO", 0)
+        patch.setattr(launch_policy, "MIN_BYTES_OF_TWO", 0)
 
     def right() -> bool:
         return np.array_equal(np.asarray(cs.sum(cs.asarray(x), axis=(0, 2))), x.sum((0, 2)))
@@ -120,6 +148,6 @@ def test_callables_take_one_launch_where_two_would_have_many_elements_in_between
         rows = np.transpose(x, [*kept, *axes]).reshape(*(x.shape[i] for i in kept), -1)
         same(found, fold(matrix, rows), f"{axes}")
         assert ran.launches == 2 * launches
-    assert policy.columns_at_once(((336, True), (162, False), (2, True), (884, False)), 4)
-    assert not policy.columns_at_once(((336, True), (162, False), (32, True), (884, False)), 4)
-    assert not policy.columns_at_once(((336, True), (162, False), (2, True), (8, False)), 4)
+    assert launch_policy.columns_at_once(((336, True), (162, False), (2, True), (884, False)), 4)
+    assert not launch_policy.columns_at_once(((336, True), (162, False), (32, True), (884, False)), 4)
+    assert not launch_policy.columns_at_once(((336, True), (162, False), (2, True), (8, False)), 4)

@@ -75,6 +75,19 @@ def test_runs_of_bytes(what, dtype, name, on_emulator, chosen):
     assert choice.policy.groups == groups and (choice.splits > 1) == what.startswith("blocks")
 
 
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("dtype, name", [("uint8", "max"), ("int16", "sum"), ("float32", "any")])
+def test_few_results_share_runs_with_gaps(dtype, name, on_emulator, monkeypatch):
+    """In arrays that are not small; they would not have a thread each."""
+    found = recorded(monkeypatch)
+    for limit in ("MIN_FEW_RESULTS", "MIN_RUN_ARRAY"):
+        monkeypatch.setattr(strided_loads, limit, 0)
+    x = data((130, 8, 2, 32), dtype)[:, :5]
+    got = np.asarray(getattr(cs, name)(cs.asarray(x.base)[:, :5], axis=(0, 3)))
+    same(got, getattr(np, name)(x, axis=(0, 3)).astype(got.dtype))
+    assert [(choice.policy.load, choice.policy.bytes) for choice in found] == [("row", 16)]
+
+
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "dtype, name", [("int16", "argmax"), ("float32", "sum"), ("float16", "max"), ("uint64", "any")]

@@ -40,6 +40,7 @@ KERNELS = {
     "five columns anywhere, split": (Choice(NarrowPolicy(5, 60, 2, 2, True, True, True), 3, 1, 3), (2003, 5), 0),
     "short rows of several vectors": (Choice(ShortRowPolicy(True, 4, 2, 2, 0, 2), 1, 1, 4), (50, 32), 1),
     "six columns in turn": (Choice(NarrowPolicy(6, 48, 2, 2, False, False, True), 1, 1, 1), (1003, 6), 0),
+    "slices of warps": (Choice(NarrowPolicy(4, 16, 2, 2, False, False, False, True), 1, 1, 2), (3, 128, 4), 1),
     "three columns in turn, split": (Choice(NarrowPolicy(3, 48, 2, 2, True, False, True), 3, 1, 3), (2003, 3), 0),
 }
 

@@ -3,7 +3,8 @@
 A lane's ``lane_bytes`` consecutive bytes hold ``per_lane`` rows, which it reduces column by column; shuffles reduce the
 lanes, the warp keeps running states over its contiguous run of rows, shared memory combines the warps and
 ``sync.gather`` the blocks, always in row order. With ``in_turn`` each lane keeps states of its own, and shuffles
-combine them once, behind the last row. The number of columns is known to the compiler.
+combine them once, behind the last row. The number of columns is known to the compiler. Of short slices each warp has
+its own, ``alone``: it stores its results itself, and no warp waits for another.
 
 With ``anywhere`` a lane's rows begin on any byte: it loads the 16-byte vectors that hold them, and shifts their words.
 """
@@ -42,6 +43,7 @@ class NarrowColumnReduce(ContiguousKernel):
         self.columns, self.unroll, self.warps, self.split = policy.columns, policy.unroll, policy.warps, policy.split
         self.per_lane = policy.lane_bytes // (policy.columns * monoid.source.size)
         self.lane_bytes, self.anywhere, self.in_turn = policy.lane_bytes, policy.anywhere, policy.in_turn
+        self.alone = policy.alone
         self.vectors = ceil_div(policy.lane_bytes, VECTOR_BYTES) + policy.anywhere  # that a lane loads
         # Rows that are not part of a step, as a vector with the last bytes of the array would reach beyond it.
         row_bytes = policy.columns * monoid.source.size
@@ -62,12 +64,37 @@ class NarrowColumnReduce(ContiguousKernel):
             monoid,
             has_init,
             policy.warps * LANES,
-            partial_bytes(monoid.types, self.places * policy.columns) + 32,
+            0 if policy.alone else partial_bytes(monoid.types, self.places * policy.columns) + 32,
             3 - held,
         )
 
-    @cute.jit
     def body(self, a: Arguments):
+        if self.alone:
+            self.slices_of_warps(a)
+        else:
+            self.slice_of_block(a)
+
+    @cute.jit
+    def slices_of_warps(self, a: Arguments):
+        """Each warp reduces a slice, and stores its results."""
+        thread = cute.arch.thread_idx()[0]
+        lane = thread % LANES
+        outer = Int64(cute.arch.block_idx()[0]) * (self.threads // LANES) + thread // LANES
+        if outer < a.outer:
+            partial = self.reduce_run(a.x + outer * a.length * self.columns, a.length, Int32(0), Int32(1), lane)
+            let_next_start()
+            place = outer * self.columns
+            if cutlass.const_expr(self.spread):
+                if lane < self.columns:
+                    self.store_result(a, place + column_of_lane(lane, self.columns), partial.state[0])
+            else:
+                if lane == 0:
+                    for c in cutlass.range_constexpr(self.columns):
+                        self.store_result(a, place + c, partial.state[c])
+
+    @cute.jit
+    def slice_of_block(self, a: Arguments):
+        """A block reduces a slice, or its part of one."""
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         split = block % a.splits
         outer = Int64(block // a.splits)

@@ -55,17 +55,18 @@ class Normal(NamedTuple):
         )
         return (outer, length, inner) if expected == self else None
 
-    def runs(self) -> tuple[int, int]:
-        """Return the extent of the runs of one input without gaps, of which each result has several, and their number;
-        0 and 0 of others."""
+    def runs(self) -> tuple[int, int, bool]:
+        """Return the extent of the runs of one input, of which each result has several, their number, and whether
+        anything lies between them; zeros of others."""
         if len(self.reduced) < 2 or self.reduced[-1].steps != (1,) or self.repeats > 1:
-            return 0, 0
-        pace = 1
+            return 0, 0, False
+        run, pace, gaps = self.reduced[-1].extent, 1, False
         for axis in sorted((*self.kept, *self.reduced), key=lambda axis: axis.steps[0]):
-            if axis.steps[0] != pace:
-                return 0, 0
-            pace *= axis.extent
-        return self.reduced[-1].extent, pace // self.reduced[-1].extent
+            if axis.steps[0] < pace:  # backwards, or several times the same
+                return 0, 0, False
+            gaps |= axis.steps[0] > pace
+            pace = axis.steps[0] * axis.extent
+        return run, self.results * self.length // run, gaps
 
     def in_order_of(self, inputs: int) -> Normal:
         """Return the form with results in the order of the inputs: outputs are contiguous along the kept axes."""

@@ -17,27 +17,29 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...runtime.layout import Axis
-from ...runtime.view import View
+from ...runtime.view import View, contiguous_strides
 from .. import spread
 from ..named import Named
 from ..policy import Policy
 from ..states import Argument, States, numbered, parameter_groups
-from .normal import Normal, normal
-from .policy import (
+from .launches import (
     MAX_FEW_POSITIONS,
     MIN_BYTES_OF_PASSES,
     axes_of_first_launch,
-    choose,
     columns_at_once,
     is_small_in_order,
     memory_order_is_faster,
+    ordered_runs_first_is_faster,
+    runs_apart_first_is_faster,
     runs_first_is_faster,
-    strided_is_faster,
 )
+from .normal import Normal, normal
+from .policy import choose, strided_is_faster
 from .problem import Choice, FillPolicy, Problem
 from .spec import ReduceSpec, Reduction
 from .strided_loads import runs_are_vectors
-from .strided_plan import COUNTS, MEMORY, behind, form_of, of_nothing, order_of, shifted, strided
+from .strided_plan import COUNTS, MEMORY, behind, form_of, of_nothing, order_of, problem_of_form, shifted, strided
+from .strided_policy import choose as choose_strided
 
 _EXTENTS = ("outer", "length", "inner")
 _SHAPE = tuple(Scalar(name, "Int64") for name in _EXTENTS)
@@ -247,32 +249,43 @@ def _in_order_of_memory(spec: ReduceSpec, form: Normal, views: Views, outs: View
 
 
 def _runs_first(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: int) -> Run | None:
-    """Return two launches, if a result has several short runs of an input without gaps: one reduces the runs in the
-    order of memory, the other what is left of them. None if one launch is as fast."""
+    """Return two launches, if a result has several short runs of an input: one reduces the runs in the order of memory,
+    the other what is left of them. None if one launch is as fast."""
     reduction, device = spec.reduction, views[0].device
-    if not isinstance(reduction, Reduction) or not order_of(reduction)[0]:
+    if not isinstance(reduction, Reduction) or isinstance(reduction.op, str) or spec.args:
         return None
-    run, count = form.runs()
-    size = reduction.source.size
-    if runs_are_vectors(run, form.results, run * count * size, size, views[0].ptr + form.starts[0] * size):
-        return None
-    if not runs_first_is_faster(run, count, size, reduction.between.size):
+    run, count, gaps = form.runs()
+    size, between = reduction.source.size, reduction.between
+    commutes = order_of(reduction)[0]
+    if gaps or not commutes:
+        if commutes:
+            faster = runs_apart_first_is_faster(run, count, size, between.size, len(form.reduced) > 2)
+        else:
+            faster = ordered_runs_first_is_faster(run, count, size, between.size)
+        if not faster or choose_strided(problem_of_form(spec, form, views, outs)).policy.load == "row":
+            return None
+    elif runs_are_vectors(
+        run, form.results, run * count * size, size, views[0].ptr + form.starts[0] * size
+    ) or not runs_first_is_faster(run, count, size, between.size):
         return None
     (x,) = behind(views, form.starts)
-    x = replace(x, shape=(count, run), contiguous=True, strides=None)
-    between = View(0, (count,), reduction.between, device, True)
-    first = replace(
-        spec, reduction=reduction.of_pass(0, 2), shape=x.shape, axes=frozenset({1}), keepdims=False, init=None
-    )
-    reduced, _ = plan(first, (x,), (between,), stream)
+    order = sorted((*form.kept, *form.reduced[:-1]), key=lambda axis: -axis.steps[0])
+    inside = contiguous_strides(tuple(axis.extent for axis in order))  # steps of what is between
+    of_step = {axis.steps[0]: step for axis, step in zip(order, inside)}
+    shape, strides = (*(axis.extent for axis in order), run), (*(axis.steps[0] for axis in order), 1)
+    x = replace(x, shape=shape, contiguous=not gaps, strides=strides)
+    result = View(0, x.shape[:-1], between, device, True)
+    last = frozenset({len(order)})
+    first = replace(spec, reduction=reduction.of_pass(0, 2), shape=x.shape, axes=last, keepdims=False, init=None)
+    reduced, _ = plan(first, (x,), (result,), stream)
     left = form._replace(
-        kept=tuple(Axis(n, (step // run, *steps)) for n, (step, *steps) in form.kept),
-        reduced=tuple(Axis(n, (step // run,)) for n, (step,) in form.reduced[:-1]),
+        kept=tuple(Axis(n, (of_step[step], *own)) for n, (step, *own) in form.kept),
+        reduced=tuple(Axis(n, (of_step[step],)) for n, (step,) in form.reduced[:-1]),
         starts=(0, *form.starts[1:]),
     )
-    rest = strided(replace(spec, reduction=reduction.of_pass(1, 2)), left, (between,), outs, stream)
+    rest = strided(replace(spec, reduction=reduction.of_pass(1, 2)), left, (result,), outs, stream)
     before = form._replace(starts=(form.starts[0], 0))
-    return shifted(in_turn([(reduced, (0, 2)), (rest, (2, 1))], [between.nbytes], device), before, reduction)
+    return shifted(in_turn([(reduced, (0, 2)), (rest, (2, 1))], [result.nbytes], device), before, reduction)
 
 
 def problem_of(current: Reduction | States, extents: tuple[int, int, int], views: Views, outs: Views) -> Problem:

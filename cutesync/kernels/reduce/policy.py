@@ -6,7 +6,6 @@ The thresholds were measured on an H200. As they do not depend on the GPU, neith
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,9 +68,11 @@ MIN_NARROW_KEYS, MIN_NARROWEST_KEYS = 1 << 23, 3 << 20
 # int8 (9318497, 15): 111 us, so 87 us; (3, 2710415, 14): 107 and 70 us; but bool (3, 82373, 14): 10.4 and 12.6 us;
 # int8 (20, 76568, 18): 22.8 and 28.6 us; uint16 (164908, 15): 6.9 and 13.0 us).
 WORDS_OF_KEYS, MIN_KEYS_BYTES = 2, 1 << 24
-# Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
-# results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
-MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
+# Shorter slices of up to four columns, which are whole steps of a warp, have one each if there are so many of so many
+# bytes, of indexes and of bytes, in an array of bytes of up to 16 MiB, of others of 8 MiB (H200, argmax bool (16384,
+# 512, 2): 19.3 us, so 10.3 us; int16 (671, 1024, 2): 4.6 and 3.0 us; but float16 (11564, 128, 4): 6.4 and 8.7 us;
+# (2417, 64, 16): 3.8 and 4.8 us; of 132 slices, int16 (128364, 32, 8): 22 and 74 us).
+MIN_SLICES_OF_WARPS, MIN_SLICE_OF_WARP, MAX_BYTES_OF_WARPS, UNROLL_OF_WARPS = 4 * SMS, 1024, (1 << 24, 1 << 23), 8
 # Rows of small elements that begin anywhere and have more bytes are read in vectors by a warp each (H200, max uint8
 # (524288, 256) off by one: 92 us, so 63 us; sum bool (187740, 507): 57 and 34 us; but max bool (96390, 140): 10 and 12
 # us; sum int16 (635819, 70): 31 and 54 us).
@@ -81,19 +82,12 @@ SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are re
 MAX_FEW_BYTES = 1 << 16  # up to so many rows of one byte have a thread each
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 MIN_WHOLE_ROWS_BYTES = 1 << 20  # so that lanes that each reduce whole rows fill the GPU
-MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one launch is faster than two
-# Of axes that are not neighbours and are reduced in two launches: bytes of the array, twice as many of wide elements,
-# bytes that become one, and of runs that are short, those of elements of 8 bytes too (H200, any bfloat16 (32, 1048576,
-# 2) along axes 0 and 2: 99.6 us, so 36.3 us; squares float64 (65536, 64, 2): 37.9 and 20.9 us; but int64 (25, 395, 27,
-# 14) along axes 1 and 3: 11.3 and 12.4 us; any uint32 (2, 21627, 3, 20) along axes 0, 2, 3: 5.5 and 7.4 us). Few
-# positions take one launch of any operator (a callable on uint32 (2, 1048576, 2) along axes 0 and 2: 11.3 us, so 6.5).
-MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
-MAX_FEW_POSITIONS = 16
-# Of a callable, too, where elements between the launches would be many: neighbouring columns of so many bytes, and
-# positions that become one in the first of two launches (lambda float32 (336, 162, 2, 884) along axes 0 and 2: 227 us,
-# so 100 us; bfloat16 (25, 32, 12, 1759): 26 and 24 us).
-MIN_COLUMNS_AT_ONCE, MAX_SHARE_AT_ONCE = 128, 16
 MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elements of an odd row, else eight
+# Elements of 8 bytes of a row that begins anywhere, of which a lane reads a sector, of rows that are longer than a lane
+# had, in any order, in arrays of up to so many bytes (H200, max float64 (262144, 16) off by one: 15.2 us, so 10.9 us,
+# 12.9 of two; but int64 (900243, 10): 20.0 and 24.4 us; a callable on float64 (207411, 20): 10.3 and 13.3 us; sum
+# float64 (205315, 5): 4.0 and 4.5 us).
+LANE_OF_WIDE, MAX_WIDE_BYTES = 4, 1 << 25
 # Rows of small integers that are no whole vectors, of which a lane has up to so many vectors with what else they hold:
 # bytes of a row, and of an array (H200, any int8 (700000, 171): 66 us, so 30 us; max int8 (300000, 303): 48 and 29 us).
 MIN_MASKED_ROW, MIN_MASKED_BYTES, MAX_MASKED = 33, 1 << 20, 5
@@ -164,6 +158,8 @@ def strided_is_faster(problem: Problem) -> bool:
         off = short and problem.outer >= MIN_WARP_ROWS and row_bytes % VECTOR_BYTES == 0
         runs |= off and MIN_WARP_ROW_BYTES <= row_bytes < MAX_OFF_BYTES
         return runs or (odd and problem.size == 1 and row_bytes > SHORT_ROW_BYTES)
+    if _are_of_warps(problem):
+        return False
     two = problem.inner == 2 and 2 * problem.size < VECTOR_BYTES
     least = NARROW_BYTES * _more_of_small(problem) // (SHARE_OF_PAIRS if two else 1)
     few_keys = problem.keys and problem.outer <= FEW_SLICES
@@ -180,56 +176,6 @@ def strided_is_faster(problem: Problem) -> bool:
     in_words |= problem.keys or (halves and (pairs or problem.length <= MAX_ODD_HALVES))
     odd &= not in_words
     return not (odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64)  # long odd columns
-
-
-def is_small_in_order(total: int) -> bool:
-    """Return whether ``memory_order_is_faster`` is false of every array of so many bytes."""
-    return total < min(MIN_PAIRS_IN_ORDER, MIN_BYTES_IN_ORDER)
-
-
-def memory_order_is_faster(problem: Problem, run: int) -> bool:
-    """Return whether it is faster to reduce in the order of memory, and to bring the results into another order, than
-    to have a kernel of strided arrays store them there, which have ``run`` neighbours in both."""
-    row_bytes, results = problem.length * problem.size, problem.outer * problem.inner
-    pairs = problem.inner > 1 and problem.inner * problem.size <= 4  # which those kernels read element by element
-    least = max(MIN_PAIRS_IN_ORDER if pairs else MIN_BYTES_IN_ORDER, results * problem.out_size * MIN_SHARE_IN_ORDER)
-    odd = problem.inner == 1 and row_bytes <= SHORT_ROW_BYTES and row_bytes % VECTOR_BYTES != 0
-    fits = results * row_bytes >= least and not odd
-    fits &= problem.inner <= MAX_INNER_IN_ORDER or _is_short(problem, run)
-    return fits and (_is_short(problem, run) or not strided_is_faster(problem))
-
-
-def axes_of_first_launch(groups: Sequence[tuple[int, bool]], size: int, between: int) -> int | None:
-    """Return which group of a reduction along axes that are not neighbours a launch of its own reduces, to elements of
-    ``between`` bytes, before another one reduces the others; None if one launch takes less time, as it does not read
-    short runs, or elements between are many. ``groups`` are the extents of neighbouring axes that are all reduced, or
-    all kept."""
-    sizes = [extent for extent, _ in groups]
-    last, inner = (sizes[-1], 1) if groups[-1][1] else (sizes[-2], sizes[-1])
-    short = last * inner * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES) and inner * size < VECTOR_BYTES
-    if not short or math.prod(sizes) * size < MIN_BYTES_OF_TWO * (2 if size >= 4 else 1):
-        return None
-    reduced = [i for i, (extent, reduced) in enumerate(groups) if reduced and extent * size >= MIN_SHARE * between]
-    return next((i for i in reduced if i < 2 or i >= len(groups) - 2), None)
-
-
-def columns_at_once(groups: Sequence[tuple[int, bool]], size: int) -> bool:
-    """Return whether one launch reduces neighbouring columns along all groups of axes, of which two launches would
-    leave many elements in between."""
-    *_, (first, _), (inner, reduced) = groups
-    return not reduced and inner * size >= MIN_COLUMNS_AT_ONCE and first <= MAX_SHARE_AT_ONCE
-
-
-def runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:
-    """Return whether ``count`` short runs of an array, of which a result has several, are reduced by a launch of their
-    own, to elements of ``between`` bytes."""
-    large = run * count * size >= MIN_BYTES_OF_TWO * (2 if size >= 4 else 1)
-    return large and MIN_SHARE * between <= run * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES)
-
-
-def _is_short(problem: Problem, run: int) -> bool:
-    """Return whether ``run`` neighbours are few and no whole words."""
-    return run < MAX_INNER_IN_ORDER and run * problem.size % 4 != 0
 
 
 def _segments(problem: Problem) -> Choice:
@@ -274,6 +220,8 @@ def _short_rows(problem: Problem) -> Choice:
     odd = problem.size <= 2 and row_bytes % VECTOR_BYTES != 0
     small = odd and problem.outer * row_bytes >= MIN_SMALL_ROWS_BYTES
     each = VECTOR_BYTES // problem.size if vectors else 16 if small else 8  # elements of a lane
+    wide = problem.size == 8 and not vectors and problem.in_turn and problem.length > each
+    each = LANE_OF_WIDE if wide and problem.outer * row_bytes <= MAX_WIDE_BYTES else each
     group = min(power_of_two(ceil_div(problem.length, each)), 16 if small else 32)
     unroll, warps, side = 4, 8, 1
     whole = math.lcm(row_bytes, VECTOR_BYTES)
@@ -327,6 +275,23 @@ def _more_of_small(problem: Problem) -> int:
     return 2 * MORE_OF_SMALL if problem.outer == 1 else MORE_OF_SMALL
 
 
+def _are_of_warps(problem: Problem) -> bool:
+    """Return whether slices of few columns are short and many, so that each has a warp."""
+    outer_slice = problem.length * problem.inner * problem.size
+    step = 32 * math.lcm(problem.inner * problem.size, VECTOR_BYTES)
+    costly = problem.size == 1 or problem.words >= COSTLY_WORDS
+    return (
+        problem.aligned
+        and costly
+        and not problem.several
+        and problem.inner in (2, 4)
+        and outer_slice % step == 0
+        and MIN_SLICE_OF_WARP <= outer_slice < NARROW_BYTES
+        and problem.outer >= MIN_SLICES_OF_WARPS
+        and problem.outer * outer_slice <= MAX_BYTES_OF_WARPS[problem.size > 1]
+    )
+
+
 def _is_narrow_anywhere(problem: Problem) -> bool:
     """Return whether a lane can load whole rows of few columns that begin on any byte, faster than words of them."""
     row_bytes = problem.inner * problem.size
@@ -350,6 +315,8 @@ def _is_narrow_anywhere(problem: Problem) -> bool:
 
 
 def _columns(problem: Problem) -> Choice:
+    if _are_of_warps(problem):
+        return _slices_of_warps(problem)
     if _is_narrow(problem):
         return _narrow_columns(problem, math.lcm(problem.inner * problem.size, VECTOR_BYTES))
     if _is_narrow_anywhere(problem):
@@ -389,3 +356,12 @@ def _narrow_columns(problem: Problem, lane_bytes: int, anywhere: bool = False) -
     in_turn = problem.in_turn and (anywhere or (turns >= MIN_TURNS and not problem.keys))
     policy = NarrowPolicy(problem.inner, lane_bytes, unroll, warps, splits > 1, anywhere, in_turn)
     return Choice(policy, splits, 1, problem.outer * splits)
+
+
+def _slices_of_warps(problem: Problem) -> Choice:
+    lane_bytes, warps = math.lcm(problem.inner * problem.size, VECTOR_BYTES), 8
+    steps = problem.length * problem.inner * problem.size // (32 * lane_bytes)
+    unroll = min(power_of_two_below(steps), UNROLL_OF_WARPS * VECTOR_BYTES // lane_bytes)
+    in_turn = problem.in_turn and steps >= MIN_TURNS and not problem.keys
+    policy = NarrowPolicy(problem.inner, lane_bytes, max(1, unroll), warps, False, False, in_turn, True)
+    return Choice(policy, 1, 1, ceil_div(problem.outer, warps))

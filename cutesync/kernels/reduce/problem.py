@@ -105,7 +105,7 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnReduce"):
 class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
     """An axis that is not the last, with few ``columns``: a lane loads ``lane_bytes``, which are whole rows; with
     ``split`` several blocks share the rows. ``anywhere``: slices or rows of a lane do not begin on 16-byte boundaries.
-    ``in_turn``: rows are combined in any order."""
+    ``in_turn``: rows are combined in any order. ``alone``: each warp has a slice of its own."""
 
     columns: int
     lane_bytes: int
@@ -114,6 +114,7 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
     split: bool
     anywhere: bool = False
     in_turn: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class StridedReduce(StridedKernel):
 
     def load(self, pointers, words, u: int, valid) -> None:
         """Load what a thread has of one position: a vector as words, or one element of each input."""
-        if self.policy.load == "words":
+        if self.policy.load == "words" and not self.policy.boundary:
             read = {4: word_from, 8: pair_from, VECTOR_BYTES: vector_from}[self.policy.bytes]
             found = read(pointers[0], valid * self.monoid.source.size)
             for i, word in enumerate(found):
@@ -169,7 +169,7 @@ class StridedReduce(StridedKernel):
             return
         for pointer, target in zip(pointers, words):
             count = 1
-            if self.policy.load in ("vector", "row"):
+            if self.policy.load != "element":
                 count = self.policy.bytes // 4
                 pointer = cute.make_ptr(Int32, pointer.toint(), cute.AddressSpace.gmem, assumed_align=self.policy.bytes)
             cute.autovec_copy(cute.make_tensor(pointer, cute.make_layout((count,))), target[(None, u)])

@@ -64,7 +64,7 @@ class StridedKernel(ReduceKernel):
         self.ranks = policy.groups // self.warp_groups
         self.places = self.ranks * policy.lanes * self.width if self.ranks > 1 else 0
         smem = state_bytes(found.types, self.places) + 32 if self.places or self.split else 0
-        super().__init__(found, has_init, policy.lanes * policy.groups, smem)
+        super().__init__(found, has_init, policy.lanes * policy.groups, smem, policy.resident)
 
     def arguments(self, x: tuple, out: tuple, init: tuple, memory: tuple, shape: tuple, blocks: tuple) -> Arguments:
         """The parameters of a launch, of the kernel that is traced."""

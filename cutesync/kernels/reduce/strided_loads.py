@@ -4,6 +4,7 @@ types and alignment."""
 from __future__ import annotations
 
 from ...runtime.layout import Axis
+from ...sizes import ceil_div
 from .normal import Normal
 from .policy import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedProblem
@@ -22,7 +23,9 @@ MIN_RUN_RESULTS, MIN_RUN_ARRAY = 6 * SMS, 1 << 18
 # So many elements, whose indexes are not in the order of memory, are read in vectors of short runs (H200, argmax of
 # float16 (8, 1646666), transposed: 41.3 us, so 12.9 us; but bfloat16 (4, 16, 2331): 3.3 and 3.8 us).
 MIN_INDEXED = 1 << 18
-MIN_ROWS = 4 * SMS  # so many results have a thread each that loads vectors
+# So many results have a thread each that loads vectors; fewer, of an array of so many bytes, share their runs (H200,
+# max uint8 (32768, 128, 2, 32) along axes 0 and 3, with gaps: 301 us by elements, so 66 us).
+MIN_ROWS, MIN_FEW_RESULTS = 4 * SMS, 1 << 21
 # Columns that begin anywhere are read as vectors if there are many of these, or a callable maps many bytes, and they
 # are stored as such, or have many positions (H200, any uint16 (4, 361, 52403) along axis 0: 155 us by words, 43 us by
 # vectors; squares int16 (259281, 101): 35 and 24 us; but (8, 512, 256) along axis 1: 3.6 and 5.3 us).
@@ -41,6 +44,17 @@ SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores 
 # bytes, max uint32 (19, 231982): 11.4 and 12.7 us; max bfloat16 (1048576, 4): 7.8 and 10.2 us; argmax bfloat16 (32,
 # 2048) along its second axis: 1.5 and 2.6 us).
 PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
+FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill it
+# Elements of an array whose runs are read backwards, of many results, and of one, or of bytes (H200, argmax uint8
+# (8348, 1744) reversed along its rows: 32.4 us element by element, so 6.7 us; float32 (4096, 4096) along both axes:
+# 38.4 and 23.2 us; but bfloat16 (894, 2814) along both: 8.9 and 9.7 us; uint16 (351, 25667) along its rows: 8.6 and
+# 11.5 us).
+MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
+# Blocks of which the registers of a multiprocessor are to hold so many, where there are more than the second number,
+# which it holds anyway: of words that begin anywhere (H200, any uint8 (13, 92, 4075) along axis 1, 414 blocks: 6.9 us,
+# so 4.9 us; but (21, 309, 4649), 382 blocks: 13.4 and 14.8 us), of vectors of bytes in order (a callable on int8 (1024,
+# 65536): 30.4 us, so 22.3 us), and of runs in order (float16 (8930, 1364) apart: 11.6 us, so 10.0 us).
+RESIDENT_WORDS, RESIDENT_IN_ORDER, RESIDENT_RUNS = (4, 3), (2, 1), (4, 2)
 
 
 def runs_are_vectors(run: int, results: int, total: int, size: int, begin: int) -> bool:
@@ -84,9 +98,10 @@ def _load_of_rows(problem: StridedProblem) -> tuple[str, int]:
     form, size = problem.form, problem.size
     rows = bool(form.reduced) and form.reduced[-1].steps == (1,) and not problem.counted
     several = len(form.reduced) > 1  # runs of a result
-    many = form.results >= MIN_ROWS or (several and bool(form.weights))
+    total = form.results * form.length * size
+    many = form.results >= MIN_ROWS or (several and (bool(form.weights) or total >= MIN_FEW_RESULTS))
     least = MIN_INDEXED * size if form.weights else MIN_RUN_ARRAY
-    if rows and many and not (several and form.results * form.length * size < least):
+    if rows and many and not (several and total < least):
         *others, run = [*form.kept, *form.reduced]
         for wide in (16, 8, 4):
             starts = all(axis.steps[0] * size % wide == 0 for axis in others)
@@ -130,6 +145,40 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     return "words", VECTOR_BYTES if wide else 4
 
 
+def are_on_boundaries(problem: StridedProblem, load_bytes: int) -> bool:
+    """Return whether all rows of columns begin on boundaries of ``load_bytes``."""
+    *others, _ = [*problem.form.reduced, *problem.form.kept]
+    starts = all(axis.steps[0] * problem.size % load_bytes == 0 for axis in others)
+    return starts and problem.begin % load_bytes == 0
+
+
+def is_backward(problem: StridedProblem) -> bool:
+    """Return whether indexes count the elements of runs backwards."""
+    return problem.places and bool(problem.form.reduced) and problem.form.reduced[-1].steps == (-1,)
+
+
+def backward_is_faster(problem: StridedProblem) -> bool:
+    """Return whether runs of indexes that lie backwards are read in vectors, not element by element."""
+    results, count = problem.form.results, problem.form.results * problem.form.length
+    if results >= FULL_RUNS * SMS:
+        return count >= MIN_BACKWARD
+    return (problem.size == 1 or results == 1) and count >= MIN_BACKWARD_OF_FEW
+
+
+def resident_of(blocks: int, load: tuple[str, int], problem: StridedProblem) -> int:
+    """Return how many of so many blocks are to fit the registers of a multiprocessor."""
+    kind, load_bytes = load
+    if load == ("words", WORD_BYTES):
+        return resident(blocks, RESIDENT_WORDS)
+    wide = kind in ("vector", "words") and load_bytes == VECTOR_BYTES and problem.size == 1
+    return resident(blocks, RESIDENT_IN_ORDER) if wide and not problem.in_turn else 1
+
+
+def resident(blocks: int, wanted: tuple[int, int]) -> int:
+    """Return the first of two numbers of blocks of a multiprocessor, if there are more blocks than the second."""
+    return wanted[0] if blocks > wanted[1] * SMS else 1
+
+
 def words_of_few(problem: StridedProblem) -> bool:
     """Return whether a few columns of bytes with many positions, which others read element by element, are read in
     words."""
@@ -148,6 +197,19 @@ def are_joined(problem: StridedProblem, width: int) -> bool:
     near = all(step == 1 for step in last.steps[problem.inputs :])
     sizes = [output.size for output in problem.outputs]
     return near and all(size < WORD_BYTES and width * size in (8, VECTOR_BYTES) for size in sizes)
+
+
+def axes_of_units(form: Normal, width: int, load: str) -> tuple[tuple[Axis, ...], int]:
+    """Return the kept axes of units of ``width`` neighbouring results, with the steps of their numbers if they are
+    words, and the extent of the last axis; 0 of single results."""
+    if width == 1:
+        return form.kept, 0
+    *others, (extent, steps) = form.kept
+    last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
+    if load == "words":
+        others = [Axis(axis.extent, (*axis.steps, 0)) for axis in others]
+        last = Axis(last.extent, (*last.steps, width))
+    return (*others, last), extent
 
 
 def positions_of(form: Normal, each: int, load: str) -> tuple[Axis, ...]:

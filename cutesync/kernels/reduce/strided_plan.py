@@ -110,8 +110,8 @@ def launch(choice: StridedChoice, spec: ReduceSpec, start: tuple | None, ordinal
     return Launch(kernel, ordinal, choice.grid, values, given, claim, stream)
 
 
-def strided(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: int) -> Run:
-    """Prepare the only launch of a call."""
+def problem_of_form(spec: ReduceSpec, form: Normal, views: Views, outs: Views) -> StridedProblem:
+    """Return the problem of the only launch of a call."""
     reduction = spec.reduction
     sizes = [source.size for source in reduction.sources]
     begin = (views[0].ptr + form.starts[0] * sizes[0]) % 16
@@ -123,8 +123,13 @@ def strided(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: i
     numbers_of = len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1]
     floats = reduction.sources[0].kind == "f"
     places = isinstance(reduction.op, str) and spec.n is None
-    problem = StridedProblem(form, *numbers_of, outputs, spec.n is not None, mapped, floats, places)
-    choice = choose(problem)
+    return StridedProblem(form, *numbers_of, outputs, spec.n is not None, mapped, floats, places)
+
+
+def strided(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: int) -> Run:
+    """Prepare the only launch of a call."""
+    reduction = spec.reduction
+    choice = choose(problem_of_form(spec, form, views, outs))
     start, empty = spec.init, form.length == 0
     if spec.n is not None:
         known = spec.init is not None or reduction.identity() is not None

@@ -13,7 +13,22 @@ from .copies import SECTOR_BYTES, copied, copies, without_copies
 from .order_of_results import blocked, smallest_step
 from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
 from .short_policy import FULL_UNITS, LEFT_UNITS, results_of, with_results
-from .strided_loads import WORD_BYTES, are_joined, load_of, positions_of, store_of, words_of_few
+from .strided_loads import (
+    FULL_RUNS,
+    RESIDENT_RUNS,
+    WORD_BYTES,
+    are_joined,
+    are_on_boundaries,
+    axes_of_units,
+    backward_is_faster,
+    is_backward,
+    load_of,
+    positions_of,
+    resident,
+    resident_of,
+    store_of,
+    words_of_few,
+)
 from .strided_problem import (
     THREADS,
     JoinedPolicy,
@@ -90,15 +105,9 @@ MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the
 # Of such an array, whose runs are whole vectors (H200, argmax float32 (256, 65536), transposed: 39.5 us, by vectors
 # 20.8 us; but of longer runs, int16 (4096, 7, 380): 12.2 and 14.3 us).
 MIN_INDEXED_RUN = 4096
-# Elements of an array whose runs are read backwards, of many results, and of one, or of bytes (H200, argmax uint8
-# (8348, 1744) reversed along its rows: 32.4 us element by element, so 6.7 us; float32 (4096, 4096) along both axes:
-# 38.4 and 23.2 us; but bfloat16 (894, 2814) along both: 8.9 and 9.7 us; uint16 (351, 25667) along its rows: 8.6 and
-# 11.5 us).
-MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
 # Eight lanes reduce such a run, a warp a longer one, and some shorter ones of a few (H200, argmax bool (2494, 1433):
 # 5.6 us, so 3.8 us; squares uint8 (19, 103): 4.1 and 2.4 us; but sum int16 of 64 elements: 1.4 and 1.6 us).
 SHORT_RUN_BYTES, MAX_FEW_RUNS, MIN_WARP_RUN = 2048, 32 * SMS, 768
-FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill it
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
 
 
@@ -119,7 +128,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         return turned
     problem = blocked(problem)
     form = problem.form
-    if form.reduced and (_is_backward(problem) or all(step == 1 for step in form.reduced[-1].steps)):
+    if form.reduced and (is_backward(problem) or all(step == 1 for step in form.reduced[-1].steps)):
         found = _of_runs(problem)
         if found is not None:
             return found
@@ -139,16 +148,12 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     alone = load == "vector" and pace == 1 and _is_alone(problem, load_bytes // problem.size)
     thin = load == "vector" and pace == 1 and columns and not alone and _is_small(problem, load_bytes)
     load_bytes = THIN_BYTES if thin else load_bytes
+    boundary = load == "words" and are_on_boundaries(problem, load_bytes)
+    kind = "vector" if boundary else load
     width = load_bytes // problem.size // pace if columns else 1
-    kept, extent = form.kept, 0
-    if width > 1:
-        extent, steps = kept[-1]
-        last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
-        kept = (*kept[:-1], last)
+    kept, extent = axes_of_units(form, width, load)
     reduced = positions_of(form, load_bytes // problem.size // pace, load)
     units, length = (math.prod(axis.extent for axis in axes) for axes in (kept, reduced))
-    if load == "words":
-        kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     runs = load == "row" and len(reduced) > 1  # of which a result has several
     apart = runs and not form.weights and _are_apart(units, reduced[-1].extent, load_bytes)
     across = (columns and not alone) or apart
@@ -157,19 +162,19 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
     total = units * width * length * problem.size
     whole = columns and len(kept) == 1 and problem.size <= 2 and not problem.floats and total >= MIN_AT_ONCE
-    unroll = _unroll(problem.words * width, (load, load_bytes), length, whole)
+    unroll = _unroll(problem.words * width, (kind, load_bytes), length, whole)
     tiles = ceil_div(units, THREADS // groups)
     blocks = _blocks(total, unroll * load_bytes)
     most = math.isqrt(length // unroll) if width * problem.words > MAX_TRIP_WORDS else length
     splits = _splits(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
-    if columns and load == "vector" and problem.in_turn and _are_lone(splits, tiles, length, total):
+    if columns and kind == "vector" and problem.in_turn and _are_lone(splits, tiles, length, total):
         splits = 1
     many = columns and not alone and splits > 1 and width * problem.words * splits >= MIN_COLLECTED * groups
-    joined = problem.in_turn and many and total <= MAX_JOINED_BYTES.get(load, total)
-    joined &= load != "vector" or not problem.places or problem.size != WORD_BYTES or total > MAX_SHARED_INDEXES
+    joined = problem.in_turn and many and total <= MAX_JOINED_BYTES.get(kind, total)
+    joined &= kind != "vector" or not problem.places or problem.size != WORD_BYTES or total > MAX_SHARED_INDEXES
     if joined:
         splits, groups = ceil_div(splits, 2), 2 * groups
-        unroll = JOINED_UNROLL if (load, load_bytes) == ("vector", WORD_BYTES) else unroll
+        unroll = JOINED_UNROLL if (kind, load_bytes) == ("vector", WORD_BYTES) else unroll
     splits = _even(splits, tiles) if columns else splits
     ordered = not columns and not across and (not problem.in_turn or pace > 1) and groups >= LANES
     store = store_of(problem, width) if load in ("vector", "words") else "element"
@@ -190,6 +195,8 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         repeated=form.repeats > 1,
         indexed=bool(form.weights),
         pace=pace,
+        boundary=boundary,
+        resident=1 if joined else resident_of(splits * tiles, (load, load_bytes), problem),
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
     return with_results(choice, results_of(problem, policy, units, length), units, length)
@@ -207,25 +214,12 @@ def _of_runs(problem: StridedProblem) -> StridedChoice | None:
     run_bytes = form.reduced[-1].extent * problem.size
     count = form.results * form.length
     few = form.weights and count * problem.size < MIN_INDEXED_BYTES
-    few = few or (_is_backward(problem) and not _backward_is_faster(problem))
+    few = few or (is_backward(problem) and not backward_is_faster(problem))
     short = MIN_RUN_BYTES <= run_bytes <= slice_policy.most_of_row(problem)
     slices = slice_policy.choose(problem) if short else None
     if slices is None and run_bytes >= _least_run(problem) and not few:
         return _runs(problem)
     return slices
-
-
-def _is_backward(problem: StridedProblem) -> bool:
-    """Return whether indexes count the elements of runs backwards."""
-    return problem.places and bool(problem.form.reduced) and problem.form.reduced[-1].steps == (-1,)
-
-
-def _backward_is_faster(problem: StridedProblem) -> bool:
-    """Return whether runs of indexes that lie backwards are read in vectors, not element by element."""
-    results, count = problem.form.results, problem.form.results * problem.form.length
-    if results >= FULL_RUNS * SMS:
-        return count >= MIN_BACKWARD
-    return (problem.size == 1 or results == 1) and count >= MIN_BACKWARD_OF_FEW
 
 
 def _least_run(problem: StridedProblem) -> int:
@@ -390,6 +384,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         max(form.results, positions) >= 1 << NUMBER_BITS,
         repeated=form.repeats > 1,
         indexed=bool(form.weights) or step < 0,
+        resident=1 if problem.in_turn else resident(splits * tiles, RESIDENT_RUNS),
         backward=step < 0,
     )
     return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run, repeats=form.repeats)

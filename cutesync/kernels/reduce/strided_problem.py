@@ -19,7 +19,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     ``along_kept``, else groups. With ``split`` several blocks share the positions; ``wide`` counts in 64 bits.
 
     ``load`` says what a unit is: an "element", a "vector" of ``bytes`` on their boundary, or ``bytes`` that begin
-    anywhere and are read as the two "words" that hold them. With "row", a unit is one result, whose elements lie side
+    anywhere and are read as the two "words" that hold them; with ``boundary`` they are one, whose last columns may lie
+    between rows. With "row", a unit is one result, whose elements lie side
     by side: a position is a vector of ``bytes`` of them.
 
     ``count`` says where the number of positions that count is: "scalar", "memory", or "" if all do. With ``empty`` it
@@ -29,7 +30,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     ``store`` says how a unit's results are stored: each "element", or as a vector, "forward" or "backward" in memory.
     ``indexed``: positions are not numbered as indexes are; the last of their steps are those of the index.
     ``repeated``: each element stands for several equal ones. ``copied``: each result is stored several times, ``fill``
-    of them as a vector. ``pace``: elements are so far apart, and the vector or row has what lies between."""
+    of them as a vector. ``pace``: elements are so far apart, and the vector or row has what lies between. ``resident``
+    blocks fit the registers of a multiprocessor."""
 
     kept: int
     reduced: int
@@ -52,6 +54,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     fill: int = 1
     indexed: bool = False
     pace: int = 1
+    boundary: bool = False
+    resident: int = 1
 
     @property
     def columns(self) -> int:

@@ -1,0 +1,104 @@
+"""Whether a reduction takes several launches: a pure function of lengths, types and alignment.
+
+The thresholds were measured on an H200, as those of ``policy``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .policy import SHORT_ROW_BYTES, VECTOR_BYTES, strided_is_faster
+from .problem import Problem
+
+# Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of
+# results, bytes, those of arrays of two columns of up to 2 bytes, and columns.
+MIN_SHARE_IN_ORDER, MIN_BYTES_IN_ORDER, MIN_PAIRS_IN_ORDER, MAX_INNER_IN_ORDER = 32, 1 << 25, 1 << 22, 16
+MIN_BYTES_OF_PASSES = 1 << 21  # of axes that are not neighbours; of less, one launch is faster than two
+# Of axes that are not neighbours and are reduced in two launches: bytes of the array, twice as many of wide elements,
+# bytes that become one, and of runs that are short, those of elements of 8 bytes too (H200, any bfloat16 (32, 1048576,
+# 2) along axes 0 and 2: 99.6 us, so 36.3 us; squares float64 (65536, 64, 2): 37.9 and 20.9 us; but int64 (25, 395, 27,
+# 14) along axes 1 and 3: 11.3 and 12.4 us; any uint32 (2, 21627, 3, 20) along axes 0, 2, 3: 5.5 and 7.4 us). Few
+# positions take one launch of any operator (a callable on uint32 (2, 1048576, 2) along axes 0 and 2: 11.3 us, so 6.5).
+MIN_BYTES_OF_TWO, MIN_SHARE, MAX_RUN_OF_PASSES, MAX_RUN_OF_WIDE = 1 << 23, 4, 512, 64
+# The same of bytes, where a result's neighbours are few (H200, max uint8 (14591, 19, 4, 3) along axes 0 and 2: 11.1 us,
+# so 5.9 us; squares uint8 (922, 37, 12, 5): 6.3 and 5.4 us; but sum int8 (6874, 43, 2, 3), 1.8 MB: 8.8 and 10.0 us; max
+# int32 (273, 161, 12, 2): 3.5 and 4.8 us).
+MIN_BYTES_OF_SMALL = 7 << 18
+# Of runs with gaps: bytes of an array of which several reduced axes lie before them; or twice as many, of long runs
+# (H200, sum int8 (157, 46, 6, 47) along axes 0, 2 and 3: 10.4 us, so 5.8 us; max int32 (2342, 47, 121) along axes 0 and
+# 2: 28.7 and 21.5 us; but any bfloat16 (1008, 5, 173): 4.3 and 4.6 us; sum float16 (1384, 18, 29): 4.3 and 9.0 us).
+MIN_BYTES_OF_APART, MIN_RUN_APART = 1 << 20, 256
+# Of runs of elements in order: bytes of an array, and of runs (H200, a callable on uint32 (13802, 25, 145) along axes 0
+# and 2: 196 us, so 78 us; but int16 (84, 5, 6, 213), 1 MB: 4.8 and 5.7 us; uint32 (1329, 13, 6, 39): 15.9 and 18.2 us).
+MIN_BYTES_OF_ORDERED, MIN_ORDERED_RUN, MAX_ORDERED_RUN = 1 << 22, 512, 4096
+MAX_FEW_POSITIONS = 16
+# Of a callable, too, where elements between the launches would be many: neighbouring columns of so many bytes, and
+# positions that become one in the first of two launches (lambda float32 (336, 162, 2, 884) along axes 0 and 2: 227 us,
+# so 100 us; bfloat16 (25, 32, 12, 1759): 26 and 24 us).
+MIN_COLUMNS_AT_ONCE, MAX_SHARE_AT_ONCE = 128, 16
+
+
+def is_small_in_order(total: int) -> bool:
+    """Return whether ``memory_order_is_faster`` is false of every array of so many bytes."""
+    return total < min(MIN_PAIRS_IN_ORDER, MIN_BYTES_IN_ORDER)
+
+
+def memory_order_is_faster(problem: Problem, run: int) -> bool:
+    """Return whether it is faster to reduce in the order of memory, and to bring the results into another order, than
+    to have a kernel of strided arrays store them there, which have ``run`` neighbours in both."""
+    row_bytes, results = problem.length * problem.size, problem.outer * problem.inner
+    pairs = problem.inner > 1 and problem.inner * problem.size <= 4  # which those kernels read element by element
+    least = max(MIN_PAIRS_IN_ORDER if pairs else MIN_BYTES_IN_ORDER, results * problem.out_size * MIN_SHARE_IN_ORDER)
+    odd = problem.inner == 1 and row_bytes <= SHORT_ROW_BYTES and row_bytes % VECTOR_BYTES != 0
+    fits = results * row_bytes >= least and not odd
+    fits &= problem.inner <= MAX_INNER_IN_ORDER or _is_short(problem, run)
+    return fits and (_is_short(problem, run) or not strided_is_faster(problem))
+
+
+def axes_of_first_launch(groups: Sequence[tuple[int, bool]], size: int, between: int) -> int | None:
+    """Return which group of a reduction along axes that are not neighbours a launch of its own reduces, to elements of
+    ``between`` bytes, before another one reduces the others; None if one launch takes less time, as it does not read
+    short runs, or elements between are many. ``groups`` are the extents of neighbouring axes that are all reduced, or
+    all kept."""
+    sizes = [extent for extent, _ in groups]
+    last, inner = (sizes[-1], 1) if groups[-1][1] else (sizes[-2], sizes[-1])
+    short = last * inner * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES) and inner * size < VECTOR_BYTES
+    least = MIN_BYTES_OF_SMALL if size == 1 and inner > 1 else MIN_BYTES_OF_TWO * (2 if size >= 4 else 1)
+    if not short or math.prod(sizes) * size < least:
+        return None
+    reduced = [i for i, (extent, reduced) in enumerate(groups) if reduced and extent * size >= MIN_SHARE * between]
+    return next((i for i in reduced if i < 2 or i >= len(groups) - 2), None)
+
+
+def columns_at_once(groups: Sequence[tuple[int, bool]], size: int) -> bool:
+    """Return whether one launch reduces neighbouring columns along all groups of axes, of which two launches would
+    leave many elements in between."""
+    *_, (first, _), (inner, reduced) = groups
+    return not reduced and inner * size >= MIN_COLUMNS_AT_ONCE and first <= MAX_SHARE_AT_ONCE
+
+
+def runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:
+    """Return whether ``count`` short runs of an array, of which a result has several, are reduced by a launch of their
+    own, to elements of ``between`` bytes."""
+    large = run * count * size >= MIN_BYTES_OF_TWO * (2 if size >= 4 else 1)
+    return large and MIN_SHARE * between <= run * size < (MAX_RUN_OF_WIDE if size == 8 else MAX_RUN_OF_PASSES)
+
+
+def runs_apart_first_is_faster(run: int, count: int, size: int, between: int, several: bool) -> bool:
+    """Return the same of runs between which other elements lie, ``several`` axes of a result, where one launch would
+    read their elements one by one."""
+    least = MIN_SHARE * between if several else max(MIN_SHARE * between, MIN_RUN_APART)
+    large = run * count * size >= MIN_BYTES_OF_APART * (1 if several else 2)
+    return large and least <= run * size < MAX_RUN_OF_PASSES
+
+
+def ordered_runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:
+    """Return the same of runs that a callable combines in order."""
+    large = run * count * size >= MIN_BYTES_OF_ORDERED
+    return large and max(MIN_SHARE * between, MIN_ORDERED_RUN) <= run * size < MAX_ORDERED_RUN
+
+
+def _is_short(problem: Problem, run: int) -> bool:
+    """Return whether ``run`` neighbours are few and no whole words."""
+    return run < MAX_INNER_IN_ORDER and run * problem.size % 4 != 0
