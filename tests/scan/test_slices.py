@@ -111,12 +111,15 @@ VIEWS = {
     "rows in the opposite order": ((31, 35), np.s_[::-1], 1, False),
     "positions apart": ((7, 67, 4), np.s_[:, :, 1:], 1, False),
     "positions apart backward, in groups": ((2, 4, 67, 5), np.s_[:, :, ::-1, :3], 2, True),
+    "short columns, positions apart": ((31, 5, 9), np.s_[:, :, 2:], 1, False),
+    "positions apart, rows in lines": ((9, 21, 20), np.s_[:, :, 3:10], 1, False),
     "columns apart": ((9, 21, 5), np.s_[::-1, :20, ::-2], 1, False),
     "odd columns with gaps": ((7, 21, 31), np.s_[:, 1:, 3:28], 1, False),
 }
 
 
-WORDS = [*list(VIEWS)[:6], "rows in the opposite order"]  # slices of words with gaps are not copied with them
+# Slices of words with gaps are copied with them where rows are short
+WORDS = [*list(VIEWS)[:6], "rows in the opposite order", "positions apart", "positions apart, rows in lines"]
 
 
 @pytest.mark.drawn(5)
@@ -125,7 +128,7 @@ WORDS = [*list(VIEWS)[:6], "rows in the opposite order"]  # slices of words with
     [
         *(("int8", name) if i % 2 else pytest.param("int8", name, marks=slow) for i, name in enumerate(VIEWS)),
         *(pytest.param("uint16", name, marks=slow) for name in list(VIEWS)[:-1:5]),
-        *(pytest.param("float32", name, marks=slow) for name in WORDS[::3]),
+        *(pytest.param("float32", name, marks=slow) for name in [*WORDS[:6:3], *WORDS[6:]]),
     ],
 )
 def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
@@ -136,6 +139,7 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
     monkeypatch.setattr(slice_policy, "SMS", 2)
     monkeypatch.setattr(slice_policy, "MIN_SLICES", 2)
     monkeypatch.setattr(slice_policy, "MIN_RAGGED_SLICES", 2)
+    monkeypatch.setattr(slice_policy, "MIN_SHORT_BYTES", 1)
     shape, index, axis, mirrored = VIEWS[name]
     x = data(shape, dtype)
     ways = {}, {"reverse": True, "exclusive": True}, {"init": 3}
@@ -155,13 +159,20 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
         (20, 15, 17, "int16", True),
         (20, 41, 44, "uint8", True),
         (7, 15, 17, "int16", False),
-        (20, 129, 131, "int8", False),
+        (7, 45, 57, "int16", True),
+        (20, 129, 131, "int8", True),
+        (20, 513, 515, "int8", False),
+        (20, 15, 40, "int16", True),
+        (20, 15, 70, "int16", False),
         (20, 16, 20, "int16", False),
+        (20, 5, 7, "int32", True),
         (20, 15, 17, "int32", False),
+        (7, 5, 7, "float64", False),
     ],
 )
 def test_which_odd_columns_with_gaps_are_slices(length, inner, pitch, dtype, expected):
-    """Narrow ones of small elements that no words hold whole, unless an axis is short."""
+    """Narrow ones of small elements that no words hold whole, unless arrays are small; narrower ones of words, unless
+    an axis is short."""
     kind = element_type(dtype)
     x = DeviceArray(1 << 40, (9000, length, inner), kind, DRY, None, (length * pitch, pitch, 1))
     (spec,) = needed(cs.scan, x, axis=1)

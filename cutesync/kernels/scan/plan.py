@@ -27,9 +27,9 @@ from .layout import STEPS, Form, Layout, layout_of
 from .lone_policy import lone
 from .narrow_apart_policy import has_odd_rows, narrow_apart
 from .narrow_policy import NarrowPolicy
-from .packed import packed, packs
+from .packed import Packed, packed, packs
 from .policy import choose, suits
-from .problem import VECTOR_BYTES, Choice, Problem
+from .problem import VECTOR_BYTES, WORD_BYTES, Choice, Problem
 from .ragged_column_policy import RaggedColumnPolicy
 from .short_policy import short
 from .short_turn_policy import short_turn
@@ -139,21 +139,15 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     spec = spec.seen_as(form.extents if form else (1, layout.length, layout.count))
     problem = _problem(spec, layout, form, inputs, outs, apart)
     if isinstance(operation, Single) and spec.algorithm != "auto":
-        if spec.counted:
-            raise ArgumentValueError(explain("algorithm", "'tiered' with n=", "'auto' with n="))
-        if form is None or form.view is not None or form.extents[2] != 1:
-            strided = form is None or form.view is not None
-            came = f"'tiered' along {'strided rows' if strided else 'an axis that is not the last'}"
-            allowed = "C-contiguous arrays along the last axis, or axis=None"
-            raise ArgumentValueError(explain("algorithm", came, allowed, "use algorithm='auto'"))
-        rungs = importlib.import_module("cutesync.patterns.tiered_scan")
-        return rungs.tiers(spec, operation, problem, x.device, stream), in_place
+        return _tiered(spec, operation, problem, form, x.device, stream), in_place
     names = _names(spec)
     arrays = (*names, *numbered("out", outs))
     plain = isinstance(operation, Single) and not firsts
     found = None
     if plain:
-        found = equal(problem, layout) or lone(problem, layout, not spec.exclusive) or ragged_slices(problem, layout)
+        found = equal(problem, layout) or lone(problem, layout, not spec.exclusive)
+    if plain and found is None and not isinstance(operation, Packed):
+        found = ragged_slices(problem, layout)
     if found is not None:
         choice = found
     elif form is None or (plain and has_odd_rows(problem)) or (form.view is not None and not suits(problem)):
@@ -176,6 +170,19 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
     return run, in_place
 
 
+def _tiered(spec: ScanSpec, operation: Single, problem: Problem, form: Form | None, ordinal: int, stream: int) -> Run:
+    """Prepare launches of the algorithm that was asked for."""
+    if spec.counted:
+        raise ArgumentValueError(explain("algorithm", "'tiered' with n=", "'auto' with n="))
+    if form is None or form.view is not None or form.extents[2] != 1:
+        strided = form is None or form.view is not None
+        came = f"'tiered' along {'strided rows' if strided else 'an axis that is not the last'}"
+        allowed = "C-contiguous arrays along the last axis, or axis=None"
+        raise ArgumentValueError(explain("algorithm", came, allowed, "use algorithm='auto'"))
+    rungs = importlib.import_module("cutesync.patterns.tiered_scan")
+    return rungs.tiers(spec, operation, problem, ordinal, stream)
+
+
 def _of_layout(
     spec: ScanSpec, layout: Layout, inputs: Views, outs: Views, apart: bool
 ) -> tuple[Choice, tuple[ScanSpec, Layout, Views, Views]]:
@@ -185,7 +192,8 @@ def _of_layout(
     few = short(problem, layout) or short_turn(problem, layout)
     if few is not None:
         return few, seen
-    near = slices_apart(problem, layout) or narrow_apart(problem, layout)
+    small = problem.wide < WORD_BYTES
+    near = (slices_apart(problem, layout) if small else None) or narrow_apart(problem, layout)
     if near is None:
         tiles = strided_policy.strided(problem, layout)
         if not is_backward(problem, layout):

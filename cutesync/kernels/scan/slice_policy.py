@@ -36,6 +36,9 @@ FEW_COLUMNS = 4  # long slices of so many columns are streamed
 # 6, 79), 237 apart: 14 and 21 us; int16 (1103758, 109), 167 apart: 175 and 214 us; int16 (4096, 128, 128) backwards
 # along its last axis: 70 and 106 us; bfloat16 (16, 32, 8192, 2), 3 apart: 18 and 29 us).
 MAX_SPREAD, MAX_ROW_APART, MAX_WORDS_APART, MAX_LENGTH_APART = 2, 72, 4, 4096
+# So many times where rows lie no further apart than lines, which are read whole in any case (H200, max int8 (93216, 18,
+# 13) of rows of 30: 57.0 us, so 30.6 us; uint8 (26391, 18, 21) of 60: 41.0 and 22.1 us).
+MAX_SPREAD_IN_LINES = 4
 MIN_RUN_BYTES = 1 << 10  # of slices that are one run of memory, in strided arrays
 # Tiles begin anywhere in a vector if there would be fewer than so many of slices that are no shorter than this (H200,
 # exclusive int8 (120, 190, 9): 3.9 us, so 2.3 us; max uint16 (511, 29, 9): 1.9 us, so 2.4 us).
@@ -53,11 +56,16 @@ MAX_FEW_BYTES, MAX_BYTES_OF_PAIRS = 48, 8 << 20
 # of 101: 295 us, so 176 us; but lambda float16, 128 of 195: 90 us, so 146 us; int32, 4 of 5: 13.5 us, so 15.8 us;
 # uint8, 4 of 6: 11.8 us, so 24.7 us).
 MAX_GAP_BYTES = 64
-# Rows of columns that no words hold whole, in so many slices that lie apart, or in the opposite order (H200, lambda
-# int16 (90000, 20, 15) of rows of 17: 143 us as ragged columns, so 36.2 us; reverse float16 (182633, 9, 13) of 16: 158
-# and 38.6 us; lambda uint16 (5615, 224, 9) backwards: 35.2 and 23.5 us; exclusive int8 (1875, 17, 119) of 135: 9.2 and
-# 8.3 us; but max uint8 (256, 256, 32) of 38: 3.1 and 5.3 us). Shorter columns are not measured.
-MAX_RAGGED_BYTES, MIN_RAGGED_LENGTH, MIN_RAGGED_SLICES = LINE_BYTES, 8, 1 << 10
+# Rows of columns that no words hold whole, in so many slices that lie apart (H200, lambda int16 (90000, 20, 15) of rows
+# of 17: 143 us as ragged columns, so 36.2 us; max uint8 (74357, 3, 31) of 32, in slices of 320: 91 and 15 us; max
+# int16 (4875, 20, 151) of 159: 27.6 and 21.3 us; but max uint8 (256, 256, 32) of 38: 3.1 and 5.3 us), of short columns
+# from so many bytes on (int16 (1800, 6, 55) of 57: 2.9 and 3.4 us), or in the opposite order, if they are no longer
+# than lines and columns are not short (lambda uint16 (5615, 224, 9): 35.2 and 23.5 us).
+MAX_RAGGED_BYTES, MIN_RAGGED_SLICES, MIN_RAGGED_LENGTH, MIN_SHORT_BYTES = 512, 1 << 10, 8, 2 << 20
+# Rows of words, whose columns are not short (exclusive float64 (52029, 52, 2) of rows of 4: 91 us, so 51 us; uint32
+# (78705, 16, 5) of 7: 32.5 and 22.5 us; but int64 (21790, 30, 7) of 9: 28.0 and 30.4 us; uint32 (19603, 3, 5) of 6: 2.2
+# and 2.7 us).
+MAX_ROW_OF_WORDS = 40
 # Rows of which each begins elsewhere in a vector have slower ends than others: shorter ones are slices.
 MIN_UNLIKE_ROW = 512
 
@@ -133,21 +141,27 @@ def slices(problem: Problem) -> Choice | None:
 
 
 def ragged_slices(problem: Problem, layout: Layout) -> Choice | None:
-    """Return the same for narrow rows of small elements, which no words hold whole, in columns that are not short; None
-    for others."""
-    row = problem.inner * problem.wide if problem.inner > 1 else MAX_RAGGED_BYTES
-    words = problem.vector(problem.inner)[0] * problem.wide >= WORD_BYTES
-    ragged = problem.view == "pitched" and problem.wide < WORD_BYTES and not words
-    fits = ragged and row < MAX_RAGGED_BYTES and problem.length >= MIN_RAGGED_LENGTH
-    fits = fits and problem.rows >= MIN_RAGGED_SLICES
+    """Return the same for many slices of narrow rows, of small elements those that no words hold whole; None for
+    others."""
+    if problem.view != "pitched" or problem.inner == 1 or problem.rows < MIN_RAGGED_SLICES:
+        return None
+    row_bytes, gaps = problem.inner * problem.wide, problem.pitches[0][1] > problem.inner
+    if problem.wide >= WORD_BYTES:
+        fits = gaps and row_bytes < MAX_ROW_OF_WORDS and problem.length >= MIN_RAGGED_LENGTH
+    elif problem.vector(problem.inner)[0] * problem.wide >= WORD_BYTES:
+        fits = False
+    else:
+        long = problem.length >= MIN_RAGGED_LENGTH
+        fits = gaps and row_bytes < MAX_RAGGED_BYTES and (long or problem.size_of_results >= MIN_SHORT_BYTES)
+        fits = fits or (long and row_bytes < LINE_BYTES)
     found = slices_apart(problem, layout) if fits else None
     return found[0] if found else None
 
 
 def slices_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]] | None:
-    """Return the same and the extents for slices of small elements with gaps between positions or columns of the
-    inputs, each with the gap behind it; None for others."""
-    if problem.several or problem.counted or layout.firsts or len(layout.scanned) != 1 or problem.wide >= WORD_BYTES:
+    """Return the same and the extents for slices with gaps between positions or columns of the inputs, each with the
+    gap behind it; None for others."""
+    if problem.several or problem.counted or layout.firsts or len(layout.scanned) != 1:
         return None
     length, (x_step, out_step) = layout.scanned[0]
     columns, inner, between = list(layout.columns), 1, 1
@@ -160,7 +174,8 @@ def slices_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
     group, (x_next, out_next) = columns.pop()
     rows, (x_row, out_row) = columns.pop() if columns else Axis(1, (0, 0))
     each, span = length * inner, (length - 1) * abs(x_step) + (inner - 1) * abs(between) + 1
-    near = out_next == each and span <= abs(x_next) <= MAX_SPREAD * each
+    lines = between == 1 < inner and abs(x_step) * problem.source <= LINE_BYTES
+    near = out_next == each and span <= abs(x_next) <= (MAX_SPREAD_IN_LINES if lines else MAX_SPREAD) * each
     large = layout.count * length * problem.results[0] >= MIN_STRIDED_BYTES
     count = rows * group
     if not near or not large or not MIN_SLICES <= count < MAX_ROWS or group * each * problem.wide < MIN_RUN_BYTES:
