@@ -137,7 +137,7 @@ def test_callables_that_know_the_index(chosen, name):
     assert chosen
 
 
-FULL = (  # shape, axis, options; elements of single columns, or others
+FULL = (  # shape, axis, options; single columns, or others
     ((2, 300), 0, {}),
     ((2, 301), 0, {}),
     ((3, 6, 31), 0, {"predecessor": 1}),
@@ -151,16 +151,16 @@ FULL = (  # shape, axis, options; elements of single columns, or others
 @pytest.mark.parametrize(("shape", "axis", "options"), FULL)
 @pytest.mark.parametrize("dtype", ["int8", "int32"])
 def test_tiles_that_have_all_of_a_short_axis(chosen, dtype, shape, axis, options):
-    """Those of single columns load no element beyond it, and know which are its ends; not where a number, or periods,
-    say these."""
+    """Those of single columns, or not loaded as vectors, load no element beyond it, and know which are its ends;
+    not where a number, or periods, say these."""
     wide = (*shape[:-1], shape[-1] + 4)
     host = keys(wide, dtype)
     found = cs.flag_heads(cs.asarray(host)[..., 4:], axis=axis, **options)
     n = options.get("n")
     same(np.asarray(found)[:n], reference.flag_heads(host[..., 4:], axis=axis, **options)[:n])
     *_, policy = [choice.policy for choice in chosen if hasattr(choice.policy, "full")]
-    single = policy.columns == 1 or policy.loads == "spaced"  # which are single columns first
-    assert policy.full == (single and not options.keys() & {"n", "tile"})
+    known = policy.columns == 1 or policy.loads != "vector"
+    assert policy.full == (known and not options.keys() & {"n", "tile"})
 
 
 def test_blocks_of_single_results(chosen):

@@ -20,18 +20,19 @@ SPACED, SPACED_BYTES, MIN_SPACED, MAX_SPACED_SIZE = (4, 2), 80, 4, 4
 
 
 def fit_tiles(form: Form, facts: Facts) -> StridedChoice:
-    """Return the tiles of a problem. Those of single columns that have all of the flagged axis are as high as that,
-    load nothing beyond it, and know its ends when they are compiled (H200, tails bool (6, 4581, 31), sliced, along its
-    first axis: of eight rows 3.6 us, so 2.0 us; bits int8 (175558, 5, 17) along its second: 20.6 us, so 15.1 us; at
-    worst, difference uint64 (19, 4, 12741): 5.3 us, so 5.7 us). Those of several columns are left as they are: most
-    that are loaded as vectors gain little, and some lose (both int16 (3000, 3, 400): 4.9 us, so 6.5 us; difference
-    uint16 (2389, 6, 156): 4.3 us, so 4.8 us)."""
+    """Return the tiles of a problem. Those of single columns, or not loaded as vectors, that have all of the flagged
+    axis are as high as that, load nothing beyond it, and know its ends when they are compiled (H200, tails bool (6,
+    4581, 31), sliced, along its first axis: of eight rows 3.6 us, so 2.0 us; heads bool (2259, 5, 560) of rows of 567,
+    four columns loaded one by one: 8.6 us, so 5.7 us; at worst, difference uint64 (19, 4, 12741): 5.3 us, so 5.7 us).
+    Several columns loaded as vectors gain little, and some lose (both int16 (3000, 3, 400): 4.9 us, so 6.5 us;
+    difference uint16 (2389, 6, 156): 4.3 us, so 4.8 us)."""
     tiles = choose_tiles(form, facts)
     policy = tiles.policy
     if type(policy) is not TilePolicy or not policy.row == policy.along > 0 or policy.equal:
         return tiles
     length = form.flagged.extent
-    if policy.columns == 1 and not (policy.down or facts.counted or facts.periodic):
+    known = policy.columns == 1 or policy.loads != "vector"
+    if known and not (policy.down or facts.counted or facts.periodic):
         rows = length if length <= min(policy.rows, MAX_ROWS) else policy.rows
         policy = replace(policy, rows=rows, full=rows == length)
     return _spaced(policy, replace(tiles, policy=policy), form, facts)
