@@ -10,7 +10,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div
 from ..axes import divisor
 from ..policy import Policy
-from .policy import LANES, VECTOR_BYTES, FlagPolicy, alignment
+from .policy import LANES, FlagPolicy, alignment
 
 THREADS = 256
 
@@ -135,15 +135,6 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
 
 
 @dataclass(frozen=True)
-class PitchedPolicy(WholeRows, Policy, kernel=".pitched:PitchedFlags"):
-    """Compile-time choices of the kernel: the digits of a result's number; the rest as in TilePolicy."""
-
-    digits: int
-    wide: bool
-    threads: int = 128
-
-
-@dataclass(frozen=True)
 class RowPolicy(Policy, kernel=".rows:RowFlags"):
     """Compile-time choices of the kernel: the digits of a warp's number, and how a warp flags a run; the rest as in
     TilePolicy."""
@@ -192,7 +183,7 @@ class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy
+    policy: TilePolicy | BoxPolicy | FlatPolicy | RowPolicy | BallotPolicy | ShortPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
@@ -205,10 +196,7 @@ class StridedChoice:
         if isinstance(self.policy, (TransposedPolicy, BoxPolicy)):
             return self.work
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
-        work = self.work
-        if isinstance(self.policy, PitchedPolicy):
-            work = work // VECTOR_BYTES + work % VECTOR_BYTES  # threads
-        blocks = ceil_div(work, self.policy.threads * each)
+        blocks = ceil_div(self.work, self.policy.threads * each)
         if isinstance(self.policy, FlatPolicy) and self.policy.far:
             rows = self.work // self.axes[0].extent
             return ceil_div(blocks, rows) * rows

@@ -13,7 +13,6 @@ from .boxes_policy import choose_boxes
 from .form import Form
 from .order import FAR, pace_in
 from .parts import in_parts
-from .pitched_policy import choose_pitched
 from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, joins, vector_of
 from .short_policy import choose_short
 from .split_policy import choose_split
@@ -104,8 +103,7 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
         if votes is not None:
             return votes
         tiles = choose_tiles(form, facts)
-        whole = choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts)
-        return whole or choose_pitched(form, facts, tiles) or tiles
+        return choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
         return choose_tiles(form, facts)
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
