@@ -42,25 +42,19 @@ CASES = {
     "sixteen positions": ((65, 16, 40), (2, 1, 0), 1, "float16", "argmax", "vector", 8),
     "one position": ((40, 1, 72), (2, 1, 0), 1, "uint16", "sum", "vector", 8),
     "whole tiles": ((128, 8, 64), (2, 1, 0), 1, "bool", "any", "vector", 16),
-    "rows along two axes": ((2, 6, 13, 80), (0, 3, 2, 1), 0, "uint8", "max", "vector", 16),
-    "rows along three axes": ((2, 3, 4, 3, 33), (0, 4, 3, 2, 1), 0, "int32", "argmax", "element", 4),
 }
-ROWS = {"rows along two axes": 2, "rows along three axes": 3}  # axes of neighbours in the output
 
 
 @pytest.mark.drawn(5)
 @pytest.mark.parametrize("what", CASES)
-def test_agrees_with_numpy(what, on_emulator, chosen, monkeypatch):
+def test_agrees_with_numpy(what, on_emulator, chosen):
     shape, order, axis, dtype, name, load, size = CASES[what]
-    if what in ROWS:
-        monkeypatch.setattr(turned_policy, "MIN_SIDE", 32)
     x = data(shape, dtype, "max" if dtype[0] == "f" else "add")
     with cs.emulate(schedules=2, seed=5):
         found = np.asarray(getattr(cs, name)(cs.asarray(x).transpose(order), axis=axis))
     same(found, getattr(np, name)(x.transpose(order), axis=axis).astype(found.dtype))
     (choice,) = chosen
     assert isinstance(choice.policy, TurnedPolicy) and (choice.policy.load, choice.policy.bytes) == (load, size)
-    assert choice.policy.rows == ROWS.get(what, 1)
 
 
 @pytest.mark.drawn(2)
@@ -97,24 +91,6 @@ def test_others_are_left_to_other_kernels(on_emulator, monkeypatch):
     monkeypatch.setattr(turned_policy, "MIN_BYTES", 1 << 20)
     cs.max(cs.asarray(data((70, 2, 64), "int32")).transpose(2, 1, 0), axis=1)
     assert not any(isinstance(choice.policy, TurnedPolicy) for choice in chosen)
-
-
-def test_rows_along_several_axes_have_fewer_positions_and_no_whole_32_kib_between_them(chosen, monkeypatch):
-    monkeypatch.setattr(turned_policy, "MIN_SIDE", 32)
-    cases = {(7, 80, "int8"): 2, (8, 80, "int8"): 0, (12, 80, "int32"): 2, (13, 80, "int32"): 0, (2, 32768, "int8"): 0}
-    with device.forced("dry"):
-        for length, last, dtype in cases:
-            cs.max(cs.empty((length, 6, 13, last), dtype).transpose(0, 3, 2, 1), axis=0)
-    assert [getattr(choice.policy, "rows", 0) for choice in chosen] == list(cases.values())
-
-
-def test_wide_vectors_of_a_large_array_have_no_rows_along_several_axes(chosen, monkeypatch):
-    monkeypatch.setattr(turned_policy, "MIN_SIDE", 32)
-    monkeypatch.setattr(turned_policy, "MAX_WIDE_BYTES", 4 * 5 * 6 * 13 * 80)
-    with device.forced("dry"):
-        for length, last in ((5, 80), (6, 80), (6, 81)):
-            cs.max(cs.empty((length, 6, 13, last), "int32").transpose(0, 3, 2, 1), axis=0)
-    assert [getattr(choice.policy, "rows", 0) for choice in chosen] == [2, 0, 2]
 
 
 @pytest.mark.slow

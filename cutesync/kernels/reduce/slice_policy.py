@@ -29,15 +29,6 @@ MAX_ROW_BYTES = 128  # longer rows are runs
 # bytes: 224 us, so 29 us; float16 (862787, 49), of 12 elements: 558 and 40 us; but int8 (8192, 512) off by one: 5.8 and
 # 14 us; uint16 (1024, 256): 1.6 and 3.6 us).
 BANKS_BYTES, MIN_ORDERED_BYTES = 32, 1 << 20
-# Rows that lie further apart, each copied by neighbouring threads: bytes of a row by the size of an element, more of
-# floats, and of the boundaries on which all begin and end; others are read in vectors of their own (H200, lambda int8
-# (495249, 371) with gaps of 742: 185 us, so 117 us; int16 (400000, 60): 79 and 53 us; but (507436, 44): 65.5 and 66.3
-# us; bfloat16 (3, 17087, 350): 22.1 and 19.1 us; but (184334, 130): 26 and 36 us; float16 (2013, 286): 2.4 and 2.9 us;
-# bfloat16 (41902, 504) on boundaries: 14.9 and 24.7 us).
-LANES_OF_ROW, MIN_APART_BYTES, MIN_APART_FLOATS, APART_BOUNDARY = 8, {1: 64, 2: 112}, 640, 8
-# Blocks of a multiprocessor, which have 40 registers a thread, and where all blocks fit at once 64 (H200, lambda uint8
-# (3, 15548, 147): with four 10.5 us, with six 9.8 us; but uint16 (5, 1063, 329), of 484 blocks: 4.6 and 5.9 us).
-BLOCKS_APART, FEW_BLOCKS_APART = 6, 4
 
 
 @dataclass(frozen=True)
@@ -47,13 +38,6 @@ class SlicePolicy(StridedPolicy, kernel=".slices:SliceReduce"):
 
     stage: int = 0
     pad: int = 0
-
-
-@dataclass(frozen=True)
-class RowsApartPolicy(SlicePolicy, kernel=".rows_apart:RowsApartReduce"):
-    """Slices are rows that lie far apart: what lies between is not copied. So many blocks fit a multiprocessor."""
-
-    blocks_per_sm: int = 1
 
 
 class Slices(NamedTuple):
@@ -77,8 +61,6 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
     axes = slices_of(problem)
     if axes is None or problem.size > MAX_SIZE:
         return None
-    if _are_apart(problem, axes):
-        return _rows_apart(problem, axes)
     count = math.prod(axis.extent for axis in (*axes.outer, axes.slices))
     if count < MIN_SLICES or count * axes.span * problem.size < MIN_BYTES:
         return None
@@ -89,50 +71,6 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
     choice = choice_of(problem, axes)
     enough = choice is not None and choice.extent * axes.pitch * problem.size >= MIN_BLOCK_BYTES
     return choice if enough else None
-
-
-def vectors_apart(row_bytes):
-    """Return how many vectors of shared memory a row has that begins anywhere: an odd number."""
-    return (row_bytes + 2 * (VECTOR_BYTES - 1)) // VECTOR_BYTES | 1
-
-
-def _are_apart(problem: StridedProblem, axes: Slices) -> bool:
-    """Return whether axes are those of rows of elements in order which lie far apart, and begin or end anywhere."""
-    row_bytes = axes.span * problem.size
-    if problem.in_turn or axes.slices.extent > 1 or axes.inner.extent > 1 or axes.row.steps != (1,) or not axes.outer:
-        return False
-    edges = problem.begin, row_bytes, *(axis.steps[0] * problem.size for axis in axes.outer)
-    anywhere = math.gcd(*edges) % APART_BOUNDARY != 0
-    least = MIN_APART_FLOATS if problem.floats else MIN_APART_BYTES[problem.size]
-    fits = least <= row_bytes <= ORDERED_ROW_BYTES and axes.outer[-1].extent >= THREADS // LANES_OF_ROW
-    return anywhere and fits and problem.form.results * row_bytes >= MIN_ORDERED_BYTES
-
-
-def _rows_apart(problem: StridedProblem, axes: Slices) -> StridedChoice:
-    """Return the choice of rows that lie far apart, each of which several threads copy."""
-    *outer, rows = axes.outer
-    others = math.prod(axis.extent for axis in outer)
-    most = STAGE_BYTES // (vectors_apart(axes.span * problem.size) * VECTOR_BYTES)
-    each = min(most, ceil_div(rows.extent * others, FEW_BLOCKS_APART * SMS), THREADS // LANES_OF_ROW)
-    groups = next(g for g in (64, 32, 16, 8, 1) if g == 1 or (g * each <= THREADS and 4 * g <= axes.row.extent))
-    kept, tiles = (*outer, rows, axes.inner), others * ceil_div(rows.extent, each)
-    policy = RowsApartPolicy(
-        power_of_two(len(kept)),
-        1,
-        True,
-        "element",
-        problem.size,
-        THREADS // groups,
-        groups,
-        8,
-        False,
-        False,
-        False,
-        repeated=problem.form.repeats > 1,
-        stage=STAGE_BYTES,
-        blocks_per_sm=FEW_BLOCKS_APART if tiles <= FEW_BLOCKS_APART * SMS else BLOCKS_APART,
-    )
-    return StridedChoice(policy, 1, tiles, kept, (axes.row,), extent=each, repeats=problem.form.repeats)
 
 
 def most_of_row(problem: StridedProblem) -> int:

@@ -22,7 +22,7 @@ from ...warp import Maybe
 from ..coordinates import element
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .orders import AnyOrder
-from .strided_base import Arguments, Member, StridedKernel
+from .strided_base import Member, StridedKernel
 from .strided_problem import THREADS
 
 LOADS = 4  # vectors of a thread in flight
@@ -47,11 +47,11 @@ class SliceReduce(StridedKernel):
         count = cutlass.min(each, slices.size - first)
         starts = [p + q for p, q in zip(groups_of_slices.offsets(group_of_slices), slices.offsets(first))]
         x = a.x[0] + starts[0]
-        pitch, step = self.pace(slices.steps[0]), Int32(inner.steps[0])
+        pitch, step = Int32(slices.steps[0]), Int32(inner.steps[0])
         span = (inner.size - 1) * step + (Int32(a.reduced.size) - 1) * Int32(a.reduced.steps[0]) + 1
         size = self.monoid.source.size
         stage = SmemAllocator().allocate_array(Int32, self.policy.stage // 4 + 8, byte_alignment=16)
-        self.fill(a, x, stage, count, pitch, span)
+        self.copy(x, stage, self.skew(x), (count - 1) * pitch + span, pitch)
         storage = ()
         if cutlass.const_expr(self.places > 0):
             storage = state_array(self.monoid.types, self.places)
@@ -66,7 +66,7 @@ class SliceReduce(StridedKernel):
             number = cutlass.min(done + lane, results - 1)
             which = number // inner.size
             at = number - which * inner.size
-            start = elements + (self.place_of(x, which, pitch, span) + at * step)
+            start = elements + (self.place_of(x, which, pitch) + at * step)
             me = Member(thread, lane, group, number, done + lane < results)
             state = self.own(start, Int32(a.length), Int32(a.reduced.steps[0]), group)
             if cutlass.const_expr(self.places > 0):
@@ -81,21 +81,13 @@ class SliceReduce(StridedKernel):
                 self.store_copies(a, places, places, found, Int64(1))
             done += self.lanes
 
-    def pace(self, step):
-        """The distance of slices."""
-        return Int32(step)
-
     def skew(self, x):
         """How many elements an address lies behind a 16-byte boundary."""
         return Int32(x.toint() & (VECTOR_BYTES - 1)) // self.monoid.source.size
 
-    def place_of(self, x, which, pitch, span):
+    def place_of(self, x, which, pitch):
         """The place of slice number ``which`` in shared memory, in elements."""
         return self.skew(x) + which * (pitch + self.pad // self.monoid.source.size)
-
-    def fill(self, a: Arguments, x, stage, count, pitch, span) -> None:
-        """Copy ``count`` slices of ``span`` elements to shared memory."""
-        self.copy(x, stage, self.skew(x), (count - 1) * pitch + span, pitch)
 
     @cute.jit
     def copy(self, x, stage, skew: Int32, count: Int32, each: Int32):

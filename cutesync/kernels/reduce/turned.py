@@ -1,7 +1,7 @@
 """Reduction along few positions where results lie in another order than elements: a block has a tile of results.
 
 Neighbouring threads read neighbours in the input. After a barrier, neighbouring threads store neighbours in the output,
-from shared memory, so whole lines are read and written. The last kept axes are those of neighbours in the output; the
+from shared memory, so whole lines are read and written. The last kept axis is that of neighbours in the output; the
 others, in the order of the input, are one axis of units across the tile. Shared memory has the results of a unit side
 by side, and then a word of nothing, so that neighbouring units begin on different banks.
 """
@@ -35,8 +35,7 @@ class TurnedReduce(ShortReduce):
     @cute.jit
     def body(self, a: cutlass.Constexpr):
         block, number, arrays = cute.arch.block_idx()[0], type(a.length), a.kept.arrays
-        count = self.policy.rows
-        groups = a.kept.axes[:-count], a.kept.axes[-count:]
+        groups = a.kept.axes[:-1], a.kept.axes[-1:]
         units, rows = (Axes([n for axis in axes for n in axis], len(axes), arrays) for axes in groups)
         tiles = (units.size + (self.across - 1)) // self.across
         place = number(block) // tiles
