@@ -192,7 +192,7 @@ def test_arrays_that_are_not_contiguous(name, dtype, allocated):
     [
         ((1 << 16, 128), "bool", "add"),
         ((4096, 2048), "bfloat16", "add"),
-        ((8192, 256), "float64", lambda a, b: a + b),
+        ((8192, 256), "float64", "lambda"),
         ((9000, 333), "int8", "max"),
         ((6000, 30, 2000), "int8", "max"),
         ((9000, 3, 4801), "uint8", "add"),
@@ -201,6 +201,7 @@ def test_arrays_that_are_not_contiguous(name, dtype, allocated):
 )
 def test_columns_that_run_backwards(shape, dtype, op, allocated):
     """The lowest element lies on a boundary."""
+    op = (lambda a, b: a + b) if op == "lambda" else op
     kind, steps = element_type(dtype), (*(math.prod(shape[k + 1 :]) for k in range(len(shape) - 1)), -1)
     x = DeviceArray((1 << 40) + (shape[-1] - 1) * kind.size, shape, kind, DRY, None, steps)
     for spec in needed(cs.scan, x, op, axis=len(shape) - 2):
