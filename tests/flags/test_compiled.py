@@ -174,6 +174,7 @@ APART = {
     "few columns": ("BallotPolicy", "float16", lambda x: x((208, 13, 4689, 2)), {"axis": 2, "dtype": "bits"}, 96),
     "words of columns": ("TilePolicy", "uint16", lambda x: x((4096, 32768)).T, {"axis": 1, "dtype": "bits"}, 224),
     "odd rows of bits": ("FlagPolicy", "int8", lambda x: x((495249, 371)), {"axis": 1, "dtype": "bits"}, 96),
+    "rows of bytes apart": ("PitchedPolicy", "int8", lambda x: x((1 << 14, 1799))[:, :1227], {"axis": 0}, 96),
     "two keys at once": ("TilePolicy", "bfloat16", lambda x: x((2048, 16384)), {"axis": 0}, 64),
     "joined neighbours": ("FlatPolicy", "float32", lambda x: x((15, 1501245)), {"axis": 0}, 64),
     "words anywhere": ("TransposedPolicy", "uint16", lambda x: x((4097, 4096)).T, {"axis": 0}, 128),

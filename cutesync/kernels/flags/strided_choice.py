@@ -10,7 +10,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div
 from ..axes import divisor
 from ..policy import Policy
-from .policy import LANES, FlagPolicy, alignment
+from .policy import LANES, VECTOR_BYTES, FlagPolicy, alignment
 
 THREADS = 256
 # Of a block that flags runs of rows (H200, tails float16 (4096, 4, 8, 512) stepped: of 4 warps 81 us, so 54 us)
@@ -161,6 +161,15 @@ class SinglesPolicy(FlatPolicy, kernel=".singles:SingleFlags"):
 
 
 @dataclass(frozen=True)
+class PitchedPolicy(WholeRows, Policy, kernel=".pitched:PitchedFlags"):
+    """Compile-time choices of the kernel: the digits of a result's number; the rest as in TilePolicy."""
+
+    digits: int
+    wide: bool
+    threads: int = 128
+
+
+@dataclass(frozen=True)
 class RowPolicy(Policy, kernel=".rows:RowFlags"):
     """Compile-time choices of the kernel: the digits of a warp's number, and how a warp flags a run; the rest as in
     TilePolicy."""
@@ -220,7 +229,7 @@ class PackedPolicy(WholeRows, Policy, kernel=".packed:PackedFlags"):
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | BoxPolicy | FlatPolicy | RowPolicy | BallotPolicy | ShortPolicy | PackedPolicy
+    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy | PackedPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
@@ -236,7 +245,10 @@ class StridedChoice:
             return self.counts[1]
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
         each = self.policy.singles if isinstance(self.policy, SinglesPolicy) else each
-        blocks = ceil_div(self.work, self.policy.threads * each)
+        work = self.work
+        if isinstance(self.policy, PitchedPolicy):
+            work = work // VECTOR_BYTES + work % VECTOR_BYTES  # threads
+        blocks = ceil_div(work, self.policy.threads * each)
         if isinstance(self.policy, FlatPolicy) and self.policy.far:
             rows = self.work // self.axes[0].extent
             return ceil_div(blocks, rows) * rows

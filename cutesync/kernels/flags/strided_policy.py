@@ -15,6 +15,7 @@ from .form import Form
 from .order import FAR, pace_in
 from .packed_policy import choose_packed
 from .parts import in_parts
+from .pitched_policy import choose_pitched
 from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, joins, vector_of
 from .short_policy import choose_short
 from .singles_policy import beats_tiles, in_singles
@@ -96,7 +97,7 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
         tiles = fit_tiles(form, facts)
         whole = choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts)
         whole = whole or choose_packed(form, facts, tiles) or choose_turned_bits(form, facts, tiles)
-        return whole or tiles
+        return whole or choose_pitched(form, facts, tiles) or tiles
     if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
         return fit_tiles(form, facts)
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
