@@ -52,8 +52,9 @@ def force(monkeypatch, name: str = "three blocks") -> None:
             listed = policies.flows(problem) and policies.in_words(problem)
             return chosen(policy, problem, blocks) if listed else made(problem)
         if type(policy) is FlowPolicy:
-            rows = min(policy.rows, policies.flow_rows(problem))
-            return chosen(replace(policy, rows=rows), problem, blocks) if policies.flows(problem) else made(problem)
+            if not policies.flows(problem):
+                return made(problem)
+            return chosen(replace(policy, rows=min(policy.rows, policies.flow_rows(problem))), problem, blocks)
         if problem.strided or problem.filled or problem.rows is not None:
             return made(problem)
         if policy.cluster > 1:
