@@ -47,7 +47,6 @@ FORMS = tuple(
 )
 SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 MOST_PROCESSES = 16  # that compile
-OTHERS = 40  # kernels of a class
 FIRST = 1000  # a kernel of the model's choice counts as so many
 SAME_FORM = 4  # further clusters and splits of each of the best forms
 
@@ -202,9 +201,10 @@ def dry(product: Random, config: MatmulPolicy | None) -> dict:
     return found
 
 
-def kernels(product: Random, configs: list[MatmulPolicy | None]) -> list[list[str]]:
-    """The keys of the kernels of each configuration."""
-    return [[repr(key) for key in dry(product, config)] for config in configs]
+def planned(product: Random, count: int) -> tuple[list[MatmulPolicy | None], list[list[str]]]:
+    """The model's choice (None) and ``count`` configurations to time, and the keys of the kernels of each."""
+    configs = [None, *(configurations(product, count) if count else ())]
+    return configs, [[repr(key) for key in dry(product, config)] for config in configs]
 
 
 def build(product: Random, config: MatmulPolicy | None) -> None:
@@ -213,31 +213,24 @@ def build(product: Random, config: MatmulPolicy | None) -> None:
         spec.kernel()
 
 
-def compiled(
-    work: list[tuple[Random, list[MatmulPolicy | None]]], most: dict[str, int], seconds: float
-) -> tuple[list[list[bool]], Counter]:
-    """Which configurations of each product have all kernels compiled after at most so many seconds, those that most
-    need first, at most ``most`` (or ``OTHERS``) of a class; and how many kernels each class has."""
+def compiled(drawn: list[Random], count: int, seconds: float) -> tuple[list[list[MatmulPolicy | None]], int]:
+    """Of the configurations of each product (see ``planned``) those whose kernels are compiled after so many seconds,
+    what most products need first; and how many kernels that are."""
     until = time.monotonic() + seconds
     pool = concurrent.futures.ProcessPoolExecutor(
         min(MOST_PROCESSES, os.cpu_count() or 1), multiprocessing.get_context("spawn")
     )
-    keys = list(pool.map(kernels, *zip(*work), chunksize=4))
+    plans = list(pool.map(planned, drawn, itertools.repeat(count), chunksize=4))
     wanted: Counter = Counter()
     example: dict[str, tuple] = {}
-    for (product, configs), of_product in zip(work, keys):
-        for config, of_config in zip(configs, of_product):
+    for product, (configs, keys) in zip(drawn, plans):
+        for config, of_config in zip(configs, keys):
             for key in of_config:
                 wanted[key] += FIRST if config is None else 1
                 example[key] = product, config
-    taken: Counter = Counter()
-    futures = {}
-    for key, _ in wanted.most_common():
-        group = example[key][0].group
-        if taken[group] < most.get(group, OTHERS):
-            taken[group] += 1
-            futures[key] = pool.submit(build, *example[key])
+    futures = {key: pool.submit(build, *example[key]) for key, _ in wanted.most_common()}
     concurrent.futures.wait(futures.values(), max(0.0, until - time.monotonic()))
-    done = {key for key, future in futures.items() if future.done() and not future.exception()}
     pool.shutdown(wait=False, cancel_futures=True)
-    return [[all(key in done for key in of_config) for of_config in of_product] for of_product in keys], taken
+    done = {key for key, of in futures.items() if of.done() and not of.cancelled() and not of.exception()}
+    ready = [[config for config, of_config in zip(*plan) if done.issuperset(of_config)] for plan in plans]
+    return ready, len(done)

@@ -128,7 +128,7 @@ class Race:
                 found.append(f"{product.name}: off by {float(error.max()):.3g}")
         return found
 
-    def times(self, product: Random, contestants: list[list]) -> list[float]:
+    def times(self, product: Random, contestants: list[list], rounds: int = ROUNDS) -> list[float]:
         """Microseconds of a call of each contestant, which is a list of calls, one a set of buffers."""
         floor = max(2 * product.work / 7e8, product.bytes / 4e6) + 4
         count = max(2, min(MOST_CALLS, int(GRAPH_US / floor)))
@@ -137,9 +137,9 @@ class Race:
             for call in calls[:count]:
                 call()  # loads the kernel, makes its plan and its workspace
             graphs.append(Graph(self.gpu.stream, [calls[i % len(calls)] for i in range(count)]))
-        self.events += [Event() for _ in range(2 * ROUNDS * len(graphs) - len(self.events))]
+        self.events += [Event() for _ in range(2 * rounds * len(graphs) - len(self.events))]
         pairs = iter(zip(self.events[::2], self.events[1::2]))
-        events = [[next(pairs) for _ in graphs] for _ in range(ROUNDS)]
+        events = [[next(pairs) for _ in graphs] for _ in range(rounds)]
         for graph in graphs:
             graph.launch()
         for turn, row in enumerate(events):
