@@ -173,7 +173,7 @@ def test_short_rows_and_elements_apart_are_vectors(layout, source, allocated):
 APART = {
     "few columns": ("BallotPolicy", "float16", lambda x: x((208, 13, 4689, 2)), {"axis": 2, "dtype": "bits"}, 96),
     "words of columns": ("TilePolicy", "uint16", lambda x: x((4096, 32768)).T, {"axis": 1, "dtype": "bits"}, 224),
-    "odd rows of bits": ("FlagPolicy", "int8", lambda x: x((495249, 371)), {"axis": 1, "dtype": "bits"}, 96),
+    "odd rows of bits": ("PackedPolicy", "int8", lambda x: x((495249, 371)), {"axis": 1, "dtype": "bits"}, 96),
     "rows of bytes apart": ("PitchedPolicy", "int8", lambda x: x((1 << 14, 1799))[:, :1227], {"axis": 0}, 96),
     "two keys at once": ("TilePolicy", "bfloat16", lambda x: x((2048, 16384)), {"axis": 0}, 64),
     "joined neighbours": ("FlatPolicy", "float32", lambda x: x((15, 1501245)), {"axis": 0}, 64),
@@ -181,7 +181,7 @@ APART = {
     "runs": ("TransposedPolicy", "uint16", lambda x: x((13, 500, 700)).transpose(1, 2, 0), {"axis": 0}, 96),
     "odd lanes": ("TransposedPolicy", "uint16", lambda x: x((9000, 56, 33)).transpose(0, 2, 1), {"axis": 2}, 96),
     "odd columns": ("TilePolicy", "int8", lambda x: x((4096, 4095)), {"axis": 0, "dtype": "bits"}, 128),
-    "odd rows of halves": ("FlagPolicy", "float16", lambda x: x((64, 65537)), {"axis": 1, "dtype": "bits"}, 96),
+    "bits backwards": ("PackedPolicy", "float16", lambda x: x((1 << 22,))[::-1], {"axis": 0, "dtype": "bits"}, 96),
     "single results": ("SinglesPolicy", "float64", lambda x: x((1 << 20, 9)), {"axis": 0}, 64),
     "bits of few rows": ("TilePolicy", "uint32", lambda x: x((2, 83835155)), {"axis": 0, "dtype": "bits"}, 64),
     "bits of short odd rows": ("PackedPolicy", "int32", lambda x: x((288235, 35)), {"axis": 1, "dtype": "bits"}, 96),

@@ -187,7 +187,7 @@ def strided_is_right(name: str, schedules: int) -> bool:
                 patch.setattr(tile_policy, limit, 0)
             patch.setattr(periods, "MIN_TRANSPOSED", 0)
         if "bits" in name:
-            patch.setattr(packed_policy, "MIN_ELEMENTS", 0)
+            patch.setattr(packed_policy, "MIN_ELEMENTS", ((0, 0),))
             patch.setattr(ballots_policy, "MAX_FEW_BITS", 0)
             patch.setattr(turned_bits_policy, "MIN_WORDS", 0)
         if name.startswith("single results") or name.endswith("a warp apart"):

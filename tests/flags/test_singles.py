@@ -29,9 +29,10 @@ def chosen(monkeypatch) -> list:
     """The policies that are chosen, of arrays that count as large."""
     for module in (singles_policy, fitted_policy):
         monkeypatch.setattr(module, "ONE_VECTOR_THREADS", 1)
+    monkeypatch.setattr(fitted_policy, "MIN_SPACED_WIDE", 0)
     monkeypatch.setattr(tile_policy, "FEWEST_THREADS", 0)
     monkeypatch.setattr(tile_policy, "FEW_THREADS", 0)
-    monkeypatch.setattr(packed_policy, "MIN_ELEMENTS", 0)
+    monkeypatch.setattr(packed_policy, "MIN_ELEMENTS", ((0, 0),))
     monkeypatch.setattr(ballots_policy, "MAX_FEW_BITS", 0)
     monkeypatch.setattr(turned_bits_policy, "MIN_WORDS", 0)
     monkeypatch.setattr(call, "_plans", {})
@@ -56,6 +57,14 @@ CASES = {  # policy, call, type, elements of memory, view, options
         "int64",
         904,
         lambda x: x[1:].reshape(3, 301),
+        {"axis": 0},
+    ),
+    "two rows of wide elements": (
+        "Tile",
+        "flag_heads_and_tails",
+        "int64",
+        2062,
+        lambda x: x.reshape(2, 1031),
         {"axis": 0},
     ),
     "every third": (

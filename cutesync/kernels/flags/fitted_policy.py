@@ -17,6 +17,10 @@ from .tile_policy import MAX_ROWS, WORD_BYTES, choose_tiles
 # 21.7 us; but wide elements, both int64 (3, 26, 46389): 11.9 and 12.8 us; up to 288 bytes, both uint16 (1, 46, 406591):
 # 24.3 and 57 us)
 SPACED, SPACED_BYTES, MIN_SPACED, MAX_SPACED_SIZE = (4, 2), 80, 4, 4
+# But of two rows of wide elements whose results are bytes, in arrays of so many elements: what the start of the blocks
+# of single ones takes is more (heads int64 (146, 2, 845, 803) along its second axis: 473 us, so 403 us; (7, 2, 114027):
+# 5.1 and 5.5 us; difference float64 (2315, 2, 1431): 26.9 and 27.4 us)
+FEW_SPACED_ROWS, MIN_SPACED_WIDE = 2, 1 << 21
 
 
 def fit_tiles(form: Form, facts: Facts) -> StridedChoice:
@@ -43,7 +47,9 @@ def _spaced(policy: TilePolicy, tiles: StridedChoice, form: Form, facts: Facts) 
     columns = tiles.axes[0]
     singly = policy.columns == policy.words == 1 and policy.loads == "vector" and not policy.down
     apart = pace_in(columns) > 1 or pace_out(columns) > 1
-    if not singly or apart or facts.size > MAX_SPACED_SIZE:
+    two = policy.full and policy.rows <= FEW_SPACED_ROWS and facts.result == 1
+    two &= math.prod(axis.extent for axis in tiles.axes) >= MIN_SPACED_WIDE
+    if not singly or apart or (facts.size > MAX_SPACED_SIZE and not two):
         return tiles
     moved = policy.rows * facts.size + (WORD_BYTES if form.bits else policy.rows * facts.result)
     threads = math.prod(axis.extent for axis in tiles.axes) // policy.rows

@@ -194,16 +194,16 @@ class FlatFlags(StridedKernel):
         step = a.extents[0] if side else -a.extents[0]
         return choose(edges[0], Int64(0), step) if alike else Int64(step)
 
-    def results(self, a: Arguments, v: Vector, alike: bool) -> list:
-        """The results, a list for each output."""
-        starts, items = [], []
+    def elements(self, a: Arguments, v: Vector, alike: bool) -> tuple[list, list]:
+        """The pointers to the elements if there are any, and the elements."""
         if len(v.places) == 1 or not (self.whole or self.equal):
             starts = self.starts(a, v, alike)
-            items = self.pieces(starts, self.piece if len(v.places) > 1 else 1)
-        elif self.equal:
-            items = self.repeated(a, v, alike)
-        else:
-            items = self.sequence(a, v.first, len(v.places), self.piece)
+            return starts, self.pieces(starts, self.piece if len(v.places) > 1 else 1)
+        return [], self.repeated(a, v, alike) if self.equal else self.sequence(a, v.first, self.vector, self.piece)
+
+    def results(self, a: Arguments, v: Vector, alike: bool) -> list:
+        """The results, a list for each output."""
+        starts, items = self.elements(a, v, alike)
         found, rests = [], self.rests(a, v)
         for side in self.sides:
             edges = self.edges(a, side, v, alike)

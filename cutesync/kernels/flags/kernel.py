@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 import cutlass
-from cutlass import Boolean, Int32, Int64, Uint32, cute
+from cutlass import Int32, Int64, Uint32, cute
 
 from ...monoid import choose, tree
 from ...sync.overlap import let_next_start
@@ -48,7 +48,6 @@ class FlagKernel(Compare):
         self.team = team(policy.several_rows, policy.warps)
         self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one
         self.elements = self.step * policy.unroll
-        self.row = policy.row
         self.joins = policy.joined
         self.group = LANES // policy.vector  # lanes whose bits make a word
 
@@ -64,14 +63,13 @@ class FlagKernel(Compare):
         ends = self.bind(values)
         if cutlass.const_expr(self.several_rows):
             work = Int64(block) * (self.threads // LANES) + thread // LANES
-            row = work if self.row else work // runs
+            row = work // runs
             if row < rows:
                 outs = tuple(pointer + row * self.stride(length) for pointer in outs)
                 begin = (work - row * runs) * self.elements
                 far = row * length, (rows - 1 - row) * length
-                mark = self.mark_row if self.row else self.mark
                 run = Run(x + far[0], outs, ends, length, Int32(period), begin, Int32(0), *far, divisor)
-                mark(run, thread % LANES)
+                self.mark(run, thread % LANES)
         else:
             begin = Int64(block) * self.elements
             self.mark(Run(x, outs, ends, length, Int32(period), begin, Int32(0), 0, 0, divisor), thread)
@@ -97,39 +95,6 @@ class FlagKernel(Compare):
         # the last run; its last warp has the least to do
         if (run.begin + self.elements >= run.length) & (member >= self.team - LANES):
             self.mark_some(run, whole + member % LANES, run.length, True)
-
-    @cute.jit
-    def mark_row(self, run: Run, member):
-        """Mark a row, as bits of words of keys; its last vector is joined with what lies behind it."""
-        place, length = Int32(member * self.vector), Int32(run.length)
-        parts = [Int32(0) for _ in run.outs]
-        if place < length:
-            most = length - 1 - place
-            inside = (place + run.before >= words.MARGIN) & (
-                place + (self.vector + words.MARGIN) <= run.length + run.behind
-            )
-            found = words.vector_anywhere(run.x + place, self.vector // words.KEYS, inside, most)
-            keys = [words.keys(word, self.marking.source) for word in found]
-            behind = place + self.vector
-            items = [self.beside(run, 0, place, True), *keys, self.beside(run, 1, behind, True)]
-            flags = self.word_results(run, items, place == 0, behind == length)
-            valid = Uint32(0xFFFFFFFF) >> Uint32(cutlass.max(LANES - 1 - most, Int32(0)))
-            parts = [Int32(Uint32(self.packed(each)) & valid) for each in flags]
-            if cutlass.const_expr(self.looks[1]):
-                parts[-1] = self.with_end(run, parts[-1], most)
-        for target, part in zip(run.outs, parts):
-            word = self.joined(part)
-            if (place < length) & (place % 32 == 0):
-                self.put(target, place // 32, Uint32(word))
-
-    def with_end(self, run: Run, part, most):
-        """The flags of tails of a vector, with that of the last key of the row, which has ``most`` keys before it."""
-        flag = Int32(1)
-        if self.given[1]:
-            last = self.get(run.x, run.length - 1)
-            flag = Int32(self.compared(1, last, last, Boolean(True), run.length, run.ends[1]))
-        at = cutlass.min(most, Int32(LANES - 1))
-        return choose(most < self.vector, (part & ~(Int32(1) << at)) | (flag << at), part)
 
     def mark_all(self, run: Run, place):
         """All vectors of a thread, the first at ``place``, in a run of whole ones. All loads come first."""

@@ -13,6 +13,7 @@ from .. import spread
 from ..axes import divisor
 from ..states import numbered
 from .form import Form, form_of
+from .packed_policy import is_packed
 from .periods import in_periods
 from .policy import VECTOR_BYTES, FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
@@ -81,7 +82,9 @@ def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, N
 def _plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> Run:
     form = form_of(spec.axis, spec.marking.bits, views, outs)
     short = spec.marking.bits and form.flagged.extent < SHORT_OF_BITS
-    if form.is_contiguous and not spec.counted and not short:
+    tiled = spec.tile is not None and spec.tile < form.flagged.extent
+    packed = is_packed(form, views[0].dtype.size, tiled)
+    if form.is_contiguous and not (spec.counted or short or packed):
         return _contiguous(spec, form, views, outs, stream).run
     return _strided(spec, form, views, outs, stream).run
 

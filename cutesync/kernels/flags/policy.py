@@ -16,7 +16,6 @@ from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
-KEYS = 4  # in a word
 VECTOR_BYTES = 16  # the widest load of a thread
 # Up to half of the threads that are resident at once have one vector each. Beyond, two vectors per thread are faster
 # than more blocks, and faster than four.
@@ -26,11 +25,8 @@ ONE_VECTOR_THREADS = SMS * 1024
 MIN_BYTES_PER_BLOCK = 8192
 MAX_RUN = 2048  # elements, the longest run of a warp: a row that is a multiple of it ends where a run ends
 MAX_PIECED_VECTOR = 4  # elements, the longest vector that is loaded in pieces
-# Bits of rows of bytes that begin anywhere, but for small arrays: elements of a thread, which are joined from words;
-# and what a run of a warp costs besides them, in elements of a thread (H200, int8 (43781, 530): 33 us, so 20 us; bool
-# (5979, 7, 4215): 132 and 81 us; but int8 (8, 7565): 1.0 and 1.5 us; (27, 54, 156232), in vectors of eight: 64 and
-# 89 us).
-ODD_VECTORS, RUN_COST = (32, 16, 8, 4), 10
+# Bits of bytes that begin anywhere, but for small arrays: elements of a thread, which are joined from words.
+ODD_VECTORS = 32, 16, 8, 4
 MIN_ODD_ELEMENTS, MAX_ODD_PIECE = 1 << 17, 4
 # Elements of one byte that begin anywhere are joined from aligned vectors, of two bytes from aligned words, in arrays
 # of so many: the bytes of the largest piece that is loaded by itself else (H200, heads int8 (268435456,), off by one:
@@ -64,8 +60,7 @@ class Problem:
 class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     """Compile-time choices of the kernel: whether there are several rows, whether rows are cut into periods, elements
     per vector, elements per load, vectors per thread, warps per block; whether no period ends within a vector; whether
-    a run of a warp is a row, whose bits are joined from words; whether vectors are joined from what lies on
-    boundaries."""
+    vectors are joined from what lies on boundaries."""
 
     several_rows: bool
     periodic: bool
@@ -74,7 +69,6 @@ class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     unroll: int
     warps: int
     whole: bool
-    row: bool = False
     joined: bool = False
 
 
@@ -126,11 +120,9 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
     periodic = tile < length
-    row = several and not periodic and problem.words and problem.flag == 0 and unroll == 1 and runs == rows
-    row = row and piece < vector >= KEYS
     joined = joins(problem, vector, piece, tile if periodic else 0)
     whole = not periodic or tile % vector == 0
-    policy = FlagPolicy(several, periodic, vector, piece, unroll, warps, whole, row, joined)
+    policy = FlagPolicy(several, periodic, vector, piece, unroll, warps, whole, joined)
     return Choice(policy, rows, length, tile, grid)
 
 
@@ -145,8 +137,6 @@ def vector_of(problem: Problem, stride: int, period: int, join: bool = True) -> 
     while not fits(piece, problem.size, problem.aligned):
         piece //= 2
     large = problem.rows * problem.length >= MIN_ODD_ELEMENTS
-    if problem.words and problem.flag == 0 and stride and large and piece <= MAX_ODD_PIECE:
-        return min(ODD_VECTORS, key=lambda count: ceil_div(stride, LANES * count) * (RUN_COST + count)), piece
     if problem.words and problem.flag == 0 and large and piece <= MAX_ODD_PIECE and not stride:
         found = next((count for count in ODD_VECTORS if period % count == 0), 0)
         if found:

@@ -161,6 +161,11 @@ class SinglesPolicy(FlatPolicy, kernel=".singles:SingleFlags"):
 
 
 @dataclass(frozen=True)
+class ColumnsPolicy(FlatPolicy, kernel=".columns:ColumnFlags"):
+    """The same of rows of a few columns, all rows of a slice being ``equal``."""
+
+
+@dataclass(frozen=True)
 class PitchedPolicy(WholeRows, Policy, kernel=".pitched:PitchedFlags"):
     """Compile-time choices of the kernel: the digits of a result's number; the rest as in TilePolicy."""
 
@@ -216,11 +221,12 @@ class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
 
 @dataclass(frozen=True)
 class PackedPolicy(WholeRows, Policy, kernel=".packed:PackedFlags"):
-    """Compile-time choices of the kernel: the digits of a number; the most elements of a block; the rest as in
-    TilePolicy."""
+    """Compile-time choices of the kernel: the digits of a number; the vectors of a thread; whether these are
+    taken ``back`` wards; the rest as in TilePolicy."""
 
     digits: int
-    elements: int
+    unroll: int
+    back: bool
     wide: bool
     threads: int = THREADS
 
@@ -235,6 +241,8 @@ class StridedChoice:
 
     @functools.cached_property
     def work(self) -> int:
+        if isinstance(self.policy, PackedPolicy):
+            return self.counts[0] * self.axes[1].extent
         return math.prod(self.counts) * (LANES if isinstance(self.policy, (RowPolicy, BallotPolicy)) else 1)
 
     @property
@@ -242,7 +250,7 @@ class StridedChoice:
         if isinstance(self.policy, (TransposedPolicy, TurnedBitsPolicy, BoxPolicy)):
             return self.work
         if isinstance(self.policy, PackedPolicy):
-            return self.counts[1]
+            return ceil_div(self.work, self.axes[0].extent)
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
         each = self.policy.singles if isinstance(self.policy, SinglesPolicy) else each
         work = self.work

@@ -25,6 +25,7 @@ from .strided_choice import (
     MAX_MOVED,
     MIN_LARGE,
     WARPS,
+    ColumnsPolicy,
     Facts,
     FlatPolicy,
     RowPolicy,
@@ -32,7 +33,7 @@ from .strided_choice import (
     StridedChoice,
     TilePolicy,
 )
-from .tile_policy import LINE_BYTES, MAX_NARROW, SECTOR, WORD_BYTES
+from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, SECTOR, WORD_BYTES
 from .turned_bits_policy import choose_turned_bits
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
@@ -49,8 +50,9 @@ FEW_APART = ONE_VECTOR_THREADS * 6, ONE_VECTOR_THREADS * 9
 MIN_APART_BYTES, MIN_APART_BYTES_OF_WORDS = 8, 16  # of a vector, shorter than others, that lies in one slice
 # Arrays without gaps of fewer elements of two bytes: a thread loads 16 bytes, not 32 (H200, both float16 (5, 500386)
 # along its first axis: 6.7 us, so 5.0 us; but heads float16 (64, 12692, 93, 2) along its second: 120 and 128 us). So of
-# four bytes, whose neighbours are joined from vectors where there are more (tails float32 (13, 227641), off by one: 6.1
-# us, joined 6.7 us; tails int32 (3268388, 7): 31.9 and 28.6 us).
+# four bytes, whose neighbours are joined from vectors, or loaded in pairs, where there are more (tails float32 (13,
+# 227641), off by one: 6.1 us, joined 6.7 us; tails int32 (3268388, 7): 31.9 and 28.6 us; heads int32 (33554432, 2), in
+# pairs: of four results 85.0 us, so 78.8 us, but both float32 (1490683, 18): 44.3 and 46.0 us).
 MAX_HALF = 1 << 23
 # Results of a thread, in long slices, whose two-byte keys are compared two at a time (H200, both int16 (243409, 187)
 # along its first axis: one by one 64 us, so 55 us; of 8, or in short slices, 0.94 to 1.13 of that).
@@ -60,6 +62,11 @@ MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS, MIN_JOINED_ROW = 64, 1 << 12  # of shorter rows, a thread flags 32 of one; vectors are not joined
 WIDE_BYTES = 128  # of a row of columns
 MIN_INTERLEAVED_BYTES = 1 << 24  # more does not stay in the L2 cache until all rows that lie in a line are done
+# Of rows of columns that are equal along the flagged axis (H200, tails bool (512, 65536, 4), repeated along its second
+# axis: tiles 633 us, so 30 us), of an odd number of them up to so many, in long slices (both int64 (26243, 209, 11):
+# 158 us, so 27 us; but both bfloat16 (215, 1090, 48): 6.3 and 11.3 us), of differences up to so many (int64 (15149,
+# 624, 3): 126 us, so 52 us; but float16 (1, 39282, 51): 3.3 and 3.7 us)
+MAX_COLUMNS_BYTES, MAX_ODD_BYTES, MAX_DIFFERENCES_BYTES = 16, 128, 32
 # Elements so far apart, of which words hold several, are read as vectors of memory of so many bytes at least.
 PACES, MIN_APART_WIDTH = (2, 4), 8
 MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if blocks take all rows in turn
@@ -67,7 +74,7 @@ MIN_FAR_BYTES = 1 << 23  # of rows: neighbours are still in the L2 cache only if
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     """Return the policy and the launch of a problem."""
-    choice = choose_short(form, facts) or _choose(form, facts)
+    choice = choose_short(form, facts) or choose_packed(form, facts) or _choose(form, facts)
     split = choose_split(form, facts) if isinstance(choice.policy, TilePolicy) else None
     found = split or _enlarged(choice, form, facts)
     return found if form.bits else in_parts(found, facts)
@@ -77,7 +84,7 @@ def _enlarged(choice: StridedChoice, form: Form, facts: Facts) -> StridedChoice:
     """Return the choice with large blocks if others move little, as elements repeat or rows are single bytes."""
     policy, axes = choice.policy, (form.flagged, *form.others)
     repeated = any(axis.steps[0] == 0 and axis.extent > 1 for axis in axes)
-    if not (isinstance(policy, ShortPolicy) or (repeated and type(policy) in (TilePolicy, FlatPolicy))):
+    if not (isinstance(policy, ShortPolicy) or (repeated and type(policy) in (TilePolicy, FlatPolicy, ColumnsPolicy))):
         return choice
     read = math.prod(axis.extent for axis in axes if axis.steps[0]) * facts.size
     moved = read + form.rows * form.results * facts.result * (len(form.flagged.steps) - 1)
@@ -96,9 +103,10 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
             return votes
         tiles = fit_tiles(form, facts)
         whole = choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts)
-        whole = whole or choose_packed(form, facts, tiles) or choose_turned_bits(form, facts, tiles)
+        whole = whole or choose_turned_bits(form, facts, tiles)
         return whole or choose_pitched(form, facts, tiles) or tiles
-    if form.flagged.steps[0] == 0 and form.rows * form.flagged.extent <= MAX_EQUAL:  # a tile of equal items loads none
+    few = form.rows * form.flagged.extent <= MAX_EQUAL and isinstance(flat.policy, FlatPolicy) and flat.policy.adjacent
+    if form.flagged.steps[0] == 0 and few:  # a tile of equal items loads none
         return fit_tiles(form, facts)
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
     distance, pace, flat = flat.axes[0].extent, pace_in(flat.axes[0]), in_singles(flat, facts)
@@ -160,6 +168,8 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
         inner = others.pop()
     results = flagged.steps[1:]
     following = inner.extent == 1 or flagged.steps[0] == inner.steps[0] * inner.extent
+    columns = _are_few_columns(flagged, inner, facts)
+    following |= columns
     one = flagged.extent == 1 and inner.extent * facts.size >= LINE_BYTES  # whose neighbours are those beside it
     if not one and (set(results) != {inner.extent} or not following):
         return None
@@ -173,8 +183,39 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
     large = form.rows * flagged.extent * facts.size >= MIN_INTERLEAVED_BYTES
     if step > min(paces, default=step) and (large or step * facts.size >= SECTOR):
         return None  # neighbours lie in other lines, or rows in the same lines
+    if columns:
+        return _columns(facts, inner, slices, others[::-1])
     whole = inner.steps[0] == 1 and (not others or [axis.steps[0] for axis in others] == [slices])
     return _whole_rows(facts, inner, slices, others) or _flat(facts, inner, slices, others[::-1], whole)
+
+
+def _are_few_columns(flagged: Axis, inner: Axis, facts: Facts) -> bool:
+    """Return whether rows are a few columns that are equal along the flagged axis."""
+    count, length = inner.extent, flagged.extent
+    if count == 1 or length == 1 or flagged.steps[0] or facts.periodic or facts.counted:
+        return False
+    most, width = MAX_COLUMNS_BYTES, count * max(facts.size, facts.result)
+    if count % 2 and facts.result > 1:
+        most = MAX_DIFFERENCES_BYTES
+    elif count % 2 and count * length >= LONG_SLICE * VECTOR_BYTES:
+        most = MAX_ODD_BYTES
+    return width < most
+
+
+def _columns(facts: Facts, inner: Axis, slices: int, others: list[Axis]) -> StridedChoice:
+    """Return the launch for rows of a few columns that are equal along the flagged axis. A thread has results side by
+    side."""
+    vector = VECTOR_BYTES // facts.result
+    while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
+        vector //= 2
+    total = slices * math.prod(axis.extent for axis in others)
+    while vector > 1 and total < FEW_THREADS * vector:
+        vector //= 2
+    loads = False, False, slices >= LONG_SLICE * vector, False, 1, 1, False
+    digits, wide = 1 + max(1, len(others)), total > MAX_NARROW
+    policy = ColumnsPolicy(digits, vector, *loads, False, False, wide, equal=True)
+    axes = (inner, *(others or [Axis(1, (0,) * len(inner.steps))]))
+    return StridedChoice(policy, axes, (slices, *(axis.extent for axis in axes[1:])))
 
 
 def _stepped(facts: Facts, step: int, most: int) -> int:
@@ -215,6 +256,8 @@ def _of_few(facts: Facts, total: int, vector: int, loaded: int, distant: bool, s
     narrow = VECTOR_BYTES // max(facts.size, facts.result)
     vector = min(vector, narrow, MAX_SINGLE)
     few = (FEW_APART if distant else FEW_ELEMENTS)[facts.size == 1]
+    if facts.size < WORD_BYTES >= loaded and not distant:
+        few = few * 3 // 2
     pieces = narrow > 4 or loaded < VECTOR_BYTES
     while pieces and 1 < vector > WORD_BYTES // facts.size and total <= few:
         if 2 * total > vector * AT_ONCE and not several:
@@ -296,8 +339,9 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     if abs(inner.steps[0]) != 1:
         vector = spread if spread > 1 else _stepped(facts, abs(inner.steps[0]), vector)
     elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:
-        joined = whole and not adjacent and near * facts.size == WORD_BYTES and total >= MAX_HALF
-        vector = vector if joined else min(vector, 4)  # loads of single elements, far apart
+        many = whole and not adjacent and (near * facts.size < 2 * WORD_BYTES or len(inner.steps) == 2)
+        many |= adjacent and piece * facts.size == VECTOR_BYTES
+        vector = vector if many and total >= MAX_HALF else min(vector, 4)  # loads of single elements, far apart
     far = whole and inner.extent * facts.size >= MIN_FAR_BYTES and slices > inner.extent
     single = inner.steps[0] and piece * facts.size < WORD_BYTES  # elements are loaded one by one
     crossing = slices % vector != 0 and slices < LONG_SLICE * vector  # many vectors have elements of two slices
@@ -331,7 +375,5 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         pace=inner.steps[0] if min(loaded, vector) > 1 else 1,
         even=facts.periodic and facts.even and not facts.counted,
     )
-    first = Axis(inner.extent, inner.steps)
-    blank = Axis(1, (0,) * len(inner.steps))
-    axes = (first, *(others or [blank]))
+    axes = (inner, *(others or [Axis(1, (0,) * len(inner.steps))]))
     return StridedChoice(policy, axes, (slices, *(axis.extent for axis in axes[1:])))

@@ -80,7 +80,11 @@ MIN_RUN_ROWS, MIN_ROW_BYTES, MAX_ROW_BYTES, MIN_RUN_LANES, MIN_RUN, RUN_GROUPS =
 # Rows of so few bytes of results are stored in tiles that are this high at most, so that neighbours fill sectors (H200,
 # heads int32 (16777216, 8) reversed: 205 us, so 164 us; tails float16 (3403938, 27), which is wider: 118 and 219 us),
 # but not few rows of single columns (heads uint16 (262144, 32, 4, 2) sliced along its third axis: 132 and 162 us).
-MAX_NARROW_BYTES, NARROW_ROWS, MIN_NARROW_ROWS = 16, 2, 64
+# Those of single columns are as high as a tile has so many bytes: others take what the start of their blocks does
+# (heads uint16 (8422613, 3) backwards: 61 us, so 34 us; but in pairs, uint16 (1531668, 6): of two 12.2 us, of four 13.6
+# us), those of bytes in arrays of so many (difference uint8 (6555525, 5): 79 us, so 51 us; but both uint8 (104476,
+# 15): 5.1 and 5.5 us).
+MAX_NARROW_BYTES, NARROW_ROWS, MIN_NARROW_ROWS, NARROW_TILE_BYTES, MIN_NARROW = 16, 2, 64, 8, 1 << 22
 
 
 def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
@@ -93,7 +97,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     columns, rows = columns or blank, rows or blank
     equal = form.flagged.steps[0] == 0
     # what is loaded does not differ along that axis, and is less than a line beside it: results come first
-    first = equal and not form.bits and MIN_EQUAL_BYTES <= columns.extent * facts.size < LINE_BYTES
+    first = equal and (0 if form.bits else MIN_EQUAL_BYTES) <= columns.extent * facts.size < LINE_BYTES
     axes = (columns, *sorted((rows, *third, *others), key=pace_out if first else pace_in))
     row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
     down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and pace_out(rows) < pace_out(columns)
@@ -105,7 +109,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         lone = (across and wide * facts.result >= MIN_WIDE) or not _loads_once(axes, row, facts)
         tall = 1 if lone else FIRST_ROWS  # neighbouring threads have neighbouring rows
     if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):
-        tall = min(tall, NARROW_ROWS)
+        tall = min(tall, _narrow_height(axes, facts, wide))
     tall = _aligned(rows, axes, tall, facts) if down else tall
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
     special, piece = _loads_of_bits(axes, row, facts, wide, tall) if form.bits else None, 0
@@ -182,6 +186,12 @@ def _is_narrow(columns: Axis, rows: Axis, facts: Facts, wide: int) -> bool:
     few = 1 < columns.extent * facts.result <= MAX_NARROW_BYTES and columns.steps[0] != 0
     few &= abs(rows.steps[0]) * facts.size < LINE_BYTES  # rows share lines
     return few and set(rows.steps[1:]) == {columns.extent} and (wide > 1 or rows.extent >= MIN_NARROW_ROWS)
+
+
+def _narrow_height(axes: Sequence[Axis], facts: Facts, wide: int) -> int:
+    """Return the most rows of a tile of such rows."""
+    higher = wide == 1 and (facts.size > 1 or math.prod(axis.extent for axis in axes) >= MIN_NARROW)
+    return max(NARROW_ROWS, NARROW_TILE_BYTES // facts.size) if higher else NARROW_ROWS
 
 
 def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, int] | None:

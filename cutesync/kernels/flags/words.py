@@ -63,16 +63,16 @@ def _halves(start: cute.Pointer, inside):
     return low, high, bits
 
 
-def vector_anywhere(start, count: int, inside, most=None) -> list:
+def vector_anywhere(start, count: int, inside) -> list:
     """``count`` words of keys from an address on, wherever that is. ``inside``: the aligned vectors that hold them lie
-    in the array; if not, keys are loaded one by one, those behind the first and ``most`` others as the last of them."""
+    in the array; if not, keys are loaded one by one."""
     found = cute.make_rmem_tensor((max(2, count),), Uint32)
-    _fill(start, found, count, inside, most)
+    _fill(start, found, count, inside)
     return [Uint32(found[i]) for i in range(count)]
 
 
 @cute.jit
-def _fill(start: cute.Pointer, found: cute.Tensor, count: cutlass.Constexpr, inside, most):
+def _fill(start: cute.Pointer, found: cute.Tensor, count: cutlass.Constexpr, inside):
     if inside:
         for i, word in enumerate(shifted(start, count)):
             found[i] = word
@@ -81,10 +81,7 @@ def _fill(start: cute.Pointer, found: cute.Tensor, count: cutlass.Constexpr, ins
         for i in cutlass.range_constexpr(count):
             word = Uint32(0)
             for k in cutlass.range_constexpr(KEYS):
-                place = Int32(KEYS * i + k)
-                if cutlass.const_expr(most is not None):
-                    place = cutlass.min(place, most)
-                word = word | (Uint32(load_at(Uint8, address + place)) << (8 * k))
+                word = word | (Uint32(load_at(Uint8, address + KEYS * i + k)) << (8 * k))
             found[i] = word
 
 
