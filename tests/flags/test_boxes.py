@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from cutesync.kernels.flags import boxes_policy
+import cutesync as cs
+from cutesync.kernels.flags import boxes_policy, plan
 from cutesync.kernels.flags.strided_choice import BoxPolicy
 
+from ..compiled import dry
 from .cases import keys
 from .test_vectors import check, large  # noqa: F401
 
@@ -19,6 +21,7 @@ def test_short_rows_in_boxes(large, monkeypatch, on_emulator):  # noqa: F811
         host = keys(shape, dtype)
         check(host, lambda x: x.T, 2, ALL[2:], successor=1)
         assert all(isinstance(choice.policy, BoxPolicy) == (shape[0] != 4) for choice in large)
+        assert dtype != "int16" or {choice.policy.piece for choice in large} == {2}  # loaded in words
         large.clear()
 
 
@@ -31,3 +34,12 @@ def test_differences_of_short_rows_in_boxes(large, monkeypatch, on_emulator):  #
         check(host, lambda x: x.T, 2, ("adjacent_difference", "flag_tails"))
         assert [isinstance(choice.policy, BoxPolicy) for choice in large] == [True, False]
         large.clear()
+
+
+def test_boxes_in_place_of_blocks_that_would_be_almost_empty(monkeypatch):
+    """Whose columns and rows, of a few elements each, fill no block that transposes."""
+    found, strided = [], plan.strided_spec
+    monkeypatch.setattr(plan, "strided_spec", lambda choice, *rest: found.append(choice) or strided(choice, *rest))
+    for last in (6, 12):
+        cs.adjacent_difference(dry((4, 15, 4055, last), "uint64").transpose(2, 1, 3, 0), axis=2)
+    assert [isinstance(choice.policy, BoxPolicy) for choice in found] == [True, False]

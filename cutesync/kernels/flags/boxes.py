@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import cutlass
-from cutlass import Int32, Int64, cute
+from cutlass import Int32, Int64, Uint32, cute
 from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
@@ -37,7 +37,9 @@ class BoxFlags(StridedKernel):
     def __init__(self, marking, policy) -> None:
         super().__init__(marking, policy)
         self.box, self.along, self.order, self.each = policy.box, policy.along, policy.order, policy.each
-        self.repeated, self.vector = policy.repeated, policy.vector
+        self.repeated, self.vector, self.piece = policy.repeated, policy.vector, policy.piece
+        self.kind = marking.source.cutlass if policy.piece == 1 else Uint32  # of what a thread loads at once
+        self.step = policy.threads * policy.piece
         self.before, self.behind = (int(looks) for looks in marking.looks)
         self.loaded_box = tuple(1 if repeats else size for size, repeats in zip(self.box, self.repeated))
         self.pitches: list[int] = []
@@ -87,7 +89,7 @@ class BoxFlags(StridedKernel):
     @cute.jit
     def load_box(self, a: Arguments, ends, left, thread, box: cutlass.Constexpr):
         """Copy elements to shared memory; none beyond the ``left`` of each axis."""
-        places = self.coordinates(thread, box, range(len(box)), 1)
+        places = self.coordinates(thread, box, range(len(box)), self.piece)
         if self.whole(left):
             self.load_all(a, ends, None, (thread, places), box)
         else:
@@ -95,23 +97,29 @@ class BoxFlags(StridedKernel):
 
     def load_all(self, a: Arguments, ends, left, mine, box) -> None:
         """Load a thread's elements, some at a time."""
-        rounds = max(1, math.prod(box) // self.threads)
+        rounds = max(1, math.prod(box) // (self.threads * self.piece))
         for first in range(0, rounds, LOADS):
             self.load_some(a, ends, left, mine, (box, range(first, min(first + LOADS, rounds))))
 
     @cute.jit
     def load_some(self, a: Arguments, ends, left, mine, part: cutlass.Constexpr):
-        """Some elements of a thread, all loads before all stores."""
+        """Some elements of a thread, or words of them, all loads before all stores."""
         (x, held), (thread, places), (box, rounds) = ends, mine, part
-        found = cute.make_rmem_tensor((max(2, len(rounds)),), self.marking.source.cutlass)
+        found = cute.make_rmem_tensor((max(2, len(rounds)),), self.kind)
         for i in cutlass.range_constexpr(len(rounds)):
-            there, offset, _ = self.element(a.steps[0], left, places, rounds[i] * self.threads, box, range(len(box)))
-            if there & (thread < math.prod(box)):
-                found[i] = cute.make_tensor(x + offset, cute.make_layout((1,)))[0]
+            there, offset, _ = self.element(a.steps[0], left, places, rounds[i] * self.step, box, range(len(box)))
+            if there & (thread < math.prod(box) // self.piece):
+                found[i] = cute.make_tensor(self.cell(x + offset), cute.make_layout((1,)))[0]
         for i in cutlass.range_constexpr(len(rounds)):
-            there, _, slot = self.element(a.steps[0], left, places, rounds[i] * self.threads, box, range(len(box)))
-            if there & (thread < math.prod(box)):
-                cute.make_tensor(held + slot, cute.make_layout((1,)))[0] = found[i]
+            there, _, slot = self.element(a.steps[0], left, places, rounds[i] * self.step, box, range(len(box)))
+            if there & (thread < math.prod(box) // self.piece):
+                self.put(self.cell(held + slot), 0, found[i])
+
+    def cell(self, at):
+        """The pointer to what a thread loads at once."""
+        if self.piece == 1:
+            return at
+        return cute.make_ptr(Uint32, at.toint(), at.memspace, assumed_align=WORD_BYTES)
 
     @staticmethod
     def digits_of(number: int, box, order) -> dict[int, int]:

@@ -11,7 +11,7 @@ from ..axes import NUMBER_BITS
 from .form import Form
 from .order import FAR, pace_in, pace_out
 from .policy import VECTOR_BYTES
-from .strided_choice import BoxPolicy, Facts, StridedChoice
+from .strided_choice import BoxPolicy, Facts, StridedChoice, TransposedPolicy
 
 LINE_BYTES = 128
 MIN_ELEMENTS = 1 << 17  # of an array; with fewer, tiles of threads take less time
@@ -25,6 +25,9 @@ SHORT_BYTES, FAR_BYTES, THREAD_BYTES = 24, 512, 64
 # us, boxes 22 us). Tiles load equal elements once (heads int32 (105489, 35, 20), repeated along its second axis: tiles
 # 44 us, boxes 132 us).
 MIN_FILLED = 0.15
+# In place of so many times as many blocks that transpose, which are almost empty then (H200, difference uint64 (4055,
+# 15, 6, 4) along its third axis, read in the order of 3, 1, 0, 2: 63 times, 75 us, so 9.0 us)
+MIN_FEWER = 32
 # Short rows that are no vectors, in arrays with so many elements if these are less than words (H200, both uint32 (10,
 # 25015, 3) transposed: tiles 9.8 us, boxes 4.4 us; tails int64 (8, 40175, 6): 13.5 and 8.6 us; both uint8 (4, 154879,
 # 6): 21.8 and 18.9 us; but int8 (12, 9783, 3): 3.0 and 3.4 us; tails float16 (12, 15281, 4): 1.7 and 2.9 us), and so
@@ -40,8 +43,8 @@ MOST_AXES = 4
 EACH = 4  # results of a thread that are neighbours
 
 
-def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
-    """Return the launch with boxes; None where tiles read and store whole lines in some order."""
+def choose_boxes(form: Form, facts: Facts, tiles: StridedChoice) -> StridedChoice | None:
+    """Return the launch with boxes; None where ``tiles`` read and store whole lines in some order."""
     axes = sorted((form.flagged, *form.others), key=pace_in)
     stored = sorted(axes, key=pace_out)
     few = len(axes) == 1 or form.flagged.extent == 1 or math.prod(axis.extent for axis in axes) < MIN_ELEMENTS
@@ -50,7 +53,8 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     scattered = _short(axes, pace_in, facts.size) and pace_out(axes[1]) * facts.result >= FAR_BYTES
     scattered &= axes[0].extent * axes[1].extent * facts.size > THREAD_BYTES and pace_in(stored[0]) < FAR
     gathered = _short(stored, pace_out, facts.result) and pace_in(stored[1]) * facts.size >= FAR_BYTES
-    if not (scattered or gathered or _narrow(axes, stored, form.flagged, facts)):
+    short = scattered or gathered or _narrow(axes, stored, form.flagged, facts)
+    if not (short or isinstance(tiles.policy, TransposedPolicy)):
         return None
     sizes = dict.fromkeys(axes, 1)
     _take(sizes, axes, LINE_BYTES // facts.size, pace_in)
@@ -73,11 +77,25 @@ def choose_boxes(form: Form, facts: Facts) -> StridedChoice | None:
     wide = min(each * facts.result, VECTOR_BYTES)
     vector = each > 1 and not any(step % each for step in apart) and facts.result_aligned % wide == 0
     counts = tuple(ceil_div(axis.extent, sizes[axis]) for axis in digits)
+    if not short and math.prod(counts) * MIN_FEWER > tiles.grid:
+        return None
     repeated = tuple(axis.steps[0] == 0 for axis in boxed)
     box = tuple(sizes[axis] for axis in boxed)
     numbers = math.prod(counts) >= 1 << NUMBER_BITS
-    policy = BoxPolicy(len(digits), boxed.index(form.flagged), box, order, repeated, each, vector, numbers)
+    along = boxed.index(form.flagged)
+    policy = BoxPolicy(
+        len(digits), along, box, order, repeated, each, vector, numbers, piece=_piece(digits, box[0], along, facts)
+    )
     return StridedChoice(policy, digits, counts)
+
+
+def _piece(axes: Sequence[Axis], size: int, along: int, facts: Facts) -> int:
+    """Return the elements of a load: of a word if these are neighbours on the first axis, along which a box has
+    ``size``, wherever rows begin, and that is not the flagged one."""
+    count, (first, *others) = WORD_BYTES // facts.size, axes
+    steps = [axis.steps[0] for axis in others if axis.extent > 1]
+    fits = 1 < count <= size and along > 0 and first.steps[0] == 1 and facts.begin % WORD_BYTES == 0
+    return count if fits and first.extent % count == 0 and not any(step % count for step in steps) else 1
 
 
 def _narrow(axes: Sequence[Axis], stored: Sequence[Axis], flagged: Axis, facts: Facts) -> bool:

@@ -110,7 +110,7 @@ class BoxPolicy(WholeRows, Policy, kernel=".boxes:BoxFlags"):
     """Compile-time choices of the kernel: the digits of a block's number, of which the first are the axes of its box;
     which of them is flagged; the extents of the box, powers of two; its axes in the order of results, the fastest
     first; along which axes elements repeat; neighbouring results of a thread, and whether they are stored as a vector;
-    whether numbers of blocks need 64 bits."""
+    whether numbers of blocks need 64 bits; elements of a load, neighbours on the first axis."""
 
     digits: int
     along: int
@@ -121,6 +121,7 @@ class BoxPolicy(WholeRows, Policy, kernel=".boxes:BoxFlags"):
     vector: bool
     wide: bool
     threads: int = THREADS
+    piece: int = 1
 
 
 @dataclass(frozen=True)

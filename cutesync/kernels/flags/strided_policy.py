@@ -102,7 +102,7 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
         if votes is not None:
             return votes
         tiles = fit_tiles(form, facts)
-        whole = choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts)
+        whole = choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts, tiles)
         whole = whole or choose_turned_bits(form, facts, tiles)
         return whole or choose_pitched(form, facts, tiles) or tiles
     few = form.rows * form.flagged.extent <= MAX_EQUAL and isinstance(flat.policy, FlatPolicy) and flat.policy.adjacent
