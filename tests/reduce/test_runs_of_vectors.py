@@ -114,6 +114,13 @@ def test_runs_of_other_arrays(dtype, name, on_emulator, chosen):
         assert [choice.policy.load for choice in chosen] == ["row", "row", "element"]
 
 
+def test_one_result_of_short_runs_is_that_of_neighbouring_threads(on_emulator, chosen):
+    """Its runs have few vectors, but it has no neighbours."""
+    x = data((16, 30, 4), "uint16")
+    assert int(np.asarray(cs.argmax(cs.asarray(x)[:, ::-1]))) == x[:, ::-1].argmax()
+    assert [(choice.policy.load, choice.policy.along_kept) for choice in chosen] == [("row", False)]
+
+
 def test_runs_keep_the_order_of_operands(on_emulator, chosen):
     for shape, groups in (((2, 40, 8), 1), ((3, 5, 64), 8), ((40, 3, 48), 32)):
         x = brackets(shape)

@@ -155,7 +155,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     reduced = positions_of(form, load_bytes // problem.size // pace, load)
     units, length = (math.prod(axis.extent for axis in axes) for axes in (kept, reduced))
     runs = load == "row" and len(reduced) > 1  # of which a result has several
-    apart = runs and not form.weights and _are_apart(units, reduced[-1].extent, load_bytes)
+    apart = runs and bool(kept) and not form.weights and _are_apart(units, reduced[-1].extent, load_bytes)
     across = (columns and not alone) or apart
     near = _near(kept, reduced, load_bytes) if across else 0
     loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem
