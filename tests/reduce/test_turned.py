@@ -57,6 +57,28 @@ def test_agrees_with_numpy(what, on_emulator, chosen):
     assert isinstance(choice.policy, TurnedPolicy) and (choice.policy.load, choice.policy.bytes) == (load, size)
 
 
+# what: (shape of memory, type, function, neighbours in a tile)
+NARROW = {
+    "three": ((3, 1, 201), "float16", "any", 4),
+    "pairs of vectors": ((2, 5, 128), "uint8", "sum", 2),
+    "many": ((21, 2, 72), "int32", "max", 32),
+    "indexes": ((5, 3, 90), "float32", "argmax", 8),
+}
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("what", NARROW)
+def test_few_neighbours_in_the_output_are_whole_in_a_tile(what, on_emulator, chosen, monkeypatch):
+    for name, value in (("MIN_SIDE", 32), ("MIN_APART_BYTES", 0), ("MAX_FEW_HIGH", 31)):
+        monkeypatch.setattr(turned_policy, name, value)
+    shape, dtype, name, down = NARROW[what]
+    x = data((2, *shape), dtype, "max" if dtype[0] == "f" else "add")
+    order = (0, 3, 2, 1)  # the last is first
+    found = np.asarray(getattr(cs, name)(cs.asarray(x).transpose(order), axis=2))
+    same(found, getattr(np, name)(x.transpose(order), axis=2).astype(found.dtype))
+    assert [(type(choice.policy), choice.policy.down) for choice in chosen] == [(TurnedPolicy, down)]
+
+
 @pytest.mark.drawn(2)
 @pytest.mark.parametrize("steps", [(1, 1), (-1, 1), (1, -1), (-1, -1)])
 def test_results_beside_others_and_backwards(steps, on_emulator, chosen):

@@ -17,19 +17,19 @@ from ..coordinates import Axes, element, moved, store
 from .short import ShortReduce
 from .strided_base import Arguments
 from .strided_problem import THREADS
-from .turned_policy import DOWN
 
 WORD_BYTES = 4
 
 
 class TurnedReduce(ShortReduce):
-    """The kernel: ``across`` units side by side, each of up to ``unroll`` positions, times ``DOWN``."""
+    """The kernel: ``across`` units side by side, each of up to ``unroll`` positions, times ``down``."""
 
     def __init__(self, monoid, has_init: bool, policy) -> None:
         super().__init__(monoid, has_init, policy)
-        self.across, self.down = policy.across, THREADS // policy.across
+        self.across, self.down = policy.across, policy.down
+        self.pace = THREADS // policy.across  # rows of neighbouring results of a thread
         (self.result,) = monoid.results
-        self.pitch = DOWN + max(1, WORD_BYTES // self.result.size)  # of results, from column to column
+        self.pitch = self.down + max(1, WORD_BYTES // self.result.size)  # of results, from column to column
         self.smem = self.across * self.width * self.pitch * self.result.size + 16
 
     @cute.jit
@@ -39,7 +39,7 @@ class TurnedReduce(ShortReduce):
         units, rows = (Axes([n for axis in axes for n in axis], len(axes), arrays) for axes in groups)
         tiles = (units.size + (self.across - 1)) // self.across
         place = number(block) // tiles
-        unit, row = (number(block) - place * tiles) * self.across, place * DOWN
+        unit, row = (number(block) - place * tiles) * self.across, place * self.down
         tile = SmemAllocator().allocate_array(Int32, -(-self.smem // WORD_BYTES), byte_alignment=16)
         size = self.result.size
         tile = cute.make_ptr(self.result.cutlass, tile.toint(), cute.AddressSpace.smem, assumed_align=size)
@@ -54,13 +54,13 @@ class TurnedReduce(ShortReduce):
         lane, group = thread % self.across, thread // self.across
         x = moved(a.x, units.offsets(cutlass.min(corner[0] + lane, units.size - 1)))
         for turn in cutlass.range(self.policy.turns, unroll=1):
-            first = group + turn * (self.policy.results * self.down)
+            first = group + turn * (self.policy.results * self.pace)
             self.reduce_some(a, x, rows, corner[1], first, tile + lane * (self.width * self.pitch))
         let_next_start()
 
     def reduce_some(self, a: Arguments, x, rows: Axes, corner, first, column) -> None:
         """Put the results of a thread in rows of the tile from ``first`` on into a column of shared memory."""
-        own = [first + r * self.down for r in range(self.policy.results)]
+        own = [first + r * self.pace for r in range(self.policy.results)]
         starts = [moved(x, rows.offsets(cutlass.min(corner + row, rows.size - 1))) for row in own]
         words = self.registers()
         self.load_all_of(a, starts, words)
@@ -73,10 +73,10 @@ class TurnedReduce(ShortReduce):
     def store_tile(self, a: cutlass.Constexpr, units, rows, corner: cutlass.Constexpr, tile):
         """Store the results of the tile at ``corner`` from shared memory."""
         thread = cute.arch.thread_idx()[0]
-        row = thread % DOWN
+        row = thread % self.down
         shift = self.width.bit_length() - 1
-        for i in cutlass.range_constexpr(self.across * self.width * DOWN // THREADS):
-            column = thread // DOWN + i * (THREADS // DOWN)
+        for i in cutlass.range_constexpr(self.across * self.width * self.down // THREADS):
+            column = thread // self.down + i * (THREADS // self.down)
             unit = corner[0] + (column >> shift)
             if (unit < units.size) & (corner[1] + row < rows.size):
                 far = (column & (self.width - 1)) * (units.steps[-1] >> shift)

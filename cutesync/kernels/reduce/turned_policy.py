@@ -19,14 +19,21 @@ LINE_BYTES = 128  # that neighbouring threads read
 MAX_LENGTH, MAX_WORDS = 16, 4  # positions, and words of a state
 FLIGHT_BYTES, TILE_BYTES = 128, 1 << 15  # of a thread's loads in flight, and of a block's results, at most
 MIN_BYTES, MIN_SIDE = 1 << 22, 32  # of an array; neighbours in the input, and in the output
+# Rows of results of fewer neighbours are whole in a tile, if these are so many bytes apart in the input: the parts of a
+# sector of results would be written at other times. Rows of more than four have few positions (H200, any float16 (2, 3,
+# 53519079) with results (2, 53519079, 3): 1758 us, so 1396 us; sum uint8 (9, 2951808, 3): 335 and 76 us; squares int32
+# (5, 56049, 17): 54 and 30 us; but squares uint8 (5, 16, 362368, 3) along axis 1: 36 and 62 us; max bfloat16 (6,
+# 171280, 30): 24 and 28 us; single bytes, any int8 (2, 5, 1048027, 3): 27 and 50 us).
+MIN_APART_BYTES, MAX_FEW_HIGH, MAX_NARROW_LENGTH, MAX_HIGH_LENGTH = 1 << 16, 4, 12, 4
 
 
 @dataclass(frozen=True)
 class TurnedPolicy(ShortPolicy, kernel=".turned:TurnedReduce"):
-    """A block has a tile of results: ``across`` units side by side in the input, times ``DOWN`` neighbours in the
+    """A block has a tile of results: ``across`` units side by side in the input, times ``down`` neighbours in the
     output, along the last kept axis. A thread has ``results`` of them at once, so many ``turns``."""
 
     across: int = 0
+    down: int = DOWN
     turns: int = 1
 
 
@@ -39,22 +46,28 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
         return None
     *others, last = form.kept
     row = next((axis for axis in others if axis.steps[0] and axis.extent > 1 and axis.steps[1] in (1, -1)), None)
-    if row is None or abs(last.steps[1]) * problem.outputs[0].size < SECTOR_BYTES:
+    if row is None:
+        return None
+    high = row.extent
+    narrow = high < MIN_SIDE <= last.extent and abs(row.steps[0]) * size >= MIN_APART_BYTES
+    narrow &= form.length <= (MAX_NARROW_LENGTH if high <= MAX_FEW_HIGH else MAX_HIGH_LENGTH)
+    if abs(last.steps[1]) * problem.outputs[0].size < SECTOR_BYTES and not narrow:
         return None
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
     load, load_bytes, pace = load_of(problem, columns)
     if load == "words" or pace > 1:
         load, load_bytes = "element", size
+    narrow &= columns and load_bytes > 1
     width = load_bytes // size if load == "vector" else 1
     reduced = positions_of(form, load_bytes // size, load)
     others = [axis for axis in others if axis is not row]
     kept = (*others, Axis(last.extent // width, tuple(step * width for step in last.steps)), row)
-    high = row.extent
     units, length = form.results // width // high, math.prod(axis.extent for axis in reduced)
-    if min(units * width, high) < MIN_SIDE or form.results >= 1 << NUMBER_BITS:
+    if units * width < MIN_SIDE or (high < MIN_SIDE and not narrow) or form.results >= 1 << NUMBER_BITS:
         return None
-    across = min(LINE_BYTES // max(load_bytes, 4), TILE_BYTES // (DOWN * width * problem.outputs[0].size))
-    own, positions = DOWN * across // THREADS, power_of_two(length)
+    down, line = (power_of_two(high), THREADS) if narrow else (DOWN, LINE_BYTES // max(load_bytes, 4))
+    across = min(line, TILE_BYTES // (down * width * problem.outputs[0].size))
+    own, positions = down * across // THREADS, power_of_two(length)
     results = min(own, max(1, FLIGHT_BYTES // (positions * max(load_bytes, 4))))
     policy = TurnedPolicy(
         power_of_two(len(kept)),
@@ -72,7 +85,8 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
         indexed=bool(form.weights),
         results=results,
         across=across,
+        down=down,
         turns=own // results,
     )
-    tiles = ceil_div(units, across) * ceil_div(high, DOWN)
+    tiles = ceil_div(units, across) * ceil_div(high, down)
     return StridedChoice(policy, 1, tiles, kept, reduced, repeats=form.repeats)
