@@ -116,8 +116,9 @@ def _halve(states, distance, lane, combine):
     return reduced
 
 
-def reduce_columns(columns, combine, lane):
-    """Reduce ``len(columns)`` (a power of two) independent columns over the 32 lanes, lane after lane.
+def reduce_columns(columns, combine, lane, width: int = LANES):
+    """Reduce ``len(columns)`` (a power of two, at most ``width``) independent columns over groups of ``width`` lanes,
+    lane after lane.
 
     Each step halves the columns a lane holds, so it takes columns + 4 - log2(columns) shuffles instead of 5 * columns.
     Lane l gets column ``column_of_lane(l, len(columns))``.
@@ -127,18 +128,19 @@ def reduce_columns(columns, combine, lane):
         columns = _halve(columns, distance, lane, combine)
         distance *= 2
     state = columns[0]
-    while distance < LANES:
+    while distance < width:
         state = _in_order(lane, distance, state, exchange(state, distance), combine)
         distance *= 2
     return state
 
 
-def reduce_rows(rows, combine, lane):
-    """Reduce ``len(rows)`` (a power of two) rows of 32 states, row after row, lane after lane.
+def reduce_rows(rows, combine, lane, width: int = LANES):
+    """Reduce ``len(rows)`` rows (a power of two, at most ``width``) of ``width`` states, row after row, lane after
+    lane.
 
     It takes about 2 * rows shuffles instead of 5 * rows: first the rows are reduced as columns, which leaves each row's
     aggregate in some lane, then the aggregates are combined in row order."""
-    state = reduce_columns(rows, combine, lane)
+    state = reduce_columns(rows, combine, lane, width)
     distance = len(rows) // 2
     while distance > 0:
         state = _in_order(lane, distance, state, exchange(state, distance), combine)

@@ -71,21 +71,22 @@ class Spread(NamedTuple):
     dense: bool = False
 
 
-def find(views: Views, outs: Views, kept: int, least: int = 1) -> Spread | None:
+def find(views: Views, outs: Views, kept: int, least: int = 1, read: int = 0) -> Spread | None:
     """Return the broadcast axis of the inputs, but for axis ``kept``, along which results are worth copying: that of
-    most copies. Elements whose copies are neighbours count as ``least`` bytes at least."""
+    most copies. Elements whose copies are neighbours count as ``least`` bytes at least; all others, as ``read``."""
     shape = outs[0].shape
     found = [i for i, n in enumerate(shape) if i != kept and n >= MIN_COPIES and not any(v.steps[i] for v in views)]
     for axis in sorted(found, key=lambda i: -shape[i]):
-        spread = _along(axis, outs, math.prod(views[0].shape), least)
+        spread = _along(axis, outs, math.prod(views[0].shape), least, read)
         if spread is not None:
             return spread
     return None
 
 
-def _along(axis: int, outs: Views, elements: int, least: int) -> Spread | None:
+def _along(axis: int, outs: Views, elements: int, least: int, read: int) -> Spread | None:
     """Return the copies along an axis of the results of so many ``elements``, a byte each at least, or ``least`` as in
-    ``find``; None if copies of a slice do not follow each other in memory, or are few."""
+    ``find``, which are so many bytes ``read`` else; None if copies of a slice do not follow each other in memory, or
+    are few."""
     axes = axes_of(outs[0].shape, *(out.steps for out in outs))
     (pace, *others), copies = axes[axis].steps, axes[axis].extent
     inside = [each for i, each in enumerate(axes) if i != axis and 0 < each.steps[0] < pace and each.extent > 1]
@@ -96,7 +97,7 @@ def _along(axis: int, outs: Views, elements: int, least: int) -> Spread | None:
     size, total = min(out.dtype.size for out in outs), outs[0].size
     outer = [each for i, each in enumerate(axes) if i != axis and not 0 < each.steps[0] < pace]
     found = Spread(axis, copies, inner, tuple(merged(outer)))
-    written = max(total * size, elements * (least if inner == 1 else 1))
+    written = max(total * size, *((elements * least,) if inner == 1 else (elements, read)))
     if inner != pace or written < min(MIN_BYTES, MIN_DENSE_BYTES) or total >= 1 << NUMBER_BITS:
         return None  # the kernels count in 32 bits
     short = copies * inner * size < MIN_SLICE_BYTES

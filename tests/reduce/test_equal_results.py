@@ -86,6 +86,33 @@ def test_many_equal_results_are_copied_by_a_launch_of_their_own(monkeypatch):
     assert [found.dense for found in launched] == [False] * 3 + [True] * 3 + [False] * 4
 
 
+def test_few_positions_of_results_with_copies_beside_them_have_narrow_loads(monkeypatch):
+    """So that a thread stores a sector at most."""
+    monkeypatch.setattr(calls, "_plans", {})
+    chosen = []
+    monkeypatch.setattr(strided_plan, "choose", lambda p: chosen.append(strided_policy.choose(p)) or chosen[-1])
+    x = data((4, 96), "uint16")
+    for beside in (2, 4, 8):
+        found = cs.max(cs.asarray(x).as_strided((4, 96, beside), (96, 1, 0)), axis=0)
+        same(np.asarray(found), np.broadcast_to(x.max(0)[:, None], (96, beside)))
+    assert [choice.policy.bytes for choice in chosen] == [16, 8, 4]
+
+
+def test_results_of_long_equal_rows_are_copied_where_reading_these_again_takes_longer(monkeypatch):
+    monkeypatch.setattr(calls, "_plans", {})
+    for name in ("MIN_BYTES", "MIN_DENSE_BYTES"):
+        monkeypatch.setattr(spread, name, 20_000)  # more than results
+    launched = []
+    launch = spread._launch
+    monkeypatch.setattr(spread, "_launch", lambda *given: launched.append(given[0].copies) or launch(*given))
+    x = data((3, 80), "int16")
+    for copies_of, length in ((90, 80), (90, 30), (70, 80)):  # the second are too short
+        view = np.broadcast_to(x[:, :length], (copies_of, 3, length))
+        given = cs.asarray(x).as_strided(view.shape, (0, 80, 1))
+        same(np.asarray(cs.sum(given, axis=2)), view.sum(2))
+    assert launched == [90, 70]
+
+
 def test_neighbouring_threads_store_equal_results_side_by_side(monkeypatch):
     """What is left of a repeated axis behind the copies of a thread is the last kept axis."""
     monkeypatch.setattr(calls, "_plans", {})

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import plan, policy, strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce import along_policy, plan, policy, strided_loads, strided_plan, strided_policy
 from cutesync.runtime import call as calls, device
 
 from ..cases import data, same
@@ -127,7 +127,7 @@ def test_vectors_of_few_results_of_small_arrays_are_shared_by_more_threads(on_em
 )
 def test_small_vectors_of_few_positions_are_shared_by_fewer_threads(shape, dtype, groups, on_emulator, monkeypatch):
     for name in ("MAX_SHORT_BYTES", "MIN_FEWER_BYTES"):
-        monkeypatch.setattr(strided_policy, name, 0)
+        monkeypatch.setattr(along_policy, name, 0)
     chosen = recorded(monkeypatch)
     x = data(shape, dtype)
     same(np.asarray(cs.sum(cs.asarray(x), axis=1)), x.sum(1), "sum")
@@ -142,8 +142,9 @@ def test_small_vectors_of_few_positions_are_shared_by_fewer_threads(shape, dtype
 def test_short_runs_of_results_are_shared_by_fewer_threads(shape, dtype, groups, on_emulator, monkeypatch):
     """Whose results have several runs each; those of 16 bytes a thread by as many as others."""
     for name in ("MAX_SHORT_BYTES", "MIN_FEWER_BYTES"):
-        monkeypatch.setattr(strided_policy, name, 0)
-    monkeypatch.setattr(strided_policy, "FULL_UNITS", 0)  # so that there are not few results
+        monkeypatch.setattr(along_policy, name, 0)
+    for module in (along_policy, strided_policy):
+        monkeypatch.setattr(module, "FULL_UNITS", 0)  # so that there are not few results
     for name in ("MIN_RUN_RESULTS", "MIN_ROWS", "MIN_RUN_ARRAY"):
         monkeypatch.setattr(strided_loads, name, 0)
     chosen = recorded(monkeypatch)

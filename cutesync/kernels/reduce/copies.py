@@ -53,7 +53,8 @@ def without_copies(problem: StridedProblem, place: int, count: int, fill: int) -
     if left.extent > 1:
         beside = set(axis.steps[problem.inputs :]) == {1} and left.extent >= MIN_BESIDE
         kept.insert(len(kept) if beside else place, left)
-    return replace(problem, form=problem.form._replace(kept=tuple(kept)))
+    neighbours = set(axis.steps[problem.inputs :]) == {1}
+    return replace(problem, form=problem.form._replace(kept=tuple(kept)), beside=count if neighbours else 1)
 
 
 def copied(choice: StridedChoice, problem: StridedProblem, place: int, count: int, fill: int) -> StridedChoice:

@@ -30,8 +30,11 @@ MIN_BYTES_OF_SMALL = 7 << 18
 # 2: 28.7 and 21.5 us; but any bfloat16 (1008, 5, 173): 4.3 and 4.6 us; sum float16 (1384, 18, 29): 4.3 and 9.0 us).
 MIN_BYTES_OF_APART, MIN_RUN_APART = 1 << 20, 256
 # Of runs of elements in order: bytes of an array, and of runs (H200, a callable on uint32 (13802, 25, 145) along axes 0
-# and 2: 196 us, so 78 us; but int16 (84, 5, 6, 213), 1 MB: 4.8 and 5.7 us; uint32 (1329, 13, 6, 39): 15.9 and 18.2 us).
-MIN_BYTES_OF_ORDERED, MIN_ORDERED_RUN, MAX_ORDERED_RUN = 1 << 22, 512, 4096
+# and 2: 196 us, so 78 us; int32 (38, 34, 278), 1.4 MB: 4.2 and 2.9 us; but uint32 (1329, 13, 6, 39): 15.9 and 18.2 us).
+MIN_BYTES_OF_ORDERED, MIN_ORDERED_RUN, MAX_ORDERED_RUN = 1 << 20, 512, 4096
+# Runs of so many small elements, which one launch would read one by one, are shorter (H200, bfloat16 (104342, 3, 111)
+# along axes 1, 0 and 2: 102 us, so 25 us; uint8 (3093, 36, 206): 68 and 20 us; but int32 (1258, 20, 58): 7.5 and 9.6).
+MIN_MANY_IN_ORDER, MIN_RUN_OF_MANY = 1 << 24, 192
 MAX_FEW_POSITIONS = 16
 # Of a callable, too, where elements between the launches would be many: neighbouring columns of so many bytes, and
 # positions that become one in the first of two launches (lambda float32 (336, 162, 2, 884) along axes 0 and 2: 227 us,
@@ -96,7 +99,8 @@ def runs_apart_first_is_faster(run: int, count: int, size: int, between: int, se
 def ordered_runs_first_is_faster(run: int, count: int, size: int, between: int) -> bool:
     """Return the same of runs that a callable combines in order."""
     large = run * count * size >= MIN_BYTES_OF_ORDERED
-    return large and max(MIN_SHARE * between, MIN_ORDERED_RUN) <= run * size < MAX_ORDERED_RUN
+    least = MIN_RUN_OF_MANY if size <= 2 and run * count >= MIN_MANY_IN_ORDER else MIN_ORDERED_RUN
+    return large and max(MIN_SHARE * between, least) <= run * size < MAX_ORDERED_RUN
 
 
 def _is_short(problem: Problem, run: int) -> bool:

@@ -61,11 +61,11 @@ class Normal(NamedTuple):
         if len(self.reduced) < 2 or self.reduced[-1].steps != (1,) or self.repeats > 1:
             return 0, 0, False
         run, pace, gaps = self.reduced[-1].extent, 1, False
-        for axis in sorted((*self.kept, *self.reduced), key=lambda axis: axis.steps[0]):
-            if axis.steps[0] < pace:  # backwards, or several times the same
+        for extent, (step, *_) in sorted((*self.kept, *self.reduced), key=lambda axis: abs(axis.steps[0])):
+            if abs(step) < pace:  # several times the same
                 return 0, 0, False
-            gaps |= axis.steps[0] > pace
-            pace = axis.steps[0] * axis.extent
+            gaps |= abs(step) > pace
+            pace = abs(step) * extent
         return run, self.results * self.length // run, gaps
 
     def in_order_of(self, inputs: int) -> Normal:

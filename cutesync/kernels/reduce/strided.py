@@ -16,6 +16,8 @@ from ..words import VECTOR_BYTES, four_words, funnel_shift, shifted
 from .packed import columns, first_of_columns, has_keys, kind_of, of_vector, of_vectors
 from .strided_base import Arguments, Member, StridedKernel
 
+FEW_IN_FLIGHT = 4  # vectors of rows that few threads share
+
 
 class StridedReduce(StridedKernel):
     """The kernel: ``unroll`` positions of a thread are in flight."""
@@ -54,6 +56,7 @@ class StridedReduce(StridedKernel):
             if last:
                 count -= 1  # its words may reach beyond the array
         elif cutlass.const_expr(self.policy.pace > 1):
+            ends = (count > 0) & (at + count == a.length)
             last = (me.unit == a.units - 1) & (count > 0) & (at + (count - 1) * step == a.length - 1)
             if last:
                 count -= 1  # the last vector may reach beyond the array
@@ -75,6 +78,11 @@ class StridedReduce(StridedKernel):
         if cutlass.const_expr(self.policy.load == "words" or self.policy.pace > 1):
             if last:
                 partial = partial.append(self.singly(self.position(a, x, a.length - 1), valid), self.append)
+        if cutlass.const_expr(self.policy.load == "row" and self.policy.pace > 1):
+            if ends:
+                (state,) = partial.state
+                found = self.append_tail(a, x, Maybe(state, partial.valid), number)
+                partial = Maybe((found.state,), found.valid)
         return tuple(self.monoid.place(state, Int64(0)) for state in partial.state)
 
     def position(self, a: Arguments, x, at):
@@ -125,8 +133,10 @@ class StridedReduce(StridedKernel):
     @property
     def is_rolled(self) -> bool:
         """Whether the compiler is not to unroll the loop: twice as many keys would take registers for a block less
-        (H200, argmax int16 (16, 219066) along axis 0: 12.0 us, so 6.8 us)."""
-        return has_keys(self.monoid) and self.policy.load == "vector"
+        (H200, argmax int16 (16, 219066) along axis 0: 12.0 us, so 6.8 us), as would rows that few threads share, in
+        which it has few turns (any int64: 168 registers)."""
+        short = self.policy.load == "row" and self.groups > 1 and self.unroll <= FEW_IN_FLIGHT
+        return short or (has_keys(self.monoid) and self.policy.load == "vector")
 
     def packed(self, words, count: int, index, step: int) -> tuple:
         """The states of columns over ``count`` loaded positions, of which the first has ``index``, without unpacking

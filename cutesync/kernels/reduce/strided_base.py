@@ -30,9 +30,9 @@ from .base import ReduceKernel, store_vector
 from .orders import AnyOrder
 
 # A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results
-# and ``length`` positions, of ``elements`` elements in all. The last kept axis has ``extent`` results (of words).
-# Each aggregate is to be combined with itself, ``repeats`` in all. ``copies``: how many of each result are stored, and
-# the steps between them in each output.
+# and ``length`` positions, of ``elements`` elements in all. The last kept axis has ``extent`` results (of words), or
+# rows have so many elements behind their whole vectors. Each aggregate is to be combined with itself, ``repeats`` in
+# all. ``copies``: how many of each result are stored, and the steps between them in each output.
 Arguments = namedtuple(
     "Arguments", "x out init slots counters kept reduced units length elements extent repeats copies splits tiles"
 )
@@ -162,6 +162,18 @@ class StridedKernel(ReduceKernel):
     def used(self, count):
         """How many groups have a position of ``count``: the first ones."""
         return Int32(cutlass.min(count, type(count)(self.groups)))
+
+    @cute.jit
+    def append_tail(self, a: cutlass.Constexpr, x: cutlass.Constexpr, partial, number: cutlass.Constexpr):
+        """Append the elements of a row that are a few apart and lie behind its last whole vector; indexes are of type
+        ``number``."""
+        each, pace = self.policy.bytes // self.monoid.source.size // self.policy.pace, self.policy.pace
+        first, extent = Int64(a.length) * each, Int32(a.extent)
+        values = [element(x[0] + (first + cutlass.min(Int32(i), extent - 1)) * pace) for i in range(each - 1)]
+        for i in cutlass.range_constexpr(each - 1):
+            if i < extent:
+                partial = partial.append(self.monoid.lift(values[i], number(first + i)), self.ordered.combine)
+        return partial
 
     @cute.jit
     def collect_tile(self, a: cutlass.Constexpr, me: Member, slots: cutlass.Constexpr, storage):

@@ -44,6 +44,10 @@ SHORT_LENGTH, MAX_STORE_BYTES = 8, 32  # with so few positions, a thread stores 
 # bytes, max uint32 (19, 231982): 11.4 and 12.7 us; max bfloat16 (1048576, 4): 7.8 and 10.2 us; argmax bfloat16 (32,
 # 2048) along its second axis: 1.5 and 2.6 us).
 PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
+# The same of a row that is no whole vectors, 2 apart, but of indexes (H200, lambda float16 (265794061,): 323 us, so 248
+# us; any uint16 (573693,): 3.6 and 3.1 us; but argmax uint16 (1090377,): 5.1 and 5.6 us; squares int8 (20105955,), 4
+# apart: 23.7 and 25.0 us).
+MIN_ODD_VECTORS = 16
 FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill it
 # Elements of an array whose runs are read backwards, of many results, and of one, or of bytes (H200, argmax uint8
 # (8348, 1744) reversed along its rows: 32.4 us element by element, so 6.7 us; float32 (4096, 4096) along both axes:
@@ -87,8 +91,9 @@ def _load_apart(problem: StridedProblem, columns: bool) -> tuple[str, int, int]:
     for wide in (16, 8):
         width = wide // size // pace
         starts = problem.begin % wide == 0 and all(axis.steps[0] * size % wide == 0 for axis in others)
-        least = MIN_APART_VECTORS * width if columns else width
-        if starts and last.extent % width == 0 and last.extent >= least:
+        odd = last.extent % width != 0
+        least = MIN_APART_VECTORS * width if columns else MIN_ODD_VECTORS * width if odd else width
+        if starts and last.extent >= least and not (odd and (columns or problem.places or pace > 2)):
             return "vector" if columns else "row", wide, pace
     return single
 
@@ -118,7 +123,8 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     *others, last = [*form.reduced, *form.kept]
     most, short = MAX_STATE_WORDS // problem.words, form.length <= SHORT_LENGTH  # as many columns as fit registers
     if short:
-        most = min(most, MAX_STORE_BYTES // max(output.size for output in problem.outputs))
+        stored = problem.beside * max(output.size for output in problem.outputs)
+        most = min(most, max(1, MAX_STORE_BYTES // stored))
     mapped = min(most, MAX_MAPPED) if problem.mapped else most
     for wide in (16, 8, 4):
         width = wide // size
@@ -199,11 +205,12 @@ def are_joined(problem: StridedProblem, width: int) -> bool:
     return near and all(size < WORD_BYTES and width * size in (8, VECTOR_BYTES) for size in sizes)
 
 
-def axes_of_units(form: Normal, width: int, load: str) -> tuple[tuple[Axis, ...], int]:
+def axes_of_units(form: Normal, width: int, load: str, each: int) -> tuple[tuple[Axis, ...], int]:
     """Return the kept axes of units of ``width`` neighbouring results, with the steps of their numbers if they are
-    words, and the extent of the last axis; 0 of single results."""
+    words, and the extent of the last axis; of single results, how many elements of rows lie behind vectors of which
+    ``each`` count."""
     if width == 1:
-        return form.kept, 0
+        return form.kept, form.reduced[-1].extent % each if load == "row" else 0
     *others, (extent, steps) = form.kept
     last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
     if load == "words":

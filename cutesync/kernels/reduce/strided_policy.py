@@ -9,9 +9,10 @@ from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
 from . import slice_policy, turned_policy
+from .along_policy import LANES, LINE_BYTES, MIN_ALONE, MIN_GROUPS, along, in_flight, takes_neighbours
 from .copies import SECTOR_BYTES, copied, copies, without_copies
 from .order_of_results import blocked, smallest_step
-from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
+from .policy import SMS, VECTOR_BYTES
 from .short_policy import FULL_UNITS, LEFT_UNITS, results_of, with_results
 from .strided_loads import (
     FULL_RUNS,
@@ -39,21 +40,24 @@ from .strided_problem import (
     StridedProblem,
 )
 
-LANES = 32
-# Rows of fewer elements in order have eight lanes each, not a warp that takes 256 at a time, if they are many (H200,
-# lambda int32 (500000, 128) with gaps: 232 us, so 111 us; int8 (20000, 200): 10.8 and 7.0 us).
-ORDERED_LENGTH, MIN_ORDERED = 513, 32 * SMS
 FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
 MAX_FEW_BYTES = 1 << 26  # up to this, fewer blocks that combine their partials are worth more than loads in flight
-# Neighbouring threads read at least so much: more makes more blocks share the positions of a tile. Of large arrays of
-# wider elements they read twice as much (H200, any uint32 (8758, 11037) off by one: 125 us, so 107 us; but squares
-# bfloat16 (1992833, 43): 108 and 192 us).
-LINE_BYTES = 64
+# The same of elements that are read one by one along several axes, or in order: a thread of two blocks would wait for
+# each eight of them (H200, argmax uint8 (2859991, 21) of every third row: 112 us, so 84 us; lambda int32 (8388608,), 3
+# apart: 31 and 26 us; but of fewer, lambda int16 (104750, 19): 7.4 and 9.5 us; along one axis, squares int8 (6891898,),
+# 7 apart: 14.7 and 18.4 us).
+MAX_FEW_SINGLES = 1 << 22
+# Neighbouring threads read a line: more makes more blocks share the positions of a tile. Of large arrays of wider
+# elements they read twice as much (H200, any uint32 (8758, 11037) off by one: 125 us, so 107 us; but squares bfloat16
+# (1992833, 43): 108 and 192 us).
 # They read more where a thread would have few positions of a large array, or rows of wider elements are no whole lines
 # (H200, max uint64 (128, 64, 128, 4) along its first axis: 25.5 us, so 10.5 us; max int64 (316224, 14, 23): 229 and 194
 # us; but any int16 (64, 256, 512): 7.5 and 10.4 us; lambda int16 (19523, 62, 60): 44 and 52 us).
 FAR_LINE_BYTES, MAX_FAR_LENGTH, MIN_FAR_BYTES, MIN_ODD_FAR_BYTES, WHOLE_LINE_BYTES = 512, 128, 1 << 25, 1 << 27, 128
-MIN_ALONE, ALONE_LENGTHS = 32, (1024, 2048)  # units of neighbours; those of fewer have one block each
+# The same of single elements of 8 bytes in rows that are no whole lines, but long (H200, max uint64 (233207, 417): 240
+# us, so 212 us; but squares float64 (761113, 33): 68 and 87 us).
+ODD_LINE_BYTES, MIN_ODD_NEAR = 256, 128
+ALONE_LENGTHS = 1024, 2048  # of few units of neighbours, which have one block each
 # Of so many units of words with fewer positions, a thread has more of these (H200, any uint8 (251, 115686): 26.9 us, so
 # 19.0 us; argmax int16 (31, 73, 2025) along axis 1: 15.5 and 7.7 us; but sum bool (67, 212, 876): 7.2 and 10.8 us).
 MANY_WORDS, LONG_COLUMN = 144 * SMS, 384
@@ -84,15 +88,6 @@ ORDERED_LINE_BYTES = 256
 # they have of few results, whose runs are no whole lines (H200, sum int32 (447, 1068, 20) along axes 0 and 2: 14.0 us,
 # so 12.3 us; but max int8 (300, 2000, 128): 25.5 and 30.2 us; squares float32 (64, 30000, 24): 43 and 46 us).
 MIN_RUN_VECTORS = 4
-# Threads that share the positions of a vector and are neighbours; half as many of small vectors with few positions, so
-# that each has enough in flight, in arrays of so many bytes, of indexes of words alone (H200, sum bool (65536, 32, 4)
-# along axis 1: 8.6 us, so 5.1 us; max int16 (2, 36265, 44) along axes 0 and 2: 5.2 and 3.6 us; but of 16 bytes, any
-# int16 (34355, 41, 8): 9.3 and 9.9 us; of fewer bytes, sum float16 (6783, 37, 2): 1.4 and 1.5 us; argmax float32 (9579,
-# 51, 2): 3.1 and 3.8 us).
-MIN_GROUPS, MIN_FEWER_BYTES = 8, 5 << 18
-# More of them do where each would have so many positions at least, half as many in small arrays, so that fewer blocks
-# share these (H200, sum bool (47, 142, 8) along axis 1: 5.1 us, so 2.4 us; sum int64 (106, 141, 2): 2.5 and 1.4 us).
-MIN_SHARED, MAX_SHORT_BYTES = 8, 1 << 21
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
 # Vectors that begin anywhere, which a thread has in flight (more are four and four); and bytes of a row of integers,
@@ -100,6 +95,7 @@ THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array 
 # 951422): 7.9 and 6.7 us; but sum bfloat16 (7, 6253134): 26.7 and 28.4 us).
 MAX_AT_ONCE, MIN_AT_ONCE = 7, 1 << 23
 MIN_RUN_BYTES, MIN_SLOW_RUN_BYTES = 128, 257  # shorter runs are read element by element
+MIN_WHOLE_RUN = 513  # the same, of whole vectors (max float32 (4096, 256, 32) with gaps: 70 us, so 39 us)
 MIN_RUNS_BYTES = 512  # the same, where a result has several runs
 MIN_INDEXED_BYTES = 1 << 20  # the same of an array whose indexes are not in the order of its memory
 # Of such an array, whose runs are whole vectors (H200, argmax float32 (256, 65536), transposed: 39.5 us, by vectors
@@ -150,21 +146,24 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     load_bytes = THIN_BYTES if thin else load_bytes
     boundary = load == "words" and are_on_boundaries(problem, load_bytes)
     kind = "vector" if boundary else load
-    width = load_bytes // problem.size // pace if columns else 1
-    kept, extent = axes_of_units(form, width, load)
-    reduced = positions_of(form, load_bytes // problem.size // pace, load)
+    each = load_bytes // problem.size // pace
+    width = each if columns else 1
+    kept, extent = axes_of_units(form, width, load, each)
+    reduced = positions_of(form, each, load)
     units, length = (math.prod(axis.extent for axis in axes) for axes in (kept, reduced))
     runs = load == "row" and len(reduced) > 1  # of which a result has several
-    apart = runs and bool(kept) and not form.weights and _are_apart(units, reduced[-1].extent, load_bytes)
+    apart = runs and not form.weights and _are_apart(units, reduced[-1].extent, load_bytes)
     across = (columns and not alone) or apart
     near = _near(kept, reduced, load_bytes) if across else 0
     loads = "element" if pace > 1 else "vector" if runs else load, load_bytes, problem
-    groups = _groups(units, near, length, load_bytes, problem) if near else _along(units, length, *loads)
+    groups = _groups(units, near, length, load_bytes, problem) if near else along(units, length, *loads)
     total = units * width * length * problem.size
     whole = columns and len(kept) == 1 and problem.size <= 2 and not problem.floats and total >= MIN_AT_ONCE
     unroll = _unroll(problem.words * width, (kind, load_bytes), length, whole)
+    ordered = not columns and not across and (not problem.in_turn or pace > 1) and takes_neighbours(problem, groups)
+    unroll = in_flight(unroll, length, groups) if ordered or (load == "row" and groups > 1 and not runs) else unroll
     tiles = ceil_div(units, THREADS // groups)
-    blocks = _blocks(total, unroll * load_bytes)
+    blocks = _blocks(problem, total, 0 if columns or load != "element" else units * length, unroll * load_bytes)
     most = math.isqrt(length // unroll) if width * problem.words > MAX_TRIP_WORDS else length
     splits = _splits(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
     if columns and kind == "vector" and problem.in_turn and _are_lone(splits, tiles, length, total):
@@ -176,7 +175,6 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         splits, groups = ceil_div(splits, 2), 2 * groups
         unroll = JOINED_UNROLL if (kind, load_bytes) == ("vector", WORD_BYTES) else unroll
     splits = _even(splits, tiles) if columns else splits
-    ordered = not columns and not across and (not problem.in_turn or pace > 1) and groups >= LANES
     store = store_of(problem, width) if load in ("vector", "words") else "element"
     joins = load == "words" and groups == splits == 1 and store == "element" and are_joined(problem, width)
     policy = (JoinedPolicy if joins else OrderedPolicy if ordered else StridedPolicy)(
@@ -188,7 +186,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         (1 + joined) * THREADS // groups,
         groups,
         unroll,
-        problem.in_turn and (load != "row" or (runs and groups > 1) or bool(form.weights)),  # else alone, in order
+        problem.in_turn and (load != "row" or (groups > 1 and pace == 1) or bool(form.weights)),  # else alone
         splits > 1,
         max(units, length) >= 1 << NUMBER_BITS,
         store=store,
@@ -224,8 +222,11 @@ def _of_runs(problem: StridedProblem) -> StridedChoice | None:
 
 def _least_run(problem: StridedProblem) -> int:
     """Return how many bytes a run has, at least, that is not read element by element."""
-    if problem.form.weights and load_of(problem, False)[0] == "row":
+    load, load_bytes, _ = load_of(problem, False)
+    if load == "row" and problem.form.weights:
         return MIN_INDEXED_RUN
+    if load == "row" and load_bytes == VECTOR_BYTES and problem.in_turn and len(problem.form.reduced) == 1:
+        return MIN_WHOLE_RUN
     if len(problem.form.reduced) > 1:
         return MIN_RUNS_BYTES
     if not problem.in_turn:
@@ -264,10 +265,12 @@ def _unroll(words: int, load: tuple[str, int], length: int, whole: bool) -> int:
     return 4 if words > 16 or (anywhere and (4 <= length < 8 or wide)) else 8
 
 
-def _blocks(total: int, flight: int) -> int:
-    """Return how many blocks of a multiprocessor share an array of ``total`` bytes, of whose threads each has so many
-    bytes in flight."""
-    return 2 if total <= MAX_FEW_BYTES else max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
+def _blocks(problem: StridedProblem, total: int, singles: int, flight: int) -> int:
+    """Return how many blocks of a multiprocessor share an array of ``total`` bytes, of which so many elements are read
+    one by one, and of whose threads each has so many bytes in flight."""
+    slow = singles > MAX_FEW_SINGLES and (len(problem.form.reduced) > 1 or not problem.in_turn)
+    few = total <= MAX_FEW_BYTES and not slow
+    return 2 if few else max(2, min(8, FLIGHT_BYTES // (THREADS * flight)))
 
 
 def _groups(units: int, near: int, length: int, load_bytes: int, problem: StridedProblem) -> int:
@@ -279,6 +282,7 @@ def _groups(units: int, near: int, length: int, load_bytes: int, problem: Stride
     odd = size >= WORD_BYTES and total > MIN_ODD_FAR_BYTES and units * load_bytes % WHOLE_LINE_BYTES != 0
     far = odd or (length <= MAX_FAR_LENGTH and total >= MIN_FAR_BYTES)
     line = FAR_LINE_BYTES if far and load_bytes == VECTOR_BYTES else line
+    line = ODD_LINE_BYTES if odd and load_bytes == size == 8 and near >= MIN_ODD_NEAR else line
     if not problem.in_turn and size == 1 and load_bytes == VECTOR_BYTES and total >= MIN_FAR_BYTES:
         line = max(line, ORDERED_LINE_BYTES)
     lanes = min(power_of_two(near), max(8, line // load_bytes))
@@ -295,7 +299,7 @@ def _groups(units: int, near: int, length: int, load_bytes: int, problem: Stride
 def _are_apart(results: int, vectors: int, load_bytes: int) -> bool:
     """Return whether neighbouring threads have neighbouring results, each of runs of so many vectors."""
     few = MIN_GROUPS * results < FULL_UNITS // 4
-    return vectors < MIN_RUN_VECTORS or (few and vectors * load_bytes < WHOLE_LINE_BYTES)
+    return results > 1 and (vectors < MIN_RUN_VECTORS or (few and vectors * load_bytes < WHOLE_LINE_BYTES))
 
 
 def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) -> int:
@@ -304,33 +308,6 @@ def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) ->
     few = all(axis.steps[0] > position > 0 for axis in kept[:-1]) and kept[-1].extent * load_bytes < SECTOR_BYTES
     few &= length >= MIN_NEAR_LENGTH
     return kept[-1].extent if few else math.prod(axis.extent for axis in kept)
-
-
-def _along(units: int, length: int, load: str, load_bytes: int, problem: StridedProblem) -> int:
-    """Return the groups of a block whose threads are neighbours on positions, or each have all of a result's."""
-    if load == "vector":
-        few = load_bytes < VECTOR_BYTES and length < MIN_SHARED * MIN_GROUPS and units >= MIN_ALONE
-        few &= units * length * load_bytes >= MIN_FEWER_BYTES
-        few &= problem.words < COSTLY_WORDS or load_bytes <= WORD_BYTES
-        return _along_rows(units, length, load_bytes, MIN_GROUPS // 2 if few else MIN_GROUPS)
-    groups = 1 if load == "row" else _along_reduced(units, length)
-    short = not problem.in_turn and groups >= LANES and length < ORDERED_LENGTH and units >= MIN_ORDERED
-    return MIN_GROUPS if short else groups
-
-
-def _along_rows(units: int, length: int, load_bytes: int, fewest: int) -> int:
-    """Return the groups of a block, at least the ``fewest``, whose threads are neighbours on positions of vectors: they
-    read whole lines, and there are enough of them."""
-    least = MIN_SHARED // (2 if units * length * load_bytes <= MAX_SHORT_BYTES else 1)
-    counts = [fewest, *(g for g in (LANES, THREADS) if least * g <= length or units < MIN_ALONE)]
-    return next((g for g in counts if g * load_bytes >= LINE_BYTES and g * units >= FULL_UNITS // 4), counts[-1])
-
-
-def _along_reduced(units: int, length: int) -> int:
-    """Return the groups of a block whose threads are neighbours on positions: each thread has four of them, or two
-    where there are few threads (H200, sum int16 (36, 2, 126, 17) along axis 3: 1.7 us instead of 2.4)."""
-    few = {groups: groups * units <= (FULL_UNITS if groups <= 8 else FULL_UNITS // 8) for groups in (256, 32, 8)}
-    return next((groups for groups in few if (2 if few[groups] else 4) * groups <= length), 1)
 
 
 def _splits(problem: StridedProblem, tiles: int, results: int, most: int, blocks: int) -> int:

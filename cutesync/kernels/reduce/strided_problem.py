@@ -109,7 +109,8 @@ class StridedProblem:
     """A reduction in its normal form. Elements have ``size`` bytes (the widest), a state ``words`` 32-bit words.
     The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order.
     ``counted``: not all elements need count. ``mapped``: a callable maps each element. ``floats``: the first input's
-    elements are. ``places``: the result is the index of an element."""
+    elements are. ``places``: the result is the index of an element. A thread stores each result ``beside`` times side
+    by side."""
 
     form: Normal
     inputs: int
@@ -122,6 +123,7 @@ class StridedProblem:
     mapped: bool = False
     floats: bool = False
     places: bool = False
+    beside: int = 1
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class StridedChoice:
     kept: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     run: int = 0  # elements of a run, of a RunPolicy
-    extent: int = 0  # of the last kept axis, of words
+    extent: int = 0  # of the last kept axis, of words; or elements of a row behind its vectors
     repeats: int = 1
     copies: tuple[int, ...] = ()  # how many of each result, and their distance in each output
 
