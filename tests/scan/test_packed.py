@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan import plan
+from cutesync.kernels.scan import packed, plan
 from cutesync.kernels.scan.packed import Packed
 
 from ..cases import data, same, scanned
+from ..compiled import dry
 
 OPERATORS = {
     "bool": ("add", "mul", "min", "max", "and", "or", "xor"),
@@ -50,6 +51,36 @@ def test_every_operator(dtype, on_emulator, operations):
         if "float" not in dtype and op in ("add", "max"):
             check(x, op, init=1 if dtype == "bool" else 5, exclusive=True, reverse=True)
     assert all(isinstance(operation, Packed) for operation in operations)
+
+
+@pytest.mark.parametrize("dtype", ["int8", pytest.param("uint8", marks=pytest.mark.slow)])
+def test_elements_one_by_one(dtype, on_emulator, operations, monkeypatch):
+    """Callables, whose results wrap and which need not be commutative, and "mul"."""
+    monkeypatch.setattr(packed, "MIN_POSITIONS", 0)
+    x = data((2, 21, 12), dtype)
+    wanted = np.cumsum(x, 1, dtype=dtype)
+    same(np.asarray(cs.scan(cs.asarray(x), lambda a, b: a + b, axis=1)), wanted)
+    same(np.asarray(cs.scan(cs.asarray(x), lambda a, b: b, axis=1)), x)
+    found = cs.scan(
+        cs.asarray(x), lambda a, b: a, axis=1, reverse=True, init=-3 if dtype == "int8" else 7, exclusive=True
+    )
+    wanted = np.concatenate([x[:, 1:], np.full((2, 1, 12), -3 if dtype == "int8" else 7, dtype)], 1)
+    same(np.asarray(found), wanted)
+    check(x, "mul")
+    assert all(isinstance(operation, Packed) and operation.one_by_one for operation in operations)
+
+
+def test_limits_of_elements_one_by_one(operations):
+    """Few positions, few columns, and elements of two bytes are scanned as elements."""
+    for shape, dtype, words in (
+        ((256, 4096), "int8", True),
+        ((255, 4096), "int8", False),
+        ((65536, 12), "uint8", True),
+        ((65536, 8), "uint8", False),
+        ((65536, 64), "int16", False),
+    ):
+        cs.scan(dry(shape, dtype), "mul", axis=0, out=dry(shape, dtype, base=1 << 41))
+        assert isinstance(operations.pop(), Packed) == words
 
 
 def test_bytes_that_are_true(on_emulator, operations):

@@ -1,11 +1,14 @@
 """Scans of small elements as scans of words of 32 bits, each of which holds several neighbouring columns.
 
 An instruction then combines two or four columns. Operators that have word arithmetic: all on bools; "add", "and", "or",
-"xor", "min" and "max" on integers of one or two bytes; "min" and "max" on 16-bit floats.
+"xor", "min" and "max" on integers of one or two bytes; "min" and "max" on 16-bit floats. Others on integers of one
+byte, callables too, get the elements of words one by one: states are words for them, too, which are loaded, exchanged,
+published and stored as such.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,14 +24,24 @@ UINT32 = BY_NAME["uint32"]
 WORD_BYTES = 4
 BITWISE = {"add": "or", "max": "or", "or": "or", "mul": "and", "min": "and", "and": "and", "xor": "xor"}  # on bools
 INTEGERS, FLOATS = ("add", "and", "or", "xor", "min", "max"), ("min", "max")
+# Of elements that are combined one by one, from so many positions and columns on (H200, lambda int8 (2097152, 128): 467
+# us, so 169 us; (540863, 96): 86.3 and 39.2 us; uint8 (2698, 1368, 12): 37.8 and 33.0 us; but (32, 128, 2048): 7.2 and
+# 9.1 us; (131072, 8): 4.7 and 5.0 us; and of two bytes int16 (65536, 2048): 142 and 148 us), and of rows that words do
+# not hold whole in arrays of so many bytes (uint8 (588, 282, 413): 139 us, so 73 us; (65102, 624) off by one:
+# 66.9 and 38.4 us; but (8, 354, 2191): 10.6 us, in clusters, and 11.2 us).
+MIN_POSITIONS, MIN_COLUMNS, MIN_ODD_BYTES = 256, 12, 8 << 20
 
 
 @dataclass(frozen=True)
 class Packed(Single):
-    """``op`` on the elements of type ``element`` in each word. States of one-byte extrema have two words: 16 bits an
-    element, of which the upper ones count."""
+    """``op`` on the elements of type ``element`` in each word; ``one_by_one``: words have no arithmetic for it. States
+    of one-byte extrema have two words: 16 bits an element, of which the upper ones count."""
 
     element: DType = UINT32
+
+    @property
+    def one_by_one(self) -> bool:
+        return self.element.kind in "iu" and (self.op.fn is not None or self.op.name not in INTEGERS)
 
     @property
     def key(self) -> tuple:
@@ -40,7 +53,7 @@ class Packed(Single):
 
     @property
     def is_spread(self) -> bool:
-        return self.element.kind in "iu" and self.element.size == 1 and self.op.name in FLOATS
+        return self.element.kind in "iu" and self.element.size == 1 and self.op.fn is None and self.op.name in FLOATS
 
     def start_of(self, number: Any) -> tuple[int, ...]:
         """Return the state of a number of the operation's type."""
@@ -61,19 +74,24 @@ class Packed(Single):
 
 def packed_single(single: Single) -> Packed | None:
     """Return the operation on words; None if it has none."""
-    if single.source.size > 2 or single.op.fn is not None or single.source is not single.output:
+    if single.source.size > 2 or single.source is not single.output:
         return None
-    kind, size, name = single.source.kind, single.source.size, single.op.name
-    exact = (kind == "b" and name in BITWISE) or (kind in "iu" and size <= 2 and name in INTEGERS)
-    if not (exact and single.source is single.accumulate) and not (kind == "f" and size == 2 and name in FLOATS):
+    kind, size = single.source.kind, single.source.size
+    name = single.op.name if single.op.fn is None else None
+    exact = (kind == "b" and name in BITWISE) or (kind in "iu" and (size == 1 or name in INTEGERS))
+    if not (exact and single.source is single.accumulate) and not (kind == "f" and name in FLOATS):
         return None
     return Packed(single.op, UINT32, UINT32, UINT32, single.source)
 
 
 def packs(spec: ScanSpec) -> bool:
-    """Return whether the operation has word arithmetic for small elements, also after a first operand."""
+    """Return whether the operation has word arithmetic for small elements, also after a first operand, or large arrays
+    of columns are faster without it."""
     single = spec.operation
-    return isinstance(single, Single) and packed_single(single) is not None and spec.start_kind in (None, "value")
+    operation = packed_single(single) if isinstance(single, Single) else None
+    if operation is None or spec.start_kind not in (None, "value"):
+        return False
+    return not operation.one_by_one or (spec.extents[2] > 1 and math.prod(spec.extents) >= MIN_ODD_BYTES)
 
 
 def packed(
@@ -91,6 +109,8 @@ def packed(
     if operation is None or spec.start_kind in ("memory", "rows"):
         return None
     if spec.start is not None and operation.element.kind == "f":
+        return None
+    if operation.one_by_one and (layout.length < MIN_POSITIONS or columns[-1].extent < MIN_COLUMNS):
         return None
     width = WORD_BYTES // operation.element.size
     *others, last = columns

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cutlass.cute as cute
 from cutlass import Uint32
 
@@ -11,7 +13,7 @@ from ..states import Single
 from ..words import permuted
 from .base import Scan
 from .bools import LOW_BITS, ONES
-from .packed import BITWISE, Packed, packed_single
+from .packed import BITWISE, WORD_BYTES, Packed, packed_single
 
 UPPER_BYTES = 0xFF00FF00  # of both halves of a word
 HIGH_BITS = 0x80808080  # of each byte
@@ -40,7 +42,8 @@ class PackedMonoid(Monoid):
         self.element, self.is_spread = operation.element, operation.is_spread
         self.types = (Uint32,) * len(operation.registers)
         self.opposite = self.element.kind == "b" and BITWISE[self.op.name] == "and"
-        self.commutative = True
+        self.commutative = self.op.fn is None
+        self.each: Any = Monoid(self.op, self.element, self.element, self.element) if operation.one_by_one else None
 
     def lift(self, value, index):
         word = Uint32(value)
@@ -59,6 +62,8 @@ class PackedMonoid(Monoid):
         return tuple(self.combined(x, y) for x, y in zip(a, b))
 
     def combined(self, a, b):
+        if self.each is not None:
+            return self.of_elements([self.each.combine(x, y) for x, y in zip(self.states_in(a), self.states_in(b))])
         name = self.op.name
         if self.element.kind == "b":
             return a ^ b if name == "xor" else a | b  # "and" is "or" of the opposites
@@ -71,6 +76,26 @@ class PackedMonoid(Monoid):
         high = Uint32(HIGH_BITS)  # no carry leaves an element
         low = high ^ Uint32(0xFFFFFFFF)
         return ((a & low) + (b & low)) ^ ((a ^ b) & high)
+
+    def states_in(self, word) -> list:
+        """The states of the elements of a word."""
+        elements = cute.recast_tensor(self.holding(word), self.element.cutlass)
+        return [self.each.lift(elements[i], 0) for i in range(WORD_BYTES // self.element.size)]
+
+    def of_elements(self, states):
+        """The word of some states' elements."""
+        word = self.holding(Uint32(0))
+        elements = cute.recast_tensor(word, self.element.cutlass)
+        for i, state in enumerate(states):
+            elements[i] = self.each.lower(state)
+        return Uint32(word[0])
+
+    def holding(self, word):
+        """A register with a word. The stride is stated: a mode of one element would get stride 0, which recasting
+        spreads."""
+        held = cute.make_rmem_tensor(cute.make_layout((1,), stride=(1,)), Uint32)
+        held[0] = word
+        return held
 
     def extremum(self, a, b):
         """NaN propagates."""
