@@ -14,8 +14,8 @@ from cutesync.kernels.scan.column_policy import (
     ColumnPolicy,
     ColumnStripPolicy,
     ColumnTilePolicy,
-    in_vectors,
 )
+from cutesync.kernels.scan.column_vectors import in_vectors, skew_of_tiles
 from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
 from cutesync.kernels.scan.policy import LANES, LINE_BYTES, PipelinePolicy, RunPolicy
@@ -136,13 +136,15 @@ def column_tiles(
     fixed: bool = False,
 ) -> Chooser:
     def choose(problem: Problem) -> Choice:
-        items, _ = problem.vector(problem.inner)
-        each = min(width, items)
+        skew = skew_of_tiles(problem)
+        if not in_vectors(problem, min(width, problem.items), lanes, groups, height, skew):
+            skew = 0
+        each = min(width, problem.items if skew else problem.vector(problem.inner)[0])
         tiles, chains = _ceil(problem.length, groups * height), problem.rows * _ceil(problem.inner // each, lanes)
         aligned = problem.aligned(each) == 0
-        vectors = in_vectors(problem, each, lanes, groups, height)
+        vectors = in_vectors(problem, each, lanes, groups, height, skew)
         alone, asks = tiles == 1, prefetch and tiles > 1
-        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, alone, aligned, asks, vectors, fixed)
+        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, alone, aligned, asks, vectors, fixed, skew)
         if tiles == 1:
             return Choice(policy, 1, chains)
         slots = problem.rows * group_slots(tiles, group) * problem.inner

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.dtypes import dtype as parse_dtype
+from cutesync.kernels.scan import column_vectors
 from cutesync.kernels.scan.column_groups import group_slots
 from cutesync.kernels.scan.column_policy import (
     MIN_STRIPS,
@@ -17,6 +19,7 @@ from cutesync.kernels.scan.column_policy import (
 from cutesync.kernels.scan.problem import SMS, Choice, Problem
 
 from ..cases import STAND_FOR_ALL, check_scan, data, same, scanned
+from ..compiled import dry, needed
 from .kernels import column_strips, column_tiles, force
 
 SMEM, RESERVED = 228 << 10, 1 << 10  # bytes of an SM, and those of them that each block takes for itself
@@ -48,6 +51,43 @@ def test_every_alignment(offset, shift, on_emulator, monkeypatch):
     out = memory[16 + shift : 16 + shift + x.size].reshape(*x.shape)
     check_scan(x, on=whole[offset : offset + x.size].reshape(*x.shape), out=out, axis=0, reverse=bool(shift))
     assert (np.delete(np.asarray(memory), slice(16 + shift, 16 + shift + x.size)) == 77).all()
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize(
+    ("dtype", "skew", "width"), [("float16", 1, 2), ("float32", 1, 2), ("int32", 3, 1), ("int64", 1, 1)]
+)
+def test_rows_that_begin_behind_boundaries(dtype, skew, width, on_emulator, monkeypatch):
+    """Vectors hold what lies beside a row, too; the last tile of a row is not full, the array ends with the last one;
+    one tile has all rows; in place, elements are copied by themselves."""
+    monkeypatch.setattr(column_vectors, "MIN_SKEWED_BYTES", 0)
+    lanes = 32 // width
+    for groups, height in ((2, 16), (2, 32)):
+        force(monkeypatch, column_tiles(width, lanes, groups, height, 2, 2))
+        for shape in ((2, 61, 40), (61, 72)):
+            x = data(shape, dtype, "max")
+            memory = cs.asarray(np.concatenate([x.ravel()[:skew], x.ravel()]))
+            on = memory[skew:].reshape(*shape)
+            check_scan(x, op="max", on=on, axis=-2, reverse=len(shape) > 2)
+    assert cs.scan(on, "max", axis=0, out=on) is on
+    same(on, scanned(x, "max", axis=0))
+
+
+def test_limits_of_rows_behind_boundaries():
+    """Words that fill the GPU with threads of columns are tiles in large arrays, halves with word arithmetic in small
+    ones."""
+    for shape, dtype, op, tiles in (
+        ((32, 256, 4096), "uint32", "add", True),
+        ((8, 64, 4096), "uint32", "add", False),
+        ((9162, 544), "uint16", "max", True),
+        ((21470, 560), "uint16", "max", False),
+        ((21470, 560), "bfloat16", "add", True),
+        ((65536, 256), "int8", "add", False),
+    ):
+        x = dry(shape, dtype, parse_dtype(dtype).size)
+        (spec,) = needed(cs.scan, x, op, axis=-2, out=dry(shape, dtype, base=1 << 41))
+        assert (type(spec.key[1]) is ColumnTilePolicy and spec.key[1].skew == 1) == tiles
+        assert tiles or not getattr(spec.key[1], "skew", 0)
 
 
 def test_in_place(on_emulator, monkeypatch):

@@ -36,16 +36,23 @@ Member = namedtuple("Member", "thread group lane rows")
 # ``target`` and ``target_step`` are the same in the outputs.
 Part = namedtuple("Part", "tile outer column inside left row count position place step target target_step")
 
+# The vectors of a group that a lane copies: the first one's column, its place in a row of shared memory, and the rows.
+Copies = namedtuple("Copies", "column group place first step")
+
 
 class ColumnCopies(ThreadColumns):
     """What a kernel of tiles of columns has for its copies; it has ``lanes`` threads side by side, with ``width``
-    columns each, and ``loads`` rows of a thread at once. ``stage`` elements of an input are a stage, ``states`` a row
-    of all threads in it."""
+    columns each, and ``loads`` rows of a thread at once. ``stage`` elements of an input are a stage, ``row`` a row of
+    all threads in it.
+
+    Where rows begin ``skew`` elements behind boundaries of vectors, these hold the row of a group and what lies beside
+    it: one more vector for each group."""
 
     lanes: int
     loads: int
     stage: int
-    states: int
+    row: int
+    skew = 0
     height: int
     fixed: bool
     vectors: bool
@@ -65,7 +72,10 @@ class ColumnCopies(ThreadColumns):
         thread = me.thread
         if self.scan.backward and self.vectors:
             thread += self.lanes - 1 - 2 * me.lane
-        return shared.stages[k] + (stage * self.stage + u * self.states + thread * self.width)
+        place = thread * self.width
+        if self.skew:
+            place += me.group * (VECTOR_BYTES // self.scan.monoid.sources[0].size) + self.skew
+        return shared.stages[k] + (stage * self.stage + u * self.row + place)
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
@@ -82,23 +92,49 @@ class ColumnCopies(ThreadColumns):
         exist, others are copied. Where columns run backwards, so do those of a tile in shared memory."""
         (dtype,) = self.scan.monoid.sources
         items, row = VECTOR_BYTES // dtype.size, self.lanes * self.width  # elements of a vector, and of a tile's row
-        across = LANES * self.width // items
-        lane = me.thread % LANES
+        across, lane = LANES * self.width // items, me.thread % LANES
         first, place = lane // across, (me.thread - lane) * self.width + lane % across * items
-        column = part.column - me.lane * self.width  # the first of the tile
+        group, inside = place // row, place % row
+        begin = part.column - me.lane * self.width  # the tile's first column
         if cutlass.const_expr(self.scan.backward):
-            column = -cutlass.min(column + (row - 1 - place % row), Int32(a.inner) - 1)
+            column = -cutlass.min(begin + (row - 1 - inside), Int32(a.inner) - 1)
+            self.copy_vectors(shared, a, me, part, stage, Copies(column, group, place, first, LANES // across))
+        elif cutlass.const_expr(self.skew == 0):
+            column = cutlass.min(begin + inside, Int32(a.inner) - items)
+            self.copy_vectors(shared, a, me, part, stage, Copies(column, group, place, first, LANES // across))
         else:
-            column = cutlass.min(column + place % row, Int32(a.inner) - items)
-        position = cutlass.min(place // row * me.rows, part.count - 1)
+            place += group * items
+            self.copy_vectors(shared, a, me, part, stage, Copies(begin + inside, group, place, first, LANES // across))
+            place = me.group * (row + items) + row
+            self.copy_vectors(shared, a, me, part, stage, Copies(begin + row, me.group, place, me.lane, self.lanes))
+
+    @cute.jit
+    def copy_vectors(
+        self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage, of: cutlass.Constexpr
+    ):
+        """Copy a lane's vectors of a group. Of one that begins before the end of a row or behind it, what belongs to
+        the row."""
+        column, size = of.column, None
+        if cutlass.const_expr(self.skew > 0):
+            column, size = self.of_row(of.column, a)
+        position = cutlass.min(of.group * me.rows, part.count - 1)
         own = self.column_in(cutlass.min(part.column, Int32(a.inner) - self.width))
         at = a.x + (part.place + (column - own))
         at += Int64(position - part.row) * part.step
-        target = shared.stages[0] + (stage * self.stage + place)
-        for u in cutlass.range(first, me.rows, LANES // across, unroll=4):
+        target = shared.stages[0] + (stage * self.stage + of.place)
+        for u in cutlass.range(of.first, me.rows, of.step, unroll=4):
             source = at + Int64(cutlass.min(u, part.count - 1 - position)) * part.step
-            held = target + u * self.states
-            primitives.cp_async_shared_global(self.of_bytes(held), self.of_bytes(source), VECTOR_BYTES, "cg")
+            held = target + u * self.row
+            primitives.cp_async_shared_global(
+                self.of_bytes(held), self.of_bytes(source), VECTOR_BYTES, "cg", cp_size=size
+            )
+
+    def of_row(self, column, a: Arguments):
+        """Where the vector with a column begins, in columns, and how many bytes of it belong to the row; if the column
+        does not exist, of the vector with the last one."""
+        end = Int32(a.inner)
+        rest = self.skew * self.scan.monoid.sources[0].size
+        return cutlass.min(column, end) - self.skew, choose(column < end, Int32(VECTOR_BYTES), Int32(rest))
 
     def of_bytes(self, pointer):
         """A pointer to a vector."""

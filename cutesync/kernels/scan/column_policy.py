@@ -9,7 +9,8 @@ from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
 from .column_groups import MAX_TILE_GROUP, MAX_UNIT, TILE_BLOCKS, TILE_THREADS, group_of, group_slots, one_wave
-from .problem import ANYWHERE, LANES, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .column_vectors import in_vectors, skew_of_tiles
+from .problem import ANYWHERE, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
@@ -35,6 +36,7 @@ MIN_TILE_BYTES_BETWEEN, MIN_BYTES_BETWEEN = 64, 1 << 20
 # (262144, 16, 2), 4096 bytes apart: 79 us, so 27 us; exclusive bool (9, 25, 5) reversed: 1.5 and 0.8 us).
 MIN_FLAT_BYTES = 32
 SMEM_BYTES, RESERVED_BYTES = 224 << 10, 4 << 10  # of an SM; of a block, besides its tiles and states
+SKEWED_RESERVED_BYTES = 2 << 10  # with vectors that hold what lies beside a row: no fewer than a block needs
 # Of large arrays with elements that are loaded one by one and combined so, tiles are lower and an SM holds more blocks
 # (H200, lambda uint8 (21901, 1650): 49.8 us, so 44.2 us; bfloat16 (11475, 1304): 34.1 us, so 29.3 us; but bfloat16 (2,
 # 19821, 151): 15.0 us, so 17.3 us; max uint8 (2719394, 25) of rows of 75: 138 us, so 169 us).
@@ -73,6 +75,10 @@ FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # in tiles 28 us; (48, 1000000): 29 us, in tiles 33 us), and of others in many rows (float32 (1000, 40000): 109 us, in
 # tiles 92 us).
 SMALL_BYTES, MAX_SMALL_ROWS, MAX_ROWS = 2, 64, 512
+# Of words behind boundaries of vectors, which threads load one by one, tiles copy vectors (H200, uint32 (32, 256, 4096)
+# off by one: 86.5 us, so 73.4 us; float32 (32, 48, 8192): 38.0 and 26.0 us; max float64 (16, 64, 2048), of 16 MiB: 12.3
+# and 10.2 us).
+MIN_SKEWED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     """An axis that is not the last, in tiles: ``lanes`` threads with ``width`` columns side by side, times ``groups``
     of up to ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows.
     ``prefetch``: each block asks for a tile before it has a number. ``vectors``: warps copy vectors of 16 bytes.
-    ``fixed``: all groups have ``height`` rows."""
+    ``fixed``: all groups have ``height`` rows. ``skew``: rows begin so many elements behind boundaries of vectors."""
 
     width: int
     lanes: int
@@ -110,6 +116,7 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     prefetch: bool = False
     vectors: bool = False
     fixed: bool = False
+    skew: int = 0
 
     @property
     def stages(self) -> int:
@@ -138,6 +145,7 @@ class ColumnStripPolicy(Policy, kernel=".column_strips:ColumnStripScan"):
     prefetch: ClassVar[bool] = False
     vectors: ClassVar[bool] = False
     fixed: ClassVar[bool] = True
+    skew: ClassVar[int] = 0
 
     @property
     def unit(self) -> int:
@@ -153,7 +161,7 @@ def columns(problem: Problem) -> Choice:
     """Return the policy and the launch of a scan of several columns."""
     items, skew = _of_thread(problem)
     if not _alone(problem, items):
-        return (_strips(problem) if problem.several else None) or _tiles(problem)
+        return (_strips(problem) if problem.several else None) or _tiles(problem, skew_of_tiles(problem))
     units = problem.inner // items
     lanes = min(power_of_two(units), COLUMN_LANES)
     tiles = ceil_div(units, lanes)
@@ -273,7 +281,10 @@ def _vector(problem: Problem) -> int:
 
 def _alone(problem: Problem, items: int) -> bool:
     """Return whether a thread scans ``items`` columns alone."""
-    few = problem.length > MAX_UNROLLED_ROWS and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS
+    long = problem.length > MAX_UNROLLED_ROWS
+    few = long and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS
+    if long and problem.wide >= WORD_BYTES and problem.size_of_results >= MIN_SKEWED_BYTES and skew_of_tiles(problem):
+        return False
     return not few and problem.length <= (MAX_SMALL_ROWS if problem.wide <= SMALL_BYTES else MAX_ROWS)
 
 
@@ -297,8 +308,8 @@ def _strips(problem: Problem) -> Choice | None:
     return Choice(policy, ceil_div(problem.length, tile), strips)
 
 
-def _tiles(problem: Problem) -> Choice:
-    width, each = _width_of_tiles(problem), sum(problem.sources)
+def _tiles(problem: Problem, skew: int) -> Choice:
+    width, each = _width_of_tiles(problem, skew), sum(problem.sources)
     across = ceil_div(problem.inner // width, TILE_LANES)
     chains = problem.rows * across
     lanes = ceil_div(problem.inner // width, across)
@@ -327,9 +338,12 @@ def _tiles(problem: Problem) -> Choice:
 
     def resident(height: int, stages: int) -> int:
         """Return how many blocks with ``stages`` tiles an SM holds."""
-        held = lanes * groups * width * (stages * height * each + 8 * problem.words) + RESERVED_BYTES
+        held = lanes * groups * width * (stages * height * each + 8 * problem.words)
+        held += stages * height * groups * VECTOR_BYTES + SKEWED_RESERVED_BYTES if skew else RESERVED_BYTES
         return max(1, min(most_blocks, SMEM_BYTES // held))
 
+    if skew and not alone and resident(height, 2) < blocks:  # vectors hold what lies beside rows, too
+        height = height * 3 // 4
     heights = [h for h in (height >> k for k in range(height.bit_length())) if h >= MIN_TILE_HEIGHT][::-1]
     wave = None if alone else one_wave(problem, chains, (groups, lanes * groups), heights, resident)
     if wave is not None:
@@ -341,20 +355,24 @@ def _tiles(problem: Problem) -> Choice:
     size = lanes * groups * height * width * each
     group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains, 0 if problem.several else size)
     aligned_out = problem.aligned(width) == 0
-    vectors = in_vectors(problem, width, lanes, groups, height)
+    vectors = in_vectors(problem, width, lanes, groups, height, skew)
+    if skew and not (vectors and lanes * width * problem.source >= LINE_BYTES):
+        return _tiles(problem, 0)
     full = problem.length > tiles * groups * height * FILLED and problem.size_of_results <= SMALL_ARRAY_BYTES
     fixed = problem.counted or alone or full
     asks = not alone
-    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, aligned_out, asks, vectors, fixed)
+    policy = ColumnTilePolicy(
+        width, lanes, groups, height, group, blocks, alone, aligned_out, asks, vectors, fixed, skew
+    )
     if alone:
         return Choice(policy, 1, chains)
     slots = problem.rows * group_slots(tiles, group) * problem.inner
     return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)
 
 
-def _width_of_tiles(problem: Problem) -> int:
+def _width_of_tiles(problem: Problem, skew: int) -> int:
     """Return how many columns a thread of a tile has."""
-    width, _ = problem.vector(problem.inner)
+    width = problem.items if skew else problem.vector(problem.inner)[0]
     each = sum(problem.sources)
     most_width, most_bytes = (2, MAX_PAIR_BYTES) if problem.several else (MAX_TILE_WIDTH, MAX_ROW_BYTES)
     if each <= SMALL_BYTES:
@@ -369,12 +387,3 @@ def _width_of_tiles(problem: Problem) -> int:
     ):
         width //= 2
     return width
-
-
-def in_vectors(problem: Problem, width: int, lanes: int, groups: int, height: int) -> bool:
-    """Return whether the elements that a warp has of each row are whole vectors of 16 bytes on their boundaries, those
-    of each row of the array too."""
-    whole = problem.source == problem.wide and not problem.several
-    whole = whole and problem.vector(problem.inner)[0] == problem.items and lanes * width % problem.items == 0
-    rows = LANES // min(LANES, LANES * width // problem.items)  # that a warp copies at once
-    return whole and LANES % lanes == 0 and lanes * groups % LANES == 0 and height % rows == 0

@@ -39,14 +39,19 @@ from ...monoid import choose
 from ...sizes import power_of_two_below
 from ...sync.gather import Entry, enter
 from ...sync.overlap import ask_for_line, await_launches, let_next_start
-from ...warp import Maybe, prepend
+from ...warp import LANES, Maybe, prepend
 from ..arrays import pointers_of
 from .base import Arguments, Scan
 from .column_copies import LOADS, MAX_LOADS, NUMBERS, TAG, WORD_BYTES, ColumnCopies, Member, Part, Shared
 from .column_policy import ColumnStripPolicy, ColumnTilePolicy
 from .groups import TileGroups
+from .packed_monoid import PackedMonoid
+from .problem import VECTOR_BYTES
 
 UNROLL_BYTES = 64  # of a thread's rows that are in registers at once
+# Rows, where elements of words are combined one by one and threads side by side are no part of a warp: eight do not fit
+# the registers.
+MAX_UNROLLED = 4
 
 
 class ColumnTileScan(ColumnCopies):
@@ -63,10 +68,15 @@ class ColumnTileScan(ColumnCopies):
         self.states = threads * policy.width
         row = policy.width * sum(dtype.size for dtype in scan.monoid.sources)
         self.unroll = max(1, min(self.unit, power_of_two_below(UNROLL_BYTES // row)))
+        if LANES % policy.lanes and isinstance(scan.monoid, PackedMonoid) and scan.monoid.each is not None:
+            self.unroll = min(self.unroll, MAX_UNROLLED)
         copied = all(policy.width * dtype.size % WORD_BYTES == 0 for dtype in scan.monoid.sources)
         self.loads = self.unit if copied else min(LOADS, policy.height & -policy.height)
         self.loads = min(MAX_LOADS, policy.height) if policy.fixed else self.loads
-        self.stage = policy.height * self.states  # elements of an input
+        self.row, self.skew = self.states, policy.skew
+        if policy.skew:
+            self.row += threads // policy.lanes * (VECTOR_BYTES // scan.monoid.source.size)
+        self.stage = policy.height * self.row  # elements of an input
         self.stages, self.prefetch, self.vectors = policy.stages, policy.prefetch, policy.vectors
         self.fixed = policy.fixed
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
@@ -238,7 +248,8 @@ class ColumnTileScan(ColumnCopies):
             row = []
             for k, dtype in enumerate(self.scan.monoid.sources):
                 row.append(cute.make_rmem_tensor((self.width,), dtype.cutlass))
-                cute.autovec_copy(self.vector(self.held(shared, k, stage, first + u, me), dtype), row[-1])
+                held = self.vector(self.held(shared, k, stage, first + u, me), dtype, aligned=self.skew == 0)
+                cute.autovec_copy(held, row[-1])
             rows.append(row)
         return [self.lifted(row, part.position + first + u, a) for u, row in enumerate(rows)]
 

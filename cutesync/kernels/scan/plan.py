@@ -21,7 +21,7 @@ from ..policy import Policy
 from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
 from .backward_policy import backward_columns, is_backward
-from .column_policy import ColumnPolicy
+from .column_policy import ColumnPolicy, ColumnTilePolicy
 from .equal_policy import MAX_FLAT_VECTORS, equal
 from .layout import STEPS, Form, Layout, layout_of
 from .lone_policy import lone
@@ -209,8 +209,8 @@ def _of_layout(
 
 def _reads_beside(policy: Policy) -> bool:
     """Return whether a kernel may read elements that lie beside those of a tile, which scans in place may overwrite."""
-    if isinstance(policy, ColumnPolicy):
-        return policy.skew != 0
+    if isinstance(policy, (ColumnPolicy, ColumnTilePolicy)) and policy.skew != 0:
+        return True
     return isinstance(policy, RaggedColumnPolicy) or (isinstance(policy, NarrowPolicy) and not policy.aligned)
 
 

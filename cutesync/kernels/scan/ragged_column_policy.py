@@ -13,6 +13,7 @@ from .column_policy import (
     WORD_BYTES,
     ColumnTilePolicy,
 )
+from .column_vectors import skew_of_tiles
 from .problem import SMS, Choice, Problem
 
 FILLED = 0.76  # of the rows of a tile with all rows, below which those that exist are counted
@@ -45,6 +46,10 @@ MAX_THREADS_OF_ELEMENTS, MIN_ACROSS_OF_ELEMENTS, MIN_BYTES_OF_ELEMENTS = 64, 16,
 # 21149): 38.8 and 37.4 us; but lambda int8 (11, 3468999): 36.2 and 36.9 us). Of two and of eight, fewer cases gain.
 BESIDE, MIN_BESIDE, MIN_BESIDE_ROWS = 4, SMS * 64, 12
 MAX_THREADS = 1024  # of an SM: 64 registers each
+# Of words with arithmetic, up to which tiles of columns copy vectors of rows that begin behind boundaries (H200, max
+# uint16 (9162, 544): 11.6 us, so 10.5 us; float16 (12181, 400): 13.4 and 11.5 us; but uint16 (21470, 560): 19.6 and
+# 21.5 us).
+MAX_SKEWED_BYTES = 12 << 20
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,9 @@ def _suits(problem: Problem, width: int) -> bool:
     """Return whether the kernel scans such arrays, and faster than others."""
     alike = problem.sources == problem.results and not problem.several and problem.words <= MAX_STATE_WORDS
     if not (problem.apart and alike and width > 1 and problem.inner * problem.source >= MIN_ROW_BYTES):
+        return False
+    words = problem.packs and (problem.wide == 1 or problem.size_of_results > MAX_SKEWED_BYTES)
+    if not words and skew_of_tiles(problem) > 0:
         return False
     large = problem.length >= MIN_LENGTH and problem.size_of_results >= MIN_BYTES
     return large and (problem.vector(problem.inner)[0] < width or problem.aligned(width) is None)
