@@ -77,6 +77,20 @@ def test_slices_of_a_few_vectors(shape, dtype, on_emulator, launched):
     assert {type(policy) for policy in launched} == {SinglePolicy}
 
 
+@pytest.mark.parametrize("dtype", ["uint8", pytest.param("float16", marks=slow)])
+def test_slices_of_a_few_vectors_that_begin_anywhere(dtype, on_emulator, launched):
+    """From the second element on, to the end of memory; in place by others."""
+    for shape in ((41, 2), (33, 3), (19, 8, 2)):
+        view, x = next(views(shape, dtype))
+        same(
+            np.asarray(cs.scan(view, "max", axis=1, reverse=shape[0] == 33)),
+            scanned(x, "max", axis=1, reverse=shape[0] == 33),
+        )
+    assert {policy.joined for policy in launched} == {True}
+    same(np.asarray(cs.scan(view, "max", axis=1, out=view)), scanned(x, "max", axis=1))
+    assert not isinstance(launched[-1], SinglePolicy)
+
+
 def test_words_of_columns_that_lie_apart(on_emulator, launched, monkeypatch):
     monkeypatch.setattr(column_policy, "FULL_THREADS", 100)
     x = data((2, 3, 301), "int32")

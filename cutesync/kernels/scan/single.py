@@ -10,8 +10,10 @@ from cutlass import Int32, Int64
 
 from ...sync.overlap import let_next_start
 from ..arrays import pointers_of
+from ..words import load_pair, of_pair
 from .base import Arguments, Scan, ScanKernel
 from .columns import ThreadColumns
+from .problem import VECTOR_BYTES, WORD_BYTES
 from .slice_policy import SINGLE_THREADS, SinglePolicy
 
 
@@ -21,7 +23,7 @@ class SingleScan(ThreadColumns):
 
     def __init__(self, scan: Scan, policy: SinglePolicy) -> None:
         self.width, self.unroll, self.aligned_out = policy.width, policy.unroll, policy.aligned_out
-        self.length, self.inner = policy.length, policy.inner
+        self.length, self.inner, self.joined = policy.length, policy.inner, policy.joined
         self.slice = policy.length * policy.inner  # elements
         ScanKernel.__init__(self, scan, SINGLE_THREADS, 0, 1)
 
@@ -34,14 +36,20 @@ class SingleScan(ThreadColumns):
         end = a.rows * self.slice
         layout = cute.make_layout((self.width, self.unroll), stride=(1, self.width))
         elements = tuple(cute.make_rmem_tensor(layout, dtype.cutlass) for dtype in self.scan.monoid.sources)
+        if cutlass.const_expr(self.joined):
+            words = 2 * self.width * self.scan.monoid.source.size // WORD_BYTES
+            layout = cute.make_layout((words, self.unroll), stride=(1, words))
+            elements = (cute.make_rmem_tensor(layout, Int32),)
         for u in cutlass.range_constexpr(self.unroll):
             at = first + u * (SINGLE_THREADS * self.width)
             if at + self.width <= end:
-                self.load_row(a.x + at, [e[(None, u)] for e in elements])
+                self.load_row(a.x + at, [e[(None, u)] for e in elements], a)
         for u in cutlass.range_constexpr(self.unroll):
             at = first + u * (SINGLE_THREADS * self.width)
             if at + self.width <= end:
-                self.store_row(a.out + at, self.results(self.lifted([e[(None, u)] for e in elements], 0, a), a))
+                loaded = [e[(None, u)] for e in elements]
+                loaded = [self.of_pairs(loaded[0], a.x + at)] if self.joined else loaded
+                self.store_row(a.out + at, self.results(self.lifted(loaded, 0, a), a))
             elif at < end:
                 self.scan_rest(a, at, Int32(end - at))
 
@@ -81,9 +89,27 @@ class SingleScan(ThreadColumns):
                 before = following
         return found
 
-    def load_row(self, at, targets) -> None:
+    def load_row(self, at, targets, a: Arguments) -> None:
         for pointer, dtype, target in zip(pointers_of(at), self.scan.monoid.sources, targets):
-            cute.autovec_copy(self.vector(pointer, dtype), target)
+            if self.joined:
+                end = (a.x + a.rows * self.slice).toint()
+                for first in range(0, self.width, VECTOR_BYTES // dtype.size):
+                    load_pair(pointer + first, self.pair(target, first), end)
+            else:
+                cute.autovec_copy(self.vector(pointer, dtype), target)
+
+    def pair(self, words, first):
+        """Of the words of pairs, those of the vectors that hold the elements from ``first`` on."""
+        return cute.make_tensor(words.iterator + first * self.scan.monoid.source.size // 2, cute.make_layout((8,)))
+
+    def of_pairs(self, words, at):
+        """A thread's elements, which begin at an address, of pairs of vectors."""
+        source = self.scan.monoid.source
+        found = cute.make_rmem_tensor((self.width * source.size // WORD_BYTES,), Int32)
+        for first in range(0, self.width, VECTOR_BYTES // source.size):
+            for w, word in enumerate(of_pair(self.pair(words, first), at)):
+                found[first * source.size // WORD_BYTES + w] = Int32(word)
+        return cute.recast_tensor(found, source.cutlass)
 
 
 def element(pointer):

@@ -51,6 +51,10 @@ SINGLE_BYTES, MAX_SINGLE_VECTORS = 64, 4  # of a thread
 # 18.0 us, so 8.4 us; float16 (543229, 6): 7.6 and 5.8 us; but int16 (21584350, 3): 70 and 87 us; of 80 bytes uint8
 # (91402, 5): 1.7 and 2.2 us).
 MAX_FEW_BYTES, MAX_BYTES_OF_PAIRS = 48, 8 << 20
+# Of two bytes, where vectors are joined, in arrays of any size (H200, off by one: max float16 (8388608, 8, 2): 192 us,
+# so 132 us; (1848759, 8, 2) along axis 1: 46.0 and 30.4 us; of one byte bool (47294822, 2): 118 and 47.5 us; uint8
+# (200000, 2): 2.5 and 1.1 us).
+MAX_JOINED_BYTES = 32
 # Between rows of small elements that are copied with their gaps, but for those that ``short_policy`` has (H200, max
 # int16 of 44 elements, 60 apart: 47.1 us, so 20.3 us; exclusive bool, 41 of 44: 1061 us, so 224 us; inclusive uint8, 71
 # of 101: 295 us, so 176 us; but lambda float16, 128 of 195: 90 us, so 146 us; int32, 4 of 5: 13.5 us, so 15.8 us;
@@ -91,13 +95,15 @@ class SlicePolicy(Policy, kernel=".slices:SliceScan"):
 @dataclass(frozen=True)
 class SinglePolicy(Policy, kernel=".single:SingleScan"):
     """Outer slices of which a vector, or a few side by side, has one or several, of ``length`` positions and ``inner``
-    columns: ``unroll`` times ``width`` elements a thread."""
+    columns: ``unroll`` times ``width`` elements a thread. ``joined``: vectors begin anywhere in the input, and are
+    joined from two each."""
 
     width: int
     unroll: int
     aligned_out: bool
     length: int = 1
     inner: int = 1
+    joined: bool = False
 
 
 def single(problem: Problem) -> Choice | None:
@@ -109,8 +115,9 @@ def single(problem: Problem) -> Choice | None:
     width, _ = problem.vector(problem.items)
     if each > 1 and (problem.indexed or problem.counted or (problem.inner == 1 and each == width)):
         return None
+    joined = False
     if width % each:
-        width = _few_vectors(problem, each)
+        width, joined = _few_vectors(problem, each), problem.vector(problem.items)[0] < problem.items
         if width == 0:
             return None
     count = problem.rows * each
@@ -118,7 +125,7 @@ def single(problem: Problem) -> Choice | None:
     unroll = max(1, min(MAX_SINGLE_VECTORS, SINGLE_BYTES // (width * problem.position_bytes)))
     while unroll > 1 and ceil_div(count, width * unroll * SINGLE_THREADS) < SMS:
         unroll //= 2
-    policy = SinglePolicy(width, unroll, aligned, problem.length, problem.inner)
+    policy = SinglePolicy(width, unroll, aligned, problem.length, problem.inner, joined)
     return Choice(policy, 1, ceil_div(count, width * unroll * SINGLE_THREADS))
 
 
@@ -128,11 +135,12 @@ def _few_vectors(problem: Problem, each: int) -> int:
     items = problem.items
     if problem.inner == 1 and problem.vector(each)[0] * problem.wide >= MIN_VECTOR_BYTES:
         return 0
-    whole = math.lcm(each, items)
-    small = problem.wide == 1 or (problem.wide == 2 and problem.size_of_results <= MAX_BYTES_OF_PAIRS)
+    whole, joined = math.lcm(each, items), problem.vector(items)[0] < items
+    few = problem.size_of_results <= MAX_BYTES_OF_PAIRS or (joined and whole * problem.wide <= MAX_JOINED_BYTES)
+    small = problem.wide == 1 or (problem.wide == 2 and few)
     small &= not problem.several and whole * problem.wide <= MAX_FEW_BYTES
-    aligned = problem.vector(items)[0] == items and problem.aligned(items) == 0
-    return whole if small and aligned else 0
+    fits = not joined or (problem.apart and problem.sources == problem.results and not problem.skewed)
+    return whole if small and fits and problem.aligned(items) == 0 else 0
 
 
 def slices(problem: Problem) -> Choice | None:
