@@ -9,15 +9,16 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import dtype as element_type
-from cutesync.kernels.scan import plan
+from cutesync.kernels.scan import backward_policy, plan
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
+from cutesync.kernels.scan.ragged_column_policy import RaggedColumnPolicy
 from cutesync.kernels.scan.strided_policy import StridedPolicy
 from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import data, same
 from ..compiled import needed
-from .kernels import force_backward
+from .kernels import force_backward, ragged_columns
 
 
 @pytest.fixture
@@ -68,6 +69,22 @@ def test_agrees(name, how, on_emulator, launched):
     assert {key: getattr(choice.policy, key) for key in fields} == fields
 
 
+@pytest.mark.parametrize(("dtype", "inner", "first"), [("int8", 43, 0), ("bool", 64, 1), ("uint16", 27, 1)])
+def test_ragged_rows(dtype, inner, first, on_emulator, launched, monkeypatch):
+    """Tiles that depend on others and tiles with all rows, from the beginning of the memory to its end; with and
+    without results that begin on words; elements combined one by one."""
+    monkeypatch.setattr(backward_policy, "MIN_RAGGED_BYTES", 0)
+    x = data((2 * 37 * inner + first,), dtype)
+    array, memory = (a[first:].reshape(2, 37, inner)[..., ::-1] for a in (x, cs.asarray(x)))
+    for groups, height in ((4, 4), (8, 8)):
+        monkeypatch.setattr(backward_policy, "ragged_columns", ragged_columns(8, groups, height, 2, 2))
+        found = cs.scan(memory, axis=1, exclusive=groups == 8, reverse=groups == 4)
+        same(np.asarray(found), summed(array, 1, groups == 8, groups == 4))
+    if dtype != "bool":
+        same(np.asarray(cs.scan(memory, lambda a, b: b, axis=1)), array)
+    assert {type(choice.policy) for choice in launched} == {RaggedColumnPolicy}
+
+
 def test_extrema_of_bytes_and_halves(on_emulator, launched):
     """Words whose states have two words, and those of 16-bit floats."""
     for dtype in ("int8", "uint8", "float16"):
@@ -92,7 +109,7 @@ LIMITS = {  # (type, shape, whether the kernels of columns scan such columns)
     "small, in a strided tile with all positions": ("int32", (215, 1296), False),
     "small, where a strided tile has not": ("int16", (1024, 2048), True),
     "odd, in few chains of strided tiles": ("int8", (9000, 333), True),
-    "odd, in several": ("int16", (40_000, 301), False),
+    "odd, in several": ("bfloat16", (40_000, 301), False),
     "many positions of a thread": ("uint16", (8192, 64, 64), False),
     "few positions": ("float32", (20, 30, 8192), True),
     "few columns of slices": ("float16", (4000, 9, 33), False),

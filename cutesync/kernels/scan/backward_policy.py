@@ -10,6 +10,7 @@ from . import column_policy
 from .column_policy import MAX_UNROLLED_ROWS, ColumnPolicy, ColumnTilePolicy
 from .layout import STEPS, Layout
 from .problem import VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .ragged_column_policy import ragged_columns
 from .strided_policy import StridedPolicy
 
 # Against strided tiles, which load such elements one by one or turn words in shared memory (H200, max int8 (16384,
@@ -22,6 +23,10 @@ from .strided_policy import StridedPolicy
 # (int16 (40000, 301), five: 31.2 and 35.5 us; (31429, 439), two: 72.2 and 38.2 us; (12792, 227), one: 22.7 and 10.9
 # us).
 MAX_FLAT_ROWS, MIN_LANES, MAX_CHAINS = 8, 9, 3
+# Of such elements words are faster from so many bytes on, in several chains, too (bool (27, 1689, 1829): 138 us, so 84
+# us; int16 (40000, 301): 30.6 and 26.1 us; (39, 39, 1765): 9.3 and 8.2 us; reverse int8 (304, 69, 345), in tiles of
+# columns: 20.8 and 11.6 us).
+MIN_RAGGED_BYTES = 5 << 20
 
 
 def is_backward(problem: Problem, layout: Layout) -> bool:
@@ -49,7 +54,8 @@ def backward_columns(problem: Problem, layout: Layout, other: Choice) -> tuple[C
     )
     if not column_policy.suits(seen):
         return None
-    choice = column_policy.columns(seen)
+    ragged = ragged_columns(seen) if seen.size_of_results >= MIN_RAGGED_BYTES else None
+    choice = ragged or column_policy.columns(seen)
     if not _gains(seen, choice, other):
         return None
     steps = dict(zip(STEPS, (*form.steps, form.group, *form.next)))

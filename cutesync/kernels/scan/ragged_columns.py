@@ -7,6 +7,8 @@ differs is how words come and go:
              behind it; a barrier later a thread joins its columns from two neighbouring words
     store    a lane joins the end of the lane before it and the beginning of its own columns to an aligned word
 
+Where rows run backwards in the input, its words are those of the threads in the opposite order.
+
 Where rows of results begin on words, threads store their own columns instead. Where they do not, the first lane of a
 tile has the columns of the last lane of the tile beside it once more, and stores nothing; a lane behind a row's end
 stores what its word holds of the row. Elements that share their word with another row are stored one by one.
@@ -113,11 +115,13 @@ class RaggedColumnScan(ColumnTileScan):
         row = cutlass.min(row, count - 1)
         at = self.scan.flip(first + row, a.length)
         begin, target = self.row_places(a, Int64(outer))
-        existing = cutlass.min(cutlass.max(column, 0), inner - 1)
-        beyond = cutlass.min(column + self.columns, inner - 1) - existing
+        existing, beyond = (self.existing(self.first_in(k, inner), inner) for k in (column, column + self.following))
         begin += at * a.x_step
         step, target_step = (-a.x_step, -a.out_step) if self.scan.reverse else (a.x_step, a.out_step)
-        skew, skew_step = self.in_word((a.x + begin).toint()), self.in_word(step * self.size)
+        if self.scan.backward:
+            begin -= inner - 1  # the row's lowest address
+        edge = begin + inner if self.scan.backward else begin  # a whole number of words from each thread's columns
+        skew, skew_step = self.in_word((a.x + edge).toint()), self.in_word(step * self.size)
         return Part(
             tile,
             outer,
@@ -130,13 +134,26 @@ class RaggedColumnScan(ColumnTileScan):
             begin + existing,
             step,
             inner - existing,
-            beyond,
+            beyond - existing,
             skew,
             skew_step,
             inner - column,
             target + at * a.out_step + column,
             target_step,
         )
+
+    @property
+    def following(self) -> int:
+        """How many columns behind a thread's those lie whose word follows its own in memory."""
+        return -self.columns if self.scan.backward else self.columns
+
+    def first_in(self, column, inner):
+        """Where in the memory of a row the columns of a thread begin, of which ``column`` is the first."""
+        return inner - self.columns - column if self.scan.backward else column
+
+    def existing(self, place, inner):
+        """The nearest place that a row has."""
+        return cutlass.min(cutlass.max(place, 0), inner - 1)
 
     def in_word(self, address):
         """An address, or a number of bytes, modulo a word."""
@@ -164,7 +181,11 @@ class RaggedColumnScan(ColumnTileScan):
         """Where the word of a thread's row ``u`` lies in shared memory."""
         if self.beside > 1:
             stage = me.thread // LANES
-        return shared.stages[0] + (stage * self.stage + u * self.pitch + me.group * (self.lanes + 1) + me.lane)
+        return shared.stages[0] + (stage * self.stage + u * self.pitch + me.group * (self.lanes + 1) + self.rank(me))
+
+    def rank(self, me: Member):
+        """Which word of a group's row in memory is a thread's first."""
+        return self.lanes - 1 - me.lane if self.scan.backward else me.lane
 
     def word_of(self, pointer):
         """The aligned word that holds what a pointer points to."""
@@ -198,8 +219,9 @@ class RaggedColumnScan(ColumnTileScan):
                     target + (first + u) * self.pitch, self.word_of(source), WORD_BYTES, "ca"
                 )
                 source += step
-        row_begin, others = part.place + (part.rest - Int32(a.inner)), self.lanes - me.lane
-        behind = cutlass.min((part.column // self.width + others) * self.columns, Int32(a.inner) - 1)
+        row_begin, others = part.place + (part.rest - Int32(a.inner)), self.lanes - self.rank(me)
+        columns, inner = part.column // self.width * self.columns + others * self.following, Int32(a.inner)
+        behind = self.existing(self.first_in(columns, inner), inner)
         for first in cutlass.range_constexpr(0, self.height, self.lanes):
             row = me.lane + first
             if row < me.rows:
@@ -214,7 +236,7 @@ class RaggedColumnScan(ColumnTileScan):
             for u in cutlass.range_constexpr(self.unit):
                 target, source = self.word_in(shared, stage, first + u, me), a.x + at
                 self.copy_word(target, source, part.rest)
-                if me.lane == self.lanes - 1:
+                if self.rank(me) == self.lanes - 1:
                     self.copy_word(target + 1, source + part.beyond, part.rest - part.beyond)
                 at += choose(first + u + 1 < existing, part.step, Int64(0))
 
