@@ -196,6 +196,7 @@ def test_arrays_that_are_not_contiguous(name, dtype, allocated):
         ((9000, 333), "int8", "max"),
         ((6000, 30, 2000), "int8", "max"),
         ((9000, 3, 4801), "uint8", "add"),
+        ((27, 1689, 1829), "bool", "add"),
     ],
     ids=str,
 )
@@ -207,6 +208,27 @@ def test_columns_that_run_backwards(shape, dtype, op, allocated):
     for spec in needed(cs.scan, x, op, axis=len(shape) - 2):
         assert spec.key[3] == "backward"
         verify(spec, allocated)
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "op", "offset"),
+    [
+        ((1, 18600, 448), "uint8", "lambda", 0),
+        ((588, 282, 413), "int8", "lambda", 0),
+        ((44, 1361, 428), "float32", "add", 4),
+        ((1, 16384, 512), "bfloat16", "add", 2),
+        ((1 << 22, 3, 1), "bool", "add", 1),
+        ((1 << 20, 8, 2), "float16", "max", 2),
+    ],
+    ids=str,
+)
+def test_words_and_vectors_that_are_not_whole(shape, dtype, op, offset, allocated):
+    """Elements of words that are combined one by one; rows and slices that begin behind boundaries."""
+    spec = needed_for(shape, dtype, (lambda a, b: a + b) if op == "lambda" else op, offset)
+    policy = spec.key[1]
+    assert op == "lambda" or getattr(policy, "skew", 0) > 0 or policy.joined
+    verify(spec, allocated)
 
 
 def test_recurrences_along_columns(allocated):
