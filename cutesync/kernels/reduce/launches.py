@@ -36,6 +36,15 @@ MIN_BYTES_OF_ORDERED, MIN_ORDERED_RUN, MAX_ORDERED_RUN = 1 << 20, 512, 4096
 # along axes 1, 0 and 2: 102 us, so 25 us; uint8 (3093, 36, 206): 68 and 20 us; but int32 (1258, 20, 58): 7.5 and 9.6).
 MIN_MANY_IN_ORDER, MIN_RUN_OF_MANY = 1 << 24, 192
 MAX_FEW_POSITIONS = 16
+# Long columns of elements of up to so many bytes, whose rows lie on boundaries of no more: bytes of an array and of
+# rows that are reduced at once, columns and positions (H200, sum uint8 (3080603, 53): 115 us, so 56 us; max bool
+# (1777542, 43): 59 and 30 us; sum bfloat16 (87020, 65): 12.8 and 7.4 us, 8.6 us with 1 KiB of rows; any int8 (1136,
+# 1024) off by one: 3.2 and 3.0 us; but of fewer columns, squares float16 (908340, 15): 11.9 and 12.9 us, and of fewer
+# positions, squares int8 (137, 17769): 3.0 and 4.2 us; of wider ones sum float32 (1282, 422) off by one: 2.9 and 4.8).
+MAX_SIZE_OF_FOLDED, MIN_BYTES_OF_FOLDED, BYTES_OF_FOLDED = 2, 1 << 20, 1 << 14
+MIN_COLUMNS_OF_FOLDED, MIN_LENGTH_OF_FOLDED = 26, 257
+MIN_POSITIONS_OF_FOLDED = 8  # of the first launch, so that every thread has whole ones
+MIN_SHARE_OF_FOLDED = 4  # of an array's bytes that are no more between the launches (sum uint8 (520, 3285): 5.4, 3.7)
 # Of a callable, too, where elements between the launches would be many: neighbouring columns of so many bytes, and
 # positions that become one in the first of two launches (lambda float32 (336, 162, 2, 884) along axes 0 and 2: 227 us,
 # so 100 us; bfloat16 (25, 32, 12, 1759): 26 and 24 us).
@@ -101,6 +110,26 @@ def ordered_runs_first_is_faster(run: int, count: int, size: int, between: int) 
     large = run * count * size >= MIN_BYTES_OF_ORDERED
     least = MIN_RUN_OF_MANY if size <= 2 and run * count >= MIN_MANY_IN_ORDER else MIN_ORDERED_RUN
     return large and max(MIN_SHARE * between, least) <= run * size < MAX_ORDERED_RUN
+
+
+def rows_at_once(problem: Problem, between: int) -> int:
+    """Return how many neighbouring rows of columns are reduced as one, which ends on a boundary, to elements of
+    ``between`` bytes, by a launch of its own; 0 if one launch is as fast."""
+    row_bytes = problem.inner * problem.size
+    boundary = math.gcd(VECTOR_BYTES, row_bytes)
+    rows = VECTOR_BYTES // boundary
+    if problem.outer == 1:
+        most = problem.length * problem.size // (MIN_SHARE_OF_FOLDED * between)
+        most = min(most, problem.length // MIN_POSITIONS_OF_FOLDED)
+        rows *= max(1, min(BYTES_OF_FOLDED // row_bytes, most) // rows)
+    odd = boundary <= MAX_SIZE_OF_FOLDED or not problem.aligned
+    small = odd and problem.size <= MAX_SIZE_OF_FOLDED and not problem.several
+    whole = problem.outer == 1 or (problem.aligned and problem.length % rows == 0)
+    large = problem.outer * problem.length * row_bytes >= MIN_BYTES_OF_FOLDED
+    few = problem.length * problem.size >= MIN_SHARE_OF_FOLDED * rows * between
+    fits = problem.inner >= MIN_COLUMNS_OF_FOLDED and problem.length >= MIN_LENGTH_OF_FOLDED
+    fits &= problem.length >= MIN_POSITIONS_OF_FOLDED * rows
+    return rows if small and whole and large and few and fits else 0
 
 
 def _is_short(problem: Problem, run: int) -> bool:

@@ -22,6 +22,7 @@ from .. import spread
 from ..named import Named
 from ..policy import Policy
 from ..states import Argument, States, numbered, parameter_groups
+from .folded import folded
 from .launches import (
     MAX_FEW_POSITIONS,
     MIN_BYTES_OF_PASSES,
@@ -128,14 +129,14 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     if len(passes) > 1 and isinstance(reduction.op, str):
         spec = places(spec)
         reduction = spec.reduction
+    found = _of_columns(spec, form, passes[0], (views, outs), original, stream) if len(passes) == 1 else None
+    if found is not None:
+        return found, None
     given, sources = range(count, len(views)), tuple(range(count))  # of the arrays of ``in_turn``
-    steps: list[tuple[Run, tuple[int, ...]]] = []
-    sizes: list[int] = []
+    steps, sizes = list[tuple[Run, tuple[int, ...]]](), list[int]()
     for i, extents in enumerate(passes):
         current, last = reduction.of_pass(i, len(passes)), i == len(passes) - 1
         problem = problem_of(current, extents, views[:count] if i == 0 else (), outs if last else ())
-        if len(passes) == 1 and strided_is_faster(problem):
-            return strided(spec, form or form_of(spec, views[:count], outs), *original, stream), None
         choice = choose(problem)
         run = launch(choice, current, extents, spec.init if last else None, device, stream, spec.args).run
         first = len(views) if last else len(views) + len(outs) + len(sizes)
@@ -146,6 +147,27 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
             sizes += [extents[0] * extents[2] * result.size for result in current.results]
     run = in_turn(steps, sizes, device)
     return (shifted(run, form, spec.reduction) if form else run), None
+
+
+def _of_columns(
+    spec: ReduceSpec,
+    form: Normal | None,
+    extents: tuple[int, int, int],
+    arrays: tuple[Views, Views],
+    original: tuple[Views, Views],
+    stream: int,
+) -> Run | None:
+    """Return the launches of the only pass of a call that are not those of ``choose``; None if these are faster. With a
+    ``form``, ``arrays`` begin at the first positions of the ``original`` ones."""
+    views, outs = arrays
+    inputs = views[: len(spec.reduction.sources)]
+    problem = problem_of(spec.reduction, extents, inputs, outs)
+    run = folded(spec, problem, views, outs, stream)
+    if run is not None:
+        return shifted(run, form, spec.reduction) if form else run
+    if not strided_is_faster(problem):
+        return None
+    return strided(spec, form or form_of(spec, inputs, outs), *original, stream)
 
 
 def _copied(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> Run | None:

@@ -10,7 +10,7 @@ from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...block.split import share
 from ...monoid import ArgMonoid, tree
-from ...warp import Maybe
+from ...warp import Maybe, select
 from ..coordinates import element, moved
 from ..words import VECTOR_BYTES, four_words, funnel_shift, shifted
 from .packed import columns, first_of_columns, has_keys, kind_of, of_vector, of_vectors
@@ -33,21 +33,22 @@ class StridedReduce(StridedKernel):
         """Combine the states of the block's groups, which share ``count`` positions."""
         return self.reduce_groups(states, storage, me, self.used(count))
 
+    def share_of(self, me: Member, begin, end):
+        """The first position of a thread of those from ``begin`` to ``end``, their step and number."""
+        if self.policy.in_turn:
+            at = begin + me.group
+            return at, self.groups, (end - at + (self.groups - 1)) // self.groups
+        number = type(end)
+        first, stop = share(end - begin, number(me.group), number(self.groups))
+        return begin + first, 1, stop - first
+
     @cute.jit
     def own_states(self, a: cutlass.Constexpr, me: Member, begin, end):
         """The states of this thread's columns over its share of the positions from ``begin`` to ``end``."""
         offsets = a.kept.offsets(me.unit)
         x = moved(a.x, offsets)
         number = type(a.length)
-        if cutlass.const_expr(self.policy.in_turn):
-            at = begin + me.group
-            step = self.groups
-            count = (end - at + (self.groups - 1)) // self.groups
-        else:
-            first, stop = share(end - begin, number(me.group), number(self.groups))
-            at = begin + first
-            step = 1
-            count = stop - first
+        at, step, count = self.share_of(me, begin, end)
         valid = Int32(self.width)
         last = Boolean(False)
         if cutlass.const_expr(self.policy.load == "words"):
@@ -55,6 +56,15 @@ class StridedReduce(StridedKernel):
             last = (me.unit >= a.units - 2) & (count > 0) & (at + (count - 1) * step == a.length - 1)
             if last:
                 count -= 1  # its words may reach beyond the array
+        elif cutlass.const_expr(self.policy.ragged):
+            lead, valid = self.first_and_last(a, me)
+            last = (valid < self.width) & (count > 0) & (at + (count - 1) * step == a.length - 1)
+            begins = (lead > 0) & (at == 0)
+            if last:
+                count -= 1  # a thread has others
+            if begins:
+                at += step
+                count -= 1
         elif cutlass.const_expr(self.policy.pace > 1):
             ends = (count > 0) & (at + count == a.length)
             last = (me.unit == a.units - 1) & (count > 0) & (at + (count - 1) * step == a.length - 1)
@@ -78,12 +88,40 @@ class StridedReduce(StridedKernel):
         if cutlass.const_expr(self.policy.load == "words" or self.policy.pace > 1):
             if last:
                 partial = partial.append(self.singly(self.position(a, x, a.length - 1), valid), self.append)
+        elif cutlass.const_expr(self.policy.ragged):
+            if last & (valid > 0):
+                partial = self.append_some(partial, self.position(a, x, a.length - 1), Int32(0), valid)
+            if begins & (lead < self.width):
+                partial = self.append_some(partial, self.position(a, x, number(0)), lead, Int32(self.width))
         if cutlass.const_expr(self.policy.load == "row" and self.policy.pace > 1):
             if ends:
                 (state,) = partial.state
                 found = self.append_tail(a, x, Maybe(state, partial.valid), number)
                 partial = Maybe((found.state,), found.valid)
         return tuple(self.monoid.place(state, Int64(0)) for state in partial.state)
+
+    def first_and_last(self, a: Arguments, me: Member):
+        """The first column of a thread that the first position has, and how many the last one has."""
+        first = Int64(me.unit) * self.width
+        places = a.extent % VECTOR_BYTES - first, a.extent // VECTOR_BYTES - first
+        return [Int32(cutlass.min(cutlass.max(place, Int64(0)), Int64(self.width))) for place in places]
+
+    def append_some(self, partial: Maybe, position, begin, end) -> Maybe:
+        """Append the columns from ``begin`` to ``end`` of a position, to those of others."""
+        found = self.append(partial.state, self.singly(position, end, begin))
+        both = enumerate(zip(found, partial.state))
+        return Maybe.of(tuple(select((begin <= c) & (end > c), new, old) for c, (new, old) in both))
+
+    def store(self, a: Arguments, unit, states) -> None:
+        """Store the results of a unit; those that are before the first element of a ragged array also behind all."""
+        super().store(a, unit, states)
+        if self.policy.ragged:
+            self.store_behind(a, unit, states)
+
+    @cute.jit
+    def store_behind(self, a: cutlass.Constexpr, unit, states):
+        if Int64(unit) * self.width < a.extent % VECTOR_BYTES:
+            super().store(a, unit + a.units, states)
 
     def position(self, a: Arguments, x, at):
         """The pointers of a position, and its index; of a vector of rows whose indexes lie apart, with their pace."""
@@ -146,13 +184,14 @@ class StridedReduce(StridedKernel):
             return columns(self.monoid, rows)
         return tuple((value, index + type(index)(u * step)) for value, u in first_of_columns(self.monoid, rows))
 
-    def singly(self, position, valid):
-        """The states of the columns of one position, of which ``valid`` exist, loaded one by one."""
+    def singly(self, position, valid, begin=0):
+        """The states of the columns of one position, of which those before ``valid`` exist, from ``begin`` on, loaded
+        one by one."""
         (start,), index = position
         if self.policy.load == "row":
             elements = [element(start + i * self.policy.pace) for i in range(self.each)]
             return (self.monoid.run(elements, index * self.each),)
-        columns = [cutlass.min(Int32(c), valid - 1) for c in range(self.width)]
+        columns = [cutlass.max(cutlass.min(Int32(c), valid - 1), Int32(begin)) for c in range(self.width)]
         return tuple(self.monoid.lift(element(start + column * self.policy.pace), index) for column in columns)
 
     def nothings(self, number) -> tuple:

@@ -31,7 +31,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     ``indexed``: positions are not numbered as indexes are; the last of their steps are those of the index.
     ``repeated``: each element stands for several equal ones. ``copied``: each result is stored several times, ``fill``
     of them as a vector. ``pace``: elements are so far apart, and the vector or row has what lies between. ``resident``
-    blocks fit the registers of a multiprocessor."""
+    blocks fit the registers of a multiprocessor. ``ragged``: the last position has only the first of its columns."""
 
     kept: int
     reduced: int
@@ -56,6 +56,7 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     pace: int = 1
     boundary: bool = False
     resident: int = 1
+    ragged: bool = False
 
     @property
     def columns(self) -> int:
