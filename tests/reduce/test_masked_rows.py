@@ -13,14 +13,14 @@ from ..cases import data, same
 from ..faults import RESULT, Bench, every
 from .strided_cases import recorded
 
-NAMES = ("sum", "max", "min", "any", "all")
+NAMES = ("sum", "max", "min", "any", "all", "argmax", "argmin")
 
 
 @pytest.fixture
 def chosen(monkeypatch) -> list:
     """The choices for contiguous arrays, for which no array is too small."""
     found = recorded(monkeypatch)
-    for name in ("MIN_MASKED_BYTES", "SMALL_ROWS_BYTES", "MIN_COPY_BYTES"):
+    for name in ("MIN_MASKED_BYTES", "MIN_MASKED_INDEXED", "SMALL_ROWS_BYTES", "MIN_COPY_BYTES"):
         monkeypatch.setattr(policy, name, 0)
     monkeypatch.setattr(strided_loads, "MIN_WORDS_BYTES", 0)
     monkeypatch.setattr(plan, "choose", lambda problem: found.append(policy.choose(problem)) or found[-1])
@@ -28,7 +28,12 @@ def chosen(monkeypatch) -> list:
 
 
 def extremes(shape, dtype: str) -> np.ndarray:
-    """All values of an integer type, or truth values, of which those of every other row are false."""
+    """All values of an integer type, or truth values, of which those of every other row are false; or few floats, of
+    which those of a row are infinite, and some are no numbers."""
+    if dtype == "float16":
+        x = np.random.default_rng(4).integers(-9, 9, shape).astype(dtype)
+        x[0], x[1], x[2, 3:] = -np.inf, np.inf, np.nan
+        return x
     if dtype == "bool":
         x = np.random.default_rng(4).integers(0, 2, shape)
         x[::2] = 0
@@ -46,7 +51,7 @@ def check(name: str, x: np.ndarray, begin: int) -> None:
 
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "bool"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "bool", "float16"])
 def test_rows_of_vectors_of_other_rows(name, dtype, on_emulator, chosen):
     for shape, begin in (((37, 41), 0), ((9, 167), 1), ((66, 64), 1), ((5, 251), 3)):
         check(name, extremes(shape, dtype), begin)

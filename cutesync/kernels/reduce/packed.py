@@ -45,24 +45,31 @@ def columns(monoid, rows: list) -> tuple:
 
 
 def of_vectors(monoid, vectors: list):
-    """The state of the elements of vectors, of a monoid that has a kind."""
-    if kind_of(monoid) == "add":
+    """The state of the elements of vectors in any order."""
+    if kind_of(monoid) in ("add", ""):
         return tree([monoid.fold(words, 0) for words in vectors], monoid.combine)
     rows = [[words[w]] for words in vectors for w in range(cute.size(words))]
     return tree(list(columns(monoid, rows)), monoid.combine)
 
 
 def without_effect(monoid) -> int:
-    """A word of elements that change no state, of a monoid that has a kind."""
-    kind, bits = kind_of(monoid), 8 * monoid.source.size
-    if kind in ("any", "add"):
+    """A word of elements that change no state (``Reduction.is_masked``): of argmin and argmax, of which others that are
+    as great count if they come first."""
+    argument, source = isinstance(monoid, ArgMonoid), monoid.source
+    kind = kind_of(monoid) or (("max" if monoid.largest else "min") if argument else monoid.op.name)
+    if kind == "any" or (kind == "add" and source.kind != "f"):
         return 0
     if kind == "all":
         return -1
+    bits = 8 * source.size
     highest = 1 << (bits - 1)
-    least = highest if monoid.source.kind == "i" else 0
-    element = least if kind == "max" else (1 << bits) - 1 - least
-    word = element * (ONES[monoid.source.size])
+    if source.kind == "f":  # -0.0, or an infinity
+        infinity = 0x7C00 if source.name == "float16" else 0x7F80
+        element = highest if kind == "add" else infinity + (highest if kind == "max" else 0)
+    else:
+        least = highest if source.kind == "i" else 0
+        element = least if kind == "max" else 1 if source.kind == "b" else (1 << bits) - 1 - least
+    word = element * ONES[source.size]
     return word - (1 << 32) if word >> 31 else word
 
 

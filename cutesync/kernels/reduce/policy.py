@@ -89,8 +89,10 @@ MIN_SMALL_ROWS_BYTES = 1 << 21  # from so much on, a lane has sixteen small elem
 # float64 (205315, 5): 4.0 and 4.5 us).
 LANE_OF_WIDE, MAX_WIDE_BYTES = 4, 1 << 25
 # Rows of small integers that are no whole vectors, of which a lane has up to so many vectors with what else they hold:
-# bytes of a row, and of an array (H200, any int8 (700000, 171): 66 us, so 30 us; max int8 (300000, 303): 48 and 29 us).
-MIN_MASKED_ROW, MIN_MASKED_BYTES, MAX_MASKED = 33, 1 << 20, 5
+# bytes of a row, and of an array (H200, any int8 (700000, 171): 66 us, so 30 us; max int8 (300000, 303): 48 and 29 us;
+# sum float16 (37308, 125): 7.7 and 4.5 us; argmax bool (4209996, 47): 117 and 65 us); of indexes of two bytes, longer
+# ones (argmax bfloat16 (29896, 51): 3.6 and 2.7 us; but (556972, 19): 9.0 and 11.9 us; float16 (50857, 43): 4.5, 4.8).
+MIN_MASKED_ROW, MIN_MASKED_INDEXED, MIN_MASKED_BYTES, MAX_MASKED = 33, 96, 1 << 20, 5
 # Of whole rows in vectors, a lane has as many as have so many bytes of results (sum uint16 (12000000, 3): 89 us, so 42
 # us, with 32 bytes 66 us).
 MAX_ROW_RESULTS = 16
@@ -150,7 +152,7 @@ def strided_is_faster(problem: Problem) -> bool:
         if ordered and SHORT_ROW_BYTES < row_bytes <= ORDERED_ROW_BYTES:
             return True
         ragged = odd or (not problem.aligned and problem.length > 1 and row_bytes <= SHORT_ROW_BYTES)
-        masked = problem.packed and total >= MIN_MASKED_BYTES
+        masked = _is_masked(problem)
         if short and problem.size <= 2 and not masked and MIN_ODD_RUN_BYTES <= row_bytes <= SHORT_ROW_BYTES:
             return True
         if ragged and total <= SMALL_ROWS_BYTES:
@@ -244,12 +246,19 @@ def _short_rows(problem: Problem) -> Choice:
         side = math.gcd(row_bytes // VECTOR_BYTES, MAX_SIDE)
         group, unroll = power_of_two(row_bytes // (VECTOR_BYTES * side)), max(2, unroll // side)
     masked = 0
-    if problem.packed and not vectors and row_bytes >= MIN_MASKED_ROW and problem.outer * row_bytes >= MIN_MASKED_BYTES:
+    if _is_masked(problem) and not vectors:
         most = (row_bytes + VECTOR_BYTES - 2) // VECTOR_BYTES + 1  # vectors that hold a row
         group = power_of_two(ceil_div(most, MAX_MASKED))
         masked, unroll = ceil_div(most, group), 1
     rows = warps * (32 // group) * unroll
     return Choice(ShortRowPolicy(vectors, group, unroll, warps, masked, side), 1, 1, ceil_div(problem.outer, rows))
+
+
+def _is_masked(problem: Problem) -> bool:
+    """Return whether short rows that are no whole vectors are read as vectors that hold elements of other rows."""
+    row_bytes = problem.length * problem.size
+    least = MIN_MASKED_INDEXED if problem.size > 1 and problem.words >= COSTLY_WORDS else MIN_MASKED_ROW
+    return problem.masked and row_bytes >= least and problem.outer * row_bytes >= MIN_MASKED_BYTES
 
 
 def _is_narrow(problem: Problem) -> bool:

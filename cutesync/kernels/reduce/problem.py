@@ -13,7 +13,7 @@ class Problem:
     several ``inputs``). A state has ``words`` 32-bit words. ``aligned`` and ``aligned_out``: inputs and outputs begin
     on 16-byte boundaries. ``together``: all inputs are on such a boundary where that of the smallest elements is.
     ``in_turn``: elements may be combined in any order. The widest results have ``out_size`` bytes. ``keys``: elements
-    and their places are combined as one number; ``packed``: words of them are combined without being unpacked."""
+    and their places are combined as one number; ``masked``: some element changes no state."""
 
     outer: int
     length: int
@@ -27,7 +27,7 @@ class Problem:
     in_turn: bool = False
     out_size: int = 4
     keys: bool = False
-    packed: bool = False
+    masked: bool = False
 
     @property
     def several(self) -> bool:

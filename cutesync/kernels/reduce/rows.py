@@ -12,12 +12,14 @@ import math
 import cutlass
 from cutlass import Int16, Int32, Int64, cute
 
+from ...monoid import ArgMonoid, tree
 from ...sync.overlap import let_next_start
 from ...warp import LANES, exchange, reduce_valid
 from ..arrays import pointers_of
 from ..words import four_words, word_of_range
 from .base import Arguments, ContiguousKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from .orders import AnyOrder
 from .packed import of_vector, of_vectors, without_effect
 from .problem import ShortRowPolicy, WholeRowPolicy
 
@@ -115,15 +117,24 @@ class ShortRowReduce(ContiguousKernel):
             else:  # the last vector of the array, or one behind it
                 for w in cutlass.range_constexpr(WORDS):
                     words[w, i] = Int32(word_of_range(at + 4 * w, Int32(0), Int32(cutlass.min(end - (at + 4 * w), 4))))
+        skews = [Int32(start & (VECTOR_BYTES - 1)) for start in starts]
         for u in cutlass.range_constexpr(self.unroll):
             vectors = []
             for k in cutlass.range_constexpr(self.masked):
-                skew = Int32(starts[u] & (VECTOR_BYTES - 1))
-                begin = (member + k * self.group) * VECTOR_BYTES - skew
+                begin = (member + k * self.group) * VECTOR_BYTES - skews[u]
                 vectors.append(self.own(words[(None, u * self.masked + k)], begin, count))
-            state = of_vectors(self.monoid, vectors)
+            combine = self.monoid.combine
+            if cutlass.const_expr(isinstance(self.monoid, ArgMonoid)):
+                combine, shift = AnyOrder(self.monoid, Int32).combine, self.monoid.source.size - 1
+                places = [(member + k * self.group) * VECTOR_BYTES - skews[u] for k in range(self.masked)]
+                found = [of_vector(self.monoid, words, place >> shift) for words, place in zip(vectors, places)]
+                state = tree(found, combine)
+            else:
+                state = of_vectors(self.monoid, vectors)
             for log in cutlass.range_constexpr(self.group.bit_length() - 1):
-                state = self.monoid.combine(state, exchange(state, 1 << log))
+                state = combine(state, exchange(state, 1 << log))
+            if cutlass.const_expr(isinstance(self.monoid, ArgMonoid)):  # none that counts is before the first
+                state = (state[0], cutlass.max(state[1], Int32(0)))
             self.store(a, first + u * step, state, member)
 
     def own(self, words, begin, count):

@@ -117,11 +117,17 @@ class Reduction:
         return isinstance(self.op, str) and self.source.size <= 2 and self.source.kind in "biu"
 
     @functools.cached_property
-    def is_packed(self) -> bool:
-        """Whether words of small integers are combined without being unpacked."""
-        if isinstance(self.op, str) or self.transform is not None or self.source.kind == "f":
+    def is_masked(self) -> bool:
+        """Whether some element changes no state, so that vectors may hold elements that do not count: those of small
+        ones."""
+        if isinstance(self.op, str):
+            return self.source.size <= 2
+        if self.transform is not None:
             return False
-        return packed_kind(self.op, self.source, self.accumulate) != ""
+        floats = self.source.kind == self.accumulate.kind == "f" and self.source.size == 2 and self.op.fn is None
+        return packed_kind(self.op, self.source, self.accumulate) != "" or (
+            floats and self.op.name in ("add", "min", "max")
+        )
 
     @functools.cached_property
     def between(self) -> DType:
