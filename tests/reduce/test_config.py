@@ -257,10 +257,19 @@ def test_few_rows_of_some_chunks_have_a_block_each():
         (512, 16384, "block", 4),
         (400, 6008, "block", 4),
         (1100, 8192, "warp", 8),
+        (1100, 16384, "block", 4),
+        (2200, 16384, "warp", 8),
         (300, 2048, "warp", 8),
     ):
         policy = choose(row_problem(rows, row_bytes // 2, 2, False)).policy
         assert (policy.scope, policy.warps) == (scope, warps)
+
+
+def test_short_rows_in_order_are_read_in_short_chunks():
+    for row_bytes, unroll, blocks in ((1024, 2, 8), (1040, 4, 4)):
+        problem = dataclasses.replace(row_problem(9000, row_bytes // 2, 2, True), in_turn=False)
+        policy = choose(problem).policy
+        assert (policy.scope, policy.unroll, policy.blocks_per_sm) == ("warp", unroll, blocks)
 
 
 def test_short_rows_off_a_boundary_are_runs():

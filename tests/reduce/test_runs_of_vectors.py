@@ -175,7 +175,8 @@ def test_indexes_of_few_columns(dtype, columns, on_emulator, chosen):
     "dtype, columns, name",
     [("int32", 6, "sum"), ("float64", 4, "max"), ("uint8", 3, "sum"), ("int8", 8, "min"), ("bool", 16, "sum")],
 )
-def test_states_of_few_columns(dtype, columns, name, on_emulator, chosen):
+def test_states_of_few_columns(dtype, columns, name, on_emulator, chosen, monkeypatch):
+    monkeypatch.setattr(policy, "MAX_VECTORS_BYTES", (0, 0))
     for shape in ((2, 1360, columns), (1, 2603, columns)):
         x = data(shape, dtype)
         found = np.asarray(getattr(cs, name)(cs.asarray(x), axis=1))

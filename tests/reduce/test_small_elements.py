@@ -123,7 +123,7 @@ def test_vectors_of_few_results_of_small_arrays_are_shared_by_more_threads(on_em
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "groups"), [((540, 33, 4), "bool", 4), ((300, 41, 4), "uint16", 4), ((270, 37, 8), "int16", 8)]
+    ("shape", "dtype", "groups"), [((540, 33, 4), "bool", 4), ((300, 41, 4), "uint16", 4), ((270, 37, 8), "int16", 4)]
 )
 def test_small_vectors_of_few_positions_are_shared_by_fewer_threads(shape, dtype, groups, on_emulator, monkeypatch):
     for name in ("MAX_SHORT_BYTES", "MIN_FEWER_BYTES"):
@@ -157,16 +157,16 @@ def test_short_runs_of_results_are_shared_by_fewer_threads(shape, dtype, groups,
     ("shape", "op", "dtype", "narrow"),
     [
         ((1, 8000, 8), "sum", "int16", False),
-        ((1, 60000, 8), "sum", "int16", False),
-        ((1, 70000, 8), "sum", "int16", True),
+        ((1, 260000, 8), "sum", "int16", False),
+        ((1, 270000, 8), "sum", "int16", True),
         ((2, 40000, 8), "sum", "int16", True),
         ((40, 8000, 8), "sum", "int16", True),
         ((5, 8000, 8), "sum", "int16", False),
         ((5, 8000, 8), "sum", "float32", True),
         ((2, 8000, 8), "argmax", "float32", False),
         ((5, 8000, 8), "argmax", "int16", True),
-        ((1, 70000, 8), "argmax", "int16", False),
-        ((1, 530000, 8), "argmax", "int16", True),
+        ((1, 2000000, 8), "argmax", "int16", False),
+        ((1, 2100000, 8), "argmax", "int16", True),
         ((1, 1000000, 3), "argmax", "bool", False),
         ((1, 1100000, 3), "argmax", "bool", True),
         ((9, 24041, 3), "sum", "int8", False),
@@ -182,6 +182,32 @@ def test_small_slices_of_few_columns_are_read_by_the_kernels_of_strided_arrays(s
     with device.forced("dry"):
         getattr(cs, op)(cs.empty(shape, dtype), axis=1)
     assert [isinstance(choice.policy, policy.NarrowPolicy) for choice in chosen] == [True] * narrow
+
+
+@pytest.mark.parametrize(
+    ("shape", "op", "dtype", "resident"),
+    [
+        ((95, 79009), "argmax", "uint16", 5),
+        ((95, 60001), "argmax", "uint16", 4),
+        ((95, 90001), "argmax", "uint16", 4),
+        ((95, 49001), "argmax", "uint16", 1),
+    ],
+)
+def test_blocks_of_words_that_run_at_once(shape, op, dtype, resident, monkeypatch):
+    chosen = recorded(monkeypatch)
+    with device.forced("dry"):
+        getattr(cs, op)(cs.empty(shape, dtype), axis=0)
+    assert [choice.policy.resident for choice in chosen] == [resident]
+
+
+@pytest.mark.parametrize(
+    ("shape", "shared"), [((1024, 1024, 8), False), ((2000, 1500, 8), True), ((4, 1024, 2048), True)]
+)
+def test_slices_of_one_vector_have_a_block_each(shape, shared, monkeypatch):
+    chosen = recorded(monkeypatch)
+    with device.forced("dry"):
+        cs.sum(cs.empty(shape, "int8"), axis=1)
+    assert [choice.splits > 1 for choice in chosen] == [shared]
 
 
 # shape, type, and how many blocks share a tile: one, or several; and threads of a block

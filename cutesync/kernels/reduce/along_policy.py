@@ -18,9 +18,9 @@ MIN_ALONE = 32  # units; those of fewer have one block each
 ORDERED_LENGTH, MIN_ORDERED = 513, 128 * SMS
 # Threads that share the positions of a vector and are neighbours; half as many of small vectors with few positions, so
 # that each has enough in flight, in arrays of so many bytes, of indexes of words alone (H200, sum bool (65536, 32, 4)
-# along axis 1: 8.6 us, so 5.1 us; max int16 (2, 36265, 44) along axes 0 and 2: 5.2 and 3.6 us; but of 16 bytes, any
-# int16 (34355, 41, 8): 9.3 and 9.9 us; of fewer bytes, sum float16 (6783, 37, 2): 1.4 and 1.5 us; argmax float32 (9579,
-# 51, 2): 3.1 and 3.8 us).
+# along axis 1: 8.6 us, so 5.1 us; max int16 (2, 36265, 44) along axes 0 and 2: 5.2 and 3.6 us; squares uint16 (524288,
+# 32, 8): 94 and 67 us; max float32 (99219, 32, 4): 14.9 and 14.1 us; but of fewer bytes, sum float16 (6783, 37, 2): 1.4
+# and 1.5 us; argmax float32 (9579, 51, 2): 3.1 and 3.8 us).
 MIN_GROUPS, MIN_FEWER_BYTES = 8, 5 << 18
 # More of them do where each would have so many positions at least, half as many in small arrays, so that fewer blocks
 # share these (H200, sum bool (47, 142, 8) along axis 1: 5.1 us, so 2.4 us; sum int64 (106, 141, 2): 2.5 and 1.4 us).
@@ -37,8 +37,9 @@ MIN_ROW_VECTORS, ROW_UNROLL = 8, 2
 def along(units: int, length: int, load: str, load_bytes: int, problem: StridedProblem) -> int:
     """Return the groups of a block whose threads are neighbours on positions, or each have all of a result's."""
     if load == "vector":
-        few = load_bytes < VECTOR_BYTES and length < MIN_SHARED * MIN_GROUPS and units >= MIN_ALONE
+        few = length < MIN_SHARED * MIN_GROUPS and units >= MIN_ALONE
         few &= units * length * load_bytes >= MIN_FEWER_BYTES
+        few &= load_bytes < VECTOR_BYTES or len(problem.form.reduced) == 1
         few &= problem.words < COSTLY_WORDS or load_bytes <= WORD_BYTES
         return _along_rows(units, length, load_bytes, MIN_GROUPS // 2 if few else MIN_GROUPS)
     if load == "row":

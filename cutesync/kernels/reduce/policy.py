@@ -30,7 +30,12 @@ MIN_WARP_ROW_BYTES, MAX_OFF_BYTES = 2048, 8192
 MIN_BLOCK_CHUNKS, MIN_WARP_ROWS = 8, 16 * SMS
 # Shorter ones of so many bytes have four warps each if the blocks of all run at once (H200, sum uint16 (512, 8192) off
 # by one: 9.1 us, so 4.6 us; bfloat16 (265, 2048): 1.69 and 1.40 us; but argmax uint8 (2882, 4400): 6.1 and 7.0 us).
-MIN_FEW_ROW, MAX_FEW_ROWS = 3072, 8 * SMS
+# Of twice as many rows of more bytes, too (argmax bfloat16 (4, 284, 14910): 19.4 us, so 12.1 us; sum bfloat16 (1352,
+# 10225): 11.1 and 9.7 us; lambda uint16 (2079, 14254): 16.9 and 16.3 us).
+MIN_FEW_ROW, MAX_FEW_ROWS, MIN_FEW_LONG, MAX_FEW_LONG = 3072, 8 * SMS, 1 << 14, 16 * SMS
+# Short rows in order are read in chunks of 1 KiB by twice as many warps (H200, lambda uint16 (32768, 512): 13.8 us, so
+# 9.3 us; int64 (2686, 20, 109): 24.3 and 17.9 us; but float32 (989, 359): 1.54 and 1.77 us).
+MAX_SHORT_CHUNK = 1024
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 # Bytes of odd columns are read in words, for sums if they are many; so are halves in even rows, or in few (H200, max
@@ -47,6 +52,10 @@ NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
 # 4.5 and 5.1 us). More slices than these are so of small states and elements alone (sum int16 (5, 7920, 8): 5.0 and 2.7
 # us; but argmax float32 (5, 21600, 4): 5.2 and 5.9 us; sum float32 (5, 2880, 12): 3.2 and 3.3 us).
 MORE_OF_SMALL, MAX_SMALL_BYTES, FEW_SLICES = 8, 1 << 21, 2
+# One slice of whole vectors of small elements is read as vectors of columns in arrays of up to so many bytes, and of
+# keys (H200, sum bfloat16 (119786, 16): 5.8 us, so 4.7 us; argmax uint16 (730901, 16): 17.8 and 13.1 us; but sum
+# float16 (227224, 16): 6.4 and 7.3 us; max int8 (1244803, 16): 9.7 and 10.9 us).
+MAX_VECTORS_BYTES = 1 << 22, 1 << 25
 # Indexes beside values are read by vectors of columns in an array of so many bytes (H200, argmax float64 (125209, 8):
 # 10.0 us, so 7.5 us; (500000, 2): 11.1 and 6.9 us; but uint32 (32768, 16): 5.0 and 5.6 us; float32 (30, 20000, 8) along
 # its second axis: 10.6 and 14.1 us; int8 (2097152, 4), whose keys are one number: 9.5 and 14.6 us).
@@ -206,9 +215,11 @@ def _segments(problem: Problem) -> Choice:
     costly = problem.words >= COSTLY_WORDS and problem.outer >= MIN_WARP_ROWS
     if problem.outer < 2 * SMS or chunks > 32 or (chunks >= MIN_BLOCK_CHUNKS and not costly):
         return Choice(SegmentPolicy("block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
-    if row_bytes >= MIN_FEW_ROW and problem.outer <= MAX_FEW_ROWS:
+    most_rows = MAX_FEW_LONG if row_bytes >= MIN_FEW_LONG else MAX_FEW_ROWS
+    if row_bytes >= MIN_FEW_ROW and problem.outer <= most_rows:
         return Choice(SegmentPolicy("block", 4, 4, 8, _whole(problem, 4)), 1, 1, problem.outer)
-    return Choice(SegmentPolicy("warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
+    unroll, blocks = (2, 8) if not problem.in_turn and row_bytes <= MAX_SHORT_CHUNK else (4, 4)
+    return Choice(SegmentPolicy("warp", 8, unroll, blocks), 1, 1, ceil_div(problem.outer, 8))
 
 
 def _whole(problem: Problem, unroll: int) -> bool:
@@ -262,17 +273,25 @@ def _is_masked(problem: Problem) -> bool:
 
 
 def _is_narrow(problem: Problem) -> bool:
-    """Return whether a lane can load whole rows of few columns."""
+    """Return whether a lane can load whole rows of few columns, and vectors of columns are not faster."""
     outer_slice = problem.length * problem.inner * problem.size
     costly = problem.words >= COSTLY_WORDS and not problem.keys and max(problem.inner, problem.size) >= 8
     return (
         problem.aligned
         and not problem.several
+        and not _are_few_vectors(problem)
         and not (costly and problem.outer == 1 and outer_slice >= MIN_COSTLY_BYTES)
         and problem.inner <= 16
         and math.lcm(problem.inner * problem.size, VECTOR_BYTES) <= LANE_BYTES
         and (problem.outer == 1 or outer_slice % VECTOR_BYTES == 0)
     )
+
+
+def _are_few_vectors(problem: Problem) -> bool:
+    """Return whether columns of small elements are whole vectors, of one slice that is not large."""
+    whole = problem.size <= MAX_ANYWHERE_BYTES and problem.inner * problem.size % VECTOR_BYTES == 0
+    most = MAX_VECTORS_BYTES[problem.keys] if problem.keys or problem.words < COSTLY_WORDS else 0
+    return whole and problem.outer == 1 and problem.length * problem.inner * problem.size <= most
 
 
 def _more_of_small(problem: Problem) -> int:

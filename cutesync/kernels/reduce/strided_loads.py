@@ -59,6 +59,7 @@ MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
 # so 4.9 us; but (21, 309, 4649), 382 blocks: 13.4 and 14.8 us), of vectors of bytes in order (a callable on int8 (1024,
 # 65536): 30.4 us, so 22.3 us), and of runs in order (float16 (8930, 1364) apart: 11.6 us, so 10.0 us).
 RESIDENT_WORDS, RESIDENT_IN_ORDER, RESIDENT_RUNS = (4, 3), (2, 1), (4, 2)
+WAVE_OF_WORDS = 5 * SMS  # blocks that run at once if one more fits (argmax uint16 (95, 79009): 11.9 us, so 9.6 us)
 
 
 def runs_are_vectors(run: int, results: int, total: int, size: int, begin: int) -> bool:
@@ -175,7 +176,7 @@ def resident_of(blocks: int, load: tuple[str, int], problem: StridedProblem) -> 
     """Return how many of so many blocks are to fit the registers of a multiprocessor."""
     kind, load_bytes = load
     if load == ("words", WORD_BYTES):
-        return resident(blocks, RESIDENT_WORDS)
+        return RESIDENT_WORDS[0] + 1 if blocks <= WAVE_OF_WORDS < blocks + SMS else resident(blocks, RESIDENT_WORDS)
     wide = kind in ("vector", "words") and load_bytes == VECTOR_BYTES and problem.size == 1
     return resident(blocks, RESIDENT_IN_ORDER) if wide and not problem.in_turn else 1
 

@@ -79,8 +79,9 @@ MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES
 MAX_SHARED_INDEXES = 1 << 22
 # Tiles of columns of a small array that few blocks would share, at most so many, have one block each if they have fewer
 # positions (H200, argmax int8 (256, 8, 512, 2) along its first axis: 4.7 us, so 2.3 us; max int16 (557, 3500): 4.4 and
-# 3.9 us; but argmax uint16 (877, 2096): 5.4 and 6.0 us).
-MAX_LONE_SHARE, MAX_LONE_LENGTH, MAX_LONE_BYTES = 3, 768, 1 << 22
+# 3.9 us; but argmax uint16 (877, 2096): 5.4 and 6.0 us). So have slices of one vector in larger arrays, with more
+# positions (squares uint8 (1024, 1024, 8): 8.7 us, so 5.7 us; argmax int8 (2089, 1314, 4): 8.6 and 7.5 us).
+MAX_LONE_SHARE, MAX_LONE_LENGTH, MAX_LONE_BYTES = 3, (768, 2048), (1 << 22, 1 << 24)
 # In large arrays they do so, too, where bytes are combined in order (lambda int8 (32000, 8000): 100 us, so 88 us; with
 # 512 bytes 99 us; but of 2 bytes, lambda int16 (4, 262144, 32) along axis 1: 25 and 31 us).
 ORDERED_LINE_BYTES = 256
@@ -166,7 +167,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     blocks = _blocks(problem, total, 0 if columns or load != "element" else units * length, unroll * load_bytes)
     most = math.isqrt(length // unroll) if width * problem.words > MAX_TRIP_WORDS else length
     splits = _splits(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
-    if columns and kind == "vector" and problem.in_turn and _are_lone(splits, tiles, length, total):
+    if columns and kind == "vector" and problem.in_turn and _are_lone(splits, tiles, length, total, near <= 1):
         splits = 1
     many = columns and not alone and splits > 1 and width * problem.words * splits >= MIN_COLLECTED * groups
     joined = problem.in_turn and many and total <= MAX_JOINED_BYTES.get(kind, total)
@@ -200,10 +201,10 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     return with_results(choice, results_of(problem, policy, units, length), units, length)
 
 
-def _are_lone(splits: int, tiles: int, length: int, total: int) -> bool:
-    """Return whether tiles of columns have one block each, as few would share one."""
+def _are_lone(splits: int, tiles: int, length: int, total: int, one: bool) -> bool:
+    """Return whether tiles of columns have one block each, as few would share one; ``one``: slices of a vector."""
     few = splits <= MAX_LONE_SHARE and tiles >= SMS // 2
-    return few and length < MAX_LONE_LENGTH and total <= MAX_LONE_BYTES
+    return few and length < MAX_LONE_LENGTH[one] and total <= MAX_LONE_BYTES[one]
 
 
 def _of_runs(problem: StridedProblem) -> StridedChoice | None:
