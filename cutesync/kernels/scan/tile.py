@@ -25,6 +25,7 @@ from ..arrays import index_of, pointers_of
 from ..words import earlier, load_pair, of_pair
 from . import bools
 from .base import Scan
+from .bytewise import bytewise
 from .problem import ANYWHERE, VECTOR_BYTES
 
 # Positions of a row, of which only [begin, end) exist. Their lowest address lies ``offset`` elements from the row's in
@@ -70,7 +71,7 @@ class WarpScan:
             self.boundary = math.gcd(VECTOR_BYTES, min(self.elements * dtype.size for dtype in scan.monoid.sources))
         self.from_end = scan.reverse != scan.mirrored  # the inputs are scanned from their last address on
         whole = scan.width == 1 and self.packed(scan.monoid.sources[0])
-        self.bools = bools.operator_of(scan.monoid) if whole else None
+        self.bytes = bytewise(scan.monoid) if whole else None
         self.lead = min(range(len(scan.monoid.sources)), key=lambda k: scan.monoid.sources[k].size)
 
     def apart(self, gap: int) -> WarpScan:
@@ -243,8 +244,8 @@ class WarpScan:
         return reduce_rows(vectors, self.scan.combine, lane)
 
     def reduce_vector(self, elements, u: int):
-        if self.bools is not None:
-            return (bools.reduce_words(self.words(elements, u), self.bools),)
+        if self.bytes is not None and self.bytes.reduces:
+            return (self.bytes.reduce(self.words(elements, u)),)
         plain = len(elements) == 1 and self.packed(self.monoid.sources[0]) and self.scan.width == 1
         exact = self.monoid.commutative and self.monoid.sources[0].kind != "f"
         if plain and (exact or not (self.scan.reverse or self.scan.mirrored)):
@@ -281,8 +282,8 @@ class WarpScan:
         """A scanned vector in registers, in memory order: ``carry`` before the chunk, ``prefix`` before the vector."""
         before = _join(carry, prefix, self.scan.combine)
         state = before.state
-        if self.bools is not None:
-            return (self.bool_results(elements, u, before, self.bools),)
+        if self.bytes is not None:
+            return (self.results_of_words(elements, u, before),)
         results = tuple(cute.make_rmem_tensor((self.elements,), dtype.cutlass) for dtype in self.monoid.results)
         for i, value in enumerate(self.lifted(elements, u)):
             following = (
@@ -298,8 +299,9 @@ class WarpScan:
         row = elements[0][(None, u)]
         return [row[w] for w in range(cute.size(row))]
 
-    def bool_results(self, elements, u: int, before: Maybe, op: str):
-        words = bools.scan_words(self.words(elements, u), before, op, self.scan.exclusive, self.from_end)
+    def results_of_words(self, elements, u: int, before: Maybe):
+        assert self.bytes is not None
+        words = self.bytes.scan(self.words(elements, u), before, self.scan.exclusive, self.from_end)
         results = cute.make_rmem_tensor((self.elements,), self.monoid.results[0].cutlass)
         packed = cute.recast_tensor(results, Int32)
         for w, word in enumerate(bools.backwards(words) if self.scan.mirrored else words):
