@@ -7,9 +7,10 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import dtype as element_type
+from cutesync.kernels.policy import Policy
 from cutesync.kernels.scan import plan, slice_policy
 from cutesync.kernels.scan.problem import Problem
-from cutesync.kernels.scan.slice_policy import SlicePolicy
+from cutesync.kernels.scan.slice_policy import SinglePolicy, SlicePolicy
 from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray
 
@@ -37,6 +38,7 @@ def policies(monkeypatch):
         return launch(choice, *more)
 
     monkeypatch.setattr(plan, "launch", watched)
+    monkeypatch.setattr(slice_policy, "MAX_WORDS_BYTES", 0)
     return found
 
 
@@ -151,6 +153,35 @@ def test_groups_of_slices(name, dtype, on_emulator, monkeypatch, policies):
         same(np.asarray(around)[3:-5].reshape(wanted.shape), wanted, f"{name} {how} into others")
         assert (np.asarray(around)[[0, 1, 2, -5, -4, -3, -2, -1]] == 7).all()
     assert {policy.mirrored for policy in policies} == {mirrored}
+
+
+# Type, slices of a group, positions and columns, and the elements of a thread
+SINGLE = (("int8", 104, 10, 1, 40), ("uint8", 352, 3, 1, 24), ("bool", 180, 3, 2, 24), ("uint16", 112, 5, 1, 20))
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize(("dtype", "group", "length", "inner", "width"), SINGLE)
+def test_short_slices_of_groups_that_lie_apart(dtype, group, length, inner, width, on_emulator, monkeypatch):
+    """Threads have whole slices in a few vectors; not where a group has no whole number of vectors, nor where first
+    operands are an array."""
+    found, launch = [], plan.launch
+    monkeypatch.setattr(plan, "launch", lambda choice, *more: found.append(choice.policy) or launch(choice, *more))
+    monkeypatch.setattr(slice_policy, "MIN_STRIDED_BYTES", 1)
+
+    def policy_of(group: int, **ways) -> Policy:
+        x = data((3, 2, group, length, inner), dtype)
+        got = np.asarray(cs.scan(cs.asarray(x)[::-1, 1], axis=2, **ways))
+        same(got, scanned(x[::-1, 1], axis=2, **ways), f"{dtype} {group} {ways}")
+        return found[-1]
+
+    for ways in ({}, {"reverse": True}, {"exclusive": True, "init": 1}):
+        policy = policy_of(group, **ways)
+        assert isinstance(policy, SinglePolicy) and policy.width == width
+    assert not isinstance(policy_of(group - 1), SinglePolicy)
+    x, firsts = data((3, 2, group, length, inner), dtype), data((3, group, inner), dtype)
+    got = np.asarray(cs.scan(cs.asarray(x)[:, 1], "max", axis=2, init=cs.asarray(firsts)))
+    same(got, np.maximum(scanned(x[:, 1], "max", axis=2), firsts[:, :, None]), "first operands")
+    assert not isinstance(found[-1], SinglePolicy)
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,7 @@ def _problem(
         layout.interleaved(operation.sources[0].size),
         whole_vectors,
         _sums(operation),
+        layout.firsts,
     )
 
 

@@ -134,7 +134,7 @@ def _choice(problem: Problem) -> Choice:
         several = problem.rows > 1 and not _has_few_long_rows(problem)
         return (rows(problem) if several else None) or _long_rows(problem)
     few = problem.inner > 1 and _few_columns(problem)
-    found = (single(problem) if problem.view is None else None) or (None if few else slices(problem))
+    found = single(problem) or (None if few else slices(problem))
     if found is not None:
         return (narrow(problem) if _is_large_slice(problem, found) else None) or found
     if problem.inner > 1:

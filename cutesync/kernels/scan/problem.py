@@ -38,7 +38,8 @@ class Problem:
     ``counted``: only the first positions count, as many as the call says when it runs.
 
     ``apart``: the outputs do not lie in the memory of the inputs, so elements beside those of a thread may be read.
-    ``packs``: the operator has word arithmetic (``packed``). ``sums``: it is a sum, or one of bools.
+    ``packs``: the operator has word arithmetic (``packed``). ``sums``: it is a sum, or one of bools. ``firsts``: first
+    operands are an array.
 
     ``view`` is that of ``base.Scan``. Unless it is None, ``pitches`` are the inputs' strides and the outputs', in
     elements: from group to group, where there are several columns from position to position, and from row to row in a
@@ -71,6 +72,7 @@ class Problem:
     interleaved: bool = False
     whole_vectors: bool = False
     sums: bool = False
+    firsts: bool = False
 
     @functools.cached_property
     def several(self) -> bool:

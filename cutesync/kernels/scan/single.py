@@ -34,6 +34,8 @@ class SingleScan(ThreadColumns):
         block, _, _ = cute.arch.block_idx()
         first = (Int64(block) * (SINGLE_THREADS * self.unroll) + thread) * self.width
         end = a.rows * self.slice
+        firsts = [first + u * (SINGLE_THREADS * self.width) for u in range(self.unroll)]
+        places = [self.vector_places(a, at) for at in firsts]
         layout = cute.make_layout((self.width, self.unroll), stride=(1, self.width))
         elements = tuple(cute.make_rmem_tensor(layout, dtype.cutlass) for dtype in self.scan.monoid.sources)
         if cutlass.const_expr(self.joined):
@@ -41,28 +43,31 @@ class SingleScan(ThreadColumns):
             layout = cute.make_layout((words, self.unroll), stride=(1, words))
             elements = (cute.make_rmem_tensor(layout, Int32),)
         for u in cutlass.range_constexpr(self.unroll):
-            at = first + u * (SINGLE_THREADS * self.width)
-            if at + self.width <= end:
-                self.load_row(a.x + at, [e[(None, u)] for e in elements], a)
+            if firsts[u] + self.width <= end:
+                self.load_row(a.x + places[u][0], [e[(None, u)] for e in elements], a)
         for u in cutlass.range_constexpr(self.unroll):
-            at = first + u * (SINGLE_THREADS * self.width)
-            if at + self.width <= end:
+            x, out = a.x + places[u][0], a.out + places[u][1]
+            if firsts[u] + self.width <= end:
                 loaded = [e[(None, u)] for e in elements]
-                loaded = [self.of_pairs(loaded[0], a.x + at)] if self.joined else loaded
-                self.store_row(a.out + at, self.results(self.lifted(loaded, 0, a), a))
-            elif at < end:
-                self.scan_rest(a, at, Int32(end - at))
+                loaded = [self.of_pairs(loaded[0], x)] if self.joined else loaded
+                self.store_row(out, self.results(self.lifted(loaded, 0, a), a))
+            elif firsts[u] < end:
+                self.scan_rest(a, x, out, Int32(end - firsts[u]))
+
+    def vector_places(self, a: Arguments, at):
+        """How far a vector, of whole slices, lies from ``a.x``, and how far from ``a.out``, in elements."""
+        return (at, at) if self.scan.view is None else self.row_places(a, at // self.slice)
 
     @cute.jit
-    def scan_rest(self, a: Arguments, at: Int64, count: Int32):
+    def scan_rest(self, a: Arguments, x, out, count: Int32):
         """The last slices, fewer than a vector has."""
         for i in cutlass.range(0, count, self.slice, unroll=1):
-            self.scan_slice(a, at + i)
+            self.scan_slice(a, x + i, out + i)
 
-    def scan_slice(self, a: Arguments, at) -> None:
-        found = self.scanned(lambda place: self.state_at(a.x + (at + place)), self.slice, a)
+    def scan_slice(self, a: Arguments, x, out) -> None:
+        found = self.scanned(lambda place: self.state_at(x + place), self.slice, a)
         for place, state in enumerate(found):
-            self.put_results(pointers_of(a.out + (at + place)), state)
+            self.put_results(pointers_of(out + place), state)
 
     def state_at(self, at):
         values = [element(pointer)[0] for pointer in pointers_of(at)]

@@ -72,6 +72,9 @@ MAX_RAGGED_BYTES, MIN_RAGGED_SLICES, MIN_RAGGED_LENGTH, MIN_SHORT_BYTES = 512, 1
 MAX_ROW_OF_WORDS = 40
 # Rows of which each begins elsewhere in a vector have slower ends than others: shorter ones are slices.
 MIN_UNLIKE_ROW = 512
+# Rows of words of small arrays are loaded word by word (H200, inclusive float32 (256, 32) off by one: 2.9 us, so 0.8
+# us; (5919, 59): 3.1 and 1.7 us; lambda int32 (2503, 125): 3.2 and 1.5 us; larger ones are not measured).
+MAX_WORDS_BYTES = 3 << 19
 
 
 @dataclass(frozen=True)
@@ -112,16 +115,19 @@ def single(problem: Problem) -> Choice | None:
     each = problem.length * problem.inner
     if each * problem.wide > MAX_FEW_BYTES:
         return None
-    width, _ = problem.vector(problem.items)
+    width = _unit_of_runs(problem, each)
+    if width == 0:
+        return None
     if each > 1 and (problem.indexed or problem.counted or (problem.inner == 1 and each == width)):
         return None
     joined = False
     if width % each:
-        width, joined = _few_vectors(problem, each), problem.vector(problem.items)[0] < problem.items
+        joined = problem.view is None and width < problem.items
+        width = _few_vectors(problem, each, joined)
         if width == 0:
             return None
     count = problem.rows * each
-    aligned = problem.aligned(math.gcd(width, problem.items)) == 0
+    aligned = problem.view is not None or problem.aligned(math.gcd(width, problem.items)) == 0
     unroll = max(1, min(MAX_SINGLE_VECTORS, SINGLE_BYTES // (width * problem.position_bytes)))
     while unroll > 1 and ceil_div(count, width * unroll * SINGLE_THREADS) < SMS:
         unroll //= 2
@@ -129,18 +135,37 @@ def single(problem: Problem) -> Choice | None:
     return Choice(policy, 1, ceil_div(count, width * unroll * SINGLE_THREADS))
 
 
-def _few_vectors(problem: Problem, each: int) -> int:
+def _few_vectors(problem: Problem, each: int, joined: bool) -> int:
     """Return how many small elements the fewest vectors have that are whole slices of ``each``; 0 if these are too many
     for a thread, or do not begin on boundaries, or other kernels load rows in vectors."""
     items = problem.items
     if problem.inner == 1 and problem.vector(each)[0] * problem.wide >= MIN_VECTOR_BYTES:
         return 0
-    whole, joined = math.lcm(each, items), problem.vector(items)[0] < items
+    aligned = problem.aligned(items) == 0
+    if problem.view is not None:
+        unit, items = _unit_of_runs(problem, each), MIN_VECTOR_BYTES // problem.wide
+        aligned = math.lcm(each, items) % (2 * items) != 0 or unit > items  # they are copied as vectors of this
+    whole = math.lcm(each, items)
     few = problem.size_of_results <= MAX_BYTES_OF_PAIRS or (joined and whole * problem.wide <= MAX_JOINED_BYTES)
     small = problem.wide == 1 or (problem.wide == 2 and few)
     small &= not problem.several and whole * problem.wide <= MAX_FEW_BYTES
     fits = not joined or (problem.apart and problem.sources == problem.results and not problem.skewed)
-    return whole if small and fits and problem.aligned(items) == 0 else 0
+    return whole if small and aligned and fits else 0
+
+
+def _unit_of_runs(problem: Problem, each: int) -> int:
+    """Return the largest vector that is aligned in the inputs where slices of ``each`` elements that follow each other
+    in memory begin; 0 if slices lie apart in strided arrays, or vectors of theirs are narrow."""
+    if problem.view is None:
+        return problem.vector(problem.items)[0]
+    x, out = problem.pitches
+    together = x[1:] == out[1:] == ((problem.inner, each) if problem.inner > 1 else (each,))
+    plain = problem.sources == problem.results and not (problem.several or problem.counted or problem.firsts)
+    if problem.view != "pitched" or not (together and plain):
+        return 0
+    places = *problem.xs, *problem.outs, *(n * problem.source for n in (x[0], out[0], problem.group * each))
+    unit = math.gcd(VECTOR_BYTES, *places) // problem.wide
+    return unit if unit * problem.wide >= MIN_VECTOR_BYTES else 0
 
 
 def slices(problem: Problem) -> Choice | None:
@@ -335,6 +360,9 @@ def _suits(problem: Problem) -> bool:
         small = problem.wide <= 2 and not (problem.counted or problem.several)
         least = MIN_RAGGED_ROW if problem.alike else MIN_UNLIKE_ROW
         if small and problem.ragged and problem.length > least and problem.shift is not None:
+            return False
+        words = problem.wide == WORD_BYTES and not (problem.counted or problem.several)
+        if words and problem.size_of_results <= MAX_WORDS_BYTES:
             return False
         short = problem.length <= LANES * items  # other kernels take a warp for a row of which not all elements count
         return items * problem.wide < MIN_VECTOR_BYTES or (problem.counted and short)
