@@ -76,7 +76,16 @@ def test_what_the_policy_promises(size):
 
 
 def test_where_clusters_share_columns():
-    for few in (problem(1, 8192, 64, 4), problem(2, 2048, 8, 1), problem(1, 512, 32768, 2), problem(8, 8192, 16, 8)):
+    packed = {"packs": True, "apart": True}
+    for few in (
+        problem(1, 8192, 64, 4),
+        problem(2, 2048, 8, 1),
+        problem(1, 512, 32768, 2),
+        problem(8, 8192, 16, 8),
+        problem(1, 47, 54376, 2),
+        problem(1, 60, 43689, 4),
+        problem(1, 176, 14639, 2, **packed),
+    ):
         assert isinstance(choose(few).policy, ColumnClusterPolicy)
     for other in (
         problem(1, 32, 64, 4),
@@ -84,6 +93,9 @@ def test_where_clusters_share_columns():
         problem(1, 7838, 19, 2),
         problem(1, 65536, 2048, 2),
         problem(1, 414, 40_929, 1),
+        problem(3, 3400, 393, 1),
+        problem(1, 64, 524288, 4),
+        problem(1, 675, 5001, 2, **packed),
         problem(1, 8192, 64, 4, counted=True),
     ):
         assert not isinstance(choose(other).policy, ColumnClusterPolicy)

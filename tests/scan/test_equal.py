@@ -12,14 +12,15 @@ from cutesync.runtime import call
 
 from ..cases import data, same, scanned
 
-# Type, positions and columns, and the elements of a vector: threads of a warp have neighbouring positions
+# Type, positions and columns, the elements of a vector, and how many threads have neighbouring positions
 NEAR = (
-    ("uint64", 1100, 6, 2),
-    ("int32", 70, 6, 2),
-    ("int16", 2100, 24, 4),
-    ("uint8", 33, 48, 4),
-    ("float64", 1030, 3, 1),
-    ("int32", 40, 133, 1),
+    ("uint64", 1100, 6, 2, 32),
+    ("int32", 70, 6, 2, 32),
+    ("int16", 2100, 24, 4, 32),
+    ("uint8", 33, 48, 4, 8),
+    ("float64", 1030, 3, 1, 32),
+    ("int32", 21, 133, 1, 4),
+    ("int16", 7, 3, 1, 2),
 )
 WAYS = ({}, {"reverse": True}, {"exclusive": True}, {"exclusive": True, "reverse": True, "init": 3})
 
@@ -41,13 +42,13 @@ def repeated(dtype: str, length: int, columns: int):
 
 
 @pytest.mark.drawn(2)
-@pytest.mark.parametrize(("dtype", "length", "columns", "width"), NEAR)
-def test_short_rows_of_columns(dtype, length, columns, width, on_emulator, policies):
+@pytest.mark.parametrize(("dtype", "length", "columns", "width", "lanes"), NEAR)
+def test_short_rows_of_columns(dtype, length, columns, width, lanes, on_emulator, policies):
     view, values = repeated(dtype, length, columns)
     for ways in WAYS:
         same(np.asarray(cs.scan(view, axis=1, **ways)), scanned(values, axis=1, **ways), f"{dtype} {ways}")
     found = {(policy.way, policy.width, policy.unroll, policy.lanes) for policy in policies}
-    assert set(map(type, policies)) == {EqualPolicy} and found == {("across", width, 32, 32)}
+    assert set(map(type, policies)) == {EqualPolicy} and found == {("across", width, 32, lanes)}
 
 
 def test_rows_that_stay_apart(on_emulator, policies, monkeypatch):

@@ -22,6 +22,10 @@ LINE_BYTES, LONG_BYTES, WORD_BYTES = 128, 8, 4  # of a tile's rows, and of a thr
 # by tiles, 4.4 us so; float64 (2048, 1024): 13.5 and 14 us; int16 (256, 32768): 12.9 and 10.3 us).
 SMALL_BYTES, MIDDLE_BYTES = 9 << 20, 20 << 20
 ENOUGH_BLOCKS = SMS * 3 // 2
+# Clusters of more than two blocks leave some SMs of the GPU's parts without any; a second wave of them takes longer
+# than tiles (H200, max int8 (3, 3400, 393): 10.3 us, in tiles 9.0 us; uint32 (6091, 382): 13.2 and 9.3 us; lambda
+# bfloat16 (3714, 1129): 13.1 and 12.0 us).
+PARTS, PAIR = 8, 2
 # Of small arrays: short columns are one tile, and few blocks leave the GPU idle for longer than a look-back takes
 # (H200, int32 (256, 16): 1.7 us in a tile, 1.9 us so; float16 (7838, 19): 4.2 and 4.4 us).
 TINY_BYTES, SHORT, FEW_BLOCKS, FEW_HEIGHT = 1 << 20, 256, 64, 16
@@ -30,15 +34,18 @@ TINY_BYTES, SHORT, FEW_BLOCKS, FEW_HEIGHT = 1 << 20, 256, 64, 16
 MIN_ROW_BYTES, MAX_ROWS_BYTES = 32, 2 << 20
 SM_THREADS, SM_REGISTERS, OTHER_REGISTERS = 2048, 1 << 16, 40  # the last of a thread, besides its elements
 # Where columns fill the GPU with threads of their own: from so many rows on (H200, max float32 (512, 32768): 52 us by
-# threads, 37 us so; uint32 (128, 65536) of a larger array: 29 and 20 us; but int32 (64, 524288): 71 and 75 us).
-MANY_ROWS = 96
+# threads, 37 us so; uint32 (128, 65536) of a larger array: 29 and 20 us; but int32 (64, 524288): 71 and 75 us). Small
+# arrays from 33 rows on: those threads load 32 at once (float16 (64, 64, 1024): 8.8 us, so 6.0 us; uint16 (47, 54376):
+# 11.6 and 4.6 us; float32 (60, 43689): 9.6 and 7.4 us; larger ones are not measured).
+MANY_ROWS, MAX_FEW_ROWS_BYTES = 96, 21 << 19
 # Elements that no words hold whole are loaded one by one: in large arrays words are faster (H200, uint8 (263, 17797):
 # 9.0 us, as words 14.8 us; (73, 150155): 15.7 us, as words 13.9 us). So are tiles of bytes that are combined one by one
 # (lambda uint8 (310, 6696): 7.1 us in tiles, 4.3 us so; but (256, 262144): 44 and 128 us).
 MAX_ODD_BYTES = 8 << 20
-# The same of operators that combine whole words, where tiles of these suit (H200, exclusive bool (335, 22926): 10.6 us,
-# in tiles 9.2 us; int8 (2, 4096, 512) off by one: 9.2 and 7.0 us; but reverse int8 (8193, 173): 5.8 and 6.6 us).
-MAX_PACKED_BYTES = 7 << 19
+# The same of operators that combine whole words, where tiles of these suit, by the bytes of an element (H200, exclusive
+# bool (335, 22926): 10.6 us, in tiles 9.2 us; int8 (2, 4096, 512) off by one: 9.2 and 7.0 us; but reverse int8 (8193,
+# 173): 5.8 and 6.6 us; exclusive uint16 (176, 14639): 5.2 and 8.8 us; (675, 4631): 8.1 and 8.5 us).
+MAX_PACKED_BYTES = {1: 7 << 19, 2: 6 << 20}
 # Of results: in larger arrays tiles are faster (H200, float32 (1024, 512, 32) along axis 1: 54 us by tiles, 36 us so;
 # but uint16 (621, 7386, 13) along axis 0: 118 and 137 us; uint64 (410, 103969): 224 and 306 us).
 MAX_BYTES = 1 << 26
@@ -60,16 +67,17 @@ class ColumnClusterPolicy(Policy, kernel=".column_clusters:ColumnClusterScan"):
 
 def clusters(problem: Problem) -> Choice | None:
     """Return the policy and the launch; None where others are better."""
-    least = MANY_ROWS if column_policy.alone(problem) else LANES
+    results = problem.size_of_results
+    least = MANY_ROWS if results > MAX_FEW_ROWS_BYTES and column_policy.alone(problem) else LANES
     if problem.several or problem.counted or problem.length <= least:
         return None
-    results = problem.size_of_results
     if problem.length <= SHORT and results < TINY_BYTES:
         return None
     odd = problem.vector(problem.inner)[0] * problem.wide < WORD_BYTES or problem.wide == 1
     if results > (MAX_ODD_BYTES if odd else MAX_BYTES):
         return None
-    if problem.packs and results > MAX_PACKED_BYTES and ragged_columns(problem) is not None:
+    packed = problem.packs and results > MAX_PACKED_BYTES.get(problem.wide, 0)
+    if packed and ragged_columns(problem) is not None:
         return None
     most = MAX_CLUSTER if results <= SMALL_BYTES else 2 if results <= MIDDLE_BYTES and problem.wide >= WORD_BYTES else 1
     found = _shared(problem, LINE_BYTES, LONG_BYTES, 1) if results > TINY_BYTES and problem.wide > 1 else None
@@ -82,6 +90,9 @@ def clusters(problem: Problem) -> Choice | None:
     if found is None:
         return None
     policy, grid = found
+    at_once = PARTS * (SMS // PARTS * policy.blocks_per_sm // policy.cluster)
+    if policy.cluster > PAIR and grid > at_once * policy.cluster:
+        return None
     return None if grid < FEW_BLOCKS and policy.height > FEW_HEIGHT else Choice(policy, 1, grid)
 
 

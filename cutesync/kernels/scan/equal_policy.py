@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis
-from ...sizes import ceil_div, power_of_two
+from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
 from ..policy import Policy
 from .layout import Layout
@@ -28,7 +28,10 @@ MAX_HEIGHT, MIN_THREADS = 32, 1 << 15  # positions of a thread across it; fewer,
 # of 13 uint64: 8.5 us, so 5.6 us; of 38 and 161 float32: 157 and 35.9 us, so 73.3 and 25.5 us; of 66 and 402 float64:
 # 106 and 35.0 us, so 96.7 and 30.7 us; but of 151 uint8: 152 us, so 180 us; of 130 float32, in pairs: 18.8 us, so 20.8
 # us).
-NEAR_LANES, LINE_BYTES, WORD_BYTES = 32, 128, 4
+# Of axes below MIN_LONG positions fewer are neighbours, so that a thread has about MIN_NEAR of them: its first result
+# takes as long as many others (exclusive bfloat16 (1676, 24, 21, 3) along axis 2: 23.4 us, so 6.8 us, of two or eight
+# positions 10.8 and 8.2 us; int8 (104578, 4, 6): 75.4 and 4.5 us; but lambda bfloat16 (729, 73, 24): 3.0 and 3.3 us).
+NEAR_LANES, MIN_NEAR, MIN_LONG, LINE_BYTES, WORD_BYTES = 32, 4, 64, 128, 4
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,8 @@ def _across(problem: Problem, layout: Layout):
     size = problem.results[0]
     several = vectors < LANES or (vectors < THREADS and width * size in (WORD_BYTES, VECTOR_BYTES))
     near = height > 1 and last * size % LINE_BYTES != 0 and several
-    lanes = NEAR_LANES if near else 1
+    few = power_of_two_below(ceil_div(layout.length, MIN_NEAR)) if layout.length < MIN_LONG else NEAR_LANES
+    lanes = few if near else 1
     runs = ceil_div(layout.length, height * lanes)
     axes = [Axis(n, (*steps, 0)) for n, steps in others]
     axes += [Axis(runs, (0, 0, height * lanes)), Axis(vectors, (x_step * width, width, 0))]

@@ -49,8 +49,10 @@ MAX_STAGES = 12  # an even number
 # elements apart (H200, uint32 (262144,) every third one: 6.1 us by strided tiles, so 4.1 us; bfloat16 (4194304,) every
 # second one: 14.1 us, so 11.3 us; but float16 (681646,) every fourth one: 6.9 us, so 8.0 us; int64 (645,): 2.0 us, so
 # 2.4 us). Others by the bytes of an element and the elements from one to the next (max int16 (3320418,) every third
-# one: 15.2 us, so 11.9 us; float16 (338636,): 5.0 and 4.0 us; but uint16 (5000000,): 17.6 and 19.0 us).
-MIN_GAPPED_BYTES, MAX_GAPPED_BYTES, MAX_FARTHER_BYTES = 1 << 15, PIPELINE_BYTES, {(2, 3): 8 << 20}
+# one: 15.2 us, so 11.9 us; float16 (338636,): 5.0 and 4.0 us; but uint16 (5000000,): 17.6 and 19.0 us; exclusive uint8
+# (1048576,) every second one: 6.1 us, so 5.0 us; bool (139553,): 4.1 and 3.5 us; but (68455,): 3.3 and 3.8 us).
+MIN_GAPPED_BYTES, MAX_GAPPED_BYTES = 1 << 15, PIPELINE_BYTES
+FARTHER_BYTES = {(2, 3): (1 << 15, 8 << 20), (1, 2): (1 << 17, 1 << 20)}
 # Fewer longer rows of words with gaps are tiles of waves, too, in smaller arrays, if elements have more bytes than they
 # lie elements apart (H200, lambda uint64 (8, 100000) every second one: 9.8 us, so 8.8 us; max float64 (16, 8192): 5.1
 # and 3.5 us; but inclusive float32 (40, 60000): 12.4 and 15.5 us; max uint32 (30, 50000) every fourth one: 12.4 and
@@ -164,8 +166,10 @@ def suits(problem: Problem) -> bool:
     """Return whether ``choose`` has a kernel that accesses arrays that are not contiguous in words at least."""
     if problem.gap > 1:
         most = MAX_GAPPED_BYTES if problem.rows == 1 else MAX_FEW_ROWS_BYTES
-        most = most if problem.gap <= problem.source else MAX_FARTHER_BYTES.get((problem.source, problem.gap), 0)
-        near = MIN_GAPPED_BYTES <= problem.size_of_results <= most
+        bounds = MIN_GAPPED_BYTES, most
+        if problem.gap > problem.source:
+            bounds = FARTHER_BYTES.get((problem.source, problem.gap), (1, 0))
+        near = bounds[0] <= problem.size_of_results <= bounds[1]
         near &= problem.rows == 1 or (_has_few_long_rows(problem) and problem.gap < problem.source)
         return near or _suits_gaps(problem) or _suits_rows_with_gaps(problem)
     if slices(problem) is not None:
