@@ -12,6 +12,7 @@ from cutesync.kernels.flags import tile_policy
 from cutesync.kernels.flags.strided_choice import BallotPolicy
 
 from ..cases import same
+from ..views import broadcast_to
 from .cases import keys
 from .test_flat import NAMES
 from .test_vectors import INDEXED, check, large  # noqa: F401
@@ -46,6 +47,21 @@ def test_bits_of_columns_of_a_slice(large, on_emulator):  # noqa: F811
     )
     same(np.asarray(found)[:, :4], wanted[:, :4], "of 99 items")
     assert all(isinstance(choice.policy, BallotPolicy) for choice in large)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(lambda x: x[..., ::-1], id="backwards"),
+        pytest.param(lambda x: broadcast_to(x[..., 1:2], (3, 70, 4)), id="repeated"),
+    ],
+)
+def test_bits_of_columns_that_are_no_run(view, on_emulator):
+    """A tile of columns that run backwards or repeat is not loaded as a run of memory, though its rows follow each
+    other: float16 (2, 4, 400, 2) reversed along the last axis read beyond the array."""
+    for dtype in ("float16", "int8"):
+        check(keys((3, 70, 4), dtype), view, 1, NAMES[1:3], dtype="bits")
+        check(keys((3, 70, 4), dtype)[..., :2].copy(), lambda x: x[..., ::-1], 1, NAMES[1:2], dtype="bits")
 
 
 @pytest.mark.parametrize("words", [4, pytest.param(8, marks=SLOW)])

@@ -203,6 +203,8 @@ def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, 
         wide = columns.extent
     within = [rows, columns] if inner and wide == columns.extent else [rows]
     tile = min(ROWS_OF_BITS, rows.extent) * wide * facts.size
+    if wide > 1 and columns.steps[0] != 1:
+        return None  # columns that run backwards, or repeat
     if rows.steps[0] != wide or rows.extent == 1 or not WORD_BYTES <= tile <= MAX_RUN_BYTES or wide == 3:
         return None
     apart = [axis.steps[0] for axis in axes if axis.extent > 1 and all(axis is not each for each in within)]
