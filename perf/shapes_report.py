@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from shapes import Drawn
 
-SMALL_US = 8.0  # cases whose copy takes less are latency
+SMALL_US = 8.0  # cases whose floor is less are latency
 WORST = 15
 
 
@@ -66,7 +66,7 @@ def classes(timed: list[dict]) -> dict[str, list[dict]]:
     """The cases by class: small ones, then large ones by how they lie in memory."""
     found: dict[str, list[dict]] = {}
     for one in timed:
-        found.setdefault("small" if one["times"]["copy"] < SMALL_US else one["kind"], []).append(one)
+        found.setdefault("small" if floor(one) < SMALL_US else one["kind"], []).append(one)
     return dict(sorted(found.items()))
 
 
@@ -150,7 +150,7 @@ def lines(summary: dict, records: list[dict]) -> list[str]:
     for kind, each in classes(timed).items():
         rivals = [value for value in map(of_rivals, each) if value is not None]
         found.append(f"    {kind}: {len(each)}, {mean(map(of_copy, each)):.2f}, {mean(rivals):.2f}")
-    large = [one for one in timed if one["times"]["copy"] >= SMALL_US]
+    large = [one for one in timed if floor(one) >= SMALL_US]
     found.append("the worst large ones, then the worst small ones")
     found += [f"    {row(one)}" for one in sorted(large, key=of_copy)[:WORST]]
     found += [
