@@ -3,8 +3,8 @@ whichever rows.
 
 The elements of these words, and what lies between rows, are a run of memory, which threads load in vectors on their
 boundaries, wherever rows and arrays begin. The flags of the run, of whatever rows, are bits in shared memory. After one
-barrier, threads join each word of a row from two of them, and store words side by side. Arrays may run ``back`` wards:
-then vectors do.
+barrier, threads join each word of a row from two of them, and store words side by side. ``back``: arrays run backwards,
+and so do vectors.
 """
 
 from __future__ import annotations

@@ -222,8 +222,8 @@ class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
 
 @dataclass(frozen=True)
 class PackedPolicy(WholeRows, Policy, kernel=".packed:PackedFlags"):
-    """Compile-time choices of the kernel: the digits of a number; the vectors of a thread; whether these are
-    taken ``back`` wards; the rest as in TilePolicy."""
+    """Compile-time choices of the kernel: the digits of a number; the vectors of a thread; whether rows run
+    backwards; the rest as in TilePolicy."""
 
     digits: int
     unroll: int

@@ -50,10 +50,9 @@ def without_copies(problem: StridedProblem, place: int, count: int, fill: int) -
     kept = list(problem.form.kept)
     axis = kept.pop(place)
     left = Axis(axis.extent // count, tuple(step * fill for step in axis.steps))  # neighbours store neighbours
-    if left.extent > 1:
-        beside = set(axis.steps[problem.inputs :]) == {1} and left.extent >= MIN_BESIDE
-        kept.insert(len(kept) if beside else place, left)
     neighbours = set(axis.steps[problem.inputs :]) == {1}
+    if left.extent > 1:
+        kept.insert(len(kept) if neighbours and left.extent >= MIN_BESIDE else place, left)
     return replace(problem, form=problem.form._replace(kept=tuple(kept)), beside=count if neighbours else 1)
 
 
