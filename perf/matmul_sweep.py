@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import report as reporting
 import script
@@ -33,9 +34,11 @@ KEEP = 10  # products after which the JSON is written
 BOUNDS = (0.97, 0.95, 0.9)
 
 
-def products(seed: int, groups: Iterable[str], rounds: int) -> list[Random]:
-    """The products of some rounds: each has ``QUOTAS`` of the classes."""
-    drawn = {group: draw(group, seed) for group in groups}
+def products(seed: int, groups: Iterable[str], rounds: int, waves: Sequence[float] | None = None) -> list[Random]:
+    """The products of some rounds: each has ``QUOTAS`` of the classes. ``waves``: only those whose ``tiles`` are
+    between these."""
+    least, most = waves or (0, math.inf)
+    drawn = {group: (one for one in draw(group, seed) if least <= one.tiles <= most) for group in groups}
     return [next(drawn[group]) for _ in range(rounds) for group in drawn for _ in range(QUOTAS.get(group, 1))]
 
 
@@ -72,11 +75,12 @@ def race(one: Race, product: Random, configs: list[MatmulPolicy | None]) -> dict
     }
 
 
-def run(gpu, libraries: Callable, report: dict, keep: Callable, seconds: float, groups: Iterable[str]) -> None:
+def run(gpu, libraries: Callable, report: dict, keep: Callable, chosen, groups: Iterable[str]) -> None:
     """Time products into the report until the seconds have passed. ``libraries()`` imports torch, after the kernels are
     compiled."""
-    begin, seed, brute = time.monotonic(), report["seed"], report["brute"]
-    drawn = products(seed, groups, max(1, int(seconds / (BRUTE_ROUND_S if brute else ROUND_S))))
+    begin, brute, seconds = time.monotonic(), chosen.brute, chosen.seconds
+    rounds = max(1, int(seconds / (BRUTE_ROUND_S if brute else ROUND_S)))
+    drawn = products(chosen.seed, groups, rounds, chosen.waves)
     ready, kernels = compiled(drawn, CONFIGURATIONS if brute else 0, COMPILE_SHARE[brute] * seconds)
     print(f"{kernels} kernels in {time.monotonic() - begin:.0f} s", flush=True)
     one, found = Race(gpu, libraries()), report["products"]
@@ -168,14 +172,14 @@ def main(chosen) -> int:
     )
     groups = chosen.cases[1:] or list(CLASSES)
     report = {"family": "matmul random", "gpu": gpu.name, "seed": chosen.seed, "brute": chosen.brute}
-    report |= {"packs": True, "versions": versions(), "failures": {}, "products": []}
+    report |= {"waves": chosen.waves, "packs": True, "versions": versions(), "failures": {}, "products": []}
     try:
         run(
             gpu,
             lambda: Libraries(gpu, "matmul", ["torch", *(chosen.rivals or ())]),
             report,
             lambda: write(report, path),
-            chosen.seconds,
+            chosen,
             groups,
         )
     finally:  # also of a run that is interrupted

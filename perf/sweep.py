@@ -66,6 +66,7 @@ def arguments(argv=None) -> argparse.Namespace:
     random.add_argument("--seed", type=int, default=1, help="of the random products")
     random.add_argument("--seconds", type=float, default=100, help="how long to draw and time them")
     random.add_argument("--brute", action="store_true", help="also time many configurations of each")
+    random.add_argument("--waves", nargs=2, type=float, metavar=("LEAST", "MOST"), help="only results of so many waves")
     parser.add_argument("--json", type=script.output, help="where to write the results")
     chosen = parser.parse_args(argv)
     if not (Path(__file__).parent / f"{chosen.family}.py").exists():
