@@ -10,7 +10,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.flags import plan, strided_policy
+from cutesync.kernels.flags import plan, singles_policy, strided_policy
 from cutesync.runtime import call as calls
 
 from ..cases import same
@@ -44,6 +44,9 @@ def large(monkeypatch):
 def vectors_of_large_arrays(patch) -> None:
     for name, value in (("ONE_VECTOR_THREADS", 0), ("FEW_ELEMENTS", (0, 0)), ("FEW_APART", (0, 0)), ("MAX_EQUAL", 0)):
         patch.setattr(strided_policy, name, value)
+    patch.setattr(strided_policy, "MIN_KNOWN", 0)
+    for name in ("MIN_FOUR", "MAX_SMALL"):
+        patch.setattr(singles_policy, name, 0)
     patch.setattr(calls, "_plans", {})
 
 

@@ -14,13 +14,14 @@ from cutesync.kernels.flags import (
     packed_policy,
     plan,
     singles_policy,
+    strided_policy,
     tile_policy,
     turned_bits_policy,
 )
 from cutesync.runtime import call
 
 from ..cases import same
-from ..compiled import dry
+from ..compiled import dry, needed
 from .cases import keys
 
 
@@ -30,11 +31,19 @@ def chosen(monkeypatch) -> list:
     for module in (singles_policy, fitted_policy):
         monkeypatch.setattr(module, "ONE_VECTOR_THREADS", 1)
     monkeypatch.setattr(fitted_policy, "MIN_SPACED_WIDE", 0)
-    monkeypatch.setattr(tile_policy, "FEWEST_THREADS", 0)
-    monkeypatch.setattr(tile_policy, "FEW_THREADS", 0)
+    monkeypatch.setattr(singles_policy, "MIN_SHORT", 0)
+    monkeypatch.setattr(strided_policy, "FEW_ELEMENTS", (0, 0))
+    monkeypatch.setattr(strided_policy, "MAX_ONE", 0)
+    for name in ("FEWEST_THREADS", "FEW_THREADS", "MAX_SINGLY"):
+        monkeypatch.setattr(tile_policy, name, 0)
     monkeypatch.setattr(packed_policy, "MIN_ELEMENTS", ((0, 0),))
     monkeypatch.setattr(ballots_policy, "MAX_FEW_BITS", 0)
     monkeypatch.setattr(turned_bits_policy, "MIN_WORDS", 0)
+    return watched(monkeypatch)
+
+
+def watched(monkeypatch) -> list:
+    """The launches that are chosen from now on."""
     monkeypatch.setattr(call, "_plans", {})
     found, strided = [], plan.strided_spec
     monkeypatch.setattr(plan, "strided_spec", lambda choice, *rest: found.append(choice) or strided(choice, *rest))
@@ -82,6 +91,30 @@ CASES = {  # policy, call, type, elements of memory, view, options
         1515,
         lambda x: x.reshape(5, 3, 101),
         {"axis": 1, "reverse": True},
+    ),
+    "short slices": (
+        "Singles",
+        "flag_heads",
+        "uint16",
+        41 * 24,
+        lambda x: x.reshape(41, 6, 4)[:, ::-1],
+        {"axis": 2, "predecessor": 1},
+    ),
+    "pairs that lie apart": (
+        "Singles",
+        "flag_heads_and_tails",
+        "int8",
+        301 * 8,
+        lambda x: x.reshape(301, 8)[:, 4:6],
+        {"axis": 1},
+    ),
+    "a small array of odd columns": (
+        "Singles",
+        "flag_heads_and_tails",
+        "float16",
+        3 * 501,
+        lambda x: x.reshape(501, 3),
+        {"axis": 0, "predecessor": 1.0},
     ),
     "bits of few rows": ("Tile", "flag_heads", "uint16", 1806, lambda x: x.reshape(2, 3, 301), {"axis": 1, **BITS}),
     "bits of rows backwards": (
@@ -137,7 +170,7 @@ def test_elements_that_are_loaded_one_by_one(chosen, name):
 CALLABLE = lambda a, b, index: (a != b) & (index % 3 != 1)  # noqa: E731
 
 
-@pytest.mark.parametrize("name", ["short odd rows", "bits of few rows", "turned words", "every third"])
+@pytest.mark.parametrize("name", ["short odd rows", "bits of few rows", "turned words", "every third", "short slices"])
 def test_callables_that_know_the_index(chosen, name):
     _, _, dtype, size, view, options = CASES[name]
     host = keys(size, dtype)
@@ -170,6 +203,28 @@ def test_tiles_that_have_all_of_a_short_axis(chosen, dtype, shape, axis, options
     *_, policy = [choice.policy for choice in chosen if hasattr(choice.policy, "full")]
     known = policy.columns == 1 or policy.loads != "vector"
     assert policy.full == (known and not options.keys() & {"n", "tile"})
+
+
+def test_few_long_odd_rows(monkeypatch):
+    """Tiles of them have all rows, and load each once, if there are few for the outputs."""
+    found = watched(monkeypatch)
+    for flags, shape, once in (
+        (cs.flag_heads_and_tails, (3, 1652035), True),
+        (cs.flag_heads_and_tails, (4, 20001), True),
+        (cs.flag_tails, (2, 1652035), True),
+        (cs.flag_tails, (3, 1652035), False),
+        (cs.flag_heads_and_tails, (5, 1652035), False),
+    ):
+        needed(flags, dry(shape, "int32"), axis=0)
+        assert (type(found[-1].policy).__name__ == "TilePolicy") == once, shape
+
+
+def test_small_arrays_of_odd_columns(monkeypatch):
+    """Their threads have two results, or four."""
+    found = watched(monkeypatch)
+    for shape, dtype, singles in (((8192, 2), "int16", 2), ((50074, 5), "bool", 4), ((90001, 5), "int8", 0)):
+        needed(cs.flag_heads, dry(shape, dtype), axis=0)
+        assert getattr(found[-1].policy, "singles", 0) == singles, shape
 
 
 def test_blocks_of_single_results(chosen):

@@ -123,7 +123,8 @@ def test_random_views(place, monkeypatch, dtype, bits, cases):
         ours, theirs = random_view(rng, cs.asarray(host), host) if rng.random() < 0.7 else (cs.asarray(host), host)
         if theirs.ndim:
             done += 1
-            monkeypatch.setattr(tile_policy, "FEWEST_THREADS", done % 2 << 15)
+            for name in ("FEWEST_THREADS", "MAX_SINGLY"):
+                monkeypatch.setattr(tile_policy, name, done % 2 << 15)
             check_call(rng, ours, theirs, bits)
 
 
@@ -174,7 +175,7 @@ def test_results_down_the_rows_are_aligned_vectors(monkeypatch):
     """As many as fit the distance of columns in the results."""
     for limit in LIMITS:
         monkeypatch.setattr(tile_policy, limit, 1 << 40)
-    for name in ("FEW_THREADS", "FEWEST_THREADS"):
+    for name in ("FEW_THREADS", "FEWEST_THREADS", "MAX_SINGLY"):
         monkeypatch.setattr(tile_policy, name, 0)
     monkeypatch.setattr(call, "_plans", {})
     chosen, choose = [], strided_policy.fit_tiles

@@ -98,6 +98,27 @@ def test_bits_of_short_rows_anywhere(large, on_emulator):
     assert all((choice.policy.rows, choice.policy.piece) == (2, 1) for choice in large[-2:])
 
 
+# name: shape, type, view, axis, what is chosen
+KNOWN = {
+    "pairs": ((7, 40, 2), "uint8", lambda x: x, 1, "close"),
+    "three columns": ((44, 3), "bool", lambda x: x, 0, "close"),
+    "words with gaps": ((20, 52), "int8", lambda x: x[:, 4:], 1, "by_words"),
+    "rows of whole vectors": ((9, 3, 64), "int8", lambda x: x, 1, "uniform"),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[SLOW] * (i % 2)) for i, name in enumerate(KNOWN)])
+def test_what_is_known_of_vectors(name, large, on_emulator):
+    """Neighbours less than a word away are shifted words; vectors in one slice, words with gaps between these; of rows
+    that are whole vectors, all places are at an end of the flagged axis, or none."""
+    shape, dtype, view, axis, kind = KNOWN[name]
+    host = keys(shape, dtype)
+    check(host, view, axis, NAMES[: 3 if dtype == "bool" else 4])
+    assert all(getattr(choice.policy, kind) for choice in large)
+    check(host, view, axis, NAMES[2:3], successor=1)
+    check(host, view, axis, NAMES[:1], op=INDEXED)
+
+
 # name: shape, type, view, axis
 APART = {
     "neighbours in other slices": ((3, 5, 2, 16), "int16", lambda x: x[..., ::2], 2),

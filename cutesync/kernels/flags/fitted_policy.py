@@ -6,10 +6,11 @@ import math
 from dataclasses import replace
 
 from ...sizes import ceil_div
+from ..policy import Policy
 from .form import Form
 from .order import pace_in, pace_out
-from .policy import LANES, ONE_VECTOR_THREADS
-from .strided_choice import Facts, StridedChoice, TilePolicy
+from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES
+from .strided_choice import Facts, FlatPolicy, StridedChoice, TilePolicy
 from .tile_policy import MAX_ROWS, WORD_BYTES, choose_tiles
 
 # Columns of a thread, what they move, whole warps of them in a row, bytes of an element (H200, bits bool (210, 3,
@@ -21,6 +22,11 @@ SPACED, SPACED_BYTES, MIN_SPACED, MAX_SPACED_SIZE = (4, 2), 80, 4, 4
 # of single ones takes is more (heads int64 (146, 2, 845, 803) along its second axis: 473 us, so 403 us; (7, 2, 114027):
 # 5.1 and 5.5 us; difference float64 (2315, 2, 1431): 26.9 and 27.4 us)
 FEW_SPACED_ROWS, MIN_SPACED_WIDE = 2, 1 << 21
+# Odd long rows of words, so many for each output, in tiles of all rows (H200, both float32 (3, 1652035) along its first
+# axis: 12.2 us, so 9.2 us; tails int32 (2, 4159987): 15.4 us, so 11.1 us; but both int32 (6, 347407): 5.8 and 6.9 us,
+# difference float32 (3, 655171): 5.4 and 5.7 us); for two outputs from fewer elements of a row on, in single columns
+# (both uint32 (4, 75317): 2.0 us, so 1.3 us)
+ONCE_ROWS, MIN_ONCE, MIN_ONCE_OF_BOTH = 2, 1 << 18, 1 << 14
 
 
 def fit_tiles(form: Form, facts: Facts) -> StridedChoice:
@@ -60,3 +66,16 @@ def _spaced(policy: TilePolicy, tiles: StridedChoice, form: Form, facts: Facts) 
     warps = ceil_div(columns.extent, LANES * count)
     spaced = replace(policy, columns=count, loads="spaced")
     return replace(tiles, policy=spaced, counts=(warps * LANES, *tiles.counts[1:]))
+
+
+def loads_once(form: Form, facts: Facts, tile: Policy, flat: StridedChoice) -> bool:
+    """Return whether tiles of few long rows of words, which begin anywhere, load each once, where a thread of a flat
+    array would load the neighbours of a vector one by one."""
+    both = len(form.flagged.steps) > 2
+    loose = type(flat.policy) is FlatPolicy and flat.policy.near * facts.size < VECTOR_BYTES
+    rows = ONCE_ROWS * (1 + both)
+    if facts.size != WORD_BYTES or not loose or form.flagged.extent > rows or not isinstance(tile, TilePolicy):
+        return False
+    if tile.loads == "spaced":
+        return tile.full and flat.axes[0].extent >= MIN_ONCE
+    return both and tile.columns == 1 and flat.axes[0].extent >= MIN_ONCE_OF_BOTH

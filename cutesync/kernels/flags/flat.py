@@ -16,7 +16,8 @@ from cutlass import Boolean, Int32, Int64, Uint32, cute
 
 from ...monoid import choose
 from . import words
-from .strided import Arguments, StridedKernel
+from .flat_words import FlatWords
+from .strided import Arguments
 from .vector import Vector
 
 # Threads of long slices of arrays without gaps that fit on a multiprocessor at once, which limits their registers
@@ -25,18 +26,16 @@ from .vector import Vector
 RESIDENT = 1536
 
 
-class FlatFlags(StridedKernel):
+class FlatFlags(FlatWords):
     """The kernel. Digit 0 is the place in a slice; instead of the extent of its axis it has ``distance``. The others
     are those of the slice. ``work`` counts results."""
 
     def __init__(self, marking, policy) -> None:
         super().__init__(marking, policy)
-        self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
-        self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
         self.by_words, self.unit, self.long, self.far = policy.by_words, policy.unit, policy.long, policy.far
         self.equal, self.back, self.row, self.pace = policy.equal, policy.back, policy.row, policy.pace
         self.place = Int64 if policy.wide else Int32
-        self.single, self.even = len(self.sides) == 1, policy.even
+        self.even = policy.even
         if self.whole and self.long:
             self.limit_registers(RESIDENT)
 
@@ -106,7 +105,7 @@ class FlatFlags(StridedKernel):
             else:
                 self.flag(a, v, False)
         else:
-            self.flag(a, v, False)
+            self.flag(a, v, self.uniform)
 
     def has_edges(self, a: Arguments, v: Vector, last):
         """Whether rows may begin (end) at places of a vector, if that matters; or it lies in two slices."""
@@ -317,78 +316,6 @@ class FlatFlags(StridedKernel):
             part = self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece)
             found += self.lifted(part, piece)
         return found
-
-    def joins(self, count: int, piece: int) -> bool:
-        """Whether elements are joined from aligned words; or, of two vectors that would be loaded in words, and the
-        neighbours of halves of words on one side, from aligned vectors."""
-        loaded, size = piece * self.size, count * self.size
-        vectors = loaded == words.BYTES and size == 2 * words.VECTOR and (piece == 1 or not self.single)
-        return vectors or loaded < words.BYTES <= size
-
-    @staticmethod
-    def clamped(a: Arguments, first, count: int):
-        """The nearest number from which on there are ``count`` elements."""
-        return choose(first < 0, Int64(0), choose(first > a.work - count, a.work - count, first))
-
-    @cute.jit
-    def sequence_words(self, a: Arguments, first, count: cutlass.Constexpr):
-        """The words of ``count`` elements of up to 4 bytes from number ``first`` on."""
-        found = [Uint32(0) for _ in range(count * self.size // words.BYTES)]
-        if (first >= words.MARGIN) & (first + count + words.MARGIN <= a.work):
-            found = words.shifted(a.x + first, len(found))
-        else:
-            for i in cutlass.range_constexpr(count):
-                element = words.element(a.x + self.clamped(a, first + i, 1), self.size)
-                place = i * self.size
-                found[place // words.BYTES] = found[place // words.BYTES] | (element << (8 * (place % words.BYTES)))
-        return found
-
-    def packed_results(self, a: Arguments, v: Vector, alike: bool) -> list:
-        """The results of one byte as words, each of four: a list for each output."""
-        keys = self.keys(a, v.first, self.piece)
-        found = []
-        for side in self.sides:
-            edges = self.edges(a, side, v, alike)
-            if alike and self.single:
-                flags = [Uint32(0)] * len(keys)
-            elif self.adjacent:
-                outer = v.first + self.vector if side else v.first - 1
-                edge = edges[-1 if side else 0]
-                end = self.get(a.x + (outer if edge is None else choose(edge, v.first, outer)), 0)
-                flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
-            else:
-                others = self.keys(a, v.first + self.shift(a, side, edges, alike), self.near)
-                flags = self.paired_words(keys, others)
-            found.append(flags if v.limit is None else self.forced(side, keys, flags, edges, a.ends[side], alike))
-        return found
-
-    def forced(self, side: int, keys, flags, edges, given, alike: bool) -> list:
-        """The words of flags, with those of the edges set, or by what the caller gave for the neighbour there; those of
-        differences, with the items at the edges."""
-        one = 1 if self.marking.is_flag else 0xFF
-        if alike:
-            masks = [choose(edges[0], Uint32(one * words.ONES), Uint32(0))] * len(flags)
-        else:
-            ones = [choose(edge, Uint32(one << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
-            masks = [ones[i] | ones[i + 1] | ones[i + 2] | ones[i + 3] for i in range(0, len(ones), words.KEYS)]
-        if not self.marking.is_flag:
-            return [(flag & ~mask) | (key & mask) for flag, key, mask in zip(flags, keys, masks)]
-        if not self.given[side]:
-            return [flag | mask for flag, mask in zip(flags, masks)]
-        end = words.repeated(given)
-        there = [words.flags(self.marking.op.name, key, end) for key in keys]
-        return [(flag & ~mask) | (one & mask) for flag, one, mask in zip(flags, there, masks)]
-
-    def keys(self, a: Arguments, first, piece: int) -> list:
-        """The words of a vector of keys from number ``first`` on, loaded ``piece`` at once."""
-        if self.joins(self.vector, piece):
-            found = self.sequence_words(a, first, self.vector)
-        else:
-            found = []
-            for i in range(0, self.vector, piece):
-                loaded = cute.recast_tensor(self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece), Uint32)
-                found += [Uint32(loaded[k]) for k in range(piece * self.size // words.BYTES)]
-        return [words.keys(word, self.marking.source) for word in found]
 
     def store(self, target, values, packed: bool) -> None:
         """Store the results. ``packed``: they are words of four."""

@@ -26,17 +26,22 @@ class SingleFlags(FlatFlags):
         """What a thread does: all is loaded before the first result is stored. Results behind the array are the last
         one again, and are not stored."""
         first = self.block(a) * (self.threads * self.singles) + cute.arch.thread_idx()[0]
+        first, last = first * self.vector, a.work - self.vector
         if first < a.work:
-            numbers = [first + k * self.threads for k in range(self.singles)]
-            found = [self.result(a, choose(number < a.work, number, a.work - 1)) for number in numbers]
+            numbers = [first + k * (self.threads * self.vector) for k in range(self.singles)]
+            found = [self.result(a, choose(number < a.work, number, last)) for number in numbers]
             for number, results in zip(numbers, found):
                 self.keep(a, number, results)
 
     def result(self, a: Arguments, number) -> list:
         """The result of a number, a list for each output."""
         digits = self.split(a, number)
-        v = Vector(number, digits, self.places(a, digits[0], 1), self.place(a.n * a.extents[0]))
+        v = Vector(number, digits, self.places(a, digits[0], self.vector), self.place(a.n * a.extents[0]))
         return self.results(a, v, False)
+
+    def starts(self, a: Arguments, v: Vector, alike: bool) -> list:
+        """The pointers to the elements, which are in one slice."""
+        return super().starts(a, v._replace(limit=None), alike)
 
     @cute.jit
     def keep(self, a: Arguments, number, results):

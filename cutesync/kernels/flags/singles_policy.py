@@ -3,6 +3,7 @@ not of the GPU."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from .policy import ONE_VECTOR_THREADS, VECTOR_BYTES
@@ -18,6 +19,17 @@ MAX_WORDS = 1 << 21
 # Rows of wide elements of so many bytes have single results in place of tiles of single columns (H200, difference int64
 # (175, 3603, 33) along its second axis: 94.9 us, so 80.8 us; but tails int64 (7, 61, 13629): 14.9 and 17.0 us).
 MAX_ROW_BYTES = 1 << 13
+SINGLE = {"vector": 1, "piece": 1, "near": 1, "long": False, "by_words": False, "close": False, "uniform": False}
+# Of a thread of a small array of one or two bytes whose neighbours are loaded in less than words: two, from so many on
+# four, up to so many (H200, along their first axes, heads float16 (1, 74533, 3): in vectors 1.4 us, two a thread 1.3
+# us, four 1.1 us; both int16 (8192, 2): 1.06, 0.81 and 1.05 us; both bool (50074, 5): 1.8, 1.6 and 1.2 us; but heads
+# uint8 (82849, 10): 1.9, 2.2 and 2.0 us). Of two items along the axis, half have no neighbour, which vectors of an end
+# use (difference bfloat16 (13304, 2, 23): 1.4, 1.9 and 2.1 us).
+MIN_FOUR, MAX_SMALL, MAX_NEAR = 1 << 17, ONE_VECTOR_THREADS * 3, 2
+# Vectors of a thread, each a slice, of two elements or so many bytes (H200, along their last axes, of which the one
+# before runs backwards, difference uint16 (64, 262144, 4, 2): one 319 us, two 169 us, four 156 us, eight 179 us; heads
+# uint8 (1702768, 8, 4): 71, 47, 44 and 56 us; but both uint16 (357004, 5, 8): 21.5, 21.7, 22.4 and 24.1 us).
+SHORT, SHORT_BYTES, MIN_SHORT = 4, 8, 4 * ONE_VECTOR_THREADS
 
 
 def in_singles(choice: StridedChoice, facts: Facts) -> StridedChoice:
@@ -25,11 +37,41 @@ def in_singles(choice: StridedChoice, facts: Facts) -> StridedChoice:
     policy = choice.policy
     if not isinstance(policy, FlatPolicy) or policy.counted or policy.periodic:
         return choice
-    count = next((n for n in SINGLES if choice.work >= n * ONE_VECTOR_THREADS), 0)
-    if count == 0 or not _loads_singly(policy, abs(choice.axes[0].steps[0]), choice.work, facts):
+    if _is_short(choice, policy, facts):
+        return replace(choice, policy=SinglesPolicy(**vars(policy) | _of_short(choice, policy, facts), singles=SHORT))
+    count = _of_small(choice, policy, facts)
+    if count == 0 and _loads_singly(policy, abs(choice.axes[0].steps[0]), choice.work, facts):
+        count = next((n for n in SINGLES if choice.work >= n * ONE_VECTOR_THREADS), 0)
+    if count == 0:
         return choice
-    given = vars(policy) | {"vector": 1, "piece": 1, "near": 1, "long": False, "by_words": False}
-    return replace(choice, policy=SinglesPolicy(**given, singles=count))
+    return replace(choice, policy=SinglesPolicy(**vars(policy) | SINGLE, singles=count))
+
+
+def _of_small(choice: StridedChoice, policy: FlatPolicy, facts: Facts) -> int:
+    """Return the results of a thread of a small array of small elements whose neighbours would be loaded in less than
+    words; 0 for others."""
+    few = policy.vector == 1 or choice.counts[0] <= 2 * choice.axes[0].extent
+    if facts.size >= WORD or few or not policy.whole or policy.adjacent or policy.close or policy.near > MAX_NEAR:
+        return 0
+    if choice.work < MIN_FOUR:
+        return SINGLES[1] if policy.long else 0
+    return SINGLES[0] if choice.work <= MAX_SMALL else 0
+
+
+def _is_short(choice: StridedChoice, policy: FlatPolicy, facts: Facts) -> bool:
+    """Return whether slices, each of one vector of a thread, are less than the bytes that a thread might load."""
+    vector, slices = policy.vector, choice.counts[0]
+    one = 1 < vector == slices and not (policy.whole or policy.equal or policy.row or policy.back)
+    one = one and (vector == 2 or vector * facts.size <= SHORT_BYTES)
+    return one and policy.pace == 1 and choice.axes[0].steps[0] == 1 and choice.work >= MIN_SHORT * vector
+
+
+def _of_short(choice: StridedChoice, policy: FlatPolicy, facts: Facts) -> dict:
+    """Return how elements of such slices are loaded."""
+    starts, piece = math.gcd(*(axis.steps[0] for axis in choice.axes[1:])), policy.vector
+    while facts.aligned % (piece * facts.size) or starts % piece:
+        piece //= 2
+    return {"piece": piece, "near": math.gcd(piece, choice.axes[0].extent), "long": False, "by_words": False}
 
 
 def beats_tiles(choice: StridedChoice, facts: Facts) -> bool:

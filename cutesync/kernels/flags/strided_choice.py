@@ -131,7 +131,9 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     elements per load, and per load of neighbours, whether keys are compared by words, whether blocks take the rows in
     turn, as neighbours are ``far``, whether elements of a slice are ``equal``, whether vectors are taken ``back``
     wards, how many elements a ``row`` has of which a thread has whole ones (0: it may have parts), how far apart are
-    the elements that are loaded as vectors of memory, whether all periods are as long; the rest as in TilePolicy."""
+    the elements that are loaded as vectors of memory, whether all periods are as long, whether neighbours are
+    ``close``, less than a word of bytes away, whether all places of a vector are in ``uniform`` rows: all at an end of
+    the flagged axis, or none; the rest as in TilePolicy."""
 
     digits: int
     vector: int
@@ -152,6 +154,8 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     row: int = 0
     pace: int = 1
     even: bool = False
+    close: bool = False
+    uniform: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,7 +257,7 @@ class StridedChoice:
         if isinstance(self.policy, PackedPolicy):
             return ceil_div(self.work, self.axes[0].extent)
         each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
-        each = self.policy.singles if isinstance(self.policy, SinglesPolicy) else each
+        each *= self.policy.singles if isinstance(self.policy, SinglesPolicy) else 1
         work = self.work
         if isinstance(self.policy, PitchedPolicy):
             work = work // VECTOR_BYTES + work % VECTOR_BYTES  # threads

@@ -15,12 +15,19 @@ from .policy import LANES, SMS, VECTOR_BYTES, alignment
 from .strided_choice import THREADS, Facts, StridedChoice, TilePolicy, TransposedPolicy
 
 ROWS_OF_BITS = 32  # flags in a word
+# Fewer rows are loaded in such steps (H200, bits float32 (8570, 17, 56) along its second axis: of 32 rows 11.7 us, of
+# 24 9.9 us, of 20 9.6 us).
+ROWS_STEP = 4
 MAX_NARROW = (1 << NUMBER_BITS) - 1  # threads whose numbers are split in 32 bits
 TILE_BYTES = 64  # of input that a thread has in flight
 MAX_ROWS = 8
 DOWN_BYTES = 32  # of results that a thread stores along the rows: what memory takes at once
 MIN_EQUAL_BYTES = 16  # beside a flagged axis along which the array is repeated, if threads are in the order of results
 MIN_DOWN_ROWS = 4
+# Of a tile that is a run of memory: its lines are those of the threads beside, too (H200, along their second axes,
+# of arrays turned, both int32 (2, 6793651): 256 bytes a thread 291 us, 128: 142 us, 64: 60 us, 32: 35 us;
+# tails float32 (2, 4194304): 20.3, 20.3, 12.7 and 11.2 us).
+DOWN_RUN_BYTES = 32
 DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by words
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
@@ -28,6 +35,9 @@ FEW_THREADS = SMS * 512
 # stores of a warp touch as many sectors, all multiprocessors share these (H200, both bool (228, 67) transposed: 9.7 us,
 # so 2.0 us; heads int32 (220, 26): 1.4 us, so 1.1 us).
 FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128
+# Of two bytes, up to so many (both uint16 (7, 13, 159, 3) along its third axis, transposed: 4.2 us, so 2.9 us; of more,
+# or of single bytes, it is 0.5 to 4 of the time).
+MAX_SINGLY = 1 << 17
 # Arrays of fewer bytes have smaller tiles, if results are stored across the columns (H200, difference uint64 (6,
 # 153666) along its first axis: 6.0 us, so 5.1 us; but both uint64 (256, 2, 4, 16384): 85 and 96 us).
 SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
@@ -87,6 +97,11 @@ MIN_RUN_ROWS, MIN_ROW_BYTES, MAX_ROW_BYTES, MIN_RUN_LANES, MIN_RUN, RUN_GROUPS =
 MAX_NARROW_BYTES, NARROW_ROWS, MIN_NARROW_ROWS, NARROW_TILE_BYTES, MIN_NARROW = 16, 2, 64, 8, 1 << 22
 
 
+def _most_singly(facts: Facts) -> int:
+    """Return up to how many results have a thread each where they are stored one by one down the rows."""
+    return MAX_SINGLY if facts.size == 2 else FEWEST_THREADS
+
+
 def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     """Return the tiles of a problem."""
     columns, rows = roles_of(form)
@@ -119,7 +134,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     block = None if form.bits or not down else _block(axes, row, facts, wide, rows is form.flagged)
     if block is not None:
         lanes, tall, stores = block
-    if down and block is None and not stored_down and math.prod(axis.extent for axis in axes) <= FEWEST_THREADS:
+    if down and block is None and not stored_down and math.prod(axis.extent for axis in axes) <= _most_singly(facts):
         wide, tall, loads = 1, 1, "vector"
     by_words = (
         (loads in ("vector", "joined") or piece >= WORD_BYTES)
@@ -360,13 +375,15 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
     not."""
     extent = axes[row].extent
     if bits:
-        return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
+        return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length(), ceil_div(extent, ROWS_STEP) * ROWS_STEP)
     small = math.prod(axis.extent for axis in axes) * facts.size < SMALL_BYTES and abs(axes[0].steps[0]) == 1
     rows = min(MAX_ROWS, max(1, (SMALL_TILE_BYTES if small and not down else TILE_BYTES) // (columns * facts.size)))
     if _loads_once(axes, row, facts):
         rows = EQUAL_ROWS
     if down:
         rows = min(max(1, DOWN_BYTES // facts.result), down // columns)
+        if columns * abs(axes[0].steps[0]) == abs(axes[row].steps[0]):  # a tile is a run of memory
+            rows = min(rows, max(MIN_DOWN_ROWS, DOWN_RUN_BYTES // (columns * facts.size)))
     while rows > 1 and rows // 2 >= extent:
         rows //= 2
     if rows < extent <= rows + rows // 2 and rows < MAX_ROWS and not down:
