@@ -225,6 +225,23 @@ class ShortPolicy(WholeRows, Policy, kernel=".short:ShortFlags"):
 
 
 @dataclass(frozen=True)
+class RunPolicy(WholeRows, Policy, kernel=".runs:RunFlags"):
+    """Compile-time choices of the kernel: the digits of a thread's number, its rows and their columns, the elements
+    from a row to the next in memory, whether rows run backwards, elements per load, results per store; the rest as in
+    TilePolicy."""
+
+    digits: int
+    rows: int
+    columns: int
+    pitch: int
+    back: bool
+    piece: int
+    stored: int
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
 class PackedPolicy(WholeRows, Policy, kernel=".packed:PackedFlags"):
     """Compile-time choices of the kernel: the digits of a number; the vectors of a thread; whether rows run
     backwards; the rest as in TilePolicy."""
@@ -240,7 +257,17 @@ class PackedPolicy(WholeRows, Policy, kernel=".packed:PackedFlags"):
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | BoxPolicy | FlatPolicy | PitchedPolicy | RowPolicy | BallotPolicy | ShortPolicy | PackedPolicy
+    policy: (
+        TilePolicy
+        | BoxPolicy
+        | FlatPolicy
+        | PitchedPolicy
+        | RowPolicy
+        | BallotPolicy
+        | ShortPolicy
+        | RunPolicy
+        | PackedPolicy
+    )
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 

@@ -17,6 +17,7 @@ from .packed_policy import choose_packed
 from .parts import in_parts
 from .pitched_policy import choose_pitched
 from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, joins, vector_of
+from .runs_policy import choose_runs
 from .short_policy import choose_short
 from .singles_policy import beats_tiles, in_singles
 from .split_policy import choose_split
@@ -108,7 +109,7 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
             return votes
         tiles = fit_tiles(form, facts)
         whole = choose_columns(form, facts, tiles.policy) or choose_boxes(form, facts, tiles)
-        whole = whole or choose_turned_bits(form, facts, tiles)
+        whole = whole or choose_turned_bits(form, facts, tiles) or choose_runs(form, facts, tiles)
         return whole or choose_pitched(form, facts, tiles) or tiles
     few = form.rows * form.flagged.extent <= MAX_EQUAL and isinstance(flat.policy, FlatPolicy) and flat.policy.adjacent
     if form.flagged.steps[0] == 0 and few:  # a tile of equal items loads none
