@@ -155,6 +155,16 @@ def test_tiles_that_are_turned(name, dtype, on_emulator, policies):
     assert dtype != "uint8" or {policy.unit for policy in policies} == {4 if name in UNITS else 1}
 
 
+@pytest.mark.parametrize("second", [70, 150])
+def test_tiles_that_store_lines(second, on_emulator, policies, monkeypatch):
+    """As tiles are of a few results, those of lines are larger."""
+    monkeypatch.setattr(short_turn_policy, "MIN_RUN_BYTES", 128)
+    monkeypatch.setattr(short_turn_policy, "TILE_BYTES", 1 << 9)
+    x = data((3, 34, second), "int16")
+    same(np.asarray(cs.scan(strided(x, (0, 2, 1), 0, 0), axis=0, reverse=True)), scanned(x, axis=0, reverse=True))
+    assert [policy.inner for policy in policies] == [second if second < 128 else 64]
+
+
 @pytest.mark.parametrize(
     ("count", "first", "second", "length", "tile"),
     [

@@ -25,6 +25,13 @@ MAX_LENGTH, MAX_BYTES_LENGTH = 32, 16  # positions, the last of elements of one 
 # 363 us in strided tiles, in runs of 64 bytes 614 us; int8 (7, 4, 4025, 607) along its second one: 442 us, in runs of
 # 32 bytes 98 us; uint8 (32, 256, 8192): 144 us, in runs of 4 bytes 282 us).
 MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
+# Tiles are up to so large that each position has such a run, of elements of up to 4 bytes (H200, in strided tiles of 16
+# times 16 columns and so: max int16 (128, 4, 65536) along its second axis: 85.9 and 36.3 us; max uint8 (256, 4, 65536):
+# 159 and 39.1 us; inclusive float32 (64, 8, 65536): 82.6 and 71.3 us; but float64 (1800, 5, 1806): 85.0 and 101 us).
+# With 32 KiB, which bytes need two tiles of half a line for: 39.1 us, so 40.7 us. Bytes that strided tiles do not move
+# in words only where runs are shorter than sectors (int8 (4, 7, 4025, 607) in runs of 18 bytes: 173 us, so 103 us; but
+# bool (4, 33, 138017) in runs of 64 bytes: 28.9 us, so 44.3 us).
+MAX_TILE_BYTES, SECTOR_BYTES = 1 << 16, 32
 # Elements of so many bytes with more positions have such runs, too, of any length (H200, in strided tiles and so: sum
 # int8 (8, 64, 16384) along its second axis: 18.6 and 9.7 us; max bool (33, 27, 20032) along its first: 249 and 22.1 us;
 # sum uint16 (5, 25, 400, 76) along its second: 19.0 and 8.3 us; max int16 (1, 26, 41, 3332): 12.0 and 9.5 us). Storing
@@ -104,7 +111,7 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     runs = length if outside and not inner == second.extent == out_step else 1
     run, word = inner * length // runs, max(WORD_BYTES, size)
     if runs > 1 and not (inner == second.extent == first.steps[1] or run * size >= MIN_RUN_BYTES):
-        few = size == 1 and length <= FEW_POSITIONS and _are_no_words(first, second)
+        few = size == 1 and length <= FEW_POSITIONS and _are_no_words(first.extent, second.extent)
         if not (few or tall) or first.steps[0] != 1 or second.steps[0] == 0:
             return None
     tiles = [steps[1] for steps in (*(axis.steps for axis in columns), first.steps)]
@@ -130,9 +137,9 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     return Choice(policy, 1, grid, layout=dict(zip(names, values, strict=True)))
 
 
-def _are_no_words(first: Axis, second: Axis) -> bool:
-    """Return whether strided tiles do not move bytes of these columns in words."""
-    return first.extent % WORD_BYTES != 0 or second.extent % WORD_BYTES != 0
+def _are_no_words(first: int, second: int) -> bool:
+    """Return whether strided tiles do not move bytes of so many columns in words."""
+    return first % WORD_BYTES != 0 or second % WORD_BYTES != 0
 
 
 def _tile(problem: Problem, count: int, extents: tuple[int, int, int], outside: bool) -> tuple[int, int]:
@@ -140,9 +147,17 @@ def _tile(problem: Problem, count: int, extents: tuple[int, int, int], outside: 
     number of positions. There are ``count`` columns."""
     first, second, length = extents
     across = min(power_of_two(first), max(LEAST_LANES, LINE_BYTES // problem.source))
-    column = length * problem.results[0]
+    size = problem.results[0]
+    column = length * size
     inner = min(second, max(1, TILE_BYTES // (across * column)))
     inner = ceil_div(second, ceil_div(second, inner))
+    line = MIN_RUN_BYTES // size
+    least = SECTOR_BYTES if size == 1 and _are_no_words(first, second) else line
+    if outside and size <= WORD_BYTES and inner < min(least, second):
+        line = second if second < 2 * line else line
+        while across > LEAST_LANES and across * line * column > MAX_TILE_BYTES:
+            across //= 2
+        return across, line if across * line * column <= MAX_TILE_BYTES else inner
     while across < min(first, THREADS) and across * 2 * inner * column <= TILE_BYTES:
         if outside and count < across * 2 * inner * SMS:
             break
