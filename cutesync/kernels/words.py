@@ -46,10 +46,10 @@ def dot(bytes_of, factors: int, more):
     return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[bytes_of, Uint32(factors), more])
 
 
-def shifted(words: list, skew) -> list:
-    """The words, 4 fewer than those of the given vectors, that begin ``skew`` (its lowest 4 bits) bytes behind the
-    first."""
-    for hop in (2, 1):
+def shifted(words: list, skew, count: int = 4) -> list:
+    """The words, ``count`` (1, 2 or 4) fewer than the given ones, that begin ``skew`` bytes behind the first: its
+    lowest bits, modulo so many words."""
+    for hop in (2, 1)[2 - count // 2 :]:
         moved = (skew & (4 * hop)) != 0
         words = [Uint32(cutlass.select_(moved, *pair)) for pair in zip(words[hop:], words)]
     return [funnel_shift(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])]
@@ -80,25 +80,33 @@ def joined(first: list, second: list, count, size: int) -> list:
 
 def four_words(address, space):
     """The four words of a vector at an address."""
-    return cute.make_tensor(cute.make_ptr(Int32, address, space, assumed_align=VECTOR_BYTES), cute.make_layout((4,)))
+    return _words(address, space, 4)
+
+
+def _words(address, space, count: int):
+    """The words of a vector of so many at an address."""
+    return cute.make_tensor(cute.make_ptr(Int32, address, space, assumed_align=4 * count), cute.make_layout((count,)))
 
 
 @cute.jit
 def load_pair(pointer: cute.Pointer, target: cute.Tensor, end: Int64):
-    """Load the aligned vectors that hold the 16 bytes from an address on, wherever that is, as eight words: one vector
-    twice if it holds all. Of a vector that reaches beyond the array, which ends at ``end``, those bytes alone."""
+    """Load the aligned vectors of 16, 8 or 4 bytes, half of the words of ``target``, that hold as many bytes from an
+    address on, wherever that is: one vector twice if it holds all. Of a vector that reaches beyond the array, which
+    ends at ``end``, those bytes alone."""
     address: Any = pointer.toint()
-    first, last = address & -VECTOR_BYTES, (address + (VECTOR_BYTES - 1)) & -VECTOR_BYTES
-    cute.autovec_copy(four_words(first, pointer.memspace), _half(target, 0))
-    if last + VECTOR_BYTES <= end:
-        cute.autovec_copy(four_words(last, pointer.memspace), _half(target, 1))
+    count = cute.size(target) // 2
+    size = 4 * count
+    first, last = address & -size, (address + (size - 1)) & -size
+    cute.autovec_copy(_words(first, pointer.memspace, count), _half(target, 0, count))
+    if last + size <= end:
+        cute.autovec_copy(_words(last, pointer.memspace, count), _half(target, 1, count))
     else:
-        for w in cutlass.range_constexpr(4):
-            target[4 + w] = Int32(word_of_range(last + 4 * w, Int32(0), Int32(address - last) + (VECTOR_BYTES - 4 * w)))
+        for w in cutlass.range_constexpr(count):
+            target[count + w] = Int32(word_of_range(last + 4 * w, Int32(0), Int32(address - last) + (size - 4 * w)))
 
 
-def _half(target, k: int):
-    return cute.make_tensor(target.iterator + 4 * k, cute.make_layout((4,)))
+def _half(target, k: int, count: int):
+    return cute.make_tensor(target.iterator + count * k, cute.make_layout((count,)))
 
 
 @cute.jit
@@ -120,8 +128,9 @@ def load_at(kind, address):
 
 
 def of_pair(pair, pointer) -> list:
-    """The four words of those 16 bytes."""
-    return shifted([pair[i] for i in range(8)], Int32(pointer.toint() & (VECTOR_BYTES - 1)))
+    """The words of those bytes."""
+    count = cute.size(pair) // 2
+    return shifted([pair[i] for i in range(2 * count)], Int32(pointer.toint() & (4 * count - 1)), count)
 
 
 def words_from(pointer, size: int) -> list:

@@ -68,6 +68,18 @@ def test_columns(dtype, on_emulator, launched):
     assert ANYWHERE in {policy.skew for policy in launched}
 
 
+@pytest.mark.parametrize("inner", [pytest.param(72, marks=slow), 116])
+@pytest.mark.parametrize("dtype", ["int8", pytest.param("float16", marks=slow)])
+def test_columns_of_shorter_vectors(dtype, inner, on_emulator, launched):
+    inner //= np.dtype(dtype).itemsize
+    for view, x in views((5, 2, inner), dtype):
+        for options in ({}, {"reverse": True, "exclusive": True, "init": 3}):
+            same(np.asarray(cs.scan(view, axis=1, **options)), scanned(x, axis=1, **options))
+    vector, parts = (8, 1) if inner * x.itemsize == 72 else (4, 2)
+    assert {policy.width * x.itemsize for policy in launched} == {vector}
+    assert {policy.strips for policy in launched if policy.skew == ANYWHERE} == {parts}
+
+
 @pytest.mark.parametrize("dtype", ["int8", pytest.param("float16", marks=slow)])
 @pytest.mark.parametrize("shape", [(41, 6), (33, 3), (17, 2, 3)])
 def test_slices_of_a_few_vectors(shape, dtype, on_emulator, launched):

@@ -9,8 +9,9 @@ from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
 from .column_groups import MAX_TILE_GROUP, MAX_UNIT, TILE_BLOCKS, TILE_THREADS, group_of, group_slots, one_wave
+from .column_skew import MAX_SHORT_ROWS, MAX_SMALL_ROWS, SMALL_BYTES, parts, skewed
 from .column_vectors import in_vectors, skew_of_tiles
-from .problem import ANYWHERE, MAX_CHUNK_WORDS, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import ANYWHERE, MAX_CHUNK_WORDS, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
@@ -51,10 +52,6 @@ FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
 FILLED, SMALL_ARRAY_BYTES = 0.95, 1 << 22
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
-# Rows whose vectors are joined from two each: of small elements, and of words (H200, max uint32 (2, 32768, 32): 41 us,
-# so 6.8 us; lambda float32 (4, 16, 128, 512) along axis 0: 11.4 and 10.0 us; but uint32 (16, 131072): 6.8 and 11.1 us).
-MAX_JOINED_ROWS, MAX_JOINED_ROWS_OF_WORDS = 8, 4
-MAX_SKEW = 3  # elements of a vector that are loaded one by one, behind the others
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
 COLUMN_LANES, WARP_LANES = 128, 32
 # The GPU starts 0.81 blocks a ns: many blocks that would move less than 5 KiB have threads for 8 KiB (H200, max uint16
@@ -74,7 +71,7 @@ FLIGHT_BYTES, FULL_THREADS = 32, SMS * 2048
 # Threads with columns of their own have too few bytes of small elements on their way (H200, uint8 (512, 65536): 46 us,
 # in tiles 28 us; (48, 1000000): 29 us, in tiles 33 us), and of others in many rows (float32 (1000, 40000): 109 us, in
 # tiles 92 us).
-SMALL_BYTES, MAX_SMALL_ROWS, MAX_ROWS = 2, 64, 512
+MAX_ROWS = 512
 # Of words behind boundaries of vectors, which threads load one by one, tiles copy vectors (H200, uint32 (32, 256, 4096)
 # off by one: 86.5 us, so 73.4 us; float32 (32, 48, 8192): 38.0 and 26.0 us; max float64 (16, 64, 2048), of 16 MiB: 12.3
 # and 10.2 us).
@@ -87,7 +84,7 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     columns each, and ``unroll`` rows of them at once. ``flat``: threads are numbered through the columns of all outer
     slices, not of one. ``apart``: a thread's columns lie ``lanes`` apart, as words do not hold whole columns. ``skew``:
     so many elements before those of a thread lies a boundary of a vector, in each row; ``ANYWHERE``: rows differ, and
-    vectors of 16 bytes are joined from two."""
+    vectors of 4 to 16 bytes are joined from two. A thread has such a vector in each of ``strips`` parts of a row."""
 
     width: int
     lanes: int
@@ -96,6 +93,7 @@ class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     flat: bool = False
     apart: bool = False
     skew: int = 0
+    strips: int = 1
 
 
 @dataclass(frozen=True)
@@ -169,6 +167,11 @@ def columns(problem: Problem) -> Choice:
     if problem.several:
         unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
     aligned_out = problem.aligned(items) == 0
+    strips = parts(problem, items, ENOUGH_COLUMNS) if skew == ANYWHERE else 1
+    if strips > 1 and problem.rows * units < 1 << NUMBER_BITS:
+        units = ceil_div(units, strips)
+        policy = ColumnPolicy(items, COLUMN_LANES, unroll, aligned_out, True, skew=skew, strips=strips)
+        return Choice(policy, units, ceil_div(problem.rows * units, COLUMN_LANES))
     threads = problem.rows * units
     single = items == 1 or items * problem.wide < WORD_BYTES
     width = _columns_apart(problem) if single and not problem.several else 1
@@ -202,40 +205,6 @@ def _flat_lanes(problem: Problem, items: int, width: int, threads: int) -> int:
     return lanes if threads >= lanes * MIN_LARGE_BLOCKS else 0
 
 
-def _skewed(problem: Problem) -> tuple[int, int]:
-    """Return how many columns a thread has, and how many elements before them lies a boundary of a vector, where
-    results begin on boundaries; ``(1, 0)`` for other arrays."""
-    backward = problem.view == "backward"
-    if problem.sources != problem.results or not problem.apart or problem.several or problem.counted or backward:
-        return 1, 0
-    return _skewed_alike(problem) or _skewed_anywhere(problem) or (1, 0)
-
-
-def _skewed_alike(problem: Problem) -> tuple[int, int] | None:
-    """Return the same of small elements, if it is the same in all rows."""
-    if problem.wide > SMALL_BYTES:
-        return None
-    items = VECTOR_BYTES // problem.source
-    steps = (problem.inner, *problem.pitches[0], *problem.pitches[1], problem.outs[0] // problem.source)
-    while items > 1 and (
-        any(step % items for step in steps) or problem.rows * (problem.inner // items) < ENOUGH_COLUMNS
-    ):
-        items //= 2
-    skew = problem.first % items
-    fits = items * problem.source > WORD_BYTES and 0 < skew <= MAX_SKEW and problem.length <= MAX_SMALL_ROWS
-    return (items, skew) if fits else None
-
-
-def _skewed_anywhere(problem: Problem) -> tuple[int, int] | None:
-    """Return the columns of a vector of 16 bytes that begins anywhere and is joined from two, where words or parts of
-    them are what else a thread would load, and threads are enough."""
-    items, most = problem.items, MAX_JOINED_ROWS if problem.wide <= SMALL_BYTES else MAX_JOINED_ROWS_OF_WORDS
-    whole = problem.inner % items == 0 and problem.aligned(items) == 0 and problem.length <= most
-    narrow = problem.vector(problem.inner)[0] * problem.wide < MIN_VECTOR_BYTES
-    enough = problem.rows * (problem.inner // items) >= ENOUGH_COLUMNS
-    return (items, ANYWHERE) if whole and narrow and enough else None
-
-
 def _columns_apart(problem: Problem) -> int:
     """Return how many columns of small elements a thread needs for enough bytes in flight, at most as many as leave
     threads enough."""
@@ -265,9 +234,14 @@ def is_skewed(problem: Problem) -> bool:
     return alone(problem) and _of_thread(problem)[1] != 0
 
 
+def is_joined(problem: Problem) -> bool:
+    """Return the same of short columns of small elements, which are faster so than in slices."""
+    return problem.length <= MAX_SHORT_ROWS and problem.wide <= SMALL_BYTES and is_skewed(problem)
+
+
 def _of_thread(problem: Problem) -> tuple[int, int]:
     """Return how many columns a thread has if it scans them alone, and their skew."""
-    items, skew = _skewed(problem)
+    items, skew = skewed(problem, ENOUGH_COLUMNS)
     return (items, skew) if skew else (_vector(problem), 0)
 
 

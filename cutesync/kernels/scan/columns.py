@@ -7,10 +7,11 @@ neighbouring columns, row by row, and no thread waits for another. Each element 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Boolean, Int32, Int64
 
 from ...monoid import choose
 from ...sync.overlap import let_next_start
@@ -19,7 +20,7 @@ from ..arrays import pointers_of
 from ..words import funnel_shift, load_pair, of_pair
 from .base import Arguments, Scan, ScanKernel
 from .column_policy import ColumnPolicy
-from .packed_monoid import PackedMonoid
+from .packed_monoid import PackedMonoid, packed_monoid
 from .problem import ANYWHERE, VECTOR_BYTES, WORD_BYTES
 
 
@@ -97,13 +98,20 @@ class ThreadColumns(ScanKernel):
 
 class ColumnScan(ThreadColumns):
     """The kernel: ``lanes`` threads side by side, with ``unroll`` rows in flight each. With ``flat``, ``a.tiles``
-    threads have a row's columns. Columns that lie ``apart`` are loaded and stored one by one."""
+    threads have a row's columns. Columns that lie ``apart`` are loaded and stored one by one. Joined words are combined
+    at once, if the operator has word arithmetic: a thread has ``columns`` columns in ``width`` words then."""
 
     def __init__(self, scan: Scan, policy: ColumnPolicy) -> None:
-        self.width, self.lanes, self.unroll = policy.width, policy.lanes, policy.unroll
+        self.columns, self.width, self.lanes, self.unroll = policy.width, policy.width, policy.lanes, policy.unroll
         self.aligned_out, self.flat, self.apart = policy.aligned_out, policy.flat, policy.apart
-        self.skew = policy.skew
+        self.skew, self.strips = policy.skew, policy.strips
+        first_values = len(scan.monoid.types)
+        self.packed = packed_monoid(scan) if policy.skew == ANYWHERE and scan.monoid.source.size < WORD_BYTES else None
+        if self.packed is not None:
+            self.width = policy.width * scan.monoid.source.size // WORD_BYTES
+            scan = replace(scan, monoid=self.packed)
         super().__init__(scan, -(-policy.lanes // 32) * 32, 0, 1)
+        self.first_values = first_values
 
     @cute.jit
     def body(self, a: Arguments):
@@ -114,8 +122,17 @@ class ColumnScan(ThreadColumns):
         if exists:
             begin, target = self.row_places(a, Int64(row))
             carry = self.carry_in(a, row, column)
-            count = Int32(cutlass.min((a.inner - column + (self.lanes - 1)) // self.lanes, Int64(self.width)))
-            self.scan_columns(a, a.x + (begin + self.column_in(column)), a.out + (target + column), carry, count)
+            x, out = a.x + (begin + self.column_in(column)), a.out + (target + column)
+            if cutlass.const_expr(self.skew == ANYWHERE):
+                self.scan_joined(a, x, out, carry, column)
+            else:
+                count = Int32(cutlass.min((a.inner - column + (self.lanes - 1)) // self.lanes, Int64(self.width)))
+                self.scan_columns(a, x, out, carry, count)
+
+    def carry_in(self, a: Arguments, row, column) -> Maybe:
+        if self.packed is None or self.scan.start is None:
+            return super().carry_in(a, row, column)
+        return Maybe((self.packed.of_number(a.init[0]),) * self.width, Boolean(True))
 
     def columns_from(self, column, a: Arguments) -> list:
         if not self.apart:
@@ -127,11 +144,11 @@ class ColumnScan(ThreadColumns):
         if self.flat:
             number = block * self.lanes + thread
             row = number // a.tiles
-            return row, Int64(number - row * a.tiles) * self.width, row < a.rows
+            return row, Int64(number - row * a.tiles) * self.columns, row < a.rows
         if self.apart:
             column = Int64(block % a.tiles) * (self.lanes * self.width) + thread
             return block // a.tiles, column, column < a.inner
-        column = (Int64(block % a.tiles) * self.lanes + thread) * self.width
+        column = (Int64(block % a.tiles) * self.lanes + thread) * self.columns
         return block // a.tiles, column, (column < a.inner) & (thread < self.lanes)
 
     @cute.jit
@@ -140,23 +157,16 @@ class ColumnScan(ThreadColumns):
         apart ``count`` exist."""
         layout = cute.make_layout((self.width, self.unroll), stride=(1, self.width))
         elements = tuple(cute.make_rmem_tensor(layout, dtype.cutlass) for dtype in self.scan.monoid.sources)
-        if cutlass.const_expr(self.skew == ANYWHERE):
-            layout = cute.make_layout((8, self.unroll), stride=(1, 8))
-            elements = (cute.make_rmem_tensor(layout, Int32),)
-        end = self.end_of(a) if self.skew == ANYWHERE else None
         first = Int64(0)
         while first < a.length:
             left = Int32(cutlass.min(a.length - first, Int64(self.unroll)))
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
                     at = x + self.scan.flip(first + u, a.length) * a.x_step
-                    self.load_row(at, [e[(None, u)] for e in elements], count, end)
+                    self.load_row(at, [e[(None, u)] for e in elements], count)
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    loaded = [e[(None, u)] for e in elements]
-                    if cutlass.const_expr(self.skew == ANYWHERE):
-                        loaded = [self.joined(loaded[0], x + self.scan.flip(first + u, a.length) * a.x_step)]
-                    row = Maybe.of(self.lifted(loaded, first + u, a))
+                    row = Maybe.of(self.lifted([e[(None, u)] for e in elements], first + u, a))
                     following = self.then(carry, row)
                     at = out + self.scan.flip(first + u, a.length) * a.out_step
                     states = carry.state if self.scan.exclusive else following.state
@@ -169,17 +179,42 @@ class ColumnScan(ThreadColumns):
                     carry = Maybe.of(following.state)
             first += self.unroll
 
-    def load_row(self, at, targets, count, end) -> None:
-        """Load a thread's elements of a row; its first one in place of those of columns that do not exist. ``end`` is
-        the array's."""
+    @cute.jit
+    def scan_joined(self, a: Arguments, x, out, start: Maybe, column):
+        """Scan a thread's columns in all strips that have them; ``unroll`` rows are all. ``column`` is the first."""
+        count = 2 * self.width * self.scan.monoid.source.size // WORD_BYTES  # words of a pair of vectors
+        pairs = cute.make_rmem_tensor(
+            cute.make_layout((count, self.unroll, self.strips), stride=(1, count, count * self.unroll)), Int32
+        )
+        end, far = self.end_of(a), Int64(a.tiles) * self.columns
+        for k in cutlass.range_constexpr(self.strips):
+            for u in cutlass.range_constexpr(self.unroll):
+                if self.has(a, u, column, k):
+                    load_pair(x + (k * far + self.scan.flip(u, a.length) * a.x_step), pairs[(None, u, k)], end)
+        for k in cutlass.range_constexpr(self.strips):
+            carry = start
+            for u in cutlass.range_constexpr(self.unroll):
+                if self.has(a, u, column, k):
+                    place = self.scan.flip(u, a.length)
+                    row = self.joined(pairs[(None, u, k)], x + (k * far + place * a.x_step))
+                    following = self.then(carry, Maybe.of(self.lifted([row], Int64(u), a)))
+                    states = carry.state if self.scan.exclusive else following.state
+                    self.store_row(out + (k * far + place * a.out_step), states)
+                    carry = Maybe.of(following.state)
+
+    def has(self, a: Arguments, row: int, column, strip: int):
+        """Whether a thread whose first column is ``column`` has a row, and a vector in a strip."""
+        exists = Int64(row) < a.length
+        return exists & (column + strip * Int64(a.tiles) * self.columns < a.inner) if strip else exists
+
+    def load_row(self, at, targets, count) -> None:
+        """Load a thread's elements of a row; its first one in place of those of columns that do not exist."""
         for pointer, dtype, target in zip(pointers_of(at), self.scan.monoid.sources, targets):
             if self.apart:
                 lanes = -self.lanes if self.scan.backward else self.lanes
                 for c in range(self.width):
                     place = pointer + choose(c < count, Int32(c * lanes), Int32(0)) if c else pointer
                     target[c] = cute.make_tensor(place, cute.make_layout((1,)))[0]
-            elif self.skew == ANYWHERE:
-                load_pair(pointer, target, end)
             elif self.skew:
                 self.load_skewed(pointer, dtype, target)
             else:
@@ -187,8 +222,9 @@ class ColumnScan(ThreadColumns):
 
     def joined(self, pair, at):
         """A thread's elements of the row at ``at``, of a pair of vectors."""
-        words = cute.make_rmem_tensor((4,), Int32)
-        for w, word in enumerate(of_pair(pair, at)):
+        found = of_pair(pair, at)
+        words = cute.make_rmem_tensor(cute.make_layout((len(found),), stride=(1,)), Int32)
+        for w, word in enumerate(found):
             words[w] = Int32(word)
         return cute.recast_tensor(words, self.scan.monoid.sources[0].cutlass)
 

@@ -58,6 +58,14 @@ class PackedMonoid(Monoid):
         """The elements of a word in the opposite order."""
         return permuted(Uint32(word), Uint32(word), Uint32(0x0123 if self.element.size == 1 else 0x1032))
 
+    def of_number(self, number):
+        """The state of a number in each element of a word."""
+        word = self.holding(Uint32(0))
+        elements = cute.recast_tensor(word, self.element.cutlass)
+        for i in range(WORD_BYTES // self.element.size):
+            elements[i] = self.element.cutlass(number)
+        return self.lift(word[0], 0)
+
     def combine(self, a, b):
         return tuple(self.combined(x, y) for x, y in zip(a, b))
 

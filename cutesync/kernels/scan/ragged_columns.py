@@ -165,11 +165,7 @@ class RaggedColumnScan(ColumnTileScan):
     def start(self, a: Arguments, part: Any) -> Maybe:
         if self.packed is None or self.scan.start is None:
             return self.carry_in(a, part.outer, part.column)
-        word = self.a_word()
-        elements = cute.recast_tensor(word, self.element.cutlass)
-        for c in range(self.columns):
-            elements[c] = self.element.cutlass(a.init[0])
-        return Maybe((self.packed.lift(word[0], 0),), Boolean(True))
+        return Maybe((self.packed.of_number(a.init[0]),), Boolean(True))
 
     def a_word(self):
         """A register. The stride is stated: a mode of one element would get stride 0, which recasting spreads."""

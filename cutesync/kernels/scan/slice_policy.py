@@ -178,6 +178,8 @@ def ragged_slices(problem: Problem, layout: Layout) -> Choice | None:
     others."""
     if problem.view != "pitched" or problem.inner == 1 or problem.rows < MIN_RAGGED_SLICES:
         return None
+    if column_policy.is_joined(problem):
+        return None
     row_bytes, gaps = problem.inner * problem.wide, problem.pitches[0][1] > problem.inner
     if problem.wide >= WORD_BYTES:
         fits = gaps and row_bytes < MAX_ROW_OF_WORDS and problem.length >= MIN_RAGGED_LENGTH
@@ -366,6 +368,8 @@ def _suits(problem: Problem) -> bool:
             return False
         short = problem.length <= LANES * items  # other kernels take a warp for a row of which not all elements count
         return items * problem.wide < MIN_VECTOR_BYTES or (problem.counted and short)
+    if column_policy.is_joined(problem):
+        return False
     if problem.inner * problem.wide < LINE_BYTES or problem.length > 32:
         return True
     words = problem.vector(problem.inner)[0] * problem.wide >= WORD_BYTES  # that hold whole columns
