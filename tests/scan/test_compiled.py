@@ -173,6 +173,11 @@ VIEWS = {
     "tall columns of bytes turned": ((8, 64, 16384), (1, 8, 512), 1),
     "odd columns of bytes turned": ((13, 6366, 159), (6366, 1, 13 * 6366), 0),
     "columns apart": ((5000, 4096), (8192, 1), 0),
+    "short columns of odd rows": ((189_472, 2, 212), (430, 215, 1), 1),
+    "lines of short columns turned": ((128, 4, 65536), (1, 128, 512), 1),
+    "short runs of columns turned": ((16384, 4, 512), (4, 1, 65536), 0),
+    "tall columns of odd rows": ((2048, 400, 256), (127_200, 318, 1), 1),
+    "short rows of few columns, each apart": ((12, 50_000, 4), (1, 48, 12), 1),
 }
 
 

@@ -78,16 +78,22 @@ TURNED = {
     "columns with gaps": (1, (700, 11), (EVERY, slice(1, 11, 3)), (1, 0)),
     "positions and columns backwards": (1, (900, 5), (slice(None, None, -1), slice(None, None, -1)), (1, 0)),
     "slices": (2, (5, 400, 3), (EVERY, EVERY, EVERY), (0, 2, 1)),
-    "columns of two axes": (2, (800, 6, 5), (EVERY, slice(1, 4), EVERY), (1, 2, 0)),
+    "columns of two axes, each apart": (2, (800, 6, 5), (EVERY, slice(1, 4), EVERY), (1, 2, 0)),
 }
+RUNS = {  # of results of several columns; elements have more than one byte
+    "neighbouring columns": (1, (700, 2, 5), (EVERY, EVERY, EVERY), (2, 0, 1)),
+    "neighbouring columns of two axes": (1, (300, 2, 3, 5), (EVERY, EVERY, EVERY, EVERY), (3, 0, 2, 1)),
+}
+ALL, TYPES = GAPS | TURNED | RUNS, ("uint8", "float16", "int32", "float64")
 
 
 @pytest.mark.drawn(3)
-@pytest.mark.parametrize("dtype", ["uint8", "float16", "int32", "float64"])
-@pytest.mark.parametrize("case", [*(("gaps", name) for name in GAPS), *(("turned", name) for name in TURNED)], ids=str)
-def test_values(case, dtype, on_emulator, policies):
-    turned, name = case[0] == "turned", case[1]
-    axis, shape, part, order = (TURNED if turned else GAPS)[name]
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(name, dtype) for name in ALL for dtype in TYPES if dtype != "uint8" or name not in RUNS]
+)
+def test_values(name, dtype, on_emulator, policies):
+    turned = name not in GAPS
+    axis, shape, part, order = ALL[name]
     whole = np.empty(shape, np.int8)[part]
     x = data(whole.transpose(order or range(whole.ndim)).shape, dtype)
     for first, options in ((0, {}), (3, {"reverse": True, "exclusive": True}), (1, {"op": "max"})):

@@ -285,6 +285,14 @@ def test_columns_that_run_backwards(dtype, reverse, on_emulator, chosen):
         assert chosen.pop().policy.backward == (True, False)
 
 
+def test_short_runs_of_columns_before_the_next_position(on_emulator, chosen):
+    """Neighbours of no other array; several tiles, the last one not whole."""
+    memory = data((20, 150, 4), "int64")
+    found = cs.scan(cs.asarray(memory).transpose((1, 2, 0)), axis=0, reverse=True)
+    same(np.asarray(found), scanned(memory.transpose(1, 2, 0), axis=0, reverse=True))
+    assert chosen.pop().policy.beside == (4, 1)
+
+
 def test_results_that_are_neighbours_along_the_axis(on_emulator, chosen):
     """A thread stores several positions as a word, although neighbouring columns lie in as few lines."""
     x = data((36, 1001), "int8")

@@ -25,11 +25,12 @@ from .narrow_apart_policy import NarrowApartPolicy
 
 
 class NarrowApartScan(NarrowScan):
-    """The kernel. ``turned``: results of a column are neighbours, those of the next lie ``a.out_step`` further on."""
+    """The kernel. ``turned``: results of ``near`` columns are neighbours, those of the next lie ``a.out_step`` further
+    on."""
 
     def __init__(self, scan: Scan, policy: NarrowApartPolicy) -> None:
         self.inside, self.turned, self.pitch = policy.inside, policy.turned, policy.pitch
-        self.backward = policy.backward
+        self.backward, self.near = policy.backward, policy.near
         self.reach = 1 + sum((extent - 1) * abs(step) for extent, step in policy.inside)  # of a row's elements
         self.low = sum((extent - 1) * min(step, 0) for extent, step in policy.inside)  # the lowest, from column 0
         super().__init__(scan, policy, policy.row, policy.results)
@@ -39,7 +40,7 @@ class NarrowApartScan(NarrowScan):
         count = Int32(cutlass.min(a.length - tile, Int64(self.tile)))
         place, target = self.row_places(a, Int64(number // a.tiles))
         place += (tile if not self.backward else -(tile + (count - 1))) * self.row + self.low
-        return place, target + tile * (1 if self.turned else self.inner), count
+        return place, target + tile * self.near, count
 
     def extent(self, number, a: Arguments):
         """``(place, target, rows, elements)``; the last are those of the input, with what lies between them."""
@@ -63,7 +64,9 @@ class NarrowApartScan(NarrowScan):
 
     def target(self, shared, span: Span, position, worker):
         column, position = worker % self.inner, self.scan.flip(position, span.count)
-        place = column * self.pitch + position if self.turned else position * self.inner + column
+        place = position * self.near + column
+        if self.turned:
+            place = column // self.near * self.pitch + position * self.near + column % self.near
         return shared.buffer + (self.stages * self.stage + place)
 
     def finish(self, shared, a: Arguments, at: Visit, worker) -> None:
@@ -74,14 +77,14 @@ class NarrowApartScan(NarrowScan):
 
     @cute.jit
     def store_all(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, worker):
-        """Store the results of a tile, by all threads that scan; results of columns by a warp each."""
+        """Store the results of a tile, by all threads that scan; runs of results by a warp each."""
         _, target, count, _ = self.extent(at.number, a)
         first, kind = shared.buffer + self.stages * self.stage, self.scan.monoid.result.cutlass
         held = cute.make_ptr(kind, first.toint(), cute.AddressSpace.smem, assumed_align=self.size)
         out, whole = a.out + target, Boolean(True)
         if cutlass.const_expr(self.turned):
-            for column in cutlass.range(worker // LANES, self.inner, self.workers // LANES, unroll=1):
-                run, far = functools.partial(operator.add, held + column * self.pitch), Int64(column) * a.out_step
-                store_run(run, out + far, self.size, count, whole, worker % LANES, LANES)
+            for number in cutlass.range(worker // LANES, self.inner // self.near, self.workers // LANES, unroll=1):
+                run, far = functools.partial(operator.add, held + number * self.pitch), Int64(number) * a.out_step
+                store_run(run, out + far, self.size, count * self.near, whole, worker % LANES, LANES)
         else:
             store_run(lambda i: held + i, out, self.size, count * self.inner, whole, worker, self.workers)

@@ -33,13 +33,18 @@ MAX_SPREAD = 8  # of a row that is so many times as long as its elements, most i
 # 39.2 us; max int16 (5, 205601, 18), each column a row: 127 and 40.0 us; reverse float16 (1796523, 10) backwards: 49.9
 # and 37.4 us; float64 (32, 2048, 8): 7.5 and 5.9 us; but uint16 (2097152, 8), each column a row: 29.1 and 37.5 us;
 # float16 (2421753, 8) backwards: 34.6 and 42.8 us; float32 (2479407, 4) every second column: 38.1 and 43.4 us; float16
-# (2079002, 6) of rows of 8: 35.2 and 44.0 us; float64 (700000, 3), each column a row: 17.7 and 21.3 us).
+# (2079002, 6) of rows of 8: 35.2 and 44.0 us; float64 (700000, 3), each column a row: 17.7 and 21.3 us, but pairs
+# of columns a row: int64 (10, 200000, 2) in the order of axes 1, 0, 2: 47.4 and 36.6 us).
 MAX_OTHER_BYTES = 16 << 20
 # Of rows of neighbours that are no words and lie apart, which are tiles of columns otherwise, the bytes and positions
 # from which on they are streamed, by the bytes of an element (H200, max int8 (1070237, 35) of rows of 37: 78.7 us, so
 # 48.4 us; bool (59485, 41) of 45: 11.0 and 8.0 us; int16 (1257220, 9) of 11: 45.2 and 25.8 us; but bool (22133, 49) of
 # 64: 5.8 and 7.4 us; float16 (26924, 51) of 57: 7.0 and 8.0 us).
 MIN_ODD_BYTES, MIN_ODD_LENGTH = {1: 4 << 20, 2: 6 << 20}, 1024
+# Bytes of a row where results of a few neighbouring columns are a run (H200, lambda float64 (7, 8586, 6) in the order
+# of axes 1, 2, 0: 12.5 us in strided tiles, so 8.4 us; but all columns in another order: int32 (32768, 4, 8, 2), of 256
+# bytes: 10.5 and 11.5 us; longer rows, and such runs of elements of one byte, are not measured).
+MAX_NEAR_BYTES = 336
 HEIGHTS = 8  # of a run, that are looked at
 
 
@@ -47,18 +52,20 @@ HEIGHTS = 8  # of a run, that are looked at
 class NarrowApartPolicy(NarrowPolicy, kernel=".narrow_apart:NarrowApartScan"):
     """A narrow array of whose input ``row`` elements lie from a position to the next, or to the one before if it runs
     ``backward``. The columns of a row are those of the ``inside`` axes, given by extents and strides. ``turned``:
-    results of a column are neighbours, and lie ``pitch`` elements from those of the next in shared memory."""
+    results of a column, or of ``near`` neighbouring ones, are neighbours, and lie ``pitch`` elements from those of the
+    next in shared memory."""
 
     row: int = 0
     inside: tuple[tuple[int, int], ...] = ()
     turned: bool = False
     backward: bool = False
     pitch: int = 0
+    near: int = 1
 
     @property
     def results(self) -> int:
         """The elements of shared memory for a tile's results."""
-        return self.inner * self.pitch if self.turned else self.inner * self.runs * self.height
+        return self.inner // self.near * self.pitch if self.turned else self.inner * self.runs * self.height
 
 
 def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, int, int]] | None:
@@ -71,18 +78,17 @@ def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
     inside = [axis for axis in layout.columns if 0 < abs(axis.steps[0]) < row]
     outer = [axis for axis in layout.columns if not 0 < abs(axis.steps[0]) < row]
     inner, size = math.prod(axis.extent for axis in inside), problem.source
-    near = 1 < inner <= row <= _widest_row(inner, size)
-    if not near or len(outer) > 2 or sum((n - 1) * abs(steps[0]) for n, steps in inside) >= row:
-        return None
-    turned = out_step == 1
-    beside = inside[-1].steps[1]
-    if not _is_run(inside) or not (turned or (out_step == inner and beside == 1)):
+    near, beside = _neighbours(inside, out_step, inner)
+    turned, runs = near < inner, 1 < near < inner
+    fits = 1 < inner <= row <= _widest_row(inner, size, MAX_NEAR_BYTES if runs else MAX_ROW_BYTES)
+    fits &= near > 0 and len(outer) <= 2 and not (runs and size == 1)
+    if not fits or sum((n - 1) * abs(steps[0]) for n, steps in inside) >= row:
         return None
     rows = math.prod(axis.extent for axis in outer)
     bytes_of = rows * length * (row + inner) * size
     if rows >= MAX_ROWS or length * row * size < MIN_SLICE_BYTES or bytes_of <= MIN_BYTES:
         return None
-    first = NarrowApartPolicy(inner, 1, 1, STAGES, GROUP, False, row, _pairs(inside), turned, x_step < 0)
+    first = NarrowApartPolicy(inner, 1, 1, STAGES, GROUP, False, row, _pairs(inside), turned, x_step < 0, near=near)
     policy = _tiles(problem, length, rows, first)
     if policy is None or (size > 1 and bytes_of > MAX_OTHER_BYTES and not _leaves_threads(first, size)):
         return None
@@ -90,7 +96,7 @@ def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
     none = Axis(1, (0, 0))
     group, (x_next, out_next) = outer.pop() if outer else none
     _, (x_row, out_row) = outer.pop() if outer else none
-    steps = x_row, x_step, out_row, beside if turned else inner, group, x_next, out_next
+    steps = x_row, x_step, out_row, beside, group, x_next, out_next
     slots = rows * group_slots(tiles, GROUP) * inner
     given = dict(zip(STEPS, steps))
     choice = Choice(policy, tiles, min(SMS, rows * tiles), slots, layout=given, view="pitched")
@@ -103,7 +109,8 @@ def has_odd_rows(problem: Problem) -> bool:
         return False
     (_, row, *_), (_, out_row, *_) = problem.pitches
     alike = problem.sources == problem.results and not (problem.several or problem.counted) and problem.apart
-    near = 1 < problem.inner < row <= _widest_row(problem.inner, problem.source) and out_row == problem.inner
+    widest = _widest_row(problem.inner, problem.source, MAX_ROW_BYTES)
+    near = 1 < problem.inner < row <= widest and out_row == problem.inner
     outer_slice = problem.length * row * problem.source
     large = problem.rows * (outer_slice + problem.length * problem.inner * problem.source)
     near &= large > MIN_ODD_BYTES[problem.source] and outer_slice >= MIN_SLICE_BYTES
@@ -112,22 +119,31 @@ def has_odd_rows(problem: Problem) -> bool:
 
 def _leaves_threads(policy: NarrowApartPolicy, size: int) -> bool:
     """Return whether strided tiles of elements of ``size`` bytes, more than one, are slow in large arrays, too: columns
-    do not fill the threads of a row, unless results of 8 bytes lie in rows, or rows of neighbours are no words."""
+    do not fill the threads of a row, unless results of 8 bytes lie in rows of a column each, or rows of neighbours are
+    no words."""
     inner, odd = policy.inner, policy.inner * size % WORD_BYTES != 0
     if policy.row > inner:
         return odd and policy.inside == ((inner, 1),)
-    return (inner >= LANES or inner != power_of_two(inner)) and not (policy.turned and size > WORD_BYTES)
+    alone = policy.turned and policy.near == 1
+    return (inner >= LANES or inner != power_of_two(inner)) and not (alone and size > WORD_BYTES)
 
 
-def _widest_row(inner: int, size: int) -> int:
-    """Return the elements from a row to the next, at most; 0 of too many columns."""
-    return min(MAX_SPREAD * inner, MAX_ROW_BYTES // size) if inner <= MAX_COLUMNS else 0
+def _widest_row(inner: int, size: int, most: int) -> int:
+    """Return the elements from a row to the next, at most, in ``most`` bytes; 0 of too many columns."""
+    return min(MAX_SPREAD * inner, most // size) if inner <= MAX_COLUMNS else 0
 
 
-def _is_run(inside: Sequence[Axis]) -> bool:
-    """Return whether the results of all columns of a position have the same distance."""
-    pairs = zip(inside, inside[1:])
-    return all(axis.steps[1] == following.steps[1] * following.extent for axis, following in pairs)
+def _neighbours(inside: Sequence[Axis], out_step: int, inner: int) -> tuple[int, int]:
+    """Return ``(near, beside)``: how many columns of a position have neighbouring results, which are followed by those
+    of the next position, and how far the others lie from one another; ``(0, 0)`` for others."""
+    axes = list(inside)
+    near = 1
+    while axes and out_step != near and axes[-1].steps[1] == near:
+        near *= axes.pop().extent
+    beside = axes[-1].steps[1] if axes else inner
+    pairs = zip(axes, axes[1:])
+    even = all(axis.steps[1] == following.steps[1] * following.extent for axis, following in pairs)
+    return (near, beside) if even and out_step == near else (0, 0)
 
 
 def _pairs(inside: Sequence[Axis]) -> tuple[tuple[int, int], ...]:
@@ -155,7 +171,7 @@ def _tiles(problem: Problem, length: int, rows: int, policy: NarrowApartPolicy) 
 
 
 def _of_height(policy: NarrowApartPolicy, runs: int, height: int, size: int) -> NarrowApartPolicy:
-    words = ceil_div(runs * height * size, WORD_BYTES) | 1
+    words = ceil_div(runs * height * policy.near * size, WORD_BYTES) | 1
     return replace(policy, runs=runs, height=height, pitch=max(1, words * WORD_BYTES // size) if policy.turned else 0)
 
 
@@ -174,7 +190,9 @@ def _conflicts(policy: NarrowApartPolicy, size: int) -> int:
 
     def of_results(run: int, column: int) -> int:
         position = run * policy.height
-        return column * policy.pitch + position if policy.turned else position * policy.inner + column
+        if policy.turned:
+            return column // policy.near * policy.pitch + position * policy.near + column % policy.near
+        return position * policy.inner + column
 
     def most(words: Iterator[int]) -> int:
         banks = [word % LANES for word in set(words)]

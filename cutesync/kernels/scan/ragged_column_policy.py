@@ -19,6 +19,11 @@ from .problem import SMS, Choice, Problem
 FILLED = 0.76  # of the rows of a tile with all rows, below which those that exist are counted
 LANES = (32, 16, 8)  # words of a tile side by side
 MIN_LANES = 32  # of tiles that depend on others
+# Results of one byte from which on tiles of half as many lanes have all of 257 to 512 rows, and depend on none (H200,
+# reverse uint8 (8, 256, 512, 256) in rows of 318: 259 us, so 186 us; lambda int8 (498, 316, 676): 135 and 91.3 us; bool
+# (64, 282, 130, 9): 26.5 and 24.8 us; but reverse uint8 (287, 2, 33138) backwards: 24.0 and 24.6 us; int8 (32, 335,
+# 1309): 18.0 and 18.6 us; of two bytes max int16 (204, 409, 124): 20.4 and 21.1 us).
+MIN_NARROWED_BYTES = 20 << 20
 FEWER_WORDS = 4  # as idle lanes: what a tile costs whose rows are shorter
 MIN_ROW_BYTES = 24  # shorter rows leave half of the lanes idle
 # Shorter columns, or fewer, are faster element by element (H200, lambda int8 (3, 81522006): 175 us, so 399 us; bool
@@ -68,6 +73,9 @@ def ragged_columns(problem: Problem) -> Choice | None:
         return None
     whole = problem.aligned(width) == 0 and (problem.view is not None or problem.inner % width == 0)
     lanes = min(LANES, key=lambda lanes: (lanes + FEWER_WORDS) * across(problem, width, lanes, whole))
+    large = problem.wide == 1 and problem.size_of_results >= MIN_NARROWED_BYTES
+    if large and lanes == LANES[0] and _alone(problem, 1, lanes)[1] > MAX_HEIGHT >= _alone(problem, 1, lanes // 2)[1]:
+        lanes //= 2  # no tile depends on another
     chains = problem.rows * across(problem, width, lanes, whole)
     words = ceil_div(problem.inner, width)
     groups, height = _alone(problem, chains, lanes)
