@@ -98,6 +98,8 @@ CASES = {  # what: (shape, type, operator, options)
     "columns of bytes apart": ((9, 3, 551_011), "int8", "add", {}),
     "slices off by one byte": ((90_000, 48, 1), "int8", "add", {"offset": 1}),
     "slices that begin anywhere": ((600, 9717, 2), "int8", "add", {}),
+    "rows of pairs of bytes": ((4096, 1024, 2), "int8", "max", {}),
+    "a row of pairs of bytes": ((1, 4_000_000, 2), "bool", "add", {"reverse": True}),
     "a wave of whole words": ((1, 1 << 20, 1), "float32", "add", {}),
     "a large wave of whole words": ((1, 1 << 22, 1), "int32", lambda a, b: a + b, {"exclusive": True, "init": 0}),
     "a wave of halves": ((1, 4_000_001, 1), "float16", "max", {"exclusive": True, "init": 0, "offset": 2}),

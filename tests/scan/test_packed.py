@@ -8,6 +8,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan import packed, plan
 from cutesync.kernels.scan.packed import Packed
+from cutesync.runtime.kernel import collect
 
 from ..cases import data, same, scanned
 from ..compiled import dry
@@ -113,7 +114,65 @@ def test_strided_words(on_emulator, operations):
     cs.scan(whole[:, :, 8:20], axis=1, out=whole[:, :, 8:20])
     same(np.asarray(whole)[:, :, 8:20], np.cumsum(x[:, :, 8:20], 1, dtype=np.int8))
     operations.clear()
-    for view in (whole[:, :, 1:5], whole[:, :, :6], whole[:, :, ::2]):
+    for view in (whole[:, :, 1:5], whole[:, :, :5], whole[:, :, ::2]):
         cs.scan(view, axis=1)
     cs.scan(whole, axis=1, init=cs.asarray(np.ones(1, np.int8)))
     assert not any(isinstance(operation, Packed) for operation in operations)
+
+
+PAIRED = ((2, 300, 2), (3, 37, 6), (1, 3000, 2))
+
+
+@pytest.fixture
+def paired(monkeypatch):
+    """Arrays of all sizes are scanned in pairs."""
+    monkeypatch.setattr(packed, "MIN_PAIRED_BYTES", 0)
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8"])
+@pytest.mark.parametrize("shape", PAIRED, ids=str)
+def test_pairs(dtype, shape, on_emulator, operations, paired):
+    """Words of 16 bits: rows of pairs, whole vectors or not, and columns of them."""
+    for op in OPERATORS[dtype]:
+        x = data(shape, dtype, "xor" if dtype == "bool" else op)
+        check(x, op)
+        if op in ("add", "min", "max"):
+            check(x, op, init=1 if dtype == "bool" else 5, exclusive=True, reverse=True)
+    assert all(isinstance(operation, Packed) and operation.is_pair for operation in operations)
+
+
+def test_pairs_that_run_backwards(on_emulator, operations, paired):
+    """Rows of pairs apart, backwards, behind a boundary of a vector, and in place."""
+    x = data((4, 64, 8), "uint8", "max")
+    whole = cs.asarray(x)
+    views = (np.s_[:, ::-1, 2:4], np.s_[:, :, 2:8], np.s_[::-1, :, 6:], np.s_[2:, :, :2])
+    for view in views:
+        for op in ("max", "add"):
+            same(np.asarray(cs.scan(whole[view], op, axis=1)), scanned(x[view], op, axis=1), f"{op} of {view}")
+    cs.scan(whole[:, :, 2:4], "max", axis=1, out=whole[:, :, 2:4])
+    same(np.asarray(whole)[:, :, 2:4], np.maximum.accumulate(x[:, :, 2:4], 1))
+    assert all(isinstance(operation, Packed) and operation.is_pair for operation in operations)
+    operations.clear()
+    for view in (np.s_[:, :, 1:3], np.s_[:, :15, :2], np.s_[:, :, :3]):
+        cs.scan(whole[view], "max", axis=1)
+    cs.scan(whole[:, :, 2:4], lambda a, b: a + b, axis=1)
+    assert not any(isinstance(operation, Packed) for operation in operations)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "pairs"),
+    [
+        ("int8", (300, 4096, 2), True),
+        ("int8", (300, 4100, 2), False),
+        ("bool", (1, 4_000_000, 2), True),
+        ("bool", (1, 5_000_000, 2), False),
+        ("int8", (1, 4_000_000, 2), False),
+        ("bool", (90, 405, 6), False),
+        ("uint8", (1, 98744, 6), True),
+    ],
+)
+def test_which_are_pairs(dtype, shape, pairs, operations):
+    with collect():
+        cs.scan(dry(shape, dtype), axis=1, out=dry(shape, dtype, base=1 << 41))
+    assert isinstance(operations[0], Packed) == pairs

@@ -4,6 +4,8 @@ An instruction then combines two or four columns. Operators that have word arith
 "xor", "min" and "max" on integers of one or two bytes; "min" and "max" on 16-bit floats. Others on integers of one
 byte, callables too, get the elements of words one by one: states are words for them, too, which are loaded, exchanged,
 published and stored as such.
+
+Of a few bytes a position that are an even number, words of 16 bits hold two columns; states have 32 bits.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from ..states import Single
 from .layout import Layout
 from .spec import ScanSpec
 
-UINT32 = BY_NAME["uint32"]
+UINT16, UINT32 = BY_NAME["uint16"], BY_NAME["uint32"]
 WORD_BYTES = 4
 BITWISE = {"add": "or", "max": "or", "or": "or", "mul": "and", "min": "and", "and": "and", "xor": "xor"}  # on bools
 INTEGERS, FLOATS = ("add", "and", "or", "xor", "min", "max"), ("min", "max")
@@ -30,6 +32,15 @@ INTEGERS, FLOATS = ("add", "and", "or", "xor", "min", "max"), ("min", "max")
 # not hold whole in arrays of so many bytes (uint8 (588, 282, 413): 139 us, so 73 us; (65102, 624) off by one:
 # 66.9 and 38.4 us; but (8, 354, 2191): 10.6 us, in clusters, and 11.2 us).
 MIN_POSITIONS, MIN_COLUMNS, MIN_ODD_BYTES = 256, 12, 8 << 20
+# Of an even number of columns of bytes up to MAX_PAIRED, in arrays of at least so many bytes (H200, bool (749303, 18):
+# 17.9 us, so 14.5 us; max bool (209, 1452, 26): 12.1 and 10.6 us; int8 (59176, 62): 9.15 and 8.82 us; but max bool (90,
+# 405, 6): 2.79 and 2.85 us; bool (2094745, 3, 2): 8.7 and 13.0 us).
+MAX_PAIRED, MIN_PAIRED_POSITIONS, MIN_PAIRED_BYTES = 62, 16, 1 << 19
+# Rows of pairs: those in views that are whole vectors, and up to so many bytes long (reverse bool (4096, 1024, 2): 14.0
+# us, so 7.1 us; max uint8 (1917, 357, 2): 3.4 and 1.9 us). A longer one by itself is one of bools, of up to so many
+# bytes (bool (3559841, 2): 10.9 us, so 7.7 us; but uint8 (4680840, 2): 11.4 and 14.4 us; int8 (1487637, 2): 6.4 and 7.0
+# us; others are not measured).
+ROW_UNIT, MAX_PAIRED_ROW, MAX_LONG_PAIRED = 8, 1 << 13, 8 << 20
 
 
 @dataclass(frozen=True)
@@ -45,15 +56,24 @@ class Packed(Single):
 
     @property
     def key(self) -> tuple:
-        return "packed", self.element.name, self.op.key
+        return "packed", self.source.name, self.element.name, self.op.key
 
     @property
     def registers(self) -> tuple[str, ...]:
-        return ("Uint32",) * (2 if self.is_spread else 1)
+        return ("Uint32",) * (2 if self.is_spread and not self.is_pair else 1)
+
+    @property
+    def is_pair(self) -> bool:
+        return self.source is UINT16
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether words hold integers of one byte, which take several instructions."""
+        return self.element.kind in "iu" and self.element.size == 1
 
     @property
     def is_spread(self) -> bool:
-        return self.element.kind in "iu" and self.element.size == 1 and self.op.fn is None and self.op.name in FLOATS
+        return self.has_numbers and self.op.fn is None and self.op.name in FLOATS
 
     def start_of(self, number: Any) -> tuple[int, ...]:
         """Return the state of a number of the operation's type."""
@@ -63,7 +83,7 @@ class Packed(Single):
         size = self.element.size
         bits = int.from_bytes(self.element.storage.type(number).tobytes(), "little")
         if self.is_spread:
-            return (bits << 24 | bits << 8,) * 2
+            return (bits << 24 | bits << 8,) * len(self.registers)
         return (bits * (0x01010101 if size == 1 else 0x00010001),)
 
     def monoid(self) -> Any:
@@ -72,16 +92,16 @@ class Packed(Single):
         return PackedMonoid(self)
 
 
-def packed_single(single: Single) -> Packed | None:
-    """Return the operation on words; None if it has none."""
-    if single.source.size > 2 or single.source is not single.output:
+def packed_single(single: Single, word: DType = UINT32) -> Packed | None:
+    """Return the operation on words of a type; None if it has none."""
+    if single.source.size > 2 or single.source is not single.output or isinstance(single, Packed):
         return None
     kind, size = single.source.kind, single.source.size
     name = single.op.name if single.op.fn is None else None
     exact = (kind == "b" and name in BITWISE) or (kind in "iu" and (size == 1 or name in INTEGERS))
     if not (exact and single.source is single.accumulate) and not (kind == "f" and name in FLOATS):
         return None
-    return Packed(single.op, UINT32, UINT32, UINT32, single.source)
+    return Packed(single.op, word, UINT32, word, single.source)
 
 
 def packs(spec: ScanSpec) -> bool:
@@ -112,22 +132,48 @@ def packed(
         return None
     if operation.one_by_one and (layout.length < MIN_POSITIONS or columns[-1].extent < MIN_COLUMNS):
         return None
-    width = WORD_BYTES // operation.element.size
-    *others, last = columns
     if backward:
-        inputs = tuple(replace(view, ptr=view.ptr - (width - 1) * view.dtype.size) for view in inputs)
-    strides = [step for axis in (*layout.scanned, *others) for step in axis.steps]
-    places = [view.ptr for view in (*inputs, *outs)]
-    if any(n % width for n in (last.extent, *strides, *layout.offsets)):
-        return None
-    if any(place % WORD_BYTES for place in places):
-        return None
+        inputs = tuple(replace(view, ptr=view.ptr - (WORD_BYTES - view.dtype.size)) for view in inputs)
+    if not _holds(layout, (*inputs, *outs), UINT32, operation.element):
+        if backward or operation.one_by_one or not _in_pairs(layout, inputs, outs, operation.element):
+            return None
+        operation = replace(operation, source=UINT16, output=UINT16)
+    word = operation.source
+    width = word.size // operation.element.size
+    *others, last = columns
     divided = [*_divided(others, width), *([Axis(last.extent // width, last.steps)] if last.extent > width else [])]
     offsets = tuple(offset // width for offset in layout.offsets)
     words = replace(layout, scanned=tuple(_divided(layout.scanned, width)), columns=tuple(divided), offsets=offsets)
     start = None if spec.start is None else operation.start_of(spec.start[0])
-    views, results = (tuple(replace(view, dtype=UINT32) for view in group) for group in (inputs, outs))
+    views, results = (tuple(replace(view, dtype=word) for view in group) for group in (inputs, outs))
     return replace(spec, operation=operation, start=start), words, views, results
+
+
+def _in_pairs(layout: Layout, inputs: Views, outs: Views, element: DType) -> bool:
+    """Return whether columns of bytes are scanned as words of 16 bits."""
+    extent, size = layout.columns[-1].extent, layout.length * layout.count
+    if element.size > 1 or extent > MAX_PAIRED or layout.length < MIN_PAIRED_POSITIONS or size < MIN_PAIRED_BYTES:
+        return False
+    form = layout.form(len(inputs))
+    if form is None or any(0 in axis.steps for axis in layout.scanned):
+        return False
+    if not _holds(layout, (*inputs, *outs), UINT16, element):
+        return False
+    if extent > 2:
+        return True
+    if layout.length * extent <= MAX_PAIRED_ROW:
+        return form.view is None or layout.length % ROW_UNIT == 0
+    return form.view is None and form.extents[0] == 1 and element.kind == "b" and size <= MAX_LONG_PAIRED
+
+
+def _holds(layout: Layout, views: Views, word: DType, element: DType) -> bool:
+    """Return whether words of a type hold whole columns of each position, and begin on their boundaries."""
+    width = word.size // element.size
+    *others, last = layout.columns
+    strides = [step for axis in (*layout.scanned, *others) for step in axis.steps]
+    if any(n % width for n in (last.extent, *strides, *layout.offsets)):
+        return False
+    return not any(view.ptr % word.size for view in views)
 
 
 def _divided(axes: Sequence[Axis], width: int) -> list[Axis]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cutlass.cute as cute
 from cutlass import Uint32
 
-from ...dtypes import BY_NAME
-from ...monoid import Monoid
+from ...monoid import Monoid, tree
 from ..states import Single
 from ..words import permuted
 from .base import Scan
@@ -17,12 +17,17 @@ from .packed import BITWISE, WORD_BYTES, Packed, packed_single
 
 UPPER_BYTES = 0xFF00FF00  # of both halves of a word
 HIGH_BITS = 0x80808080  # of each byte
+# Selectors of bytes, of which 4 to 7 are those of a second word: those of a pair as the upper ones of both halves of a
+# word, and back; the lower halves of two words, and the upper ones
+SPREAD, JOINED, LOWER, UPPER = 0x1202, 0x4431, 0x5410, 0x7632
 
 
 def packed_monoid(scan: Scan) -> PackedMonoid | None:
     """The word arithmetic of a scan of elements, whose first operand, if any, is a number; None if there is none."""
     monoid = scan.monoid
     if not isinstance(monoid, Monoid) or monoid.transform is not None or scan.start not in (None, "value"):
+        return None
+    if isinstance(monoid, PackedMonoid):
         return None
     found = packed_single(Single(monoid.op, monoid.source, monoid.accumulate, monoid.result))
     return None if found is None else PackedMonoid(found)
@@ -37,12 +42,13 @@ class PackedMonoid(Monoid):
     """The monoid of words. Its elements are words, whatever these hold."""
 
     def __init__(self, operation: Packed) -> None:
-        word = BY_NAME["uint32"]
-        super().__init__(operation.op, word, word, word)
+        super().__init__(operation.op, operation.source, operation.accumulate, operation.output)
         self.element, self.is_spread = operation.element, operation.is_spread
         self.types = (Uint32,) * len(operation.registers)
         self.opposite = self.element.kind == "b" and BITWISE[self.op.name] == "and"
         self.commutative = self.op.fn is None
+        word = operation.accumulate
+        self.whole = PackedMonoid(replace(operation, source=word, output=word)) if operation.is_pair else None
         self.each: Any = Monoid(self.op, self.element, self.element, self.element) if operation.one_by_one else None
 
     def lift(self, value, index):
@@ -50,9 +56,24 @@ class PackedMonoid(Monoid):
         if self.element.kind == "b":
             ones = ((((word & Uint32(LOW_BITS)) + Uint32(LOW_BITS)) | word) >> Uint32(7)) & Uint32(ONES)
             return (ones ^ Uint32(ONES) if self.opposite else ones,)
+        if self.is_spread and self.whole is not None:
+            return (permuted(word, word, Uint32(SPREAD)),)
         if self.is_spread:
             return ((word << Uint32(8)) & Uint32(UPPER_BYTES), word & Uint32(UPPER_BYTES))
         return (word,)
+
+    def fold(self, words, index):
+        """The state of some words; pairs are combined two at a time."""
+        if self.whole is None:
+            return self.fold_vectors([words], index)
+        states = [self.whole.lift(words[i], 0) for i in range(cute.size(words))]
+        found = tree(states, self.whole.combine)
+        first, last = found[0], found[-1]
+        if self.is_spread:
+            halves = [permuted(first, last, Uint32(selector)) for selector in (LOWER, UPPER)]
+        else:
+            halves = [first & Uint32(0xFFFF), first >> Uint32(16)]
+        return (self.combined(*halves),)
 
     def backwards(self, word):
         """The elements of a word in the opposite order."""
@@ -117,6 +138,11 @@ class PackedMonoid(Monoid):
         return tuple(instruction("mov.b32 {$w0}, {$r0};", word) for word in words)
 
     def lower(self, state):
-        if self.is_spread:
-            return (state[0] >> Uint32(8)) | state[1]
-        return state[0] ^ Uint32(ONES) if self.opposite else state[0]
+        word = state[0]
+        if self.is_spread and self.whole is not None:
+            word = permuted(word, Uint32(0), Uint32(JOINED))
+        elif self.is_spread:
+            word = (word >> Uint32(8)) | state[1]
+        elif self.opposite:
+            word = word ^ Uint32(ONES)
+        return self.result.cutlass(word)
