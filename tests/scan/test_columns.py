@@ -10,6 +10,8 @@ from cutesync.kernels.scan import column_policy, plan
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.policy import choose
 from cutesync.kernels.scan.problem import Problem
+from cutesync.kernels.scan.row_policy import RowPolicy, ShortRowPolicy
+from cutesync.kernels.scan.slice_policy import SlicePolicy
 from cutesync.kernels.scan.strided_policy import StridedPolicy
 
 from ..cases import adjacent, data, same, scanned, segments
@@ -41,6 +43,33 @@ def test_threads_are_numbered_through_narrow_slices(columns, options, on_emulato
     assert len(launched) == 1 and is_flat(launched[0])
 
 
+@pytest.mark.parametrize(("dtype", "shape"), [("uint8", (40, 2, 64)), ("float32", (33, 8, 16))])
+def test_vectors_of_short_slices(dtype, shape, on_emulator, launched, monkeypatch):
+    """Rows of a few vectors, in slices that would fit shared memory."""
+    monkeypatch.setattr(column_policy, "ENOUGH_COLUMNS", 1)
+    x = data(shape, dtype)
+    same(np.asarray(cs.scan(cs.asarray(x), axis=1, reverse=True)), scanned(x, axis=1, reverse=True))
+    assert is_flat(launched[0]) and launched[0].width == 4
+
+
+SHORT = (("float32", (5, 300, 3)), ("uint64", (4, 61, 4)), ("float16", (3, 640, 2)), ("bool", (37, 20, 16)))
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize(("dtype", "shape"), SHORT)
+@pytest.mark.parametrize("options", [{}, {"reverse": True, "exclusive": True}], ids=["forward", "reverse"])
+def test_short_slices_of_few_columns(dtype, shape, options, on_emulator, launched):
+    """Some lanes have a slice in registers, or some warps; positions have several states."""
+    op = "max" if dtype == "bool" else "add"
+    x = data(shape, dtype, op)
+    options = {**options, "init": 0} if options and op == "max" else options
+    same(np.asarray(cs.scan(cs.asarray(x), op, axis=1, **options)), scanned(x, op, axis=1, **options))
+    init = data((shape[0], shape[2]), dtype)
+    if not options and dtype.startswith("float"):
+        same(np.asarray(cs.scan(cs.asarray(x), axis=1, init=cs.asarray(init))), scanned(x, axis=1) + init[:, None])
+    assert {type(found) for found in launched} <= {RowPolicy, ShortRowPolicy}
+
+
 def test_first_operands_of_their_own(on_emulator, launched):
     x, init = data((40, 6, 8), "int32"), data((40, 5), "int32")
     found = cs.scan(cs.asarray(x)[:, :, :5], axis=1, init=cs.asarray(init))
@@ -64,6 +93,37 @@ def chosen(rows: int, length: int, inner: int, size: int, pitch: int | None = No
         steps = ((pitch * length, pitch, 0), (inner * length, inner, 0))
         problem = Problem(rows, length, inner, (size,), (size,), (0,), (0,), view="pitched", pitches=steps)
     return problem, choose(problem)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "kind"),
+    [
+        ((131_072, 2, 16), 4, ColumnPolicy),
+        ((4096, 8, 16), 4, ColumnPolicy),
+        ((4096, 8, 8), 4, SlicePolicy),
+        ((30_462, 16, 32), 2, ColumnPolicy),
+        ((64, 16, 32), 2, SlicePolicy),
+        ((32_768, 20, 16), 4, SlicePolicy),
+        ((1024, 512, 4), 4, RowPolicy),
+        ((131, 1024, 4), 4, SlicePolicy),
+        ((1024, 1028, 4), 4, SlicePolicy),
+        ((512, 60, 4), 8, RowPolicy),
+        ((512, 8, 3), 8, ShortRowPolicy),
+        ((512, 9, 3), 8, SlicePolicy),
+    ],
+)
+def test_short_slices_in_registers(shape, size, kind):
+    """Rows of vectors of a few positions, or of enough bytes; up to 16 KiB of few columns."""
+    _, found = chosen(*shape, size)
+    assert type(found.policy) is kind
+
+
+def test_short_slices_of_few_columns_apart():
+    """Positions of up to 16 bytes; others are columns."""
+    for inner, rows in ((4, True), (5, False)):
+        _, found = chosen(4096, 64, inner, 4, pitch=inner)
+        assert isinstance(found.policy, (RowPolicy, ShortRowPolicy)) == rows
+    assert not isinstance(chosen(1846, 88, 4, 8, pitch=4)[1].policy, RowPolicy)
 
 
 def test_threads_without_a_column_are_few():

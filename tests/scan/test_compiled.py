@@ -100,6 +100,8 @@ CASES = {  # what: (shape, type, operator, options)
     "slices that begin anywhere": ((600, 9717, 2), "int8", "add", {}),
     "rows of pairs of bytes": ((4096, 1024, 2), "int8", "max", {}),
     "a row of pairs of bytes": ((1, 4_000_000, 2), "bool", "add", {"reverse": True}),
+    "short slices of two columns": ((8192, 512, 2), "float32", "add", {}),
+    "short slices of columns of 8 bytes": ((2000, 256, 4), "uint64", "add", {"reverse": True}),
     "a wave of whole words": ((1, 1 << 20, 1), "float32", "add", {}),
     "a large wave of whole words": ((1, 1 << 22, 1), "int32", lambda a, b: a + b, {"exclusive": True, "init": 0}),
     "a wave of halves": ((1, 4_000_001, 1), "float16", "max", {"exclusive": True, "init": 0, "offset": 2}),

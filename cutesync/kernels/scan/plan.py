@@ -263,6 +263,7 @@ def _problem(
         whole_vectors,
         _sums(operation),
         layout.firsts,
+        isinstance(operation, Packed) and operation.has_numbers,
     )
 
 

@@ -20,7 +20,7 @@ from .column_policy import LINE_BYTES, columns
 from .narrow_policy import dense, narrow, starts
 from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 from .ragged_column_policy import ragged_columns
-from .row_policy import rows
+from .row_policy import rows, rows_of_columns
 from .slice_policy import FEW_COLUMNS, LARGE_TILES, SlicePolicy, single, slices
 from .wave_policy import WAVES, Tiling, are_full, sizes, wave
 
@@ -136,7 +136,7 @@ def _choice(problem: Problem) -> Choice:
         several = problem.rows > 1 and not _has_few_long_rows(problem)
         return (rows(problem) if several else None) or _long_rows(problem)
     few = problem.inner > 1 and _few_columns(problem)
-    found = single(problem) or (None if few else slices(problem))
+    found = single(problem) or rows_of_columns(problem) or (None if few else slices(problem))
     if found is not None:
         return (narrow(problem) if _is_large_slice(problem, found) else None) or found
     if problem.inner > 1:
@@ -172,7 +172,7 @@ def suits(problem: Problem) -> bool:
         near = bounds[0] <= problem.size_of_results <= bounds[1]
         near &= problem.rows == 1 or (_has_few_long_rows(problem) and problem.gap < problem.source)
         return near or _suits_gaps(problem) or _suits_rows_with_gaps(problem)
-    if slices(problem) is not None:
+    if slices(problem) is not None or rows_of_columns(problem) is not None:
         return True
     if problem.inner > 1:
         return column_policy.suits(problem) or narrow(problem) is not None or _few_columns(problem)

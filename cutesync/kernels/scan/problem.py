@@ -39,7 +39,7 @@ class Problem:
 
     ``apart``: the outputs do not lie in the memory of the inputs, so elements beside those of a thread may be read.
     ``packs``: the operator has word arithmetic (``packed``). ``sums``: it is a sum, or one of bools. ``firsts``: first
-    operands are an array.
+    operands are an array. ``words_of_numbers``: elements are words of integers of one byte.
 
     ``view`` is that of ``base.Scan``. Unless it is None, ``pitches`` are the inputs' strides and the outputs', in
     elements: from group to group, where there are several columns from position to position, and from row to row in a
@@ -73,6 +73,7 @@ class Problem:
     whole_vectors: bool = False
     sums: bool = False
     firsts: bool = False
+    words_of_numbers: bool = False
 
     @functools.cached_property
     def several(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
+from .narrow_policy import dense, starts
 from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
 ROW_WARPS = 8  # per block, unless a row has more
@@ -42,6 +43,19 @@ FEW_ROWS, FEW_ROWS_VECTORS = 16, 2048
 # Ragged rows that are not many more than SMs have more warps each (H200, exclusive bool (97, 7223): 3.5 us, so 2.3 us;
 # max int16 (208, 3926): 5.8 and 3.1 us; but max float16 (270, 14078): 7.1 and 8.4 us).
 MOST_VECTORS, FEW_VECTORS = 10, 4
+# Rows of a few columns, of whole vectors (H200, max uint32 (1024, 512, 4): 10.7 us in slices, so 5.7 us; lambda
+# bfloat16 (3208, 1896, 2): 20.2 and 14.2 us; uint8 (944, 2848, 3): 12.1 and 8.7 us; but reverse float16 (965, 2152,
+# 4), of 17 KB: 15.6 us, so 17.1 us; lambda uint8 (532, 4604, 4): 11.4 and 14.7 us). Those of states of 32 bytes are
+# contiguous (reverse uint64 (2, 256, 256, 4): 5.4 us, so 5.1 us; but max int64 (1846, 88, 4), the last first: 4.4 and
+# 6.5 us). Those of words of four numbers take too many instructions (reverse uint8 (11862, 31, 16): 6.8 us, so 7.9
+# us; exclusive int8 (32, 256, 2, 8): 2.1 and 2.7 us).
+MAX_COLUMNS, MAX_COLUMNS_BYTES, MAX_POSITION_BYTES = 4, 1 << 14, 32
+MIN_LONG_ROWS, LONG_ROW_BYTES = SMS, 1 << 13  # fewer rows that are longer are not measured
+# Warps of such a row and vectors of a lane: fewer if vectors are longer than 16 bytes (exclusive uint64 (334, 512, 4):
+# 6.4 us, of four a lane 7.8 us), and of short rows (max float64 (23227, 16, 2): 4.6 us, of four a lane 5.7 us; max
+# uint32 (9809, 32, 4): 4.0 and 4.5 us).
+COLUMN_TEAMS = tuple((team, rows) for team in (1, 2, 4, ROW_WARPS) for rows in (1, 2, 3, 4))
+FEW_COLUMN_VECTORS = 2
 
 
 @dataclass(frozen=True)
@@ -84,6 +98,31 @@ def rows(problem: Problem) -> Choice | None:
     small = problem.sources == problem.results and problem.source < WORD_BYTES
     whole = small and problem.whole_vectors and policy.items == problem.items and not getattr(policy, "ragged", False)
     return replace(found, policy=replace(policy, gap=problem.gap, whole=whole))
+
+
+def rows_of_columns(problem: Problem) -> Choice | None:
+    """Return the same for outer slices of a few columns, which are rows whose positions have several states; None for
+    others, and for long ones."""
+    columns, each = problem.inner, problem.inner * problem.wide
+    size = problem.length * each
+    plain = problem.sources == problem.results and not (problem.several or problem.counted or problem.words_of_numbers)
+    most = MAX_POSITION_BYTES if problem.view is None else VECTOR_BYTES
+    if not plain or not 1 < columns <= MAX_COLUMNS or each > most or size > MAX_COLUMNS_BYTES or not dense(problem):
+        return None
+    items = VECTOR_BYTES // math.gcd(VECTOR_BYTES, each)  # positions of the fewest whole vectors
+    if problem.length % items or any(at % VECTOR_BYTES for at in starts(problem)):
+        return None
+    if problem.rows < (MIN_LONG_ROWS if size > LONG_ROW_BYTES else 2):
+        return None
+    vectors = problem.length // items
+    if vectors <= LANES:
+        group = power_of_two(vectors)
+        policy = ShortRowPolicy(items, group, FEW_COLUMN_VECTORS, 0)
+        return Choice(policy, 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * policy.unroll), 0, columns)
+    per_lane = FEW_COLUMN_VECTORS if items * each > VECTOR_BYTES else MAX_ROW_VECTORS
+    fitting = [(team, rows) for team, rows in COLUMN_TEAMS if rows <= per_lane and team * rows * LANES >= vectors]
+    team, per_lane = min(fitting, key=lambda sizes: (math.prod(sizes), sizes[0]))
+    return Choice(RowPolicy(items, team, per_lane, 0, False), 1, ceil_div(problem.rows, ROW_WARPS // team), 0, columns)
 
 
 def _rows(problem: Problem) -> Choice | None:

@@ -5,6 +5,7 @@ ragged end. *Ragged* rows begin and end anywhere: their vectors are found from w
 first and the last only some elements are the row's. A warp does not touch what its registers hold beyond its row. Of
 *skewed* rows the vectors are whole in the output, and lie in two aligned vectors each in the input. Elements of rows
 with a *gap* lie a few apart: vectors of memory that begin with a row are loaded with what lies between (``gapped``).
+Rows of whole vectors may have a few columns.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class RowScan(ScanKernel):
         position = part * self.tile.chunk
         up, down = Int64(position), length - position - self.tile.chunk
         offset, target = (down if from_end else up for from_end in (self.tile.from_end, self.scan.reverse))
-        return Span(offset * self.tile.unit, Int32(0), Int32(length) - position, target)
+        return Span(offset * self.tile.unit, Int32(0), Int32(length) - position, target * self.scan.width)
 
     @cute.jit
     def reduce(self, source, end, chunk: Chunk, lane, limit):
@@ -139,7 +140,7 @@ class ShortRowScan(ScanKernel):
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
             source, _ = self.row_places(a, row + u * step)
-            vectors.append(at_index(a.x + source + inside * self.tile.gap, inside))
+            vectors.append(at_index(a.x + source + inside * self.tile.unit, inside))
             self.tile.load_vector(vectors[u], loading, u, exists, limit)
         self.tile.loaded(loading, chunk, vectors)
         for u in cutlass.range_constexpr(self.unroll):
@@ -148,5 +149,5 @@ class ShortRowScan(ScanKernel):
             prefix = Maybe(
                 shift_up(self.tile.scan_row(chunk.elements, u, lane, exists, self.group)), cutlass.not_(place == 0)
             )
-            out = a.out + self.row_places(a, row + u * step)[1] + inside_out
+            out = a.out + self.row_places(a, row + u * step)[1] + inside_out * self.scan.width
             self.tile.emit_vector(chunk.elements, u, carry, prefix, out, exists)

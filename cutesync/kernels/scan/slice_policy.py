@@ -75,6 +75,13 @@ MIN_UNLIKE_ROW = 512
 # Rows of words of small arrays are loaded word by word (H200, inclusive float32 (256, 32) off by one: 2.9 us, so 0.8
 # us; (5919, 59): 3.1 and 1.7 us; lambda int32 (2503, 125): 3.2 and 1.5 us; larger ones are not measured).
 MAX_WORDS_BYTES = 3 << 19
+# Rows of vectors of short slices that threads have alone: so few of them (H200, reverse bool (131072, 2, 64): 16.9
+# us, so 9.5 us; max uint8 (50012, 3, 24): 5.3 and 3.7 us), or more that have so many bytes (max uint16 (5781, 8, 40):
+# 4.8 and 3.7 us; exclusive float16 (30462, 16, 32): 18.5 and 17.9 us; but exclusive uint16 (47207, 8, 12): 9.0 and
+# 12.8 us; float32 (65536, 8, 8): 12.1 and 13.0 us; reverse int8 (11051, 31, 80): 17.4 and 20.7 us), from nine on if
+# they are not in small arrays, where these have more warps (lambda int32 (2, 17, 10): 1.3 and 2.3 us).
+MAX_ALONE_ROWS, MIN_ALONE_BYTES = 4, 16
+MAX_MORE_ALONE_ROWS, MIN_MORE_ALONE_BYTES, MAX_SMALL_ALONE_ROWS, MIN_ALONE_ARRAY = 16, 64, 8, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -335,6 +342,16 @@ def _aligned(problem: Problem) -> tuple[bool, bool]:
     return not any(n % VECTOR_BYTES for n in x), not any(n % VECTOR_BYTES for n in out)
 
 
+def _has_vectors(problem: Problem) -> bool:
+    """Return whether threads scan vectors of a few columns of contiguous slices alone."""
+    few, row_bytes = problem.length <= MAX_ALONE_ROWS, problem.inner * problem.wide
+    most = MAX_MORE_ALONE_ROWS if problem.size_of_results >= MIN_ALONE_ARRAY else MAX_SMALL_ALONE_ROWS
+    least = MIN_ALONE_BYTES if few else MIN_MORE_ALONE_BYTES
+    if problem.view is not None or problem.length > most or row_bytes < least:
+        return False
+    return problem.vector(problem.inner)[0] * problem.source >= MIN_VECTOR_BYTES and column_policy.alone(problem)
+
+
 def is_padded(slice_bytes: Any, row_bytes: Any) -> Any:
     """Return whether slices lie further apart in shared memory than in global memory. Also for the device's numbers."""
     return (slice_bytes % (2 * VECTOR_BYTES) == 0) & (row_bytes < LINE_BYTES)
@@ -371,6 +388,6 @@ def _suits(problem: Problem) -> bool:
     if column_policy.is_joined(problem):
         return False
     if problem.inner * problem.wide < LINE_BYTES or problem.length > 32:
-        return True
+        return not _has_vectors(problem)
     words = problem.vector(problem.inner)[0] * problem.wide >= WORD_BYTES  # that hold whole columns
     return not words and problem.size_of_results >= MIN_ODD_BYTES and not column_policy.is_skewed(problem)
