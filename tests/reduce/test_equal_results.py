@@ -36,6 +36,10 @@ def test_equal_results_are_reduced_once(monkeypatch):
         gaps[:, 1] = wanted
         same(np.asarray(out), gaps)
     assert [choice.copies and choice.copies[0] for choice in chosen] == [24, 6, 7, ()]
+    monkeypatch.setattr(copies, "MIN_LENGTH_OF_FEW", 1)  # the fewest copies, with fewer threads
+    monkeypatch.setattr(calls, "_plans", {})
+    same(np.asarray(cs.sum(cs.asarray(x).as_strided(shape, steps), axis=axis)), view.sum(axis))
+    assert chosen[-1].copies[0] == 7
 
 
 def test_equal_results_side_by_side_are_stored_as_vectors(monkeypatch):

@@ -18,7 +18,7 @@ from .strided_cases import recorded
 
 def force(patch) -> list:
     """The choices that calls make, for which no array is too small."""
-    for name, value in (("MIN_BYTES", 0), ("MIN_SIDE", 1)):
+    for name, value in (("MIN_BYTES", 0), ("MIN_BYTES_OF_FEW", 0), ("MIN_SIDE", 1)):
         patch.setattr(turned_policy, name, value)
     patch.setattr(strided_loads, "MIN_ROWS", 1)
     found = recorded(patch)
@@ -110,9 +110,25 @@ def test_others_are_left_to_other_kernels(on_emulator, monkeypatch):
     cs.sum(x, axis=1)  # in the order of elements
     cs.sum(x.transpose(2, 1, 0), axis=1)  # too many positions
     cs.sum(cs.asarray(data((70, 2, 64), "int32")).transpose(2, 1, 0), axis=1, n=1)
-    monkeypatch.setattr(turned_policy, "MIN_BYTES", 1 << 20)
+    monkeypatch.setattr(turned_policy, "MIN_BYTES_OF_FEW", 1 << 20)
     cs.max(cs.asarray(data((70, 2, 64), "int32")).transpose(2, 1, 0), axis=1)
     assert not any(isinstance(choice.policy, TurnedPolicy) for choice in chosen)
+
+
+def test_results_of_small_arrays_are_numbered_as_they_are_stored(on_emulator, monkeypatch):
+    """Of few elements that are near each other; of elements that repeat, and by a callable in order, too."""
+    chosen = recorded(monkeypatch)
+    x, y = data((70, 2, 64), "int16"), brackets((40, 3, 45))
+    same(np.asarray(cs.sum(cs.asarray(x).transpose(2, 1, 0), axis=1)), x.sum(1).T)
+    same(np.asarray(cs.argmax(cs.asarray(x).transpose(2, 1, 0), axis=1)), x.argmax(1).T)
+    given = cs.asarray(y).as_strided((3, 40, 45, 50), (45, 135, 1, 0))
+    same(
+        np.asarray(cs.reduce(given.transpose(0, 3, 2, 1), bicyclic, axis=0)),
+        np.stack([fold(bicyclic, y.transpose(2, 0, 1))] * 50),
+    )
+    assert [(choice.kept[-1].steps[1], choice.kept[-1].extent) for choice in chosen] == [(1, 70), (1, 70), (1, 40)]
+    cs.sum(cs.asarray(data((70, 17, 64), "int16")).transpose(2, 1, 0), axis=1)  # more elements
+    assert chosen[-1].kept[-1].steps[1] != 1
 
 
 @pytest.mark.slow

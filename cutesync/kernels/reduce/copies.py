@@ -12,6 +12,11 @@ from .strided_problem import THREADS, StridedChoice, StridedProblem
 SECTOR_BYTES, MAX_FILL_BYTES = 32, 128  # of equal results side by side that a thread stores
 LONG_ROW_BYTES, MAX_LONG_FILL_BYTES = 1 << 14, 1 << 12  # more, where each of the threads reads a long row for them
 MAX_FACTOR, COPYING_THREADS = 64, 2 * SMS * THREADS  # of the search for copies; enough to fill the GPU
+# Where only one copy of long rows would leave enough: the fewest of at least so many, if these leave a quarter of the
+# threads, as else each copy is reduced again (H200, argmax float32 (19, 35136, 4) of equal elements along its first
+# axis: 6.2 us, so 5.1 us; sum int64 (7, 36025, 6): 4.6 and 3.3 us; but where an eighth is left, squares int8 (17, 2,
+# 21882): 2.0 and 2.3 us).
+LEFT_OF_COPYING, MIN_FACTOR, MIN_LENGTH_OF_FEW = 4, 4, 1024
 # Of so many results in a row that differ in their thread, neighbours store neighbours (H200, any uint32 (2, 99, 1,
 # 49851) of equal elements along its last axis, along its first one: 80 us, so 4.1 us; but squares int16 (20, 6, 23108):
 # 1.5 and 2.2 us).
@@ -30,6 +35,9 @@ def copies(problem: StridedProblem, place: int) -> tuple[int, int] | None:
     threads = results * max(1, problem.form.length // 8)  # each has eight positions at least
     least = COPYING_THREADS if problem.form.length < 8 * THREADS else COPYING_THREADS // 2  # which blocks share
     counts = [n for n in factors if threads // n >= least]
+    if counts == [1] and not neighbours and problem.form.length >= MIN_LENGTH_OF_FEW:
+        fewer = (n for n in factors if n >= MIN_FACTOR and LEFT_OF_COPYING * threads // n >= least)
+        counts.append(min(fewer, default=1))
     fill = 1
     if neighbours:
         size = max(output.size for output in problem.outputs)

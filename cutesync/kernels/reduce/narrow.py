@@ -207,7 +207,7 @@ class NarrowColumnReduce(ContiguousKernel):
         """The state of each column over the rows of a lane, the first of which has number ``row``."""
         row_bytes = self.columns * self.monoid.source.size
         group = math.lcm(row_bytes, 4)  # bytes of some rows that are whole words
-        keys = has_keys(self.monoid) and not self.relative
+        keys = has_keys(self.monoid)
         if self.lane_bytes % group or not (keys or kind_of(self.monoid)):
             elements = cute.recast_tensor(words, self.monoid.source.cutlass)
             rows = [[elements[r * self.columns + c] for r in range(self.per_lane)] for c in range(self.columns)]

@@ -18,7 +18,10 @@ DOWN = 64  # results of a tile that are neighbours in the output
 LINE_BYTES = 128  # that neighbouring threads read
 MAX_LENGTH, MAX_WORDS = 16, 4  # positions, and words of a state
 FLIGHT_BYTES, TILE_BYTES = 128, 1 << 15  # of a thread's loads in flight, and of a block's results, at most
-MIN_BYTES, MIN_SIDE = 1 << 22, 32  # of an array; neighbours in the input, and in the output
+# Bytes of an array, and of one of so few positions (H200, any int8 (7, 39, 7502) along its first axis: 7.7 us, so 3.2
+# us; max uint32 (332, 2, 306): 3.5 and 1.6 us; but max float32 (9, 69, 370): 1.8 and 3.4 us; of 0.1 MB, any float16
+# (238, 3, 45): 1.9 and 2.6 us); neighbours in the input, and in the output.
+MIN_BYTES, MIN_BYTES_OF_FEW, FEW_POSITIONS, MIN_SIDE = 1 << 22, 1 << 18, 8, 32
 # Rows of results of fewer neighbours are whole in a tile, if these are so many bytes apart in the input: the parts of a
 # sector of results would be written at other times. Rows of more than four have few positions (H200, any float16 (2, 3,
 # 53519079) with results (2, 53519079, 3): 1758 us, so 1396 us; sum uint8 (9, 2951808, 3): 335 and 76 us; squares int32
@@ -42,14 +45,15 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
     form, inputs, size = problem.form, problem.inputs, problem.size
     if inputs > 1 or len(problem.outputs) > 1 or problem.counted or problem.words > MAX_WORDS or len(form.kept) < 2:
         return None
-    if not 0 < form.length <= MAX_LENGTH or form.results * form.length * size < MIN_BYTES:
+    total = form.results * form.length * size
+    if not 0 < form.length <= MAX_LENGTH or total < (MIN_BYTES_OF_FEW if form.length <= FEW_POSITIONS else MIN_BYTES):
         return None
     *others, last = form.kept
     row = next((axis for axis in others if axis.steps[0] and axis.extent > 1 and axis.steps[1] in (1, -1)), None)
     if row is None:
         return None
     high = row.extent
-    narrow = high < MIN_SIDE <= last.extent and abs(row.steps[0]) * size >= MIN_APART_BYTES
+    narrow = total >= MIN_BYTES and high < MIN_SIDE <= last.extent and abs(row.steps[0]) * size >= MIN_APART_BYTES
     narrow &= form.length <= (MAX_NARROW_LENGTH if high <= MAX_FEW_HIGH else MAX_HIGH_LENGTH)
     if abs(last.steps[1]) * problem.outputs[0].size < SECTOR_BYTES and not narrow:
         return None
