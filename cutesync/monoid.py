@@ -315,16 +315,20 @@ class Monoid(Runs):
 
 class ArgMonoid(Runs):
     """argmin or argmax: the state is (value, index). The lowest index wins, and a NaN beats every number, as in NumPy.
+    ``flipped``: elements are read from the last to the first, so the highest of these indexes wins, and its distance to
+    the last one, a run-time argument, is stored.
 
     Inside a chunk indexes are 32-bit; ``place`` widens them to 64 bits once a chunk.
     """
 
-    takes_index, arg_count = False, 0  # its indexes are counted from the chunk's
+    takes_index = False  # its indexes are counted from the chunk's
+    last: Any = None
 
-    def __init__(self, largest: bool, source: DType, result: DType) -> None:
-        self.largest, self.source, self.result = largest, source, result
+    def __init__(self, largest: bool, source: DType, result: DType, flipped: bool = False) -> None:
+        self.largest, self.source, self.result, self.flipped = largest, source, result, flipped
         self.sources, self.results = (source,), (result,)
         self.types = (register_type(source), Int64)
+        self.arg_count = int(flipped)
         self.commutative = False  # ties go to the first operand
 
     def lift(self, value, index):
@@ -333,11 +337,20 @@ class ArgMonoid(Runs):
 
     def combine(self, a, b):
         if self.source.kind == "f":  # not (b <= a) also holds where one is NaN
-            loses = b[0] <= a[0] if self.largest else b[0] >= a[0]
-            wins = cutlass.not_(loses) & (a[0] == a[0])
+            wins = self._beats(a, b)
+        elif self.flipped:
+            wins = b[0] >= a[0] if self.largest else b[0] <= a[0]
         else:
             wins = b[0] > a[0] if self.largest else b[0] < a[0]
         return tuple(choose(wins, y, x) for x, y in zip(a, b))
+
+    def _beats(self, a, b):
+        """Whether float ``b`` wins against ``a`` before it: a comparison with "not" also holds where one is NaN."""
+        if self.flipped:
+            loses = b[0] < a[0] if self.largest else b[0] > a[0]
+            return cutlass.not_(loses) & ((a[0] == a[0]) | (b[0] != b[0]))
+        loses = b[0] <= a[0] if self.largest else b[0] >= a[0]
+        return cutlass.not_(loses) & (a[0] == a[0])
 
     def fold(self, words, index):
         if self.source.kind == "b":
@@ -348,14 +361,19 @@ class ArgMonoid(Runs):
         return (value, index + position)
 
     def _first_of(self, words, index):
-        """The state of a vector of bools: the first that is true, or for the least false; else the first of all."""
+        """The state of a vector of bools: the first that is true, or for the least false; else the first of all. If
+        flipped, the last of these."""
         base, first = Int32(0), Uint32(0)
-        for k in reversed(range(cute.size(words))):
+        for k in range(cute.size(words)) if self.flipped else reversed(range(cute.size(words))):
             marks = Uint32(true_bytes(words[k]))
             marks = marks if self.largest else marks ^ Uint32(0x80808080)
             base, first = choose(marks != 0, Int32(4 * k), base), choose(marks != 0, marks, first)
         found = first != 0
-        place = choose(found, (Int32(cute.arch.clz(cute.arch.brev(first))) >> 3) + base, Int32(0))
+        if self.flipped:
+            inside, none = 3 - (Int32(cute.arch.clz(first)) >> 3), Int32(4 * cute.size(words) - 1)
+        else:
+            inside, none = Int32(cute.arch.clz(cute.arch.brev(first))) >> 3, Int32(0)
+        place = choose(found, inside + base, none)
         value = choose(found, Int32(1), Int32(0)) if self.largest else choose(found, Int32(0), Int32(1))
         return (self.types[0](value), index + place)
 
@@ -366,11 +384,13 @@ class ArgMonoid(Runs):
         return (state[0], base + Int64(state[1]))
 
     def lower(self, state):
-        return self.result.cutlass(state[1])
+        return self.result.cutlass(self.last - Int64(state[1]) if self.flipped else state[1])
 
     def results_of(self, state):
         """The element to store in each output."""
         return (self.lower(state),)
 
     def bind(self, args) -> None:
-        """Take the run-time arguments of the kernel that is traced: there are none."""
+        """Take the run-time arguments of the kernel that is traced."""
+        if self.flipped:
+            (self.last,) = args

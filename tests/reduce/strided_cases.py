@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from cutesync.kernels.reduce import slice_policy, strided_plan, strided_policy
+from cutesync.kernels.reduce import lone_policy, slice_policy, strided_plan, strided_policy
 from cutesync.kernels.reduce.normal import Normal
 from cutesync.runtime import call as calls
 
@@ -49,6 +49,7 @@ def kernels_of(name: str):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "_plans", {})
         patch.setattr(strided_policy, "SMS", 4)
+        patch.setattr(lone_policy, "MAX_WIDE_BYTES", 0)
         patch.setattr(strided_policy, "PIECE_BYTES", (512, 2048))
         patch.setattr(slice_policy, "ORDERED_ROW_BYTES", 0)
         patch.setattr(Normal, "contiguous", lambda form, inputs: None)

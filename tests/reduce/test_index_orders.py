@@ -8,8 +8,9 @@ import pytest
 
 import cutesync as cs
 from cutesync.emulator.machine import Machine
-from cutesync.kernels.reduce import strided_loads, strided_policy
-from cutesync.runtime import device
+from cutesync.kernels.reduce import launches, policy, strided_loads, strided_policy
+from cutesync.runtime import call as calls, device
+from cutesync.runtime.kernel import collect
 
 from ..cases import same
 from ..compiled import dry, needed, verify
@@ -22,18 +23,25 @@ TYPES = ("int8", "float16", "float32", "uint64", "float64", "bool", "uint16")
 def chosen(monkeypatch):
     """Policies as for large arrays; the choices that are made."""
     monkeypatch.setattr(strided_policy, "MIN_INDEXED_BYTES", 0)
-    monkeypatch.setattr(strided_policy, "backward_is_faster", lambda problem: True)
     monkeypatch.setattr(strided_policy, "MIN_INDEXED_RUN", 512)
     monkeypatch.setattr(strided_policy, "PIECE_BYTES", (512, 2048))
-    monkeypatch.setattr(strided_loads, "MIN_INDEXED", 0)
+    for name in ("MIN_INDEXED", "MIN_RUN_ARRAY", "MIN_FEW_RESULTS"):
+        monkeypatch.setattr(strided_loads, name, 0)
+    read_forwards(monkeypatch)
     found = recorded(monkeypatch)
     return found
+
+
+def read_forwards(monkeypatch):
+    """Small arrays as large ones."""
+    for name in ("MIN_FORWARDS", "MIN_FORWARDS_APART"):
+        monkeypatch.setattr(launches, name, 0)
 
 
 def kind(choice) -> str:
     policy = choice.policy
     name = "run" if isinstance(policy, strided_policy.RunPolicy) else policy.load
-    return f"{name} backward" if getattr(policy, "backward", False) else f"{name} {'apart' * policy.indexed}".strip()
+    return f"{name} {'apart' * policy.indexed}".strip()
 
 
 def drawn(rng: np.random.Generator, dtype: str, last: int):
@@ -93,11 +101,12 @@ VIEWS = {
     "transposed, off by one": ((1100, 9), (1, 1107), 1, None, "run apart"),
     "transposed, of short rows": ((64, 30), (1, 64), 0, None, "row apart"),
     "transposed, of rows of no whole vectors": ((33, 30), (1, 33), 0, None, "element apart"),
-    "reversed": ((3, 1900), (1900, -1), 1899, None, "run backward"),
-    "reversed, along its rows": ((5, 1043), (1060, -1), 1047, 1, "run backward"),
-    "all reversed": ((7, 300), (-300, -1), 2099, None, "run backward"),
+    "reversed": ((3, 1900), (1900, -1), 1899, None, "run"),
+    "reversed, along its rows": ((5, 1043), (1060, -1), 1047, 1, "run"),
+    "reversed, of short rows": ((30, 64), (64, -1), 63, None, "row"),
+    "reversed and transposed": ((1100, 9), (-1, 1100), 1099, None, "run apart"),
     "several kept and reduced": ((4, 48, 3, 5), (144, 1, 48, 576), 0, (1, 2), "row apart"),
-    "reversed and kept": ((40, 6, 530), (530, 40 * 530, -1), 529, (1, 2), "run backward"),
+    "reversed and kept": ((40, 6, 530), (530, 40 * 530, -1), 529, (1, 2), "run"),
 }
 
 
@@ -110,6 +119,35 @@ def test_how_elements_are_read(name, dtype, chosen):
         memory = np.random.default_rng(seed).integers(0, 2 + 200 * seed, size).astype(dtype)
         agrees(memory, shape, steps, first, axis, "argmax" if seed else "argmin")
     assert {kind(choice) for choice in chosen} == {how}
+
+
+# rows backwards, whose elements are read forwards, and the kernel
+BACKWARDS = {
+    "a row": ((1, 9001), "SegmentPolicy"),
+    "long rows": ((3, 20_001), "SegmentPolicy"),
+    "short rows of vectors": ((40, 64), "ShortRowPolicy"),
+    "odd rows": ((40, 45), "ShortRowPolicy"),
+    "few elements a row": ((5000, 4), "WholeRowPolicy"),
+}
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_rows_backwards_are_read_as_rows(name, dtype, monkeypatch):
+    """By the kernels of contiguous arrays, and the last of equal elements in memory wins; so does the last NaN."""
+    monkeypatch.setattr(calls, "_plans", {})
+    monkeypatch.setattr(policy, "SMALL_ROWS_BYTES", 0)
+    read_forwards(monkeypatch)
+    (rows, length), kernel = BACKWARDS[name]
+    memory = np.random.default_rng(length).integers(0, 2, rows * length).astype(dtype)
+    if "float" in dtype:
+        memory[::1000] = np.nan
+    with collect() as found:
+        cs.argmax(cs.asarray(memory).as_strided((rows, length), (length, -1), length - 1), axis=1)
+    assert kernel in [type(key[1]).__name__ for key in found]
+    for call in ("argmax", "argmin"):
+        agrees(memory, (rows, length), (length, -1), length - 1, 1, call)
 
 
 def test_each_element_is_read_once(chosen, monkeypatch):
@@ -129,7 +167,7 @@ def test_each_element_is_read_once(chosen, monkeypatch):
 # as in VIEWS, and whether blocks share a result
 SHARED = {
     "vectors": ((64, 1920), (1, 64), 0, None, "row apart", True),
-    "runs": ((48, 1900), (1900, -1), 1899, None, "run backward", True),
+    "runs": ((48, 1900), (1900, -1), 1899, None, "run", True),
     "vectors of several results": ((4, 48, 3, 5), (144, 1, 48, 576), 0, (1, 2), "row apart", False),
 }
 
@@ -150,7 +188,7 @@ LARGE = {
     "runs": ((65536, 512), (1, 65536), None, "bool"),
     "runs backward": ((512, 65536), (65536, -1), None, "int8"),
     "runs of floats backward": ((512, 65536), (65536, -1), None, "float64"),
-    "runs of halves backward": ((4096, 8192), (8192, -1), 1, "uint16"),
+    "rows of halves backward": ((4096, 8192), (8192, -1), 1, "uint16"),
     "vectors": ((64, 65536), (1, 64), None, "uint8"),
     "vectors of wide elements": ((16, 65536), (1, 16), None, "int64"),
     "words": ((12, 65536), (1, 12), None, "bool"),
@@ -164,7 +202,6 @@ def test_compiles_without_spills(name, allocated):
     view = dry(shape, dtype, base=1 << 41).as_strided(shape, steps, max(shape) - 1 if min(steps) < 0 else 0)
     for spec in needed(cs.argmax, view, axis=axis):
         verify(spec, allocated)
-        assert spec.key[1].indexed
 
 
 # shapes and steps of views, the first element, the axis, the type, and how it is read with the limits of large arrays
@@ -172,11 +209,8 @@ LIMITS = {
     "long runs are read as such": ((4096, 600), (1, 4096), 0, None, "float32", "run apart"),
     "shorter ones as vectors": ((512, 6000), (1, 512), 0, None, "float32", "row apart"),
     "those of few elements one by one": ((32, 8000), (1, 32), 0, None, "float64", "element apart"),
-    "backward": ((64, 65536), (65536, -1), 65535, None, "float64", "run backward"),
-    "few elements backward": ((64, 16384), (16384, -1), 16383, None, "uint8", "element"),
-    "many results backward": ((4096, 300), (300, -1), 299, 1, "float64", "run backward"),
-    "few results backward": ((351, 25667), (25667, -1), 25666, 1, "uint16", "element"),
-    "few results of bytes backward": ((351, 25667), (25667, -1), 25666, 1, "bool", "run backward"),
+    "backward": ((64, 65536), (65536, -1), 65535, None, "float64", "run"),
+    "of small arrays one by one": ((8, 16384), (16384, -1), 16383, None, "uint8", "element"),
 }
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import along_policy, plan, policy, strided_loads, strided_plan, strided_policy
+from cutesync.kernels.reduce import along_policy, lone_policy, plan, policy, strided_loads, strided_plan, strided_policy
 from cutesync.runtime import call as calls, device
 
 from ..cases import data, same
@@ -205,6 +205,7 @@ def test_blocks_of_words_that_run_at_once(shape, op, dtype, resident, monkeypatc
 )
 def test_slices_of_one_vector_have_a_block_each(shape, shared, monkeypatch):
     chosen = recorded(monkeypatch)
+    monkeypatch.setattr(lone_policy, "MAX_WIDE_BYTES", 0)
     with device.forced("dry"):
         cs.sum(cs.empty(shape, "int8"), axis=1)
     assert [choice.splits > 1 for choice in chosen] == [shared]
@@ -224,6 +225,7 @@ SMALL = {
 def test_blocks_that_share_columns_of_small_arrays(name, monkeypatch):
     shape, dtype, shared, threads = SMALL[name]
     chosen = recorded(monkeypatch)
+    monkeypatch.setattr(lone_policy, "MAX_WIDE_BYTES", 0)
     with device.forced("dry"):
         cs.argmax(cs.empty(shape, dtype), axis=0)
     assert [(choice.splits > 1, choice.policy.lanes * choice.policy.groups) for choice in chosen] == [(shared, threads)]

@@ -36,6 +36,14 @@ MIN_BYTES_OF_ORDERED, MIN_ORDERED_RUN, MAX_ORDERED_RUN = 1 << 20, 512, 4096
 # along axes 1, 0 and 2: 102 us, so 25 us; uint8 (3093, 36, 206): 68 and 20 us; but int32 (1258, 20, 58): 7.5 and 9.6).
 MIN_MANY_IN_ORDER, MIN_RUN_OF_MANY = 1 << 24, 192
 MAX_FEW_POSITIONS = 16
+# Elements in all, of a result, and how many of them are one in memory, that a callable combines one by one otherwise
+# (H200, lambda float16 (32, 32, 4096) repeated along its last axis: 9.8 us, so 3.6 us; uint64 (300, 1588, 86) along its
+# second one: 213 and 3.0 us; but int32 (88, 16, 107) along axes 1 and 2, repeated along the last: 1.4 and 2.4 us).
+MIN_REPEATED, MIN_LENGTH_REPEATED, MIN_REPEATS = 1 << 18, 1 << 12, 8
+# Indexes of elements backwards: bytes of an array from which on it is read forwards, along one axis and several (H200,
+# argmax bool (3057433,): 8.2 us, so 3.4 us; float16 (109014572,): 95 and 61 us; int16 (13, 11, 7714) whose last axis is
+# backwards: 5.3 and 4.2 us; but bool (314, 202): 1.3 and 1.7 us, and float32 (2, 49, 445): 3.0 and 4.5 us).
+MIN_FORWARDS, MIN_FORWARDS_APART = 1 << 18, 1 << 21
 # Long columns of elements of up to so many bytes, whose rows lie on boundaries of no more: bytes of an array and of
 # rows that are reduced at once, columns and positions (H200, sum uint8 (3080603, 53): 115 us, so 56 us; max bool
 # (1777542, 43): 59 and 30 us; sum bfloat16 (87020, 65): 12.8 and 7.4 us, 8.6 us with 1 KiB of rows; any int8 (1136,
@@ -49,6 +57,17 @@ MIN_SHARE_OF_FOLDED = 4  # of an array's bytes that are no more between the laun
 # positions that become one in the first of two launches (lambda float32 (336, 162, 2, 884) along axes 0 and 2: 227 us,
 # so 100 us; bfloat16 (25, 32, 12, 1759): 26 and 24 us).
 MIN_COLUMNS_AT_ONCE, MAX_SHARE_AT_ONCE = 128, 16
+
+
+def repeats_first_is_faster(elements: int, length: int, repeats: int) -> bool:
+    """Return whether elements, ``length`` of a result, that are repeated so many times, behind others that a callable
+    combines before them, are reduced by a launch of their own."""
+    return repeats >= MIN_REPEATS and length >= MIN_LENGTH_REPEATED and elements >= MIN_REPEATED
+
+
+def forwards_is_faster(total: int, axes: int) -> bool:
+    """Return whether indexes of elements backwards, of so many bytes and reduced axes, are found from the last on."""
+    return total >= (MIN_FORWARDS if axes == 1 else MIN_FORWARDS_APART)
 
 
 def is_small_in_order(total: int) -> bool:

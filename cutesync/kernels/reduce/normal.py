@@ -39,6 +39,14 @@ class Normal(NamedTuple):
         """How many elements are reduced for a result."""
         return math.prod([axis.extent for axis in self.reduced])
 
+    def reversed(self) -> Normal:
+        """Return the form with the elements of a result from the last to the first."""
+        behind = [[(axis.extent - 1) * step for step in axis.steps] for axis in self.reduced]
+        ends = [sum(steps) for steps in zip(*behind)]
+        starts = tuple(start + end for start, end in zip(self.starts, (*ends, *(0,) * len(self.starts))))
+        reduced = tuple(Axis(axis.extent, tuple(-step for step in axis.steps)) for axis in self.reduced)
+        return self._replace(reduced=reduced, starts=starts)
+
     def contiguous(self, inputs: int) -> tuple[int, int, int] | None:
         """Return (outer, length, inner) if all arrays are contiguous arrays of these three axes, the outputs without
         the second; else None."""

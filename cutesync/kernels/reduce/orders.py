@@ -15,12 +15,13 @@ class AnyOrder(ArgMonoid):
     that are placed are of type ``index``."""
 
     def __init__(self, of: ArgMonoid, index: Any = Int64) -> None:
-        super().__init__(of.largest, of.source, of.result)
+        super().__init__(of.largest, of.source, of.result, of.flipped)
         self.types = (self.types[0], index)
 
     def combine(self, a, b):
         wins, loses = self.beats(b[0], a[0]), self.beats(a[0], b[0])
-        wins = wins | (cutlass.not_(loses) & (b[1] < a[1]))
+        earlier = b[1] > a[1] if self.flipped else b[1] < a[1]
+        wins = wins | (cutlass.not_(loses) & earlier)
         return tuple(choose(wins, y, x) for x, y in zip(a, b))
 
     def place(self, state, base):

@@ -127,7 +127,7 @@ def _shown(monoid, word):
 def _code(monoid, place: int) -> int:
     """What the key of an element at a place has in its lower half."""
     last = (1 << 8 * monoid.source.size) - 1
-    return last - place if monoid.largest else place
+    return last - place if monoid.largest != monoid.flipped else place
 
 
 def _keys(monoid, word, codes: int) -> list:
@@ -150,7 +150,7 @@ def _opened(monoid, key):
     bits = 8 * monoid.source.size
     number = Int32 if monoid.source.kind == "i" else Uint32
     place = Int32(key) & ((1 << bits) - 1)
-    if monoid.largest:
+    if monoid.largest != monoid.flipped:
         place = place ^ ((1 << bits) - 1)
     return monoid.types[0](number(key) >> number(bits)), place
 

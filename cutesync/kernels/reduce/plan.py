@@ -28,6 +28,7 @@ from .launches import (
     MIN_BYTES_OF_PASSES,
     axes_of_first_launch,
     columns_at_once,
+    forwards_is_faster,
     is_small_in_order,
     memory_order_is_faster,
     ordered_runs_first_is_faster,
@@ -37,6 +38,7 @@ from .launches import (
 from .normal import Normal, normal
 from .policy import choose, strided_is_faster
 from .problem import Choice, FillPolicy, Problem
+from .repeated import repeats_first
 from .spec import ReduceSpec, Reduction
 from .strided_loads import runs_are_vectors
 from .strided_plan import COUNTS, MEMORY, behind, form_of, of_nothing, order_of, problem_of_form, shifted, strided
@@ -106,9 +108,9 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         return strided(spec, form_of(spec, views[:count], outs), views, outs, stream), None
     if isinstance(reduction.op, str) and _is_first(spec, views[0]):
         return _zeros(spec, views, outs, stream), None
-    copied = None if contiguous else _copied(spec, views, outs, stream)
-    if copied is not None:
-        return copied, None
+    fewer = None if contiguous else _copied(spec, views, outs, stream) or repeats_first(spec, views, outs, stream, plan)
+    if fewer is not None:
+        return fewer, None
     passes, form, original = spec.passes(), None, (views, outs)
     apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
     once = order_of(reduction)[1] or getattr(reduction, "takes_index", False) or views[0].nbytes < MIN_BYTES_OF_PASSES
@@ -215,19 +217,20 @@ def _runs_are_vectors(spec: ReduceSpec, x: View) -> bool:
 
 def _forwards(spec: ReduceSpec, form: Normal) -> tuple[ReduceSpec, Normal]:
     """Return the call and its form with elements in the order of memory, if those of results are read backwards: what
-    an operator of the user's has on the left comes to its right then."""
-    reduction = spec.reduction
-    if not isinstance(reduction, Reduction) or isinstance(reduction.op, str) or reduction.op.fn is None:
-        return spec, form  # others are read in any order, or know their indexes
-    if spec.init is not None or len(form.reduced) != 1 or any(step >= 0 for step in form.reduced[0].steps):
+    an operator of the user's has on the left comes to its right then, and the last of equal elements is the first."""
+    reduction, steps = spec.reduction, [step for axis in form.reduced for step in axis.steps]
+    if not isinstance(reduction, Reduction) or spec.init is not None or not steps:
         return spec, form
-    extent, steps = form.reduced[0]
-    back = (*((extent - 1) * step for step in steps), *(0,) * (len(form.starts) - len(steps)))
-    form = form._replace(
-        reduced=(Axis(extent, tuple(-step for step in steps)),),
-        starts=tuple(start + far for start, far in zip(form.starts, back)),
-    )
-    return replace(spec, reduction=replace(reduction, flipped=True)), form
+    if indexes := isinstance(reduction.op, str):
+        size = reduction.source.size  # columns are read in any order
+        backwards = steps[-1] == -1 and forwards_is_faster(form.results * form.length * size, len(form.reduced))
+    else:
+        backwards = len(form.reduced) == 1 and max(steps) < 0 and reduction.op.fn is not None
+    if not backwards:
+        return spec, form
+    weights = form.weights or contiguous_strides(tuple(axis.extent for axis in form.reduced))
+    last = (sum((axis.extent - 1) * weight for axis, weight in zip(form.reduced, weights)),) if indexes else ()
+    return replace(spec, reduction=replace(reduction, flipped=True), args=last), form.reversed()
 
 
 def _in_two_launches(spec: ReduceSpec, place: int, views: Views, outs: Views, stream: int) -> Run:

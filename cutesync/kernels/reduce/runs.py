@@ -5,25 +5,19 @@ then by how many elements the pieces lie behind the begin of the run, then the i
 with shorter runs a few lanes) reduces a piece by 16-byte vectors, and its misaligned ends element by element; all loads
 of a short piece are in flight at once. If the operator commutes, lanes keep states of their own, and shuffles combine
 them when all pieces are done; else ``chunk`` keeps the order.
-
-A run may be numbered ``backward``, of an argmin or argmax along a reversed axis: a piece begins at its element of the
-highest address, and the elements of a vector are exchanged in registers, so that the first of equal ones wins.
 """
 
 from __future__ import annotations
 
 import cutlass
-from cutlass import Boolean, Int32, Int64, Uint32, cute
+from cutlass import Boolean, Int32, Int64, cute
 
 from ...block.split import share
 from ...warp import Maybe, combine_valid, exchange
 from ..arrays import pointers_of, together
 from ..coordinates import Axes, element, moved
-from ..words import permuted
 from .chunk import VECTOR_BYTES, ChunkReduce
 from .strided_base import Member, StridedKernel
-
-ORDERS = {1: 0x0123, 2: 0x1032}  # of the bytes of a word whose elements are exchanged
 
 
 class RunReduce(StridedKernel):
@@ -62,7 +56,6 @@ class RunReduce(StridedKernel):
         while at < begin + stop:
             *offsets, within, index = a.reduced.offsets(at)
             count = Int32(cutlass.min(a.elements - within, a.reduced.steps[-2]))
-            offsets = [offset - (count - 1) if self.policy.backward else offset for offset in offsets]
             start = together(tuple(moved(x, offsets)))
             if cutlass.const_expr(self.policy.in_turn):
                 found = self.piece(start, count, index, lane)
@@ -103,7 +96,7 @@ class RunReduce(StridedKernel):
         while at + (unroll - 1) * lanes < vectors:
             for u in cutlass.range_constexpr(unroll):
                 self.load_vector(start, words, u, head + (at + u * lanes) * self.chunk.vector)
-            found = self.full(words, self.numbered(head + at * self.chunk.vector, count), base)
+            found = self.full(words, head + at * self.chunk.vector, base)
             partial = partial.append(found, self.ordered.combine)
             at += unroll * lanes
         for u in cutlass.range_constexpr(unroll - 1):
@@ -111,18 +104,18 @@ class RunReduce(StridedKernel):
                 self.load_vector(start, words, u, head + (at + u * lanes) * self.chunk.vector)
         for u in cutlass.range_constexpr(unroll - 1):
             if at + u * lanes < vectors:
-                first = self.numbered(head + (at + u * lanes) * self.chunk.vector, count)
-                found = self.vector_state(words, u, base + first)
+                first = head + (at + u * lanes) * self.chunk.vector
+                found = self.chunk.vector_state(words, u, base + first)
                 partial = partial.append(found, self.ordered.combine)
         front = Maybe(self.monoid.nothing(), Boolean(False))
         for (_, before, few), place, values in ends[:most]:
             if place < few:
-                found = self.monoid.lift(*values, base + self.numbered(before + place, count, 1))
+                found = self.monoid.lift(*values, base + (before + place))
                 front = front.append(found, self.ordered.combine)
         partial = front.then(partial, self.ordered.combine)
         for (_, before, few), place, values in ends[most:]:
             if place < few:
-                found = self.monoid.lift(*values, base + self.numbered(before + place, count, 1))
+                found = self.monoid.lift(*values, base + (before + place))
                 partial = partial.append(found, self.ordered.combine)
         return Maybe(self.monoid.place(partial.state, index), partial.valid)
 
@@ -139,16 +132,6 @@ class RunReduce(StridedKernel):
         for source, target in zip(self.chunk.vectors_at(start + at, Int32(0)), words):
             cute.autovec_copy(source[(None, 0)], target[(None, u)])
 
-    def numbered(self, at, count, each: int = 0):
-        """The number of the first of ``each`` neighbours (0: of a vector) from place ``at`` of a piece on."""
-        return count - at - (each or self.chunk.vector) if self.policy.backward else at
-
-    def vector_state(self, words, u: int, index):
-        """The aggregate of vector ``u`` of a lane, whose first element has ``index``."""
-        if not self.policy.backward:
-            return self.chunk.vector_state(words, u, index)
-        return self.chunk.vector_state((exchanged(words[0][(None, u)], self.monoid.source.size),), 0, index)
-
     def full(self, words, at, base):
         """The state of ``unroll`` loaded vectors, of which the first in memory begins with number ``at``."""
         chunk, lanes, each = self.chunk, self.warp_groups, self.monoid.lane_vectors
@@ -156,21 +139,9 @@ class RunReduce(StridedKernel):
             vectors = [words[0][(None, u)] for u in range(self.policy.unroll)]
             runs = [self.monoid.fold_vectors(vectors[u : u + each], base) for u in range(0, self.policy.unroll, each)]
         else:
-            pace = (-lanes if self.policy.backward else lanes) * chunk.vector
-            runs = [self.vector_state(words, u, base + (at + u * pace)) for u in range(self.policy.unroll)]
+            places = [base + (at + u * lanes * chunk.vector) for u in range(self.policy.unroll)]
+            runs = [chunk.vector_state(words, u, place) for u, place in enumerate(places)]
         total = runs[0]
         for run in runs[1:]:
             total = self.ordered.combine(total, run)
         return total
-
-
-def exchanged(words, size: int):
-    """The elements of ``size`` bytes of a vector in the opposite order, as a tensor like that of a single vector."""
-    count = cute.size(words)
-    found = cute.make_rmem_tensor(cute.make_layout((count, 1), stride=(1, count)), words.element_type)
-    each = size // (words.element_type.width // 8)  # registers of an element
-    for i in range(count):
-        place = count - 1 - i if each <= 1 else count - each - i // each * each + i % each
-        word = words[place]
-        found[i, 0] = Int32(permuted(Uint32(word), Uint32(0), Uint32(ORDERS[size]))) if size in ORDERS else word
-    return found

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ...dtypes import BOOL, DType, register
+from ...dtypes import BOOL, INT64, DType, register
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import identify
 from ...ops import Operator
 from ...runtime.call import Spec
-from ..states import States, words_of
+from ..states import Argument, States, words_of
 
 IN_MEMORY = "in memory"
 OF_TRUTH = {
@@ -77,7 +77,8 @@ class Reduction:
 
     @property
     def args(self) -> tuple:
-        return ()
+        """Of indexes that count from the last element, its index."""
+        return (Argument(INT64, False),) if self.flipped and isinstance(self.op, str) else ()
 
     @functools.cached_property
     def key(self) -> tuple:
@@ -92,7 +93,7 @@ class Reduction:
         from ...monoid import ArgMonoid, Monoid
 
         if isinstance(self.op, str):
-            return ArgMonoid(self.op == "argmax", self.source, self.result)
+            return ArgMonoid(self.op == "argmax", self.source, self.result, self.flipped)
         return Monoid(self.op, self.source, self.accumulate, self.result, self.transform, self.flipped)
 
     @property
@@ -121,7 +122,7 @@ class Reduction:
         """Whether some element changes no state, so that vectors may hold elements that do not count: those of small
         ones."""
         if isinstance(self.op, str):
-            return self.source.size <= 2
+            return self.source.size <= 2 and not self.flipped
         if self.transform is not None:
             return False
         floats = self.source.kind == self.accumulate.kind == "f" and self.source.size == 2 and self.op.fn is None

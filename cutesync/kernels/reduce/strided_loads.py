@@ -49,11 +49,6 @@ PACES, MIN_APART_VECTORS, MIN_APART_BYTES = (2, 4), 4, 1 << 20
 # apart: 23.7 and 25.0 us).
 MIN_ODD_VECTORS = 16
 FULL_RUNS = 16  # of a multiprocessor, each reduced by a warp or less, that fill it
-# Elements of an array whose runs are read backwards, of many results, and of one, or of bytes (H200, argmax uint8
-# (8348, 1744) reversed along its rows: 32.4 us element by element, so 6.7 us; float32 (4096, 4096) along both axes:
-# 38.4 and 23.2 us; but bfloat16 (894, 2814) along both: 8.9 and 9.7 us; uint16 (351, 25667) along its rows: 8.6 and
-# 11.5 us).
-MIN_BACKWARD, MIN_BACKWARD_OF_FEW = 1 << 20, 3 << 20
 # Blocks of which the registers of a multiprocessor are to hold so many, where there are more than the second number,
 # which it holds anyway: of words that begin anywhere (H200, any uint8 (13, 92, 4075) along axis 1, 414 blocks: 6.9 us,
 # so 4.9 us; but (21, 309, 4649), 382 blocks: 13.4 and 14.8 us), of vectors of bytes in order (a callable on int8 (1024,
@@ -157,19 +152,6 @@ def are_on_boundaries(problem: StridedProblem, load_bytes: int) -> bool:
     *others, _ = [*problem.form.reduced, *problem.form.kept]
     starts = all(axis.steps[0] * problem.size % load_bytes == 0 for axis in others)
     return starts and problem.begin % load_bytes == 0
-
-
-def is_backward(problem: StridedProblem) -> bool:
-    """Return whether indexes count the elements of runs backwards."""
-    return problem.places and bool(problem.form.reduced) and problem.form.reduced[-1].steps == (-1,)
-
-
-def backward_is_faster(problem: StridedProblem) -> bool:
-    """Return whether runs of indexes that lie backwards are read in vectors, not element by element."""
-    results, count = problem.form.results, problem.form.results * problem.form.length
-    if results >= FULL_RUNS * SMS:
-        return count >= MIN_BACKWARD
-    return (problem.size == 1 or results == 1) and count >= MIN_BACKWARD_OF_FEW
 
 
 def resident_of(blocks: int, load: tuple[str, int], problem: StridedProblem) -> int:

@@ -11,6 +11,7 @@ from ..axes import NUMBER_BITS
 from . import slice_policy, turned_policy
 from .along_policy import LANES, LINE_BYTES, MIN_ALONE, MIN_GROUPS, along, in_flight, takes_neighbours
 from .copies import SECTOR_BYTES, copied, copies, without_copies
+from .lone_policy import lone_block
 from .order_of_results import blocked, smallest_step
 from .policy import SMS, VECTOR_BYTES
 from .short_policy import FULL_UNITS, LEFT_UNITS, results_of, with_results
@@ -21,8 +22,6 @@ from .strided_loads import (
     are_joined,
     are_on_boundaries,
     axes_of_units,
-    backward_is_faster,
-    is_backward,
     load_of,
     positions_of,
     resident,
@@ -77,11 +76,6 @@ MIN_NEAR_LENGTH = 256
 MIN_COLLECTED, JOINED_UNROLL, MAX_JOINED_BYTES = 12, 16, {"words": MAX_FEW_BYTES, "element": 2 * MAX_FEW_BYTES}
 # Bytes up to which vectors of words do without for indexes (H200, argmax int32 (10364, 76): 6.6 us, so 5.8 us).
 MAX_SHARED_INDEXES = 1 << 22
-# Tiles of columns of a small array that few blocks would share, at most so many, have one block each if they have fewer
-# positions (H200, argmax int8 (256, 8, 512, 2) along its first axis: 4.7 us, so 2.3 us; max int16 (557, 3500): 4.4 and
-# 3.9 us; but argmax uint16 (877, 2096): 5.4 and 6.0 us). So have slices of one vector in larger arrays, with more
-# positions (squares uint8 (1024, 1024, 8): 8.7 us, so 5.7 us; argmax int8 (2089, 1314, 4): 8.6 and 7.5 us).
-MAX_LONE_SHARE, MAX_LONE_LENGTH, MAX_LONE_BYTES = 3, (768, 2048), (1 << 22, 1 << 24)
 # In large arrays they do so, too, where bytes are combined in order (lambda int8 (32000, 8000): 100 us, so 88 us; with
 # 512 bytes 99 us; but of 2 bytes, lambda int16 (4, 262144, 32) along axis 1: 25 and 31 us).
 ORDERED_LINE_BYTES = 256
@@ -125,7 +119,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
         return turned
     problem = blocked(problem)
     form = problem.form
-    if form.reduced and (is_backward(problem) or all(step == 1 for step in form.reduced[-1].steps)):
+    if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
         found = _of_runs(problem)
         if found is not None:
             return found
@@ -146,8 +140,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     thin = load == "vector" and pace == 1 and columns and not alone and _is_small(problem, load_bytes)
     load_bytes = THIN_BYTES if thin else load_bytes
     boundary = load == "words" and are_on_boundaries(problem, load_bytes)
-    kind = "vector" if boundary else load
-    each = load_bytes // problem.size // pace
+    kind, each = "vector" if boundary else load, load_bytes // problem.size // pace
     width = each if columns else 1
     kept, extent = axes_of_units(form, width, load, each)
     reduced = positions_of(form, each, load)
@@ -167,14 +160,15 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     blocks = _blocks(problem, total, 0 if columns or load != "element" else units * length, unroll * load_bytes)
     most = math.isqrt(length // unroll) if width * problem.words > MAX_TRIP_WORDS else length
     splits = _splits(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
-    if columns and kind == "vector" and problem.in_turn and _are_lone(splits, tiles, length, total, near <= 1):
-        splits = 1
-    many = columns and not alone and splits > 1 and width * problem.words * splits >= MIN_COLLECTED * groups
-    joined = problem.in_turn and many and total <= MAX_JOINED_BYTES.get(kind, total)
-    joined &= kind != "vector" or not problem.places or problem.size != WORD_BYTES or total > MAX_SHARED_INDEXES
-    if joined:
-        splits, groups = ceil_div(splits, 2), 2 * groups
-        unroll = JOINED_UNROLL if (kind, load_bytes) == ("vector", WORD_BYTES) else unroll
+    shared, threads, least = columns and problem.in_turn and splits > 1, THREADS, MIN_COLLECTED * groups
+    beside = shared and smallest_step(form.kept) * problem.size <= load_bytes
+    lone = lone_block(kind, load_bytes, units, near, length, total, groups, splits) if beside else None
+    if lone is not None:
+        splits, (threads, groups), tiles = 1, lone, ceil_div(units, lone[0] // lone[1])
+    elif shared and not alone and width * problem.words * splits >= least and _are_joined(problem, kind, total):
+        splits, threads, groups = ceil_div(splits, 2), 2 * THREADS, 2 * groups
+    if threads > THREADS and (kind, load_bytes) == ("vector", WORD_BYTES):
+        unroll = JOINED_UNROLL
     splits = _even(splits, tiles) if columns else splits
     store = store_of(problem, width) if load in ("vector", "words") else "element"
     joins = load == "words" and groups == splits == 1 and store == "element" and are_joined(problem, width)
@@ -184,7 +178,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         across,
         load,
         load_bytes,
-        (1 + joined) * THREADS // groups,
+        threads // groups,
         groups,
         unroll,
         problem.in_turn and (load != "row" or (groups > 1 and pace == 1) or bool(form.weights)),  # else alone
@@ -195,16 +189,16 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
         indexed=bool(form.weights),
         pace=pace,
         boundary=boundary,
-        resident=1 if joined else resident_of(splits * tiles, (load, load_bytes), problem),
+        resident=1 if threads > THREADS else resident_of(splits * tiles, (load, load_bytes), problem),
     )
     choice = StridedChoice(policy, splits, tiles, kept, reduced, extent=extent, repeats=form.repeats)
     return with_results(choice, results_of(problem, policy, units, length), units, length)
 
 
-def _are_lone(splits: int, tiles: int, length: int, total: int, one: bool) -> bool:
-    """Return whether tiles of columns have one block each, as few would share one; ``one``: slices of a vector."""
-    few = splits <= MAX_LONE_SHARE and tiles >= SMS // 2
-    return few and length < MAX_LONE_LENGTH[one] and total <= MAX_LONE_BYTES[one]
+def _are_joined(problem: StridedProblem, kind: str, total: int) -> bool:
+    """Return whether blocks whose threads would combine many partials are half as many of twice as many threads."""
+    indexes = kind == "vector" and problem.places and problem.size == WORD_BYTES
+    return total <= MAX_JOINED_BYTES.get(kind, total) and not (indexes and total <= MAX_SHARED_INDEXES)
 
 
 def _of_runs(problem: StridedProblem) -> StridedChoice | None:
@@ -213,7 +207,6 @@ def _of_runs(problem: StridedProblem) -> StridedChoice | None:
     run_bytes = form.reduced[-1].extent * problem.size
     count = form.results * form.length
     few = form.weights and count * problem.size < MIN_INDEXED_BYTES
-    few = few or (is_backward(problem) and not backward_is_faster(problem))
     short = MIN_RUN_BYTES <= run_bytes <= slice_policy.most_of_row(problem)
     slices = slice_policy.choose(problem) if short else None
     if slices is None and run_bytes >= _least_run(problem) and not few:
@@ -361,8 +354,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         splits > 1,
         max(form.results, positions) >= 1 << NUMBER_BITS,
         repeated=form.repeats > 1,
-        indexed=bool(form.weights) or step < 0,
+        indexed=bool(form.weights),
         resident=1 if problem.in_turn else resident(splits * tiles, RESIDENT_RUNS),
-        backward=step < 0,
     )
     return StridedChoice(policy, splits, tiles, form.kept, tuple(axes), run, repeats=form.repeats)

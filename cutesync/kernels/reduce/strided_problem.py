@@ -88,9 +88,7 @@ class JoinedPolicy(StridedPolicy, kernel=".joined:JoinedReduce"):
 
 @dataclass(frozen=True)
 class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
-    """The last reduced axis is contiguous: positions are pieces of its runs, which may be numbered ``backward``."""
-
-    backward: bool = False
+    """The last reduced axis is contiguous: positions are pieces of its runs."""
 
     @property
     def columns(self) -> int:
