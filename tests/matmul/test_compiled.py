@@ -11,7 +11,14 @@ from cutesync.kernels.matmul.candidates import CANDIDATES, OWN, PARTS, PROMOTED,
 from cutesync.kernels.matmul.epilogue import Epilogue
 from cutesync.kernels.matmul.pack_plan import pack_spec
 from cutesync.kernels.matmul.plan import kernel_spec
-from cutesync.kernels.matmul.policy import MAX_ACCUMULATORS_OF_MORE, PACK_RUN, THREADS, MatmulPolicy
+from cutesync.kernels.matmul.policy import (
+    K_TILE_BYTES,
+    MAX_ACCUMULATORS_OF_MORE,
+    PACK_RUN,
+    THREADS,
+    WARPGROUP,
+    MatmulPolicy,
+)
 from cutesync.kernels.matmul.terms import TermsSpec
 
 from ..compiled import assert_overlaps, cubin_figures
@@ -193,7 +200,8 @@ def test_own_loads(element, loads):
         verify(config, TYPES[element], terms=replace(EVERYTHING, by_tma=False), element=element, loads=loads)
     if element == "bfloat16" and loads == ("vectors", "tma"):
         ptx = verify(OWN[2], majors=(False, False), loads=loads)
-        assert len(re.findall(r"ld\.global\.v4", ptx)) == 8, "four vectors a thread, of two each"
+        vectors = OWN[2].tile[0] * K_TILE_BYTES // 16 // WARPGROUP  # of A, a thread
+        assert len(re.findall(r"ld\.global\.v4", ptx)) == 2 * vectors, "each of two"
 
 
 @pytest.mark.drawn(12)
