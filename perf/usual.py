@@ -2,7 +2,7 @@
 few kernels. A rare candidate is chosen only where the model expects a gain of ``model.RARE_COSTS``, or where threads
 load or store, of ``model.RARE_BY_THREADS`` if it has no star.
 
-    python perf/usual.py [--seed 1101] [--products 1000] [--write]
+    python perf/usual.py [--seed 1101] [--products 1000] [--prune] [--write]
 
 Marks are changed one by one, as long as that lessens the loss: how much longer products are expected to take than with
 the best candidate, in per cent, and a price for each kernel that ``OF`` products of a class need (a mean: each is
@@ -47,9 +47,14 @@ PRICES = {
     "int8": 1.0,
 }
 PRICES |= dict.fromkeys(TABLES, 0)
+MOST = {"layers": 55, "eights": 51, "float16": 54, "batches": 51, "tf32": 51}  # as many as ``Ways.needed`` counts:
+# a tenth fewer than are compiled, as results are stored in several ways
+GONE = 9.0  # what a candidate costs that is taken out
 USUAL = 48
 SWEEPS = 5  # over all candidates, at most
 WORDS, PAIRS = (model.vector_instructions(load, 2) for load in ("words", "pairs"))  # one kernel copies both
+
+FORM = r"    \((?P<rows>\d+), (?P<columns>\d+)\): \"(?P<words>[^\"]*)\",\n"  # a line of the candidates
 
 Mark = tuple  # ``candidates.name``, and whether threads load or store; (): never rare
 
@@ -71,11 +76,15 @@ class Ways(NamedTuple):
         chosen = np.flatnonzero(compared == np.minimum.reduceat(compared, self.starts).repeat(count))
         return chosen[np.unique(np.searchsorted(self.starts, chosen, side="right"), return_index=True)[1]]
 
+    def needed(self, chosen: np.ndarray) -> float:
+        """Kernels of ``OF`` products that take these."""
+        chance = np.bincount(self.kernel[chosen]) / len(self.starts)
+        return float((1 - (1 - chance) ** OF).sum())
+
     def loss(self, costs: np.ndarray, price: float) -> float:
         chosen = self.chosen(costs)
-        chance = np.bincount(self.kernel[chosen]) / len(self.starts)
         longer = self.longer[chosen] * (1 + CONVEX * self.longer[chosen])
-        return 100 * float(longer.mean()) + price * float((1 - (1 - chance) ** OF).sum())
+        return 100 * float(longer.mean()) + price * self.needed(chosen)
 
 
 def ways_of(products: list[Random], numbers: dict[Mark, int]) -> Ways:
@@ -159,6 +168,71 @@ def levels(classes: dict[str, Ways], marks: list[Mark]) -> list[int]:
     return found
 
 
+def present(mark: Mark) -> float:
+    """What a mark costs as the candidates are marked now."""
+    if not mark:
+        return 0.0
+    (kernel, own), by_threads = mark
+    if by_threads:
+        return 0.0 if mark[0] in candidates._usual_by_threads else model.RARE_BY_THREADS
+    return model.RARE_COSTS[0 if own else candidates._levels.get(kernel, len(model.RARE_COSTS) - 1)]
+
+
+def pruned(classes: dict[str, Ways], marks: list[Mark]) -> list[tuple]:
+    """The kernels to take out (see ``candidates.name``)."""
+    now = np.array([present(mark) for mark in marks])
+    numbers: dict[tuple, list[int]] = {}
+    for number, mark in enumerate(marks):
+        if mark and mark[0][1] == 0:
+            numbers.setdefault(mark[0], []).append(number)
+    rare = {name: of for name, of in numbers.items() if any(now[i] > 0 and not marks[i][-1] for i in of)}
+    out: list[tuple] = []
+
+    def state(group: str, costs: np.ndarray) -> tuple[float, float]:
+        return WEIGHTS.get(group, 1) * classes[group].loss(costs, 0.0), classes[group].needed(
+            classes[group].chosen(costs)
+        )
+
+    states = {group: state(group, now) for group in classes}
+    while over := [group for group in classes if states[group][1] > MOST.get(group, OF)]:
+        tried = {}
+        for name in rare.keys() - set(out):
+            costs = now.copy()
+            costs[rare[name]] = GONE
+            after = {
+                group: state(group, costs) for group, ways in classes.items() if np.isin(ways.mark, rare[name]).any()
+            }
+            fewer = sum(states[group][1] - after[group][1] for group in over if group in after)
+            if fewer > 0:
+                tried[name] = sum(of[0] - states[group][0] for group, of in after.items()) / fewer, after
+        if not tried:
+            break
+        name = min(tried, key=lambda name: tried[name][0])
+        states |= tried[name][1]
+        now[rare[name]] = GONE
+        out.append(name[0])
+    print({group: round(of[1], 1) for group, of in states.items()})
+    return out
+
+
+def without(text: str, kernels: list[tuple]) -> str:
+    """The source of the candidates without these kernels; those with two sets of accumulators or parts stay."""
+
+    def line(m: re.Match) -> str:
+        tile, kept = (int(m["rows"]), int(m["columns"])), []
+        for word in m["words"].split():
+            if word == "~" or candidates.parsed(word, tile, schedule).kernel not in kernels:
+                kept.append(word)
+        words = " ".join(kept).rstrip("~ ")
+        return f'    {tile}: "{words}",\n' if words else ""
+
+    for schedule in ("cooperative", "pingpong"):
+        begin = text.index(f"_{schedule.upper()} = {{\n")
+        end = text.index("\n}\n", begin) + 1
+        text = text[:begin] + re.sub(FORM, line, text[begin:end], flags=re.M) + text[end:]
+    return text
+
+
 def marked(text: str, of: dict[Mark, int]) -> str:
     """The source of the candidates with these marks; what no product takes is as rare as can be."""
     options: dict = {}
@@ -182,28 +256,32 @@ def marked(text: str, of: dict[Mark, int]) -> str:
         return f'    {tile}: "{" ~".join(" ".join(["", *group]) for group in groups).strip(" ").rstrip("~ ")}",\n'
 
     names = r"_(?P<name>COOPERATIVE|PINGPONG)(?P<more>_TWO_SETS|_OWN|_PARTS)? = [^\n]*\n"
-    form = r"    \((?P<rows>\d+), (?P<columns>\d+)\): \"(?P<words>[^\"]*)\",\n"
-    return re.sub(f"^(?:{names}|{form})", line, text, flags=re.M)
+    return re.sub(f"^(?:{names}|{FORM})", line, text, flags=re.M)
 
 
 def main(argv=None) -> None:
     parser = script.parser(__doc__)
     parser.add_argument("--seed", type=int, default=1101)
     parser.add_argument("--products", type=int, default=1500, help="of each class")
-    parser.add_argument("--write", action="store_true", help="mark the candidates")
+    parser.add_argument("--prune", action="store_true", help="take out rare ones that are not worth their kernels")
+    parser.add_argument("--write", action="store_true", help="mark the candidates, or take them out")
     chosen = parser.parse_args(argv)
     drawn = {group: list(itertools.islice(draw(group, chosen.seed), chosen.products)) for group in CLASSES}
     of_table = (*((n, n, n) for n in CUBES), *OTHERS, *SKINNY, *LAYERS)
     for name, group in TABLES.items():
         like = drawn[group][0]
         drawn[name] = [replace(like, m=m, n=n, k=k) for m, n, k in of_table]
+    path = Path(candidates.__file__)
+    text = path.read_text(encoding="utf-8")
     found: dict[Mark, int] = {}
-    for promoted in (False, True):
+    for promoted in (False, True)[: 1 if chosen.prune else 2]:
         numbers: dict[Mark, int] = {(): 0}
         classes = {group: ways_of(of, numbers) for group, of in drawn.items() if is_promoted(of[0]) == promoted}
-        found |= zip(numbers, levels(classes, list(numbers)))
-    path = Path(candidates.__file__)
-    text = marked(path.read_text(encoding="utf-8"), found)
+        if chosen.prune:
+            text = without(text, pruned(classes, list(numbers)))
+        else:
+            found |= zip(numbers, levels(classes, list(numbers)))
+    text = text if chosen.prune else marked(text, found)
     if chosen.write:
         path.write_text(text, encoding="utf-8")
     else:
