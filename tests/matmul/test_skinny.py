@@ -135,11 +135,12 @@ def test_a_product_and_its_transpose_have_one_kernel(columns):
 
 
 def test_the_model_streams_the_large_operand_once():
-    """Few columns take a narrow tile, all multiprocessors and no second reading of the large operand."""
+    """Few columns take a narrow tile, all multiprocessors and no second reading of the large operand. (Of up to 48
+    columns a k-tile takes as long as its loads.)"""
     for columns in (1, 4, 16, 64):
         chosen = choose(8192, columns, 128, 1, 2)
         tiles_m, tiles_n = chosen.tiles(8192, columns)
-        assert tiles_n == 1 and chosen.tile[1] <= max(16, columns) and tiles_m * chosen.peers * chosen.splits >= 120
+        assert tiles_n == 1 and chosen.tile[1] <= max(48, columns) and tiles_m * chosen.peers * chosen.splits >= 120
     narrow = [config for config in CANDIDATES if config.tile[1] <= 64]
     assert all(c.stage_bytes() * c.decided(2).stages >= 64 * 1024 for c in narrow), (
         "too little in flight for the latency of memory"
