@@ -10,8 +10,9 @@ from ..axes import NUMBER_BITS
 from .form import Form
 from .policy import VECTOR_BYTES, alignment
 from .strided_choice import Facts, RunPolicy, StridedChoice, TilePolicy
+from .tile_policy import WORD_BYTES
 
-MAX_SIZE, WORD_BYTES = 4, 4
+MAX_SIZE = 4  # of an element, in bytes
 # Of a thread, whose rows and what lies between them are up to so many bytes of memory, as the loads of a warp lie that
 # far apart (H200, along their first axes, difference uint8 (3535875, 6) backwards: 26.3 us, so 12.3 us; heads uint8
 # (10661369, 3), seven apart: 73.8 us, so 26.0 us, of eight rows 30.3 us; but of more bytes, both uint16 (3889660, 7)

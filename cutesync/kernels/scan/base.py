@@ -207,7 +207,7 @@ class ScanKernel(PlainKernel):
         """The address behind the last element of the only input in memory."""
         if self.scan.view is None:
             return (a.x + a.rows * a.x_row).toint()
-        groups = Int64(Int32(a.rows) // Int32(a.group))
+        groups, _ = self.scan.in_group(a, a.rows)
         axes = (a.length, a.x_step), (groups, a.x_row), (a.group, a.x_next)
         return (a.x + sum((cutlass.max((n - 1) * step, Int64(0)) for n, step in axes), a.inner)).toint()
 

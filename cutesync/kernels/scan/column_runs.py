@@ -9,6 +9,7 @@ from dataclasses import replace
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
 from .layout import Layout
+from .problem import WORD_BYTES
 
 # Of an array: a run of so many bytes, and elements that are not read in words otherwise (H200, reverse uint16 (4164,
 # 1177, 7), read in the order of axes 1, 0, 2: 333 us, so 89 us; inclusive int16 (128, 4, 32768, 4), in that of 0, 2, 3,
@@ -18,7 +19,7 @@ MIN_RUN_BYTES, MAX_RUN_BYTES, MIN_BYTES = 8, 16, 2
 # The same of elements of words that are neighbours in no other array (H200, max uint64 (16384, 4, 512) along its first
 # axis, in the order of axes 2, 0, 1: 217 us, so 201 us; inclusive float64 (4, 3000, 1000): 80.4 and 73.9 us; others
 # take 0.89 to 0.98 of the time).
-MAX_LONE_RUN_BYTES, WORD_BYTES = 32, 4
+MAX_LONE_RUN_BYTES = 32
 FAR = 1 << 62  # the stride of what has no neighbours
 # Columns of a block along the axis before the last, of which it has a power of two, so much of them filled at least
 # (exclusive int32 (1143, 105, 376, 3), three of four: 545 us, so 583 us)
