@@ -230,6 +230,17 @@ PARTS += _policies("pingpong", _MANY_SLICES, **SPLIT)
 # K in so many slices, whatever the number of rows (``batch_invariant``), beside the forms above
 _OF_ANY_ROWS = _policies("cooperative", {(128, 128): "1x1"})
 _OF_ANY_ROWS += _policies("pingpong", dict.fromkeys(((64, 16), (64, 32), (64, 64), (64, 96), (128, 96)), "1x1"))
+# the same one behind the other, which needs a second set: large tiles for many rows
+_IN_TURN_FORMS = {
+    (128, 112): "1x2",
+    (128, 128): "1x1 1x2",
+    (128, 136): "2x4",
+    (128, 144): "1x1",
+    (128, 160): "1x1 2x1 2x4 4x2",
+    (128, 176): "2x1",
+    (128, 192): "2x1 1x2",
+}
+_IN_TURN = _policies("cooperative", _IN_TURN_FORMS)
 
 
 @cache
@@ -244,7 +255,7 @@ def of_kind(promoted: bool, parts: bool, own: bool, slices: int) -> tuple[Matmul
     one_slice: dict[str, Any] = {"promoted": promoted, "parts": parts, "splits": slices}
     forms += [(config, one_slice) for config in (of_own if own else _OF_ANY_ROWS) if config.splits == 1]
     if not promoted:  # the slices one behind the other in a block, for many rows
-        forms += [(config, {"slices": slices}) for config in usual if config.splits == 1]
+        forms += [(config, {"slices": slices}) for config in (*usual, *_IN_TURN) if config.splits == 1]
     found: dict[MatmulPolicy, None] = {}
     for config, change in forms:
         with contextlib.suppress(ArgumentValueError):  # where the registers do not suffice for further sets

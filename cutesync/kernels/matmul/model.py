@@ -261,11 +261,13 @@ def _kind(load: Workload) -> tuple[bool, bool, bool, int]:
 
 
 def possible(of: Table, load: Any) -> np.ndarray:
-    """Which policies may be chosen: all slices of all tiles run at once, and each has some k-tiles, if the model
-    decides how many there are. (Of clusters a few less may run at once.)"""
+    """Which policies may be chosen: all slices of all tiles run at once, and each has some k-tiles. (Of clusters a few
+    less may run at once.) Of a given number of slices that holds where a block may have them one behind the other."""
     slices = np.ceil(load.m / of.rows) * np.ceil(load.n / of.columns) * (load.batch * of.splits)
     fits = (of.splits == 1) | ((slices <= of.room) & (of.splits * MIN_K_TILES <= load.k_tiles))
-    fits = np.where(load.slices == 0, fits, of.splits * of.slices == load.slices)
+    given = of.splits * of.slices == load.slices
+    in_turn = np.logical_not(load.promoted) & np.logical_not(load.parts) & (load.owned == 0)  # may be chosen instead
+    fits = np.where(load.slices == 0, fits, given & (fits | np.logical_not(in_turn)))
     fits = fits & ((load.odd > 0) | (of.odd_columns == 0))
     return fits & (of.accumulators <= load.accumulators)
 
