@@ -1,5 +1,7 @@
 """``batch_invariant``: a row of the result has the same bits whatever the number of rows."""
 
+import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +9,11 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import TFLOAT32, element_type
-from cutesync.kernels.matmul.policy import MatmulPolicy
+from cutesync.kernels.matmul.model import shortlist
+from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
 from cutesync.kernels.matmul.problem import Product, oriented
 from cutesync.kernels.matmul.terms import TermsSpec
+from cutesync.kernels.matmul.workload import Workload
 from cutesync.runtime import device
 from cutesync.runtime.view import View
 
@@ -55,6 +59,22 @@ def test_no_number_of_rows_changes_the_order_of_additions(dtype):
     assert len(slices) > 1, "K is never cut, or always: a case for each is missing"
     if dtype == "float32":
         assert len(seen) > 1, "parts are always made in the same place: a case for each is missing"
+
+
+def test_slices_of_many_rows_follow_each_other_in_a_block():
+    """Split-K where all slices run at once; else a block has them one behind the other, in a large tile if rows are
+    many."""
+    taken = set()
+    for m, n, slices in itertools.product((16, 128, 1024, 4096, 8192), (576, 1024, 2048), (2, 3, 4)):
+        (_, config), *_ = shortlist(Workload(m, n, 112, 1, 2, False, slices))
+        assert config.splits * config.slices == slices
+        if config.slices > 1:
+            assert m < 4096 or config.tile[0] * config.tile[1] >= 128 * 112, (m, n, slices, config)
+        else:
+            tiles = math.prod(config.tiles(m, n)) * config.peers
+            assert tiles * slices <= SMS, (m, n, slices, config)
+        taken.add(config.slices > 1)
+    assert taken == {False, True}
 
 
 TYPES = {"float16": {}, "float8_e4m3fn": {"out_dtype": "float32"}, "float32": {}, "float32, fast": {}}
