@@ -306,7 +306,7 @@ STRIDED_FAULTS = {
     ),
     "results of the column behind": (
         "transposed columns of two axes",
-        every(r"div\.u32 ([^,]*), ([^,]*), ([^;]*);", r"div.u32 \1, \2, \3; add.u32 \1, \1, 1;"),
+        every(r"(shr\.u32 ([^,]*), [^,]*, %r\d+;)", r"\1 add.u32 \2, \2, 1;", after=r"\.pragma"),
         {RESULT, "out-of-bounds"},
     ),
     "items that do not count": (

@@ -298,8 +298,9 @@ class StridedChoice:
     def values(self) -> dict[str, int]:
         """The parameters of the launch that describe the axes."""
         found = {"work": self.work}
+        split = isinstance(self.policy, TransposedPolicy) and self.policy.split
         for k, (axis, count) in enumerate(zip(self.axes, self.counts)):
-            factor, shift = divisor(count)
+            factor, shift = divisor(axis.extent if split and axis is self.axes[-1] else count)
             found |= {f"count{k}": count, f"factor{k}": factor, f"shift{k}": shift, f"extent{k}": axis.extent}
             found |= {f"{name}{k}": step for name, step in zip(("x", "out", "other"), axis.steps)}
         return found

@@ -21,6 +21,7 @@ from cutlass import Int32, Int64, Uint8, Uint32, cute
 from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
+from ..coordinates import quotient
 from ..words import funnel_shift
 from . import words
 from .strided import Arguments
@@ -29,8 +30,8 @@ from .tiles import RESIDENT, Left, TileFlags, least
 WORD_BYTES = 4
 ENDS = 2 * WORD_BYTES  # more than a column has bytes in words that have others, before and behind its own
 
-# The number of a block's first column, and the inner columns that an outer one has.
-Split = namedtuple("Split", "first inner")
+# The number of a block's first column, the inner columns that an outer one has, and the numbers that divide by them.
+Split = namedtuple("Split", "first inner factor shift")
 
 
 class TransposedFlags(TileFlags):
@@ -74,7 +75,8 @@ class TransposedFlags(TileFlags):
             first_column, corner[0] = Uint32(corner[0]), Int64(0)
         if corner[self.along] < a.n:
             for k in cutlass.range_constexpr(len(a.outs)):
-                steps, split = a.steps[1 + k], Split(first_column, Uint32(a.extents[-1]))
+                steps = a.steps[1 + k]
+                split = Split(first_column, Uint32(a.extents[-1]), a.factors[-1], a.shifts[-1])
                 target = a.outs[k] + self.offset(corner, steps)
                 if cutlass.const_expr(self.stores == "run"):
                     bytes_of = left.columns * Int32(extents[self.digit_of_rows]) * self.size
@@ -230,7 +232,7 @@ class TransposedFlags(TileFlags):
         if not self.split_columns:
             return Int64(column) * steps[0]
         number = split.first + Uint32(column)
-        outer = number // split.inner
+        outer = quotient(number, *split[1:])
         return Int64(outer) * steps[-1] + Int64(number - outer * split.inner) * steps[0]
 
     def store_unit(self, start, target, kind) -> None:
