@@ -23,9 +23,11 @@ SINGLE = {"vector": 1, "piece": 1, "near": 1, "long": False, "by_words": False, 
 # Of a thread of a small array of one or two bytes whose neighbours are loaded in less than words: two, from so many on
 # four, up to so many (H200, along their first axes, heads float16 (1, 74533, 3): in vectors 1.4 us, two a thread 1.3
 # us, four 1.1 us; both int16 (8192, 2): 1.06, 0.81 and 1.05 us; both bool (50074, 5): 1.8, 1.6 and 1.2 us; but heads
-# uint8 (82849, 10): 1.9, 2.2 and 2.0 us). Of two items along the axis, half have no neighbour, which vectors of an end
-# use (difference bfloat16 (13304, 2, 23): 1.4, 1.9 and 2.1 us).
-MIN_FOUR, MAX_SMALL, MAX_NEAR = 1 << 17, ONE_VECTOR_THREADS * 3, 2
+# uint8 (82849, 10): 1.9, 2.2 and 2.0 us), and of two bytes off by one in larger arrays (both int16 (3357, 189): 3.2 us,
+# so 2.2 us; tails int16 (2947, 55, 15) along its second axis: 5.5 and 4.4 us; but heads bfloat16 (181668, 19): 5.4 and
+# 5.8 us). Of two items along the axis, half have no neighbour, which vectors of an end use (difference bfloat16 (13304,
+# 2, 23): 1.4, 1.9 and 2.1 us).
+MIN_FOUR, MAX_SMALL, MAX_SMALL_OFF, MAX_NEAR = 1 << 17, ONE_VECTOR_THREADS * 3, 3 << 20, 2
 # Vectors of a thread, each a slice, of two elements or so many bytes (H200, along their last axes, of which the one
 # before runs backwards, difference uint16 (64, 262144, 4, 2): one 319 us, two 169 us, four 156 us, eight 179 us; heads
 # uint8 (1702768, 8, 4): 71, 47, 44 and 56 us; but both uint16 (357004, 5, 8): 21.5, 21.7, 22.4 and 24.1 us).
@@ -55,7 +57,7 @@ def _of_small(choice: StridedChoice, policy: FlatPolicy, facts: Facts) -> int:
         return 0
     if choice.work < MIN_FOUR:
         return SINGLES[1] if policy.long else 0
-    return SINGLES[0] if choice.work <= MAX_SMALL else 0
+    return SINGLES[0] if choice.work <= (MAX_SMALL_OFF if policy.piece == 1 < facts.size else MAX_SMALL) else 0
 
 
 def _is_short(choice: StridedChoice, policy: FlatPolicy, facts: Facts) -> bool:
