@@ -97,13 +97,42 @@ BITS = (  # call, shape, axes of the transposed array, flagged axis, elements be
 )
 
 
+@pytest.fixture
+def tiles(monkeypatch) -> list:
+    """The policies of tiles that join words, also in small arrays."""
+    for limit in ("MIN_JOINED_THREADS", "FEWEST_THREADS", "FEW_THREADS"):
+        monkeypatch.setattr(tile_policy, limit, 0)
+    monkeypatch.setattr(call, "_plans", {})
+    found, spec = [], plan.strided_spec
+    monkeypatch.setattr(plan, "strided_spec", lambda choice, *rest: found.append(choice.policy) or spec(choice, *rest))
+    return found
+
+
+APART = (  # call, memory, columns, axis, elements before the array
+    ("flag_heads_and_tails", (9, 4, 75), 64, 0, 3),
+    ("flag_heads", (19, 78), 64, 0, 0),
+    ("flag_tails", (3, 9, 61), 36, 1, 1),
+    ("adjacent_difference", (11, 3, 45), 44, 0, 0),
+    ("flag_heads_and_tails", (2, 5, 160), 160, 1, 1),
+)
+
+
+@pytest.mark.parametrize(("name", "shape", "columns", "axis", "before"), APART)
+def test_columns_of_bytes_in_rows_that_begin_anywhere(tiles, name, shape, columns, axis, before):
+    """Words of flags and of differences, of elements that are joined from words."""
+    for dtype in ("int8", "bool")[: 1 + (name != "adjacent_difference")]:
+        host = keys(int(np.prod(shape)) + before, dtype)
+        theirs = host[before:].reshape(shape)[..., :columns]
+        found = getattr(cs, name)(cs.asarray(host)[before:].reshape(shape)[..., :columns], axis=axis)
+        wanted = getattr(reference, name)(theirs, axis=axis)
+        for ours, each in zip(found, wanted) if isinstance(wanted, tuple) else ((found, wanted),):
+            same(np.asarray(ours), each)
+    assert {(tile.loads, tile.columns) for tile in tiles} == {("joined", 4 if columns % 8 else 8)}
+
+
 @pytest.mark.parametrize("dtype", ["int8", "bool"])
 @pytest.mark.parametrize(("name", "shape", "axes", "axis", "before"), BITS)
-def test_bits_of_columns_in_rows_that_begin_anywhere(monkeypatch, name, shape, axes, axis, before, dtype):
-    monkeypatch.setattr(tile_policy, "MIN_JOINED_THREADS", 0)
-    monkeypatch.setattr(call, "_plans", {})
-    tiles, spec = [], plan.strided_spec
-    monkeypatch.setattr(plan, "strided_spec", lambda choice, *rest: tiles.append(choice.policy) or spec(choice, *rest))
+def test_bits_of_columns_in_rows_that_begin_anywhere(tiles, name, shape, axes, axis, before, dtype):
     host = keys(int(np.prod(shape)) + before, dtype)
     theirs = host[before:].reshape(shape).transpose(axes)
     found = getattr(cs, name)(cs.asarray(host)[before:].reshape(shape).transpose(axes), axis=axis, dtype="bits")

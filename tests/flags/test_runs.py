@@ -30,8 +30,9 @@ CASES = {
 @pytest.fixture
 def chosen(monkeypatch) -> list:
     monkeypatch.setattr(runs_policy, "MIN_ELEMENTS", 0)
-    for name in ("FEWEST_THREADS", "FEW_THREADS", "MAX_SINGLY"):
+    for name in ("FEWEST_THREADS", "FEW_THREADS"):
         monkeypatch.setattr(tile_policy, name, 0)
+    monkeypatch.setattr(tile_policy, "is_gathered", lambda *_: False)
     monkeypatch.setattr(call, "_plans", {})
     found, strided = [], plan.strided_spec
     monkeypatch.setattr(plan, "strided_spec", lambda choice, *rest: found.append(choice) or strided(choice, *rest))

@@ -178,7 +178,7 @@ def strided_is_right(name: str, schedules: int) -> bool:
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=5) as ran:
         if name != "few columns":  # tiles as large arrays have
             patch.setattr(tile_policy, "FEWEST_THREADS", 0)
-            patch.setattr(tile_policy, "MAX_SINGLY", 0)
+        patch.setattr(tile_policy, "is_gathered", lambda *_: False)
         if name.startswith("turned"):
             for limit in ("FEW_BLOCKS", "MIN_RUN", "MIN_RUN_LANES"):
                 patch.setattr(tile_policy, limit, 0)

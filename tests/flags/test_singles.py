@@ -34,8 +34,9 @@ def chosen(monkeypatch) -> list:
     monkeypatch.setattr(singles_policy, "MIN_SHORT", 0)
     monkeypatch.setattr(strided_policy, "FEW_ELEMENTS", (0, 0))
     monkeypatch.setattr(strided_policy, "MAX_ONE", 0)
-    for name in ("FEWEST_THREADS", "FEW_THREADS", "MAX_SINGLY"):
+    for name in ("FEWEST_THREADS", "FEW_THREADS"):
         monkeypatch.setattr(tile_policy, name, 0)
+    monkeypatch.setattr(tile_policy, "is_gathered", lambda *_: False)
     monkeypatch.setattr(packed_policy, "MIN_ELEMENTS", ((0, 0),))
     monkeypatch.setattr(ballots_policy, "MAX_FEW_BITS", 0)
     monkeypatch.setattr(turned_bits_policy, "MIN_WORDS", 0)

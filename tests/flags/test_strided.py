@@ -15,6 +15,7 @@ from cutesync import reference
 from cutesync.kernels.flags import (
     ballots_policy,
     boxes_policy,
+    gathered_policy,
     periods,
     plan,
     split_policy,
@@ -114,6 +115,7 @@ MOST = {"gpu": 1 << 20, "emulator": 6000}  # elements
 def test_random_views(place, monkeypatch, dtype, bits, cases):
     """Each array with the tiles of large arrays, or those of small ones."""
     monkeypatch.setattr(call, "_plans", {})
+    monkeypatch.setattr(gathered_policy, "FEWEST_THREADS", 0)
     rng, done = np.random.default_rng([5, bits, len(dtype)]), 0
     while done < cases:
         extents = rng.integers(1, int(rng.choice([8, 40, 300, 2500])), rng.integers(1, 5))
@@ -123,8 +125,8 @@ def test_random_views(place, monkeypatch, dtype, bits, cases):
         ours, theirs = random_view(rng, cs.asarray(host), host) if rng.random() < 0.7 else (cs.asarray(host), host)
         if theirs.ndim:
             done += 1
-            for name in ("FEWEST_THREADS", "MAX_SINGLY"):
-                monkeypatch.setattr(tile_policy, name, done % 2 << 15)
+            monkeypatch.setattr(tile_policy, "FEWEST_THREADS", done % 2 << 15)
+            monkeypatch.setattr(tile_policy, "is_gathered", lambda *_, small=done % 2: small)
             check_call(rng, ours, theirs, bits)
 
 
@@ -156,6 +158,7 @@ def test_results_in_another_order_than_elements(on_emulator, monkeypatch, rounds
     """Large arrays are transposed in shared memory, whatever the strides of ``out`` and the flagged axis."""
     for limit in LIMITS:
         monkeypatch.setattr(tile_policy, limit, 0)
+    monkeypatch.setattr(tile_policy, "is_gathered", lambda *_: False)
     monkeypatch.setattr(call, "_plans", {})
     chosen, choose = [], strided_policy.fit_tiles
     monkeypatch.setattr(strided_policy, "fit_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
@@ -175,21 +178,23 @@ def test_results_down_the_rows_are_aligned_vectors(monkeypatch):
     """As many as fit the distance of columns in the results."""
     for limit in LIMITS:
         monkeypatch.setattr(tile_policy, limit, 1 << 40)
-    for name in ("FEW_THREADS", "FEWEST_THREADS", "MAX_SINGLY"):
+    for name in ("FEW_THREADS", "FEWEST_THREADS"):
         monkeypatch.setattr(tile_policy, name, 0)
+    monkeypatch.setattr(tile_policy, "is_gathered", lambda *_: False)
     monkeypatch.setattr(call, "_plans", {})
     chosen, choose = [], strided_policy.fit_tiles
     monkeypatch.setattr(strided_policy, "fit_tiles", lambda *given: chosen.append(choose(*given)) or chosen[-1])
-    for rows, wanted in ((44, 4), (48, 16), (45, 32)):
+    for rows, wanted, down in ((44, 4, True), (48, 16, True), (45, 4, False)):
         host = keys((rows, 9), "int8")
         same(np.asarray(cs.flag_tails(cs.asarray(host).T, axis=0)), reference.flag_tails(host.T, axis=0))
-        assert (chosen[-1].policy.rows, chosen[-1].policy.down) == (wanted, wanted < 32)
+        assert (chosen[-1].policy.rows, chosen[-1].policy.down) == (wanted, down)
 
 
 def test_columns_of_two_axes(monkeypatch):
     """They are one axis of the input and two of the results; not where the inner ones of these are neighbours."""
     for limit in LIMITS:
         monkeypatch.setattr(tile_policy, limit, 0)
+    monkeypatch.setattr(tile_policy, "is_gathered", lambda *_: False)
     monkeypatch.setattr(call, "_plans", {})
     chosen = []
     monkeypatch.setattr(

@@ -23,6 +23,7 @@ def chosen(monkeypatch) -> list:
     for limit in (*LIMITS, "MIN_RUN", "MIN_RUN_LANES"):
         monkeypatch.setattr(tile_policy, limit, 0)
     monkeypatch.setattr(tile_policy, "FEW_BLOCKS", 0)
+    monkeypatch.setattr(tile_policy, "is_gathered", lambda *_: False)
     monkeypatch.setattr(call, "_plans", {})
     found, choose = [], strided_policy.choose_strided
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
-from ..axes import NUMBER_BITS
 from .form import Form
+from .gathered_policy import FEW_IN_BLOCK, FEWEST_THREADS, MAX_NARROW, SINGLY, are_apart, gathered, is_gathered
 from .order import pace_in, pace_out, roles_of
 from .policy import LANES, SMS, VECTOR_BYTES, alignment
 from .strided_choice import THREADS, Facts, StridedChoice, TilePolicy, TransposedPolicy
@@ -18,7 +18,6 @@ ROWS_OF_BITS = 32  # flags in a word
 # Fewer rows are loaded in such steps (H200, bits float32 (8570, 17, 56) along its second axis: of 32 rows 11.7 us, of
 # 24 9.9 us, of 20 9.6 us).
 ROWS_STEP = 4
-MAX_NARROW = (1 << NUMBER_BITS) - 1  # threads whose numbers are split in 32 bits
 TILE_BYTES = 64  # of input that a thread has in flight
 MAX_ROWS = 8
 DOWN_BYTES = 32  # of results that a thread stores along the rows: what memory takes at once
@@ -31,13 +30,6 @@ DOWN_RUN_BYTES = 32
 DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by words
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
-# Up to so many threads have one row each, in smaller blocks, also where results are stored one by one down the rows: as
-# stores of a warp touch as many sectors, all multiprocessors share these (H200, both bool (228, 67) transposed: 9.7 us,
-# so 2.0 us; heads int32 (220, 26): 1.4 us, so 1.1 us).
-FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128
-# Of two bytes, up to so many (both uint16 (7, 13, 159, 3) along its third axis, transposed: 4.2 us, so 2.9 us; of more,
-# or of single bytes, it is 0.5 to 4 of the time).
-MAX_SINGLY = 1 << 17
 # Arrays of fewer bytes have smaller tiles, if results are stored across the columns (H200, difference uint64 (6,
 # 153666) along its first axis: 6.0 us, so 5.1 us; but both uint64 (256, 2, 4, 16384): 85 and 96 us).
 SMALL_BYTES, SMALL_TILE_BYTES = 1 << 25, 32
@@ -55,8 +47,10 @@ MIN_WIDE = 8
 WORDS = (8, 1 << 17), (4, FEW_THREADS)
 # Columns of bytes in rows that begin anywhere, of which threads join words: of a row, and threads, of which 512 are on
 # a multiprocessor (H200, bits int8 (3, 8934, 6247) along its second axis: 94.9 us, so 59.7 us; bool (54, 1286, 153) 8.5
-# us, so 7.1 us; but int8 (7, 19930, 39), of 320 threads a multiprocessor: 4.7 and 5.9 us).
-MIN_JOINED_COLUMNS, MIN_JOINED_THREADS = 32, SMS * 512
+# us, so 7.1 us; but int8 (7, 19930, 39), of 320 threads a multiprocessor: 4.7 and 5.9 us); of a thread, of flags or
+# differences (heads bool (65536, 4, 256, 2) in rows of 710: pairs 105 us, of four 119 us, of eight 76.5 us, of sixteen
+# 81.6 us).
+MIN_JOINED_COLUMNS, MIN_JOINED_THREADS, JOINED = 32, SMS * 512, (8, 4)
 HALF = 2  # bytes
 SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
@@ -89,17 +83,13 @@ MIN_ANYWHERE_BYTES, ANYWHERE_ROWS = 32, (8, 16)
 MIN_RUN_ROWS, MIN_ROW_BYTES, MAX_ROW_BYTES, MIN_RUN_LANES, MIN_RUN, RUN_GROUPS = 6, 8, 28, 48, 1 << 17, 2
 # Rows of so few bytes of results are stored in tiles that are this high at most, so that neighbours fill sectors (H200,
 # heads int32 (16777216, 8) reversed: 205 us, so 164 us; tails float16 (3403938, 27), which is wider: 118 and 219 us),
-# but not few rows of single columns (heads uint16 (262144, 32, 4, 2) sliced along its third axis: 132 and 162 us).
-# Those of single columns are as high as a tile has so many bytes: others take what the start of their blocks does
-# (heads uint16 (8422613, 3) backwards: 61 us, so 34 us; but in pairs, uint16 (1531668, 6): of two 12.2 us, of four 13.6
-# us), those of bytes in arrays of so many (difference uint8 (6555525, 5): 79 us, so 51 us; but both uint8 (104476,
-# 15): 5.1 and 5.5 us).
-MAX_NARROW_BYTES, NARROW_ROWS, MIN_NARROW_ROWS, NARROW_TILE_BYTES, MIN_NARROW = 16, 2, 64, 8, 1 << 22
-
-
-def _most_singly(facts: Facts) -> int:
-    """Return up to how many results have a thread each where they are stored one by one down the rows."""
-    return MAX_SINGLY if facts.size == 2 else FEWEST_THREADS
+# but not few rows of single columns, and of bytes in small arrays not less than many (heads uint16 (262144, 32, 4, 2)
+# sliced along its third axis: 132 and 162 us; difference int64 (94520, 24, 2) in rows of five: 51.9 us, so 30.5 us;
+# tails bool (42347, 19, 3): of eight rows 5.7 us, of two 7.2 us). Single columns of less than a word have twice as many
+# rows: others take what the start of their blocks does (heads uint16 (8422613, 3) backwards: 61 us, so 34 us; but in
+# pairs, uint16 (1531668, 6): of two 12.2 us, of four 13.6 us), bytes in arrays of so many (difference int8 (22705, 195,
+# 2): of eight 22.5 us, of four 13.9 us; but both uint8 (104476, 15): of two 5.1 us, of eight 5.5 us).
+MAX_NARROW_BYTES, NARROW_ROWS, MIN_NARROW_ROWS, MIN_NARROW = 16, 2, (7, 64), 1 << 22
 
 
 def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
@@ -123,8 +113,8 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     if short and row == 1 and not form.bits and rows.extent >= LANES:
         lone = (across and wide * facts.result >= MIN_WIDE) or not _loads_once(axes, row, facts)
         tall = 1 if lone else FIRST_ROWS  # neighbouring threads have neighbouring rows
-    if not (form.bits or down or equal) and _is_narrow(columns, rows, facts, wide):
-        tall = min(tall, _narrow_height(axes, facts, wide))
+    if not (form.bits or down or equal):
+        tall = min(tall, _narrow_height(columns, rows, form, facts, wide))
     tall = _aligned(rows, axes, tall, facts) if down else tall
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
     special, piece = _loads_of_bits(axes, row, facts, wide, tall) if form.bits else None, 0
@@ -132,10 +122,11 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         wide, piece, loads, tall = special
         across = wide > 1 and _fits(1, columns, axes, wide, facts.result, facts.result_aligned, slice(1, None))
     block = None if form.bits or not down else _block(axes, row, facts, wide, rows is form.flagged)
-    if block is not None:
-        lanes, tall, stores = block
-    if down and block is None and not stored_down and math.prod(axis.extent for axis in axes) <= _most_singly(facts):
-        wide, tall, loads = 1, 1, "vector"
+    lanes, tall, stores = block or (1, tall, "")
+    if down and not stored_down and stores != "words":
+        if is_gathered(axes, facts, _is_run(axes, row, wide), block is not None):
+            return gathered(axes, form, facts)
+        tall = min(tall, max(1, SINGLY // wide)) if block is None and are_apart(columns) else tall
     by_words = (
         (loads in ("vector", "joined") or piece >= WORD_BYTES)
         and _by_words(facts, along, wide)
@@ -145,12 +136,11 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     side, height = (wide, tall * words) if block is None else (lanes * wide, THREADS // lanes * tall)
     counts = tuple(ceil_div(axis.extent, side if k == 0 else height if k == row else 1) for k, axis in enumerate(axes))
     geometry, given = (len(axes), along, row, wide, tall), (facts.periodic, facts.counted)
+    stored = across, stored_down and block is None, by_words
     few = block is None and tall == 1 and not form.bits and math.prod(counts) <= FEWEST_THREADS
     policy = TilePolicy(
         *geometry,
-        across,
-        stored_down and block is None,
-        by_words,
+        *stored,
         *given,
         math.prod(counts) > MAX_NARROW,
         loads,
@@ -170,17 +160,18 @@ def _loads_of_bits(axes: Sequence[Axis], row: int, facts: Facts, wide: int, tall
     run = _run(axes, row, facts, wide)
     if run is not None:
         return *run, "run", min(ROWS_OF_BITS, axes[row].extent)
-    return (WORD_BYTES, 0, "joined", tall) if _joins(axes[0], axes, row, facts, wide) else None
+    joined = wide < WORD_BYTES and _joins(axes, row, facts, ROWS_OF_BITS)
+    return (WORD_BYTES, 0, "joined", tall) if joined else None
 
 
-def _joins(columns: Axis, axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> bool:
-    """Return whether words of columns of bytes, which are bits then, are joined from two, as they begin anywhere: of
-    wide rows, if many threads are left."""
-    threads = math.prod(axis.extent for axis in axes) // (WORD_BYTES * ROWS_OF_BITS)
-    whole = facts.size == 1 and wide < WORD_BYTES and columns.steps[0] == 1 and not facts.counted
+def _joins(axes: Sequence[Axis], along: int, facts: Facts, rows: int) -> bool:
+    """Return whether words of columns of bytes, so many rows of a thread, are joined from two, as they begin anywhere:
+    of wide rows, if many threads are left."""
+    columns, threads = axes[0], math.prod(axis.extent for axis in axes) // (WORD_BYTES * rows)
+    whole = facts.size == 1 and columns.steps[0] == 1 and not facts.counted
     forwards = all(axis.steps[0] > 0 for axis in axes if axis.extent > 1)
     many = columns.extent >= MIN_JOINED_COLUMNS and threads >= MIN_JOINED_THREADS
-    return whole and forwards and many and _by_words(facts, row, WORD_BYTES)
+    return whole and forwards and many and _by_words(facts, along, WORD_BYTES)
 
 
 def _words(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> int:
@@ -196,17 +187,15 @@ def _words(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> int:
     return 1
 
 
-def _is_narrow(columns: Axis, rows: Axis, facts: Facts, wide: int) -> bool:
-    """Return whether rows of results are a few bytes each and lie behind each other, ``wide`` columns of a thread."""
+def _narrow_height(columns: Axis, rows: Axis, form: Form, facts: Facts, wide: int) -> int:
+    """Return the most rows of a tile, ``wide`` columns of a thread, whose rows of results are a few bytes each and lie
+    behind each other; of others, any."""
+    small = facts.size == 1 and form.rows * form.flagged.extent < MIN_NARROW
     few = 1 < columns.extent * facts.result <= MAX_NARROW_BYTES and columns.steps[0] != 0
     few &= abs(rows.steps[0]) * facts.size < LINE_BYTES  # rows share lines
-    return few and set(rows.steps[1:]) == {columns.extent} and (wide > 1 or rows.extent >= MIN_NARROW_ROWS)
-
-
-def _narrow_height(axes: Sequence[Axis], facts: Facts, wide: int) -> int:
-    """Return the most rows of a tile of such rows."""
-    higher = wide == 1 and (facts.size > 1 or math.prod(axis.extent for axis in axes) >= MIN_NARROW)
-    return max(NARROW_ROWS, NARROW_TILE_BYTES // facts.size) if higher else NARROW_ROWS
+    few &= set(rows.steps[1:]) == {columns.extent} and (wide > 1 or rows.extent >= MIN_NARROW_ROWS[small])
+    higher = wide == 1 and facts.size < WORD_BYTES and not small
+    return MAX_ROWS if not few else 2 * NARROW_ROWS if higher else NARROW_ROWS
 
 
 def _run(axes: Sequence[Axis], row: int, facts: Facts, wide: int) -> tuple[int, int] | None:
@@ -349,25 +338,30 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
         count = VECTOR_BYTES // facts.result
     elif not stored_apart and _loads_once(axes, axes.index(form.flagged), facts):
         count = min(EQUAL_BYTES // max(facts.size, facts.result), VECTOR_BYTES // facts.result) or 1
-    unit = -1 if columns.steps[0] == -1 else 1
+    unit, found = -1 if columns.steps[0] == -1 else 1, (1, False, "vector")
     while count > 1:
         aligned = facts.aligned if unit > 0 else alignment(facts.begin - (count - 1) * facts.size)
         loads = _fits(unit, columns, axes, count, facts.size, aligned, slice(0, 1)) and columns.extent % count == 0
         stores = _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None))
         apart = stored_apart and (loads or not form.bits)
         if (loads or columns.steps[0] == 0) and (stores or apart):
-            return count, stores and not down, {0: "repeated", -1: "back"}.get(columns.steps[0], "vector")
+            found = count, stores and not down, {0: "repeated", -1: "back"}.get(columns.steps[0], "vector")
+            break
         count //= 2
-    count = WORD_BYTES // facts.result
-    if (
-        count > 1
-        and not stored_apart
-        and columns.extent % count == 0
-        and abs(columns.steps[0]) * facts.size < LINE_BYTES
-    ):
-        if _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None)):
-            return count, True, "each"  # whole lines of results are written
-    return 1, False, "vector"
+    vectors = found[0] > 1 and found[0] * facts.size >= WORD_BYTES
+    if stored_apart or vectors or abs(columns.steps[0]) * facts.size >= LINE_BYTES:
+        return found
+    joins = _joins(axes, axes.index(form.flagged), facts, MAX_ROWS)
+    for count in JOINED if joins else (WORD_BYTES // facts.result,) if found[0] == 1 else ():
+        fits = count > 1 and columns.extent % count == 0
+        if fits and _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None)):
+            return count, True, "joined" if joins else "each"  # whole lines of results are written
+    return found
+
+
+def _is_run(axes: Sequence[Axis], row: int, columns: int) -> bool:
+    """Return whether tiles of so many columns are runs of memory."""
+    return columns * abs(axes[0].steps[0]) == abs(axes[row].steps[0])
 
 
 def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: int, columns: int) -> int:
@@ -382,7 +376,7 @@ def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: in
         rows = EQUAL_ROWS
     if down:
         rows = min(max(1, DOWN_BYTES // facts.result), down // columns)
-        if columns * abs(axes[0].steps[0]) == abs(axes[row].steps[0]):  # a tile is a run of memory
+        if _is_run(axes, row, columns):
             rows = min(rows, max(MIN_DOWN_ROWS, DOWN_RUN_BYTES // (columns * facts.size)))
     while rows > 1 and rows // 2 >= extent:
         rows //= 2

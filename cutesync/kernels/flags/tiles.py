@@ -23,7 +23,9 @@ from . import words
 from .strided import Arguments, StridedKernel
 
 ROWS_OF_BITS = 32  # flags in a word
-RESIDENT = 512  # threads on a multiprocessor at once, at least, of those that join words: 128 registers
+# Threads on a multiprocessor at once, at least, of those that join words: of bits, and of others, of which there are
+# more (H200, tails int8 (50738, 11, 128): of 128 registers 45.3 us, of 84 39.5 us)
+RESIDENT, RESIDENT_OF_FLAGS = 512, 768
 
 # How many columns and rows of a tile lie in the array.
 Left = namedtuple("Left", "columns rows")
@@ -48,7 +50,7 @@ class TileFlags(StridedKernel):
         self.by_words, self.loads, self.equal, self.piece = policy.by_words, policy.loads, policy.equal, policy.piece
         self.space = LANES if policy.loads == "spaced" else 1  # between a tile's columns
         if self.loads == "joined":
-            self.limit_registers(RESIDENT)
+            self.limit_registers(RESIDENT if marking.bits else RESIDENT_OF_FLAGS)
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -160,28 +162,33 @@ class TileFlags(StridedKernel):
 
     def load_joined(self, a: Arguments, x, left, count: int) -> list:
         """The words of so many rows, from an address on that may be any."""
-        found = cute.make_rmem_tensor((max(2, count),), Uint32)
+        each = self.columns // words.KEYS
+        found = cute.make_rmem_tensor((max(2, count * each),), Uint32)
         self.fill_joined(a, x, left, count, found)
-        return [[words.keys(Uint32(found[j]), self.marking.source)] for j in range(count)]
+        keys = [words.keys(Uint32(found[i]), self.marking.source) for i in range(count * each)]
+        return [keys[j * each : (j + 1) * each] for j in range(count)]
 
     @cute.jit
     def fill_joined(self, a: cutlass.Constexpr, x, left, count: cutlass.Constexpr, found):
         """The same, joined from the aligned words that hold them if all of these lie in the array."""
+        each = self.columns // words.KEYS
         last = self.offset([extent - 1 for extent in a.extents], a.steps[0])
         first, step = x.toint() - a.x.toint(), a.steps[0][self.digit_of_rows]
         rows = [self.row(a, j, left) for j in range(count)]
-        if (first >= words.BYTES) & (first + rows[-1] + 2 * words.BYTES <= last):
-            loads = [words.halves_of(x + row) for row in rows]
-            for j, (low, high, bits) in enumerate(loads):
-                found[j] = words.funnel_shift(low, high, bits)
+        if (first >= words.BYTES) & (first + rows[-1] + self.columns + words.BYTES <= last):
+            loads = [words.aligned_of(x + row, each) for row in rows]
+            for j, (held, bits) in enumerate(loads):
+                for w, pair in enumerate(zip(held, held[1:])):
+                    found[j * each + w] = words.funnel_shift(*pair, bits)
         else:
-            for j in cutlass.range(count, unroll=8):
-                place, word = first + Int64(least(Int32(j), left.rows - 1)) * step, Uint32(0)
+            for i in cutlass.range(count * each, unroll=8):
+                place, word = first + Int64(least(Int32(i // each), left.rows - 1)) * step, Uint32(0)
+                place = place + i % each * words.KEYS
                 for k in cutlass.range_constexpr(words.KEYS):
                     word = word | (words.element(a.x + least(place + k, last), 1) << (8 * k))
-                for k in cutlass.range_constexpr(count - 1):
+                for k in cutlass.range_constexpr(count * each - 1):
                     found[k] = found[k + 1]
-                found[count - 1] = word
+                found[count * each - 1] = word
 
     def load_row(self, a: Arguments, at, left) -> list:
         """The elements of a row of the tile, or its words of four keys."""

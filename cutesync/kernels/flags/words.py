@@ -88,13 +88,18 @@ def _fill(start: cute.Pointer, found: cute.Tensor, count: cutlass.Constexpr, ins
 def shifted(start, count: int) -> list:
     """``count`` words from an address on, wherever that is. The aligned words that hold them are loaded; of two
     vectors and more, the aligned vectors."""
-    address = start.toint()
     if BYTES * count % VECTOR == 0 and BYTES * count > VECTOR:
-        return _from_vectors(address, BYTES * count // VECTOR)
+        return _from_vectors(start.toint(), BYTES * count // VECTOR)
+    loads, bits = aligned_of(start, count)
+    return [funnel_shift(low, high, bits) for low, high in zip(loads, loads[1:])]
+
+
+def aligned_of(start, count: int) -> tuple[list, Any]:
+    """The aligned words that hold ``count`` words from an address on, and how many bits of the first are others'."""
+    address = start.toint()
     last = (address + (BYTES * count - 1)) & -BYTES
     loads = [load_at(Uint32, (address & -BYTES) + BYTES * i) for i in range(count)] + [load_at(Uint32, last)]
-    bits = Int32(address & (BYTES - 1)) * 8
-    return [funnel_shift(low, high, bits) for low, high in zip(loads, loads[1:])]
+    return loads, Int32(address & (BYTES - 1)) * 8
 
 
 def shifted_vector(start, count: int) -> list:
