@@ -135,6 +135,8 @@ def column_tiles(
     prefetch: bool = False,
     fixed: bool = False,
 ) -> Chooser:
+    """``blocks``: 0 if each has one tile."""
+
     def choose(problem: Problem) -> Choice:
         skew = skew_of_tiles(problem)
         if not in_vectors(problem, min(width, problem.items), lanes, groups, height, skew):
@@ -144,11 +146,12 @@ def column_tiles(
         aligned = problem.aligned(each) == 0
         vectors = in_vectors(problem, each, lanes, groups, height, skew)
         alone, asks = tiles == 1, prefetch and tiles > 1
-        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, alone, aligned, asks, vectors, fixed, skew)
+        flags = alone, aligned, asks, vectors, fixed
+        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, *flags, skew, once=not blocks)
         if tiles == 1:
             return Choice(policy, 1, chains)
         slots = problem.rows * group_slots(tiles, group) * problem.inner
-        return Choice(policy, tiles, min(blocks, chains * tiles), slots)
+        return Choice(policy, tiles, min(blocks or chains * tiles, chains * tiles), slots)
 
     return choose
 
@@ -249,6 +252,7 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "columns": (columns(4, 8, 4), (2, 37, 36), 1),
     "columns in one tile": (column_tiles(2, 8, 5, 4, 8, 2), (19, 22), 0),
     "tiles of columns": (column_tiles(4, 4, 4, 2, 3, 3, True), (2, 101, 12), 1),
+    "tiles of columns, one a block": (column_tiles(4, 4, 4, 2, 3, 0, True), (2, 101, 12), 1),
     "tiles of columns in vectors": (column_tiles(1, 16, 4, 4, 2, 3, True), (2, 53, 20), 1),
     "tiles of columns by one block": (column_tiles(2, 3, 2, 5, 2, 1), (2, 43, 10), 1),
     "outer slices": (outer_slices(1, 4), (9, 21, 12), 1),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan import column_policy, plan
+from cutesync.kernels.scan import column_policy, plan, row_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.policy import choose
 from cutesync.kernels.scan.problem import Problem
@@ -52,14 +52,21 @@ def test_vectors_of_short_slices(dtype, shape, on_emulator, launched, monkeypatc
     assert is_flat(launched[0]) and launched[0].width == 4
 
 
-SHORT = (("float32", (5, 300, 3)), ("uint64", (4, 61, 4)), ("float16", (3, 640, 2)), ("bool", (37, 20, 16)))
+SHORT = (
+    ("float32", (5, 300, 3)),
+    ("uint64", (4, 61, 4)),
+    ("float16", (3, 640, 2)),
+    ("bool", (37, 20, 16)),
+    ("int8", (5, 300, 12)),
+)
 
 
 @pytest.mark.drawn(2)
 @pytest.mark.parametrize(("dtype", "shape"), SHORT)
 @pytest.mark.parametrize("options", [{}, {"reverse": True, "exclusive": True}], ids=["forward", "reverse"])
-def test_short_slices_of_few_columns(dtype, shape, options, on_emulator, launched):
+def test_short_slices_of_few_columns(dtype, shape, options, on_emulator, launched, monkeypatch):
     """Some lanes have a slice in registers, or some warps; positions have several states."""
+    monkeypatch.setattr(row_policy, "MIN_BYTES_OF_NUMBERS", 0)
     op = "max" if dtype == "bool" else "add"
     x = data(shape, dtype, op)
     options = {**options, "init": 0} if options and op == "max" else options
@@ -100,7 +107,9 @@ def chosen(rows: int, length: int, inner: int, size: int, pitch: int | None = No
     [
         ((131_072, 2, 16), 4, ColumnPolicy),
         ((4096, 8, 16), 4, ColumnPolicy),
-        ((4096, 8, 8), 4, SlicePolicy),
+        ((4096, 8, 8), 4, ColumnPolicy),
+        ((65_536, 8, 8), 4, SlicePolicy),
+        ((4096, 9, 8), 4, SlicePolicy),
         ((30_462, 16, 32), 2, ColumnPolicy),
         ((64, 16, 32), 2, SlicePolicy),
         ((32_768, 20, 16), 4, SlicePolicy),
@@ -116,6 +125,13 @@ def test_short_slices_in_registers(shape, size, kind):
     """Rows of vectors of a few positions, or of enough bytes; up to 16 KiB of few columns."""
     _, found = chosen(*shape, size)
     assert type(found.policy) is kind
+
+
+def test_words_of_numbers():
+    """Two or three a position, in large arrays."""
+    for rows, inner, kind in ((1508, 3, RowPolicy), (400, 3, SlicePolicy), (1508, 4, SlicePolicy)):
+        problem = Problem(rows, 780, inner, (4,), (4,), (0,), (0,), words_of_numbers=True)
+        assert type(choose(problem).policy) is kind
 
 
 def test_short_slices_of_few_columns_apart():

@@ -43,6 +43,7 @@ KERNELS = {
     "ragged rows with gaps": (rows(2, 2, ragged=True), (6, 403), 1),
     "wave": (wave(2, 1), (1203,), 0),
     "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5, prefetch=True), (101, 10), 0),
+    "tiles of columns, one a block": (column_tiles(2, 4, 8, 2, 3, 0, prefetch=True), (101, 10), 0),
     "tiles of columns in vectors": (column_tiles(1, 16, 4, 4, 2, 3), (53, 20), 0),
     "tiles of backward columns in vectors": (column_tiles(1, 16, 4, 4, 2, 3), (53, 20), 0),
     "clusters of columns": (column_clusters(2, 4, 8, 2), (45, 12), 0),
@@ -117,6 +118,7 @@ LOOK_BACKS = ["wave", "tiles of columns", "ragged columns", "slabs", "pipeline",
 
 # Kernels whose rings and waits are those of another that is tested with the whole table
 VARIANTS = (
+    "tiles of columns, one a block",
     "ragged rows with gaps",
     "tiles of columns in vectors",
     "tiles of backward columns in vectors",

@@ -127,6 +127,7 @@ PAIRED = ((2, 300, 2), (3, 37, 6), (1, 3000, 2))
 def paired(monkeypatch):
     """Arrays of all sizes are scanned in pairs."""
     monkeypatch.setattr(packed, "MIN_PAIRED_BYTES", 0)
+    monkeypatch.setattr(packed, "MIN_PAIRED_ROWS", 0)
 
 
 @pytest.mark.drawn(3)
@@ -169,6 +170,9 @@ def test_pairs_that_run_backwards(on_emulator, operations, paired):
         ("bool", (1, 5_000_000, 2), False),
         ("int8", (1, 4_000_000, 2), False),
         ("bool", (90, 405, 6), False),
+        ("bool", (164, 465, 2), True),
+        ("int8", (164, 464, 2), False),
+        ("int8", (600, 271, 2), False),
         ("uint8", (1, 98744, 6), True),
     ],
 )

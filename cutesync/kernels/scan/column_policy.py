@@ -50,6 +50,11 @@ FEW_CHAINS, MIN_FEW_LANES = SMS // 2, 8
 # Of the rows of the tiles of small arrays: it saves nothing to count those that exist. Nor does it where a tile has all
 # rows (H200, exclusive int16 (49, 9417): 2.7 us, else 2.3 us; reverse float16 (20, 357, 823): 45 us, else 13 us).
 FILLED, SMALL_ARRAY_BYTES = 0.95, 1 << 22
+# Below so many bytes, and in chains of so few tiles, a block of one wave takes one tile and no second number (H200,
+# lambda uint8 (5466, 42): 4.2 us, so 3.7 us; max uint8 (7334, 10): 3.8 and 3.2 us; exclusive float32 (2, 4619, 7): 3.2
+# and 2.9 us; but exclusive float32 (16384, 16), of 1 MiB, in chains of 128 tiles: 3.9 and 4.2 us; lambda uint64
+# (7970, 24) off by one, in 100: 4.8 and 5.8 us).
+MAX_ONCE_BYTES, MAX_ONCE_TILES = 1 << 20, 96
 ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
 # Threads side by side. Where a quarter of them or more would have no column, they are numbered through all slices.
@@ -101,7 +106,8 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     """An axis that is not the last, in tiles: ``lanes`` threads with ``width`` columns side by side, times ``groups``
     of up to ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows.
     ``prefetch``: each block asks for a tile before it has a number. ``vectors``: warps copy vectors of 16 bytes.
-    ``fixed``: all groups have ``height`` rows. ``skew``: rows begin so many elements behind boundaries of vectors."""
+    ``fixed``: all groups have ``height`` rows. ``skew``: rows begin so many elements behind boundaries of vectors.
+    ``once``: each block has one tile."""
 
     width: int
     lanes: int
@@ -115,11 +121,12 @@ class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
     vectors: bool = False
     fixed: bool = False
     skew: int = 0
+    once: bool = False
 
     @property
     def stages(self) -> int:
         """How many tiles a block has in shared memory."""
-        return 1 if self.alone else 2
+        return 1 if self.alone or self.once else 2
 
     @property
     def unit(self) -> int:
@@ -144,6 +151,7 @@ class ColumnStripPolicy(Policy, kernel=".column_strips:ColumnStripScan"):
     vectors: ClassVar[bool] = False
     fixed: ClassVar[bool] = True
     skew: ClassVar[int] = 0
+    once: ClassVar[bool] = False
 
     @property
     def unit(self) -> int:
@@ -325,7 +333,8 @@ def _tiles(problem: Problem, skew: int) -> Choice:
     else:
         tiles = tiles_of(height)
     alone = tiles == 1
-    blocks = resident(height, 1 if alone else 2)
+    once = wave is not None and problem.size_of_results < MAX_ONCE_BYTES and tiles <= MAX_ONCE_TILES
+    blocks = resident(height, 1 if alone or once else 2)
     size = lanes * groups * height * width * each
     group = MAX_TILE_GROUP if alone or wave is not None else group_of(chains, 0 if problem.several else size)
     aligned_out = problem.aligned(width) == 0
@@ -334,9 +343,8 @@ def _tiles(problem: Problem, skew: int) -> Choice:
         return _tiles(problem, 0)
     full = problem.length > tiles * groups * height * FILLED and problem.size_of_results <= SMALL_ARRAY_BYTES
     fixed = problem.counted or alone or full
-    asks = not alone
     policy = ColumnTilePolicy(
-        width, lanes, groups, height, group, blocks, alone, aligned_out, asks, vectors, fixed, skew
+        width, lanes, groups, height, group, blocks, alone, aligned_out, not alone, vectors, fixed, skew, once
     )
     if alone:
         return Choice(policy, 1, chains)

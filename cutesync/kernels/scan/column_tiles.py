@@ -22,6 +22,8 @@ Progress: tile numbers come from an atomic. A block that looks back has publishe
 next, and waits only for tiles before the one in hand. So the block that has the smallest tile with something
 unpublished finds everything published that it looks back at.
 
+``once``: one wave of blocks has a tile each, in one stage.
+
 ``alone``: a tile holds all rows. Then a block has one tile, and nothing is published.
 """
 
@@ -58,7 +60,7 @@ class ColumnTileScan(ColumnCopies):
     """The kernel. Threads whose rows or columns do not exist load others in their place, and store nothing. In a
     subclass that ``copies_for_others``, threads scan what others copied."""
 
-    copies_for_others = False
+    copies_for_others, once = False, False
 
     def __init__(self, scan: Scan, policy: ColumnTilePolicy | ColumnStripPolicy) -> None:
         self.width, self.lanes, self.groups, self.height = policy.width, policy.lanes, policy.groups, policy.height
@@ -78,9 +80,10 @@ class ColumnTileScan(ColumnCopies):
             self.row += threads // policy.lanes * (VECTOR_BYTES // scan.monoid.source.size)
         self.stage = policy.height * self.row  # elements of an input
         self.stages, self.prefetch, self.vectors = policy.stages, policy.prefetch, policy.vectors
-        self.fixed = policy.fixed
+        self.fixed, self.once = policy.fixed, policy.once
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
+        smem += 8 if policy.once else 0  # take_number's
         self.positions = 0 if policy.alone else self.tile
         super().__init__(scan, threads, smem, policy.blocks_per_sm)
         self.waits = not self.prefetch or scan.reads_at_once
@@ -103,6 +106,8 @@ class ColumnTileScan(ColumnCopies):
             if cutlass.const_expr(not self.copies_for_others):
                 let_next_start()
             self.scan_rows(shared, a, me, part, Int32(0), self.then(self.start(a, part), prefix))
+        elif cutlass.const_expr(self.once):
+            self.take_one(shared, a, me)
         else:
             self.take_tiles(shared, a, me)
 
@@ -132,6 +137,25 @@ class ColumnTileScan(ColumnCopies):
     def chains(self, a: Arguments):
         """How many tiles lie side by side: those of the columns of all outer slices."""
         return Int32(a.rows) * self.across(a)
+
+    @cute.jit
+    def take_one(self, shared: cutlass.Constexpr, a: Arguments, me: Member):
+        """A block's only tile: there are as many blocks as tiles, if all positions count."""
+        if cutlass.const_expr(self.prefetch):
+            self.prefetch_tile(a, me, self.chains(a) * a.tiles)
+        if cutlass.const_expr(not self.waits):
+            await_launches()
+        number, tag = self.take_number(a.counters, me.thread)
+        if number < self.chains(a) * a.tiles:
+            part = self.part(number, a, me)
+            self.load(shared, a, me, part, Int32(0))
+            prefix, total = self.reduce_tile(shared, a, me, part, Int32(0))
+            groups = self.slots(a, part, tag)
+            self.publish(groups, me, part, total)
+            let_next_start()
+            carry = self.look_back(groups, shared.found, a, me, part)
+            self.publish_end(groups, me, part, self.then(carry, Maybe.of(total)))
+            self.scan_rows(shared, a, me, part, Int32(0), self.then(carry, prefix))
 
     @cute.jit
     def take_tiles(self, shared: cutlass.Constexpr, a: Arguments, me: Member):

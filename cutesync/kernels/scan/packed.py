@@ -20,6 +20,7 @@ from ...runtime.call import Views
 from ...runtime.layout import Axis
 from ..states import Single
 from .layout import Layout
+from .problem import MIN_RAGGED_ROW
 from .spec import ScanSpec
 
 UINT16, UINT32 = BY_NAME["uint16"], BY_NAME["uint32"]
@@ -41,6 +42,10 @@ MAX_PAIRED, MIN_PAIRED_POSITIONS, MIN_PAIRED_BYTES = 62, 16, 1 << 19
 # bytes (bool (3559841, 2): 10.9 us, so 7.7 us; but uint8 (4680840, 2): 11.4 and 14.4 us; int8 (1487637, 2): 6.4 and 7.0
 # us; others are not measured).
 ROW_UNIT, MAX_PAIRED_ROW, MAX_LONG_PAIRED = 8, 1 << 13, 8 << 20
+# Smaller arrays, too, of rows that are no whole vectors and that warps have as words (bool (164, 465, 2): 2.8 us, so
+# 1.5 us; int8 (94, 1329, 2): 2.9 and 2.1 us; but shorter rows are slices in either case: bool (1500, 139, 2): 2.8 and
+# 2.9 us; and int8 (1730, 48, 2), of whole vectors: 1.4 and 1.6 us).
+MIN_PAIRED_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,10 @@ def packed(
 def _in_pairs(layout: Layout, inputs: Views, outs: Views, element: DType) -> bool:
     """Return whether columns of bytes are scanned as words of 16 bits."""
     extent, size = layout.columns[-1].extent, layout.length * layout.count
-    if element.size > 1 or extent > MAX_PAIRED or layout.length < MIN_PAIRED_POSITIONS or size < MIN_PAIRED_BYTES:
+    row = layout.length * extent
+    ragged = extent == 2 and layout.length >= MIN_RAGGED_ROW and layout.length % ROW_UNIT and row <= MAX_PAIRED_ROW
+    least = MIN_PAIRED_ROWS if ragged else MIN_PAIRED_BYTES
+    if element.size > 1 or extent > MAX_PAIRED or layout.length < MIN_PAIRED_POSITIONS or size < least:
         return False
     form = layout.form(len(inputs))
     if form is None or any(0 in axis.steps for axis in layout.scanned):
@@ -161,7 +169,7 @@ def _in_pairs(layout: Layout, inputs: Views, outs: Views, element: DType) -> boo
         return False
     if extent > 2:
         return True
-    if layout.length * extent <= MAX_PAIRED_ROW:
+    if row <= MAX_PAIRED_ROW:
         return form.view is None or layout.length % ROW_UNIT == 0
     return form.view is None and form.extents[0] == 1 and element.kind == "b" and size <= MAX_LONG_PAIRED
 

@@ -47,9 +47,11 @@ MOST_VECTORS, FEW_VECTORS = 10, 4
 # bfloat16 (3208, 1896, 2): 20.2 and 14.2 us; uint8 (944, 2848, 3): 12.1 and 8.7 us; but reverse float16 (965, 2152,
 # 4), of 17 KB: 15.6 us, so 17.1 us; lambda uint8 (532, 4604, 4): 11.4 and 14.7 us). Those of states of 32 bytes are
 # contiguous (reverse uint64 (2, 256, 256, 4): 5.4 us, so 5.1 us; but max int64 (1846, 88, 4), the last first: 4.4 and
-# 6.5 us). Those of words of four numbers take too many instructions (reverse uint8 (11862, 31, 16): 6.8 us, so 7.9
-# us; exclusive int8 (32, 256, 2, 8): 2.1 and 2.7 us).
+# 6.5 us). Those of words of four numbers take more instructions: they are contiguous, and up to three words in large
+# arrays (exclusive uint8 (1508, 780, 12): 13.7 us, so 11.5 us; max int8 (793, 728, 8): 6.4 and 4.8 us; (40826, 44, 12):
+# 12.6 us in either case; but (3242, 436, 16): 16.2 and 33.2 us; exclusive int8 (32, 256, 2, 8): 2.1 and 2.7 us).
 MAX_COLUMNS, MAX_COLUMNS_BYTES, MAX_POSITION_BYTES = 4, 1 << 14, 32
+MAX_WORDS_OF_NUMBERS, MIN_BYTES_OF_NUMBERS = 3, 4 << 20
 MIN_LONG_ROWS, LONG_ROW_BYTES = SMS, 1 << 13  # fewer rows that are longer are not measured
 # Warps of such a row and vectors of a lane: fewer if vectors are longer than 16 bytes (exclusive uint64 (334, 512, 4):
 # 6.4 us, of four a lane 7.8 us), and of short rows (max float64 (23227, 16, 2): 4.6 us, of four a lane 5.7 us; max
@@ -105,7 +107,10 @@ def rows_of_columns(problem: Problem) -> Choice | None:
     others, and for long ones."""
     columns, each = problem.inner, problem.inner * problem.wide
     size = problem.length * each
-    plain = problem.sources == problem.results and not (problem.several or problem.counted or problem.words_of_numbers)
+    plain = problem.sources == problem.results and not (problem.several or problem.counted)
+    if problem.words_of_numbers:
+        large = problem.size_of_results >= MIN_BYTES_OF_NUMBERS
+        plain = plain and large and columns <= MAX_WORDS_OF_NUMBERS and problem.view is None
     most = MAX_POSITION_BYTES if problem.view is None else VECTOR_BYTES
     if not plain or not 1 < columns <= MAX_COLUMNS or each > most or size > MAX_COLUMNS_BYTES or not dense(problem):
         return None

@@ -79,9 +79,12 @@ MAX_WORDS_BYTES = 3 << 19
 # us, so 9.5 us; max uint8 (50012, 3, 24): 5.3 and 3.7 us), or more that have so many bytes (max uint16 (5781, 8, 40):
 # 4.8 and 3.7 us; exclusive float16 (30462, 16, 32): 18.5 and 17.9 us; but exclusive uint16 (47207, 8, 12): 9.0 and
 # 12.8 us; float32 (65536, 8, 8): 12.1 and 13.0 us; reverse int8 (11051, 31, 80): 17.4 and 20.7 us), from nine on if
-# they are not in small arrays, where these have more warps (lambda int32 (2, 17, 10): 1.3 and 2.3 us).
+# they are not in small arrays, where these have more warps (lambda int32 (2, 17, 10): 1.3 and 2.3 us); up to eight of
+# half as many bytes in arrays of up to 4 MiB (bfloat16 (14009, 5, 16): 4.3 and 2.7 us; int8 (7321, 6, 32): 2.5 and 2.2
+# us).
 MAX_ALONE_ROWS, MIN_ALONE_BYTES = 4, 16
 MAX_MORE_ALONE_ROWS, MIN_MORE_ALONE_BYTES, MAX_SMALL_ALONE_ROWS, MIN_ALONE_ARRAY = 16, 64, 8, 1 << 20
+MIN_SHORT_ALONE_BYTES, MAX_ALONE_ARRAY = 32, 4 << 20
 
 
 @dataclass(frozen=True)
@@ -344,10 +347,12 @@ def _aligned(problem: Problem) -> tuple[bool, bool]:
 
 def _has_vectors(problem: Problem) -> bool:
     """Return whether threads scan vectors of a few columns of contiguous slices alone."""
-    few, row_bytes = problem.length <= MAX_ALONE_ROWS, problem.inner * problem.wide
-    most = MAX_MORE_ALONE_ROWS if problem.size_of_results >= MIN_ALONE_ARRAY else MAX_SMALL_ALONE_ROWS
-    least = MIN_ALONE_BYTES if few else MIN_MORE_ALONE_BYTES
-    if problem.view is not None or problem.length > most or row_bytes < least:
+    size = problem.size_of_results
+    most = MAX_MORE_ALONE_ROWS if size >= MIN_ALONE_ARRAY else MAX_SMALL_ALONE_ROWS
+    short = problem.length <= MAX_SMALL_ALONE_ROWS and size <= MAX_ALONE_ARRAY
+    least = MIN_SHORT_ALONE_BYTES if short else MIN_MORE_ALONE_BYTES
+    least = MIN_ALONE_BYTES if problem.length <= MAX_ALONE_ROWS else least
+    if problem.view is not None or problem.length > most or problem.inner * problem.wide < least:
         return False
     return problem.vector(problem.inner)[0] * problem.source >= MIN_VECTOR_BYTES and column_policy.alone(problem)
 
