@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.reduce import order_of_results, plan, policy, strided_loads
+from cutesync.kernels.reduce import masked_policy, order_of_results, plan, policy, strided_loads
 from cutesync.kernels.reduce.problem import ShortRowPolicy
+from cutesync.kernels.reduce.strided_problem import MaskedPolicy
 from cutesync.runtime import call as calls, device
 
 from ..cases import data, same
@@ -58,6 +59,56 @@ def test_rows_of_vectors_of_other_rows(name, dtype, on_emulator, chosen):
     assert all(isinstance(choice.policy, ShortRowPolicy) and choice.policy.masked for choice in chosen)
 
 
+def of_any_size(patch) -> list:
+    """The choices for strided arrays, of which none has rows too short, or is too small or too large."""
+    for name in ("MIN_ROW", "MIN_BYTES", "MIN_BLOCKS", "MIN_MASKED_INDEXED", "MIN_MASKED_ROW"):
+        patch.setattr(masked_policy, name, 0)
+    for name in ("LONG_BYTES", "SHARED_LONG_BYTES"):
+        patch.setattr(masked_policy, name, (0, 1 << 30))
+    return recorded(patch)
+
+
+def both(name: str, given, x: np.ndarray, axis) -> tuple:
+    """A reduction and NumPy's."""
+    if name == "squares":
+        return cs.reduce(given, axis=axis, transform=lambda v: v * v), (x * x).sum(axis, dtype=x.dtype)
+    return getattr(cs, name)(given, axis=axis), getattr(np, name)(x, axis=axis)
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("name", [*NAMES, "squares"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16"])
+def test_rows_with_gaps_and_several_of_a_result(name, dtype, on_emulator, monkeypatch):
+    """Of which some are in groups, longer than a lane has at once, or whose indexes are not in the order of memory."""
+    found = of_any_size(monkeypatch)
+    short, long = extremes((7, 6, 67), dtype), extremes((3, 2, 711), dtype)
+    for memory, index, axis in (
+        (short, np.s_[:, :5, 3:52], 2),
+        (short, np.s_[:, 1:, 5:], None),
+        (short, np.s_[2:, ::2, 1:60], (0, 2)),
+        (long, np.s_[:, :, 3:], 2),
+    ):
+        if name == "squares" and memory is long:
+            continue
+        given, x = cs.asarray(memory)[index], memory[index]
+        if name[:3] == "arg" and axis != 2:
+            axis, given, x = None, given.transpose((2, 1, 0)), x.transpose(2, 1, 0)
+        with np.errstate(invalid="ignore"):
+            got, wanted = both(name, given, x, axis)
+        same(np.asarray(got), np.asarray(wanted).astype(np.asarray(got).dtype), f"{name} {dtype} {index} {axis}")
+    assert all(isinstance(choice.policy, MaskedPolicy) for choice in found)
+
+
+@pytest.mark.parametrize("name", ["argmax", "sum"])
+def test_blocks_that_share_a_result_under_schedules(name, monkeypatch):
+    found = of_any_size(monkeypatch)
+    x = extremes((40, 703), "int16")
+    with cs.emulate(schedules=6, seed=3):
+        got, wanted = both(name, cs.asarray(x)[:, 3:], x[:, 3:], None)
+    same(np.asarray(got), np.asarray(wanted).astype(np.asarray(got).dtype), name)
+    assert [(type(choice.policy), choice.splits > 1) for choice in found] == [(MaskedPolicy, True)]
+
+
 def wrong_rows(patch) -> bool:
     patch.setattr(policy, "MIN_MASKED_BYTES", 0)
     patch.setattr(policy, "SMALL_ROWS_BYTES", 0)
@@ -76,6 +127,19 @@ def wrong_rows(patch) -> bool:
 def test_planted_faults_are_found(edit):
     with pytest.MonkeyPatch.context() as patch:
         Bench(lambda: wrong_rows(patch)).check(every(*edit), {RESULT})
+
+
+def wrong_gaps(patch) -> bool:
+    of_any_size(patch)
+    x = extremes((9, 167), "int8")
+    with device.forced("emulator"):
+        return np.array_equal(np.asarray(cs.max(cs.asarray(x)[:, 3:], axis=1)), x[:, 3:].max(1))
+
+
+@pytest.mark.slow
+def test_masks_the_wrong_way_are_found():
+    with pytest.MonkeyPatch.context() as patch:
+        Bench(lambda: wrong_gaps(patch)).check(every(r"shf\.r\.clamp", "shf.l.clamp"), {RESULT})
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16"])

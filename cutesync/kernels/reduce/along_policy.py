@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...sizes import power_of_two_below
+from ...runtime.workspace import GROUPS, SLOTS
+from ...sizes import ceil_div, power_of_two_below
 from .copies import SECTOR_BYTES
 from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
 from .short_policy import FULL_UNITS
@@ -62,6 +63,15 @@ def in_flight(unroll: int, length: int, groups: int) -> int:
     """Return how many positions a thread has in flight, at most ``unroll``, where its groups have ``length``: no more
     than it has."""
     return min(unroll, power_of_two_below(length // groups))
+
+
+def splits_of(problem: StridedProblem, tiles: int, results: int, most: int, blocks: int) -> int:
+    """Return how many blocks share the positions of a tile, at most ``most``, for so many ``blocks`` of a
+    multiprocessor."""
+    if tiles > GROUPS:
+        return 1
+    wanted = blocks * SMS // tiles if tiles <= SMS // 4 else ceil_div(blocks * SMS, tiles)
+    return max(1, min(wanted, most, SLOTS // (problem.words * results)))
 
 
 def _along_row(vectors: int, load_bytes: int) -> int:

@@ -350,7 +350,7 @@ def problem_of(current: Reduction | States, extents: tuple[int, int, int], views
         order_of(current)[1],
         max([result.size for result in current.results]),
         isinstance(current, Reduction) and current.has_keys,
-        isinstance(current, Reduction) and current.is_masked,
+        isinstance(current, Reduction) and current.is_masked and current.transform is None,
     )
 
 

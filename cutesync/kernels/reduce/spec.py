@@ -123,8 +123,8 @@ class Reduction:
         ones."""
         if isinstance(self.op, str):
             return self.source.size <= 2 and not self.flipped
-        if self.transform is not None:
-            return False
+        if self.transform is not None:  # what is mapped is replaced by 0
+            return self.op.fn is None and self.op.name == "add" and self.source.size <= 2
         floats = self.source.kind == self.accumulate.kind == "f" and self.source.size == 2 and self.op.fn is None
         return packed_kind(self.op, self.source, self.accumulate) != "" or (
             floats and self.op.name in ("add", "min", "max")

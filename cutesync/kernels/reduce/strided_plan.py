@@ -123,7 +123,8 @@ def problem_of_form(spec: ReduceSpec, form: Normal, views: Views, outs: Views) -
     numbers_of = len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1]
     floats = reduction.sources[0].kind == "f"
     places = isinstance(reduction.op, str) and spec.n is None
-    return StridedProblem(form, *numbers_of, outputs, spec.n is not None, mapped, floats, places)
+    masked = isinstance(reduction, Reduction) and reduction.is_masked and spec.n is None
+    return StridedProblem(form, *numbers_of, outputs, spec.n is not None, mapped, floats, places, masked=masked)
 
 
 def strided(spec: ReduceSpec, form: Normal, views: Views, outs: Views, stream: int) -> Run:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 from ...runtime.layout import Axis
-from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
-from . import slice_policy, turned_policy
-from .along_policy import LANES, LINE_BYTES, MIN_ALONE, MIN_GROUPS, along, in_flight, takes_neighbours
+from . import masked_policy, slice_policy, turned_policy
+from .along_policy import LANES, LINE_BYTES, MIN_ALONE, MIN_GROUPS, along, in_flight, splits_of, takes_neighbours
 from .copies import SECTOR_BYTES, copied, copies, without_copies
 from .lone_policy import lone_block
 from .order_of_results import blocked, smallest_step
@@ -120,7 +119,7 @@ def _choose(problem: StridedProblem) -> StridedChoice:
     problem = blocked(problem)
     form = problem.form
     if form.reduced and all(step == 1 for step in form.reduced[-1].steps):
-        found = _of_runs(problem)
+        found = masked_policy.choose(problem) or _of_runs(problem)
         if found is not None:
             return found
     columns = smallest_step(form.kept) < smallest_step(form.reduced)
@@ -159,7 +158,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     tiles = ceil_div(units, THREADS // groups)
     blocks = _blocks(problem, total, 0 if columns or load != "element" else units * length, unroll * load_bytes)
     most = math.isqrt(length // unroll) if width * problem.words > MAX_TRIP_WORDS else length
-    splits = _splits(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
+    splits = splits_of(problem, tiles, units * width, min(most, length // (groups * unroll * (1 + thin))), blocks)
     shared, threads, least = columns and problem.in_turn and splits > 1, THREADS, MIN_COLLECTED * groups
     beside = shared and smallest_step(form.kept) * problem.size <= load_bytes
     lone = lone_block(kind, load_bytes, units, near, length, total, groups, splits) if beside else None
@@ -304,15 +303,6 @@ def _near(kept: tuple[Axis, ...], reduced: tuple[Axis, ...], load_bytes: int) ->
     return kept[-1].extent if few else math.prod(axis.extent for axis in kept)
 
 
-def _splits(problem: StridedProblem, tiles: int, results: int, most: int, blocks: int) -> int:
-    """Return how many blocks share the positions of a tile, at most ``most``, for so many ``blocks`` of a
-    multiprocessor."""
-    if tiles > GROUPS:
-        return 1
-    wanted = blocks * SMS // tiles if tiles <= SMS // 4 else ceil_div(blocks * SMS, tiles)
-    return max(1, min(wanted, most, SLOTS // (problem.words * results)))
-
-
 def _even(splits: int, tiles: int) -> int:
     """Return how many blocks share a tile so that multiprocessors have equally many, at most ``splits`` and hardly
     fewer (H200, sum uint8 (12101, 574): with 15 blocks 11.2 us, with 14 9.4 us; but argmax bfloat16 (2, 56, 5474, 18)
@@ -337,7 +327,7 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     positions = pieces * form.length // run
     tiles = ceil_div(form.results, THREADS // groups)
     blocks = 2 if form.results * row_bytes <= MAX_FEW_BYTES else 4
-    splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES), blocks)
+    splits = 1 if full else splits_of(problem, tiles, form.results, positions // (THREADS // LANES), blocks)
     weights = form.weights or [math.prod(axis.extent for axis in form.reduced[i + 1 :]) for i in range(len(outer) + 1)]
     axes = [Axis(axis.extent, (*axis.steps, 0, weight)) for axis, weight in zip(outer, weights)]
     axes.append(Axis(pieces, (*(piece * step,) * problem.inputs, piece, piece * weights[-1])))

@@ -96,6 +96,20 @@ class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
         return 2
 
 
+@dataclass(frozen=True)
+class MaskedPolicy(StridedPolicy, kernel=".masked:MaskedReduce"):
+    """Rows that begin anywhere: a position is one of the lanes of a row, which has so many ``vectors`` of it. Rows have
+    ``row_lanes``, or 0 if the number of lanes is not known."""
+
+    vectors: int = 1
+    row_lanes: int = 0
+
+    @property
+    def columns(self) -> int:
+        """How many steps the reduced axes have beside those of the inputs."""
+        return 2
+
+
 class Output(NamedTuple):
     """Elements of ``size`` bytes, the first of which lies ``begin`` bytes behind a 16-byte boundary."""
 
@@ -109,7 +123,7 @@ class StridedProblem:
     The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order.
     ``counted``: not all elements need count. ``mapped``: a callable maps each element. ``floats``: the first input's
     elements are. ``places``: the result is the index of an element. A thread stores each result ``beside`` times side
-    by side."""
+    by side. ``masked``: some element changes no state."""
 
     form: Normal
     inputs: int
@@ -123,6 +137,7 @@ class StridedProblem:
     floats: bool = False
     places: bool = False
     beside: int = 1
+    masked: bool = False
 
 
 @dataclass(frozen=True)
