@@ -115,6 +115,22 @@ def test_bytes_that_a_callable_maps_are_read_in_pairs_of_words():
     Bench(lambda: squares_are_right((70, 101), [])).check(shift, {RESULT})
 
 
+def test_columns_of_bytes_in_wider_loads_or_more_of_them_in_flight(on_emulator, monkeypatch):
+    """Pairs of words of others than sums, and of sums vectors of sixteen columns, or sixteen positions in flight."""
+    monkeypatch.setattr(strided_loads, "MIN_FEW_PAIRS_BYTES", 0)
+    monkeypatch.setattr(strided_loads, "MIN_WORDS_BYTES", 0)
+    monkeypatch.setattr(strided_loads, "SUMS_RESULTS", (64, 64))
+    for name, value in (("MIN_AT_ONCE", 0), ("SUMS_BYTES", (0, 1 << 30)), ("MIN_SUMS_LENGTH", 300)):
+        monkeypatch.setattr(strided_policy, name, value)
+    monkeypatch.setattr(strided_policy, "_is_small", lambda problem, load_bytes: False)
+    chosen = recorded(monkeypatch)
+    for name, shape, dtype in (("any", (41, 301), "bool"), ("sum", (70, 64), "int8"), ("sum", (500, 80), "uint8")):
+        x = data(shape, dtype)
+        same(np.asarray(getattr(cs, name)(cs.asarray(x), axis=0)), getattr(np, name)(x, axis=0), f"{name} {shape}")
+    assert [(c.policy.load, c.policy.bytes) for c in chosen] == [("words", 8), ("vector", 16), ("vector", 8)]
+    assert chosen[-1].policy.unroll == 16
+
+
 def test_vectors_of_few_results_of_small_arrays_are_shared_by_more_threads(on_emulator, monkeypatch):
     chosen = recorded(monkeypatch)
     x = data((47, 142, 8), "bool")

@@ -46,6 +46,9 @@ MIN_SUM_BYTES, MAX_ODD_HALVES = 1 << 22, 256
 # (H200, sum bool (1092, 26864, 2): 92 us, so 28 us; but of vectors max uint64 (4096, 1024, 2): 17 and 25 us; sum bool
 # (2048, 4096, 8): 26 and 34 us).
 NARROW_BYTES, SHARE_OF_PAIRS = 1 << 16, 4
+# Bytes of wide elements in order that are read as two or more vectors of columns (H200, lambda float64 (135406, 4): 5.5
+# us, so 4.7 us; float32 (305417, 12): 11.2 and 8.0 us; but int64 (4173491, 2): 22.2 and 25.6 us).
+MIN_ORDERED_BYTES, MAX_ORDERED_BYTES = 1 << 22, 1 << 25
 # Of small arrays, slices of up to eight times as many bytes are read by more blocks, as vectors or elements of columns
 # (squares int16 (12144, 16): 5.3 us, so 2.5 us; max int16 (3, 23824, 2): 3.4 and 2.4 us; sum int8 (9, 27613, 3): 4.8
 # and 3.3 us), and one slice of twice as many (argmax int16 (112768, 4): 5.4 and 3.6 us; but sum int8 (2, 121632, 8):
@@ -175,7 +178,9 @@ def strided_is_faster(problem: Problem) -> bool:
     least = NARROW_BYTES * _more_of_small(problem) // (SHARE_OF_PAIRS if two else 1)
     few_keys = problem.keys and problem.outer <= FEW_SLICES
     few_keys &= total < (MIN_NARROW_KEYS if problem.inner > 3 else MIN_NARROWEST_KEYS)
-    if not few_keys and (row_bytes >= least if _is_narrow(problem) else _is_narrow_anywhere(problem)):
+    ordered = not problem.in_turn and problem.size >= 4 and problem.inner * problem.size >= 2 * VECTOR_BYTES
+    ordered &= problem.outer == 1 and MIN_ORDERED_BYTES <= total <= MAX_ORDERED_BYTES
+    if not few_keys and (row_bytes >= least if _is_narrow(problem) and not ordered else _is_narrow_anywhere(problem)):
         return False
     if problem.several:
         return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES

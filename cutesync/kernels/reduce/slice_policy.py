@@ -20,7 +20,10 @@ STAGE_BYTES = 16384  # of slices in shared memory: eight blocks a multiprocessor
 RESIDENT_SLICES = (6, 5)
 LINE_BYTES = 128  # smaller gaps are copied: every line has elements
 MIN_BYTES, MIN_SLICES = 1 << 18, 64  # of an array: with less, threads reduce results from global memory
-MIN_BLOCK_BYTES = 1024
+# Of a block; and of each of many blocks of rows (H200, a callable on int8 (27193, 48, 28) of groups of 1,344 bytes with
+# gaps: 84 us, so 20 us; int16 (3855, 23, 23), 1,058 bytes: 13.3 and 3.4 us; but int8 (20504, 31, 79), 2,449 bytes: 71
+# and 95 us).
+MIN_BLOCK_BYTES, MIN_BLOCK_OF_ROWS, MANY_BLOCKS = 1024, 1536, 24 * SMS
 MAX_SIZE = 2  # wider elements are read as fast from global memory
 MAX_COLUMNS_BYTES = 64  # of neighbouring results; more fill whole lines
 MAX_ROW_BYTES = 128  # longer rows are runs
@@ -69,8 +72,11 @@ def choose(problem: StridedProblem) -> StridedChoice | None:
     if axes.inner.extent == 1 and axes.span * problem.size > most_of_row(problem):
         return None
     choice = choice_of(problem, axes)
-    enough = choice is not None and choice.extent * axes.pitch * problem.size >= MIN_BLOCK_BYTES
-    return choice if enough else None
+    if choice is None:
+        return None
+    many = axes.inner.extent == 1 and choice.tiles > MANY_BLOCKS
+    least = MIN_BLOCK_OF_ROWS if many else MIN_BLOCK_BYTES
+    return choice if choice.extent * axes.pitch * problem.size >= least else None
 
 
 def most_of_row(problem: StridedProblem) -> int:

@@ -13,6 +13,10 @@ WORD_BYTES = 4
 # Registers of the states of a thread, and columns of elements that a callable maps (squares uint8 (8, 4096, 4096): with
 # 16 columns 50 us, so 35 us).
 MAX_STATE_WORDS, MAX_MAPPED = 16, 8
+# But of sums of bytes: of so many results of one slice, with so many positions, in arrays of up to so many bytes, as
+# the first of two launches has (sum uint8 (40963, 59): 5.2 us, so 3.9 us; int8 (38218, 77): 4.6 and 4.1 us; but (14193,
+# 5408): 31 and 42 us).
+SUMS_STATE_WORDS, SUMS_RESULTS, MIN_SUMS_LENGTH, MAX_SUMS_BYTES = 32, (1 << 13, 1 << 14), 64, 1 << 22
 # Runs of which a result has several: of so many bytes, each whole units by the size of an element, many results of them
 # are read by one launch (H200, sum float32 (512, 64, 64, 2) along axes 0 and 3: 8.0 us, so 6.0 us; sum uint8 (40,
 # 20000, 20) along 0 and 2: 9.9 and 7.8 us; but any bfloat16 (32, 1048576, 2): 34.7 and 40.1 us; sum int16 (600, 2000,
@@ -33,6 +37,10 @@ MIN_WIDE_UNITS, MIN_WIDE_LENGTH, MIN_MAPPED_BYTES = SMS * THREADS, 32, 1 << 23
 # Bytes that a callable maps are read in pairs of words in an array of so many (H200, squares uint8 (676030, 194): 73
 # us, so 65 us; but int8 (100000, 301): 18.4 and 20.0 us).
 MIN_PAIRS_BYTES = 1 << 25
+# So are others whose states are a word, of a slice with so many positions, up to fewer than the last, in an array of so
+# many bytes (H200, any bool (28, 499213): 16.5 us, so 8.2 us; int8 (61, 221470): 11.0 and 6.8 us; but of two words, sum
+# uint8 (40, 662750): 11.6 and 14.4 us).
+FEW_PAIRS, MIN_FEW_PAIRS_BYTES = (24, 128), 1 << 23
 MIN_WORDS_BYTES = 1 << 21  # an array with less is read element by element, in fewer instructions
 # But for so many columns of bytes, with so many positions, of an array of so many bytes, or of so many if results are
 # indexes (H200, sum bool (13328120, 5) of rows of 9: 82 us, so 56 us; argmax bool (754978, 13): 28.2 and 15.4 us; but
@@ -117,7 +125,7 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
     if problem.inputs > 1 or form.kept[-1].steps[0] != 1:
         return "element", size
     *others, last = [*form.reduced, *form.kept]
-    most, short = MAX_STATE_WORDS // problem.words, form.length <= SHORT_LENGTH  # as many columns as fit registers
+    most, short = _state_words(problem) // problem.words, form.length <= SHORT_LENGTH  # columns whose states fit
     if short:
         stored = problem.beside * max(output.size for output in problem.outputs)
         most = min(most, max(1, MAX_STORE_BYTES // stored))
@@ -142,9 +150,26 @@ def _load_of_columns(problem: StridedProblem) -> tuple[str, int]:
         and least >= VECTOR_BYTES
     )
     pairs = problem.mapped and size == 1 and mapped >= 8 and least >= 8 and not short
-    if pairs and total >= MIN_PAIRS_BYTES:
+    if (pairs and total >= MIN_PAIRS_BYTES) or (not wide and _are_few_pairs(problem, least)):
         return "words", 8
     return "words", VECTOR_BYTES if wide else 4
+
+
+def _state_words(problem: StridedProblem) -> int:
+    """Return how many registers the states of a thread may have."""
+    results, length = problem.form.results, problem.form.length
+    sums = problem.size == 1 and problem.words == 2 and problem.in_turn and not (problem.mapped or problem.places)
+    small = len(problem.form.kept) == 1 and SUMS_RESULTS[0] <= results <= SUMS_RESULTS[1]
+    small = small and length >= MIN_SUMS_LENGTH and results * length <= MAX_SUMS_BYTES
+    return SUMS_STATE_WORDS if sums and small else MAX_STATE_WORDS
+
+
+def _are_few_pairs(problem: StridedProblem, least: int) -> bool:
+    """Return whether bytes of a slice with few positions, at least ``least`` apart, are read in pairs of words."""
+    form = problem.form
+    cheap = problem.size == problem.words == 1 and problem.in_turn and not (problem.mapped or problem.places)
+    few = len(form.kept) == 1 and FEW_PAIRS[0] <= form.length < FEW_PAIRS[1] and least >= 8
+    return cheap and few and form.results * form.length >= MIN_FEW_PAIRS_BYTES
 
 
 def are_on_boundaries(problem: StridedProblem, load_bytes: int) -> bool:

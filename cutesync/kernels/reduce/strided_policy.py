@@ -82,6 +82,9 @@ ORDERED_LINE_BYTES = 256
 # they have of few results, whose runs are no whole lines (H200, sum int32 (447, 1068, 20) along axes 0 and 2: 14.0 us,
 # so 12.3 us; but max int8 (300, 2000, 128): 25.5 and 30.2 us; squares float32 (64, 30000, 24): 43 and 46 us).
 MIN_RUN_VECTORS = 4
+# Vectors in flight of large arrays of long columns of bytes that are summed (H200, sum bool (1470129, 80): 56.6 us, so
+# 47.2 us; uint8 (729835, 112): 35.4 and 30.1 us; (125112, 560): 29.8 us with both).
+SUMS_UNROLL, SUMS_BYTES, MIN_SUMS_LENGTH = 16, (1 << 26, 1 << 27), 1 << 13
 MAX_TRIP_WORDS = 8  # of states that a collector reads at once: of larger ones, fewer blocks share positions
 THIN_BYTES, MIN_THIN, MAX_THIN = 4, 64, 1024  # that a thread loads of an array of few vectors side by side; positions
 # Vectors that begin anywhere, which a thread has in flight (more are four and four); and bytes of a row of integers,
@@ -152,7 +155,7 @@ def _of_loads(problem: StridedProblem, columns: bool, load: str, load_bytes: int
     groups = _groups(units, near, length, load_bytes, problem) if near else along(units, length, *loads)
     total = units * width * length * problem.size
     whole = columns and len(kept) == 1 and problem.size <= 2 and not problem.floats and total >= MIN_AT_ONCE
-    unroll = _unroll(problem.words * width, (kind, load_bytes), length, whole)
+    unroll = _unroll(problem, width, (kind, load_bytes), length, whole)
     ordered = not columns and not across and (not problem.in_turn or pace > 1) and takes_neighbours(problem, groups)
     unroll = in_flight(unroll, length, groups) if ordered or (load == "row" and groups > 1 and not runs) else unroll
     tiles = ceil_div(units, THREADS // groups)
@@ -247,12 +250,16 @@ def _is_small(problem: StridedProblem, load_bytes: int) -> bool:
     return load_bytes > THIN_BYTES > size and form.length >= MIN_THIN and small
 
 
-def _unroll(words: int, load: tuple[str, int], length: int, whole: bool) -> int:
-    """Return how many positions a thread, which has states of so many words, has in flight: of fewer than 8 words 4, as
-    those at the end are read one by one (H200, sum float16 (4, 28536675) along axis 0: with 8 in flight 184 us, with 4
-    118 us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too, but all of
-    up to 7 of these, and of those of 4 bytes if ``whole``."""
-    anywhere, wide = load[0] == "words", load[1] > WORD_BYTES
+def _unroll(problem: StridedProblem, width: int, load: tuple[str, int], length: int, whole: bool) -> int:
+    """Return how many positions a thread, which has ``width`` results, has in flight: of fewer than 8 words 4, as those
+    at the end are read one by one (H200, sum float16 (4, 28536675) along axis 0: with 8 in flight 184 us, with 4 118
+    us; but of 14 words, max int16 (14, 8846053): 131 and 194 us), of vectors that begin anywhere, too, but all of up to
+    7 of these, and of those of 4 bytes if ``whole``."""
+    sums = whole and (load[0], width, problem.words) == ("vector", 8, 2) and not (problem.mapped or problem.places)
+    total = problem.form.results * problem.form.length * problem.size
+    if sums and SUMS_BYTES[0] <= total <= SUMS_BYTES[1] and length >= MIN_SUMS_LENGTH:
+        return SUMS_UNROLL
+    words, anywhere, wide = problem.words * width, load[0] == "words", load[1] > WORD_BYTES
     if words <= 16 and 4 < length <= MAX_AT_ONCE and (wide if anywhere else whole and load == ("vector", WORD_BYTES)):
         return length
     return 4 if words > 16 or (anywhere and (4 <= length < 8 or wide)) else 8
