@@ -11,6 +11,7 @@ import pytest
 import cutesync as cs
 from cutesync import emulator
 from cutesync.kernels.scan import column_policy, plan, problem
+from cutesync.kernels.scan.column_policy import ColumnPolicy
 from cutesync.kernels.scan.problem import ANYWHERE
 from cutesync.kernels.scan.slice_policy import SinglePolicy
 from cutesync.runtime import call, device
@@ -78,6 +79,14 @@ def test_columns_of_shorter_vectors(dtype, inner, on_emulator, launched):
     vector, parts = (8, 1) if inner * x.itemsize == 72 else (4, 2)
     assert {policy.width * x.itemsize for policy in launched} == {vector}
     assert {policy.strips for policy in launched if policy.skew == ANYWHERE} == {parts}
+
+
+@pytest.mark.parametrize("inner", [20, 36])
+def test_eight_rows(inner, on_emulator, launched):
+    """Of a few bytes they are slices."""
+    view, x = next(views((3, 8, inner), "int8"))
+    same(np.asarray(cs.scan(view, axis=1)), scanned(x, axis=1))
+    assert isinstance(launched[0], ColumnPolicy) == (inner == 36)
 
 
 @pytest.mark.parametrize("dtype", ["int8", pytest.param("float16", marks=slow)])

@@ -9,7 +9,7 @@ from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
 from ..policy import Policy
 from .column_groups import MAX_TILE_GROUP, MAX_UNIT, TILE_BLOCKS, TILE_THREADS, group_of, group_slots, one_wave
-from .column_skew import MAX_SHORT_ROWS, MAX_SMALL_ROWS, SMALL_BYTES, parts, skewed
+from .column_skew import MAX_SHORT_ROWS, MAX_SMALL_ROWS, MIN_EIGHT_BYTES, SMALL_BYTES, parts, skewed
 from .column_vectors import in_vectors, skew_of_tiles
 from .problem import ANYWHERE, MAX_CHUNK_WORDS, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
 
@@ -244,7 +244,8 @@ def is_skewed(problem: Problem) -> bool:
 
 def is_joined(problem: Problem) -> bool:
     """Return the same of short columns of small elements, which are faster so than in slices."""
-    return problem.length <= MAX_SHORT_ROWS and problem.wide <= SMALL_BYTES and is_skewed(problem)
+    wide = problem.length < MAX_SHORT_ROWS or problem.inner * problem.wide >= MIN_EIGHT_BYTES
+    return wide and problem.length <= MAX_SHORT_ROWS and problem.wide <= SMALL_BYTES and is_skewed(problem)
 
 
 def _of_thread(problem: Problem) -> tuple[int, int]:

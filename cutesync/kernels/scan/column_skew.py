@@ -11,9 +11,11 @@ SMALL_BYTES, MAX_SMALL_ROWS = 2, 64  # of elements, and their rows
 MAX_JOINED_ROWS, MAX_JOINED_ROWS_OF_WORDS = 8, 4
 # Rows of small elements up to which they, and those that begin equally far behind boundaries, are faster than slices
 # (H200, reverse bool (19, 15107, 2, 72) in rows of 75: 72.5 us in slices, so 26.5 us; (140883, 3, 96) of 103: 60.3 and
-# 21.8 us; int16 (100000, 4, 50) off by one: 27.7 and 24.7 us; reverse int8 (12852, 7, 64) of 69: 9.5 and 5.6 us; but
-# reverse float16 (4, 16384, 8, 4) off by one: 7.9 and 8.3 us).
-MAX_SHORT_ROWS = 7
+# 21.8 us; int16 (100000, 4, 50) off by one: 27.7 and 24.7 us; reverse int8 (12852, 7, 64) of 69: 9.5 and 5.6 us). Eight
+# rows have so many bytes (reverse int8 (40000, 8, 72) of 75: 23.8 and 16.9 us; float16 (40000, 8, 36) of 41: 19.5 and
+# 17.1 us; bool (60958, 8, 160) off by one in ragged columns: 114 us, so 44.6 us; but max int8 (65941, 8, 20) of 25:
+# 13.4 and 15.0 us; reverse float16 (4, 16384, 8, 4) off by one: 7.9 and 8.3 us).
+MAX_SHORT_ROWS, MIN_EIGHT_BYTES = 8, 32
 # Two rows are in up to so many parts, in each of which a thread has a vector, but no more than so many bytes of it: the
 # fewer bytes a thread loads, the longer memory waits for others. Of shorter parts a warp loads pieces of several rows,
 # and more rows give a thread bytes enough (H200, in one part and in several: bool (189472, 2, 212) in rows of 215: 86.2

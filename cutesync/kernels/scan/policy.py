@@ -146,7 +146,7 @@ def _choice(problem: Problem) -> Choice:
         narrow_array = narrow(problem, few)
         if narrow_array is not None:
             return narrow_array
-        ragged_words = ragged_columns(problem)
+        ragged_words = None if column_policy.is_joined(problem) else ragged_columns(problem)
         if ragged_words is not None:
             return ragged_words
         return _long_rows(problem, problem.inner) if few else columns(problem)
