@@ -42,9 +42,17 @@ MAX_OTHER_BYTES = 16 << 20
 # 64: 5.8 and 7.4 us; float16 (26924, 51) of 57: 7.0 and 8.0 us).
 MIN_ODD_BYTES, MIN_ODD_LENGTH = {1: 4 << 20, 2: 6 << 20}, 1024
 # Bytes of a row where results of a few neighbouring columns are a run (H200, lambda float64 (7, 8586, 6) in the order
-# of axes 1, 2, 0: 12.5 us in strided tiles, so 8.4 us; but all columns in another order: int32 (32768, 4, 8, 2), of 256
-# bytes: 10.5 and 11.5 us; longer rows, and such runs of elements of one byte, are not measured).
-MAX_NEAR_BYTES = 336
+# of axes 1, 2, 0: 12.5 us in strided tiles, so 8.4 us; max uint8 (20, 300000, 3) along its second axis: 62.3 and 27.3
+# us; longer rows are not measured, nor are runs of more bytes; of powers of two of columns strided tiles turn fours).
+MAX_NEAR_BYTES, MAX_NEAR_OF_BYTES = 336, 4
+# The same of all columns in another order, from so many bytes of results on, of words (H200, sum float32 (1048576, 8,
+# 8) in the order of axes 0, 2, 1: 262 us in strided tiles, so 234 us; (316366, 4, 16): 84.3 and 75.3 us; but int32
+# (32768, 4, 8, 2): 10.5 and 11.5 us).
+MAX_MIXED_BYTES, MIN_MIXED_BYTES = 256, 1 << 26
+# Columns without gaps whose results are runs along the axis, by the bytes of an element; 64 of others (H200, sum int8
+# (123, 48341) transposed: 19.8 us in strided tiles, so 16.1 us; int8 (38, 2, 59609): 18.6 and 11.7 us; uint16 (42, 2,
+# 28707): 13.9 and 10.8 us; float16 (80, 13773): 8.7 and 8.6 us; but (46, 2, 15250): 8.0 and 9.8 us).
+MAX_TURNED_COLUMNS = {1: 127, 2: 84}
 HEIGHTS = 8  # of a run, that are looked at
 
 
@@ -80,8 +88,11 @@ def narrow_apart(problem: Problem, layout: Layout) -> tuple[Choice, tuple[int, i
     inner, size = math.prod(axis.extent for axis in inside), problem.source
     near, beside = _neighbours(inside, out_step, inner)
     turned, runs = near < inner, 1 < near < inner
-    fits = 1 < inner <= row <= _widest_row(inner, size, MAX_NEAR_BYTES if runs else MAX_ROW_BYTES)
-    fits &= near > 0 and len(outer) <= 2 and not (runs and size == 1)
+    large = size == WORD_BYTES and problem.size_of_results >= MIN_MIXED_BYTES and not turned
+    most = MAX_NEAR_BYTES if runs else MAX_MIXED_BYTES if large else MAX_ROW_BYTES
+    columns = MAX_TURNED_COLUMNS.get(size, MAX_COLUMNS) if turned and not runs and row == inner else MAX_COLUMNS
+    fits = near > 0 and len(outer) <= 2 and 1 < inner <= row <= _widest_row(inner, size, most, columns)
+    fits &= not (size == 1 and runs and near + (inner == power_of_two(inner)) > MAX_NEAR_OF_BYTES)
     if not fits or sum((n - 1) * abs(steps[0]) for n, steps in inside) >= row:
         return None
     rows = math.prod(axis.extent for axis in outer)
@@ -128,9 +139,9 @@ def _leaves_threads(policy: NarrowApartPolicy, size: int) -> bool:
     return (inner >= LANES or inner != power_of_two(inner)) and not (alone and size > WORD_BYTES)
 
 
-def _widest_row(inner: int, size: int, most: int) -> int:
-    """Return the elements from a row to the next, at most, in ``most`` bytes; 0 of too many columns."""
-    return min(MAX_SPREAD * inner, most // size) if inner <= MAX_COLUMNS else 0
+def _widest_row(inner: int, size: int, most: int, columns: int = MAX_COLUMNS) -> int:
+    """Return the elements from a row to the next, at most, in ``most`` bytes; 0 of more than so many ``columns``."""
+    return min(MAX_SPREAD * inner, most // size) if inner <= columns else 0
 
 
 def _neighbours(inside: Sequence[Axis], out_step: int, inner: int) -> tuple[int, int]:
