@@ -174,7 +174,7 @@ VIEWS = {
     "few columns with gaps": ((153, 41_939, 5), (419_390, 10, 2), 1),
     "few columns, each a row": ((8, 1 << 21), (1, 8), 1),
     "few columns backwards": ((1 << 22, 8), (8, -1), 0),
-    "tall columns of bytes turned": ((8, 64, 16384), (1, 8, 512), 1),
+    "tall columns of bytes turned": ((5, 103, 2152, 40), (8866240, 86080, 1, 2152), 1),
     "odd columns of bytes turned": ((13, 6366, 159), (6366, 1, 13 * 6366), 0),
     "columns apart": ((5000, 4096), (8192, 1), 0),
     "short columns of odd rows": ((189_472, 2, 212), (430, 215, 1), 1),
@@ -182,6 +182,9 @@ VIEWS = {
     "short runs of columns turned": ((16384, 4, 512), (4, 1, 65536), 0),
     "tall columns of odd rows": ((2048, 400, 256), (127_200, 318, 1), 1),
     "short rows of few columns, each apart": ((12, 50_000, 4), (1, 48, 12), 1),
+    "columns turned, of few tiles": ((2832, 3, 432), (1, 1_223_424, 2832), 1),
+    "bytes of columns turned, one by one": ((7, 1355, 2272), (1355, 1, 9485), 0),
+    "tall columns turned": ((2, 3616, 35, 186), (23_540_160, 1, 3616, 126_560), 2),
 }
 
 

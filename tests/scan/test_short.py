@@ -125,9 +125,10 @@ TURNED = {
     "tall runs of 64 positions": ((3, 0, 1, 2), (2, 64, 36, 20), 1),
     "tall columns of odd runs": ((0, 3, 1, 2), (2, 61, 12, 45), 1),
     "tall runs of pairs": ((2, 0, 1), (24, 36, 40), 0),
+    "tall runs of more positions": ((0, 3, 1, 2), (1, 70, 66, 17), 1),
 }
 OF_PAIRS = ("odd runs of many positions", "odd runs of most positions", "tall runs of pairs")
-SMALL = 6  # the last of them are tiles of elements of one and two bytes
+SMALL = 7  # the last of them are tiles of elements of one and two bytes
 UNITS = ("units of a position", "units of columns")  # of which results are words
 
 
@@ -163,6 +164,24 @@ def test_tiles_that_store_lines(second, on_emulator, policies, monkeypatch):
     x = data((3, 34, second), "int16")
     same(np.asarray(cs.scan(strided(x, (0, 2, 1), 0, 0), axis=0, reverse=True)), scanned(x, axis=0, reverse=True))
     assert [policy.inner for policy in policies] == [second if second < 128 else 64]
+
+
+def test_taller_columns_of_two_bytes(on_emulator, policies):
+    """Only if words hold their results whole."""
+    for second in (20, 21):
+        x = data((33, 64, second), "float16")
+        found = cs.scan(strided(x, (2, 0, 1), 0, 0), "max", axis=0, reverse=True)
+        same(np.asarray(found), scanned(x, "max", axis=0, reverse=True))
+    assert [getattr(policy, "store", 0) for policy in policies] == [2, 0]
+
+
+def test_batches_of_bytes(on_emulator, policies, monkeypatch):
+    """A loop, with a part of a tile at the end of each axis; fewer tiles lie along the axis of results."""
+    for limit, number in {"MIN_RUN_BYTES": 64, "TILE_BYTES": 1 << 9, "LINE_BYTES": 32, "SMS": 1}.items():
+        monkeypatch.setattr(short_turn_policy, limit, number)
+    x = data((5, 101, 136), "uint8")
+    same(np.asarray(cs.scan(strided(x, (0, 2, 1), 0, 0), axis=0, reverse=True)), scanned(x, axis=0, reverse=True))
+    assert [(policy.inner, policy.across, policy.blocks_per_sm) for policy in policies] == [(64, 32, 4)]
 
 
 @pytest.mark.parametrize(

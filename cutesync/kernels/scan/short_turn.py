@@ -23,6 +23,7 @@ from .short import ShortScan, vector
 from .short_turn_policy import STEPS, THREADS, ShortTurnPolicy
 
 LOADS = 16  # of a thread at once, about
+SMEM_BYTES = 224 << 10  # of an SM
 
 
 class ShortTurnScan(ShortScan):
@@ -35,7 +36,9 @@ class ShortTurnScan(ShortScan):
         self.groups = THREADS // self.lanes
         self.kind = scan.monoid.results[0]
         self.run = policy.inner * policy.length // policy.runs  # neighbouring results of a column of the first axis
-        ScanKernel.__init__(self, scan, THREADS, policy.across * policy.pitch, 1)
+        held = policy.across * policy.pitch
+        blocks = max(1, min(policy.blocks_per_sm, SMEM_BYTES // (held + 1024)))
+        ScanKernel.__init__(self, scan, THREADS, held, blocks)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -44,24 +47,35 @@ class ShortTurnScan(ShortScan):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         x, out, first_inner, first = Axes(a.layout[len(STEPS) :], self.turn.rank, 4).offsets(block)
-        _, x_next, out_next, inner, across, out_step, x_first = a.layout[: len(STEPS)]
+        _, _, out_next, inner, across, out_step, x_first = a.layout[: len(STEPS)]
         left, right = Int32(inner - first_inner), Int32(across - first)  # columns that exist, along either axis
         lane, group = thread % self.lanes * self.width, thread // self.lanes
         at = a.x + (x + Int64(cutlass.min(lane, right - self.width)) * x_first)
         unit = self.turn.unit  # neighbouring columns along the second axis, of which a thread has some units
-        numbers = range(-(-self.turn.inner // (self.groups * unit)))
+        place, numbers = (at, lane, left), range(-(-self.turn.inner // (self.groups * unit)))
         count = max(1, LOADS // (self.length * unit))
-        for begin in numbers[::count]:
-            batch = [(group + number * self.groups) * unit for number in numbers[begin : begin + count]]
-            every = [n + i for n in batch for i in range(unit)]
-            loaded = [self.load_columns(a, at + Int64(cutlass.min(n, left - 1)) * x_next) for n in every]
-            for k, n in enumerate(batch):
-                self.put(buffer, lane, n, [self.scanned(a, each) for each in loaded[k * unit : (k + 1) * unit]])
+        if cutlass.const_expr(self.turn.blocks_per_sm > 1):  # a loop, so that registers hold the elements of one batch
+            count, step = -(-len(numbers) // -(-len(numbers) // count)), self.groups * unit
+            for begin in cutlass.range(group * unit, self.turn.inner, count * step, unroll=1):
+                self.turn_batch(a, buffer, place, [begin + k * step for k in range(count)])
+        else:
+            for begin in numbers[::count]:
+                batch = [(group + number * self.groups) * unit for number in numbers[begin : begin + count]]
+                self.turn_batch(a, buffer, place, batch)
         cute.arch.sync_threads()
         run = cutlass.min(left * (self.length // self.turn.runs), self.run)
         for number in range(self.turn.runs):
             source, target = buffer + number * self.run * self.kind.size, a.out + (out + number * out_step)
             self.store_tile(source, target, out_next, run, right, thread)
+
+    def turn_batch(self, a: Arguments, buffer, place: tuple, batch: list) -> None:
+        """Put the results of a thread's units from each number of ``batch`` on in shared memory."""
+        at, lane, left = place
+        unit, x_next = self.turn.unit, a.layout[1]
+        every = [n + i for n in batch for i in range(unit)]
+        loaded = [self.load_columns(a, at + Int64(cutlass.min(n, left - 1)) * x_next) for n in every]
+        for k, n in enumerate(batch):
+            self.put(buffer, lane, n, [self.scanned(a, each) for each in loaded[k * unit : (k + 1) * unit]])
 
     def load_columns(self, a: Arguments, at) -> dict[tuple[int, int], Any]:
         """A thread's elements of neighbouring columns, by position and column."""

@@ -4,7 +4,8 @@ along the scanned axis and another one."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis
@@ -48,7 +49,21 @@ MIN_TILE, MAX_OF_FEW, FEW_TILES = 1024, 4096, SMS * 3 // 8
 # Bytes of a thread's elements in tall tiles (H200, sum bool (108, 36, 26, 148) along its second axis: 19.3 us, with 64
 # bytes 25.4 us; but lambda int8 (11, 28, 52, 1660): 39.9 and 35.6 us).
 TALL_HELD_BYTES = 256
-MAX_HELD = 64  # results of a thread that are put in shared memory as words
+# Longer columns have tall tiles, too, up to so many bytes, where two tiles of the least breadth have columns, and
+# results of two bytes are stored as words; registers allow four blocks an SM, two of more than so many positions (H200,
+# in strided tiles and so: sum uint8 (4, 752, 79, 54) along its third axis: 53.9 and 26.1 us; max bool (5, 103, 2152,
+# 40) along its second: 93.5 and 52.2 us; reverse float16 (2, 3616, 35, 186) along its third: 208 and 149 us; but of 40
+# columns: int16 (4, 40, 40, 3378) along its third: 66.7 and 70.4 us; of odd rows, whose words were joined: uint16 (2,
+# 62, 1096, 95) along its second: 37.0 and 67.0 us).
+MAX_TALL_BYTES, MIN_LONG_ACROSS, MAX_BLOCKS, FOUR_BLOCKS_LENGTH = 128, 64, 4, 64
+# Bytes that are loaded one by one, of so many positions at least, are held by batches, so that an SM has four blocks,
+# not one, where it has that many and results are stored as words (H200, max int8 (2, 7, 1377, 2016) along its second
+# axis: 44.9 us, so 34.1 us; max bool (7, 1355, 2272) along its first: 23.3 and 18.6 us; sum uint8 (3001, 8, 1000) along
+# its second: 28.8 and 29.5 us; but of a block an SM: int8 (3967, 4, 488): 9.2 and 14.3 us; of two bytes, of words, or
+# of four bytes at once: 1.0 to 1.28 times the time).
+MIN_LOOPED_LENGTH = 5
+# Results of a thread that are put in shared memory as words; of longer columns in tall tiles, which are few.
+MAX_HELD, MAX_LONG_HELD = 64, 128
 SHORT = 16  # positions; results of longer columns are stored as words (uint16 (5236568, 23): 176 us, one by one 307 us)
 NEAR_BYTES = 16  # positions of a column that are neighbours: neighbouring threads load parts of the same sectors
 STEPS = ("x_step", "x_next", "out_next", "second_extent", "first_extent", "out_step", "x_first")
@@ -61,7 +76,8 @@ class ShortTurnPolicy(Policy, kernel=".short_turn:ShortTurnScan"):
     ``store`` are stored at once, from words of ``word`` bytes. ``rank`` axes of tiles. ``runs``: the results of a
     column of the first axis are so many runs in the output: 1 or, where each position has its own, ``length``.
     ``outside``: results of a position are neighbours along the second axis, not those of positions. A thread puts the
-    results of ``unit`` neighbours along the second axis in shared memory at once."""
+    results of ``unit`` neighbours along the second axis in shared memory at once. Where registers allow several
+    ``blocks_per_sm``, they hold the elements of one batch."""
 
     rank: int
     length: int
@@ -74,6 +90,7 @@ class ShortTurnPolicy(Policy, kernel=".short_turn:ShortTurnScan"):
     runs: int = 1
     outside: bool = False
     unit: int = 1
+    blocks_per_sm: int = 1
 
 
 def short_turn(problem: Problem, layout: Layout) -> Choice | None:
@@ -81,9 +98,9 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     if problem.several or problem.counted or layout.firsts or len(layout.scanned) != 1:
         return None
     (length, (x_step, out_step)), columns = layout.scanned[0], list(layout.columns)
-    if length * problem.wide > MAX_BYTES or not columns:
+    outside, long = out_step != 1, length * problem.wide > MAX_BYTES
+    if length * problem.wide > MAX_TALL_BYTES or not columns:
         return None
-    outside = out_step != 1
     second = Axis(1, (0, 0))
     if columns[-1].steps[1] == (1 if outside else length) and columns[-1].steps[0] != 1:
         second = columns.pop()
@@ -94,20 +111,14 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
     first = columns.pop(places[0])
     if first.extent < MIN_ACROSS:
         return None
-    source, size = problem.source, problem.results[0]
+    size = problem.results[0]
     tall = problem.wide <= TALL_BYTES and outside and length > FEW_POSITIONS
-    if length > (MAX_BYTES_LENGTH if problem.wide == 1 else MAX_LENGTH) and not tall:
+    most = MAX_BYTES_LENGTH if problem.wide == 1 else MAX_LENGTH
+    if (length > most and not tall) or (long and not (tall and first.extent >= MIN_LONG_ACROSS)):
         return None
     extents = (first.extent, second.extent, length)
     across, inner = _tall_tile(size, layout.count, *extents) if tall else _tile(problem, layout.count, extents, outside)
-    steps = [axis.steps for axis in (*columns, second)]
-    width = math.gcd(
-        max(1, WORD_BYTES // source), first.extent, problem.xs[0] // source, x_step, *(s[0] for s in steps)
-    )
-    if first.steps[0] != 1:
-        width = 1
-    while tall and length * width * source > TALL_HELD_BYTES:
-        width //= 2
+    width = _width(problem, first, (*columns, layout.scanned[0], second), length if tall else 1)
     runs = length if outside and not inner == second.extent == out_step else 1
     run, word = inner * length // runs, max(WORD_BYTES, size)
     if runs > 1 and not (inner == second.extent == first.steps[1] or run * size >= MIN_RUN_BYTES):
@@ -120,21 +131,44 @@ def short_turn(problem: Problem, layout: Layout) -> Choice | None:
         store = math.gcd(store, out_step)
     pitch = (ceil_div(inner * length * size, word) | 1) * word
     axes = [Axis(axis.extent, (*axis.steps, 0, 0)) for axis in columns]
-    axes.append(Axis(ceil_div(second.extent, inner), (inner * second.steps[0], inner * second.steps[1], inner, 0)))
-    axes.append(Axis(ceil_div(first.extent, across), (across * first.steps[0], across * first.steps[1], 0, across)))
+    axes += _axes_of_tiles(first, second, (across, inner), runs > 1)
     grid, tile = math.prod(axis.extent for axis in axes), min(across, first.extent) * inner * length
     added = outside or length > SHORT or first.steps[0] != 1
-    if grid >= 1 << NUMBER_BITS or (length > SHORT and store * size < WORD_BYTES and not tall):
+    odd = store * size < WORD_BYTES
+    if grid >= 1 << NUMBER_BITS or (odd and (long and size > 1 if tall else length > SHORT)):
         return None
     if added and (tile < min(MIN_TILE, layout.count * length) or (tile > MAX_OF_FEW and grid < FEW_TILES)):
         return None
     rank, each = power_of_two(len(axes)), size if outside else size * length
-    unit = _unit(word // math.gcd(word, each), inner, THREADS * width // across, length * width)
+    held = length * width if not long else length * width * MAX_HELD // MAX_LONG_HELD
+    unit = _unit(word // math.gcd(word, each), inner, THREADS * width // across, held)
     policy = ShortTurnPolicy(rank, length, across, inner, width, store, pitch, word, runs, outside, unit)
+    policy = replace(policy, blocks_per_sm=_blocks(problem, policy, grid))
     names = [*(Scalar(name, "Int64") for name in STEPS), *parameters("axis", rank, 4, False)]
     given = x_step, second.steps[0], first.steps[1], second.extent, first.extent, out_step, first.steps[0]
     values = [*given, *numbers(axes, rank, 4, False)]
     return Choice(policy, 1, grid, layout=dict(zip(names, values, strict=True)))
+
+
+def _width(problem: Problem, first: Axis, others: Sequence[Axis], held: int) -> int:
+    """Return how many neighbours along the first axis a thread loads at once, ``held`` times."""
+    size, steps = problem.source, [axis.steps[0] for axis in others]
+    width = math.gcd(max(1, WORD_BYTES // size), first.extent, problem.xs[0] // size, *steps)
+    while held > 1 and held * width * size > TALL_HELD_BYTES:
+        width //= 2
+    return width if first.steps[0] == 1 else 1
+
+
+def _axes_of_tiles(first: Axis, second: Axis, tile: tuple[int, int], apart: bool) -> list[Axis]:
+    """Return the axes of tiles of columns along both axes. If runs of positions lie ``apart``, tiles that share lines
+    of results, or of elements, are as near each other as possible: the axis of fewer tiles is the last (H200, with
+    elements held by batches: sum int16 (100783, 4, 168) along its second axis: 181 us in the other order, 112 us so;
+    float64 (2832, 3, 432): 23.7 and 21.0 us; others 0.92 to 1.02 times the time)."""
+    across, inner = tile
+    of_second = Axis(ceil_div(second.extent, inner), (inner * second.steps[0], inner * second.steps[1], inner, 0))
+    of_first = Axis(ceil_div(first.extent, across), (across * first.steps[0], across * first.steps[1], 0, across))
+    swapped = apart and of_first.extent > of_second.extent
+    return [of_first, of_second] if swapped else [of_second, of_first]
 
 
 def _are_no_words(first: int, second: int) -> bool:
@@ -180,6 +214,16 @@ def _tall_tile(size: int, count: int, first: int, second: int, length: int) -> t
 
     fitting = [(across, inner) for across, inner in tiles if across * inner * length * size <= TALL_TILE_BYTES]
     return min(fitting, key=cost)
+
+
+def _blocks(problem: Problem, policy: ShortTurnPolicy, grid: int) -> int:
+    """Return how many blocks an SM has at least as far as registers are concerned; 1 leaves them to the compiler."""
+    length, long = policy.length, policy.length * problem.wide > MAX_BYTES
+    one_by_one = problem.source == problem.results[0] == policy.width == 1 and policy.runs > 1
+    one_by_one &= MIN_LOOPED_LENGTH <= length <= FEW_POSITIONS and policy.store == WORD_BYTES and grid > SMS
+    if not (long or one_by_one):
+        return 1
+    return MAX_BLOCKS if length <= FOUR_BLOCKS_LENGTH else MAX_BLOCKS // 2
 
 
 def _unit(words: int, inner: int, groups: int, held: int) -> int:
