@@ -11,7 +11,7 @@ import cutesync as cs
 from cutesync.dtypes import dtype
 from cutesync.kernels.scan import plan, strided_policy
 from cutesync.kernels.scan.layout import layout_of
-from cutesync.kernels.scan.strided_policy import orders, strides_of_slots
+from cutesync.kernels.scan.strided_policy import FEW_TILES, orders, strides_of_slots
 from cutesync.runtime import call
 from cutesync.runtime.device import DRY
 from cutesync.runtime.device_array import DeviceArray
@@ -305,6 +305,14 @@ def test_few_long_columns():
     x = DeviceArray(1 << 40, (466, 74, 3), dtype("uint16"), DRY, None, (74, 1, 0))
     (spec,) = needed(cs.scan, x, axis=0)
     assert spec.key[1].alone and spec.key[1].tile == 512
+
+
+@pytest.mark.parametrize(("shape", "lanes"), [((2065, 84), 8), ((5669, 40), 8), ((10_000, 32), 32), ((1065, 84), 32)])
+def test_small_arrays_have_short_chains(shape, lanes):
+    """Many columns in narrow tiles; few in high ones."""
+    x = DeviceArray(1 << 40, shape, dtype("int16"), DRY, None, (1, shape[0]))
+    (spec,) = needed(cs.scan, x, axis=0)
+    assert spec.key[1].lanes == lanes and -(-shape[0] // spec.key[1].tile) * -(-shape[1] // lanes) >= FEW_TILES
 
 
 def of_other_order(x: np.ndarray) -> DeviceArray:

@@ -33,6 +33,14 @@ LOOK_BACK_COST = 1.5
 # exclusive float32 (256, 32768) transposed: 30.5 us, so 26.6 us; max float32 (175, 801395) transposed: 592 us, so
 # 465 us; inclusive int64 (8192, 256) backwards along its columns: 22.1 us, so 16.8 us).
 MANY_TILES, BROAD_LANES = 48, (64, 128)
+# Small arrays of which positions are neighbours in the input and columns in the results: a chain of many tiles is their
+# time. Few columns need fewer tiles, which are higher (H200, uint8 (131072, 2, 2) transposed: 4.6 us, so 4.1 us;
+# exclusive uint16 (65020, 8): 5.4 and 4.0 us; but lambda int8 (3070, 124): 4.3 and 4.8 us); tiles of others have a
+# quarter of the lanes, but at least so many (max int16 (2065, 84): 4.3 and 3.6 us; max bool (2998, 255): 6.3 and 5.4
+# us; lambda int32 (5669, 40), half of them: 4.9 and 3.8 us).
+MIN_CHAIN_BYTES, MAX_CHAIN_BYTES, MIN_CHAIN = 1 << 18, 1 << 20, 40
+MAX_CHAIN_STEP = 2  # elements from a position to the next; others are not measured
+FEW_COLUMNS, FEW_TILES, MIN_CHAIN_LANES = 32, SMS * 9 // 20, 8
 LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
 # Bytes that an SM moves to memory, or from it, in the clock in which it accesses a line: half of 4.8 TB/s over 132 SMs
 # at 1.7 GHz. Not fitted.
@@ -164,7 +172,11 @@ def _shape(
 ) -> tuple[int, int]:
     """Return the columns of a tile, and the positions of a thread: ``height``, or fewer where tiles are few."""
     lanes = _lanes(layout, sizes, along, height, problem.words)
-    if layout.length > THREADS // lanes * height and _tiles(layout, lanes, height) < ENOUGH_TILES:
+    chain = len(sizes) == 2 and along[0] and not along[-1]
+    chain &= all(abs(axis.steps[0]) <= MAX_CHAIN_STEP for axis in layout.scanned[-1:])
+    chain &= MIN_CHAIN_BYTES <= layout.length * layout.count * sizes[0] <= MAX_CHAIN_BYTES
+    enough_tiles = FEW_TILES if chain and layout.count <= FEW_COLUMNS else ENOUGH_TILES
+    if layout.length > THREADS // lanes * height and _tiles(layout, lanes, height) < enough_tiles:
         whole = _lanes_of_whole_columns(layout, height)
         lanes = whole or lanes
         while whole and height > MIN_HEIGHT and layout.length <= THREADS // lanes * (height // 2):
@@ -185,12 +197,15 @@ def _shape(
             height //= 2
     while (
         height > MIN_HEIGHT
-        and _tiles(layout, lanes, height) < ENOUGH_TILES
+        and _tiles(layout, lanes, height) < enough_tiles
         and layout.length > THREADS // lanes * height
     ):
         height //= 2
         lanes = _lanes(layout, sizes, along, height, problem.words)
-    many = ceil_div(layout.length, THREADS // lanes * height) >= MANY_TILES
+    tiles = ceil_div(layout.length, THREADS // lanes * height)
+    if chain and layout.count > FEW_COLUMNS and tiles >= MIN_CHAIN:
+        return max(min(lanes, MIN_CHAIN_LANES), lanes // 4), height
+    many = tiles >= MANY_TILES
     if many and lanes in BROAD_LANES and min(sizes) >= WORD_BYTES and not _turned(layout, along, lanes)[0]:
         lanes //= 2
     return lanes, height
