@@ -27,6 +27,7 @@ import script
 from matmul_brute import is_full, is_promoted, stored_by_tma, workload
 from matmul_random import CLASSES, Random
 
+from cutesync.kernels.hardware import SMS
 from cutesync.kernels.matmul import coefficients
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from cutesync.kernels.matmul.correction import TREES, features
@@ -42,7 +43,7 @@ from cutesync.kernels.matmul.model import (
     vector_instructions,
 )
 from cutesync.kernels.matmul.overlap import lets_next_start
-from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
+from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.workload import Access, Workload
 
 NEAR = 0.2  # configurations that take so much longer than the best, in proportion, count e times less

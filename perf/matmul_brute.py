@@ -22,10 +22,11 @@ from cutesync import matmul
 from cutesync.cli.warm import _FAR, _dry_array
 from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
+from cutesync.kernels.hardware import SMS
 from cutesync.kernels.matmul.invariant import slices_of_any_rows
 from cutesync.kernels.matmul.model import Table, corrected, possible, table, vector_instructions
 from cutesync.kernels.matmul.pack_job import MAX_DENSE_PITCH
-from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, SMS, MatmulPolicy
+from cutesync.kernels.matmul.policy import CLUSTERS, K_TILE_BYTES, MatmulPolicy
 from cutesync.kernels.matmul.workload import Access, Workload
 from cutesync.runtime.device_array import transposed
 from cutesync.runtime.kernel import collect

@@ -19,17 +19,16 @@ from ..runtime.layout import Axis, axes_of, merged
 from ..runtime.view import View, is_c_contiguous
 from ..sizes import ceil_div, power_of_two
 from .axes import NUMBER_BITS, divisor, numbers, parameters
+from .hardware import SECTOR_BYTES, VECTOR_BYTES
 from .policy import Policy
 
 THREADS = 256
-VECTOR_BYTES, WORD_BYTES = 16, 4
 WIDEST = 8  # bytes of an element
 UNROLL = 2  # vectors of a thread
 BLOCK_BYTES = THREADS * UNROLL * VECTOR_BYTES
 # Of a slice whose vectors are joined from words: of shorter ones most warps have some that are not (H200, 101 bytes:
 # 29.8 us, so 33.0 us; 1316 bytes: 138 us, so 68 us).
 MIN_VECTORS = 64
-SECTOR = 32  # bytes that memory takes at once
 # A second launch takes about 1 us, in which an H200 copies 2 MB (int32 (32, 32768) from one row: 5.2 us, so 4.2).
 MIN_COPIES, MIN_BYTES = 4, 1 << 23
 # The same of results from a temporary array (max bool (40, 8, 660, 33) repeated along its last axis: 19.1 us, so 7.1;
@@ -101,7 +100,7 @@ def _along(axis: int, outs: Views, elements: int, least: int, read: int) -> Spre
     if inner != pace or written < min(MIN_BYTES, MIN_DENSE_BYTES) or total >= 1 << NUMBER_BITS:
         return None  # the kernels count in 32 bits
     short = copies * inner * size < MIN_SLICE_BYTES
-    parts = inner * size < SECTOR  # memory is read where less of a sector is written
+    parts = inner * size < SECTOR_BYTES  # memory is read where less of a sector is written
     fits = written >= MIN_DENSE_BYTES * len(outs) and total + BLOCK_BYTES < 1 << NUMBER_BITS
     dense = fits and _is_dense(outs)
     if dense and (inner == 1 or (short and parts)):

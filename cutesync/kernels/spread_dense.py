@@ -15,8 +15,9 @@ from cutlass import Int32, Uint32, cute
 from ..monoid import choose
 from ..sync.overlap import let_next_start
 from .coordinates import element, quotient, store
+from .hardware import VECTOR_BYTES, WORD_BYTES
 from .plain import PlainKernel
-from .spread import THREADS, UNROLL, VECTOR_BYTES, WORD_BYTES, DensePolicy
+from .spread import THREADS, UNROLL, DensePolicy
 from .words import joined
 
 Arguments = namedtuple("Arguments", "x out copies copies_factor copies_shift count inner inner_factor inner_shift")

@@ -19,8 +19,9 @@ from cutlass import Int32, cute
 from ..monoid import choose
 from ..sync.overlap import let_next_start
 from .coordinates import Axes, element, quotient
+from .hardware import VECTOR_BYTES, WORD_BYTES
 from .plain import PlainKernel
-from .spread import MIN_VECTORS, THREADS, UNROLL, VECTOR_BYTES, WORD_BYTES, SpreadPolicy
+from .spread import MIN_VECTORS, THREADS, UNROLL, SpreadPolicy
 from .words import words_from
 
 Arguments = namedtuple("Arguments", "out count span inner factor shift axes")

@@ -9,8 +9,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint8, Uint32
 
 from ..monoid import choose
-
-VECTOR_BYTES = 16
+from .hardware import VECTOR_BYTES
 
 
 def funnel_shift(low, high, bits):

@@ -32,14 +32,15 @@ from cutesync.kernels.scan import scan
 from cutesync.kernels.scan.base import Arguments, Scan, ScanKernel
 from cutesync.kernels.scan.block import BlockScan
 from cutesync.kernels.scan.plan import launch
-from cutesync.kernels.scan.policy import LANES
-from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
+from cutesync.kernels.scan.problem import Choice, Problem
 from cutesync.kernels.scan.spec import ScanSpec
 from cutesync.kernels.states import Single
 from cutesync.monoid import Monoid
 from cutesync.runtime.launch import Run, in_turn
 from cutesync.sizes import ceil_div
 from cutesync.warp import Maybe
+
+from ..kernels.hardware import LANES, VECTOR_BYTES
 
 
 def run(x, op="add", *, exclusive=False, reverse=False, init=None, dtype=None, identity=None, out=None, stream=None):

@@ -6,7 +6,7 @@ import numpy as np
 
 import cutesync as cs
 from cutesync.dtypes import element_type
-from cutesync.kernels.matmul import policy as config
+from cutesync.kernels import hardware
 from cutesync.kernels.matmul.model import shortlist
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.workload import Workload
@@ -45,7 +45,7 @@ def multiplied(a, b, c=None, what: str = "", **options) -> None:
 
 def few_blocks(monkeypatch, count: int) -> None:
     """The emulator has ``count`` multiprocessors: blocks do several tiles."""
-    monkeypatch.setattr(config, "SMS", count)
+    monkeypatch.setattr(hardware, "SMS", count)
     monkeypatch.setattr(emulated, "_MULTIPROCESSORS", count)
     monkeypatch.setattr(call, "_plans", {})
 

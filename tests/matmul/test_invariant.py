@@ -9,8 +9,9 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import TFLOAT32, element_type
+from cutesync.kernels.hardware import SMS
 from cutesync.kernels.matmul.model import shortlist
-from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
+from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.problem import Product, oriented
 from cutesync.kernels.matmul.terms import TermsSpec
 from cutesync.kernels.matmul.workload import Workload

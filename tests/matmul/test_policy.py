@@ -8,6 +8,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentValueError
+from cutesync.kernels.hardware import SMS
 from cutesync.kernels.matmul.candidates import CANDIDATES, OWN, PROMOTED, PROMOTED_OWN, rarity
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS
 from cutesync.kernels.matmul.correction import FEATURES, TREES, UNIT, factor, features
@@ -27,7 +28,7 @@ from cutesync.kernels.matmul.model import (
     raster,
     table,
 )
-from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, SMEM_BYTES, SMS, MatmulPolicy
+from cutesync.kernels.matmul.policy import MAX_SPLIT_ACCUMULATORS, SMEM_BYTES, MatmulPolicy
 from cutesync.kernels.matmul.workload import Access, Workload
 
 from ..compiled import dry, needed

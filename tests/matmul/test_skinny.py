@@ -5,11 +5,11 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import BY_NAME
+from cutesync.kernels.hardware import SMS
 from cutesync.kernels.matmul import MatmulPolicy
 from cutesync.kernels.matmul.candidates import CANDIDATES
 from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED
 from cutesync.kernels.matmul.model import cost, row_cost, table
-from cutesync.kernels.matmul.policy import SMS
 from cutesync.kernels.matmul.problem import Product, oriented
 from cutesync.kernels.matmul.terms import TermsSpec
 from cutesync.kernels.matmul.workload import Access, Workload

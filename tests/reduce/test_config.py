@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.reduce.policy import SMS, choose, strided_is_faster
+from cutesync.kernels.hardware import SMS
+from cutesync.kernels.reduce.policy import choose, strided_is_faster
 from cutesync.kernels.reduce.problem import (
     Choice,
     ColumnPolicy,

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from cutesync.kernels.hardware import LANES, VECTOR_BYTES
 from cutesync.kernels.scan import backward_policy, column_policy, plan, ragged_column_policy, strided_policy
 from cutesync.kernels.scan.cluster_policy import ColumnClusterPolicy
 from cutesync.kernels.scan.column_groups import group_slots
@@ -18,8 +19,8 @@ from cutesync.kernels.scan.column_policy import (
 from cutesync.kernels.scan.column_vectors import in_vectors, skew_of_tiles
 from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.narrow_policy import NarrowPolicy
-from cutesync.kernels.scan.policy import LANES, LINE_BYTES, PipelinePolicy, RunPolicy
-from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
+from cutesync.kernels.scan.policy import LINE_BYTES, PipelinePolicy, RunPolicy
+from cutesync.kernels.scan.problem import Choice, Problem
 from cutesync.kernels.scan.ragged_column_policy import RaggedColumnPolicy
 from cutesync.kernels.scan.row_policy import ROW_WARPS, RowPolicy, ShortRowPolicy
 from cutesync.kernels.scan.slice_policy import SINGLE_THREADS, SinglePolicy, SlicePolicy

@@ -7,6 +7,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import dtype as parse_dtype
+from cutesync.kernels.hardware import SMS
 from cutesync.kernels.scan import column_vectors
 from cutesync.kernels.scan.column_groups import group_slots
 from cutesync.kernels.scan.column_policy import (
@@ -16,7 +17,7 @@ from cutesync.kernels.scan.column_policy import (
     ColumnTilePolicy,
     columns,
 )
-from cutesync.kernels.scan.problem import SMS, Choice, Problem
+from cutesync.kernels.scan.problem import Choice, Problem
 
 from ..cases import STAND_FOR_ALL, check_scan, data, same, scanned
 from ..compiled import dry, needed

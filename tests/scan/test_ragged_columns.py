@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.kernels.hardware import SMS
 from cutesync.kernels.scan import plan, ragged_column_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, columns
-from cutesync.kernels.scan.problem import SMS, Problem
+from cutesync.kernels.scan.problem import Problem
 from cutesync.kernels.scan.ragged_column_policy import (
     RaggedColumnPolicy,
     across,

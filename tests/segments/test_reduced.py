@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.kernels.hardware import SMS
 from cutesync.kernels.segments import reduced_policy
-from cutesync.kernels.segments.policy import SMS
 
 from .. import faults
 from ..cases import SCHEDULES, STAND_FOR_ALL, numpy_dtype

@@ -7,7 +7,8 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.kernels.select.policy import SMS, Problem, WavePolicy, choose
+from cutesync.kernels.hardware import SMS
+from cutesync.kernels.select.policy import Problem, WavePolicy, choose
 
 from ..cases import data
 

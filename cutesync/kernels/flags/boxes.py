@@ -21,10 +21,10 @@ from cutlass import Int32, Int64, Uint32, cute
 from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
+from ..hardware import WORD_BYTES
 from .strided import Arguments, StridedKernel
 from .tiles import least
 
-WORD_BYTES = 4
 LOADS = 8  # of a thread at once
 # Threads that fit on a multiprocessor at once, which limits their registers (H200, heads int8 (8, 64, 16384) along its
 # second axis, transposed: 17.3 us, of 512 threads 12.0 us, of 768 10.5 us, of 1024 9.7 us).

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
+from ..hardware import LINE_BYTES, VECTOR_BYTES, WORD_BYTES
 from .form import Form
 from .order import FAR, pace_in, pace_out
-from .policy import VECTOR_BYTES
 from .strided_choice import BoxPolicy, Facts, StridedChoice, TransposedPolicy
 
-LINE_BYTES = 128
 MIN_ELEMENTS = 1 << 17  # of an array; with fewer, tiles of threads take less time
 # A run of so few bytes, whose continuation lies so far away in the other array, takes whole lines from memory, and they
 # are gone when the rest is wanted (H200, both uint16 (236, 327, 696, 2) along its first axis, read in the order of axes
@@ -32,7 +31,7 @@ MIN_FEWER = 32
 # 25015, 3) transposed: tiles 9.8 us, boxes 4.4 us; tails int64 (8, 40175, 6): 13.5 and 8.6 us; both uint8 (4, 154879,
 # 6): 21.8 and 18.9 us; but int8 (12, 9783, 3): 3.0 and 3.4 us; tails float16 (12, 15281, 4): 1.7 and 2.9 us), and so
 # many bytes of results for an element, or runs of so many bytes (tails int16 (5, 1166639, 5): 79.5 and 111 us).
-MAX_ROW, MIN_ELEMENTS_OF_FEW, WORD_BYTES, BYTES, MIN_COLUMNS, MIN_RUN_BYTES = 8, 1 << 20, 4, 2, 4, 64
+MAX_ROW, MIN_ELEMENTS_OF_FEW, BYTES, MIN_COLUMNS, MIN_RUN_BYTES = 8, 1 << 20, 2, 4, 64
 # In arrays of so many elements, results like elements, of two bytes and more (differences), may have longer rows, and
 # those of words shorter runs (float32 (12, 279039, 12): 204 and 107 us; int32 (3, 144831, 5): 16.0 and 11.3 us; float32
 # (6, 2800001, 5): 1411 and 312 us; smaller arrays and runs are not measured).

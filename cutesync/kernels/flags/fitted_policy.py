@@ -6,12 +6,13 @@ import math
 from dataclasses import replace
 
 from ...sizes import ceil_div
+from ..hardware import LANES, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 from .form import Form
 from .order import pace_in, pace_out
-from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES
+from .policy import ONE_VECTOR_THREADS
 from .strided_choice import Facts, FlatPolicy, StridedChoice, TilePolicy
-from .tile_policy import MAX_ROWS, WORD_BYTES, choose_tiles
+from .tile_policy import MAX_ROWS, choose_tiles
 
 # Columns of a thread, what they move, whole warps of them in a row, bytes of an element (H200, bits bool (210, 3,
 # 391679), backwards, along its second axis: of one column 417 us, so 175 us; tails int8 (16, 948, 1621): 31.5 us, so

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div
+from ..hardware import LANES, LINE_BYTES, VECTOR_BYTES
 from .form import Form
-from .policy import LANES, VECTOR_BYTES
 from .strided_choice import THREADS, Facts, PackedPolicy, StridedChoice
 
 # Elements of a row, or else its bytes (H200, bits uint8 (176500, 17): tiles 4.4 us, so 2.5 us; float64 (34490, 27): 4.0
@@ -22,7 +22,7 @@ MIN_BACK = {1: 1 << 20, 2: 1 << 21, 4: 7 << 20}
 # int64 (45106, 343), 477 apart: 35.1 and 43 us); distances in rows, unless what lies between is less than a line; those
 # of rows that vectors load where they lie (int32 (6375, 1938), 2408 apart: 14.8 and 17.9 us; (14642, 83), 96 apart: 4.3
 # and 3.1 us; but of odd rows, uint8 (55957, 415), 593 apart: 35.0 and 11.6 us)
-MIN_APART, MIN_APART_ROW, MAX_APART_SIZE, MAX_APART, MAX_VECTORS_APART, LINE_BYTES = 1 << 19, 33, 4, 1.5, 1.17, 128
+MIN_APART, MIN_APART_ROW, MAX_APART_SIZE, MAX_APART, MAX_VECTORS_APART = 1 << 19, 33, 4, 1.5, 1.17
 MIN_FILLED = 0.4  # of elements that are loaded for those between rows: of what rows have
 MAX_LENGTH, MAX_WORDS = 1 << 29, (1 << 31) - 1  # places and words are counted in 32 bits
 # Bytes of arrays of which a thread has four vectors, two, and two of single bytes (bits float32 (262144, 32, 32): of

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..hardware import SECTOR_BYTES
 from .form import Form
 from .order import pace_out, roles_of
 from .strided_choice import Facts, FlatPolicy
 from .strided_policy import choose_flat
-from .tile_policy import MIN_TRANSPOSED, SECTOR
+from .tile_policy import MIN_TRANSPOSED
 
 MIN_VECTORS = 1 << 20  # elements: of fewer, a short way counts, not the bytes of a load
 
@@ -24,7 +25,7 @@ def in_periods(form: Form, facts: Facts) -> Form | None:
     flat = choose_flat(form, facts)
     if flat is not None:
         return longer if total >= MIN_VECTORS and _single(flat.policy) and _in_vectors(longer, facts) else None
-    short = flagged.extent * facts.result < SECTOR and pace_out(flagged) == 1
+    short = flagged.extent * facts.result < SECTOR_BYTES and pace_out(flagged) == 1
     columns, rows = roles_of(form)
     turned = short and rows is flagged and columns is not None
     return longer if turned and total >= MIN_TRANSPOSED else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from ..hardware import VECTOR_BYTES
 from .form import Form
-from .policy import VECTOR_BYTES
 from .strided_choice import Facts, PitchedPolicy, StridedChoice, TilePolicy, TransposedPolicy
 from .tile_policy import MAX_NARROW
 

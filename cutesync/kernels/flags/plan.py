@@ -11,11 +11,12 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from .. import spread
 from ..axes import divisor
+from ..hardware import VECTOR_BYTES
 from ..states import numbered
 from .form import Form, form_of
 from .packed_policy import is_packed
 from .periods import in_periods
-from .policy import VECTOR_BYTES, FlagPolicy, Problem, alignment, choose
+from .policy import FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
 from .strided_choice import Facts, StridedChoice
 from .strided_policy import SHORT_OF_BITS, choose_strided

@@ -12,11 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...sizes import ceil_div
+from ..hardware import LANES, SMS, VECTOR_BYTES
 from ..policy import Policy
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-LANES = 32
-VECTOR_BYTES = 16  # the widest load of a thread
 # Up to half of the threads that are resident at once have one vector each. Beyond, two vectors per thread are faster
 # than more blocks, and faster than four.
 ONE_VECTOR_THREADS = SMS * 1024

@@ -7,10 +7,10 @@ import math
 
 from ...sizes import ceil_div
 from ..axes import NUMBER_BITS
+from ..hardware import VECTOR_BYTES, WORD_BYTES
 from .form import Form
-from .policy import VECTOR_BYTES, alignment
+from .policy import alignment
 from .strided_choice import Facts, RunPolicy, StridedChoice, TilePolicy
-from .tile_policy import WORD_BYTES
 
 MAX_SIZE = 4  # of an element, in bytes
 # Of a thread, whose rows and what lies between them are up to so many bytes of memory, as the loads of a warp lie that

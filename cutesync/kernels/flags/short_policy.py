@@ -6,6 +6,7 @@ import math
 
 from ...sizes import ceil_div
 from ..axes import NUMBER_BITS
+from ..hardware import WORD_BYTES
 from .form import Form
 from .policy import alignment
 from .strided_choice import Facts, ShortPolicy, StridedChoice
@@ -16,7 +17,7 @@ MAX_LENGTH = 32  # items whose flags are a word
 MAX_BYTES = 16
 ROWS = 4, 2  # of a thread, which stores their words at once
 MIN_GROUPS = 1 << 16  # of rows: with fewer, threads have one row each
-WORD_BYTES, KEYS = 4, 4
+KEYS = 4
 MAX_LOADS = 8  # of a thread: each of a warp's touches as many lines as all threads have of memory
 
 

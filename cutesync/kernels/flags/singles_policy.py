@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from .policy import ONE_VECTOR_THREADS, VECTOR_BYTES
+from ..hardware import VECTOR_BYTES
+from .policy import ONE_VECTOR_THREADS
 from .strided_choice import Facts, FlatPolicy, SinglesPolicy, StridedChoice
 
 WIDE, WORD = 8, 4  # bytes

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...runtime.layout import Axis
+from ..hardware import LINE_BYTES
 from .form import Form
 from .strided_choice import Facts, StridedChoice, TransposedPolicy
-from .tile_policy import LINE_BYTES, choose_tiles
+from .tile_policy import choose_tiles
 
 MAX_COLUMNS = (1 << 31) - 1  # whose numbers are split in 32 bits
 

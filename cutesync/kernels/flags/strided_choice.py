@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from ...runtime.layout import Axis
 from ...sizes import ceil_div
 from ..axes import divisor
+from ..hardware import LANES, VECTOR_BYTES
 from ..policy import Policy
-from .policy import LANES, VECTOR_BYTES, FlagPolicy, alignment
+from .policy import FlagPolicy, alignment
 
 THREADS = 256
 # Of a block that flags runs of rows (H200, tails float16 (4096, 4, 8, 512) stepped: of 4 warps 81 us, so 54 us)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div
+from ..hardware import LANES, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WORD_BYTES
 from .ballots_policy import choose_ballots, choose_columns
 from .boxes_policy import choose_boxes
 from .fitted_policy import fit_tiles, loads_once
@@ -16,7 +17,7 @@ from .order import FAR, pace_in
 from .packed_policy import choose_packed
 from .parts import in_parts
 from .pitched_policy import choose_pitched
-from .policy import LANES, ONE_VECTOR_THREADS, VECTOR_BYTES, FlagPolicy, Problem, alignment, joins, vector_of
+from .policy import ONE_VECTOR_THREADS, FlagPolicy, Problem, alignment, joins, vector_of
 from .runs_policy import choose_runs
 from .short_policy import choose_short
 from .singles_policy import beats_tiles, in_singles
@@ -34,7 +35,7 @@ from .strided_choice import (
     StridedChoice,
     TilePolicy,
 )
-from .tile_policy import FEW_THREADS, LINE_BYTES, MAX_NARROW, SECTOR, WORD_BYTES
+from .tile_policy import FEW_THREADS, MAX_NARROW
 from .turned_bits_policy import choose_turned_bits
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster
@@ -124,7 +125,7 @@ def _choose(form: Form, facts: Facts) -> StridedChoice:
     # one, along its first axis: 5.5 us, so 3.9 us; but heads bool (36292, 528): 13.1 and 13.5 us).
     slow = ("spaced",) if len(form.flagged.steps) > 2 else ("spaced", "joined")
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) and tiles.policy.loads not in slow else 1
-    wide = columns * max(facts.size, facts.result) >= 8 or SECTOR <= pace * facts.size < FAR
+    wide = columns * max(facts.size, facts.result) >= 8 or SECTOR_BYTES <= pace * facts.size < FAR
     return tiles if wide or loads_once(form, facts, tiles.policy, flat) else flat
 
 
@@ -190,7 +191,7 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
         pace *= axis.extent
     step, paces = abs(inner.steps[0]), [abs(axis.steps[0]) for axis in others if axis.steps[0]]
     large = form.rows * flagged.extent * facts.size >= MIN_INTERLEAVED_BYTES
-    if step > min(paces, default=step) and (large or step * facts.size >= SECTOR):
+    if step > min(paces, default=step) and (large or step * facts.size >= SECTOR_BYTES):
         return None  # neighbours lie in other lines, or rows in the same lines
     if columns:
         return _columns(facts, inner, slices, others[::-1])
@@ -233,7 +234,7 @@ def _stepped(facts: Facts, step: int, most: int) -> int:
     many as a vector has if a slice repeats one element."""
     if step == 0:
         return VECTOR_BYTES // facts.result
-    if step * facts.size >= SECTOR:
+    if step * facts.size >= SECTOR_BYTES:
         return 1
     return most if (facts.result, step) == (WORD_BYTES, 2) else min(most, WORD_BYTES // min(facts.result, WORD_BYTES))
 
@@ -241,7 +242,7 @@ def _stepped(facts: Facts, step: int, most: int) -> int:
 def _most(facts: Facts, slices: int, total: int, apart: list[Axis]) -> int:
     """Return the most results of a thread; fewer, but for few in all, if those lie in one of the slices that are
     ``apart`` (H200, both int16 (538, 4, 99, 24) reversed, along its third axis: 14.7 us, so 8.3 us)."""
-    vector = min(SECTOR // facts.size, VECTOR_BYTES // facts.result)
+    vector = min(SECTOR_BYTES // facts.size, VECTOR_BYTES // facts.result)
     if not apart or slices % vector == 0 or total <= ONE_VECTOR_THREADS * vector:
         return vector
     starts = math.gcd(slices, *(axis.steps[0] for axis in apart))
@@ -284,7 +285,7 @@ def _whole_rows(facts: Facts, inner: Axis, slices: int, others: list[Axis]) -> S
     (rows,), equal = others, inner.steps[0] == 0
     if not equal and (inner.steps[0], rows.steps[0]) != (-1, slices):
         return None
-    vector = min(VECTOR_BYTES // facts.result, VECTOR_BYTES if equal else SECTOR // facts.size)
+    vector = min(VECTOR_BYTES // facts.result, VECTOR_BYTES if equal else SECTOR_BYTES // facts.size)
     while vector >= slices and facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
     if not 1 < slices <= vector // (1 + equal) or vector % slices:
@@ -314,7 +315,7 @@ def _apart(facts: Facts, inner: Axis, slices: int, others: list[Axis]) -> tuple[
     pace = inner.steps[0]
     if pace not in PACES or pace * facts.size > WORD_BYTES or facts.counted:
         return 1, 1
-    vector = min(VECTOR_BYTES // facts.result, SECTOR // (pace * facts.size))
+    vector = min(VECTOR_BYTES // facts.result, SECTOR_BYTES // (pace * facts.size))
     while vector > 1 and ((others and slices % vector) or slices < vector):
         vector //= 2
     piece = min(vector, VECTOR_BYTES // (pace * facts.size))

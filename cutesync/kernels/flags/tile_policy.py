@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
+from ..hardware import LANES, LINE_BYTES, SECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES
 from .form import Form
 from .gathered_policy import FEW_IN_BLOCK, FEWEST_THREADS, MAX_NARROW, SINGLY, are_apart, gathered, is_gathered
 from .order import pace_in, pace_out, roles_of
-from .policy import LANES, SMS, VECTOR_BYTES, alignment
+from .policy import alignment
 from .strided_choice import THREADS, Facts, StridedChoice, TilePolicy, TransposedPolicy
 
 ROWS_OF_BITS = 32  # flags in a word
@@ -52,10 +53,8 @@ WORDS = (8, 1 << 17), (4, FEW_THREADS)
 # 81.6 us).
 MIN_JOINED_COLUMNS, MIN_JOINED_THREADS, JOINED = 32, SMS * 512, (8, 4)
 HALF = 2  # bytes
-SECTOR = 32  # bytes that memory delivers at once
 MIN_ANY_RUN_BYTES, MAX_RUN_BYTES = 64, 256  # of a tile: one that begins anywhere, and what registers hold
-WORD_BYTES = 4
-LINE_BYTES, MAX_LANES = 128, 64  # of a block that transposes: what its threads read and store side by side
+MAX_LANES = 64  # of a block that transposes, side by side
 # Blocks that transpose are lower if there are few: of so many, or of so many elements each (H200, heads uint8 (512,
 # 256) transposed: 2.1 us, so 1.5 us; tails uint8 (1638, 1488): 5.4 and 3.9 us; but with more blocks, tails uint32
 # (1024, 4, 64), read in the order of 1, 2, 0: 1.6 and 2.4 us).
@@ -226,9 +225,10 @@ def _block(axes: Sequence[Axis], row: int, facts: Facts, wide: int, along: bool)
     columns, rows = axes[0], axes[row]
     sides = (columns.extent, facts.size), (rows.extent, facts.result)
     short = any(
-        extent * size < SECTOR and (extent < MIN_SIDE or extent * size <= MIN_SIDE_BYTES) for extent, size in sides
+        extent * size < SECTOR_BYTES and (extent < MIN_SIDE or extent * size <= MIN_SIDE_BYTES)
+        for extent, size in sides
     )
-    thin = columns.extent * facts.size < SECTOR
+    thin = columns.extent * facts.size < SECTOR_BYTES
     least = MIN_TRANSPOSED_THIN if thin else MIN_TRANSPOSED_ROWS if along else MIN_TRANSPOSED
     if short or math.prod(axis.extent for axis in axes) < least:
         return _run_of_block(axes, row, facts, wide)

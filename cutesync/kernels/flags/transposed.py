@@ -22,12 +22,12 @@ from cutlass.memory import SmemAllocator
 
 from ...monoid import choose
 from ..coordinates import quotient
+from ..hardware import WORD_BYTES
 from ..words import funnel_shift
 from . import words
 from .strided import Arguments
 from .tiles import RESIDENT, Left, TileFlags, least
 
-WORD_BYTES = 4
 ENDS = 2 * WORD_BYTES  # more than a column has bytes in words that have others, before and behind its own
 
 # The number of a block's first column, the inner columns that an outer one has, and the numbers that divide by them.

@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 from ...sizes import ceil_div
+from ..hardware import LANES, SECTOR_BYTES, WORD_BYTES
 from .form import Form
 from .order import pace_out
-from .policy import LANES
 from .strided_choice import THREADS, Facts, StridedChoice, TilePolicy, TurnedBitsPolicy
-from .tile_policy import ROWS_OF_BITS, SECTOR, WORD_BYTES
+from .tile_policy import ROWS_OF_BITS
 
 # Words of an array, and the extent of both axes (H200, bits int32 (2, 320084, 43) transposed, along its first axis: 454
 # us, so 73 us; float16 (2, 1384, 1341): 29.3 us, so 6.1 us; int32 (3, 105, 988), of 104 thousand words: 2.9 us, so 1.5
@@ -28,7 +28,7 @@ def choose_turned_bits(form: Form, facts: Facts, tiles: StridedChoice) -> Stride
     if not form.bits or type(policy) is not TilePolicy or beside == 0 or facts.counted or facts.periodic:
         return None
     columns, words = axes[0], form.rows
-    far = pace_out(columns) * WORD_BYTES >= SECTOR and min(columns.extent, axes[beside].extent) >= MIN_SIDE
+    far = pace_out(columns) * WORD_BYTES >= SECTOR_BYTES and min(columns.extent, axes[beside].extent) >= MIN_SIDE
     short = form.flagged.extent <= ROWS_OF_BITS and policy.along == policy.row > 0 and not policy.equal
     if not (far and short and words >= MIN_WORDS):
         return None

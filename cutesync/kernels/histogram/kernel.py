@@ -25,8 +25,9 @@ from cutlass.memory import SmemAllocator
 from ...monoid import choose
 from ...sync.overlap import let_next_start
 from ..coordinates import element, store
+from ..hardware import VECTOR_BYTES
 from .base import Arguments, Elements, HistogramKernel, Privatized
-from .policy import VECTOR_BYTES, CountPolicy
+from .policy import CountPolicy
 from .spec import Counting
 
 FREE = -1  # no bin

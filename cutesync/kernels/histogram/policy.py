@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 
 from ...dtypes import DType
 from ...sizes import ceil_div
+from ..hardware import SMS, VECTOR_BYTES
 from ..policy import Policy
 from .spec import Counting, CountSpec
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-VECTOR_BYTES = 16
 LOAD_BYTES = {1: 32}  # that a thread has on their way, by the size of an element
 MOST_LOAD_BYTES = 64
 ELEMENTS, MANY_ELEMENTS = 4, 8  # that a thread has on their way, one by one; of long weights, 8 take 0.92 of the time

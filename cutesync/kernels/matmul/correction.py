@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .policy import SMS
+from ..hardware import SMS
 
 DEPTH = 4
 _BITS = (1 << np.arange(DEPTH, dtype=np.uint8))[:, None, None]  # of the number of a leaf, one a level

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import hardware
 from . import candidates, policy
 from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from .correction import factor, of_problem
@@ -139,7 +140,7 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
     loads = known.loaded * np.maximum(1 / by.l2_rate, active / by.l2_total_rate)
     mainloop = k_tiles * (np.maximum(known.compute, loads) + by.unhidden * loads)
     memory = load.moved / np.where(load.moved > L2_BYTES, min(by.dram_rate, STREAM_RATE), by.dram_rate)
-    memory = memory * np.maximum(1 + by.few_blocks - (by.few_blocks / policy.SMS) * active, 1)
+    memory = memory * np.maximum(1 + by.few_blocks - (by.few_blocks / hardware.SMS) * active, 1)
     # while both warpgroups of a cooperative block store, its tensor cores idle
     between = np.where(deferred | known.hidden, np.maximum(known.store - mainloop, 0), known.store)
     between = between + np.where(deferred, by.deferred_tile, by.tile)
@@ -235,7 +236,7 @@ def least_own(load: Workload, instructions: int) -> float:
     they load one side, on all multiprocessors."""
     tiles, side = load.batch * load.m * load.n / 128**2, 128 / 16
     by = coefficients_of(load)
-    return tiles * load.k_tiles * (by.own_k_tile + by.own_instruction * side * instructions) / policy.SMS
+    return tiles * load.k_tiles * (by.own_k_tile + by.own_instruction * side * instructions) / hardware.SMS
 
 
 def copy_cost(copies: Any, moved: Any, by: Coefficients = COEFFICIENTS) -> Any:
@@ -307,10 +308,10 @@ def shortlists(loads: Sequence[Workload], count: int = 1) -> list[Ranking]:
 def _ranked(loads: Sequence[Workload], count: int) -> list[Ranking]:
     """The shortlists of workloads that are all long, or none."""
     kinds = tuple(map(_kind, loads))
-    policies, of, numbers, counts = _candidates(kinds, policy.SMS)
+    policies, of, numbers, counts = _candidates(kinds, hardware.SMS)
     by, rows = coefficients_of(loads[0]), Each.rows(loads)
     load = Each(*rows.repeat(counts, 1))
-    known = _fixed(tuple(map(_without_extents, loads)), by, policy.SMS)
+    known = _fixed(tuple(map(_without_extents, loads)), by, hardware.SMS)
     clocks = np.where(possible(of, load), cost(of, load, by, known), np.inf)
     preferences = preferred(of, load)
     best, first = [], 0
@@ -341,5 +342,5 @@ def raster(config: MatmulPolicy, m: int, n: int) -> tuple[bool, int]:
     high, wide = config.tile[0] * config.cluster[0], config.tile[1] * config.cluster[1]
     along_n = tiles_n * wide >= tiles_m * high
     side, other, most = (high, wide, tiles_m) if along_n else (wide, high, tiles_n)
-    group = config.group or round(math.sqrt(config.slots(policy.SMS) * other / side))
+    group = config.group or round(math.sqrt(config.slots(hardware.SMS) * other / side))
     return along_n, max(1, min(group, most))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from . import policy
+from .. import hardware
 from .policy import K_TILE_BYTES, MatmulPolicy
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def lets_next_start(config: MatmulPolicy, load: Workload) -> bool:
     in 72 blocks: 13.5 us instead of 11.1; 192x4096x4096 in 128: 15.5 instead of 13.5). Clusters lie as evenly as they
     can, if they are many or large, and so do single blocks on nearly all multiprocessors; but of those that read the
     same some then start too late to find it in the L2."""
-    places, tiles = config.slots(policy.SMS), config.tiles(load.m, load.n)
+    places, tiles = config.slots(hardware.SMS), config.tiles(load.m, load.n)
     clusters = math.prod(tiles) * load.batch * config.splits * config.peers / config.cluster_size
     most = FEW_CLUSTERS if config.cluster_size <= SMALL_CLUSTER else 0.0
     if config.cluster_size == 1:

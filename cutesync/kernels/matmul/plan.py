@@ -16,6 +16,7 @@ from ...runtime import backend, workspace
 from ...runtime.kernel import KernelSpec, Packed, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
+from .. import hardware
 from ..states import numbered
 from . import policy
 from .model import corrected, raster, shortlist, table, vector_instructions
@@ -128,7 +129,7 @@ class Problem:
         """Clocks that the model expects with this configuration, or with its own choice."""
         if config is None:
             return shortlist(self.load, 1)[0][0]  # the key that the choice itself looks up
-        load, of = self.load, table([self.settled(config)], policy.SMS)
+        load, of = self.load, table([self.settled(config)], hardware.SMS)
         return float(corrected(of, load)[0])
 
     def settled(self, config: MatmulPolicy) -> MatmulPolicy:

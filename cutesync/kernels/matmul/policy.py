@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from ...arguments import choice, flag, whole
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
-SMS = 132
 SMEM_BYTES = 232448  # what a block may have
 OWN_SMEM_BYTES = 163 * 1024  # of a block whose threads load operands: the rest of 256 KiB is L1, which lines need that
 # two k-tiles share (1.1 to 1.5 of the time with all: H200, words, few rows by a long K)

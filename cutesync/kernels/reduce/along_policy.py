@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two_below
+from ..hardware import LANES, SMS, VECTOR_BYTES, WORD_BYTES
 from .copies import SECTOR_BYTES
-from .policy import COSTLY_WORDS, SMS, VECTOR_BYTES
+from .policy import COSTLY_WORDS
 from .short_policy import FULL_UNITS
-from .strided_loads import WORD_BYTES
 from .strided_problem import THREADS, StridedProblem
 
-LANES = 32
 LINE_BYTES = 64  # that neighbouring threads read, at least
 MIN_ALONE = 32  # units; those of fewer have one block each
 # Rows of fewer elements in order have eight lanes each, not a warp, if they are many (H200, lambda bfloat16 (41852,

@@ -13,9 +13,9 @@ from cutlass import Int32, Int64, cute
 from ...monoid import ArgMonoid, tree
 from ...warp import LANES, Maybe, broadcast, combine_valid, reduce_commutative, reduce_rows, reduce_states, reduce_valid
 from ..arrays import pointers_of
+from ..hardware import VECTOR_BYTES
 from .packed import of_vector
 
-VECTOR_BYTES = 16
 WORDS = VECTOR_BYTES // 4
 
 

@@ -20,8 +20,9 @@ from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import Maybe, zeros
 from ..arrays import pointers_of
+from ..hardware import VECTOR_BYTES
 from .base import Arguments, ContiguousKernel
-from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from .chunk import WORDS, aligned_words
 from .packed import columns, first_of_columns, has_keys, kind_of
 from .problem import ColumnPolicy
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from ...runtime.layout import Axis
-from .policy import SMS, VECTOR_BYTES
+from ..hardware import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedChoice, StridedProblem
 
 SECTOR_BYTES, MAX_FILL_BYTES = 32, 128  # of equal results side by side that a thread stores

@@ -13,9 +13,9 @@ from ...runtime.launch import Run, in_turn
 from ...runtime.layout import Axis
 from ...runtime.view import View
 from ...sizes import ceil_div
+from ..hardware import VECTOR_BYTES
 from .launches import rows_at_once
 from .normal import Normal
-from .policy import VECTOR_BYTES
 from .problem import Problem
 from .spec import ReduceSpec, Reduction
 from .strided_plan import form_of, launch, order_of, problem_of_form, shifted, strided

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .policy import SHORT_ROW_BYTES, VECTOR_BYTES, strided_is_faster
+from ..hardware import VECTOR_BYTES
+from .policy import SHORT_ROW_BYTES, strided_is_faster
 from .problem import Problem
 
 # Of arrays whose few results a second launch brings into another order, which costs some 2 us (H200): bytes for one of

@@ -4,8 +4,8 @@ problem."""
 from __future__ import annotations
 
 from ...sizes import ceil_div
+from ..hardware import SMS
 from .copies import SECTOR_BYTES
-from .policy import SMS
 from .strided_problem import THREADS
 
 # Tiles of columns of a small array that few blocks would share, at most so many, have one block each if they have fewer

@@ -17,7 +17,8 @@ from cutlass import Int32, Int64, Uint8, Uint16, Uint32, cute
 
 from ...monoid import ArgMonoid, tree
 from ...warp import Maybe, select
-from ..words import VECTOR_BYTES, four_words, load_at, moved_in, word_of_range
+from ..hardware import VECTOR_BYTES
+from ..words import four_words, load_at, moved_in, word_of_range
 from .chunk import WORDS
 from .packed import ONES, of_vector, of_vectors, without_effect
 from .strided_base import Arguments, Member, StridedKernel

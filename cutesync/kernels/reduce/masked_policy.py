@@ -8,10 +8,11 @@ import math
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
-from .along_policy import LANES, splits_of
-from .policy import COSTLY_WORDS, MIN_MASKED_INDEXED, MIN_MASKED_ROW, SHORT_ROW_BYTES, SMS, VECTOR_BYTES
+from ..hardware import LANES, SMS, VECTOR_BYTES, WORD_BYTES
+from .along_policy import splits_of
+from .policy import COSTLY_WORDS, MIN_MASKED_INDEXED, MIN_MASKED_ROW, SHORT_ROW_BYTES
 from .short_policy import FULL_UNITS
-from .strided_loads import WORD_BYTES, load_of
+from .strided_loads import load_of
 from .strided_problem import THREADS, MaskedPolicy, StridedChoice, StridedProblem
 
 # Bytes of a short row, unless indexes of two bytes need more, and of an array (H200, any int8 (13002, 39, 27) in groups

@@ -23,9 +23,10 @@ from ...sizes import ceil_div
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, broadcast, column_of_lane, reduce_columns, reduce_states, reduce_valid, select, zeros
+from ..hardware import VECTOR_BYTES
 from ..words import shifted
 from .base import Arguments, ContiguousKernel
-from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from .chunk import WORDS, aligned_words
 from .orders import AnyOrder
 from .packed import columns as columns_of, first_of_columns, has_keys, kind_of
 from .problem import NarrowPolicy

@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from ...runtime.layout import Axis
+from ..hardware import VECTOR_BYTES
 from .copies import SECTOR_BYTES
-from .policy import VECTOR_BYTES
 from .strided_problem import StridedProblem
 
 MIN_BLOCKED_BYTES = 1 << 22  # of results: those of less stay in the L2 cache until their sectors are whole

@@ -11,10 +11,9 @@ from typing import Any
 
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..hardware import SMS, VECTOR_BYTES
 from .problem import Choice, ColumnPolicy, NarrowPolicy, Problem, SegmentPolicy, ShortRowPolicy, WholeRowPolicy
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-VECTOR_BYTES = 16  # the widest load of a thread
 CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # a warp of SegmentReduce reduces this much in one step, with unroll 8
 # Smaller chunks of states that are costly to combine, in arrays that are not large: words, bytes, vectors of a lane,
 # chunks of a block

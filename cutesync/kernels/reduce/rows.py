@@ -16,9 +16,10 @@ from ...monoid import ArgMonoid, tree
 from ...sync.overlap import let_next_start
 from ...warp import LANES, exchange, reduce_valid
 from ..arrays import pointers_of
+from ..hardware import VECTOR_BYTES
 from ..words import four_words, word_of_range
 from .base import Arguments, ContiguousKernel
-from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from .chunk import WORDS, aligned_words
 from .orders import AnyOrder
 from .packed import of_vector, of_vectors, without_effect
 from .problem import ShortRowPolicy, WholeRowPolicy

@@ -16,7 +16,8 @@ from ...block.split import share
 from ...warp import Maybe, combine_valid, exchange
 from ..arrays import pointers_of, together
 from ..coordinates import Axes, element, moved
-from .chunk import VECTOR_BYTES, ChunkReduce
+from ..hardware import VECTOR_BYTES
+from .chunk import ChunkReduce
 from .strided_base import Member, StridedKernel
 
 

@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import replace
 
 from ...sizes import ceil_div, power_of_two
-from .policy import SMS, VECTOR_BYTES
+from ..hardware import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, ShortPolicy, StridedChoice, StridedPolicy, StridedProblem
 
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
-from .policy import ORDERED_ROW_BYTES, SMS, VECTOR_BYTES
+from ..hardware import SMS, VECTOR_BYTES
+from .policy import ORDERED_ROW_BYTES
 from .strided_loads import resident
 from .strided_problem import THREADS, StridedChoice, StridedPolicy, StridedProblem
 

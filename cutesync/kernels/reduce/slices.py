@@ -20,7 +20,8 @@ from ...monoid import tree
 from ...sync.overlap import let_next_start
 from ...warp import Maybe
 from ..coordinates import element
-from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from ..hardware import VECTOR_BYTES
+from .chunk import WORDS, aligned_words
 from .orders import AnyOrder
 from .strided_base import Member, StridedKernel
 from .strided_problem import THREADS

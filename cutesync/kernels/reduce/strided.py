@@ -12,7 +12,8 @@ from ...block.split import share
 from ...monoid import ArgMonoid, tree
 from ...warp import Maybe, select
 from ..coordinates import element, moved
-from ..words import VECTOR_BYTES, four_words, funnel_shift, shifted
+from ..hardware import VECTOR_BYTES
+from ..words import four_words, funnel_shift, shifted
 from .packed import columns, first_of_columns, has_keys, kind_of, of_vector, of_vectors
 from .strided_base import Arguments, Member, StridedKernel
 

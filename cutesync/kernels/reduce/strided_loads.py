@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div
+from ..hardware import SMS, VECTOR_BYTES, WORD_BYTES
 from .normal import Normal
-from .policy import SMS, VECTOR_BYTES
 from .strided_problem import THREADS, StridedProblem
 
-WORD_BYTES = 4
 # Registers of the states of a thread, and columns of elements that a callable maps (squares uint8 (8, 4096, 4096): with
 # 16 columns 50 us, so 35 us).
 MAX_STATE_WORDS, MAX_MAPPED = 16, 8

@@ -7,17 +7,16 @@ import math
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS
+from ..hardware import LANES, SMS, VECTOR_BYTES, WORD_BYTES
 from . import masked_policy, slice_policy, turned_policy
-from .along_policy import LANES, LINE_BYTES, MIN_ALONE, MIN_GROUPS, along, in_flight, splits_of, takes_neighbours
+from .along_policy import LINE_BYTES, MIN_ALONE, MIN_GROUPS, along, in_flight, splits_of, takes_neighbours
 from .copies import SECTOR_BYTES, copied, copies, without_copies
 from .lone_policy import lone_block
 from .order_of_results import blocked, smallest_step
-from .policy import SMS, VECTOR_BYTES
 from .short_policy import FULL_UNITS, LEFT_UNITS, results_of, with_results
 from .strided_loads import (
     FULL_RUNS,
     RESIDENT_RUNS,
-    WORD_BYTES,
     are_joined,
     are_on_boundaries,
     axes_of_units,

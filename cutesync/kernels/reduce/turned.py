@@ -14,11 +14,10 @@ from cutlass.memory import SmemAllocator
 
 from ...sync.overlap import let_next_start
 from ..coordinates import Axes, element, moved, store
+from ..hardware import WORD_BYTES
 from .short import ShortReduce
 from .strided_base import Arguments
 from .strided_problem import THREADS
-
-WORD_BYTES = 4
 
 
 class TurnedReduce(ShortReduce):

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div
+from ..hardware import VECTOR_BYTES, WORD_BYTES
 from . import column_policy
 from .column_policy import MAX_UNROLLED_ROWS, ColumnPolicy, ColumnTilePolicy
 from .layout import STEPS, Layout
-from .problem import VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import Choice, Problem
 from .ragged_column_policy import ragged_columns
 from .strided_policy import StridedPolicy
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...sizes import ceil_div, power_of_two
+from ..hardware import LANES, LINE_BYTES, SMS, WORD_BYTES
 from ..policy import Policy
 from . import column_policy
-from .problem import LANES, SMS, Choice, Problem
+from .problem import Choice, Problem
 from .ragged_column_policy import ragged_columns
 
 MAX_CLUSTER = 8  # blocks
@@ -16,7 +17,7 @@ MAX_GROUPS = 32  # whose partials neighbouring lanes scan
 MAX_HEIGHT, MIN_HEIGHT = 32, 4  # rows of a thread
 HELD_BYTES, MAX_ELEMENTS = 128, 64  # of a thread; twice as many bytes in small arrays
 LINES = (64, 32)  # bytes of a tile's rows: narrower ones where they give more blocks
-LINE_BYTES, LONG_BYTES, WORD_BYTES = 128, 8, 4  # of a tile's rows, and of a thread's, where blocks are many anyhow
+LONG_BYTES = 8  # of a thread, in rows of whole lines, where blocks are many anyhow
 # Up to so many bytes of results, columns may be shared by so many blocks: these load, then wait for each other, then
 # store, which takes longer than tiles where one wave of blocks does not hold everything (H200, int32 (8192, 64): 5.8 us
 # by tiles, 4.4 us so; float64 (2048, 1024): 13.5 and 14 us; int16 (256, 32768): 12.9 and 10.3 us).

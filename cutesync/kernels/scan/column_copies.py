@@ -15,9 +15,9 @@ from cutlass.experimental import primitives
 from ...monoid import choose
 from ...warp import LANES
 from ..arrays import pointers_of
+from ..hardware import VECTOR_BYTES
 from .base import Arguments
 from .columns import ThreadColumns
-from .problem import VECTOR_BYTES
 
 WORD_BYTES = 4  # the least that cp.async copies
 LOADS, MAX_LOADS = 16, 32  # rows of a thread that are loaded at once if they are not copied, or if groups are fixed

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
-from .problem import SMS, Problem
+from ..hardware import SMS
+from .problem import Problem
 
 TILE_THREADS, TILE_BLOCKS = 256, 3  # of a block; blocks of an SM
 MAX_UNIT = 8  # rows that a thread combines at once

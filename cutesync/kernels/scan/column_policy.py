@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS
+from ..hardware import LINE_BYTES, SMS, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 from .column_groups import MAX_TILE_GROUP, MAX_UNIT, TILE_BLOCKS, TILE_THREADS, group_of, group_slots, one_wave
 from .column_skew import MAX_SHORT_ROWS, MAX_SMALL_ROWS, MIN_EIGHT_BYTES, SMALL_BYTES, parts, skewed
 from .column_vectors import in_vectors, skew_of_tiles
-from .problem import ANYWHERE, MAX_CHUNK_WORDS, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import ANYWHERE, MAX_CHUNK_WORDS, Choice, Problem
 
-LINE_BYTES = 128  # of memory
 # Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
 TILE_LANES, MAX_TILE_GROUPS = 32, 32
 THREAD_BYTES, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 8, 64

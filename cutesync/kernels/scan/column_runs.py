@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
+from ..hardware import WORD_BYTES
 from .layout import Layout
-from .problem import WORD_BYTES
 
 # Of an array: a run of so many bytes, and elements that are not read in words otherwise (H200, reverse uint16 (4164,
 # 1177, 7), read in the order of axes 1, 0, 2: 333 us, so 89 us; inclusive int16 (128, 4, 32768, 4), in that of 0, 2, 3,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...sizes import ceil_div
-from .problem import ANYWHERE, MIN_VECTOR_BYTES, VECTOR_BYTES, WORD_BYTES, Problem
+from ..hardware import VECTOR_BYTES, WORD_BYTES
+from .problem import ANYWHERE, MIN_VECTOR_BYTES, Problem
 
 SMALL_BYTES, MAX_SMALL_ROWS = 2, 64  # of elements, and their rows
 # Rows whose vectors are joined from two each: of small elements, and of words (H200, max uint32 (2, 32768, 32): 41 us,

@@ -43,12 +43,12 @@ from ...sync.gather import Entry, enter
 from ...sync.overlap import ask_for_line, await_launches, let_next_start
 from ...warp import LANES, Maybe, prepend
 from ..arrays import pointers_of
+from ..hardware import VECTOR_BYTES
 from .base import Arguments, Scan
 from .column_copies import LOADS, MAX_LOADS, NUMBERS, TAG, WORD_BYTES, ColumnCopies, Member, Part, Shared
 from .column_policy import ColumnStripPolicy, ColumnTilePolicy
 from .groups import TileGroups
 from .packed_monoid import PackedMonoid
-from .problem import VECTOR_BYTES
 
 UNROLL_BYTES = 64  # of a thread's rows that are in registers at once
 # Rows, where elements of words are combined one by one and threads side by side are no part of a warp: eight do not fit

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .problem import LANES, Problem
+from ..hardware import LANES
+from .problem import Problem
 
 # Of arrays of whose rows vectors hold what lies beside them, too, not elements one by one (H200, off by one: int32
 # (65536, 512): 95.8 us, so 82.8 us; reverse uint32 (44, 1361, 428): 87.6 and 66.7 us; max float64 (10290, 172): 14.9 us

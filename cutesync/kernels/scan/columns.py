@@ -17,11 +17,12 @@ from ...monoid import choose
 from ...sync.overlap import let_next_start
 from ...warp import Maybe
 from ..arrays import pointers_of
+from ..hardware import VECTOR_BYTES, WORD_BYTES
 from ..words import funnel_shift, load_pair, of_pair
 from .base import Arguments, Scan, ScanKernel
 from .column_policy import ColumnPolicy
 from .packed_monoid import PackedMonoid, packed_monoid
-from .problem import ANYWHERE, VECTOR_BYTES, WORD_BYTES
+from .problem import ANYWHERE
 
 
 def element(pointer):

@@ -9,13 +9,13 @@ from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
+from ..hardware import LANES, LINE_BYTES, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 from .layout import Layout
-from .problem import VECTOR_BYTES, Choice, Problem
+from .problem import Choice, Problem
 from .short_policy import short
 
 THREADS = 256
-LANES = 32
 # Vectors of a column up to which the results of all columns are one run of vectors: each begins by a power of its own
 # (H200, bfloat16, columns of 12, 33, 233 and 673 results: 557, 482, 59.6 and 358 us, so 110, 123, 28.3 and 202 us; but
 # int64, of 512: 17.0 us, so 30.8 us).
@@ -31,7 +31,7 @@ MAX_HEIGHT, MIN_THREADS = 32, 1 << 15  # positions of a thread across it; fewer,
 # Of axes below MIN_LONG positions fewer are neighbours, so that a thread has about MIN_NEAR of them: its first result
 # takes as long as many others (exclusive bfloat16 (1676, 24, 21, 3) along axis 2: 23.4 us, so 6.8 us, of two or eight
 # positions 10.8 and 8.2 us; int8 (104578, 4, 6): 75.4 and 4.5 us; but lambda bfloat16 (729, 73, 24): 3.0 and 3.3 us).
-NEAR_LANES, MIN_NEAR, MIN_LONG, LINE_BYTES, WORD_BYTES = 32, 4, 64, 128, 4
+NEAR_LANES, MIN_NEAR, MIN_LONG = 32, 4, 64
 
 
 @dataclass(frozen=True)

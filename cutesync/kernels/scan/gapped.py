@@ -17,10 +17,10 @@ from cutlass import Int32, Uint32
 from ...dtypes import DType
 from ..arrays import pointers_of
 from ..coordinates import element
+from ..hardware import VECTOR_BYTES, WORD_BYTES
 from ..words import word_of_range
 from .base import Scan
 from .pipeline import PipelineScan
-from .problem import VECTOR_BYTES, WORD_BYTES
 from .tile import Chunk, WarpScan
 
 

@@ -11,11 +11,11 @@ from cutlass import Int32, Int64
 
 from ...sync.overlap import let_next_start
 from ..coordinates import Axes, element, store
+from ..hardware import WORD_BYTES
 from ..select.chunk import cells
 from ..words import words_from
 from .base import Arguments, Scan, ScanKernel
 from .lone_policy import THREADS, LonePolicy
-from .problem import WORD_BYTES
 
 
 class LoneScan(ScanKernel):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS, numbers, parameters
+from ..hardware import SMS, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 from .layout import Layout
-from .problem import SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import Choice, Problem
 
 THREADS = 256
 MAX_UNROLL, SM_BLOCKS = 4, 8  # vectors of a thread, if so many blocks an SM have as many

@@ -43,7 +43,8 @@ from ...sync.named_barrier import NamedBarrier
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing, Visit
 from ...warp import LANES, Maybe, combine_valid, scan_states, shift_up, zeros
-from ..words import VECTOR_BYTES, store_run
+from ..hardware import VECTOR_BYTES
+from ..words import store_run
 from .base import Arguments, Scan
 from .groups import TileGroups
 from .narrow_policy import NarrowPolicy

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..hardware import LANES, SMS, VECTOR_BYTES, WORD_BYTES
 from .column_groups import group_slots
 from .layout import MAX_ROWS, STEPS, Layout
 from .narrow_policy import (
@@ -23,7 +24,7 @@ from .narrow_policy import (
     TILE_BYTES,
     NarrowPolicy,
 )
-from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import Choice, Problem
 from .slice_policy import slices
 
 MIN_BYTES = 2 << 20  # of the rows and the results

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 from ...sizes import ceil_div, power_of_two_below
+from ..hardware import LANES, LINE_BYTES, SMS, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 from .column_groups import group_slots
-from .column_policy import LINE_BYTES
-from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import Choice, Problem
 
 # Columns, more if words hold no whole rows, and bytes of a row: wider rows are lines of memory of their own (H200, max
 # float32 (131072, 64): 29.7 us, in tiles of columns 26.2 us; but bool (87, 5768, 146): 68 us, in tiles 150 us).

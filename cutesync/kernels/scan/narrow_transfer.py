@@ -11,8 +11,8 @@ from ...monoid import choose
 from ...sync.gather import enter
 from ...sync.overlap import let_next_start
 from ...sync.tiles import DONE
+from ..hardware import VECTOR_BYTES
 from ..tiled import ask_for_elements
-from ..words import VECTOR_BYTES
 from .base import Arguments, ScanKernel
 
 

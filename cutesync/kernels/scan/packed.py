@@ -18,13 +18,13 @@ from typing import Any
 from ...dtypes import BY_NAME, DType
 from ...runtime.call import Views
 from ...runtime.layout import Axis
+from ..hardware import WORD_BYTES
 from ..states import Single
 from .layout import Layout
 from .problem import MIN_RAGGED_ROW
 from .spec import ScanSpec
 
 UINT16, UINT32 = BY_NAME["uint16"], BY_NAME["uint32"]
-WORD_BYTES = 4
 BITWISE = {"add": "or", "max": "or", "or": "or", "mul": "and", "min": "and", "and": "and", "xor": "xor"}  # on bools
 INTEGERS, FLOATS = ("add", "and", "or", "xor", "min", "max"), ("min", "max")
 # Of elements that are combined one by one, from so many positions and columns on (H200, lambda int8 (2097152, 128): 467

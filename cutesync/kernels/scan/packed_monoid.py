@@ -9,11 +9,12 @@ import cutlass.cute as cute
 from cutlass import Uint32
 
 from ...monoid import Monoid, tree
+from ..hardware import WORD_BYTES
 from ..states import Single
 from ..words import permuted
 from .base import Scan
 from .bools import LOW_BITS, ONES
-from .packed import BITWISE, WORD_BYTES, Packed, packed_single
+from .packed import BITWISE, Packed, packed_single
 
 UPPER_BYTES = 0xFF00FF00  # of both halves of a word
 HIGH_BITS = 0x80808080  # of each byte

@@ -17,6 +17,7 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from ...runtime.view import contiguous_strides
 from .. import spread
+from ..hardware import SECTOR_BYTES, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 from ..states import Single, States, numbered, parameter_groups
 from . import strided_policy
@@ -29,7 +30,7 @@ from .narrow_apart_policy import has_odd_rows, narrow_apart
 from .narrow_policy import NarrowPolicy
 from .packed import Packed, packed, packs
 from .policy import choose, suits
-from .problem import VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import Choice, Problem
 from .ragged_column_policy import RaggedColumnPolicy
 from .short_policy import short
 from .short_turn_policy import short_turn
@@ -103,7 +104,7 @@ def _of_itself(spec: ScanSpec, inputs: Views, outs: Views) -> spread.Spread | No
     if found is None or found.axis != spec.axis:
         return None
     near = found.inner == 1 and found.copies * size <= MAX_FLAT_VECTORS * VECTOR_BYTES
-    return found if near or 1 < found.inner < spread.SECTOR // size else None
+    return found if near or 1 < found.inner < SECTOR_BYTES // size else None
 
 
 def _keeps(spec: ScanSpec) -> bool:

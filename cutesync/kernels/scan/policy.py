@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...sizes import ceil_div
+from ..hardware import LANES, LINE_BYTES, SMS, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 from . import column_policy
 from .cluster_policy import clusters
-from .column_policy import LINE_BYTES, columns
+from .column_policy import columns
 from .narrow_policy import dense, narrow, starts
-from .problem import MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import MIN_VECTOR_BYTES, Choice, Problem
 from .ragged_column_policy import ragged_columns
 from .row_policy import rows, rows_of_columns
 from .slice_policy import FEW_COLUMNS, LARGE_TILES, SlicePolicy, single, slices
 from .wave_policy import WAVES, Tiling, are_full, sizes, wave
 
-LANES = 32
 GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
 PIPELINE_BYTES = 24 << 20  # read, and as many written: from here on, the pipeline is faster than a wave of blocks
 # From here on, too, unless most tiles are only begun, or one wave of the largest tiles fills the GPU (H200, int32

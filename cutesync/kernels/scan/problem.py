@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 
 from ...runtime.kernel import Scalar
 from ...sizes import power_of_two_below
+from ..hardware import LANES, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-VECTOR_BYTES = 16  # the widest load of a thread
-LANES = 32
 ANYWHERE = -1  # of ``Problem.shift``: in each row elsewhere, as the kernel finds
 MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read in aligned vectors of 16 bytes instead
 # Elements of one or two bytes: in shorter rows a warp a row is slower than slices (H200, rows of 251, 301 and 627
@@ -22,7 +20,7 @@ MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read i
 MIN_RAGGED_ROW = 288
 # Words of smaller arrays are loaded one by one (H200, reverse float32 (256, 1024), 1088 apart: 2.4 us, joined 2.7 us;
 # (1024, 512), 738 apart: 3.4 and 2.9 us).
-WORD_BYTES, MIN_JOINED_BYTES = 4, 2 << 20
+MIN_JOINED_BYTES = 2 << 20
 # Vectors of a row: longer ones are tiles. Rows of 8 bytes of as many elements are read one by one, a lane each, or in
 # vectors of their own (H200, off by one, joined: reverse uint64 (2048, 2048): 29.1 us, so 18.5 us; float64 (600, 1500):
 # 7.9 and 6.0 us; uint64 (1108,): 2.9 and 1.6 us).

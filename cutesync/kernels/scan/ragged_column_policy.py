@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...sizes import ceil_div
+from ..hardware import SMS
 from .column_groups import MAX_TILE_GROUP, TILE_THREADS, group_of, group_slots, one_wave
 from .column_policy import (
     MIN_TILE_HEIGHT,
@@ -14,7 +15,7 @@ from .column_policy import (
     ColumnTilePolicy,
 )
 from .column_vectors import skew_of_tiles
-from .problem import SMS, Choice, Problem
+from .problem import Choice, Problem
 
 FILLED = 0.76  # of the rows of a tile with all rows, below which those that exist are counted
 LANES = (32, 16, 8)  # words of a tile side by side

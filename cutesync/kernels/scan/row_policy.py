@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...sizes import ceil_div, power_of_two
+from ..hardware import LANES, SMS, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 from .narrow_policy import dense, starts
-from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import Choice, Problem
 
 ROW_WARPS = 8  # per block, unless a row has more
 # One block scans rows of up to 16 KiB in registers: faster than several blocks with look-ahead. Longer rows are tiles

@@ -11,9 +11,10 @@ from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
+from ..hardware import SMS, VECTOR_BYTES
 from ..policy import Policy
 from .layout import Layout
-from .problem import SMS, VECTOR_BYTES, Choice, Problem
+from .problem import Choice, Problem
 
 THREADS = 256
 PACES = (2, 4)  # elements so far apart are loaded as vectors of memory, with what lies between them

@@ -11,13 +11,13 @@ from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
 from ..axes import NUMBER_BITS, numbers, parameters
+from ..hardware import LINE_BYTES, SECTOR_BYTES, SMS, WORD_BYTES
 from ..policy import Policy
 from .layout import Layout
-from .problem import SMS, Choice, Problem
+from .problem import Choice, Problem
 from .short_policy import MAX_BYTES
 
 THREADS = 256
-LINE_BYTES, WORD_BYTES = 128, 4
 TILE_BYTES = 1 << 14  # of a tile's results, at most
 MIN_ACROSS, LEAST_LANES = 8, 32  # columns along the axis of neighbouring elements, and threads along it
 MAX_LENGTH, MAX_BYTES_LENGTH = 32, 16  # positions, the last of elements of one byte
@@ -32,7 +32,7 @@ MIN_RUN_BYTES, FEW_POSITIONS = 128, 8
 # With 32 KiB, which bytes need two tiles of half a line for: 39.1 us, so 40.7 us. Bytes that strided tiles do not move
 # in words only where runs are shorter than sectors (int8 (4, 7, 4025, 607) in runs of 18 bytes: 173 us, so 103 us; but
 # bool (4, 33, 138017) in runs of 64 bytes: 28.9 us, so 44.3 us).
-MAX_TILE_BYTES, SECTOR_BYTES = 1 << 16, 32
+MAX_TILE_BYTES = 1 << 16
 # Elements of so many bytes with more positions have such runs, too, of any length (H200, in strided tiles and so: sum
 # int8 (8, 64, 16384) along its second axis: 18.6 and 9.7 us; max bool (33, 27, 20032) along its first: 249 and 22.1 us;
 # sum uint16 (5, 25, 400, 76) along its second: 19.0 and 8.3 us; max int16 (1, 26, 41, 3332): 12.0 and 9.5 us). Storing

@@ -10,10 +10,10 @@ from cutlass import Int32, Int64
 
 from ...sync.overlap import let_next_start
 from ..arrays import pointers_of
+from ..hardware import VECTOR_BYTES, WORD_BYTES
 from ..words import load_pair, of_pair
 from .base import Arguments, Scan, ScanKernel
 from .columns import ThreadColumns
-from .problem import VECTOR_BYTES, WORD_BYTES
 from .slice_policy import SINGLE_THREADS, SinglePolicy
 
 

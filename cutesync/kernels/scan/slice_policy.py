@@ -8,13 +8,13 @@ from typing import Any
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..hardware import LANES, LINE_BYTES, SMS, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
 from . import column_policy, short_policy
 from .layout import MAX_ROWS, STEPS, Layout
-from .problem import MIN_RAGGED_ROW, MIN_VECTOR_BYTES, SMS, VECTOR_BYTES, Choice, Problem
+from .problem import MIN_RAGGED_ROW, MIN_VECTOR_BYTES, Choice, Problem
 
 SLICE_THREADS, SINGLE_THREADS = 256, 256
-LANES = 32
 # Bytes of a tile's elements and results in shared memory, and tiles per SM: large tiles where no slice fits a small
 # one, the smallest of small elements scanned in place, which more blocks load while others scan (H200, max uint8
 # (120019, 63, 2): 18.2 us, so 13.9 us; uint16 (19530, 721, 4): 123 and 101 us; but int32 (324693, 45): 33 and 38 us).
@@ -24,7 +24,6 @@ WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fe
 MIN_SLICES, LONG_SLICE_BYTES = 64, 1 << 13  # fewer slices that are longer leave too many SMs idle
 # Longer rows leave most threads without a piece (H200, max int32 (2048, 16384) off by one: 146 us, as tiles 86 us)
 MAX_ROW_BYTES = 1 << 15
-LINE_BYTES = 128
 # Strided arrays: small ones, longer rows, and shorter columns in vectors do as well where they lie (H200, max int8
 # (276, 6324) backwards: 5.0 us, in outer slices 10.3 us; max int32 (8, 4096, 2, 8): 1.7 us, so 3.0 us; lambda int32
 # (313, 96, 67, 4): 41.7 us, so 19.1 us; inclusive int32 (5, 6876, 785): 111 us, so 64 us).
@@ -45,7 +44,7 @@ MIN_RUN_BYTES = 1 << 10  # of slices that are one run of memory, in strided arra
 FEW_TILES, MIN_ANYWHERE_BYTES = 17, 3 << 9
 # From so many bytes on columns that no words hold whole are scanned in slices (H200, bool (2, 917, 26, 137): 22.6 us,
 # so 9.0 us; float16 (77, 5, 129): 1.4 us, so 2.6 us).
-WORD_BYTES, MIN_ODD_BYTES = 4, 1 << 20
+MIN_ODD_BYTES = 1 << 20
 SINGLE_BYTES, MAX_SINGLE_VECTORS = 64, 4  # of a thread
 # Bytes of vectors that have whole slices, and of arrays of them whose elements have two bytes (H200, bool (1806447, 6):
 # 18.0 us, so 8.4 us; float16 (543229, 6): 7.6 and 5.8 us; but int16 (21584350, 3): 70 and 87 us; of 80 bytes uint8

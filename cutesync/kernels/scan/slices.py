@@ -37,11 +37,11 @@ from ...monoid import choose
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, append, prepend, scan_states, shift_up, zeros
 from ..arrays import pointers_of
+from ..hardware import VECTOR_BYTES, WORD_BYTES
 from ..words import four_words, store_run, words_from
 from .base import Arguments, Scan, ScanKernel
 from .columns import ThreadColumns, element
-from .problem import VECTOR_BYTES
-from .slice_policy import SLICE_THREADS, WORD_BYTES, SlicePolicy, is_padded
+from .slice_policy import SLICE_THREADS, SlicePolicy, is_padded
 
 UNROLL = 8  # positions of a thread that are in registers at once
 UNPADDED = 1 << 30  # vectors of a slice: more than a tile has

@@ -10,12 +10,13 @@ from ...runtime.kernel import Scalar
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..axes import NUMBER_BITS, numbers, parameters
+from ..hardware import LINE_BYTES, SMS, WORD_BYTES
 from ..policy import Policy
 from .column_groups import GROUP_BYTES, MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
 from .column_policy import MIN_FEW_LANES
 from .column_runs import FAR, beside_of, box_of, neighbours, neighbours_across, run_of, whole_runs
 from .layout import Layout
-from .problem import SMS, Choice, Problem
+from .problem import Choice, Problem
 
 THREADS = 256
 TILE_BYTES = 1 << 15  # of a tile's slots, at most
@@ -49,8 +50,7 @@ LINE_COST = 11.0
 # (2048, 16384, 4) with strides (65536, -4, 1) along its first axis: 983 us, so 188 us; but max float64 (500, 22, 47, 4)
 # with (4136, 188, 4, -1): 11.8 and 14.3 us).
 MIN_ACROSS_BYTES = 1 << 25
-WARP_LANES, LINE_BYTES = 32, 128
-WORD_BYTES = 4
+WARP_LANES = 32
 BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
 # The same of axes that these do not divide; smaller ones where the last would be half empty. Not of bytes, of which
 # they are no sector (H200, lambda uint8 (17, 13990, 59) transposed: 43.6 us, so 52.1 us).

@@ -22,11 +22,12 @@ from ...dtypes import DType
 from ...monoid import choose, tree
 from ...warp import LANES, Maybe, append, broadcast, prepend, reduce_rows, reduce_states, scan_states, shift_up, zeros
 from ..arrays import index_of, pointers_of
+from ..hardware import VECTOR_BYTES
 from ..words import earlier, load_pair, of_pair
 from . import bools
 from .base import Scan
 from .bytewise import bytewise
-from .problem import ANYWHERE, VECTOR_BYTES
+from .problem import ANYWHERE
 
 # Positions of a row, of which only [begin, end) exist. Their lowest address lies ``offset`` elements from the row's in
 # the inputs, and ``target`` in the outputs.

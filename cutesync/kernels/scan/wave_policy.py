@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..hardware import LANES, SMS, VECTOR_BYTES, WORD_BYTES
 from ..policy import Policy
-from .problem import LANES, SMS, VECTOR_BYTES, WORD_BYTES, Choice, Problem
+from .problem import Choice, Problem
 
 # Of a wave that reads at most so many bytes, the warps of a block and the vectors per lane. A chunk in which a row
 # begins or ends takes longer than others, and all wait for it: the more so, the more vectors it has (H200, with half as

@@ -47,15 +47,15 @@ from ...sync.wait import in_role
 from ...warp import LANES
 from ..coordinates import store
 from ..gather import Stepped
+from ..hardware import LINE_BYTES, VECTOR_BYTES
 from ..plain import PlainKernel
-from ..select.chunk import VECTOR_BYTES
 from ..select.fill import fill_result
 from ..select.window import TileBuffer, as_copy
 from ..tiled import positions
 from .decode_ahead import AHEAD, Before, Board, Cut, add_tiles, exist, find_long, publish, read_long
 from .decode_fill import FillStorer
 from .decode_place import BEGIN_BYTES, FAR, HAS_EMPTY, HAS_LONG, Placer, of_group, sum_groups
-from .decode_policy import GROUP, LINE_BYTES, DecodePolicy, scratch_bytes
+from .decode_policy import GROUP, DecodePolicy, scratch_bytes
 from .decode_shared import TURN, WHOLE, Arguments, Control, Meeting, Shared
 from .decode_spec import Decoding
 from .decode_store import Band, Runs, Storer, lead, load_words

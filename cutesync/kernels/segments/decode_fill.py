@@ -18,14 +18,15 @@ from cutlass import Boolean, Int32, Uint32
 from ...monoid import choose
 from ...warp import LANES
 from ..gather import WORDS
-from ..select.chunk import VECTOR_BYTES, cells, popc, put, put_if
+from ..hardware import VECTOR_BYTES, WORD_BYTES
+from ..select.chunk import cells, popc, put, put_if
 from ..select.squeeze import add_if
 from ..words import funnel_shift_left, permuted
 from .decode_place import BEGIN_BYTES, EACH
 from .decode_policy import GROUP, SCRATCH_BYTES, window_of
 from .decode_store import ROWS, Band, Runs, find_run, load_begins, load_words
 
-BYTE_BITS, WORD_BYTES, WORD_BITS = 8, 4, 32
+BYTE_BITS, WORD_BITS = 8, 32
 WORDS_OF_VECTOR = VECTOR_BYTES // WORD_BYTES
 FEW = 3  # runs that begin in a window: they change it one by one (2**28 int8 of 1000 92 us, 97 without)
 ROWS_OF_VECTORS = 2  # that are looked at together

@@ -23,7 +23,8 @@ from ...dtypes import DType
 from ...monoid import choose
 from ...warp import LANES, reduce_commutative, scan_states
 from ..gather import WORDS
-from ..select.chunk import VECTOR_BYTES, cells, put, put_if
+from ..hardware import VECTOR_BYTES
+from ..select.chunk import cells, put, put_if
 from ..select.narrow import through_lanes
 from .decode_policy import GROUP
 

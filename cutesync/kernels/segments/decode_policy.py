@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...sizes import ceil_div, power_of_two_below
+from ..hardware import LANES, LINE_BYTES, SMS
 from ..policy import Policy
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-LANES, LINE_BYTES = 32, 128
 GROUP = 128  # runs whose results a warp adds up at once
 WINDOW = 32 * LANES  # neighbouring results that a warp stores at once
 SCRATCH_BYTES = 2 * WINDOW  # of a warp that stores results of one or two bytes

@@ -22,12 +22,13 @@ from cutlass import Int32, Uint8, Uint16, Uint32
 from ...monoid import choose
 from ...warp import LANES
 from ..gather import WORDS
-from ..select.chunk import VECTOR_BYTES, cells, popc, put, put_if
+from ..hardware import LINE_BYTES, VECTOR_BYTES, WORD_BYTES
+from ..select.chunk import cells, popc, put, put_if
 from ..select.narrow import through_lanes
 from .decode_place import BEGIN_BYTES
-from .decode_policy import GROUP, LINE_BYTES, WINDOW
+from .decode_policy import GROUP, WINDOW
 
-BYTE_BITS, WORD_BYTES, WORD_BITS = 8, 4, 32
+BYTE_BITS, WORD_BITS = 8, 32
 ROWS = 4  # of runs that are looked at together
 
 

@@ -12,7 +12,8 @@ from cutlass.memory import SmemAllocator
 
 from ...errors import ArgumentValueError, explain
 from ...warp import LANES
-from ..select.chunk import VECTOR_BYTES, cells
+from ..hardware import VECTOR_BYTES
+from ..select.chunk import cells
 from ..select.window import as_copy
 from .base import Arguments
 from .pipeline import SegmentPipeline

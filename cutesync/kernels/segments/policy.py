@@ -6,12 +6,9 @@ from dataclasses import dataclass, replace
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
+from ..hardware import LANES, LINE_BYTES, SMS, VECTOR_BYTES
 from ..policy import Policy
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-LANES = 32
-VECTOR_BYTES = 16
-LINE_BYTES = 128
 SHARED_BYTES = 226 << 10
 # More bytes in flight are faster (H200, 8 tiles of 2304 positions 1123 us, 12 of them 865).
 STAGES, MIN_STAGES = 12, 4  # of tiles of four chunks

@@ -11,7 +11,8 @@ from cutlass import Boolean, Int32, Int64
 
 from ...monoid import choose
 from ...warp import broadcast, prepend_between_states, select, zeros
-from ..select.chunk import VECTOR_BYTES, cells, popc
+from ..hardware import VECTOR_BYTES
+from ..select.chunk import cells, popc
 from .ranges_policy import RowsPolicy
 from .reduced import SegmentReduction
 from .reduced_base import Work

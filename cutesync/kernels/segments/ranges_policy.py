@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
-from .policy import LANES, SHARED_BYTES, SMS, VECTOR_BYTES
+from ..hardware import LANES, SMS, VECTOR_BYTES
+from .policy import SHARED_BYTES
 from .reduced_policy import ReducedPolicy
 
 BLOCKS_PER_SM = 3  # that fit by shared memory, and by the registers of small states

@@ -40,7 +40,8 @@ from ...warp import (
 )
 from ..coordinates import element
 from ..gather import Stepped
-from ..select.chunk import VECTOR_BYTES, cells, popc, put
+from ..hardware import VECTOR_BYTES
+from ..select.chunk import cells, popc, put
 from ..tiled import positions
 from .ranges_base import clamped
 from .ranges_lanes import LanesReduction, Own

@@ -35,8 +35,9 @@ from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, broadcast, combine_valid, scan_states, shift_up, zeros
 from ..gather import Gather, Stepped
+from ..hardware import VECTOR_BYTES
 from ..plain import PlainKernel
-from ..select.chunk import VECTOR_BYTES, put_if
+from ..select.chunk import put_if
 from ..tiled import positions
 from .reduced_base import GROUP, HALF, Arguments, Chunk, Ends, Work, near_share, search
 from .reduced_policy import DEALT, ReducedPolicy

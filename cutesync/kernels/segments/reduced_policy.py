@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div
+from ..hardware import LANES, LINE_BYTES, SMS, VECTOR_BYTES
 from ..policy import Policy
-from .policy import LANES, LINE_BYTES, SHARED_BYTES, SMS, VECTOR_BYTES
+from .policy import SHARED_BYTES
 
 RUN_BYTES = 64  # of consecutive memory that a lane reads at once: 128 take 1.15 of the time, 32 take 1.05 (H100)
 RUNS = (32, 16, 8, 4)  # powers of two; the ends in a run are the bits of a word

@@ -26,7 +26,8 @@ from ...sync.overlap import LINE_BYTES
 from ...sync.ring import copy_bulk
 from ...warp import LANES, prepend, select
 from ..coordinates import element
-from ..select.chunk import VECTOR_BYTES, cells, put
+from ..hardware import VECTOR_BYTES
+from ..select.chunk import cells, put
 from .reduced import SegmentReduction
 from .reduced_base import Ends, Work
 from .reduced_kept import KeptWindows

@@ -24,7 +24,8 @@ from ...monoid import choose, tree
 from ...warp import LANES, broadcast, prepend, prepend_between_states, reduce_states, select, shift_up
 from ..coordinates import element
 from ..gather import Tile
-from ..select.chunk import VECTOR_BYTES, cells, put
+from ..hardware import VECTOR_BYTES
+from ..select.chunk import cells, put
 from ..select.where import below
 from .reduced_base import Work
 from .spec import SegmentsSpec

@@ -23,7 +23,8 @@ from cutlass import Boolean, Int32, Int64
 from ...monoid import choose
 from ...warp import LANES, Maybe, combine_valid, prepend, scan_states, select, shift_up, zeros
 from ..gather import WORDS
-from ..select.chunk import VECTOR_BYTES, cells, put, put_if
+from ..hardware import VECTOR_BYTES
+from ..select.chunk import cells, put, put_if
 from ..select.where import below
 from .base import Arguments
 from .policy import PipelinePolicy

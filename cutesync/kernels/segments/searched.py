@@ -26,8 +26,9 @@ from ...warp import LANES, broadcast, scan_states
 from ..coordinates import element, store
 from ..flags.words import packed
 from ..gather import WORDS, At, Gather, Stepped
+from ..hardware import VECTOR_BYTES, WORD_BYTES
 from ..plain import PlainKernel
-from ..select.chunk import VECTOR_BYTES, cells, put, put_if
+from ..select.chunk import cells, put, put_if
 from ..select.where import below
 from ..tiled import positions
 from ..words import permuted
@@ -41,7 +42,6 @@ TILE = LANES * 32  # a bit in a word of each lane
 RESULTS = WARPS * TILE  # of a block
 EACH = GROUP // LANES  # neighbouring runs of a lane
 FAR = 1 << 30  # places of groups that lie nearer, and are shorter, are counted in 32 bits
-WORD_BYTES = 4
 
 # A launch's arguments: ``lengths`` has how many results each of ``runs`` runs of ``values`` has, unless each has
 # ``times``; those from the end of all on, up to ``size``, are ``fill``. ``count`` gets where the last run ends.

@@ -19,7 +19,8 @@ from cutlass import Int32, Uint8, Uint16, Uint32
 
 from ...monoid import choose
 from ...warp import LANES
-from ..select.chunk import VECTOR_BYTES, cells, popc, put, put_if
+from ..hardware import VECTOR_BYTES
+from ..select.chunk import cells, popc, put, put_if
 from ..select.narrow import through_lanes
 from ..select.where import below
 from .searched import TILE, SearchedDecode, bits_of

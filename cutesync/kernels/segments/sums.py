@@ -16,8 +16,9 @@ from ...monoid import choose
 from ...warp import LANES, column_of_lane, reduce_columns
 from ..coordinates import element, store
 from ..gather import At, Gather
+from ..hardware import VECTOR_BYTES
 from ..plain import PlainKernel
-from ..select.chunk import VECTOR_BYTES, cells
+from ..select.chunk import cells
 from ..tiled import positions
 from .decode_policy import GROUP, GROUPS
 from .decode_spec import Lengths

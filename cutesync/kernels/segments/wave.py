@@ -29,7 +29,7 @@ from ...sync.overlap import await_launches, let_next_start
 from ...sync.ring import copy_bulk
 from ...sync.roles import Role, Roles
 from ...warp import LANES, Maybe, broadcast, prepend
-from ..select.chunk import VECTOR_BYTES
+from ..hardware import VECTOR_BYTES
 from ..select.where import below
 from ..tiled import take_tile
 from .ahead import LookAhead

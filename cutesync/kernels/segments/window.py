@@ -18,7 +18,8 @@ from cutlass import Int32, Int64
 
 from ...dtypes import DType
 from ...sync.overlap import LINE_BYTES
-from ..select.chunk import VECTOR_BYTES, put
+from ..hardware import VECTOR_BYTES
+from ..select.chunk import put
 from ..select.window import copy_lane
 
 # The positions of a tile, in scan order: those from ``first`` up to ``stop``.

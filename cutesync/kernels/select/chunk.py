@@ -24,7 +24,6 @@ from ...warp import LANES
 from .tally import pack
 from .where import Where, word_of_bits
 
-VECTOR_BYTES = 16
 NEAR, NEAR_BITS = 256, 10  # places that a byte tells apart; of how many elements come before a multiple of them
 NEAR_ROWS = NEAR // LANES
 UNROLL = 8  # rows whose elements are loaded together

@@ -18,7 +18,8 @@ from cutlass import Int32, Uint8, Uint16, Uint32
 from ...dtypes import DType
 from ...monoid import choose
 from ...warp import LANES
-from .chunk import VECTOR_BYTES, Chunk, cells, put_next
+from ..hardware import VECTOR_BYTES, WORD_BYTES
+from .chunk import Chunk, cells, put_next
 from .narrow import nonzero_bytes, through_lanes
 from .squeeze import add_if
 from .tally import pack
@@ -26,7 +27,6 @@ from .where import Where, word_of_bits
 
 PLACE_BYTES = 2
 PART_BITS, PARTS = 8, 4
-WORD_BYTES = 4
 MASKS = {1: Uint8, 2: Uint16, 4: Uint32}  # of a lane's bytes of a mask
 NARROWEST = 2  # bytes of an element: a lane has as many narrower ones as of these
 

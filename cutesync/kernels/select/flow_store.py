@@ -13,10 +13,11 @@ from cutlass import Int32, Uint16, Uint32
 
 from ...warp import LANES
 from ..gather import WORDS, Stepped
+from ..hardware import WORD_BYTES
 from .chunk import cells, put
 from .flow_chunk import PLACE_BYTES
 from .spec import Selection
-from .store import UNROLL, WORD_BYTES, put_length, store_narrow
+from .store import UNROLL, put_length, store_narrow
 
 # What is selected of a tile at ``position`` of the array: ``count`` elements, whose values, and at last places, lie at
 # the addresses ``areas``. There is ``room`` for so many in the results (-1: nor for the one before), of which

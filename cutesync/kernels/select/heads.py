@@ -20,9 +20,10 @@ from cutlass import Boolean, Int32, Uint16, Uint32
 from ...monoid import choose
 from ...warp import LANES
 from ..gather import WORDS
+from ..hardware import VECTOR_BYTES, WORD_BYTES
 from ..words import funnel_shift, funnel_shift_left, permuted
-from .chunk import VECTOR_BYTES, Chunk, cells, popc, put
-from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, WORD_BYTES, FlowCompactor, last_bit, total_of
+from .chunk import Chunk, cells, popc, put
+from .flow_chunk import PART_BITS, PARTS, PLACE_BYTES, FlowCompactor, last_bit, total_of
 from .narrow import listed, nonzero_bytes, through_lanes
 from .squeeze import Part, Stream, put_last_words, put_whole_words
 from .tally import pack

@@ -18,9 +18,10 @@ from cutlass import Boolean, Int32, Uint16, Uint32
 from ...dtypes import BY_NAME, DType
 from ...monoid import choose, tree
 from ...warp import LANES
+from ..hardware import VECTOR_BYTES, WORD_BYTES
 from ..words import dot, funnel_shift_left
-from .chunk import NEAR, NEAR_BITS, VECTOR_BYTES, Chunk, ChunkCompactor, cells, nears_of, popc, put, put_if
-from .squeeze import WORD_BYTES, Part, Stream, add_if, squeeze
+from .chunk import NEAR, NEAR_BITS, Chunk, ChunkCompactor, cells, nears_of, popc, put, put_if
+from .squeeze import Part, Stream, add_if, squeeze
 from .where import Where, word_of_bits
 
 MASK = BY_NAME["uint8"]

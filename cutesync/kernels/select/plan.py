@@ -17,12 +17,12 @@ from ...runtime.layout import Axis
 from ...runtime.view import View, is_c_contiguous
 from ...sizes import ceil_div
 from ..axes import numbers as numbers_of, parameters
+from ..hardware import LANES
 from ..layouts import Strided, strided
 from ..scan.plan import plan as plan_scan
 from ..scan.spec import ScanSpec
 from ..states import Single, numbered
 from .policy import (
-    LANES,
     MIN_COLUMN,
     MIN_COLUMNS,
     MIN_LENGTH,

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..hardware import LANES, SMS
 from ..policy import Policy
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-LANES = 32
 PLACE_BYTES = 1  # of shared memory for a position whose place is kept
 WORD_BYTES = 8  # for 32 positions: which are selected, and how many before them
 STAGE_BYTES, RING_BYTES = 28 << 10, 216 << 10  # most of a tile, and of all tiles in the ring

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import cutlass.cute as cute
 from cutlass import Boolean, Uint8, Uint16, Uint32, Uint64
 
+from ..hardware import WORD_BYTES
 from ..words import funnel_shift_left, moved_in, permuted
 from .chunk import put, put_if, put_next
 
-WORD_BYTES, WORD_BITS = 4, 32
+WORD_BITS = 32
 KINDS = {1: Uint8, 2: Uint16}
 KEPT_AT = 20  # of a permutation's number: from this bit on, how many bits it keeps
 

@@ -16,13 +16,14 @@ from ...monoid import choose
 from ...warp import LANES
 from ..coordinates import element
 from ..gather import WORDS, Stepped, coordinates
+from ..hardware import LINE_BYTES, WORD_BYTES
 from ..words import funnel_shift
 from .chunk import NEAR, cells, place_at, popc, put
 from .tally import Before
 from .where import below
 
 UNROLL = 4
-WORD_BYTES, PAIR_BYTES, LINE_BYTES = 4, 8, 128
+PAIR_BYTES = 8
 EDGE = 16  # more than the elements before the pairs of words of a chunk, or behind them
 
 # What a compacted chunk has: ``count`` selected elements, which begin at index ``offset`` of the results. There is room

@@ -16,7 +16,8 @@ from cutlass import Int32, Int64, Uint8
 from ...dtypes import DType
 from ...sizes import ceil_div
 from ...sync.overlap import LINE_BYTES
-from .chunk import VECTOR_BYTES, cells, put
+from ..hardware import VECTOR_BYTES
+from .chunk import cells, put
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,13 @@ from ...sync.barrier import Barrier
 from ...sync.overlap import LINE_BYTES, let_next_start
 from ...warp import LANES, broadcast, scan_states
 from ..coordinates import store
+from ..hardware import VECTOR_BYTES
 from ..plain import PlainKernel
 from ..select.chunk import cells, put
 from ..select.window import TileBuffer, as_copy
 from .kernel import Arguments, TopKKernel
 from .order import Order
-from .policy import VECTOR_BYTES, HeldPolicy
+from .policy import HeldPolicy
 from .pool import COUNT, Limit, Pools, loose, within, word
 from .spec import TopK
 

@@ -14,7 +14,8 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ...runtime.layout import Axis, axes_of, merged
 from ..axes import numbers, parameters
-from .policy import MAX_WANTED, VECTOR_BYTES, Choice, HeldPolicy, Problem, ShortPolicy, TopKPolicy, choose
+from ..hardware import VECTOR_BYTES
+from .policy import MAX_WANTED, Choice, HeldPolicy, Problem, ShortPolicy, TopKPolicy, choose
 from .spec import TopK, TopKSpec
 
 NUMBERS = ("length", "wanted", "offset", "step", "value_step", "index_step", "splits", "rows")

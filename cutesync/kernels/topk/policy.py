@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..hardware import LANES, LINE_BYTES, SMS, VECTOR_BYTES
 from ..policy import Policy
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-LANES = 32
-VECTOR_BYTES = 16
 GROUP = 4  # elements of a lane that are looked at together
 MAX_WANTED = 2048  # results of a launch: more take several launches, each of which reads the rows
 BUCKETS, MAX_BUCKET = 2048, 64  # of many candidates that are ranked, and candidates of one
@@ -24,7 +22,6 @@ MAX_BLOCKS = 16
 MILESTONE_PARTS, MILESTONE_GROWTH = 16, 8  # blocks that share a row tell bounds after 1, 8, 16 / 16 of their share
 MIN_CHUNKS = 4  # of a warp, where several blocks share a row
 NARROW_INDEX = 1 << 31
-LINE_BYTES = 128
 HELD_GROUPS = 8  # groups of vectors of a thread, of a row in shared memory
 # Results: of more the ranks take longer than rows take to come, but for rows of 32 vectors a result.
 HELD_WANTED, HELD_CAPACITY = 64, 512  # results, and candidates

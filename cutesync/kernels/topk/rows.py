@@ -20,10 +20,9 @@ from cutlass import Boolean, Int32
 from ...monoid import tree
 from ...warp import LANES
 from ..coordinates import element
+from ..hardware import VECTOR_BYTES
 from .order import Order
 from .policy import GROUP
-
-VECTOR_BYTES = 16
 
 # A row: its elements are ``step`` apart (1 with vectors). ``chunks`` is the number of chunks, head and tail included
 # if there is one of them.

@@ -26,12 +26,13 @@ from ...monoid import choose, tree
 from ...sync.overlap import let_next_start
 from ...warp import LANES, scan_states
 from ..coordinates import element, store
+from ..hardware import VECTOR_BYTES
 from ..plain import PlainKernel
 from ..select.chunk import cells
 from .kernel import Arguments, TopKKernel
 from .network import middle
 from .order import Order
-from .policy import VECTOR_BYTES, ShortPolicy
+from .policy import ShortPolicy
 from .pool import Limit, within
 from .spec import TopK
 from .words import Candidates, Words

@@ -14,10 +14,10 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Uint32, Uint64
 
 from ...monoid import choose, tree
+from ..hardware import VECTOR_BYTES
 from ..select.chunk import cells
 from .network import partners, sort
 from .order import Order
-from .policy import VECTOR_BYTES
 
 SPARE = {"float16": 13, "bfloat16": 16}  # the lowest bits of keys that are zero
 
