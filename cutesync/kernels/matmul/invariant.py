@@ -17,7 +17,7 @@ from .policy import K_TILE_BYTES
 from .workload import Workload
 
 SLICED_ROWS = (16, 64, 256, 1024, 4096)  # of products that decide into how many slices K is cut for those of any number
-SLICES, MOST_LOST = (2, 3, 4, 8), 0.2  # so many; the most that one of these products should lose, of a logarithm
+SLICES, MOST_LOST = (2, 3, 4, 8), 0.1  # so many; the most that one of these products should lose, of a logarithm
 INVARIANT_ROWS = 128  # of a product that decides for those of the same N and K (``batch_invariant``)
 
 

@@ -38,7 +38,8 @@ SHORT_K_TILES = 2  # where others take little longer;
 LESS_RARE_IN_BATCHES = 0.2  # of batches, which need few kernels anyway,
 RARER = 1.6  # of those that need most: slices for any number of rows, activations, two sets of accumulators
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
-IN_TURN_COST = 0.06  # of slices of K that a block has one behind the other: the pipeline runs dry between them
+IN_TURN_COST, SLICE_COST = 0.06, 0.02  # of slices of K that a block has one behind the other, and of each but the
+# first: the pipeline runs dry between them
 
 
 class Table(
@@ -163,7 +164,7 @@ def preferred(of: Table, load: Any) -> np.ndarray:
     """What clocks are multiplied by where policies are compared."""
     by_threads = np.where(load.owned == 1, of.rare_one_own, of.rare_by_threads)
     rare = np.where(is_by_threads(load), by_threads, of.rare)
-    return 1 + rare * paid(load) + IN_TURN_COST * (of.slices > 1)
+    return 1 + rare * paid(load) + IN_TURN_COST * (of.slices > 1) + SLICE_COST * (of.slices - 1)
 
 
 def paid(load: Any) -> Any:
