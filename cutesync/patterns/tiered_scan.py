@@ -27,6 +27,7 @@ from cutlass import Int32, Int64, cute
 
 from cutesync import reference as meaning
 from cutesync.block.reduce import partial_array, partial_bytes
+from cutesync.kernels.hardware import LANES, VECTOR_BYTES
 from cutesync.kernels.policy import Policy
 from cutesync.kernels.scan import scan
 from cutesync.kernels.scan.base import Arguments, Scan, ScanKernel
@@ -39,8 +40,6 @@ from cutesync.monoid import Monoid
 from cutesync.runtime.launch import Run, in_turn
 from cutesync.sizes import ceil_div
 from cutesync.warp import Maybe
-
-from ..kernels.hardware import LANES, VECTOR_BYTES
 
 
 def run(x, op="add", *, exclusive=False, reverse=False, init=None, dtype=None, identity=None, out=None, stream=None):
