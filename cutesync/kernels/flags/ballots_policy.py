@@ -10,8 +10,19 @@ from ..policy import Policy
 from .form import Form
 from .order import pace_in
 from .policy import alignment
-from .strided_choice import LARGE, MAX_MOVED, MIN_LARGE, THREADS, WARPS, BallotPolicy, Facts, StridedChoice, TilePolicy
-from .tile_policy import FEW_THREADS, MAX_NARROW, ROWS_OF_BITS
+from .strided_choice import (
+    LARGE,
+    MAX_MOVED,
+    MAX_NARROW,
+    MIN_LARGE,
+    THREADS,
+    WARPS,
+    BallotPolicy,
+    Facts,
+    StridedChoice,
+    TilePolicy,
+)
+from .tile_policy import FEW_THREADS, ROWS_OF_BITS
 
 MAX_BALLOTS, MIN_BALLOTS = 8, 4  # words of a warp: a sector at most; shorter rows have no warps of their own
 # The same of arrays with few elements, where a warp that loads a row side by side takes less time than a thread

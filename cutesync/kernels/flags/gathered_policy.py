@@ -7,12 +7,10 @@ from collections.abc import Sequence
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div
-from ..axes import NUMBER_BITS
 from .form import Form
 from .order import pace_in, pace_out
-from .strided_choice import THREADS, Facts, StridedChoice, TilePolicy
+from .strided_choice import MAX_NARROW, THREADS, Facts, StridedChoice, TilePolicy
 
-MAX_NARROW = (1 << NUMBER_BITS) - 1  # threads whose numbers are split in 32 bits
 # Up to so many threads have one row each, in smaller blocks (H200, heads int32 (220, 26): 1.4 us, so 1.1 us; both bool
 # (228, 67) transposed: 2.0 us, so 1.1 us).
 FEWEST_THREADS, FEW_IN_BLOCK = 1 << 15, 128

@@ -6,8 +6,7 @@ import math
 
 from ..hardware import VECTOR_BYTES
 from .form import Form
-from .strided_choice import Facts, PitchedPolicy, StridedChoice, TilePolicy, TransposedPolicy
-from .tile_policy import MAX_NARROW
+from .strided_choice import MAX_NARROW, Facts, PitchedPolicy, StridedChoice, TilePolicy, TransposedPolicy
 
 # Results: of fewer, most warps would join the elements of two rows (H200, both bool (131072, 83), 161 apart, along its
 # first axis: tiles 33.6 us, so 21.1 us; but difference int8 (273473, 64), 110 apart: 13.4 and 13.8 us).

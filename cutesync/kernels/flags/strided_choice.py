@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div
-from ..axes import divisor
+from ..axes import NUMBER_BITS, divisor
 from ..hardware import LANES, VECTOR_BYTES
 from ..policy import Policy
 from .policy import FlagPolicy, alignment
 
+MAX_NARROW = (1 << NUMBER_BITS) - 1  # threads whose numbers are split in 32 bits
 THREADS = 256
 # Of a block that flags runs of rows (H200, tails float16 (4096, 4, 8, 512) stepped: of 4 warps 81 us, so 54 us)
 WARPS = 8

@@ -25,6 +25,7 @@ from .split_policy import choose_split
 from .strided_choice import (
     LARGE,
     MAX_MOVED,
+    MAX_NARROW,
     MIN_LARGE,
     WARPS,
     ColumnsPolicy,
@@ -35,7 +36,7 @@ from .strided_choice import (
     StridedChoice,
     TilePolicy,
 )
-from .tile_policy import FEW_THREADS, MAX_NARROW
+from .tile_policy import FEW_THREADS
 from .turned_bits_policy import choose_turned_bits
 
 MAX_EQUAL = 1 << 21  # elements of arrays whose items are equal: of more, threads with more results are faster

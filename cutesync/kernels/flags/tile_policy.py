@@ -10,10 +10,10 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two
 from ..hardware import LANES, LINE_BYTES, SECTOR_BYTES, SMS, VECTOR_BYTES, WORD_BYTES
 from .form import Form
-from .gathered_policy import FEW_IN_BLOCK, FEWEST_THREADS, MAX_NARROW, SINGLY, are_apart, gathered, is_gathered
+from .gathered_policy import FEW_IN_BLOCK, FEWEST_THREADS, SINGLY, are_apart, gathered, is_gathered
 from .order import pace_in, pace_out, roles_of
 from .policy import alignment
-from .strided_choice import THREADS, Facts, StridedChoice, TilePolicy, TransposedPolicy
+from .strided_choice import MAX_NARROW, THREADS, Facts, StridedChoice, TilePolicy, TransposedPolicy
 
 ROWS_OF_BITS = 32  # flags in a word
 # Fewer rows are loaded in such steps (H200, bits float32 (8570, 17, 56) along its second axis: of 32 rows 11.7 us, of
