@@ -16,15 +16,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter, namedtuple
+from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import boost
+import fit_records
 import numpy as np
 import script
-from matmul_brute import is_full, is_promoted, stored_by_tma, workload
+from fit_records import policy_of
+from matmul_brute import is_promoted, workload
 from matmul_random import CLASSES, Random
 
 from cutesync.kernels.hardware import SMS
@@ -40,10 +42,7 @@ from cutesync.kernels.matmul.model import (
     is_long,
     preferred,
     table,
-    vector_instructions,
 )
-from cutesync.kernels.matmul.overlap import lets_next_start
-from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.workload import Access, Workload
 
 NEAR = 0.2  # configurations that take so much longer than the best, in proportion, count e times less
@@ -56,60 +55,6 @@ MOST_LONGER = 0.6  # that counts
 WEIGHT = 0.15  # of the distance between clocks and times
 CHOICE = 0.1  # weight of the choice while trees grow, beside that distance
 STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
-
-LATER_LOADS = {"words": ("words", "pairs"), "dense": ("dense",)}  # own loads that some files were gathered before
-_SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?(?: in (\d+))?( T)?(?: own (a?b?))?( parts)?")
-
-
-def policy_of(words: str, promoted: bool) -> MatmulPolicy:
-    """The configuration that ``matmul_sweep.short`` wrote."""
-    m, n, schedule, peers_m, peers_n, splits, slices, swapped, own, parts = _SHORT.fullmatch(words).groups()
-    schedule = "cooperative" if schedule == "c" else "pingpong"
-    return MatmulPolicy(
-        (int(m), int(n)),
-        schedule,
-        (int(peers_m), int(peers_n)),
-        promoted=promoted,
-        splits=int(splits or 1),
-        slices=int(slices or 1),
-        swap_ab=bool(swapped),
-        load_a="own" if "a" in (own or "") else "tma",
-        load_b="own" if "b" in (own or "") else "tma",
-        parts=bool(parts),
-    )
-
-
-def _known(found: dict[str, float]) -> dict[str, float]:
-    """Without forms of trials that the package does not have."""
-    return {words: us for words, us in found.items() if _SHORT.fullmatch(words)}
-
-
-def _started_early(product: Random, found: dict[str, float]) -> dict[str, float]:
-    """Those whose launches let the next one start at once."""
-    configs = {words: policy_of(words, is_promoted(product)) for words in found}
-    return {
-        words: us for words, us in found.items() if lets_next_start(configs[words], workload(product, configs[words]))
-    }
-
-
-def _without(record: dict, own: set[int]) -> dict[str, float]:
-    """Those whose threads load nothing in so many instructions."""
-    product, found = Random(*record["product"]), {}
-    for words, us in record["times"].items():
-        access = workload(product, policy_of(words, is_promoted(product))).access
-        if not own & {access.own_a, access.own_b}:
-            found[words] = us
-    return found
-
-
-def _split_in_kernel(product: Random, found: dict[str, float]) -> dict[str, float]:
-    """As the kernels that ran: operands of float32 were split in the kernel wherever it can."""
-    if not is_full(product):
-        return found
-    return {
-        words if " parts" in words or not policy_of(words, True).splits_parts() else f"{words} parts": us
-        for words, us in found.items()
-    }
 
 
 class Times(namedtuple("Times", "of load starts us groups counts weight")):
@@ -340,31 +285,7 @@ def main(argv=None) -> None:
     parser.add_argument("--write", action="store_true", help="put what is fitted into the package")
     parser.add_argument("--no-folds", action="store_true", help="do not fit without each fold in turn")
     chosen = parser.parse_args(argv)
-    records = []
-    for path, named in Counter(chosen.json).items():
-        with script.reading(path) as report:
-            columns = {"columns": report.get("columns", True)}
-            known = [record | {"times": _known(record["times"])} for record in report["products"]]
-            enough = [record for record in known if len(record["times"]) > 1]
-            if not report.get("launches", True):  # timed when all launches let the next one start at once
-                of_now = [
-                    record | {"times": _started_early(Random(*record["product"]), record["times"])} for record in enough
-                ]
-                enough = [record for record in of_now if len(record["times"]) > 1]
-            own = {
-                vector_instructions(x, 2) for key, of in LATER_LOADS.items() if not report.get(key, True) for x in of
-            }
-            if own:
-                enough = [record | {"times": _without(record, own)} for record in enough]
-                enough = [record for record in enough if len(record["times"]) > 1]
-            if not report.get("packs", False):  # timed before a configuration could say that operands are packed
-                enough = [
-                    record | {"times": _split_in_kernel(Random(*record["product"]), record["times"])}
-                    for record in enough
-                ]
-            if not report.get("lines", True):  # timed before threads stored lines of results that TMA does not store
-                enough = [record for record in enough if stored_by_tma(Random(*record["product"]))]
-            records += [record | columns | {"count": named * record.get("weight", 1)} for record in enough]
+    records = fit_records.read(chosen.json)
 
     def fitted(data: Times) -> Fitted:
         by = refined(data, least_squares(data, COEFFICIENTS), chosen.rounds) if chosen.coefficients else COEFFICIENTS

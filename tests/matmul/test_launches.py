@@ -39,15 +39,23 @@ def test_few_blocks_more_than_half_let_nobody_start(config, m, n, k_tiles, early
 def test_the_l2_is_asked_for_a_large_operand_that_is_read_once_and_gives_it_up_first():
     kind, strides = BY_NAME["float16"], (0, 0, 0)
 
-    def of(m: int, n: int, k: int, config: MatmulPolicy = NARROW, early: int = 0) -> tuple:
-        a, b = (Operand(True, k, 1, rows * k) for rows in (m, n))
-        return streaming(Problem(m, n, k, 1, a, b, strides, strides, (kind, kind), kind, TermsSpec()), config, early)
+    def of(m: int, n: int, k: int, config: MatmulPolicy = NARROW, early: int = 0, items: int = 1) -> tuple:
+        a, b = (Operand(True, k, items, rows * k) for rows in (m, n))
+        kinds = (kind, kind), kind
+        return streaming(Problem(m, n, k, items, a, b, strides, strides, *kinds, TermsSpec()), config, early)
 
     assert of(4608, 24, 3584) == ((4, 0), (EVICT_FIRST, EVICT_NORMAL))
     assert of(24, 4608, 3584, early=1) == ((0, 16), (EVICT_NORMAL, EVICT_FIRST))
     assert of(40, 4608, 3584, MatmulPolicy((64, 96), "pingpong", (2, 1))) == ((0, 5), (EVICT_NORMAL, EVICT_FIRST))
     assert of(4608, 40, 3584) == ((2, 0), (EVICT_NORMAL, EVICT_NORMAL))
     assert of(1024, 24, 3584) == ((0, 0), (EVICT_NORMAL, EVICT_NORMAL))
+    # what is beside it fills the L2 sooner where rows share lines
+    wide = MatmulPolicy((64, 128), "pingpong")
+    assert [of(64, 512, k, wide, items=300)[1] for k in (256, 208)] == [
+        (EVICT_NORMAL, EVICT_FIRST),
+        (EVICT_NORMAL,) * 2,
+    ]
+    assert of(64, 512, 256, wide, items=600)[1] == (EVICT_NORMAL, EVICT_NORMAL)
 
 
 @pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
