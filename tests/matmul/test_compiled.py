@@ -50,7 +50,7 @@ def verify(
     terms = replace(terms, either=result.size == 2 and terms.pre is None)
     load_a, load_b = ("tma" if load == "tma" else "own" for load in loads)
     config = replace(config, load_a=load_a, load_b=load_b, parts=bool(config.parts))
-    config = config.decided(terms.widest(result), several=terms.pre is None)
+    config = config.decided(terms.widest(result), several=terms.pre is None, wide=terms.either and terms.c is None)
     operand = TFLOAT32 if element == "tfloat32" else element_type(element)
     spec = kernel_spec(config, (operand, operand), result, majors, terms, loads)
     kernel = spec.kernel()

@@ -73,6 +73,19 @@ def test_all_configs_fit(out_bytes):
             MatmulPolicy(config.tile, config.schedule, config.cluster, stages=40).decided(out_bytes)
 
 
+def test_more_columns_are_stored_at_a_time_where_the_result_allows_it():
+    for config in CANDIDATES:
+        full = config.decided(2, wide=True)
+        assert full.stages >= 3 and full.smem(2) <= SMEM_BYTES and full.wide
+        assert config.decided(2).stages - full.stages <= 1
+        assert full.columns % full.sub_tile_columns(2) == 0
+    of = {n: MatmulPolicy((128, n)).decided(2, wide=True).sub_tile_columns(2) for n in (48, 72, 80, 96, 144, 160, 176)}
+    assert of == {48: 16, 72: 72, 80: 40, 96: 32, 144: 72, 160: 32, 176: 88}
+    split = [MatmulPolicy((128, n), splits=4).decided(2, wide=True).sub_tile_columns(2) for n in (72, 80)]
+    assert split == [24, 16]  # equally many for each block of the cluster
+    assert MatmulPolicy((128, 80), wide=False).decided(2, wide=True).sub_tile_columns(2) == 16
+
+
 @pytest.mark.parametrize(
     ("config", "out_bytes", "may"),
     [

@@ -157,15 +157,21 @@ def test_all_transposes(layout, cluster, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("out", "columns"),
-    [("float16", 80), *(pytest.param(*of, marks=pytest.mark.slow) for of in (("float16", 128), ("float32", 96)))],
+    ("out", "columns", "beside"),
+    [
+        ("float16", 80, 8),
+        *(
+            pytest.param(*of, marks=pytest.mark.slow)
+            for of in (("float16", 80, 7), ("float16", 128, 8), ("float16", 144, 8), ("float32", 96, 8))
+        ),
+    ],
 )
-def test_narrow_sub_tiles(columns, out):
-    """The columns of a sub-tile follow from the tile's: 16, 32 or 64 of 16 bits, 16 or 32 of 32 bits; the B tile's
-    swizzle from its rows."""
+def test_narrow_sub_tiles(columns, out, beside):
+    """The columns of a sub-tile follow from the tile's: 16, 32 or 64 of 16 bits, or an odd multiple of 8, in one buffer
+    if there are many, 16 or 32 of 32 bits; the B tile's swizzle from its rows. Also stored by threads."""
     multiplied(
         operand(70, 72, False),
-        operand(72, columns + 8, False),
+        operand(72, columns + beside, False),
         config=MatmulPolicy((64, columns), "pingpong"),
         out_dtype=out,
     )

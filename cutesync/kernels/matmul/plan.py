@@ -121,6 +121,11 @@ class Problem:
         alone = self.terms.pre is None and self.terms.c is None
         return self.out.size == 2 and alone and self.b.k_major and self.elements[0].kind == "f"
 
+    @property
+    def takes_wide(self) -> bool:
+        """Whether ``MatmulPolicy.wide`` stores suit it."""
+        return self.out.size == 2 and self.terms.pre is None and self.terms.c is None
+
     def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
         """What the model chooses, best first."""
         return tuple(config for _, config in shortlist(self.load, count))
@@ -311,7 +316,7 @@ def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
     tiles = math.prod(config.tiles(problem.m, problem.n)) * problem.items
     # Blocks of one tile and of several have one kernel: it is as fast for both, but with an activation (H200).
     several = problem.terms.activation is None or tiles > config.slots(problem.multiprocessors)
-    return config.decided(problem.terms.widest(problem.out), several)
+    return config.decided(problem.terms.widest(problem.out), several, problem.takes_wide)
 
 
 def _sources(problem: Problem) -> dict[str, Any]:

@@ -50,6 +50,9 @@ MAX_SPLITS = 64
 MAX_CLUSTER_BLOCKS = 8  # that every GPU of sm_90 can run
 CLUSTER_SLOTS = (0, 132, 66, 39, 30, 22, 17, 15, 15)  # clusters of so many blocks that an H200 runs at a time
 SURE_SLOTS = (0, 132, 66, 39, 28, 22, 17, 15, 14)  # the same on every H200 timed: of one more some wait for others
+# of a row of a sub-tile that is not swizzled: all of 72 columns (0.97 of the time of 24 at a time), half of 80, 112,
+# 144, 176 (0.95); of a cluster split, whose blocks need equally many (all of 72: 1.17)
+MOST_VECTORS, MOST_SPLIT_VECTORS = 13, 7
 MIN_SPLIT_COLUMNS = 16  # of a sub-tile: a row of 32 bytes of 16-bit results
 MAX_EXCHANGE_BESIDE = 32768  # bytes of partial sums beside the stages; more lie in the stages (see ``split``)
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
@@ -79,7 +82,7 @@ class MatmulPolicy:
     (see ``own``), "tma" by TMA from a packed copy; None leaves it to the model. Other operands are always loaded by
     TMA. They are those of the transpose, too. ``slices`` of K are multiplied one behind the other by the same block,
     each in accumulators that are zero at first, and their sums added up in order: the bits are those of so many
-    ``splits``."""
+    ``splits``. With ``wide`` half of 80, 112, 144, 176 columns are stored at a time, not 16; None does so if it can."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
@@ -94,6 +97,7 @@ class MatmulPolicy:
     load_a: str | None = None
     load_b: str | None = None
     slices: int = 1
+    wide: bool | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -151,7 +155,7 @@ class MatmulPolicy:
         for name in ("load_a", "load_b"):
             if getattr(self, name) is not None:
                 choice(getattr(self, name), f"config.{name}", ("tma", "own"))
-        for name in ("deferred", "swap_ab", "parts"):
+        for name in ("deferred", "swap_ab", "parts", "wide"):
             if getattr(self, name) is not None:
                 flag(getattr(self, name), f"config.{name}")
 
@@ -170,6 +174,7 @@ class MatmulPolicy:
             self.deferred,
             bool(self.parts),
             sliced,
+            self.wide,
         )
 
     def splits_parts(self) -> bool:
@@ -225,13 +230,16 @@ class MatmulPolicy:
         return -(-m // (self.tile[0] * self.cluster[0])), -(-n // (self.tile[1] * self.cluster[1]))
 
     def sub_tile_columns(self, out_bytes: int) -> int:
-        """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's; fewer where the
-        blocks of a cluster split would not have equally many sub-tiles. Of an odd multiple of 8 columns another, up to
-        all: rows of an odd number of vectors begin in different banks."""
+        """Columns that the epilogue stores at a time, a divisor of the tile's: a power of two, at most 128 bytes, fewer
+        where the blocks of a cluster split would not have equally many sub-tiles. Of an odd multiple of 8, and where
+        ``wide`` ones are more than twice as many, an odd number of vectors: their rows begin in different banks."""
+        vectors, most = self.columns // 8, MOST_SPLIT_VECTORS if self.cluster_split else MOST_VECTORS
+        odd = max(some for some in range(1, most + 1, 2) if vectors % some == 0)
         if self.odd:
-            vectors = self.columns // 8
-            return 8 * max((some for some in (3, 5, 7) if vectors % some == 0), default=vectors)
+            return 8 * odd if odd > 1 else self.columns
         columns = math.gcd(self.columns, 128 // out_bytes)
+        if self.wide and not self.cluster_split and 8 * odd > 2 * columns:
+            return 8 * odd
         while self.cluster_split and columns % (2 * MIN_SPLIT_COLUMNS) == 0 and self._unevenly_dealt(columns):
             columns //= 2
         return columns
@@ -354,9 +362,11 @@ class MatmulPolicy:
         return room // self.stage_room()
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 (policies are values)
-    def decided(self, out_bytes: int, several: bool = True) -> MatmulPolicy:
+    def decided(self, out_bytes: int, several: bool = True, wide: bool = False) -> MatmulPolicy:
         """The same with the number of stages decided, and whether the epilogue is deferred: if not given, where blocks
         have ``several`` tiles."""
+        if self.wide is None:
+            return replace(self, wide=wide).decided(out_bytes, several)
         fits = self.fitting_stages(out_bytes)
         exchanged = self.exchange_bytes(out_bytes) if self.exchange_in_stages(out_bytes) else 0
         stages = self.stages or min(fits, MAX_STAGES)
