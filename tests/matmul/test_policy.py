@@ -81,6 +81,12 @@ def test_more_columns_are_stored_at_a_time_where_the_result_allows_it():
         assert full.columns % full.sub_tile_columns(2) == 0
     of = {n: MatmulPolicy((128, n)).decided(2, wide=True).sub_tile_columns(2) for n in (48, 72, 80, 96, 144, 160, 176)}
     assert of == {48: 16, 72: 72, 80: 40, 96: 32, 144: 72, 160: 32, 176: 88}
+    low = {n: MatmulPolicy((64, n)).decided(2, wide=True).sub_tile_columns(2) for n in (32, 80, 160, 192, 256)}
+    assert low == {32: 16, 80: 40, 160: 80, 192: 96, 256: 64}  # a warpgroup has half of them
+    low = {
+        n: MatmulPolicy((64, n), "pingpong").decided(2, wide=True).sub_tile_columns(2) for n in (32, 48, 120, 160, 192)
+    }
+    assert low == {32: 32, 48: 48, 120: 120, 160: 160, 192: 64}
     split = [MatmulPolicy((128, n), splits=4).decided(2, wide=True).sub_tile_columns(2) for n in (72, 80)]
     assert split == [24, 16]  # equally many for each block of the cluster
     assert MatmulPolicy((128, 80), wide=False).decided(2, wide=True).sub_tile_columns(2) == 16

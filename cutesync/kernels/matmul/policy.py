@@ -50,9 +50,9 @@ MAX_SPLITS = 64
 MAX_CLUSTER_BLOCKS = 8  # that every GPU of sm_90 can run
 CLUSTER_SLOTS = (0, 132, 66, 39, 30, 22, 17, 15, 15)  # clusters of so many blocks that an H200 runs at a time
 SURE_SLOTS = (0, 132, 66, 39, 28, 22, 17, 15, 14)  # the same on every H200 timed: of one more some wait for others
-# of a row of a sub-tile that is not swizzled: all of 72 columns (0.97 of the time of 24 at a time), half of 80, 112,
-# 144, 176 (0.95); of a cluster split, whose blocks need equally many (all of 72: 1.17)
-MOST_VECTORS, MOST_SPLIT_VECTORS = 13, 7
+# Vectors of a row of a sub-tile that is not swizzled: half of 80, 112, 144 or 176 columns and all of 72, in tiles of 64
+# rows all, take 0.95 of the time of 16 and 24 at a time (half of 160 and 224, not of 32: 1.03).
+MOST_VECTORS = 13
 MIN_SPLIT_COLUMNS = 16  # of a sub-tile: a row of 32 bytes of 16-bit results
 MAX_EXCHANGE_BESIDE = 32768  # bytes of partial sums beside the stages; more lie in the stages (see ``split``)
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
@@ -82,7 +82,7 @@ class MatmulPolicy:
     (see ``own``), "tma" by TMA from a packed copy; None leaves it to the model. Other operands are always loaded by
     TMA. They are those of the transpose, too. ``slices`` of K are multiplied one behind the other by the same block,
     each in accumulators that are zero at first, and their sums added up in order: the bits are those of so many
-    ``splits``. With ``wide`` half of 80, 112, 144, 176 columns are stored at a time, not 16; None does so if it can."""
+    ``splits``. With ``wide`` more columns are stored at a time; None does so where the result allows it."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
@@ -231,15 +231,15 @@ class MatmulPolicy:
 
     def sub_tile_columns(self, out_bytes: int) -> int:
         """Columns that the epilogue stores at a time, a divisor of the tile's: a power of two, at most 128 bytes, fewer
-        where the blocks of a cluster split would not have equally many sub-tiles. Of an odd multiple of 8, and where
-        ``wide`` ones are more than twice as many, an odd number of vectors: their rows begin in different banks."""
-        vectors, most = self.columns // 8, MOST_SPLIT_VECTORS if self.cluster_split else MOST_VECTORS
-        odd = max(some for some in range(1, most + 1, 2) if vectors % some == 0)
+        where blocks of a cluster split would have unequally many; of an odd multiple of 8 another, up to all. ``wide``:
+        all of 64 rows, else an odd number of vectors, whose rows begin in different banks, if twice as many."""
+        vectors, columns = self.columns // 8, math.gcd(self.columns, 128 // out_bytes)
         if self.odd:
-            return 8 * odd if odd > 1 else self.columns
-        columns = math.gcd(self.columns, 128 // out_bytes)
-        if self.wide and not self.cluster_split and 8 * odd > 2 * columns:
-            return 8 * odd
+            columns = 8 * max((some for some in (3, 5, 7) if vectors % some == 0), default=vectors)
+        if self.wide and not self.cluster_split and columns * out_bytes < 128:
+            odd = 8 * max(some for some in range(1, MOST_VECTORS + 1, 2) if vectors % some == 0)
+            whole = self.tile[0] == 64 and vectors > 4  # 32 columns are swizzled
+            columns = self.columns if whole else odd if odd > 2 * columns else columns
         while self.cluster_split and columns % (2 * MIN_SPLIT_COLUMNS) == 0 and self._unevenly_dealt(columns):
             columns //= 2
         return columns

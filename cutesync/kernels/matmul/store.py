@@ -92,7 +92,8 @@ class SubTileStore:
         self.out = Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
         self.by_tma, self.in_place, self.by_columns = by_tma, in_place, by_columns
         self.spread, self.beside_tma, self.in_flight = 1, False, in_flight
-        self.buffers, self.odd = sub_tile_buffers(columns, out.width // 8), columns % 16 > 0
+        self.buffers = sub_tile_buffers(columns, out.width // 8)
+        self.plain = columns * out.width // 8 not in (16, 32, 64, 128)  # no swizzle is as wide as a row
 
     def share_buffers(self, other: SubTileStore) -> None:
         """The sub-tiles of both take turns in the buffers."""
@@ -103,12 +104,12 @@ class SubTileStore:
         """(64, columns, all buffers of the block), contiguous as the result is, and swizzled. Of elements that are
         narrower than the buffers' only one buffer in ``spread`` is used."""
         buffers = CONSUMERS * self.buffers * self.spread
-        if self.odd:
-            return self.odd_layout(self.columns, buffers)
+        if self.plain:
+            return self.plain_layout(self.columns, buffers)
         major = LayoutEnum.COL_MAJOR if self.by_columns else LayoutEnum.ROW_MAJOR
         return hopper_helpers.make_smem_layout_epi(self.out, major, (64, self.columns), buffers)
 
-    def odd_layout(self, *columns: int):
+    def plain_layout(self, *columns: int):
         """Of 64 rows, side by side and not swizzled, or of swizzled columns of 128 bytes; (columns, buffers)."""
         steps, bits = ((1, 64), 3) if self.by_columns else ((self.columns, 1), 0)
         lines = cute.make_layout((64, *columns), stride=(*steps, 64 * self.columns)[: 1 + len(columns)])
@@ -116,8 +117,8 @@ class SubTileStore:
 
     def tma(self, tensor):
         """The TMA store of a sub-tile to a result, and the tensor of its coordinates."""
-        if self.odd:
-            buffer = self.odd_layout(self.columns)
+        if self.plain:
+            buffer = self.plain_layout(self.columns)
         else:
             buffer = cute.slice_(self.buffer_layout(), (None, None, 0))
         return cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), tensor, buffer, (64, self.columns))
@@ -284,7 +285,7 @@ class SubTileStore:
         """The copy of a sub-tile's accumulators into a buffer (stmatrix for 16 bits, else pairs of elements), and this
         thread's part of it."""
         if self.out.width == 16:
-            matrices = 2 if self.odd else 4
+            matrices = 2 if self.columns % 16 else 4
             operation = warp.StMatrix8x8x16bOp(num_matrices=matrices, transpose=self.by_columns)
             copy = cute.make_copy_atom(operation, self.out)
         else:
