@@ -172,7 +172,8 @@ def main(chosen) -> int:
     )
     groups = chosen.cases[1:] or list(CLASSES)
     report = {"family": "matmul random", "gpu": gpu.name, "seed": chosen.seed, "brute": chosen.brute}
-    report |= {"waves": chosen.waves, "packs": True, "versions": versions(), "failures": {}, "products": []}
+    launches = {"packs": True, "streams": True, "wide": True}  # what differs from files of before
+    report |= {"waves": chosen.waves, **launches, "versions": versions(), "failures": {}, "products": []}
     try:
         run(
             gpu,

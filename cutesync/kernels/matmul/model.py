@@ -57,7 +57,8 @@ class Table(
     of a cluster tile, and ``blocks`` its blocks, all slices of K included; ``places`` how many blocks run at a time,
     and ``sure`` how many do on every H200; ``rare`` what it must gain, ``rare_by_threads`` where threads load or
     store, but ``rare_one_own`` if they load one operand; ``slices`` those of K that a block has in turn;
-    ``odd_columns`` those of a sub-tile if the tile is ``odd``, else 0."""
+    ``odd_columns`` those of a sub-tile if the tile is ``odd``, else 0. Sub-tiles are those that are not ``wide``, as in
+    most times that the model is fitted to."""
 
 
 def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:

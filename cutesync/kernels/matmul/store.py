@@ -1,8 +1,9 @@
 """How sub-tiles of a result get from registers to global memory: 64 rows and some columns at a time.
 
-The finished elements of a sub-tile are written to a buffer of swizzled shared memory, which TMA then stores. Each
-consumer warpgroup has two buffers and a named barrier of its own and waits for nobody else. While TMA reads one buffer
-the other is filled, and the last sub-tile of a tile is stored while the next tile is multiplied. Where TMA cannot store
+The finished elements of a sub-tile are written to a buffer of shared memory, which TMA then stores. Each consumer
+warpgroup has two buffers, or one for long rows, and a named barrier of its own and waits for nobody else. While TMA
+reads one buffer the other is filled, and the last sub-tile of a tile is stored while the next tile is multiplied. Rows
+of 32 and 48 bytes take longer than whole rows of a tile, which are not swizzled. Where TMA cannot store
 a result, the threads do: lines of contiguous elements, which may begin anywhere, in aligned vectors and a few elements
 at both ends, other results element by element.
 
