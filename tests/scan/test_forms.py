@@ -42,6 +42,22 @@ def test_rows_with_gaps_have_a_form_for_one_input():
     assert layout_of((2, 5, 6), 2, [(1, 12, 2), out]).form(1) is None  # other rows lie between
 
 
+FAR = [
+    ((600, -200, 40, 1), (2000, 600, 120, 1), None),  # the results lie in groups, too
+    ((600, -200, 40, 1), (600, 200, 40, 1), Form((30, 40, 1), "pitched", (-200, 1, 200, 1), 5, (40, 40), 3, 1200)),
+    ((600, -200, 40, -1), (600, 200, 40, 1), Form((30, 40, 1), "mirrored", (-200, -1, 200, 1), 5, (40, 40), 3, 1200)),
+    ((600, -200, 40, 2), (600, 200, 40, 1), None),
+]
+
+
+@pytest.mark.parametrize(("x", "out", "wanted"), FAR)
+def test_which_groups_of_rows_lie_in_groups(x, out, wanted):
+    assert layout_of((2, 3, 5, 40), 3, [x, out]).form(1) == wanted
+    short = layout_of((2, 3, 5, 8), 3, [x, [step // 5 or step for step in out]])
+    columns = layout_of((2, 3, 5, 40, 2), 3, [[2 * step for step in steps] + [1] for steps in (x, out)])
+    assert short.form(1) is None and columns.form(1) is None
+
+
 GAPS = [
     ((40, 30, 2), (240, 4, 1), 0, "gaps"),
     ((40, 30, 3), (240, 8, 1), 0, "gaps"),
@@ -118,6 +134,26 @@ def test_agrees_and_writes_nothing_else(name, mirrored, on_emulator, monkeypatch
         length = -(-shape[-1] // 2) - (int(rng.integers(3)) if anywhere else 0)
         x = segments((*outer, length), axis)
         check(rng, x, adjacent, axis, mirrored, 1 if anywhere else 4, reverse=bool(rng.integers(2)))
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("name", [*ROWS, "a wave", "rows by one warp"])
+def test_groups_of_rows_in_groups(name, on_emulator, monkeypatch):
+    """Part of the outer axes of the input run backwards; its rows begin anywhere where the kernel allows that."""
+    choice, shape, _ = KERNELS[name]
+    force(monkeypatch, choice)
+    rng = np.random.default_rng(len(name))
+    anywhere = "ragged" in name or "wave" in name or "pipeline" in name
+    length = max(24, shape[-1] // 8 * 4) + (int(rng.integers(1, 4)) if anywhere else 0)
+    for signs in ((1, -1, 1, 1), (-1, 1, -1, 1)):
+        x, first = segments((2, 2, 3, length), 3), 64 + anywhere
+        whole = cs.asarray(np.concatenate([np.zeros(first, x.dtype), x.ravel()]))
+        steps = [sign * step // x.itemsize for sign, step in zip(signs, x.strides)]
+        first += sum(-step * (n - 1) for step, n in zip(steps, x.shape) if step < 0)
+        moved = x[tuple(slice(None, None, sign) for sign in signs)]
+        for reverse in (False, True):
+            found = cs.scan(whole.as_strided(x.shape, tuple(steps), first), adjacent, axis=3, reverse=reverse)
+            same(np.asarray(found), scanned(moved, adjacent, axis=3, reverse=reverse), f"{signs} {reverse}")
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from ...sync.overlap import await_launches
 from ...warp import Maybe
 from ..arrays import together
 from ..plain import PlainKernel
+from .layout import STEPS
 
 # A launch's arguments.
 #
@@ -29,11 +30,11 @@ from ..plain import PlainKernel
 # ``out_row`` and ``out_step`` are those of the outputs. ``init_row`` and ``init_step`` are those of the first operands
 # from row to row and from column to column. Where arrays are not contiguous, rows are in groups of ``group``:
 # ``x_row``, ``out_row`` and ``init_row`` lead from group to group, and ``x_next``, ``out_next`` and ``init_next`` from
-# row to row.
+# row to row. If groups are ``far``, those of the inputs lie ``x_far`` elements further apart after every ``outer``.
 Arguments = namedtuple(
     "Arguments",
     "x out init_at init slots counters rows length inner tiles layout whole x_row x_step out_row out_step "
-    "group x_next out_next init_row init_step init_next",
+    "group x_next out_next init_row init_step init_next outer x_far",
 )
 
 
@@ -58,6 +59,7 @@ class Scan:
     width: int = 1
     counted: bool = False
     view: str | None = None
+    far: bool = False
 
     @property
     def mirrored(self) -> bool:
@@ -182,9 +184,11 @@ class ScanKernel(PlainKernel):
             if cutlass.const_expr(self.positions > 0):
                 tiles = cutlass.min(tiles, Int32((length + (self.positions + self.slack - 1)) // self.positions))
         x, out = together(x, self.scan.monoid.takes_index), together(out)
-        strides = (whole * inner, inner, whole * inner, inner, *[Int64(0)] * 6)
+        strides = (whole * inner, inner, whole * inner, inner, *[Int64(0)] * 8)
         if cutlass.const_expr(self.scan.view is not None):
-            strides = (*layout, *[Int64(0)] * 3) if self.scan.start != "rows" else layout
+            count = len(STEPS) if self.scan.start == "rows" else len(STEPS) - 3
+            zeros = [Int64(0)] * (len(STEPS) - count)
+            strides = (*layout[:count], *zeros, *(layout[count:] if self.scan.far else [Int64(0)] * 2))
         a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole, *strides)
         if cutlass.const_expr(self.asks and not self.waits):
             self.ask(a)
@@ -201,6 +205,8 @@ class ScanKernel(PlainKernel):
             return row * a.x_row, row * a.out_row
         group, inside = self.scan.in_group(a, row)
         begin = group * a.x_row + inside * a.x_next
+        if self.scan.far:
+            begin += Int64(Int32(group) // Int32(a.outer)) * a.x_far
         return begin - (a.length - 1) if self.scan.mirrored else begin, group * a.out_row + inside * a.out_next
 
     def end_of(self, a: Arguments):
@@ -208,7 +214,9 @@ class ScanKernel(PlainKernel):
         if self.scan.view is None:
             return (a.x + a.rows * a.x_row).toint()
         groups, _ = self.scan.in_group(a, a.rows)
-        axes = (a.length, a.x_step), (groups, a.x_row), (a.group, a.x_next)
+        axes = [(a.length, a.x_step), (groups, a.x_row), (a.group, a.x_next)]
+        if self.scan.far:
+            axes[1:2] = (groups // a.outer, a.x_far + a.outer * a.x_row), (a.outer, a.x_row)
         return (a.x + sum((cutlass.max((n - 1) * step, Int64(0)) for n, step in axes), a.inner)).toint()
 
     @cute.jit

@@ -22,19 +22,24 @@ MAX_ROWS = 1 << 31  # of a form: kernels divide their numbers in 32 bits
 
 _NAMES = "x_row", "x_step", "out_row", "out_step", "group", "x_next", "out_next", "init_row", "init_step", "init_next"
 STEPS = tuple(Scalar(name, "Int64") for name in _NAMES)  # of a form that is not contiguous, as a kernel's parameters
+FAR = Scalar("outer", "Int64"), Scalar("x_far", "Int64")  # of a form whose groups are in groups themselves
+MIN_FAR_LENGTH = 20  # of rows of such a form: of 19 elements as fast, shorter ones are done sooner by single threads
 
 
 class Form(NamedTuple):
     """Arrays seen as (rows, length, inner): ``length`` positions are scanned for each of rows * inner. ``view`` is that
     of ``base.Scan``. Rows are in groups of ``group``. ``steps`` are the strides from group to group and from position
-    to position, those of the inputs, then those of the outputs; ``next`` are those from row to row. ``gap`` is the
-    stride from position to position of the only input where a form has one column, and its results are neighbours."""
+    to position, those of the inputs, then those of the outputs; ``next`` are those from row to row. From ``outer``
+    groups to the next so many, inputs lie ``far`` elements further apart than groups do. ``gap`` is the stride from
+    position to position of the only input where a form has one column, and its results are neighbours."""
 
     extents: tuple[int, int, int]
     view: str | None = None
     steps: tuple[int, int, int, int] = (0, 0, 0, 0)
     group: int = 1
     next: tuple[int, int] = (0, 0)
+    outer: int = 1
+    far: int = 0
 
     def gathered(self) -> Form:
         """Return the same form with all rows in one group if their results lie behind one another, as those of a group
@@ -136,7 +141,7 @@ class Layout:
         if self.firsts:
             found = self.without_firsts().form(inputs)
             if found is None or found.view is not None:
-                return found
+                return None if found is not None and found.far else found
             _, length, inner = found.extents  # strides of the first operands come with others
             return Form(found.extents, "pitched", (length * inner, inner) * 2)
         extents = self.extents()
@@ -145,11 +150,18 @@ class Layout:
         columns = list(self.columns)
         inner = columns.pop().extent if columns and set(columns[-1].steps) == {1} else 1
         rows = math.prod(axis.extent for axis in columns)
-        if len(self.scanned) > 1 or len(columns) > 2 or not (self.scanned or inner > 1) or rows >= MAX_ROWS:
+        if len(self.scanned) > 1 or len(columns) > 3 or not (self.scanned or inner > 1) or rows >= MAX_ROWS:
             return None
         nothing = Axis(1, (0,) * len(self.offsets))
         following = columns.pop() if len(columns) > 1 else nothing
-        row, position = columns[0] if columns else nothing, self.scanned[0] if self.scanned else nothing
+        row, position = columns.pop() if columns else nothing, self.scanned[0] if self.scanned else nothing
+        far = [0] * len(self.offsets)
+        if columns:
+            if inner > 1 or self.length < MIN_FAR_LENGTH:
+                return None
+            far = [step - row.extent * inside for step, inside in zip(columns[0].steps, row.steps)]
+            if any(far[inputs:]) or len(set(far[:inputs])) > 1:
+                return None
         parts = slice(inputs), slice(inputs, None)
         steps = [axis.steps[part] for axis in (row, position, following) for part in parts]
         if any(len(set(each)) > 1 for each in steps):
@@ -157,11 +169,12 @@ class Layout:
         x_row, out_row, x_step, out_step, x_next, out_next = (each[0] for each in steps)
         between = any(0 < abs(step) < x_step for step in (x_row, x_next))  # elements of other rows
         gapped = inner == 1 and inputs == 1 and 1 < x_step <= MAX_GAP and not between
-        if inner == 1 and not (out_step == 1 and (abs(x_step) == 1 or gapped)):
+        if inner == 1 and not (out_step == 1 and (abs(x_step) == 1 or (gapped and far[0] == 0))):
             return None
         view = "mirrored" if inner == 1 and x_step < 0 else "pitched"
         steps_of = (x_row, x_step, out_row, out_step)
-        return Form((rows, self.length, inner), view, steps_of, following.extent, (x_next, out_next))
+        outer = row.extent if far[0] else 1
+        return Form((rows, self.length, inner), view, steps_of, following.extent, (x_next, out_next), outer, far[0])
 
 
 def layout_of(shape: Sequence[int], axis: int | None, steps: Sequence[Sequence[int]], firsts: bool = False) -> Layout:

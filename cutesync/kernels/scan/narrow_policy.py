@@ -71,7 +71,7 @@ def narrow(problem: Problem, by_rows: bool = False) -> Choice | None:
     fits &= problem.sources == problem.results and not problem.several and dense(problem)
     aligned = not any(at % VECTOR_BYTES for at in starts(problem))
     if not aligned:  # what lies beside a tile is read, too
-        fits &= problem.apart and not problem.counted and all(step >= 0 for step in problem.pitches[0])
+        fits &= problem.apart and not problem.counted and all(step >= 0 for step in (*problem.pitches[0], problem.far))
     least = MIN_FEW_BYTES if inner <= FEW else MIN_BYTES
     short = SHORT_ROW_BYTES if size >= WORD_BYTES else SHORT_ROW_BYTES_OF_PARTS
     if inner > FEW and inner * size <= short and not by_rows:
@@ -135,7 +135,7 @@ def dense(problem: Problem) -> bool:
 
 def starts(problem: Problem) -> list[int]:
     """Return the places of outer slices that are dense, in bytes: those of the first, and the strides."""
-    found = [*problem.xs, *problem.outs]
+    found = [*problem.xs, *problem.outs, problem.far * problem.source]
     for size, steps in zip((problem.source, problem.results[0]), problem.pitches):
         each = problem.length * problem.inner if problem.rows > 1 else 0
         found += [step * size for step in ([each] if problem.view is None else [steps[0], steps[-1]])]

@@ -24,7 +24,7 @@ from . import strided_policy
 from .backward_policy import backward_columns, is_backward
 from .column_policy import ColumnPolicy, ColumnTilePolicy
 from .equal_policy import MAX_FLAT_VECTORS, equal
-from .layout import STEPS, Form, Layout, layout_of
+from .layout import FAR, STEPS, Form, Layout, layout_of
 from .lone_policy import lone
 from .narrow_apart_policy import has_odd_rows, narrow_apart
 from .narrow_policy import NarrowPolicy
@@ -52,18 +52,19 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     """Return the kernel of a choice."""
     policy, width, operation = choice.policy, choice.width, spec.operation
     layout = list(choice.layout)
+    far = ("far",) if FAR[0] in choice.layout else ()
     count: list[Pointer | Scalar] = [Pointer("n_at", INT64), Scalar("n", "Int64")] if spec.counted else []
 
     def make() -> Any:
         from .base import Scan
 
-        how = spec.exclusive, spec.reverse, spec.start_kind, width, spec.counted, choice.view
+        how = spec.exclusive, spec.reverse, spec.start_kind, width, spec.counted, choice.view, bool(far)
         return policy.make(Scan(operation.monoid(), *how))
 
     inputs, outputs, start, args = parameter_groups(operation)
     first = Pointer("init_at", operation.results[0])
     given = inputs, outputs, first, [*start, *args, *count, *layout], _MEMORY, _SHAPE, _TILES
-    return KernelSpec(("scan", policy, width, choice.view, *spec.key), given, make, policy.cluster)
+    return KernelSpec(("scan", policy, width, choice.view, *spec.key, *far), given, make, policy.cluster)
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
@@ -158,7 +159,8 @@ def _plan(spec: ScanSpec, views: Views, outs: Views, stream: int, apart: bool = 
         if form.view is not None:
             more = layout.steps_of_firsts(form.extents[2]) if firsts else ()
             numbers = (*form.steps, form.group, *form.next, *more)
-            choice = replace(choice, layout=dict(zip(STEPS, numbers)))
+            outer = dict(zip(FAR, (form.outer, form.far))) if form.far else {}
+            choice = replace(choice, layout=dict(zip(STEPS, numbers)) | outer)
     run = launch(choice, spec, x.device, stream, arrays).run
     operation = spec.operation
     sizes = [dtype.size for dtype in (*operation.sources, *operation.results, operation.results[0])]
@@ -265,6 +267,7 @@ def _problem(
         _sums(operation),
         layout.firsts,
         isinstance(operation, Packed) and operation.has_numbers,
+        form.far if form else 0,
     )
 
 

@@ -48,7 +48,7 @@ class Problem:
 
     ``whole_vectors``: of rows with gaps, vectors of 16 bytes begin (in a reverse scan, end) with each row in memory.
 
-    ``interleaved``: that of the ``Layout`` of a strided array."""
+    ``interleaved``: that of the ``Layout`` of a strided array. ``far``: that of its ``Form``."""
 
     rows: int
     length: int
@@ -72,6 +72,7 @@ class Problem:
     sums: bool = False
     firsts: bool = False
     words_of_numbers: bool = False
+    far: int = 0
 
     @functools.cached_property
     def several(self) -> bool:
@@ -125,7 +126,8 @@ class Problem:
     @functools.cached_property
     def alike(self) -> bool:
         """Whether vectors are stored as far past a boundary in every row."""
-        return self.rows == 1 or not any((out + self._sign * x) % self.items for x, out in zip(*self.pitches))
+        pairs = *zip(*self.pitches), (self.far, 0)
+        return self.rows == 1 or not any((out + self._sign * x) % self.items for x, out in pairs)
 
     @property
     def _sign(self) -> int:
@@ -152,7 +154,7 @@ class Problem:
     @functools.cached_property
     def _begins(self) -> int:
         """The largest vector that is aligned in the inputs, in elements."""
-        return math.gcd(self.items, *self.pitches[0], *(x // size for x, size in zip(self.xs, self.sources)))
+        return math.gcd(self.items, self.far, *self.pitches[0], *(x // size for x, size in zip(self.xs, self.sources)))
 
     @functools.cached_property
     def _stored(self) -> int:

@@ -172,7 +172,8 @@ def _unit_of_runs(problem: Problem, each: int) -> int:
     plain = problem.sources == problem.results and not (problem.several or problem.counted or problem.firsts)
     if problem.view != "pitched" or not (together and plain):
         return 0
-    places = *problem.xs, *problem.outs, *(n * problem.source for n in (x[0], out[0], problem.group * each))
+    steps = x[0], out[0], problem.far, problem.group * each
+    places = *problem.xs, *problem.outs, *(n * problem.source for n in steps)
     unit = math.gcd(VECTOR_BYTES, *places) // problem.wide
     return unit if unit * problem.wide >= MIN_VECTOR_BYTES else 0
 
@@ -341,6 +342,7 @@ def _aligned(problem: Problem) -> tuple[bool, bool]:
     groups = [pitches[0] if pitches else 0 for pitches in problem.pitches]
     places = (problem.xs, problem.sources, groups[0]), (problem.outs, problem.results, groups[1])
     x, out = ([*at, *(pitch * size for size in sizes)] for at, sizes, pitch in places)
+    x += [problem.far * size for size in problem.sources]
     return not any(n % VECTOR_BYTES for n in x), not any(n % VECTOR_BYTES for n in out)
 
 
