@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.kernels.scan import layout, plan, slice_policy
 from cutesync.kernels.scan.layout import Form, layout_of
 from cutesync.runtime.device_array import DeviceArray
 
@@ -154,6 +155,37 @@ def test_groups_of_rows_in_groups(name, on_emulator, monkeypatch):
         for reverse in (False, True):
             found = cs.scan(whole.as_strided(x.shape, tuple(steps), first), adjacent, axis=3, reverse=reverse)
             same(np.asarray(found), scanned(moved, adjacent, axis=3, reverse=reverse), f"{signs} {reverse}")
+
+
+APART = [
+    ("int16", (2, 2, 3, 64), 0, 1, "ShortRowPolicy"),  # vectors joined from two, of groups that begin anywhere
+    ("uint8", (2, 3, 4, 48), 1, 5, "ShortRowPolicy"),
+    ("float32", (3, 2, 5, 100), 0, 1, "RowPolicy"),
+    ("uint8", (2, 2, 8, 701), 0, 3, "RowPolicy"),  # ragged rows: as far past a boundary but for the outermost stride
+    ("int16", (2, 2, 7, 100), 0, 1, "SlicePolicy"),
+    ("int16", (3, 2, 3, 512), 0, 1, "RowPolicy"),  # as the first, by whole warps
+]
+
+
+@pytest.mark.parametrize(("dtype", "shape", "first", "gap", "kernel"), APART)
+def test_groups_that_lie_apart_by_the_chosen_kernels(dtype, shape, first, gap, kernel, on_emulator, monkeypatch):
+    """Alone the outermost stride moves vectors off their boundaries; nothing lies behind the last element."""
+    chosen, launch = [], plan.launch
+    monkeypatch.setattr(plan, "launch", lambda choice, *more: chosen.append(choice) or launch(choice, *more))
+    monkeypatch.setattr(slice_policy, "MIN_STRIDED_BYTES", 0 if kernel == "SlicePolicy" else 1 << 20)
+    monkeypatch.setattr(slice_policy, "MIN_SLICES", 1)
+    groups, rows, length = shape[1], shape[2], shape[3]
+    outer = rows * groups * length + gap
+    for signs in ((1, -1, 1), (-1, 1, -1)):
+        steps = [sign * step for sign, step in zip(signs, (outer, rows * length, length))]
+        begin = first + sum(-step * (n - 1) for step, n in zip(steps, shape) if step < 0)
+        x = np.random.default_rng(length).integers(0, 3, first + shape[0] * outer - gap).astype(dtype)
+        places = begin + sum(step * n for step, n in zip((*steps, 1), np.indices(shape)))
+        for reverse in (False, True):
+            found = cs.scan(cs.asarray(x).as_strided(shape, (*steps, 1), begin), axis=3, reverse=reverse)
+            wanted = scanned(x[places], "add", axis=3, reverse=reverse)
+            same(np.asarray(found), wanted, f"{signs} {reverse}")
+            assert chosen[-1].layout.keys() >= {*layout.FAR} and type(chosen[-1].policy).__name__ == kernel
 
 
 @pytest.mark.slow
