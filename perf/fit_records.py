@@ -75,6 +75,7 @@ def _changed(report: dict) -> list[Callable[[Random, MatmulPolicy], bool]]:
 
 
 def _streams_otherwise(product: Random, config: MatmulPolicy) -> bool:
+    """Whether a large operand that is read once stays in the L2 now."""
     load, size, items = workload(product, config), SIZES[product.dtype], max(product.batch, 1)
     extents, readers = (load.m, load.n), config.tiles(load.m, load.n)[::-1]
     pitches = load.access.pitch_a, load.access.pitch_b

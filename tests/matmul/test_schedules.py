@@ -157,22 +157,29 @@ def test_all_transposes(layout, cluster, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("out", "columns", "beside"),
+    ("out", "rows", "columns", "beside"),
     [
-        ("float16", 80, 8),
+        ("float16", 64, 80, 8),
         *(
             pytest.param(*of, marks=pytest.mark.slow)
-            for of in (("float16", 96, 7), ("float16", 128, 8), ("float16", 48, 8), ("float32", 96, 8))
+            for of in (
+                ("float16", 64, 96, 7),
+                ("float16", 64, 128, 8),
+                ("float16", 64, 48, 8),
+                ("float16", 128, 80, 8),
+                ("float16", 128, 144, 7),
+                ("float32", 64, 96, 8),
+            )
         ),
     ],
 )
-def test_narrow_sub_tiles(columns, out, beside):
-    """The columns of a sub-tile follow from the tile's: 32 or 64 of 16 bits, or all, in one buffer if there are many,
-    16 or 32 of 32 bits; the B tile's swizzle from its rows. Also stored by threads."""
+def test_narrow_sub_tiles(rows, columns, out, beside):
+    """The columns of a sub-tile follow from the tile's: 32 or 64 of 16 bits, half or all, in one buffer if there are
+    many, 16 or 32 of 32 bits; the B tile's swizzle from its rows. Also stored by threads."""
     multiplied(
         operand(70, 72, False),
         operand(72, columns + beside, False),
-        config=MatmulPolicy((64, columns), "pingpong"),
+        config=MatmulPolicy((rows, columns), "pingpong"),
         out_dtype=out,
     )
 

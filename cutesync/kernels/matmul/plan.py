@@ -118,12 +118,11 @@ class Problem:
     def takes_odd(self) -> bool:
         """Whether ``MatmulPolicy.odd`` tiles suit it: one result of 16 bits of floats, without C, and B with K
         contiguous. (The tensor cores have no instruction for integers of 40, 56, ... columns.)"""
-        alone = self.terms.pre is None and self.terms.c is None
-        return self.out.size == 2 and alone and self.b.k_major and self.elements[0].kind == "f"
+        return self.takes_wide and self.b.k_major and self.elements[0].kind == "f"
 
     @property
     def takes_wide(self) -> bool:
-        """Whether ``MatmulPolicy.wide`` stores suit it."""
+        """Whether ``MatmulPolicy.wide`` stores suit it: one result of 16 bits, without C."""
         return self.out.size == 2 and self.terms.pre is None and self.terms.c is None
 
     def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:

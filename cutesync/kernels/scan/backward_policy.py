@@ -42,7 +42,7 @@ def backward_columns(problem: Problem, layout: Layout, other: Choice) -> tuple[C
     address of the input that counts is that behind the first column of a row."""
     *others, last = layout.columns
     form = replace(layout, columns=(*others, Axis(last.extent, (1, 1)))).form(1)
-    if form is None or form.far:
+    if form is None:
         return None
     rows, length, inner = form.extents
     if form.view is None:

@@ -41,7 +41,7 @@ def _skewed_alike(problem: Problem, enough: int) -> tuple[int, int] | None:
     if problem.wide > SMALL_BYTES:
         return None
     items = VECTOR_BYTES // problem.source
-    steps = (problem.inner, *problem.pitches[0], problem.far, *problem.pitches[1], problem.outs[0] // problem.source)
+    steps = (problem.inner, *problem.pitches[0], *problem.pitches[1], problem.outs[0] // problem.source)
     while items > 1 and (any(step % items for step in steps) or problem.rows * (problem.inner // items) < enough):
         items //= 2
     skew = problem.first % items

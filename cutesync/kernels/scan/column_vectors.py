@@ -18,7 +18,7 @@ def skew_of_tiles(problem: Problem) -> int:
     large = problem.size_of_results >= MIN_SKEWED_BYTES
     if not (plain and large and problem.apart and problem.view != "backward"):
         return 0
-    return 0 if any(n % items for n in (problem.inner, *problem.pitches[0], problem.far)) else problem.first % items
+    return 0 if any(n % items for n in (problem.inner, *problem.pitches[0])) else problem.first % items
 
 
 def in_vectors(problem: Problem, width: int, lanes: int, groups: int, height: int, skew: int = 0) -> bool:

@@ -71,7 +71,7 @@ def narrow(problem: Problem, by_rows: bool = False) -> Choice | None:
     fits &= problem.sources == problem.results and not problem.several and dense(problem)
     aligned = not any(at % VECTOR_BYTES for at in starts(problem))
     if not aligned:  # what lies beside a tile is read, too
-        fits &= problem.apart and not problem.counted and all(step >= 0 for step in (*problem.pitches[0], problem.far))
+        fits &= problem.apart and not problem.counted and all(step >= 0 for step in problem.pitches[0])
     least = MIN_FEW_BYTES if inner <= FEW else MIN_BYTES
     short = SHORT_ROW_BYTES if size >= WORD_BYTES else SHORT_ROW_BYTES_OF_PARTS
     if inner > FEW and inner * size <= short and not by_rows:
